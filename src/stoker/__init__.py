@@ -1,0 +1,62 @@
+"""The input-data service that keeps accelerators fed.
+
+`Dataset` describes a pipeline of plain Python functions; `Dataset.distribute` runs it on the
+workers of a service. The API and its semantics are those of tf.data and tf.data service.
+"""
+
+import sys
+
+if sys.platform == "win32":
+    raise ImportError(
+        "stoker does not run on Windows: it needs fork-safe sockets and shared memory of Linux or "
+        "macOS; use WSL 2 or a Linux container"
+    )
+
+from typing import TYPE_CHECKING, Any
+
+from stoker import errors
+from stoker.dataset.dataset import Dataset
+from stoker.dataset.iterator import Iterator
+from stoker.dataset.node import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
+from stoker.dataset.options import Options
+from stoker.dataset.ragged import RaggedArray
+from stoker.dataset.sparse import SparseArray
+from stoker.dataset.spec import TensorSpec, UnknownSpec
+
+if TYPE_CHECKING:
+    from stoker.cluster import LocalCluster
+
+SHARD_HINT = -1
+"""Stands for the shard's place under ShardingPolicy.HINT; as tf.data.experimental.SHARD_HINT."""
+
+__version__ = "0.1.0.dev0"
+
+__all__ = [
+    "AUTOTUNE",
+    "INFINITE_CARDINALITY",
+    "SHARD_HINT",
+    "UNKNOWN_CARDINALITY",
+    "Dataset",
+    "Iterator",
+    "LocalCluster",
+    "Options",
+    "RaggedArray",
+    "SparseArray",
+    "TensorSpec",
+    "UnknownSpec",
+    "__version__",
+    "errors",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Servers need grpc, which costs more to import than all the rest.
+    if name == "LocalCluster":
+        from stoker.cluster import LocalCluster
+
+        return LocalCluster
+    raise AttributeError(f"module 'stoker' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

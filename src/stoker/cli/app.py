@@ -1,0 +1,106 @@
+"""The commands and their options; what they do stands in the modules beside this one."""
+
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stoker.cli.failure import fail
+from stoker.errors import StokerError
+
+app = typer.Typer(
+    help="The input-data service that keeps accelerators fed.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+HostOption = Annotated[str, typer.Option(help="Address to listen on.")]
+InsecureOption = Annotated[
+    bool,
+    typer.Option(
+        "--insecure",
+        help="Allow an address off this machine, without encryption or authentication.",
+    ),
+]
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"stoker {version('stoker')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_say_version, is_eager=True, help="Say it and exit."),
+    ] = False,
+) -> None:
+    """The input-data service that keeps accelerators fed."""
+
+
+@app.command()
+def dispatcher(
+    host: HostOption = "localhost",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0: any free one.")] = 5050,
+    insecure: InsecureOption = False,
+) -> None:
+    """Start a dispatcher: it coordinates workers and trainers, and runs no user code."""
+    from stoker.cli import servers
+
+    servers.run_dispatcher(host=host, port=port, insecure=insecure)
+
+
+@app.command()
+def worker(
+    dispatcher: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="The dispatcher's address.", show_default=False)
+    ],
+    host: HostOption = "localhost",
+    port: Annotated[
+        int, typer.Option(help="Port of the first process; 0: any free one for each.")
+    ] = 0,
+    processes: Annotated[
+        int, typer.Option(min=1, help="Worker processes; more than one for pure-Python functions.")
+    ] = 1,
+    tags: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TAG", help="Tag of the workers, such as COLOCATED; may be repeated."),
+    ] = None,
+    insecure: InsecureOption = False,
+) -> None:
+    """Start worker processes, and start again each that dies."""
+    from stoker.cli import servers
+
+    servers.run_worker(
+        dispatcher=dispatcher,
+        host=host,
+        port=port,
+        processes=processes,
+        tags=tags or [],
+        insecure=insecure,
+    )
+
+
+@app.command()
+def demo(
+    directory: Annotated[
+        Path, typer.Option(help="Where the images are kept, to be made only once.")
+    ] = Path(".demo"),
+) -> None:
+    """Train on JPEG files, first alone, then through a dispatcher and two workers."""
+    from rich.console import Console
+
+    try:
+        from stoker.cli.demo.scenario import DemoError, run
+    except ModuleNotFoundError as error:
+        if error.name != "PIL":
+            raise
+        fail("the demo needs Pillow: pip install 'stoker[demo]'")
+    try:
+        run(directory, Console())
+    except (DemoError, StokerError) as error:
+        fail(str(error))

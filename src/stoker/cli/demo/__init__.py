@@ -1,0 +1,1 @@
+"""`stoker demo`: what stoker is for, in two minutes on one machine."""

@@ -1,0 +1,83 @@
+"""Photo-like JPEG files, made once: what a photograph costs to decode, without shipping any."""
+
+import io
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw
+
+WIDTH, HEIGHT = 500, 375
+QUALITY = 90
+
+_OCTAVES = ((4, 3), (12, 9), (40, 30), (125, 94))
+"""Grid sizes of the noise, coarse to fine; each octave has 0.6 of the last one's contrast."""
+
+
+def make_images(directory: Path, count: int, report: Callable[[int], None]) -> list[str]:
+    """The paths of `count` JPEG files in `directory`; those that are there are kept.
+
+    Made on all cores: NumPy and Pillow release the GIL. A file appears whole or not at all.
+
+    Args:
+        directory: where they go; made if missing.
+        count: how many files.
+        report: called in this thread with the number of files there are so far.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    paths = [directory / f"{number:05}.jpg" for number in range(count)]
+    missing = [number for number, path in enumerate(paths) if not path.exists()]
+    done = count - len(missing)
+    report(done)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for _ in pool.map(lambda number: _write(paths[number], number), missing):
+            done += 1
+            report(done)
+    return [str(path) for path in paths]
+
+
+def _write(path: Path, number: int) -> None:
+    unfinished = path.with_suffix(".part")
+    unfinished.write_bytes(photo_like(number))
+    unfinished.replace(path)
+
+
+def photo_like(seed: int) -> bytes:
+    """One JPEG of `WIDTH` x `HEIGHT`: clouds of colour, a few hard-edged shapes, film grain."""
+    rng = np.random.default_rng(seed)
+    clouds = _clouds(rng)
+    picture = Image.fromarray(clouds)
+    _draw_shapes(picture, rng)
+    grain = rng.integers(-14, 15, (HEIGHT, WIDTH, 1), dtype=np.int16)
+    pixels = np.clip(np.asarray(picture, np.int16) + grain, 0, 255).astype(np.uint8)
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "JPEG", quality=QUALITY)
+    return buffer.getvalue()
+
+
+def _clouds(rng: np.random.Generator) -> NDArray[np.uint8]:
+    total = np.zeros((HEIGHT, WIDTH, 3), np.float32)
+    contrast, weights = 1.0, 0.0
+    for columns, rows in _OCTAVES:
+        grid = Image.fromarray(rng.integers(0, 256, (rows, columns, 3), dtype=np.uint8))
+        smooth = grid.resize((WIDTH, HEIGHT), Image.Resampling.BICUBIC)
+        total += np.asarray(smooth, np.float32) * np.float32(contrast)
+        weights += contrast
+        contrast *= 0.6
+    return (total / np.float32(weights)).astype(np.uint8)
+
+
+def _draw_shapes(picture: Image.Image, rng: np.random.Generator) -> None:
+    draw = ImageDraw.Draw(picture)
+    for _ in range(int(rng.integers(4, 10))):
+        x, y = int(rng.integers(0, WIDTH)), int(rng.integers(0, HEIGHT))
+        size = int(rng.integers(15, 120))
+        colour = tuple(int(value) for value in rng.integers(0, 256, 3))
+        if rng.random() < 0.5:
+            draw.ellipse((x, y, x + size, y + size), fill=colour)
+        else:
+            corners = rng.integers(-size, size, (3, 2))
+            draw.polygon([(x + int(a), y + int(b)) for a, b in corners], fill=colour)

@@ -1,0 +1,39 @@
+"""The input pipeline of the demo: what a user of stoker writes, plain Python functions."""
+
+import random
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+import stoker
+
+SIZE = 224
+BATCH = 32
+
+
+def training_samples(files: list[str], count: int) -> stoker.Dataset:
+    """Batches of (images, numbers): `count` random crops from `files`, in random order."""
+    return (
+        stoker.Dataset.range(count)
+        .shuffle(1000)
+        .map(partial(load, files), num_parallel_calls=stoker.AUTOTUNE)
+        .batch(BATCH)
+    )
+
+
+def load(files: list[str], number: int) -> tuple[NDArray[np.uint8], int]:
+    """Decodes one file, cuts a random square, scales it to `SIZE` and flips every other one.
+
+    The sample's number travels with it, so that the trainer can count what it was given.
+    """
+    chance = random.Random(number)
+    with Image.open(files[number % len(files)]) as photo:
+        side = chance.randint(SIZE, min(photo.size))
+        left, top = (chance.randint(0, length - side) for length in photo.size)
+        square = (left, top, left + side, top + side)
+        image = photo.convert("RGB").resize((SIZE, SIZE), Image.Resampling.BILINEAR, box=square)
+    if chance.random() < 0.5:
+        image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    return np.asarray(image), number

@@ -1,0 +1,137 @@
+"""The demo, start to end: images, a rate to aim at, a run alone, a run through stoker."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import msgspec
+from rich.console import Console
+
+import stoker
+from stoker.cli.demo.display import LiveLine, comparison, conclusions, rate, running_words
+from stoker.cli.demo.images import make_images
+from stoker.cli.demo.pipeline import BATCH
+from stoker.cli.demo.trainer import Job, Progress, Result
+
+IMAGES = 2_000
+SECONDS_ALONE = 20.0
+"""About how long the first run takes; the epoch is made that long."""
+
+SECONDS_MEASURING = 3.0
+"""How long one core is measured to choose the rest."""
+
+DEVICE_FACTOR = 1.5
+"""How much faster the simulated device is than one core can feed it."""
+
+_TRAINER = (sys.executable, "-P", "-m", "stoker.cli.demo.trainer")
+
+
+class DemoError(Exception):
+    """The demo cannot go on, in one line."""
+
+
+def run(directory: Path, console: Console) -> None:
+    """Runs the demo; keeps the images in `directory`.
+
+    Raises:
+        DemoError: a trainer failed.
+    """
+    images = directory / "images"
+    line = LiveLine(console, f"Making {IMAGES:,} photo-like JPEG files in {images}, once", IMAGES)
+    with line.shown():
+        make_images(images, IMAGES, line.update)
+    job = plan(str(images), _calibrate(str(images), console))
+    console.print(
+        f"The (simulated) device takes {BATCH} images in {job.step_seconds * 1000:.0f} ms; "
+        f"an epoch is {job.samples:,} images."
+    )
+    alone = run_alone(job, console)
+    served = run_served(job, console)
+    console.print()
+    console.print(comparison(alone, served))
+    for sentence in conclusions(alone, served, os.cpu_count() or 1):
+        console.print(sentence)
+
+
+def plan(directory: str, one_core_rate: float) -> Job:
+    """An epoch of `SECONDS_ALONE` for one core, and a device it cannot quite feed."""
+    return Job(
+        directory,
+        samples=max(BATCH, round(one_core_rate * SECONDS_ALONE / BATCH) * BATCH),
+        step_seconds=BATCH / (one_core_rate * DEVICE_FACTOR),
+    )
+
+
+def _calibrate(directory: str, console: Console) -> float:
+    """Images a second that one core prepares, with no device to wait for.
+
+    By its CPU time: that is the same on a machine that is busy with something else.
+    """
+    job = Job(directory, samples=1_000_000, step_seconds=0.0, max_seconds=SECONDS_MEASURING)
+    line = LiveLine(console, "Measuring what one core can prepare", 3)
+    with line.shown():
+        result = follow(
+            job, lambda seen: line.update(int(seen.seconds), f"{rate(seen):,.0f} images/s")
+        )
+    return result.progress.images / max(result.progress.cpu, 1e-9)
+
+
+def run_alone(job: Job, console: Console) -> Result:
+    """The trainer prepares its data itself, on a host of one core."""
+    line = LiveLine(
+        console, "1. The trainer, pinned to one core, loads its data itself", job.samples
+    )
+    with line.shown():
+        return follow(job, lambda seen: line.update(seen.images, running_words(seen)))
+
+
+def run_served(job: Job, console: Console) -> Result:
+    """Workers prepare it; one is killed, another joins, the trainer does not notice."""
+    line = LiveLine(
+        console, "2. The same trainer reads from a dispatcher and 2 workers", job.samples
+    )
+    with stoker.LocalCluster(num_workers=2) as cluster, line.shown():
+        events = [
+            (0.15, lambda: cluster.kill_worker(0), "a worker was killed (kill -9)"),
+            (0.40, cluster.add_worker, "another worker joined"),
+        ]
+
+        def on_progress(seen: Progress) -> None:
+            line.update(seen.images, running_words(seen))
+            if events and seen.images >= events[0][0] * job.samples:
+                _, action, text = events.pop(0)
+                action()
+                line.event(f"at {seen.images:,} images: {text}")
+
+        return follow(msgspec.structs.replace(job, service=cluster.target), on_progress)
+
+
+def follow(job: Job, on_progress: Callable[[Progress], None]) -> Result:
+    """Runs a trainer to its end.
+
+    Raises:
+        DemoError: it ended without a result.
+    """
+    with _trainer(job) as lines:
+        for line in lines:
+            message = msgspec.json.decode(line, type=Progress | Result)
+            if isinstance(message, Result):
+                return message
+            on_progress(message)
+    raise DemoError("the trainer ended without a result; what it said stands above")
+
+
+@contextmanager
+def _trainer(job: Job) -> Iterator[IO[bytes]]:
+    command = [*_TRAINER, msgspec.json.encode(job).decode()]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout
+        except BaseException:
+            process.kill()
+            raise

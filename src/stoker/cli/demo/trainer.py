@@ -1,0 +1,143 @@
+"""The trainer of the demo, a process of its own: ``python -m stoker.cli.demo.trainer JOB``.
+
+JOB is a `Job` as JSON. It writes one `Progress` a tenth of a second to stdout, JSON lines, then a
+`Result`.
+"""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from stoker.cli.demo.pipeline import training_samples
+
+_REPORT_EVERY = 0.1
+
+
+class Job(msgspec.Struct, frozen=True):
+    """What to train on.
+
+    Attributes:
+        directory: of the image files.
+        samples: how many make the epoch.
+        step_seconds: how long the simulated device needs for a batch.
+        service: the dispatcher's address; "" loads the data in this process.
+        max_seconds: end early, for a rate.
+    """
+
+    directory: str
+    samples: int
+    step_seconds: float
+    service: str = ""
+    max_seconds: float = 1e9
+
+
+class Progress(msgspec.Struct, frozen=True, tag=True):
+    """How far it is: seconds are of the clock, of waiting for data, and of this process's CPU."""
+
+    images: int = 0
+    seconds: float = 0.0
+    waited: float = 0.0
+    cpu: float = 0.0
+
+
+class Result(msgspec.Struct, frozen=True, tag=True):
+    """The whole epoch; what was counted by the numbers that travel with the images."""
+
+    progress: Progress
+    samples: int
+    repeated: int
+    lost: int
+
+
+class SimulatedDevice:
+    """Stands for a GPU: occupied for a fixed time by each step, computing nothing."""
+
+    def __init__(self, step_seconds: float) -> None:
+        self._step_seconds = step_seconds
+
+    def step(self, images: "np.ndarray[tuple[int, ...], np.dtype[np.uint8]]") -> None:
+        """Occupies the device with one batch."""
+        assert images.ndim == 4
+        time.sleep(self._step_seconds)
+
+
+def train(job: Job) -> Result:
+    """The training loop."""
+    files = sorted(str(path) for path in Path(job.directory).glob("*.jpg"))
+    dataset = training_samples(files, job.samples)
+    if job.service:
+        dataset = dataset.distribute(job.service)
+    device = SimulatedDevice(job.step_seconds)
+    meter = _Meter(job.samples)
+    with dataset.prefetch(2).iterator() as batches:
+        for images, numbers in batches:
+            meter.begin_step(numbers)
+            device.step(images)
+            meter.end_step()
+            if meter.seconds > job.max_seconds:
+                break
+    return meter.result()
+
+
+class _Meter:
+    """Counts what came and how long the device waited for it."""
+
+    def __init__(self, samples: int) -> None:
+        self._times_seen = np.zeros(samples, np.int64)
+        self._images = 0
+        self._waited = 0.0
+        self._began = self._device_free = time.perf_counter()
+        self._cpu_before = time.process_time()
+        self._reported = 0.0
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self._began
+
+    def begin_step(self, numbers: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> None:
+        self._waited += time.perf_counter() - self._device_free
+        self._images += len(numbers)
+        np.add.at(self._times_seen, numbers, 1)
+
+    def end_step(self) -> None:
+        self._device_free = time.perf_counter()
+        if self._device_free - self._reported >= _REPORT_EVERY:
+            self._reported = self._device_free
+            _say(self.progress())
+
+    def progress(self) -> Progress:
+        cpu = time.process_time() - self._cpu_before
+        return Progress(self._images, self.seconds, self._waited, cpu)
+
+    def result(self) -> Result:
+        # The wait for the end of the epoch is the device's as well.
+        self._waited += time.perf_counter() - self._device_free
+        seen = self._times_seen
+        return Result(
+            self.progress(),
+            samples=len(seen),
+            repeated=int(np.maximum(seen - 1, 0).sum()),
+            lost=int((seen == 0).sum()),
+        )
+
+
+def _say(message: Progress | Result) -> None:
+    sys.stdout.write(msgspec.json.encode(message).decode() + "\n")
+    sys.stdout.flush()
+
+
+def pin_to_one_core() -> None:
+    """Makes this a host of one core, where the system can do that."""
+    if sys.platform == "linux":
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    pin_to_one_core()
+    _say(train(msgspec.json.decode(sys.argv[1], type=Job)))

@@ -1,0 +1,129 @@
+"""Parallel where it pays: on the pool while the function is slow, inline while it is cheap."""
+
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from stoker.dataset.parallel import CHEAP_SECONDS, OrderedCalls
+from stoker.dataset.sizes import element_bytes
+from stoker.dataset.stream import Stream
+from stoker.errors import FailedPreconditionError
+
+# How many calls on the pool are measured before a cheap function goes inline: more after every
+# time it turned out not to stay cheap, so that a function that is slow now and then stays parallel.
+_FIRST_TRIAL = 32
+_LONGEST_TRIAL = 4096
+
+
+class Inline(Protocol):
+    """A stream that computes in the calling thread and can hand over to the pool and back."""
+
+    def next(self) -> Any: ...
+    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]: ...
+    def advance(self, n: int) -> int: ...
+    def close(self) -> None: ...
+
+    def costly(self) -> bool:
+        """Whether its function is too slow to be called inline, as measured; resets the measure."""
+        ...
+
+    def hand_over(self) -> tuple[list[Any], list[Any], int] | None:
+        """What `OrderedCalls.start` takes; None if it cannot be handed over now."""
+        ...
+
+    def resume(self, index: int) -> None:
+        """Goes on; the stream's next element has the number `index`."""
+        ...
+
+
+class AdaptiveCalls(Stream):
+    """A parallel map: `OrderedCalls` while the function is worth a thread, else inline.
+
+    Args:
+        inline: computes inline.
+        make_calls: makes the parallel one, over the same input.
+        probe: begin inline and measure (AUTOTUNE) instead of beginning in parallel.
+    """
+
+    def __init__(
+        self, inline: Inline, make_calls: Callable[[], OrderedCalls], *, probe: bool
+    ) -> None:
+        self._inline = inline
+        self._make_calls = make_calls
+        self._calls: OrderedCalls | None = None
+        self._trial = _FIRST_TRIAL
+        self._settling = False
+        self._closed = False
+        self._switch = threading.RLock()
+        if not probe:
+            self._go_parallel()
+
+    def next(self) -> Any:
+        calls = self._current()
+        if calls is not None:
+            return calls.take()
+        return self._inline.next()
+
+    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+        calls = self._current()
+        if calls is None:
+            return self._inline.next_chunk(max_elements, max_bytes)
+        try:
+            first = calls.take()
+        except StopIteration:
+            return []
+        if max_elements == 1:
+            return [first]
+        rest = calls.take_ready(element_bytes, max_elements - 1, max_bytes - element_bytes(first))
+        return [first, *rest]
+
+    def advance(self, n: int) -> int:
+        calls = self._current()
+        return self._inline.advance(n) if calls is None else calls.advance(n)
+
+    def close(self) -> None:
+        with self._switch:
+            if self._closed:
+                return
+            self._closed = True
+            calls = self._calls
+        if calls is None:
+            self._inline.close()
+        else:
+            calls.close()
+
+    def _current(self) -> OrderedCalls | None:
+        """How the next element is to be computed; None for inline."""
+        if self._calls is None:
+            if self._inline.costly():
+                self._go_parallel()
+            return self._calls
+        if not self._settling and self._calls.measured >= self._trial:
+            if self._calls.mean_seconds() < CHEAP_SECONDS:
+                self._calls.settle()
+                self._settling = True
+            else:
+                self._calls.forget_cost()
+        if self._settling and self._calls.settled():
+            self._go_inline(self._calls)
+        return self._calls
+
+    def _go_parallel(self) -> None:
+        handed = self._inline.hand_over()
+        if handed is None:
+            return
+        with self._switch:
+            if self._closed:
+                raise FailedPreconditionError("this iterator was closed while it was read")
+            self._calls = self._make_calls()
+            self._calls.start(*handed)
+
+    def _go_inline(self, calls: OrderedCalls) -> None:
+        with self._switch:
+            if self._closed:
+                raise FailedPreconditionError("this iterator was closed while it was read")
+            self._calls = None
+            self._settling = False
+            calls.close(close_stream=False)
+            self._inline.resume(calls.next_index())
+            self._trial = min(self._trial * 2, _LONGEST_TRIAL)

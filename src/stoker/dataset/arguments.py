@@ -1,0 +1,78 @@
+"""Checks of the arguments of the fluent API: what is wrong, the value, what to give."""
+
+import operator
+from typing import Any
+
+from stoker.dataset.node import AUTOTUNE
+from stoker.dataset.opaque import Opaque
+from stoker.dataset.spec import Spec, is_spec
+from stoker.errors import InvalidArgumentError
+
+_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+
+
+def integer(name: str, value: Any, *, minimum: int = _INT64_MIN, what: str = "an int") -> int:
+    """The value as an int of 64 bits.
+
+    Raises:
+        InvalidArgumentError: it is none, or less than `minimum`; says it must be `what`.
+    """
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool) or not minimum <= number <= _INT64_MAX:
+        raise InvalidArgumentError(f"`{name}` must be {what}; got {value!r}")
+    return number
+
+
+def count(name: str, value: Any, meaning: str) -> int:
+    """A count where -1 has a `meaning` of its own."""
+    return integer(name, value, minimum=-1, what=f"0 or more, or -1 for {meaning}")
+
+
+def size(name: str, value: Any) -> int:
+    """A size of at least one element."""
+    return integer(name, value, minimum=1, what="at least 1")
+
+
+def size_or_autotune(name: str, value: Any) -> int:
+    """A size of at least one, or AUTOTUNE."""
+    what = "at least 1, or stoker.AUTOTUNE"
+    number = integer(name, value, minimum=AUTOTUNE, what=what)
+    if number == 0:
+        raise InvalidArgumentError(f"`{name}` must be {what}; got 0")
+    return number
+
+
+def seed(value: Any) -> int | None:
+    """A seed or None."""
+    return None if value is None else integer("seed", value, what="an int of 64 bits or None")
+
+
+def flag(name: str, value: Any) -> bool:
+    """A bool."""
+    if not isinstance(value, bool):
+        raise InvalidArgumentError(f"`{name}` must be True or False; got {value!r}")
+    return value
+
+
+def function(name: str, value: Any) -> Opaque:
+    """A function of the user's, held unopened."""
+    if not callable(value):
+        raise InvalidArgumentError(
+            f"`{name}` must be a function; got a {type(value).__qualname__}: {value!r}"
+        )
+    return Opaque.of(value)
+
+
+def spec(name: str, value: Spec | None) -> Opaque | None:
+    """A declared element_spec; opaque, because it may name classes of the user's."""
+    if value is None:
+        return None
+    if not is_spec(value):
+        raise InvalidArgumentError(
+            f"`{name}` must be a TensorSpec or UnknownSpec, or tuples and dicts of them; "
+            f"got {value!r}"
+        )
+    return Opaque.of(value)

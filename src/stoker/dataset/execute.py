@@ -1,0 +1,108 @@
+"""Opens trees as streams, and says where a failure came from."""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple, NoReturn, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from stoker.dataset.node import Node, number
+from stoker.dataset.rewrite import rewrite
+from stoker.dataset.stream import Stream
+
+
+class SplitReader(Protocol):
+    """Hands a source the splits it shall read."""
+
+    def open(self, source: int) -> Iterator[Any]:
+        """The splits of the source with this node number; the n-th call is its n-th pass.
+
+        Yields ``(start, stop)`` for `IndexSplits`, the listed values for `ListedSplits`. May block.
+        """
+        ...
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Context:
+    """What a pass depends on besides the tree.
+
+    Attributes:
+        seed: for the seeds the user did not give.
+        epoch: the pass, then one number for each enclosing repeat or flat_map opening.
+        explicit_epoch: the caller named the pass.
+        numbers: the number of every node of the tree.
+        splits: where sources get what to read; ``None``: they read everything.
+        allocate: makes the arrays that batches are assembled in.
+        threads: the most pool threads one stream may use; ``None``: no limit of its own.
+    """
+
+    seed: int = 0
+    epoch: tuple[int, ...] = (0,)
+    explicit_epoch: bool = False
+    numbers: Mapping[Node, int] = dataclasses.field(default_factory=dict)
+    splits: SplitReader | None = None
+    allocate: Callable[[tuple[int, ...], np.dtype[Any]], npt.NDArray[Any]] = np.empty
+    threads: int | None = None
+
+    def inner(self, k: int) -> "Context":
+        """For the k-th opening of the same tree below this node."""
+        return dataclasses.replace(self, epoch=(*self.epoch, k))
+
+    def nested(self, root: Node, k: int) -> "Context":
+        """For a dataset built inside a function: its own numbers, and it reads everything."""
+        return dataclasses.replace(self, epoch=(*self.epoch, k), numbers=number(root), splits=None)
+
+
+def open_stream(root: Node, context: Context) -> Stream:
+    """Rewrites the tree and opens it for one pass.
+
+    Args:
+        root: the tree.
+        context: of the pass; where it does not number the tree, the tree's own numbers are used.
+    """
+    numbers = context.numbers if root in context.numbers else number(root)
+    tree, numbers = rewrite(root, numbers)
+    return tree.open(dataclasses.replace(context, numbers=numbers))
+
+
+class Origin(NamedTuple):
+    """Where a user's function raised: the node, the line that built it, the element's number."""
+
+    kind: str
+    site: str
+    index: int | None  # type: ignore[assignment]  # nobody searches an Origin by tuple.index
+
+
+_ORIGIN = "__stoker_origin__"
+
+
+def mark_failure(error: Exception, origin: Origin) -> Exception:
+    """Notes on `error` where it was raised; returns what to raise.
+
+    A user's StopIteration becomes a RuntimeError, as in a generator: it would end the stream.
+    The innermost mark stays.
+    """
+    if isinstance(error, StopIteration):
+        cause = error
+        error = RuntimeError(f"the function of `{origin.kind}` raised StopIteration")
+        error.__cause__ = cause
+    if failure_origin(error) is None:
+        where = f" ({origin.site})" if origin.site else ""
+        what = "" if origin.index is None else f", at element {origin.index}"
+        error.add_note(f"raised in `{origin.kind}`{where}{what}")
+        with suppress(AttributeError, TypeError):  # a class may refuse attributes
+            setattr(error, _ORIGIN, origin)
+    return error
+
+
+def raise_failure(error: Exception, origin: Origin) -> NoReturn:
+    """Raises `error` as marked by `mark_failure`."""
+    raise mark_failure(error, origin)
+
+
+def failure_origin(error: BaseException) -> Origin | None:
+    """Where `error` was raised, if a user's function raised it."""
+    origin = getattr(error, _ORIGIN, None)
+    return origin if isinstance(origin, Origin) else None

@@ -1,0 +1,109 @@
+"""The user's end of an open pipeline."""
+
+import os
+import weakref
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, NoReturn
+
+from stoker.dataset.stream import Stream
+from stoker.errors import FailedPreconditionError
+
+
+class Iterator:
+    """One pass over a dataset; made by ``iter(dataset)`` or `Dataset.iterator`.
+
+    Reading past an element whose function raised is allowed: the error occupies that element's
+    position. Threads and connections are released at the end, by `close`, on leaving a ``with``
+    block, when the iterator is forgotten and at interpreter exit. In a forked child it raises.
+
+    Example:
+        >>> from stoker import Dataset
+        >>> with Dataset.range(3).iterator() as iterator:
+        ...     print(next(iterator), iterator.stats()["elements"])
+        0 1
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._next: Callable[[], Any] = stream.next
+        self._elements = 0
+        self._errors = 0
+        # Also runs at interpreter exit, while threads can still be joined.
+        self._finalizer = weakref.finalize(self, stream.close)
+        _open_iterators.add(self)
+
+    def __iter__(self) -> "Iterator":
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            element = self._next()
+        except StopIteration:
+            self._shut(_end)
+            raise
+        except Exception:
+            self._errors += 1
+            raise
+        self._elements += 1
+        return element
+
+    def close(self) -> None:
+        """Releases what the pass holds; idempotent. Reading afterwards raises."""
+        if self._next is not _end:
+            self._shut(_closed)
+
+    def _shut(self, then: Callable[[], NoReturn]) -> None:
+        if self._next is not _inherited:
+            self._next = then
+            self._finalizer()
+        _open_iterators.discard(self)
+
+    def stats(self) -> dict[str, Any]:
+        """What happened so far: ``elements`` yielded and ``errors`` raised."""
+        return {"elements": self._elements, "errors": self._errors}
+
+    def __enter__(self) -> "Iterator":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "an Iterator cannot be pickled; pickle the Dataset and call iter() where it is read"
+        )
+
+
+def _end() -> NoReturn:
+    raise StopIteration
+
+
+def _closed() -> NoReturn:
+    raise FailedPreconditionError("this iterator is closed; make a new one with iter(dataset)")
+
+
+def _inherited() -> NoReturn:
+    raise FailedPreconditionError(
+        "this iterator was inherited through fork; its threads and connections belong to the "
+        "parent process; make a new one here with iter(dataset)"
+    )
+
+
+_open_iterators: "weakref.WeakSet[Iterator]" = weakref.WeakSet()
+
+
+def _poison_inherited() -> None:
+    for iterator in list(_open_iterators):
+        iterator._next = _inherited
+        # Closing here would wait for threads that only the parent has.
+        iterator._finalizer.detach()
+    _open_iterators.clear()
+
+
+os.register_at_fork(after_in_child=_poison_inherited)

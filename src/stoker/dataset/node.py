@@ -1,0 +1,295 @@
+"""Nodes: the immutable tree a dataset is, the registry of their kinds and the tree's wire form."""
+
+import functools
+import os
+import sys
+import typing
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+from stoker.dataset.opaque import Opaque
+from stoker.dataset.spec import Spec
+from stoker.errors import InvalidArgumentError, NotFoundError
+
+if TYPE_CHECKING:
+    from stoker.dataset.execute import Context
+    from stoker.dataset.stream import Stream
+
+AUTOTUNE = -1
+INFINITE_CARDINALITY = -1
+UNKNOWN_CARDINALITY = -2
+
+
+class IndexSplits(msgspec.Struct, frozen=True, tag="index"):
+    """The source is `count` elements that can be cut anywhere."""
+
+    count: int
+
+
+class ListedSplits(msgspec.Struct, frozen=True, tag="listed"):
+    """The source's splits are known only where its data is: a worker lists them."""
+
+
+class Unsplittable(msgspec.Struct, frozen=True, tag="unsplittable"):
+    """The source can only be read whole; `why` completes "... cannot be split: "."""
+
+    why: str
+
+
+Splits = IndexSplits | ListedSplits | Unsplittable
+
+
+class Source(msgspec.Struct, frozen=True):
+    """A source of a tree, as the dispatcher sees it: it travels when a dataset is registered."""
+
+    number: int
+    kind: str
+    site: str
+    splits: IndexSplits | ListedSplits | Unsplittable
+
+
+class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
+    """One step of a pipeline.
+
+    A subclass names its wire tag in `kind` and is registered by being defined. Fields annotated
+    `Node` are its inputs, fields annotated `Opaque` (or ``Opaque | None``) travel as blobs nobody
+    but a worker opens, all others are plain msgspec types. Nodes compare by identity.
+
+    Attributes:
+        site: the user's line that built it, such as ``"train.py:12"``; not part of the structure.
+    """
+
+    kind: ClassVar[str]
+    site: str = ""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        kind = cls.__dict__.get("kind")
+        if kind is not None:
+            _registry[kind] = cls
+
+    @property
+    def inputs(self) -> "tuple[Node, ...]":
+        """The nodes this one reads, in the order of its fields."""
+        return tuple(getattr(self, name) for name in _layout(type(self)).inputs)
+
+    def element_spec(self) -> Spec:
+        """What is known of the elements; user code is never run to guess it."""
+        raise NotImplementedError
+
+    def cardinality(self) -> int:
+        """How many elements: a count, INFINITE_CARDINALITY or UNKNOWN_CARDINALITY."""
+        raise NotImplementedError
+
+    def open(self, context: "Context") -> "Stream":
+        """Opens the node and what it reads for one pass."""
+        raise NotImplementedError
+
+    def splits(self) -> Splits | None:
+        """How the source can be cut; ``None`` for a node that is not a source."""
+        return None
+
+    def list_splits(self, context: "Context") -> list[Any]:
+        """The splits of a `ListedSplits` source as builtin values; runs where the data is."""
+        raise NotImplementedError
+
+
+_registry: dict[str, type[Node]] = {}
+
+
+class _Layout(msgspec.Struct, frozen=True):
+    """A node class's fields by the way they travel."""
+
+    inputs: tuple[str, ...]
+    opaques: tuple[str, ...]
+    plain: dict[str, Any]
+
+
+@functools.cache
+def _layout(cls: type[Node]) -> _Layout:
+    inputs: list[str] = []
+    opaques: list[str] = []
+    plain: dict[str, Any] = {}
+    hints = typing.get_type_hints(cls)
+    for name in cls.__struct_fields__:
+        hint = hints[name]
+        if hint is Node:
+            inputs.append(name)
+        elif hint is Opaque or Opaque in typing.get_args(hint):
+            opaques.append(name)
+        elif name != "site":
+            plain[name] = hint
+    return _Layout(tuple(inputs), tuple(opaques), plain)
+
+
+class WireNode(msgspec.Struct, frozen=True, array_like=True):
+    """A node as it travels; `inputs` are positions in the list of nodes, all before its own."""
+
+    kind: str
+    inputs: list[int]
+    fields: msgspec.Raw
+    opaques: dict[str, bytes]
+    site: str
+
+
+def number(root: Node) -> dict[Node, int]:
+    """Every node's number: its position in the wire form, inputs first, shared nodes once."""
+    numbers: dict[Node, int] = {}
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        if node in numbers:
+            stack.pop()
+            continue
+        waiting = [child for child in reversed(node.inputs) if child not in numbers]
+        if waiting:
+            stack.extend(waiting)
+        else:
+            numbers[node] = len(numbers)
+            stack.pop()
+    return numbers
+
+
+def encode_tree(root: Node) -> bytes:
+    """The tree in its wire form; user functions are pickled here.
+
+    Raises:
+        InvalidArgumentError: a function cannot be pickled, or a field has no wire form.
+    """
+    numbers = number(root)
+    return msgspec.msgpack.encode([_wire_node(node, numbers) for node in numbers])
+
+
+def _wire_node(node: Node, numbers: Mapping[Node, int]) -> WireNode:
+    layout = _layout(type(node))
+    fields = {name: getattr(node, name) for name in layout.plain}
+    opaques = {name: getattr(node, name) for name in layout.opaques}
+    return WireNode(
+        kind=node.kind,
+        inputs=[numbers[child] for child in node.inputs],
+        fields=msgspec.Raw(msgspec.msgpack.encode(fields)),
+        opaques={name: opaque.blob for name, opaque in opaques.items() if opaque is not None},
+        site=node.site,
+    )
+
+
+def decode_tree(data: bytes) -> Node:
+    """The tree of a wire form; no function is unpickled before it is used.
+
+    Raises:
+        NotFoundError: a node's kind is not known here.
+        InvalidArgumentError: the bytes are not a tree.
+    """
+    nodes: list[Node] = []
+    for wire in decode_wire_nodes(data):
+        nodes.append(_node_of(wire, nodes))
+    return nodes[-1]
+
+
+def decode_wire_nodes(data: bytes) -> list[WireNode]:
+    """The tree's nodes with fields and blobs as raw bytes: works for kinds unknown here.
+
+    Raises:
+        InvalidArgumentError: the bytes are not a tree.
+    """
+    try:
+        wire_nodes = msgspec.msgpack.decode(data, type=list[WireNode])
+    except msgspec.MsgspecError as error:
+        raise InvalidArgumentError(f"these bytes are not a dataset: {error}") from error
+    if not wire_nodes:
+        raise InvalidArgumentError("these bytes are not a dataset: it has no nodes")
+    for position, wire in enumerate(wire_nodes):
+        if any(not 0 <= child < position for child in wire.inputs):
+            raise InvalidArgumentError(
+                f"these bytes are not a dataset: node {position} ({wire.kind}) reads {wire.inputs}"
+            )
+    return wire_nodes
+
+
+def _node_of(wire: WireNode, nodes: list[Node]) -> Node:
+    cls = _registry.get(wire.kind)
+    if cls is None:
+        raise NotFoundError(
+            f"node kind {wire.kind!r} is not known to this stoker; use a version that has it "
+            f"(known: {', '.join(sorted(_registry))})"
+        )
+    layout = _layout(cls)
+    if len(wire.inputs) != len(layout.inputs):
+        raise InvalidArgumentError(
+            f"node {wire.kind!r} reads {len(layout.inputs)} nodes, but {len(wire.inputs)} are given"
+        )
+    values: dict[str, Any] = {"site": wire.site}
+    try:
+        fields = msgspec.msgpack.decode(wire.fields, type=dict[str, Any])
+        for name, value in fields.items():
+            if name in layout.plain:
+                values[name] = msgspec.convert(value, layout.plain[name])
+        for name, child in zip(layout.inputs, wire.inputs, strict=True):
+            values[name] = nodes[child]
+        for name in layout.opaques:
+            blob = wire.opaques.get(name)
+            values[name] = None if blob is None else Opaque.from_blob(blob)
+        return cls(**values)
+    except (msgspec.MsgspecError, TypeError) as error:
+        raise InvalidArgumentError(f"a {wire.kind!r} node has the wrong fields: {error}") from error
+
+
+def structure_of(tree: bytes | Node) -> bytes:
+    """What clients of one job must agree on: kinds, inputs and plain fields.
+
+    Neither functions nor sites are in it. Works on the wire form without knowing its kinds.
+
+    Raises:
+        InvalidArgumentError: the bytes are not a tree.
+    """
+    if isinstance(tree, Node):
+        numbers = number(tree)
+        parts = [
+            (
+                node.kind,
+                [numbers[child] for child in node.inputs],
+                msgspec.Raw(
+                    msgspec.msgpack.encode(
+                        {name: getattr(node, name) for name in _layout(type(node)).plain}
+                    )
+                ),
+            )
+            for node in numbers
+        ]
+    else:
+        parts = [(wire.kind, wire.inputs, wire.fields) for wire in decode_wire_nodes(tree)]
+    return msgspec.msgpack.encode(parts)
+
+
+def source_summary(root: Node) -> list[Source]:
+    """The sources of a tree, in the order of their numbers."""
+    return [
+        Source(position, node.kind, node.site, splits)
+        for node, position in number(root).items()
+        if (splits := node.splits()) is not None
+    ]
+
+
+_PACKAGE = str(Path(__file__).resolve().parent.parent) + os.sep
+
+
+def call_site() -> str:
+    """``"file:line"`` of the innermost frame outside stoker.
+
+    A file in the working directory is named relative to it.
+    """
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return f"{_file_name(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+@functools.lru_cache(maxsize=1024)  # asking for the working directory is a system call
+def _file_name(path: str) -> str:
+    with suppress(OSError):  # the working directory may be gone
+        path = path.removeprefix(str(Path.cwd()) + os.sep)
+    return path

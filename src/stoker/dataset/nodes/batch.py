@@ -1,0 +1,293 @@
+"""batch: consecutive elements as one; with map in front of it, in one step."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from stoker.dataset.adaptive import AdaptiveCalls
+from stoker.dataset.collate import Allocate, Rows, collate
+from stoker.dataset.execute import Context, Origin, mark_failure
+from stoker.dataset.node import AUTOTUNE, Node
+from stoker.dataset.nodes.map import InlineMap, parallel_limit
+from stoker.dataset.opaque import Opaque
+from stoker.dataset.parallel import OrderedCalls
+from stoker.dataset.sizes import element_bytes
+from stoker.dataset.spec import Spec, TensorSpec, UnknownSpec
+from stoker.dataset.stream import Stream
+from stoker.dataset.structure import map_structure
+
+# A batch holds its elements anyway: whatever is ready of them is taken at once.
+_NO_LIMIT = 1 << 62
+
+
+class Batch(Node, frozen=True, eq=False, kw_only=True):
+    """Stacks `batch_size` consecutive elements, leaf by leaf.
+
+    Attributes:
+        input: what it reads.
+        batch_size: elements in a batch; the last may have fewer.
+        drop_remainder: drop a last batch that has fewer.
+    """
+
+    kind: ClassVar[str] = "batch"
+    input: Node
+    batch_size: int
+    drop_remainder: bool = False
+
+    def element_spec(self) -> Spec:
+        return batched_spec(self.input.element_spec(), self.batch_size, self.drop_remainder)
+
+    def cardinality(self) -> int:
+        return batched_cardinality(self.input.cardinality(), self.batch_size, self.drop_remainder)
+
+    def open(self, context: Context) -> Stream:
+        return BatchStream(
+            self.input.open(context),
+            self.batch_size,
+            self.drop_remainder,
+            context.allocate,
+            Origin(self.kind, self.site, None),
+        )
+
+
+class MapAndBatch(Node, frozen=True, eq=False, kw_only=True):
+    """``map`` then ``batch`` in one step: the thread that computes element k writes it into row k.
+
+    Made by `rewrite`, never by users; means exactly what the two nodes mean.
+
+    Attributes:
+        input: what the map reads.
+        function: the map's.
+        num_parallel_calls: the map's.
+        spec: the element_spec declared for the map.
+        batch_size: the batch's.
+        drop_remainder: the batch's.
+        map_site: the user's line that built the map; `site` is the batch's.
+    """
+
+    kind: ClassVar[str] = "map_and_batch"
+    input: Node
+    function: Opaque
+    num_parallel_calls: int | None = None
+    spec: Opaque | None = None
+    batch_size: int
+    drop_remainder: bool = False
+    map_site: str = ""
+
+    def element_spec(self) -> Spec:
+        spec = UnknownSpec() if self.spec is None else self.spec.value
+        return batched_spec(spec, self.batch_size, self.drop_remainder)
+
+    def cardinality(self) -> int:
+        return batched_cardinality(self.input.cardinality(), self.batch_size, self.drop_remainder)
+
+    def open(self, context: Context) -> Stream:
+        function: Callable[..., Any] = self.function.value
+        map_origin = Origin("map", self.map_site, None)
+        batch_origin = Origin("batch", self.site, None)
+        limit = parallel_limit(self.num_parallel_calls, context)
+        stream = self.input.open(context)
+        inline = _InlineMapAndBatch(
+            InlineMap(stream, function, map_origin),
+            self.batch_size,
+            self.drop_remainder,
+            context.allocate,
+            batch_origin,
+        )
+        if limit is None:
+            return inline
+        return AdaptiveCalls(
+            inline,
+            lambda: OrderedCalls(
+                stream,
+                function,
+                limit,
+                map_origin,
+                size=self.batch_size,
+                sink=lambda n: _BatchSink(
+                    self.batch_size, context.allocate, batch_origin._replace(index=n)
+                ),
+                drop_remainder=self.drop_remainder,
+            ),
+            probe=self.num_parallel_calls == AUTOTUNE,
+        )
+
+
+def batched_spec(spec: Spec, batch_size: int, drop_remainder: bool) -> Spec:
+    """The spec of batches of elements of `spec`."""
+    length = batch_size if drop_remainder else None
+
+    def of_leaf(leaf: Any) -> Any:
+        if isinstance(leaf, TensorSpec):
+            return TensorSpec((length, *leaf.shape), leaf.dtype)
+        return leaf
+
+    return map_structure(of_leaf, spec)
+
+
+def batched_cardinality(cardinality: int, batch_size: int, drop_remainder: bool) -> int:
+    """How many batches so many elements make; infinite and unknown stay what they are."""
+    if cardinality < 0:
+        return cardinality
+    return cardinality // batch_size if drop_remainder else -(-cardinality // batch_size)
+
+
+class BatchStream(Stream):
+    """Collects elements and stacks them on the thread that reads.
+
+    A batch of which an element fails, fails: it occupies one position and all its inputs.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        batch_size: int,
+        drop_remainder: bool,
+        allocate: Allocate,
+        origin: Origin,
+    ) -> None:
+        self._stream = stream
+        self._size = batch_size
+        self._drop_remainder = drop_remainder
+        self._allocate = allocate
+        self._origin = origin
+        self._index = 0
+        self._held: list[Any] = []
+        self._batch_bytes = 0
+
+    def next(self) -> Any:
+        self._gather(self._size)
+        return self._stack_first()
+
+    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+        ahead = max_bytes // self._batch_bytes if self._batch_bytes else 1
+        try:
+            self._gather(self._size * max(1, min(max_elements, ahead)))
+        except StopIteration:
+            return []
+        batches = [self._stack_first()]
+        self._batch_bytes = element_bytes(batches[0])
+        for _ in range(min(max_elements, max_bytes // self._batch_bytes) - 1):
+            if len(self._held) < self._size:
+                break
+            try:
+                batches.append(self._stack(self._held[: self._size]))
+            except Exception:  # noqa: BLE001 - its elements stay, so the next call raises it
+                break
+            self._take_first()
+        return batches
+
+    def advance(self, n: int) -> int:
+        wanted = n * self._size - len(self._held)
+        if wanted <= 0:
+            del self._held[: n * self._size]
+            self._index += n
+            return n
+        elements = len(self._held) + self._stream.advance(wanted)
+        self._held.clear()
+        passed = batched_cardinality(elements, self._size, self._drop_remainder)
+        self._index += passed
+        return passed
+
+    def close(self) -> None:
+        self._held.clear()
+        self._stream.close()
+
+    def _gather(self, most: int) -> None:
+        """Hold one batch's elements at least, and up to `most` if they are ready.
+
+        Raises:
+            StopIteration: no batch is left.
+            Exception: an element's error; the batch's other elements are passed.
+        """
+        held = self._held
+        while len(held) < self._size:
+            try:
+                chunk = self._stream.next_chunk(most - len(held), _NO_LIMIT)
+            except Exception:
+                self._pass_failed()
+                raise
+            if not chunk:
+                if self._drop_remainder:
+                    held.clear()
+                if not held:
+                    raise StopIteration
+                return
+            held.extend(chunk)
+
+    def _pass_failed(self) -> None:
+        rest = self._size - len(self._held) - 1
+        self._held.clear()
+        passed = self._stream.advance(rest) if rest else 0
+        if passed < rest and self._drop_remainder:  # the batch would not have been delivered
+            raise StopIteration
+        self._index += 1
+
+    def _stack_first(self) -> Any:
+        """The first batch; its elements are gone also if they cannot be stacked."""
+        try:
+            return self._stack(self._held[: self._size])
+        finally:
+            self._take_first()
+
+    def _take_first(self) -> None:
+        del self._held[: self._size]
+        self._index += 1
+
+    def _stack(self, values: list[Any]) -> Any:
+        try:
+            return collate(values, self._allocate)
+        except Exception as error:
+            mark_failure(error, self._origin._replace(index=self._index))
+            raise
+
+
+class _InlineMapAndBatch(BatchStream):
+    """A batch over an inline map that can hand over to `OrderedCalls`."""
+
+    def __init__(
+        self,
+        mapped: InlineMap,
+        batch_size: int,
+        drop_remainder: bool,
+        allocate: Allocate,
+        origin: Origin,
+    ) -> None:
+        super().__init__(mapped, batch_size, drop_remainder, allocate, origin)
+        self._mapped = mapped
+
+    def costly(self) -> bool:
+        return self._mapped.costly()
+
+    def hand_over(self) -> tuple[list[Any], list[Any], int] | None:
+        handed = self._mapped.hand_over()
+        if handed is None:
+            return None
+        done = list(self._held)
+        self._held.clear()
+        return done, handed[1], handed[2]
+
+    def resume(self, index: int) -> None:
+        self._mapped.resume(index)
+        self._index = index // self._size
+
+
+class _BatchSink:
+    """Takes a batch's elements on the threads that computed them."""
+
+    __slots__ = ("_allocate", "_origin", "_rows", "_values")
+
+    def __init__(self, size: int, allocate: Allocate, origin: Origin) -> None:
+        self._allocate = allocate
+        self._origin = origin
+        self._rows = Rows(size, allocate)
+        self._values: list[Any] = [None] * size
+
+    def put(self, slot: int, value: Any) -> None:
+        self._values[slot] = self._rows.write(slot, value)
+
+    def result(self, count: int) -> Any:
+        try:
+            return collate(self._values[:count], self._allocate, self._rows)
+        except Exception as error:
+            mark_failure(error, self._origin)
+            raise

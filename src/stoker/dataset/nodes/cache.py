@@ -1,0 +1,182 @@
+"""cache: the first whole pass is kept in memory and read again."""
+
+import threading
+from dataclasses import replace
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from stoker.dataset.execute import Context, SplitReader
+from stoker.dataset.node import Node
+from stoker.dataset.ragged import RaggedArray
+from stoker.dataset.sizes import element_bytes
+from stoker.dataset.sparse import SparseArray
+from stoker.dataset.spec import Spec
+from stoker.dataset.stream import Failure, Stream
+from stoker.dataset.structure import field_names, make_dataclass_instance, map_structure
+
+
+class Cache(Node, frozen=True, eq=False, kw_only=True):
+    """Keeps the elements of the first pass that was read, not skipped, to its end.
+
+    Later passes of the same node in the same process read them again; their arrays are read-only.
+    Where a service hands out splits, what is kept belongs to that hand-out alone: another reads
+    other elements.
+
+    Attributes:
+        input: what it reads.
+    """
+
+    kind: ClassVar[str] = "cache"
+    input: Node
+
+    def element_spec(self) -> Spec:
+        return self.input.element_spec()
+
+    def cardinality(self) -> int:
+        return self.input.cardinality()
+
+    def open(self, context: Context) -> Stream:
+        store = _store_of(self, context.splits)
+        if store.elements is not None:
+            return _CachedStream(store.elements)
+        # What is kept must not depend on which pass was the first to be read whole: a stream is a
+        # function of (tree, seed, epoch, splits).
+        return _RecordingStream(self.input.open(replace(context, epoch=(0,))), store)
+
+
+class _Store:
+    """What one complete pass read; None until there was one."""
+
+    def __init__(self) -> None:
+        self.elements: list[Any] | None = None
+
+
+_Stores = WeakKeyDictionary[Node, _Store]
+_whole: _Stores = WeakKeyDictionary()
+_by_splits: WeakKeyDictionary[SplitReader, _Stores] = WeakKeyDictionary()
+_lock = threading.RLock()
+
+
+def _store_of(node: Node, splits: SplitReader | None) -> _Store:
+    with _lock:
+        stores = _whole
+        if splits is not None:
+            stores = _by_splits.setdefault(splits, WeakKeyDictionary())
+        return stores.setdefault(node, _Store())
+
+
+class _RecordingStream(Stream):
+    """Hands the input on and keeps it; whichever pass ends first provides the cache."""
+
+    def __init__(self, stream: Stream, store: _Store) -> None:
+        self._stream = stream
+        self._store = store
+        self._record: list[Any] | None = []
+
+    def next(self) -> Any:
+        chunk = self.next_chunk(1, 1)
+        if not chunk:
+            raise StopIteration
+        return chunk[0]
+
+    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+        try:
+            chunk = self._stream.next_chunk(max_elements, max_bytes)
+        except Exception as error:
+            if self._record is not None:
+                self._record.append(Failure(error))
+            raise
+        if not chunk:
+            self._complete()
+            return []
+        if not set(map(type, chunk)) <= _IMMUTABLE:
+            chunk = [_frozen(element) for element in chunk]
+        if self._record is not None:
+            self._record.extend(chunk)
+        return _fresh(chunk)
+
+    def advance(self, n: int) -> int:
+        if n:
+            self._record = None
+        return self._stream.advance(n)
+
+    def close(self) -> None:
+        self._record = None
+        self._stream.close()
+
+    def _complete(self) -> None:
+        if self._record is not None:
+            with _lock:
+                if self._store.elements is None:
+                    self._store.elements = self._record
+            self._record = None
+
+
+class _CachedStream(Stream):
+    """Reads a complete cache."""
+
+    def __init__(self, elements: list[Any]) -> None:
+        self._elements = elements
+        self._at = 0
+
+    def next(self) -> Any:
+        chunk = self.next_chunk(1, 1)
+        if not chunk:
+            raise StopIteration
+        return chunk[0]
+
+    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+        if self._at >= len(self._elements):
+            return []
+        first = self._elements[self._at]
+        if isinstance(first, Failure):
+            self._at += 1
+            raise first.error
+        count = min(max_elements, max(1, max_bytes // element_bytes(first)))
+        chunk = self._elements[self._at : self._at + count]
+        if Failure in set(map(type, chunk)):
+            chunk = chunk[: next(i for i, e in enumerate(chunk) if isinstance(e, Failure))]
+        self._at += len(chunk)
+        return _fresh(chunk)
+
+    def advance(self, n: int) -> int:
+        passed = min(n, len(self._elements) - self._at)
+        self._at += passed
+        return passed
+
+    def close(self) -> None:
+        self._elements = []
+
+
+_IMMUTABLE = frozenset({int, float, bool, complex, str, bytes, type(None)})
+
+
+def _fresh(chunk: list[Any]) -> list[Any]:
+    """The elements with containers of their own: a reader may change its dict, not the cache's."""
+    if set(map(type, chunk)) <= _IMMUTABLE:
+        return list(chunk)
+    return [map_structure(_same, element) for element in chunk]
+
+
+def _same(leaf: Any) -> Any:
+    return leaf
+
+
+def _frozen(element: Any) -> Any:
+    return map_structure(_frozen_leaf, element)
+
+
+def _frozen_leaf(leaf: Any) -> Any:
+    if isinstance(leaf, np.ndarray):
+        if not leaf.flags.writeable:
+            return leaf
+        view = leaf.view()
+        view.flags.writeable = False
+        return view
+    if isinstance(leaf, RaggedArray | SparseArray):
+        cls = type(leaf)
+        arrays = [_frozen_leaf(getattr(leaf, name)) for name in field_names(cls)]
+        return make_dataclass_instance(cls, arrays)
+    return leaf

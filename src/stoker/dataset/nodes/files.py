@@ -1,0 +1,62 @@
+"""list_files: the paths that match patterns."""
+
+import glob
+from typing import Any, ClassVar
+
+import numpy as np
+
+from stoker.dataset.execute import Context
+from stoker.dataset.node import UNKNOWN_CARDINALITY, ListedSplits, Node
+from stoker.dataset.random import rng
+from stoker.dataset.source import ListedStream
+from stoker.dataset.spec import Spec, TensorSpec
+from stoker.dataset.stream import Stream
+from stoker.errors import NotFoundError
+
+
+class ListFiles(Node, frozen=True, eq=False, kw_only=True):
+    """The paths that match any of the patterns; listed where the files are."""
+
+    kind: ClassVar[str] = "list_files"
+    patterns: tuple[str, ...]
+    shuffle: bool
+    seed: int | None = None
+
+    def element_spec(self) -> Spec:
+        return TensorSpec((), np.dtype(object))
+
+    def cardinality(self) -> int:
+        return UNKNOWN_CARDINALITY
+
+    def splits(self) -> ListedSplits:
+        return ListedSplits()
+
+    def list_splits(self, context: Context) -> list[Any]:
+        """The paths, sorted, then shuffled if asked for.
+
+        Raises:
+            NotFoundError: nothing matches.
+        """
+        paths = sorted(path for pattern in self.patterns for path in _matches(pattern))
+        if not paths:
+            raise NotFoundError(
+                f"no files match {', '.join(map(repr, self.patterns))}; check the pattern and that "
+                "the files are there on the machine that reads them"
+            )
+        if self.shuffle:
+            order = rng(context, self, self.seed).permutation(len(paths))
+            paths = [paths[i] for i in order]
+        return paths
+
+    def open(self, context: Context) -> Stream:
+        return ListedStream(context, self, lambda: self.list_splits(context))
+
+
+def _matches(pattern: str) -> list[str]:
+    if "://" not in pattern:
+        # Not Path.glob: patterns may be absolute, and what matches keeps the user's spelling.
+        return glob.glob(pattern, recursive=True)  # noqa: PTH207
+    import fsspec
+
+    system, path = fsspec.core.url_to_fs(pattern)
+    return [system.unstrip_protocol(found) for found in system.glob(path)]

@@ -1,0 +1,141 @@
+"""filter: the elements a predicate accepts."""
+
+import operator
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from typing import Any, ClassVar
+
+from stoker.dataset.execute import Context, Origin, mark_failure, raise_failure
+from stoker.dataset.node import UNKNOWN_CARDINALITY, Node
+from stoker.dataset.opaque import Opaque
+from stoker.dataset.spec import Spec
+from stoker.dataset.stream import Stream
+
+# A chunk is computed in blocks: one that takes this long is not doubled.
+_BLOCK_SECONDS = 0.0005
+
+
+class Filter(Node, frozen=True, eq=False, kw_only=True):
+    """The elements for which the predicate is true."""
+
+    kind: ClassVar[str] = "filter"
+    input: Node
+    function: Opaque
+
+    def element_spec(self) -> Spec:
+        return self.input.element_spec()
+
+    def cardinality(self) -> int:
+        return 0 if self.input.cardinality() == 0 else UNKNOWN_CARDINALITY
+
+    def open(self, context: Context) -> Stream:
+        return _FilterStream(self, self.input.open(context))
+
+
+class _FilterStream(Stream):
+    """Asks the predicate about each element; those not yet asked about wait in `_block`.
+
+    An error behind elements already accepted waits in `_failure` for the next call.
+    """
+
+    def __init__(self, node: Filter, stream: Stream) -> None:
+        self._node = node
+        self._input = stream
+        self._function: Callable[..., Any] = node.function.value
+        self._predicate = self._function
+        self._block: Iterator[Any] = iter(())
+        self._examined = 0
+        self._size = 1
+        self._failure: Exception | None = None
+
+    def next(self) -> Any:
+        self._raise_failure()
+        while True:
+            element = next(self._block, _END)
+            if element is _END:
+                element = self._input.next()
+            self._examined += 1
+            try:
+                accepted = bool(_ask(self._function, element))
+            except Exception as error:  # noqa: BLE001 - user code may raise anything
+                raise_failure(error, self._origin())
+            if accepted:
+                return element
+
+    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+        self._raise_failure()
+        chunk: list[Any] = []
+        while not chunk or operator.length_hint(self._block):
+            if not operator.length_hint(self._block):
+                elements = self._input.next_chunk(max(max_elements, 1), max_bytes)
+                if not elements:
+                    return []
+                self._block = iter(elements)
+                # Calling without a wrapper is four times as fast; only tuples need it.
+                unpacks = tuple in set(map(type, elements))
+                self._predicate = partial(_ask, self._function) if unpacks else self._function
+            if not self._examine(chunk, max_elements):
+                break
+        return chunk
+
+    def _examine(self, chunk: list[Any], max_elements: int) -> bool:
+        """Adds what is accepted of the block until it is used up; False if the chunk is done."""
+        deadline = 0.0
+        while left := operator.length_hint(self._block):
+            size = min(self._size, max_elements - len(chunk), left)
+            begun = time.perf_counter()
+            failure: Exception | None = None
+            try:
+                chunk.extend(filter(self._predicate, islice(self._block, size)))
+            except Exception as error:  # noqa: BLE001 - user code may raise anything
+                failure = error
+            examined = left - operator.length_hint(self._block)
+            self._examined += examined
+            if failure is None and examined < size:  # `extend` took it for the end
+                failure = StopIteration()
+            if failure is not None:
+                self._failure = mark_failure(failure, self._origin())
+                if not chunk:
+                    self._raise_failure()
+                return False
+            now = time.perf_counter()
+            if now - begun < _BLOCK_SECONDS:
+                self._size = min(2 * self._size, 1 << 16)
+            else:
+                self._size = max(1, self._size // 2)
+            deadline = deadline or begun + 2 * _BLOCK_SECONDS
+            if chunk and (len(chunk) >= max_elements or now >= deadline):
+                return False
+        return True
+
+    def _origin(self) -> Origin:
+        return Origin("filter", self._node.site, self._examined - 1)
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+
+    def advance(self, n: int) -> int:
+        left = n
+        while left:
+            try:
+                passed = len(self.next_chunk(left, 1 << 20))
+            except Exception:  # noqa: BLE001 - user code may raise anything
+                passed = 1  # an error's position
+            if not passed:
+                break
+            left -= passed
+        return n - left
+
+    def close(self) -> None:
+        self._input.close()
+
+
+_END = object()
+
+
+def _ask(predicate: Callable[..., Any], element: Any) -> Any:
+    return predicate(*element) if type(element) is tuple else predicate(element)

@@ -1,0 +1,118 @@
+"""flat_map: a dataset for each element, one after the other."""
+
+import dataclasses
+from typing import Any, ClassVar
+
+from stoker.dataset.execute import Context, Origin, open_stream, raise_failure
+from stoker.dataset.node import UNKNOWN_CARDINALITY, Node
+from stoker.dataset.opaque import Opaque
+from stoker.dataset.spec import Spec, UnknownSpec
+from stoker.dataset.stream import Stream
+from stoker.errors import InvalidArgumentError
+
+
+class FlatMap(Node, frozen=True, eq=False, kw_only=True):
+    """The elements of the dataset that the function makes of each element."""
+
+    kind: ClassVar[str] = "flat_map"
+    input: Node
+    function: Opaque
+    spec: Opaque | None = None
+
+    def element_spec(self) -> Spec:
+        return UnknownSpec() if self.spec is None else self.spec.value
+
+    def cardinality(self) -> int:
+        return 0 if self.input.cardinality() == 0 else UNKNOWN_CARDINALITY
+
+    def open(self, context: Context) -> Stream:
+        return _FlatMapStream(self, context, self.input.open(context))
+
+
+class _FlatMapStream(Stream):
+    def __init__(self, node: FlatMap, context: Context, stream: Stream) -> None:
+        self._node = node
+        # Datasets of two flat_maps draw differently: the node's number is in their epoch.
+        self._context = context.inner(context.numbers[node])
+        self._input = stream
+        self._function = node.function.value
+        self._index = 0
+        self._inner: Stream | None = None
+
+    def _open_next(self) -> Stream:
+        """Opens the next element's dataset; raises StopIteration when there is none."""
+        element = self._read_input()
+        try:
+            call = self._function
+            self._inner = self._open(call(*element) if type(element) is tuple else call(element))
+        except Exception as error:  # noqa: BLE001 - user code may raise anything
+            origin = Origin("flat_map", self._node.site, self._index - 1)
+            raise_failure(error, origin)
+        return self._inner
+
+    def _read_input(self) -> Any:
+        try:
+            element = self._input.next()
+        except StopIteration:
+            raise
+        except Exception:
+            self._index += 1
+            raise
+        self._index += 1
+        return element
+
+    def _open(self, result: Any) -> Stream:
+        root = getattr(result, "node", None)
+        if not isinstance(root, Node):
+            raise InvalidArgumentError(
+                f"the function of flat_map must return a Dataset; it returned a "
+                f"{type(result).__qualname__}; wrap it, as in Dataset.from_tensor_slices(...)"
+            )
+        context = self._context.nested(root, self._index - 1)
+        seed = result.options().seed
+        if seed is not None:
+            context = dataclasses.replace(context, seed=seed)
+        return open_stream(root, context)
+
+    def _close_inner(self) -> None:
+        inner, self._inner = self._inner, None
+        if inner is not None:
+            inner.close()
+
+    def next(self) -> Any:
+        while True:
+            inner = self._inner or self._open_next()
+            try:
+                return inner.next()
+            except StopIteration:
+                self._close_inner()
+
+    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+        while True:
+            try:
+                inner = self._inner or self._open_next()
+            except StopIteration:
+                return []
+            if chunk := inner.next_chunk(max_elements, max_bytes):
+                return chunk
+            self._close_inner()
+
+    def advance(self, n: int) -> int:
+        left = n
+        while left:
+            try:
+                inner = self._inner or self._open_next()
+            except StopIteration:
+                break
+            except Exception:  # noqa: BLE001 - user code may raise anything
+                left -= 1  # an error's position
+                continue
+            passed = inner.advance(left)
+            if passed < left:
+                self._close_inner()
+            left -= passed
+        return n - left
+
+    def close(self) -> None:
+        self._close_inner()
+        self._input.close()

@@ -1,0 +1,71 @@
+"""from_generator: what a user's iterable yields."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, ClassVar
+
+from stoker.dataset.execute import Context, Origin, raise_failure
+from stoker.dataset.node import UNKNOWN_CARDINALITY, Node, Unsplittable
+from stoker.dataset.opaque import Opaque
+from stoker.dataset.spec import Spec, UnknownSpec
+from stoker.dataset.stream import Stream
+
+
+class Generator(Node, frozen=True, eq=False, kw_only=True):
+    """What ``generator(*args)`` yields, called anew for each pass."""
+
+    kind: ClassVar[str] = "from_generator"
+    function: Opaque
+    args: Opaque
+    spec: Opaque | None = None
+
+    def element_spec(self) -> Spec:
+        return UnknownSpec() if self.spec is None else self.spec.value
+
+    def cardinality(self) -> int:
+        return UNKNOWN_CARDINALITY
+
+    def splits(self) -> Unsplittable:
+        return Unsplittable("what a generator yields is known only by running it")
+
+    def open(self, context: Context) -> Stream:
+        return _GeneratorStream(self)
+
+
+class _GeneratorStream(Stream):
+    """Runs the generator; an error of its takes one position, and a generator ends with it."""
+
+    def __init__(self, node: Generator) -> None:
+        self._node = node
+        self._iterator: Iterator[Any] | None = None
+        self._index = 0
+
+    def next(self) -> Any:
+        index = self._index
+        try:
+            if self._iterator is None:
+                self._iterator = iter(())  # if the call raises, that is all there is
+                self._iterator = iter(self._node.function.value(*self._node.args.value))
+        except Exception as error:  # noqa: BLE001 - user code may raise anything
+            self._index += 1
+            raise_failure(error, self._origin(index))
+        try:
+            element = next(self._iterator)
+        except StopIteration:
+            self._iterator = iter(())
+            raise
+        except Exception as error:  # noqa: BLE001 - user code may raise anything
+            self._index += 1
+            raise_failure(error, self._origin(index))
+        self._index = index + 1
+        return element
+
+    def _origin(self, index: int) -> Origin:
+        return Origin(self._node.kind, self._node.site, index)
+
+    def close(self) -> None:
+        iterator, self._iterator = self._iterator, iter(())
+        close = getattr(iterator, "close", None)
+        if close is not None:
+            with suppress(ValueError):  # a generator that runs in another thread cannot be closed
+                close()

@@ -1,0 +1,217 @@
+"""map: a function of the user's on every element, inline or on the pool."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from itertools import starmap
+from typing import Any, ClassVar
+
+from stoker.dataset import pool
+from stoker.dataset.adaptive import AdaptiveCalls
+from stoker.dataset.execute import Context, Origin, mark_failure
+from stoker.dataset.node import AUTOTUNE, Node
+from stoker.dataset.opaque import Opaque
+from stoker.dataset.parallel import CHEAP_SECONDS, OrderedCalls, apply
+from stoker.dataset.sizes import element_bytes
+from stoker.dataset.spec import Spec, UnknownSpec
+from stoker.dataset.stream import Stream
+
+# A chunk is handed on when computing it has taken this long.
+_CHUNK_SECONDS = 0.5e-3
+
+# Calls between two looks at the clock: few enough that a function that turns slow is noticed.
+_LARGEST_BLOCK = 64
+
+# A verdict needs this much time spent in the function: a moment without the core is none.
+_MEASURE_SECONDS = 10e-3
+
+# Twice the price of a thread's help: below it a measured function stays inline.
+_COSTLY_SECONDS = 2 * CHEAP_SECONDS
+
+
+class Map(Node, frozen=True, eq=False, kw_only=True):
+    """Applies a function to every element; plain tuples are unpacked into its arguments.
+
+    Attributes:
+        input: what it reads.
+        function: the user's; called on threads where `num_parallel_calls` is given.
+        num_parallel_calls: None for the consumer's thread, AUTOTUNE for the number of cores.
+        spec: the element_spec the user declared.
+    """
+
+    kind: ClassVar[str] = "map"
+    input: Node
+    function: Opaque
+    num_parallel_calls: int | None = None
+    spec: Opaque | None = None
+
+    def element_spec(self) -> Spec:
+        return UnknownSpec() if self.spec is None else self.spec.value
+
+    def cardinality(self) -> int:
+        return self.input.cardinality()
+
+    def open(self, context: Context) -> Stream:
+        function: Callable[..., Any] = self.function.value
+        origin = Origin(self.kind, self.site, None)
+        limit = parallel_limit(self.num_parallel_calls, context)
+        stream = self.input.open(context)
+        inline = InlineMap(stream, function, origin)
+        if limit is None:
+            return inline
+        return AdaptiveCalls(
+            inline,
+            lambda: OrderedCalls(stream, function, limit, origin),
+            probe=self.num_parallel_calls == AUTOTUNE,
+        )
+
+
+def parallel_limit(num_parallel_calls: int | None, context: Context) -> int | None:
+    """How many calls at once; None for inline, as always in a pool thread."""
+    if num_parallel_calls is None or pool.in_pool_thread():
+        return None
+    limit = pool.available_cpus() if num_parallel_calls == AUTOTUNE else num_parallel_calls
+    return limit if context.threads is None else max(1, min(limit, context.threads))
+
+
+class InlineMap(Stream):
+    """Calls the function in the thread that reads; measures what it costs."""
+
+    def __init__(self, stream: Stream, function: Callable[..., Any], origin: Origin) -> None:
+        self._stream = stream
+        self._function = function
+        self._origin = origin
+        self._index = 0
+        self._inputs: list[Any] = []
+        self._at = 0
+        self._error: BaseException | None = None
+        self._block = 1
+        self._result_bytes = 1 << 20
+        self._seconds = 0.0
+        self._calls = 0
+
+    def next(self) -> Any:
+        self._raise_kept()
+        if self._at < len(self._inputs):
+            element = self._inputs[self._at]
+            self._at += 1
+        else:
+            element = self._read(self._stream.next)
+        index = self._index
+        self._index += 1
+        start = time.perf_counter()
+        try:
+            return apply(self._function, element)
+        except StopIteration as error:
+            raise mark_failure(error, self._origin._replace(index=index)) from error
+        except Exception as error:
+            mark_failure(error, self._origin._replace(index=index))
+            raise
+        finally:
+            self._seconds += time.perf_counter() - start
+            self._calls += 1
+
+    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+        self._raise_kept()
+        if self._at == len(self._inputs):
+            self._inputs = self._read(lambda: self._stream.next_chunk(max_elements, max_bytes))
+            self._at = 0
+        results: list[Any] = []
+        start = time.perf_counter()
+        deadline = start + _CHUNK_SECONDS
+        while self._at < len(self._inputs) and len(results) < max_elements:
+            fitting = max(1, max_bytes // self._result_bytes)
+            size = min(self._block, max_elements - len(results), fitting)
+            block = self._inputs[self._at : self._at + size]
+            before = len(results)
+            self._compute(block, results)
+            now = time.perf_counter()
+            self._seconds += now - start
+            self._block = _next_block(self._block, now - start)
+            start = now
+            if self._error is not None:
+                break
+            self._result_bytes = element_bytes(results[-1])
+            max_bytes -= (len(results) - before) * self._result_bytes
+            if now > deadline or max_bytes <= 0:
+                break
+        if not results:
+            self._raise_kept()
+        return results
+
+    def advance(self, n: int) -> int:
+        passed = 0
+        if n and self._error is not None:
+            self._error = None
+            passed = 1
+        held = min(n - passed, len(self._inputs) - self._at)
+        self._at += held
+        beyond = self._stream.advance(n - passed - held) if n > passed + held else 0
+        self._index += held + beyond
+        return passed + held + beyond
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def costly(self) -> bool:
+        calls, seconds = self._calls, self._seconds
+        if seconds < _MEASURE_SECONDS:
+            return False
+        self._calls, self._seconds = 0, 0.0
+        return seconds > calls * _COSTLY_SECONDS
+
+    def hand_over(self) -> tuple[list[Any], list[Any], int] | None:
+        """Gives up the inputs it has read; None while an error waits to be raised."""
+        if self._error is not None:
+            return None
+        inputs = self._inputs[self._at :]
+        self._inputs, self._at = [], 0
+        return [], inputs, self._index
+
+    def resume(self, index: int) -> None:
+        self._index = index
+        self._calls, self._seconds = 0, 0.0
+
+    def _read(self, read: Callable[[], Any]) -> Any:
+        try:
+            return read()
+        except StopIteration:
+            raise
+        except Exception:
+            self._index += 1
+            raise
+
+    def _raise_kept(self) -> None:
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def _compute(self, block: list[Any], results: list[Any]) -> None:
+        """Append the results up to the first failure, which is kept."""
+        function, before = self._function, len(results)
+        kinds = set(map(type, block))
+        error: Exception | None = None
+        try:
+            if tuple not in kinds:
+                results.extend(map(function, block))
+            elif len(kinds) == 1:
+                results.extend(starmap(function, block))
+            else:
+                results.extend(map(partial(apply, function), block))
+        except Exception as raised:  # noqa: BLE001 - kept for its position
+            error = raised
+        done = len(results) - before
+        if error is None and done < len(block):
+            error = StopIteration()  # the function's own: it ended `extend` early
+        passed = done if error is None else done + 1
+        if error is not None:
+            self._error = mark_failure(error, self._origin._replace(index=self._index + done))
+        self._at += passed
+        self._index += passed
+        self._calls += passed
+
+
+def _next_block(block: int, seconds: float) -> int:
+    if seconds > _CHUNK_SECONDS:
+        return max(1, block // 8)
+    return min(block * 2, _LARGEST_BLOCK) if seconds < _CHUNK_SECONDS / 4 else block

@@ -1,0 +1,127 @@
+"""prefetch: a thread reads ahead."""
+
+from collections import deque
+from typing import Any, ClassVar
+
+from stoker.dataset.execute import Context
+from stoker.dataset.node import AUTOTUNE, Node
+from stoker.dataset.readahead import ReadAhead
+from stoker.dataset.sizes import element_bytes
+from stoker.dataset.spec import Spec
+from stoker.dataset.stream import Failure, Stream
+from stoker.errors import FailedPreconditionError
+
+# AUTOTUNE buffers by bytes, and never more elements than this: that many hide any delay.
+_AUTOTUNE_BYTES = 64 << 20
+_AUTOTUNE_ELEMENTS = 1 << 16
+
+
+class Prefetch(Node, frozen=True, eq=False, kw_only=True):
+    """Reads up to `buffer_size` elements ahead on a thread of its own.
+
+    Attributes:
+        input: what it reads.
+        buffer_size: elements, AUTOTUNE for 64 MiB of them; 0 reads nothing ahead.
+    """
+
+    kind: ClassVar[str] = "prefetch"
+    input: Node
+    buffer_size: int
+
+    def element_spec(self) -> Spec:
+        return self.input.element_spec()
+
+    def cardinality(self) -> int:
+        return self.input.cardinality()
+
+    def open(self, context: Context) -> Stream:
+        stream = self.input.open(context)
+        if self.buffer_size == 0:
+            return stream
+        if self.buffer_size == AUTOTUNE:
+            return _PrefetchStream(stream, _AUTOTUNE_ELEMENTS, _AUTOTUNE_BYTES)
+        return _PrefetchStream(stream, self.buffer_size, None)
+
+
+class _PrefetchStream(Stream):
+    """A bounded buffer between the reading thread and the consumer."""
+
+    def __init__(self, stream: Stream, max_elements: int, max_bytes: int | None) -> None:
+        self._stream = stream
+        self._max_elements = max_elements
+        self._max_bytes = max_bytes
+        self._refill = max(1, max_elements // 4) if max_elements > 8 else 1
+        self._buffer: deque[Any] = deque()
+        self._bytes = 0
+        self._reader = ReadAhead(stream, self._room, self._accept)
+
+    def next(self) -> Any:
+        taken = self._take(1, 1)
+        if not taken:
+            raise StopIteration
+        return taken[0]
+
+    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+        return self._take(max_elements, max_bytes)
+
+    def advance(self, n: int) -> int:
+        with self._reader.paused():
+            with self._reader.lock:
+                held = min(n, len(self._buffer))
+                for _ in range(held):
+                    self._pop()
+                if held == n or self._reader.ended:
+                    return held
+            return held + self._stream.advance(n - held)
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def _take(self, max_elements: int, max_bytes: int) -> list[Any]:
+        """The buffer's head, [] at the end; raises a failure that stands first."""
+        self._reader.start()
+        taken: list[Any] = []
+        buffer = self._buffer
+        with self._reader.lock:
+            self._await_something()
+            while buffer and len(taken) < max_elements and max_bytes > 0:
+                if isinstance(buffer[0], Failure):
+                    if not taken:
+                        raise self._pop().error
+                    break
+                item = self._pop()
+                taken.append(item)
+                if max_elements > 1:
+                    max_bytes -= element_bytes(item)
+            if self._room() > 0:
+                self._reader.wake()
+        return taken
+
+    def _await_something(self) -> None:
+        if not self._buffer and self._room() > 0:
+            self._reader.wake()
+        while not self._buffer and not self._reader.ended:
+            if self._reader.closed:
+                raise FailedPreconditionError("this iterator was closed while it was read")
+            self._reader.filled.wait()
+
+    def _room(self) -> int:
+        if self._max_bytes is not None and self._bytes >= self._max_bytes:
+            return 0
+        free = self._max_elements - len(self._buffer)
+        return free if free >= self._refill else 0
+
+    def _accept(self, items: list[Any]) -> None:
+        self._buffer.extend(items)
+        if self._max_bytes is not None:
+            self._bytes += sum(map(_item_bytes, items))
+
+    def _pop(self) -> Any:
+        item = self._buffer.popleft()
+        if self._max_bytes is not None:
+            self._bytes -= _item_bytes(item)
+        return item
+
+
+def _item_bytes(item: Any) -> int:
+    return 0 if isinstance(item, Failure) else element_bytes(item)

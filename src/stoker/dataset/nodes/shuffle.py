@@ -1,0 +1,295 @@
+"""shuffle: elements leave a buffer in random order."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from stoker.dataset.execute import Context
+from stoker.dataset.node import INFINITE_CARDINALITY, Node
+from stoker.dataset.random import rng
+from stoker.dataset.sizes import element_bytes
+from stoker.dataset.spec import Spec
+from stoker.dataset.stream import Failure, Stream
+from stoker.errors import FailedPreconditionError
+
+# Draws made at once. Part of the order a seed stands for: changing it changes every shuffle.
+_DRAWS = 1024
+
+# The buffer is the user's bound: whatever fits it may come at once.
+_NO_LIMIT = 1 << 62
+
+_EVALUATED_CHUNK = 4096
+
+# Where a slot's element comes from, while draws are replayed.
+_HELD, _PASSED = -1, -2
+
+
+class Shuffle(Node, frozen=True, eq=False, kw_only=True):
+    """Draws each element at random from a buffer of the next `buffer_size` elements.
+
+    The order is a function of (seed, node, epoch) and of nothing else, as in tf.data: a full buffer
+    gives out a random slot and refills it; when the input has ended, the rest is permuted.
+
+    Attributes:
+        input: what it reads.
+        buffer_size: elements held.
+        seed: the user's; None for the pass's.
+        reshuffle_each_iteration: False to draw the same order in every pass.
+    """
+
+    kind: ClassVar[str] = "shuffle"
+    input: Node
+    buffer_size: int
+    seed: int | None = None
+    reshuffle_each_iteration: bool = True
+
+    def element_spec(self) -> Spec:
+        return self.input.element_spec()
+
+    def cardinality(self) -> int:
+        return self.input.cardinality()
+
+    def open(self, context: Context) -> Stream:
+        generator = rng(context, self, self.seed, per_epoch=self.reshuffle_each_iteration)
+        known = self.input.cardinality() if context.splits is None else None
+        if known is not None and known < 0 and known != INFINITE_CARDINALITY:
+            known = None
+        return _ShuffleStream(self.input.open(context), self.buffer_size, generator, known)
+
+
+class _ShuffleStream(Stream):
+    """The buffer, the draws, and after the input's end the permuted rest.
+
+    Args:
+        stream: the input.
+        size: of the buffer.
+        generator: makes the draws.
+        cardinality: of the input: a count, INFINITE_CARDINALITY, or None where it is not known.
+    """
+
+    def __init__(
+        self, stream: Stream, size: int, generator: "np.random.Generator", cardinality: int | None
+    ) -> None:
+        self._stream = stream
+        self._size = size
+        self._generator = generator
+        self._cardinality = cardinality
+        self._read = 0
+        self._buffer: list[Any] = []
+        self._draws: list[int] = []
+        self._at = 0
+        self._rest: list[Any] | None = None
+        self._failures = 0
+
+    def next(self) -> Any:
+        if len(self._buffer) < self._size and self._rest is None:
+            self._fill()
+        if self._rest is None:
+            item: Any = None
+            try:
+                item = self._stream.next()
+            except StopIteration:
+                self._permute_rest()
+            except Exception as error:  # noqa: BLE001 - it travels to where it is drawn
+                item = self._keep(error)
+            if self._rest is None:
+                return self._swap(item)
+        if not self._rest:
+            raise StopIteration
+        return self._hand_out(self._rest.pop())
+
+    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+        if len(self._buffer) < self._size and self._rest is None:
+            self._fill()
+        if self._failures:
+            return super().next_chunk(max_elements, max_bytes)
+        if self._rest is None:
+            try:
+                chunk = self._stream.next_chunk(min(max_elements, self._draws_ready()), max_bytes)
+            except Exception as error:  # noqa: BLE001 - it travels to where it is drawn
+                return [self._swap(self._keep(error))]
+            if chunk:
+                return self._swap_all(chunk)
+            self._permute_rest()
+        return self._take_rest(max_elements, max_bytes)
+
+    def advance(self, n: int) -> int:
+        passed = 0
+        if self._rest is None:
+            passed = self._evaluate(n) if self._cardinality is None else self._replay(n)
+        if self._rest and passed < n:
+            dropped = self._rest[-(n - passed) :]
+            del self._rest[-(n - passed) :]
+            self._failures -= sum(isinstance(item, Failure) for item in dropped)
+            passed += len(dropped)
+        return passed
+
+    def close(self) -> None:
+        self._buffer, self._rest = [], []
+        self._stream.close()
+
+    def _fill(self) -> None:
+        buffer = self._buffer
+        while len(buffer) < self._size:
+            try:
+                chunk = self._stream.next_chunk(self._size - len(buffer), _NO_LIMIT)
+            except Exception as error:  # noqa: BLE001 - it travels to where it is drawn
+                chunk = [self._keep(error)]
+            if not chunk:
+                self._permute_rest()
+                return
+            buffer.extend(chunk)
+            self._read += len(chunk)
+
+    def _draws_ready(self) -> int:
+        if self._at == len(self._draws):
+            self._draws = self._generator.integers(0, self._size, size=_DRAWS).tolist()
+            self._at = 0
+        return len(self._draws) - self._at
+
+    def _swap(self, item: Any) -> Any:
+        self._draws_ready()
+        slot = self._draws[self._at]
+        self._at += 1
+        self._read += 1
+        drawn, self._buffer[slot] = self._buffer[slot], item
+        return self._hand_out(drawn)
+
+    def _swap_all(self, chunk: list[Any]) -> list[Any]:
+        """As many draws as `chunk` has elements; none of them can be a failure."""
+        buffer, drawn = self._buffer, []
+        draws = self._draws[self._at : self._at + len(chunk)]
+        for slot, item in zip(draws, chunk, strict=True):
+            drawn.append(buffer[slot])
+            buffer[slot] = item
+        self._at += len(chunk)
+        self._read += len(chunk)
+        return drawn
+
+    def _permutation(self, count: int) -> "np.ndarray[Any, np.dtype[np.int64]]":
+        # However the end was reached, the generator has made as many draws before.
+        self._draws_ready()
+        return self._generator.permutation(count)
+
+    def _permute_rest(self) -> None:
+        order = self._permutation(len(self._buffer))
+        self._rest = [self._buffer[slot] for slot in order[::-1].tolist()]
+        self._buffer = []
+
+    def _take_rest(self, max_elements: int, max_bytes: int) -> list[Any]:
+        rest = self._rest
+        if not rest:
+            return []
+        count = min(max_elements, len(rest), max(1, max_bytes // element_bytes(rest[-1])))
+        taken = rest[-count:]
+        del rest[-count:]
+        taken.reverse()
+        return taken
+
+    def _keep(self, error: Exception) -> Failure:
+        self._failures += 1
+        return Failure(error)
+
+    def _hand_out(self, item: Any) -> Any:
+        if type(item) is Failure:
+            self._failures -= 1
+            raise item.error
+        return item
+
+    def _evaluate(self, n: int) -> int:
+        """Pass `n` positions by computing them.
+
+        The elements still buffered at the end are random ones, so none can be left out before it is
+        known that the input goes on behind it.
+        """
+        passed = 0
+        while passed < n and self._rest is None:
+            try:
+                chunk = self.next_chunk(min(n - passed, _EVALUATED_CHUNK), _NO_LIMIT)
+            except Exception:  # noqa: BLE001 - the position is passed, whatever it holds
+                passed += 1
+                continue
+            passed += len(chunk)
+        return passed
+
+    def _replay(self, n: int) -> int:
+        """Pass up to `n` positions by replaying the draws; compute only what stays buffered."""
+        endless = self._cardinality == INFINITE_CARDINALITY
+        held = len(self._buffer)
+        filled = self._size - held
+        swapped = n
+        if not endless:
+            assert self._cardinality is not None
+            left = self._cardinality - self._read
+            filled = min(filled, left)
+            swapped = min(n, left - filled)
+        origins = np.full(held + filled, _HELD, np.int64)
+        origins[held:] = np.arange(filled)
+        self._replay_draws(origins, filled, swapped)
+        order = None
+        if swapped < n:  # the input's end is passed: the rest is permuted, and its head is passed
+            order = self._permutation(len(origins))
+            origins[order[: n - swapped]] = _PASSED
+        slots = self._buffer + [None] * filled
+        if not self._read_survivors(origins, slots, filled + swapped):
+            return 0
+        self._failures = sum(isinstance(item, Failure) for item in slots)
+        self._buffer = slots
+        if order is None:
+            return n
+        kept = order[n - swapped :]
+        self._failures = sum(isinstance(slots[slot], Failure) for slot in kept.tolist())
+        self._rest = [slots[slot] for slot in kept[::-1].tolist()]
+        self._buffer = []
+        return swapped + min(n - swapped, len(order))
+
+    def _replay_draws(
+        self, origins: "np.ndarray[Any, np.dtype[np.int64]]", first: int, count: int
+    ) -> None:
+        """Let ``origins[slot]`` be the input position, from `first`, that was last put there."""
+        done = 0
+        while done < count:
+            some = min(self._draws_ready(), count - done)
+            draws = self._draws[self._at : self._at + some]
+            # Of positions put into one slot the last stays, as NumPy's assignment has it.
+            origins[draws] = np.arange(first + done, first + done + some)
+            self._at += some
+            done += some
+
+    def _read_survivors(
+        self, origins: "np.ndarray[Any, np.dtype[np.int64]]", slots: list[Any], count: int
+    ) -> bool:
+        """Read `count` inputs, computing those in `origins` only; False if there were none."""
+        slots_in_order = np.argsort(origins, kind="stable")
+        slots_in_order = slots_in_order[origins[slots_in_order] >= 0]
+        at = 0
+        for slot, position in zip(
+            slots_in_order.tolist(), origins[slots_in_order].tolist(), strict=True
+        ):
+            if not self._pass_inputs(position - at, at):
+                return False
+            try:
+                slots[slot] = self._stream.next()
+            except StopIteration:
+                return self._ended_early(position)
+            except Exception as error:  # noqa: BLE001 - it travels to where it is drawn
+                slots[slot] = Failure(error)
+            at = position + 1
+        if not self._pass_inputs(count - at, at):
+            return False
+        self._read += count
+        return True
+
+    def _pass_inputs(self, count: int, at: int) -> bool:
+        passed = self._stream.advance(count) if count else 0
+        return passed == count or self._ended_early(at + passed)
+
+    def _ended_early(self, at: int) -> bool:
+        """Only an endless repeat of nothing may end, and that at once."""
+        if self._read + at > 0:
+            raise FailedPreconditionError(
+                f"the input of `shuffle` ended after {self._read + at} elements, but its "
+                f"cardinality is {self._cardinality}; its source changed while it was read"
+            )
+        self._rest = []
+        return False

@@ -1,0 +1,108 @@
+"""take and skip: the beginning of a dataset, and what is behind it."""
+
+from typing import Any, ClassVar
+
+from stoker.dataset.execute import Context
+from stoker.dataset.node import UNKNOWN_CARDINALITY, Node
+from stoker.dataset.spec import Spec
+from stoker.dataset.stream import Stream
+
+
+class Take(Node, frozen=True, eq=False, kw_only=True):
+    """The first `count` elements, all if `count` is -1."""
+
+    kind: ClassVar[str] = "take"
+    input: Node
+    count: int
+
+    def element_spec(self) -> Spec:
+        return self.input.element_spec()
+
+    def cardinality(self) -> int:
+        whole = self.input.cardinality()
+        if self.count < 0 or 0 <= whole <= self.count:
+            return whole
+        # An unknown number may be less than count.
+        return self.count if whole != UNKNOWN_CARDINALITY or self.count == 0 else whole
+
+    def open(self, context: Context) -> Stream:
+        stream = self.input.open(context)
+        return stream if self.count < 0 else _TakeStream(stream, self.count)
+
+
+class _TakeStream(Stream):
+    def __init__(self, stream: Stream, count: int) -> None:
+        self._input = stream
+        self._left = count
+
+    def next(self) -> Any:
+        if self._left <= 0:
+            raise StopIteration
+        self._left -= 1
+        return self._input.next()
+
+    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+        if self._left <= 0:
+            return []
+        self._left -= 1  # an error takes a position too
+        chunk = self._input.next_chunk(min(max_elements, self._left + 1), max_bytes)
+        self._left -= len(chunk) - 1 if chunk else 0
+        return chunk
+
+    def advance(self, n: int) -> int:
+        passed = self._input.advance(min(n, self._left)) if self._left > 0 else 0
+        self._left -= passed
+        return passed
+
+    def close(self) -> None:
+        self._input.close()
+
+
+class Skip(Node, frozen=True, eq=False, kw_only=True):
+    """All but the first `count` elements, none if `count` is -1."""
+
+    kind: ClassVar[str] = "skip"
+    input: Node
+    count: int
+
+    def element_spec(self) -> Spec:
+        return self.input.element_spec()
+
+    def cardinality(self) -> int:
+        whole = self.input.cardinality()
+        if self.count < 0:
+            return 0
+        return max(0, whole - self.count) if whole >= 0 else whole
+
+    def open(self, context: Context) -> Stream:
+        stream = self.input.open(context)
+        return _TakeStream(stream, 0) if self.count < 0 else _SkipStream(stream, self.count)
+
+
+class _SkipStream(Stream):
+    """Skips on the first read, so that opening stays cheap."""
+
+    def __init__(self, stream: Stream, count: int) -> None:
+        self._input = stream
+        self._to_skip = count
+
+    def _skip(self) -> None:
+        if self._to_skip:
+            count, self._to_skip = self._to_skip, 0
+            self._input.advance(count)
+
+    def next(self) -> Any:
+        if self._to_skip:
+            self._skip()
+        return self._input.next()
+
+    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+        self._skip()
+        return self._input.next_chunk(max_elements, max_bytes)
+
+    def advance(self, n: int) -> int:
+        self._skip()
+        return self._input.advance(n)
+
+    def close(self) -> None:
+        self._input.close()

@@ -1,0 +1,236 @@
+"""The one thread pool of the process, and the leases by which streams use it.
+
+A stream that computes on threads takes a `Lease` for at most `limit` calls at once. The pool has as
+many threads as its largest lease allows, starts them when calls wait, and ends with its last lease.
+
+Nothing here can deadlock, however pipelines nest: a thread that waits for a call which no thread
+has begun runs it itself (`Lease.help`), so whoever waits, waits for code that is running.
+"""
+
+import itertools
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+
+Call = Callable[[], None]
+
+# Idle threads end at once; the limit is for a release by the collector, inside the pool's own lock.
+_JOIN_SECONDS = 1.0
+
+_here = threading.local()
+_numbers = itertools.count()
+
+
+def in_pool_thread() -> bool:
+    """Whether the calling thread is one of the pool's; pipelines opened there run inline."""
+    return getattr(_here, "pool", False)
+
+
+def available_cpus() -> int:
+    """The cores this process may use: what AUTOTUNE means as a number of threads."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0)) or 1
+    return os.cpu_count() or 1
+
+
+class Lease:
+    """The right to run at most `limit` calls at once, begun in the order they were submitted.
+
+    All state is guarded by the pool's lock. A lease does not outlive `release()`, which forgets the
+    calls not begun and never waits for one that runs.
+    """
+
+    def __init__(self, pool: "_Pool", limit: int) -> None:
+        self.pool = pool
+        self.limit = limit
+        self.waiting: deque[Call] = deque()
+        self.running = 0
+        self.tickets = 0
+        """How many threads have been asked for and have not come yet."""
+        self.released = False
+
+    def submit(self, calls: Iterable[Call]) -> None:
+        """Let the pool run `calls`. A call must not raise: what it computes, it hands on itself."""
+        self.pool.submit(self, calls)
+
+    def help(self, wanted: Callable[[Call], bool]) -> bool:
+        """Run the oldest waiting call in this thread, if it is `wanted` and the limit allows it.
+
+        Returns:
+            Whether a call was run.
+        """
+        return self.pool.help(self, wanted)
+
+    def waits(self, wanted: Callable[[Call], bool]) -> bool:
+        """Whether the oldest waiting call is `wanted`."""
+        with self.pool.lock:
+            return bool(self.waiting) and wanted(self.waiting[0])
+
+    def release(self) -> None:
+        """Give the lease back; idempotent. Waits for idle threads only, and with the last lease."""
+        _release(self)
+
+
+class _Pool:
+    """Daemon threads that serve leases in turn; never reopened once its last lease is released."""
+
+    def __init__(self) -> None:
+        # Re-entrant: the collector may close an abandoned stream while this thread holds the lock.
+        self.lock = threading.RLock()
+        self._work = threading.Condition(self.lock)
+        self._tickets: deque[Lease] = deque()
+        self._leases: set[Lease] = set()
+        self._threads: set[threading.Thread] = set()
+        self._idle: set[threading.Thread] = set()
+        self._busy: set[threading.Thread] = set()
+        self._size = 0
+        self._pid = os.getpid()
+        self.closed = False
+
+    def forked(self) -> bool:
+        """Whether this is a parent's pool: its threads are not here, its lock may be held."""
+        return self._pid != os.getpid()
+
+    def lease(self, limit: int) -> Lease:
+        lease = Lease(self, limit)
+        with self.lock:
+            self._leases.add(lease)
+            self._size = max(self._size, limit)
+        return lease
+
+    def submit(self, lease: Lease, calls: Iterable[Call]) -> None:
+        with self.lock:
+            if lease.released:
+                return
+            lease.waiting.extend(calls)
+            self._ask_for_threads(lease)
+
+    def help(self, lease: Lease, wanted: Callable[[Call], bool]) -> bool:
+        with self.lock:
+            if not lease.waiting or lease.running >= lease.limit or not wanted(lease.waiting[0]):
+                return False
+            call = lease.waiting.popleft()
+            lease.running += 1
+        try:
+            call()
+        finally:
+            with self.lock:
+                lease.running -= 1
+                self._ask_for_threads(lease)
+        return True
+
+    def release(self, lease: Lease) -> list[threading.Thread]:
+        """Take the lease back; returns the threads that end at once because it was the last."""
+        with self.lock:
+            lease.released = True
+            lease.waiting.clear()
+            self._leases.discard(lease)
+            self._size = max((lease.limit for lease in self._leases), default=0)
+            self.closed = not self._leases
+            self._work.notify_all()
+            return list(self._threads - self._busy) if self.closed else []
+
+    def _ask_for_threads(self, lease: Lease) -> None:
+        """Call with the lock held: one ticket for each call that could begin now."""
+        wanted = min(len(lease.waiting), lease.limit - lease.running) - lease.tickets
+        for _ in range(wanted):
+            lease.tickets += 1
+            self._tickets.append(lease)
+            if len(self._tickets) <= len(self._idle):
+                self._work.notify()
+            elif len(self._threads) < self._size:
+                self._start_thread()
+
+    def _start_thread(self) -> None:
+        name = f"stoker-pool-{next(_numbers)}"
+        thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            # The system refuses more threads. Whoever waits for a call runs it (`help`), so the
+            # work goes on, slower.
+            return
+        self._threads.add(thread)
+
+    def _serve(self) -> None:
+        _here.pool = True
+        this = threading.current_thread()
+        while (lease := self._await_ticket(this)) is not None:
+            self._run_calls(lease, this)
+
+    def _await_ticket(self, this: threading.Thread) -> Lease | None:
+        with self.lock:
+            while not self.closed and len(self._threads) <= self._size:
+                if self._tickets:
+                    lease = self._tickets.popleft()
+                    lease.tickets -= 1
+                    return lease
+                self._idle.add(this)
+                try:
+                    self._work.wait()
+                finally:
+                    self._idle.discard(this)
+            self._threads.discard(this)
+            if self._tickets:  # the notice that woke this one was for them
+                self._work.notify()
+            return None
+
+    def _run_calls(self, lease: Lease, this: threading.Thread) -> None:
+        """Run calls of `lease` until none waits, or another lease is waiting for a thread."""
+        lock = self.lock
+        lock.acquire()
+        try:
+            while lease.waiting and lease.running < lease.limit:
+                call = lease.waiting.popleft()
+                lease.running += 1
+                self._busy.add(this)
+                lock.release()
+                try:
+                    call()
+                finally:
+                    del call
+                    lock.acquire()
+                    self._busy.discard(this)
+                    lease.running -= 1
+                if self._tickets:
+                    break
+            self._ask_for_threads(lease)
+        finally:
+            lock.release()
+
+
+_pool: _Pool | None = None
+_guard = threading.RLock()
+
+
+def lease(limit: int) -> Lease:
+    """A lease on the process's pool for at most `limit` calls at once; release it when done."""
+    global _pool
+    with _guard:
+        while True:
+            pool = _pool
+            if pool is None or pool.closed:
+                _pool = pool = _Pool()
+            made = pool.lease(limit)
+            if not pool.closed:  # the collector may release the last lease just before
+                return made
+
+
+def _release(lease: Lease) -> None:
+    pool = lease.pool
+    if pool.forked():
+        return
+    for thread in pool.release(lease):
+        thread.join(_JOIN_SECONDS)
+
+
+def _start_afresh() -> None:
+    """In a forked child: the parent's threads are not here, and its locks may be held for good."""
+    global _pool, _guard
+    _pool = None
+    _guard = threading.RLock()
+    _here.pool = False
+
+
+os.register_at_fork(after_in_child=_start_afresh)

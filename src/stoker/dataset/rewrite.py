@@ -1,0 +1,60 @@
+"""Turns the tree the user wrote into the tree to run."""
+
+from collections.abc import Mapping
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from stoker.dataset.node import Node
+
+# A node is rewritten once, so that a cache below or above a rewrite stays the same node object in
+# every pass. None: unchanged (the node itself as a value would keep its own key alive).
+_rewritten: WeakKeyDictionary[Node, Node | None] = WeakKeyDictionary()
+
+
+def rewrite(root: Node, numbers: Mapping[Node, int]) -> tuple[Node, Mapping[Node, int]]:
+    """The tree to run and its numbers: a rewritten node keeps the number of what it stands for."""
+    result = dict(numbers)
+    done: dict[Node, Node] = {}
+    for node in sorted(numbers, key=numbers.__getitem__):
+        replaced = _rewrite_node(node, done)
+        done[node] = replaced
+        result[replaced] = numbers[node]
+    return done[root], result
+
+
+def _rewrite_node(node: Node, done: Mapping[Node, Node]) -> Node:
+    known = _rewritten.get(node, node)
+    if known is not node:
+        return node if known is None else known
+    changes = {
+        name: done[child]
+        for name in node.__struct_fields__
+        if isinstance(child := getattr(node, name), Node) and done[child] is not child
+    }
+    replaced = msgspec.structs.replace(node, **changes) if changes else node
+    replaced = _fuse_map_and_batch(replaced)
+    _rewritten[node] = None if replaced is node else replaced
+    return replaced
+
+
+def _fuse_map_and_batch(node: Node) -> Node:
+    """Batch(Map(x)) in one step: the thread that computes element k writes it into slot k."""
+    from stoker.dataset.nodes.batch import Batch, MapAndBatch
+    from stoker.dataset.nodes.map import Map
+
+    if type(node) is not Batch or type(node.input) is not Map:
+        return node
+    mapped = node.input
+    if mapped.num_parallel_calls is None:  # one thread: nothing to gain
+        return node
+    return MapAndBatch(
+        input=mapped.input,
+        function=mapped.function,
+        num_parallel_calls=mapped.num_parallel_calls,
+        spec=mapped.spec,
+        batch_size=node.batch_size,
+        drop_remainder=node.drop_remainder,
+        map_site=mapped.site,
+        site=node.site,
+    )

@@ -1,0 +1,100 @@
+"""Arrays that are mostly zero."""
+
+import dataclasses
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from stoker.errors import InvalidArgumentError
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SparseArray:
+    """The items of an array that are not zero, and where they are; as tf.SparseTensor.
+
+    Attributes:
+        indices: one row per item, int64, shape ``(items, rank)``.
+        values: shape ``(items,)``, any dtype.
+        dense_shape: int64, shape ``(rank,)``.
+
+    Raises:
+        InvalidArgumentError: the three do not fit together.
+
+    Example:
+        >>> sparse = SparseArray.from_dense([[0, 7], [0, 0]])
+        >>> sparse.indices.tolist(), sparse.values.tolist(), sparse.dense_shape.tolist()
+        ([[0, 1]], [7], [2, 2])
+        >>> sparse.to_dense().tolist()
+        [[0, 7], [0, 0]]
+    """
+
+    __stoker_leaf__: ClassVar[bool] = True
+
+    indices: npt.NDArray[np.int64]
+    values: npt.NDArray[Any]
+    dense_shape: npt.NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        shape = np.asarray(self.dense_shape, dtype=np.int64)
+        indices = np.asarray(self.indices, dtype=np.int64)
+        if indices.ndim != 2 and indices.size == 0:  # [] has no rank of its own
+            indices = indices.reshape(0, shape.size)
+        object.__setattr__(self, "indices", indices)
+        object.__setattr__(self, "values", np.asarray(self.values))
+        object.__setattr__(self, "dense_shape", shape)
+        if shape.ndim != 1 or indices.ndim != 2 or self.values.shape != (len(indices),):
+            raise InvalidArgumentError(
+                f"indices {indices.shape}, values {self.values.shape} and dense_shape "
+                f"{shape.shape} do not fit; give (items, rank), (items,) and (rank,)"
+            )
+        if indices.shape[1] != len(shape) or bool(np.any((indices < 0) | (indices >= shape))):
+            raise InvalidArgumentError(f"indices lie outside the dense shape {shape.tolist()}")
+
+    @classmethod
+    def from_dense(cls, dense: npt.ArrayLike) -> "SparseArray":
+        """Keeps the items of `dense` that are not zero."""
+        array = np.asarray(dense)
+        indices = np.argwhere(array).astype(np.int64)
+        values = array.reshape(-1)[np.flatnonzero(array)]
+        return cls(indices, values, np.array(array.shape, np.int64))
+
+    def to_dense(self) -> npt.NDArray[Any]:
+        """The whole array, zero where nothing is held."""
+        dense = np.zeros(tuple(self.dense_shape), self.values.dtype)
+        if len(self.values):  # of rank 0 there may be none to put
+            dense[tuple(self.indices.T)] = self.values
+        return dense
+
+    def __len__(self) -> int:
+        if not len(self.dense_shape):
+            raise TypeError("a SparseArray of rank 0 has no length")
+        return int(self.dense_shape[0])
+
+    def __getitem__(self, row: int) -> "SparseArray":
+        if not -len(self) <= row < len(self):
+            raise IndexError(f"row {row} of {len(self)}")
+        chosen = self.indices[:, 0] == row % len(self)
+        return SparseArray(self.indices[chosen, 1:], self.values[chosen], self.dense_shape[1:])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the values."""
+        return self.values.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the three arrays."""
+        return self.indices.nbytes + self.values.nbytes + self.dense_shape.nbytes
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SparseArray):
+            return NotImplemented
+        return (
+            self.dtype == other.dtype
+            and np.array_equal(self.dense_shape, other.dense_shape)
+            and np.array_equal(self.indices, other.indices)
+            and np.array_equal(self.values, other.values)
+        )
+
+    __hash__ = None  # type: ignore[assignment]

@@ -1,0 +1,77 @@
+"""The three verbs of an open pipeline: `next`, `next_chunk`, `advance`."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+
+class Failure:
+    """An error travelling as an item to the position it occupies.
+
+    Streams that buffer (shuffle, prefetch, cache) keep one in their buffer where the element would
+    have been and raise it when that position is read.
+
+    Attributes:
+        error: the exception to raise.
+    """
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __repr__(self) -> str:
+        return f"Failure({self.error!r})"
+
+
+class Stream(ABC):
+    """A pipeline being read: a sequence of positions, each an element or an error.
+
+    An error occupies its element's position: the call that reaches it raises, and the call after
+    that continues behind it. `StopIteration` means the end and is never raised for a user's error;
+    after the end every `next` raises it again and every `next_chunk` returns ``[]``.
+    A stream is read by one thread at a time; `close` may come from another.
+    """
+
+    @abstractmethod
+    def next(self) -> Any:
+        """The next element; blocks until there is one.
+
+        Raises:
+            StopIteration: at the end.
+            Exception: the error that occupies this position.
+        """
+
+    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+        """What is ready: at least one element, ``[]`` only at the end.
+
+        Waits for the first element only: once it holds one it neither blocks nor computes longer
+        than about a millisecond. If a position behind the first fails, the chunk ends before it and
+        the next call raises.
+
+        Args:
+            max_elements: the most elements to return, at least 1.
+            max_bytes: about the most bytes to return; one element always fits.
+        """
+        try:
+            return [self.next()]
+        except StopIteration:
+            return []
+
+    def advance(self, n: int) -> int:
+        """Moves past `n` positions as cheaply as the node allows.
+
+        Returns:
+            How many were passed, less than `n` only at the end. An error's position counts as one
+            and is not raised.
+        """
+        for passed in range(n):
+            try:
+                self.next()
+            except StopIteration:
+                return passed
+            except Exception:  # noqa: BLE001 - the position is passed, whatever it holds
+                continue
+        return n
+
+    def close(self) -> None:  # noqa: B027 - most streams hold nothing
+        """Closes the inputs and leaves no thread behind; idempotent."""

@@ -1,0 +1,208 @@
+"""Nested elements: tuples, lists, dicts, namedtuples and dataclasses of leaves."""
+
+import dataclasses
+import functools
+from collections import namedtuple
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
+from typing import Any
+
+
+class Container(Enum):
+    """How a class nests."""
+
+    LEAF = "leaf"
+    TUPLE = "tuple"
+    LIST = "list"
+    DICT = "dict"
+    NAMEDTUPLE = "namedtuple"
+    DATACLASS = "dataclass"
+
+
+def _container_of(cls: type) -> Container:
+    """How values of `cls` nest; everything that is not one of the five containers is a leaf.
+
+    A dataclass with a true `__stoker_leaf__` attribute (RaggedArray, TensorSpec) is a leaf.
+    """
+    if issubclass(cls, tuple):
+        return Container.NAMEDTUPLE if hasattr(cls, "_fields") else Container.TUPLE
+    if issubclass(cls, list):
+        return Container.LIST
+    if issubclass(cls, dict):
+        return Container.DICT
+    if dataclasses.is_dataclass(cls) and not getattr(cls, "__stoker_leaf__", False):
+        return Container.DATACLASS
+    return Container.LEAF
+
+
+# By assignment: mypy takes `type[...]` for unhashable where lru_cache decorates.
+container_of: Callable[[type], Container] = functools.lru_cache(maxsize=4096)(_container_of)
+
+
+def _field_names(cls: type) -> tuple[str, ...]:
+    """The fields of a namedtuple or dataclass, in order."""
+    if container_of(cls) is Container.NAMEDTUPLE:
+        names: tuple[str, ...] = cls._fields  # type: ignore[attr-defined]
+        return names
+    return tuple(field.name for field in dataclasses.fields(cls))
+
+
+field_names: Callable[[type], tuple[str, ...]] = functools.lru_cache(maxsize=4096)(_field_names)
+
+
+def is_leaf(value: Any) -> bool:
+    """True for a value that is not a container."""
+    return container_of(type(value)) is Container.LEAF
+
+
+def children(value: Any) -> list[tuple[str, Any]]:
+    """A container's members with the way to write them: ``[0]``, ``['image']``, ``.x``."""
+    container = container_of(type(value))
+    if container is Container.DICT:
+        return [(f"[{key!r}]", member) for key, member in value.items()]
+    if container is Container.DATACLASS or container is Container.NAMEDTUPLE:
+        return [(f".{name}", getattr(value, name)) for name in field_names(type(value))]
+    return [(f"[{i}]", member) for i, member in enumerate(value)]
+
+
+def _members(value: Any, container: Container) -> Sequence[Any]:
+    if container is Container.DICT:
+        return list(value.values())
+    if container is Container.DATACLASS:
+        return [getattr(value, name) for name in field_names(type(value))]
+    return value  # type: ignore[no-any-return]
+
+
+def rebuild(value: Any, members: Sequence[Any]) -> Any:
+    """A container like `value` (class, keys) with these members, in its order.
+
+    Dataclasses are made without their `__init__`: it may check what a spec is not.
+    """
+    cls = type(value)
+    container = container_of(cls)
+    if container is Container.TUPLE:
+        return tuple(members)
+    if container is Container.LIST:
+        return list(members)
+    if container is Container.DICT:
+        return dict(zip(value, members, strict=True))
+    if container is Container.NAMEDTUPLE:
+        return tuple.__new__(cls, members)
+    return make_dataclass_instance(cls, members)
+
+
+def make_dataclass_instance(cls: type, members: Sequence[Any]) -> Any:
+    """An instance of a dataclass from its fields' values, in order, without calling `__init__`."""
+    instance: Any = object.__new__(cls)
+    for name, member in zip(field_names(cls), members, strict=True):
+        object.__setattr__(instance, name, member)
+    return instance
+
+
+def flatten(value: Any) -> list[Any]:
+    """The leaves of `value`, depth first, dicts in their own order."""
+    container = container_of(type(value))
+    if container is Container.LEAF:
+        return [value]
+    leaves: list[Any] = []
+    for member in _members(value, container):
+        if container_of(type(member)) is Container.LEAF:
+            leaves.append(member)
+        else:
+            leaves.extend(flatten(member))
+    return leaves
+
+
+def leaf_names(value: Any) -> list[str]:
+    """The way to write each leaf, in the order of `flatten`: ``['image']``, ``[0].x``, ``""``."""
+    if is_leaf(value):
+        return [""]
+    return [name + rest for name, member in children(value) for rest in leaf_names(member)]
+
+
+def pack_like(template: Any, leaves: Sequence[Any]) -> Any:
+    """The structure of `template` holding `leaves`: the inverse of `flatten`."""
+    source = iter(leaves)
+    packed = _pack(template, source)
+    if next(source, _END) is not _END:
+        raise ValueError(f"{len(leaves)} leaves are too many for {template!r}")
+    return packed
+
+
+_END = object()
+
+
+def _pack(template: Any, source: Iterator[Any]) -> Any:
+    container = container_of(type(template))
+    if container is Container.LEAF:
+        return next(source)
+    members = [_pack(member, source) for member in _members(template, container)]
+    return rebuild(template, members)
+
+
+def map_structure(function: Callable[..., Any], value: Any, *others: Any) -> Any:
+    """`value` with each leaf replaced by ``function(leaf, *leaves of others at the same place)``.
+
+    Raises:
+        ValueError: the others do not have the same structure.
+    """
+    if not others:
+        container = container_of(type(value))
+        if container is Container.LEAF:
+            return function(value)
+        members = _members(value, container)
+        return rebuild(value, [map_structure(function, member) for member in members])
+    for other in others:
+        if not same_structure(value, other):
+            raise ValueError(f"the structures differ: {value!r} and {other!r}")
+    rows = zip(flatten(value), *(flatten_like(value, other) for other in others), strict=True)
+    return pack_like(value, [function(*row) for row in rows])
+
+
+def flatten_like(template: Any, value: Any) -> list[Any]:
+    """The leaves of `value` in the order of `template`'s, whose dicts may be ordered otherwise.
+
+    `value` must have the structure of `template`.
+    """
+    container = container_of(type(template))
+    if container is Container.LEAF:
+        return [value]
+    if container is Container.DICT:
+        pairs = [(member, value[key]) for key, member in template.items()]
+    else:
+        mine = _members(template, container)
+        pairs = list(zip(mine, _members(value, container), strict=True))
+    return [leaf for member, other in pairs for leaf in flatten_like(member, other)]
+
+
+def same_structure(a: Any, b: Any) -> bool:
+    """True where both nest alike: containers, keys (in any order), names of classes and fields."""
+    container = container_of(type(a))
+    if container is not container_of(type(b)):
+        return False
+    if container is Container.LEAF:
+        return True
+    if container is Container.DICT:
+        return a.keys() == b.keys() and all(same_structure(a[key], b[key]) for key in a)
+    named = container in (Container.NAMEDTUPLE, Container.DATACLASS)
+    if named and not _same_class(type(a), type(b)):
+        return False
+    mine, other = _members(a, container), _members(b, container)
+    return len(mine) == len(other) and all(map(same_structure, mine, other))
+
+
+def _same_class(a: type, b: type) -> bool:
+    # By name: a class generated for elements off the wire is not the user's own object.
+    return a is b or (a.__name__ == b.__name__ and field_names(a) == field_names(b))
+
+
+@functools.lru_cache(maxsize=1024)
+def generated_namedtuple(name: str, fields: tuple[str, ...]) -> type:
+    """A namedtuple class for elements whose own is not known here; one per name and fields."""
+    return namedtuple(name, fields, module=__name__)  # noqa: PYI024
+
+
+@functools.lru_cache(maxsize=1024)
+def generated_dataclass(name: str, fields: tuple[str, ...]) -> type:
+    """A dataclass for elements whose own is not known here; one per name and fields."""
+    return dataclasses.make_dataclass(name, fields)

@@ -1,0 +1,152 @@
+"""Every exception stoker raises, and the form in which one travels.
+
+    StokerError
+    ├── InvalidArgumentError (ValueError)
+    │   └── WireError                          bytes that are not a message of ours
+    ├── NotFoundError (LookupError)
+    ├── AlreadyExistsError
+    ├── FailedPreconditionError
+    ├── UnavailableError (ConnectionError)
+    ├── UnimplementedError (NotImplementedError)
+    ├── PermissionDeniedError (PermissionError)
+    ├── UserFunctionError                      the user's function raised, on a worker
+    └── PoisonedElementError                   workers die at this element
+
+The names are TensorFlow's (`tf.errors`); each is also the builtin a Python user would catch.
+"""
+
+import msgspec
+
+
+class StokerError(Exception):
+    """The root: catches everything stoker raises of its own."""
+
+
+class InvalidArgumentError(StokerError, ValueError):
+    """A value that cannot be right, whatever the state of the service."""
+
+
+class WireError(InvalidArgumentError):
+    """Bytes that are not a message of this protocol."""
+
+
+class NotFoundError(StokerError, LookupError):
+    """A dataset, job, client, file, transport or protocol that does not exist."""
+
+
+class AlreadyExistsError(StokerError):
+    """Something of this name exists and differs."""
+
+
+class FailedPreconditionError(StokerError):
+    """The call is right but not in this state."""
+
+
+class UnavailableError(StokerError, ConnectionError):
+    """A dispatcher or worker cannot be reached."""
+
+
+class UnimplementedError(StokerError, NotImplementedError):
+    """The operation does not exist for this dataset, or not in this version."""
+
+
+class PermissionDeniedError(StokerError, PermissionError):
+    """The peer may not do this."""
+
+
+class UserFunctionError(StokerError):
+    """A function of the user's raised on a worker.
+
+    Attributes:
+        worker: address of the worker it raised on.
+        node: kind of the dataset node that called the function, such as ``"map"``.
+        site: file and line of the call that built the node, such as ``"train.py:12"``.
+        element: number of the element in its task's stream, from 0, or ``None`` if unknown.
+        exception: the class name of what was raised, such as ``"ValueError"``.
+        remote_traceback: the traceback on the worker, as text.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        worker: str = "",
+        node: str = "",
+        site: str = "",
+        element: int | None = None,
+        exception: str = "",
+        remote_traceback: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.worker = worker
+        self.node = node
+        self.site = site
+        self.element = element
+        self.exception = exception
+        self.remote_traceback = remote_traceback
+
+    def __str__(self) -> str:
+        text = str(self.args[0])
+        if self.remote_traceback:
+            text += f"\n\nTraceback on the worker:\n{self.remote_traceback.rstrip()}"
+        return text
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return from_record, (to_record(self),)
+
+
+class PoisonedElementError(StokerError):
+    """Workers died at this element's position, so it is not handed to another."""
+
+
+class ErrorRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An exception as it travels: the class by its name in this module, never by reference."""
+
+    code: str
+    message: str
+    worker: str = ""
+    node: str = ""
+    site: str = ""
+    element: int | None = None
+    exception: str = ""
+    remote_traceback: str = ""
+
+
+_DETAILS = ("worker", "node", "site", "element", "exception", "remote_traceback")
+
+
+def to_record(error: BaseException) -> ErrorRecord:
+    """The record of `error`; one that is not ours travels as `StokerError` with its class named."""
+    if isinstance(error, UserFunctionError):
+        details = {name: getattr(error, name) for name in _DETAILS}
+        return ErrorRecord("UserFunctionError", str(error.args[0]), **details)
+    if isinstance(error, StokerError):
+        return ErrorRecord(type(error).__name__, str(error))
+    return ErrorRecord("StokerError", f"{type(error).__name__}: {error}")
+
+
+def from_record(record: ErrorRecord) -> StokerError:
+    """The exception of `record`; an unknown code becomes a plain `StokerError`."""
+    if record.code == "UserFunctionError":
+        details = {name: getattr(record, name) for name in _DETAILS}
+        return UserFunctionError(record.message, **details)
+    return _BY_NAME.get(record.code, StokerError)(record.message)
+
+
+
+
+_BY_NAME: dict[str, type[StokerError]] = {
+    cls.__name__: cls
+    for cls in (
+        StokerError,
+        InvalidArgumentError,
+        WireError,
+        NotFoundError,
+        AlreadyExistsError,
+        FailedPreconditionError,
+        UnavailableError,
+        UnimplementedError,
+        PermissionDeniedError,
+        PoisonedElementError,
+    )
+}

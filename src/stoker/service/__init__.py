@@ -1,0 +1,23 @@
+"""The service: who computes where. Names and meaning as in `tf.data.experimental.service`."""
+
+from stoker.service.config import DispatcherConfig, ShardingPolicy, WorkerConfig
+from stoker.service.dispatcher.server import DispatchServer
+from stoker.service.distribute import (
+    CrossTrainerCache,
+    distribute,
+    from_dataset_id,
+    register_dataset,
+)
+from stoker.service.worker.server import WorkerServer
+
+__all__ = [
+    "CrossTrainerCache",
+    "DispatchServer",
+    "DispatcherConfig",
+    "ShardingPolicy",
+    "WorkerConfig",
+    "WorkerServer",
+    "distribute",
+    "from_dataset_id",
+    "register_dataset",
+]

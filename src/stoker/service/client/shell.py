@@ -1,0 +1,261 @@
+"""The client's shell: a stream over `logic.Client`, one thread a worker, the user's thread taking."""
+
+import logging
+import os
+import random
+import threading
+import time
+from typing import Any
+
+from stoker.dataset.spec import Spec, compatible, spec_of
+from stoker.dataset.stream import Stream
+from stoker.errors import InvalidArgumentError, StokerError, from_record
+from stoker.service import messages as m
+from stoker.service import rpc
+from stoker.service.client import logic
+from stoker.wire import frames as f
+from stoker.wire.codec import TypeResolver
+from stoker.wire.transports import Connection, get_transport
+from stoker.wire.transports.local import process_token
+
+logger = logging.getLogger("stoker.client")
+
+CONNECT_SECONDS = 5.0
+FAREWELL_SECONDS = 2.0
+STALL_SECONDS = 10.0
+"""A read that has waited so long says whom it waits for."""
+
+
+class ServiceStream(Stream):
+    """The elements of one iteration, as they arrive.
+
+    Args:
+        hello: what is read.
+        address: of the dispatcher, "host:port".
+        spec: what the elements should be; rebuilds namedtuples and dataclasses.
+        max_outstanding: elements sent and not taken, over all workers.
+        transport: name of the data transport; ``None`` for the best there is.
+        connect_timeout: seconds to wait for the dispatcher.
+    """
+
+    def __init__(
+        self,
+        hello: m.ClientHello,
+        address: str,
+        spec: Spec,
+        max_outstanding: int | None,
+        transport: str | None,
+        connect_timeout: float,
+    ) -> None:
+        self._pid = os.getpid()
+        self._spec: Spec | None = spec
+        self._types = TypeResolver(spec)
+        self._transport = transport
+        self._changed = threading.Condition()
+        self._connections: dict[int, Connection | None] = {}
+        self._threads: set[threading.Thread] = set()
+        self._heartbeat = 1.0
+        self._next_heartbeat = 0.0
+        self._elements: list[Any] = []
+        self._position = 0
+        self._closed = False
+        self._logic = logic.Client(
+            hello, max_outstanding, connect_timeout, address, random.Random(), time.monotonic()
+        )
+        with self._changed:  # its callbacks come at once, and need it
+            self._session = rpc.Session(
+                address, self._session_opened, self._session_message, self._session_lost, self._tick
+            )
+
+    # ── the three verbs ───────────────────────────────────────────────────────────────────────────
+    def next(self) -> Any:
+        if self._position == len(self._elements):
+            self._take()
+        element = self._elements[self._position]
+        self._position += 1
+        return element
+
+    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+        if self._position == len(self._elements):
+            try:
+                self._take()
+            except StopIteration:
+                return []
+        chunk = self._elements[self._position : self._position + max_elements]
+        self._position += len(chunk)
+        return chunk
+
+    def close(self) -> None:
+        if self._pid != os.getpid():
+            return  # the threads and sockets are the parent's
+        with self._changed:
+            if self._closed:
+                return
+            self._closed = True
+            self._carry_out(self._logic.close(self._position))
+            self._changed.notify_all()
+            threads = list(self._threads)
+        self._session.close()
+        deadline = time.monotonic() + FAREWELL_SECONDS
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        with self._changed:
+            connections = [c for c in self._connections.values() if c is not None]
+        for connection in connections:
+            connection.close()
+        for thread in threads:
+            thread.join(CONNECT_SECONDS)
+
+    def stats(self) -> dict[str, Any]:
+        """Counts of what was lost: ``tasks_lost`` and ``splits_lost`` (an upper bound)."""
+        return {"tasks_lost": self._logic.tasks_lost, "splits_lost": self._logic.splits_lost}
+
+    def _take(self) -> None:
+        """Gets the next chunk, or raises: its error, StopIteration at the end."""
+        began = warned = time.monotonic()
+        with self._changed:
+            while True:
+                if self._closed:
+                    raise StopIteration
+                taken, actions = self._logic.take()
+                self._elements, self._position = [], 0
+                self._carry_out(actions)
+                if taken is not None:
+                    break
+                self._changed.wait(max(0.0, warned + STALL_SECONDS - time.monotonic()))
+                if time.monotonic() - warned >= STALL_SECONDS:
+                    warned = time.monotonic()
+                    waiting_for = self._logic.waiting_for()
+                    logger.warning("no element for %.0f s: waiting for %s", warned - began, waiting_for)
+        if isinstance(taken, StokerError):
+            raise taken
+        if isinstance(taken, logic.End):
+            raise StopIteration
+        if taken.error is not None:
+            raise from_record(taken.error)
+        if self._spec is not None:
+            self._check_spec(taken.elements[0])
+        self._elements = taken.elements
+
+    def _check_spec(self, element: Any) -> None:
+        spec, self._spec = self._spec, None
+        if not compatible(spec, spec_of(element)):
+            raise InvalidArgumentError(
+                f"the elements are not what `element_spec` says: it is {spec}, the first element is "
+                f"{spec_of(element)}; correct it, or leave it out"
+            )
+
+    # ── the session (called on the control loop) ──────────────────────────────────────────────────
+    def _session_opened(self) -> None:
+        with self._changed:
+            self._carry_out(self._logic.session_opened())
+
+    def _session_message(self, message: m.FromDispatcher) -> None:
+        with self._changed:
+            self._carry_out(self._logic.session_message(message, time.monotonic()))
+            self._changed.notify_all()
+
+    def _session_lost(self) -> None:
+        with self._changed:
+            self._carry_out(self._logic.session_lost(time.monotonic()))
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        with self._changed:
+            if self._closed:
+                return
+            if now >= self._next_heartbeat:
+                self._next_heartbeat = now + self._heartbeat
+                self._session.send(m.Heartbeat())
+            self._carry_out(self._logic.tick(now))
+            self._changed.notify_all()
+
+    # ── workers (each connection has a thread) ────────────────────────────────────────────────────
+    def _read(self, number: int, task: m.TaskInfo) -> None:
+        try:
+            self._converse(number, task)
+            why = "the connection was closed"
+        except (StokerError, TimeoutError) as error:
+            why = str(error)
+        with self._changed:
+            connection = self._connections.pop(number, None)
+            self._carry_out(self._logic.connection_lost(number, why, time.monotonic()))
+            self._threads.discard(threading.current_thread())
+            self._changed.notify_all()
+        if connection is not None:
+            connection.close()
+
+    def _converse(self, number: int, task: m.TaskInfo) -> None:
+        transport, address = _choose(task, self._transport)
+        connection = get_transport(transport).connect(address, CONNECT_SECONDS)
+        connection.types = self._types
+        with self._changed:
+            if number not in self._connections:  # let go of while connecting
+                connection.close()
+                return
+            self._connections[number] = connection
+            actions = self._logic.connected(number)
+            self._carry_out(actions)
+        while True:
+            message = connection.receive()
+            with self._changed:
+                self._carry_out(
+                    self._logic.worker_message(number, message, time.monotonic())
+                )
+                self._changed.notify_all()
+            if isinstance(message, f.Bye):
+                return
+
+    # ── actions ───────────────────────────────────────────────────────────────────────────────────
+    def _carry_out(self, actions: list[logic.Action]) -> None:
+        """Under the lock. Messages to workers are small and credit keeps them few: no send blocks."""
+        for action in actions:
+            if isinstance(action, logic.ToWorker):
+                self._send(action.connection, action.message)
+            elif isinstance(action, logic.ToDispatcher):
+                self._session.send(action.message)
+            elif isinstance(action, logic.Connect):
+                self._connections[action.connection] = None
+                thread = threading.Thread(
+                    target=self._read,
+                    args=(action.connection, action.task),
+                    name="stoker-read",
+                    daemon=True,
+                )
+                self._threads.add(thread)
+                thread.start()
+            elif isinstance(action, logic.Disconnect):
+                self._disconnect(action)
+            elif isinstance(action, logic.SetHeartbeat):
+                self._heartbeat = action.milliseconds / 1000
+            else:
+                logger.warning("%s", action.text)
+
+    def _send(self, number: int, message: f.Message) -> None:
+        connection = self._connections.get(number)
+        if connection is not None:
+            try:
+                connection.send(message)
+            except StokerError as error:
+                logger.debug("cannot send to %s: %s", connection.peer, error)
+
+    def _disconnect(self, action: logic.Disconnect) -> None:
+        connection = self._connections.get(action.connection)
+        if connection is None:
+            self._connections.pop(action.connection, None)
+        elif not action.farewell:
+            connection.close()
+
+
+def _choose(task: m.TaskInfo, wanted: str | None) -> tuple[str, str]:
+    """The transport to read a task by, and the worker's address on it."""
+    local = task.transfers.get("local", "")
+    if wanted is None:
+        wanted = "local" if local.startswith(f"{process_token()}/") else "tcp"
+    if wanted not in task.transfers:
+        get_transport(wanted)
+        offered = ", ".join(sorted(task.transfers))
+        raise InvalidArgumentError(
+            f"worker {task.worker} does not serve data_transfer_protocol {wanted!r}; it serves {offered}"
+        )
+    return wanted, task.transfers[wanted]

@@ -1,0 +1,231 @@
+"""Configurations of the two servers, and where a service is."""
+
+import dataclasses
+import enum
+from typing import Any
+
+from stoker.errors import InvalidArgumentError, NotFoundError, UnimplementedError
+
+PROTOCOLS = ("grpc",)
+
+
+class ShardingPolicy(enum.IntEnum):
+    """How the dataset is divided among workers; the names and values of tf.data service.
+
+    `DETERMINISTIC` is stoker's own (``"deterministic_epoch"``).
+    """
+
+    OFF = 0
+    DYNAMIC = 1
+    FILE = 2
+    DATA = 3
+    FILE_OR_DATA = 4
+    HINT = 5
+    DETERMINISTIC = 6
+
+
+PROCESSING_MODES = {
+    "parallel_epochs": ShardingPolicy.OFF,
+    "distributed_epoch": ShardingPolicy.DYNAMIC,
+    "deterministic_epoch": ShardingPolicy.DETERMINISTIC,
+}
+
+_NOT_YET = {policy for policy in ShardingPolicy if policy > ShardingPolicy.DYNAMIC}
+
+
+def parse_processing_mode(mode: Any) -> ShardingPolicy:
+    """The policy that `mode` names.
+
+    Raises:
+        InvalidArgumentError: it names none.
+        UnimplementedError: this version does not have it.
+    """
+    if isinstance(mode, ShardingPolicy):
+        policy = mode
+    elif isinstance(mode, str) and mode in PROCESSING_MODES:
+        policy = PROCESSING_MODES[mode]
+    else:
+        accepted = ", ".join(f'"{name}"' for name in PROCESSING_MODES)
+        raise InvalidArgumentError(
+            f"`processing_mode` must be a ShardingPolicy or one of {accepted}, got {mode!r}"
+        )
+    if policy in _NOT_YET:
+        raise UnimplementedError(
+            f"ShardingPolicy.{policy.name} is not in this version of stoker; use "
+            "ShardingPolicy.OFF or ShardingPolicy.DYNAMIC"
+        )
+    return policy
+
+
+def parse_service(service: Any) -> tuple[str, str]:
+    """``(protocol, "host:port")`` of a service: "grpc://host:port", "host:port", a pair, or a cluster.
+
+    Raises:
+        InvalidArgumentError: it is not an address.
+        NotFoundError: the protocol does not exist.
+    """
+    service = getattr(service, "target", service)
+    if isinstance(service, tuple):
+        if len(service) != 2 or not all(isinstance(part, str) for part in service):
+            raise InvalidArgumentError(
+                f"`service` as a tuple must be (protocol, address), got {service!r}"
+            )
+        protocol, address = service
+    elif isinstance(service, str):
+        if not service:
+            raise InvalidArgumentError("`service` must not be empty")
+        parts = service.split("://")
+        if len(parts) > 2:
+            raise InvalidArgumentError(
+                f"`service` is malformed: {service!r} has more than one '://'; "
+                "write it as 'grpc://host:port'"
+            )
+        protocol, address = parts if len(parts) == 2 else (PROTOCOLS[0], parts[0])
+    else:
+        raise InvalidArgumentError(
+            f"`service` must be a string or a tuple (protocol, address), got {service!r}"
+        )
+    if protocol not in PROTOCOLS:
+        known = ", ".join(repr(name) for name in PROTOCOLS)
+        raise NotFoundError(f"no protocol {protocol!r} for the dispatcher; there is {known}")
+    split_address(address)
+    return protocol, address
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """``(host, port)`` of "host:port"; an IPv6 host stands in brackets.
+
+    Raises:
+        InvalidArgumentError: it is not an address.
+    """
+    host, _, port = address.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        raise InvalidArgumentError(f"{address!r} is not an address; write it as 'host:port'")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def join_address(host: str, port: int) -> str:
+    """ "host:port", with an IPv6 host in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a server bound to `host`."""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def check_exposure(host: str, insecure: bool) -> None:
+    """Refuses to serve other machines without being told to: there is no authentication yet.
+
+    Raises:
+        InvalidArgumentError: `host` is not loopback and `insecure` is not set.
+    """
+    if not is_loopback(host) and not insecure:
+        raise InvalidArgumentError(
+            f"host {host!r} can be reached from other machines, and whoever reaches a stoker server "
+            "can run code on it. On a network you trust, pass insecure=True (--insecure on the "
+            "command line); otherwise bind localhost"
+        )
+
+
+def _positive(config: object, *names: str) -> None:
+    for name in names:
+        if getattr(config, name) <= 0:
+            raise InvalidArgumentError(f"`{name}` must be positive, got {getattr(config, name)}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DispatcherConfig:
+    """How a dispatcher runs; the fields of tf.data service's `DispatcherConfig`, and `host`, `insecure`.
+
+    Attributes:
+        port: to serve on; 0 takes a free one.
+        protocol: "grpc".
+        host: to bind; other than loopback only with `insecure`.
+        insecure: serve other machines without authentication.
+        work_dir: for the journal.
+        fault_tolerant_mode: keep a journal in `work_dir`; not in this version.
+        worker_addresses: for static sharding; not in this version.
+        job_gc_check_interval_ms: how often unread jobs are looked for.
+        job_gc_timeout_ms: how long a job may be without clients; -1 is for ever.
+        worker_timeout_ms: a worker not heard of for so long is removed.
+        client_timeout_ms: a client not heard of for so long is released.
+        worker_max_concurrent_snapshots: as in tf.data service; snapshots are not in this version.
+        gc_dynamic_sharding_jobs: also collect named jobs with dynamic sharding.
+    """
+
+    port: int = 0
+    protocol: str = "grpc"
+    work_dir: str | None = None
+    fault_tolerant_mode: bool = False
+    worker_addresses: list[str] | None = None
+    job_gc_check_interval_ms: int = 600_000
+    job_gc_timeout_ms: int = 300_000
+    worker_timeout_ms: int = 10_000
+    client_timeout_ms: int = 60_000
+    worker_max_concurrent_snapshots: int = 3
+    gc_dynamic_sharding_jobs: bool = False
+    host: str = "localhost"
+    insecure: bool = False
+
+    def __post_init__(self) -> None:
+        parse_service((self.protocol, "localhost:1"))
+        check_exposure(self.host, self.insecure)
+        _positive(self, "job_gc_check_interval_ms", "worker_timeout_ms", "client_timeout_ms")
+        if self.fault_tolerant_mode and not self.work_dir:
+            raise InvalidArgumentError("`fault_tolerant_mode` requires a `work_dir` to write to")
+        if self.fault_tolerant_mode:
+            raise UnimplementedError("`fault_tolerant_mode` is not in this version of stoker")
+        if self.worker_addresses:
+            raise UnimplementedError("`worker_addresses` is not in this version of stoker")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WorkerConfig:
+    """How a worker runs; the fields of tf.data service's `WorkerConfig`, and `host`, `insecure`.
+
+    Attributes:
+        dispatcher_address: "host:port" or "grpc://host:port"; required.
+        worker_address: the host or "host:port" under which others reach this worker; found by asking
+            the route to the dispatcher if not given. "%port%" stands for the port.
+        port: to serve elements on; 0 takes a free one.
+        protocol: "grpc".
+        heartbeat_interval_ms: the longest interval between signs of life; the dispatcher may ask
+            for a shorter one.
+        dispatcher_timeout_ms: give up when the dispatcher cannot be reached for so long.
+        data_transfer_protocol: "tcp", or ``None`` for the best there is.
+        data_transfer_address: as `worker_address`, for elements.
+        worker_tags: labels, such as "COLOCATED".
+        cross_trainer_cache_size_bytes: of the cross-trainer cache; not in this version.
+        shutdown_quiet_period_ms: how long `stop` lets trainers go on reading.
+        host: to bind; other than loopback only with `insecure`.
+        insecure: serve other machines without authentication.
+        buffer_bytes: how much each task computes ahead of its readers, about.
+    """
+
+    dispatcher_address: str
+    worker_address: str | None = None
+    port: int = 0
+    protocol: str = "grpc"
+    heartbeat_interval_ms: int = 1_000
+    dispatcher_timeout_ms: int = 3_600_000
+    data_transfer_protocol: str | None = None
+    data_transfer_address: str | None = None
+    worker_tags: list[str] = dataclasses.field(default_factory=list)
+    cross_trainer_cache_size_bytes: int = 10 << 30
+    shutdown_quiet_period_ms: int = 0
+    host: str = "localhost"
+    insecure: bool = False
+    buffer_bytes: int = 64 << 20
+
+    def __post_init__(self) -> None:
+        parse_service((self.protocol, "localhost:1"))
+        parse_service(self.dispatcher_address)
+        check_exposure(self.host, self.insecure)
+        _positive(self, "heartbeat_interval_ms", "dispatcher_timeout_ms", "buffer_bytes")
+        if any(not tag for tag in self.worker_tags):
+            raise InvalidArgumentError(f"Worker tags cannot be empty, got {self.worker_tags!r}")
+        if self.data_transfer_protocol not in (None, "tcp"):
+            raise NotFoundError(
+                f"no data transfer protocol {self.data_transfer_protocol!r} to serve; there is 'tcp'"
+            )

@@ -1,0 +1,61 @@
+"""Registered datasets: identical ones are one, explicit ids must agree."""
+
+from stoker.dataset.node import structure_of
+from stoker.dataset.spec import compatible, spec_from_wire
+from stoker.errors import InvalidArgumentError, NotFoundError
+from stoker.service import messages as m
+from stoker.service.dispatcher.state import DatasetAdded, State
+
+
+def find_dataset(state: State, dataset_id: str) -> DatasetAdded:
+    """The dataset of this id.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    try:
+        return state.datasets[dataset_id]
+    except KeyError:
+        raise NotFoundError(
+            f"Dataset id {dataset_id} not found: register it first with register_dataset"
+        ) from None
+
+
+def known_id(state: State, request: m.RegisterDataset) -> str:
+    """The id under which this very dataset is registered; "" if it is not.
+
+    Raises:
+        InvalidArgumentError: the explicit id belongs to a dataset of another structure.
+    """
+    if not request.dataset_id:
+        return state.digests.get(request.digest, "")
+    existing = state.datasets.get(request.dataset_id)
+    if existing is None:
+        return ""
+    if not compatible(spec_from_wire(existing.spec), spec_from_wire(request.spec)):
+        raise InvalidArgumentError(
+            "Datasets with the same ID should have the same structure: "
+            f"{request.dataset_id!r} is registered with element_spec "
+            f"{spec_from_wire(existing.spec)}, now requested with {spec_from_wire(request.spec)}"
+        )
+    return request.dataset_id
+
+
+def new_dataset(request: m.RegisterDataset) -> DatasetAdded:
+    """The record of a dataset seen for the first time.
+
+    Raises:
+        InvalidArgumentError: its bytes are not a dataset.
+    """
+    return DatasetAdded(
+        dataset_id=request.dataset_id or request.digest,
+        digest=request.digest,
+        tree=request.tree,
+        structure=structure_of(request.tree),
+        spec=request.spec,
+        options=request.options,
+        sources=request.sources,
+        runs_python=request.runs_python,
+        versions=request.versions,
+        compression=request.compression,
+    )

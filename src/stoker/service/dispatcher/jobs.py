@@ -1,0 +1,121 @@
+"""What a job demands: of its clients, that they agree; of its workers, that they can run it."""
+
+from stoker.dataset.node import Unsplittable
+from stoker.dataset.spec import compatible, spec_from_wire
+from stoker.errors import (
+    FailedPreconditionError,
+    InvalidArgumentError,
+    StokerError,
+    UnimplementedError,
+)
+from stoker.service import messages as m
+from stoker.service.dispatcher.state import DatasetAdded, Job, State, WorkerAdded
+
+DYNAMIC = "DYNAMIC"
+
+
+def check_agreement(state: State, job: Job, hello: m.ClientHello) -> str:
+    """Checks that a client asks for the job as it is; returns a warning for its user, or "".
+
+    Raises:
+        InvalidArgumentError: it does not; names the existing and the requested value.
+    """
+    existing, requested = job.added.parameters, hello.parameters
+    for name in requested.__struct_fields__:
+        has, wants = getattr(existing, name), getattr(requested, name)
+        if has != wants:
+            raise InvalidArgumentError(
+                f"job {hello.job!r} exists with another `{name}`. Existing: {has}; got: {wants}. "
+                "Use the same value, or another job_name"
+            )
+    if job.added.dataset_id == hello.dataset_id:
+        return ""
+    first, second = state.datasets[job.added.dataset_id], state.datasets[hello.dataset_id]
+    specs = spec_from_wire(first.spec), spec_from_wire(second.spec)
+    if first.structure != second.structure or not compatible(*specs):
+        raise InvalidArgumentError(
+            f"job {hello.job!r} exists with another dataset. Existing: {_describe(first)}; got: "
+            f"{_describe(second)}. Clients of one job must agree on nodes and element_spec"
+        )
+    return (
+        f"job {hello.job!r} was created with other function bytes than this process would send; "
+        "the first registration is used"
+    )
+
+
+def _describe(dataset: DatasetAdded) -> str:
+    from stoker.dataset.node import decode_wire_nodes
+
+    nodes = " → ".join(node.kind for node in decode_wire_nodes(dataset.tree))
+    return f"{nodes} with element_spec {spec_from_wire(dataset.spec)}"
+
+
+def check_splittable(dataset: DatasetAdded) -> None:
+    """Checks that every source of the dataset can be handed out in splits.
+
+    Raises:
+        UnimplementedError: one cannot; names it.
+    """
+    for source in dataset.sources:
+        if isinstance(source.splits, Unsplittable):
+            raise UnimplementedError(
+                f"`{source.kind}` ({source.site}) cannot be split: {source.splits.why}. "
+                'Use processing_mode="parallel_epochs", or a source that can be split'
+            )
+
+
+def can_run(dataset: DatasetAdded, worker: WorkerAdded) -> bool:
+    """Whether functions pickled with the dataset's versions run on the worker."""
+    return not dataset.runs_python or dataset.versions == worker.versions
+
+
+def check_runnable(state: State, dataset: DatasetAdded) -> None:
+    """Checks that, if there are workers, one of them can run the dataset.
+
+    Raises:
+        FailedPreconditionError: there are workers, and none can.
+    """
+    workers = [worker.added for worker in state.workers.values()]
+    if workers and not any(can_run(dataset, worker) for worker in workers):
+        have = sorted({_versions(worker.versions) for worker in workers})
+        raise FailedPreconditionError(
+            f"the dataset was registered from {_versions(dataset.versions)}, but the workers run "
+            f"{' and '.join(have)}: functions do not travel between them. Run the workers with the "
+            "trainer's Python minor and NumPy major version"
+        )
+
+
+def _versions(versions: m.Versions) -> str:
+    return f"Python {versions.python} with NumPy {versions.numpy}"
+
+
+def sees(process: str, target_workers: str, worker: WorkerAdded) -> bool:
+    """Whether a client in `process` reads from `worker`."""
+    local = bool(process) and worker.transfers.get("local", "").startswith(f"{process}/")
+    if target_workers == "LOCAL":
+        return local
+    if target_workers == "ANY":
+        return True
+    return local or "COLOCATED" not in (tag.upper() for tag in worker.tags)
+
+
+def check_local(state: State, hello: m.ClientHello) -> None:
+    """Checks that a client that reads only workers of its own process has one.
+
+    Raises:
+        InvalidArgumentError: it has none.
+    """
+    if hello.parameters.target_workers == "LOCAL" and not any(
+        sees(hello.process, "LOCAL", worker.added) for worker in state.workers.values()
+    ):
+        raise InvalidArgumentError(
+            'Local reads require local tf.data workers: target_workers="LOCAL" reads only workers '
+            "started in the trainer's process, and there is none; start a WorkerServer in it"
+        )
+
+
+def refusal(error: StokerError) -> m.Refused:
+    """`error` as what ends a session."""
+    from stoker.errors import to_record
+
+    return m.Refused(to_record(error))

@@ -1,0 +1,38 @@
+"""Who must be heard of by when."""
+
+
+class Leases:
+    """Deadlines on the dispatcher's clock, in seconds, each renewed by any sign of life.
+
+    After a stall of the dispatcher itself (it heard nobody because it was not listening) every lease
+    starts anew, so that a pause never costs a worker its tasks.
+    """
+
+    def __init__(self, now: float, stall: float) -> None:
+        self._lengths: dict[int, float] = {}
+        self._deadlines: dict[int, float] = {}
+        self._last_tick = now
+        self._stall = stall
+
+    def grant(self, holder: int, length: float, now: float) -> None:
+        """Starts or renews the lease of `holder`; `length` is in seconds."""
+        self._lengths[holder] = length
+        self._deadlines[holder] = now + length
+
+    def renew(self, holder: int, now: float) -> None:
+        """A sign of life; unknown holders are ignored."""
+        if holder in self._lengths:
+            self._deadlines[holder] = now + self._lengths[holder]
+
+    def drop(self, holder: int) -> None:
+        """The holder is released."""
+        self._lengths.pop(holder, None)
+        self._deadlines.pop(holder, None)
+
+    def expired(self, now: float) -> list[int]:
+        """The holders whose lease has run out; they stay until dropped."""
+        if now - self._last_tick > self._stall:
+            for holder in self._lengths:
+                self.renew(holder, now)
+        self._last_tick = now
+        return [holder for holder, deadline in self._deadlines.items() if deadline < now]

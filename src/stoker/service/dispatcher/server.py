@@ -1,0 +1,183 @@
+"""The dispatcher's shell: gRPC in front of `logic.Dispatcher`, on the process's control loop."""
+
+import asyncio
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from stoker.errors import FailedPreconditionError, InvalidArgumentError, WireError, to_record
+from stoker.service import messages as m
+from stoker.service import rpc
+from stoker.service.config import DispatcherConfig, join_address
+from stoker.service.dispatcher.logic import Action, Dispatcher, Send
+
+logger = logging.getLogger("stoker.dispatcher")
+
+TICK_SECONDS = 0.25
+
+
+class DispatchServer:
+    """A dispatcher serving in this process.
+
+    Args:
+        config: how it runs; or give the fields of `DispatcherConfig` by name.
+        start: serve at once; otherwise call `start`.
+        fields: fields of `DispatcherConfig`.
+
+    Raises:
+        InvalidArgumentError: a field is wrong.
+        UnavailableError: the port cannot be bound.
+
+    Example:
+        >>> with DispatchServer(port=0) as dispatcher:
+        ...     dispatcher.target.startswith("grpc://localhost:")
+        True
+
+    As `tf.data.experimental.service.DispatchServer`.
+    """
+
+    def __init__(
+        self, config: DispatcherConfig | None = None, *, start: bool = True, **fields: Any
+    ) -> None:
+        if config is not None and fields:
+            raise InvalidArgumentError(f"give a config or fields, not both: {sorted(fields)}")
+        try:
+            self._config = config or DispatcherConfig(**fields)
+        except TypeError as error:
+            raise InvalidArgumentError(f"not a field of DispatcherConfig: {error}") from error
+        self._state = "new"
+        self._stopped = threading.Event()
+        self._lock = threading.Lock()
+        self._port = 0
+        if start:
+            self.start()
+
+    @property
+    def target(self) -> str:
+        """Where clients and workers find it: ``"grpc://localhost:5050"``."""
+        if self._state == "new":
+            raise FailedPreconditionError("the dispatcher has no target before start()")
+        return f"{self._config.protocol}://{join_address(self._config.host, self._port)}"
+
+    def start(self) -> None:
+        """Serves; idempotent.
+
+        Raises:
+            FailedPreconditionError: it was stopped; make a new one.
+        """
+        with self._lock:
+            if self._state == "stopped":
+                raise FailedPreconditionError("a stopped dispatcher cannot start; make a new one")
+            if self._state == "new":
+                self._control = rpc.CONTROL
+                self._loop = self._control.acquire()
+                try:
+                    rpc.run_on(self._loop, self._start(), 30)
+                except BaseException:
+                    self._control.release()
+                    raise
+                self._state = "started"
+
+    def stop(self) -> None:
+        """Ends all sessions and frees the port; idempotent."""
+        with self._lock:
+            if self._state == "started":
+                rpc.run_on(self._loop, self._shell.stop(), 30)
+                self._control.release()
+            self._state = "stopped"
+            self._stopped.set()
+
+    def join(self) -> None:
+        """Blocks until `stop`."""
+        self._stopped.wait()
+
+    def num_workers(self) -> int:
+        """How many workers are registered and alive."""
+        return len(self._shell.logic.state.workers)
+
+    async def _start(self) -> None:
+        self._shell = _Shell(self._config)
+        await self._shell.start(self._port or self._config.port)
+        self._port = self._shell.server.port
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+class _Shell:
+    """Carries out the logic's actions. Everything happens on the loop, so nothing is locked."""
+
+    def __init__(self, config: DispatcherConfig) -> None:
+        self.logic = Dispatcher(config, random.Random(), time.monotonic())
+        self.server = rpc.RpcServer(self)
+        self._config = config
+        self._sessions: dict[int, tuple[Callable[[bytes], None], Callable[[], None]]] = {}
+        self._ticker: asyncio.Task[None] | None = None
+
+    async def start(self, port: int) -> None:
+        await self.server.start(self._config.host, port)
+        self._ticker = asyncio.ensure_future(self._tick())
+
+    async def stop(self) -> None:
+        if self._ticker is not None:
+            self._ticker.cancel()
+        for _, hang_up in self._sessions.values():
+            hang_up()
+        await self.server.stop()
+
+    def opened(self, peer: int, send: Callable[[bytes], None], hang_up: Callable[[], None]) -> None:
+        self._sessions[peer] = (send, hang_up)
+
+    def received(self, peer: int, data: bytes) -> None:
+        try:
+            message = rpc.decode_to_dispatcher(data)
+        except msgspec.MsgspecError as error:
+            logger.warning("session %d sent what is not a message and is closed: %s", peer, error)
+            refusal = m.Refused(to_record(WireError(f"not a control message: {error}")))
+            self._sessions[peer][0](rpc.encode(refusal))
+            self._sessions[peer][1]()
+            return
+        self._carry_out(self.logic.received(peer, message, time.monotonic()))
+
+    def closed(self, peer: int) -> None:
+        del self._sessions[peer]
+        self._carry_out(self.logic.disconnected(peer, time.monotonic()))
+
+    def answer(self, data: bytes) -> bytes:
+        try:
+            request = rpc.decode_request(data)
+        except msgspec.MsgspecError as error:
+            return rpc.encode(m.Failed(to_record(WireError(f"not a request: {error}"))))
+        reply, actions = self.logic.call(request, time.monotonic())
+        self._carry_out(actions)
+        return rpc.encode(reply)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            self._carry_out(self.logic.tick(time.monotonic()))
+
+    def _carry_out(self, actions: list[Action]) -> None:
+        for action in actions:
+            session = self._sessions.get(action.peer)
+            if session is None:
+                continue
+            if isinstance(action, Send):
+                session[0](rpc.encode(action.message))
+            else:
+                session[1]()

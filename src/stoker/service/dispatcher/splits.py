@@ -1,0 +1,91 @@
+"""Who reads which split of one pass over one source (DESIGN.md §3).
+
+A split is *available*, then *assigned* to a task, then *begun*. Begun is for good: it is never handed
+out again. What is assigned but not begun becomes available again when its task is lost.
+"""
+
+import heapq
+
+MAX_INDEX_SPLITS = 4096
+"""An index source is cut into at most so many splits, whatever the cluster."""
+
+MAX_BATCH = 64
+"""The most splits assigned at once; few enough that a late worker still finds some."""
+
+
+class SplitBook:
+    """One pass (*repetition*) over one source.
+
+    Attributes:
+        total: how many splits there are.
+        assigned: split → the task that may begin it.
+        begun: split → the task that reads or has read it.
+    """
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.assigned: dict[int, int] = {}
+        self.begun: dict[int, int] = {}
+        self._cursor = 0
+        self._returned: list[int] = []
+
+    @property
+    def available(self) -> int:
+        """How many splits no task holds."""
+        return self.total - self._cursor + len(self._returned)
+
+    @property
+    def all_begun(self) -> bool:
+        """Nothing is left that could be handed out, now or later."""
+        return len(self.begun) == self.total
+
+    def choose(self, want: int, workers: int) -> list[int]:
+        """The next splits to assign to one of `workers` tasks, in order.
+
+        Batches shrink toward the end (a quarter of an even share), so that workers finish together.
+        """
+        share = max(1, self.available // (4 * max(1, workers)))
+        size = min(want, share, MAX_BATCH, self.available)
+        chosen = heapq.nsmallest(size, self._returned)
+        return chosen + list(range(self._cursor, self._cursor + size - len(chosen)))
+
+    def is_available(self, split: int) -> bool:
+        """Whether no task holds `split`."""
+        return 0 <= split < self.total and split not in self.assigned and split not in self.begun
+
+    def assign(self, splits: list[int], task_id: int) -> None:
+        """Assigns available splits."""
+        for split in splits:
+            if split < self._cursor:
+                self._returned.remove(split)
+            else:
+                # Splits between were skipped by a worker that presented an older assignment.
+                self._returned.extend(range(self._cursor, split))
+                self._cursor = split + 1
+            self.assigned[split] = task_id
+        heapq.heapify(self._returned)
+
+    def begin(self, splits: list[int]) -> None:
+        """Marks assigned splits begun by the task they are assigned to."""
+        for split in splits:
+            self.begun[split] = self.assigned.pop(split)
+
+    def give_back(self, task_id: int) -> None:
+        """Makes available again what `task_id` was assigned and has not begun."""
+        for split in [split for split, task in self.assigned.items() if task == task_id]:
+            del self.assigned[split]
+            heapq.heappush(self._returned, split)
+
+    def begun_by(self, task_id: int) -> int:
+        """How many splits the task has begun."""
+        return sum(1 for task in self.begun.values() if task == task_id)
+
+
+def split_total(count: int) -> int:
+    """How many splits an index source of `count` elements is cut into."""
+    return min(count, MAX_INDEX_SPLITS)
+
+
+def split_range(split: int, total: int, count: int) -> tuple[int, int]:
+    """The elements ``[start, stop)`` of a split; sizes differ by at most one."""
+    return split * count // total, (split + 1) * count // total

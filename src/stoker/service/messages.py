@@ -1,0 +1,302 @@
+"""The messages of the control plane: what workers and clients say to the dispatcher, and back.
+
+Workers and clients each keep one *session* (a stream) open; `ToDispatcher` goes up, `ToWorker` and
+`ToClient` come down. Questions without a session are *calls*: `Request` up, `Reply` down. All are
+msgspec Structs, tagged by class name, encoded as msgpack. A split is ``(number, value)``: of an
+index source the value is ``(start, stop)``, of a listed one what the listing worker said.
+"""
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+from stoker.dataset.node import Source
+from stoker.dataset.options import Options
+from stoker.errors import ErrorRecord
+
+PROTOCOL_MIN = 1
+PROTOCOL_MAX = 1
+
+
+class Message(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """What all control messages are."""
+
+
+class Versions(msgspec.Struct, frozen=True):
+    """What must match between who pickled a function and who runs it: "3.11" and "2"."""
+
+    python: str
+    numpy: str
+
+
+class JobParameters(msgspec.Struct, frozen=True):
+    """What all clients of one job must agree on, besides the dataset's structure."""
+
+    processing_mode: str
+    target_workers: str = "AUTO"
+    num_consumers: int | None = None
+    use_cross_trainer_cache: bool = False
+
+
+class TaskInfo(msgspec.Struct, frozen=True):
+    """A task as a client needs it: where it is read.
+
+    `transfers` maps a data transport's name to the worker's address on it.
+    """
+
+    task_id: int
+    worker: str
+    transfers: dict[str, str]
+    tags: list[str] = []
+
+
+class TaskLost(msgspec.Struct, frozen=True):
+    """A task whose worker is gone; elements of the splits it had begun may be lost."""
+
+    task_id: int
+    worker: str
+    why: str
+    splits_begun: int = 0
+
+
+class SplitSource(msgspec.Struct, frozen=True):
+    """A source whose splits the dispatcher hands out: `splits` of them; `count` elements if indexed."""
+
+    number: int
+    splits: int
+    count: int | None = None
+
+
+# ── worker → dispatcher ──────────────────────────────────────────────────────────────────────────
+class WorkerHello(Message, frozen=True, tag=True):
+    """First on a worker's session. With `worker_id`: it had one, and still runs `tasks`."""
+
+    protocol_min: int
+    protocol_max: int
+    address: str
+    transfers: dict[str, str]
+    versions: Versions
+    tags: list[str] = []
+    worker_id: int | None = None
+    journal_id: str = ""
+    tasks: list[int] = []
+
+
+class Heartbeat(Message, frozen=True, tag=True):
+    """The sender lives; keeps its lease."""
+
+
+class SplitRequest(Message, frozen=True, tag=True):
+    """`begin` is the notice that these splits will be read; `want` more are asked for."""
+
+    task_id: int
+    source: int
+    repetition: int
+    begin: list[int] = []
+    want: int = 0
+
+
+class SplitsListed(Message, frozen=True, tag=True):
+    """The answer to `ListSplits`: values for each source, or why they cannot be listed."""
+
+    iteration_id: int
+    splits: dict[int, list[Any]] = {}
+    error: ErrorRecord | None = None
+
+
+class TaskExhausted(Message, frozen=True, tag=True):
+    """The task has produced its last element (not all may be delivered yet)."""
+
+    task_id: int
+
+
+class WorkerLeave(Message, frozen=True, tag=True):
+    """The worker stops: no need to wait for its lease."""
+
+
+# ── dispatcher → worker ──────────────────────────────────────────────────────────────────────────
+class WorkerWelcome(Message, frozen=True, tag=True):
+    """The session is open. Another `worker_id` than the one presented: start over, drop all tasks."""
+
+    protocol: int
+    worker_id: int
+    journal_id: str
+    heartbeat_ms: int
+
+
+class TaskStart(Message, frozen=True, tag=True):
+    """Run the dataset for one iteration. `split_sources` is empty unless splits are handed out."""
+
+    task_id: int
+    iteration_id: int
+    dataset_id: str
+    seed: int
+    epoch: tuple[int, ...]
+    split_sources: list[SplitSource] | None = None
+
+
+class TaskStop(Message, frozen=True, tag=True):
+    """Nobody reads the task any more."""
+
+    task_id: int
+
+
+class ListSplits(Message, frozen=True, tag=True):
+    """List the splits of these sources of the dataset; answer with `SplitsListed`."""
+
+    iteration_id: int
+    dataset_id: str
+    seed: int
+    epoch: tuple[int, ...]
+    sources: list[int]
+
+
+class SplitGrant(Message, frozen=True, tag=True):
+    """`begun` may now be read, `refused` may not; `splits` are assigned, not begun; `end`: no more."""
+
+    task_id: int
+    source: int
+    repetition: int
+    begun: list[int] = []
+    refused: list[int] = []
+    splits: list[tuple[int, Any]] = []
+    end: bool = False
+
+
+class ClientGone(Message, frozen=True, tag=True):
+    """The client was released: what it has not taken of this task is dropped and counted."""
+
+    task_id: int
+    client_id: int
+
+
+# ── client → dispatcher ──────────────────────────────────────────────────────────────────────────
+class ClientHello(Message, frozen=True, tag=True):
+    """First on a client's session: read this repetition of this job, creating what is missing.
+
+    With `client_id`: the session is taken up again. `process` tells workers in the same process.
+    """
+
+    protocol_min: int
+    protocol_max: int
+    dataset_id: str
+    job: str
+    parameters: JobParameters
+    repetition: tuple[int, ...]
+    named: bool = False
+    process: str = ""
+    client_id: int | None = None
+    journal_id: str = ""
+
+
+class ClientClose(Message, frozen=True, tag=True):
+    """The iterator was closed: release the client."""
+
+
+# ── dispatcher → client ──────────────────────────────────────────────────────────────────────────
+class ClientWelcome(Message, frozen=True, tag=True):
+    """The session is open; `warning` is for the user."""
+
+    protocol: int
+    client_id: int
+    iteration_id: int
+    journal_id: str
+    heartbeat_ms: int
+    warning: str = ""
+
+
+class Tasks(Message, frozen=True, tag=True):
+    """What changed: tasks to read, tasks lost, and whether no more will come."""
+
+    added: list[TaskInfo] = []
+    lost: list[TaskLost] = []
+    finished: bool = False
+
+
+# ── dispatcher → either ──────────────────────────────────────────────────────────────────────────
+class Refused(Message, frozen=True, tag=True):
+    """The session, or the whole iteration, cannot go on."""
+
+    error: ErrorRecord
+
+
+# ── calls ────────────────────────────────────────────────────────────────────────────────────────
+class RegisterDataset(Message, frozen=True, tag=True):
+    """Register a tree. Without `tree`: is this digest known already?"""
+
+    digest: str
+    tree: bytes = b""
+    spec: Any = None
+    options: Options = Options()
+    sources: list[Source] = []
+    runs_python: bool = False
+    versions: Versions = Versions("", "")
+    compression: str | None = "AUTO"
+    dataset_id: str = ""
+
+
+class DatasetRegistered(Message, frozen=True, tag=True):
+    """The id to read it by; empty: not known, send the tree."""
+
+    dataset_id: str
+
+
+class GetDataset(Message, frozen=True, tag=True):
+    """Workers ask for `tree`; clients of `from_dataset_id` for the rest only."""
+
+    dataset_id: str
+    with_tree: bool = True
+
+
+class DatasetReply(Message, frozen=True, tag=True):
+    """A registered dataset; `spec` is its element_spec in wire form."""
+
+    tree: bytes
+    spec: Any
+    options: Options
+    compression: str | None
+
+
+class KeepAlive(Message, frozen=True, tag=True):
+    """A supervisor's heartbeat for its children: they live, even if one holds the GIL."""
+
+    workers: list[str]
+
+
+class ReportDeath(Message, frozen=True, tag=True):
+    """A supervisor saw its child die: the worker at this address is gone now."""
+
+    worker: str
+    how: str
+
+
+class GetCluster(Message, frozen=True, tag=True):
+    """Who is there?"""
+
+
+class ClusterReply(Message, frozen=True, tag=True):
+    """The addresses of the live workers."""
+
+    workers: list[str]
+
+
+class Done(Message, frozen=True, tag=True):
+    """The call succeeded and has nothing to say."""
+
+
+class Failed(Message, frozen=True, tag=True):
+    """The call failed."""
+
+    error: ErrorRecord
+
+
+FromWorker: TypeAlias = (
+    WorkerHello | Heartbeat | SplitRequest | SplitsListed | TaskExhausted | WorkerLeave
+)
+FromClient: TypeAlias = ClientHello | Heartbeat | ClientClose
+ToDispatcher: TypeAlias = FromWorker | FromClient
+ToWorker: TypeAlias = WorkerWelcome | TaskStart | TaskStop | ListSplits | SplitGrant | ClientGone
+ToClient: TypeAlias = ClientWelcome | Tasks
+FromDispatcher: TypeAlias = ToWorker | ToClient | Refused
+Request: TypeAlias = RegisterDataset | GetDataset | KeepAlive | ReportDeath | GetCluster
+Reply: TypeAlias = DatasetRegistered | DatasetReply | ClusterReply | Done | Failed

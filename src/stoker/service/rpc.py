@@ -1,0 +1,389 @@
+"""The control plane's carrier: gRPC, with msgspec messages instead of generated code.
+
+grpclib, gRPC in pure Python on asyncio, and not grpcio: trainers fork (PyTorch's DataLoader does), and a
+forked child of a process with an open grpcio stream hung or aborted in 4 of 10 forks here, with fork
+support on or off; with grpclib in none of 60 (docs/architecture.md). Everything runs on one event loop
+thread a process, which lives as long as somebody holds it.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+from grpclib.client import Channel, StreamStreamMethod, UnaryUnaryMethod
+from grpclib.config import Configuration
+from grpclib.const import Cardinality, Handler
+from grpclib.encoding.base import CodecBase
+from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
+from grpclib.server import Server as GrpcServer
+from grpclib.server import Stream as ServerStream
+
+from stoker.errors import UnavailableError, from_record
+from stoker.service import messages as m
+from stoker.service.config import join_address, split_address
+
+T = TypeVar("T")
+
+SESSION = "/stoker.Dispatcher/Session"
+CALL = "/stoker.Dispatcher/Call"
+
+logger = logging.getLogger("stoker.rpc")
+
+TICK_SECONDS = 0.05
+WARN_SECONDS = 10.0
+
+_BROKEN = (OSError, GRPCError, ProtocolError, StreamTerminatedError, asyncio.TimeoutError)
+
+_CONFIG = Configuration(
+    _keepalive_time=10,
+    _keepalive_timeout=10,
+    _keepalive_permit_without_calls=True,
+)
+
+
+# ── messages to bytes ────────────────────────────────────────────────────────────────────────────
+class _Bytes(CodecBase):
+    """Messages are encoded here, not by gRPC."""
+
+    __content_subtype__ = "msgpack"
+
+    def encode(self, message: Any, message_type: Any) -> bytes:
+        return bytes(message)
+
+    def decode(self, data: bytes, message_type: Any) -> bytes:
+        return data
+
+
+encode = msgspec.msgpack.Encoder().encode
+decode_to_dispatcher = msgspec.msgpack.Decoder(m.ToDispatcher).decode
+decode_from_dispatcher = msgspec.msgpack.Decoder(m.FromDispatcher).decode
+decode_request = msgspec.msgpack.Decoder(m.Request).decode
+decode_reply = msgspec.msgpack.Decoder(m.Reply).decode
+
+
+# ── the event loop ───────────────────────────────────────────────────────────────────────────────
+class ControlLoop:
+    """The process's event loop thread; started by the first `acquire`, ended by the last `release`."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._holders = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def acquire(self) -> asyncio.AbstractEventLoop:
+        """The running loop; give it back with `release`."""
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=_run_loop, args=(self._loop,), name="stoker-control", daemon=True
+                )
+                self._thread.start()
+            self._holders += 1
+            return self._loop
+
+    def release(self) -> None:
+        """Ends the loop if nobody else holds it; returns when its thread has ended."""
+        with self._lock:
+            self._holders -= 1
+            if self._holders or self._loop is None:
+                return
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+        loop.call_soon_threadsafe(loop.stop)
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+    finally:
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+
+
+CONTROL = ControlLoop()
+
+
+def _after_fork() -> None:
+    # The thread did not survive the fork, and its lock may be held for ever.
+    global CONTROL  # noqa: PLW0603
+    CONTROL = ControlLoop()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T], timeout: float | None) -> T:
+    """Runs a coroutine on the loop's thread from another and returns its result."""
+    future = asyncio.run_coroutine_threadsafe(work, loop)
+    try:
+        return future.result(timeout)
+    except BaseException:
+        future.cancel()
+        raise
+
+
+# ── the dispatcher's side ────────────────────────────────────────────────────────────────────────
+class Handlers(Protocol):
+    """What a server does with what comes in; called on the loop."""
+
+    def opened(self, peer: int, send: Callable[[bytes], None], hang_up: Callable[[], None]) -> None:
+        """A session began; both functions may be called from the loop only."""
+
+    def received(self, peer: int, data: bytes) -> None:
+        """A message came on a session."""
+
+    def closed(self, peer: int) -> None:
+        """The session ended."""
+
+    def answer(self, data: bytes) -> bytes:
+        """A call came."""
+
+
+class RpcServer:
+    """Serves sessions and calls to `handlers`. Use on the loop only."""
+
+    def __init__(self, handlers: Handlers) -> None:
+        self._handlers = handlers
+        self._last_peer = 0
+        self._server = GrpcServer([self], codec=_Bytes(), config=_CONFIG)
+        self.port = 0
+
+    def __mapping__(self) -> dict[str, Handler]:
+        return {
+            SESSION: Handler(self._session, Cardinality.STREAM_STREAM, None, None),
+            CALL: Handler(self._call, Cardinality.UNARY_UNARY, None, None),
+        }
+
+    async def start(self, host: str, port: int) -> None:
+        """Binds and serves.
+
+        Raises:
+            UnavailableError: the address cannot be bound.
+        """
+        try:
+            listener = _listen(host, port)
+            await self._server.start(sock=listener)
+        except OSError as error:
+            address = join_address(host, port)
+            raise UnavailableError(f"cannot serve on {address}: {error.strerror or error}") from error
+        self.port = listener.getsockname()[1]
+
+    async def stop(self) -> None:
+        """Ends all sessions and frees the port."""
+        self._server.close()
+        await self._server.wait_closed()
+
+    async def _session(self, stream: "ServerStream[bytes, bytes]") -> None:
+        self._last_peer += 1
+        peer = self._last_peer
+        outbox: asyncio.Queue[bytes | None] = asyncio.Queue()
+        sender = asyncio.ensure_future(_drain(outbox, stream))
+        self._handlers.opened(peer, outbox.put_nowait, lambda: outbox.put_nowait(None))
+        receiver = asyncio.ensure_future(self._receive_all(peer, stream))
+        try:
+            await asyncio.wait({sender, receiver}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._handlers.closed(peer)
+            for task in (sender, receiver):
+                task.cancel()
+            await asyncio.gather(sender, receiver, return_exceptions=True)
+
+    async def _receive_all(self, peer: int, stream: "ServerStream[bytes, bytes]") -> None:
+        with suppress(*_BROKEN):
+            while (data := await stream.recv_message()) is not None:
+                self._handlers.received(peer, data)
+
+    async def _call(self, stream: "ServerStream[bytes, bytes]") -> None:
+        data = await stream.recv_message()
+        if data is not None:
+            await stream.send_message(self._handlers.answer(data))
+
+
+async def _drain(outbox: "asyncio.Queue[bytes | None]", stream: "ServerStream[bytes, bytes]") -> None:
+    with suppress(*_BROKEN):
+        while (data := await outbox.get()) is not None:
+            await stream.send_message(data)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    # "localhost" is two addresses on most machines; one port must mean one socket.
+    bind_host = "127.0.0.1" if host == "localhost" else host
+    family = socket.AF_INET6 if ":" in bind_host else socket.AF_INET
+    listener = socket.create_server((bind_host, port), family=family, backlog=1024)
+    listener.setblocking(False)
+    return listener
+
+
+# ── the others' side ─────────────────────────────────────────────────────────────────────────────
+class Session:
+    """A stream to the dispatcher that opens itself again whenever it breaks, until closed.
+
+    Args:
+        address: "host:port" of the dispatcher.
+        opened: called on the loop when the stream is open.
+        received: called on the loop with each message.
+        lost: called on the loop when it broke or could not be opened.
+        tick: called on the loop every `TICK_SECONDS`, in session or not.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        opened: Callable[[], None],
+        received: Callable[[m.FromDispatcher], None],
+        lost: Callable[[], None],
+        tick: Callable[[], None],
+    ) -> None:
+        self._host, self._port = split_address(address)
+        self._opened, self._received, self._lost, self._tick = opened, received, lost, tick
+        self._control = CONTROL
+        self._loop = self._control.acquire()
+        self._outbox: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._closed = False
+        self._task = asyncio.run_coroutine_threadsafe(self._run(), self._loop)
+
+    def send(self, message: m.ToDispatcher) -> None:
+        """Sends on the open stream, from any thread; without one, it is dropped."""
+        if not self._closed:
+            self._loop.call_soon_threadsafe(self._outbox.put_nowait, encode(message))
+
+    def close(self, timeout: float = 2.0) -> None:
+        """Sends what waits, then ends the stream for good. Not from the loop's thread."""
+        if self._closed:
+            return
+        self._closed = True
+        self._loop.call_soon_threadsafe(self._outbox.put_nowait, None)
+        try:
+            self._task.result(timeout)
+        except Exception:  # noqa: BLE001 - whatever ended it, it is to end
+            self._task.cancel()
+        self._control.release()
+
+    async def _run(self) -> None:
+        ticker = asyncio.ensure_future(self._keep_ticking())
+        try:
+            await self._keep_open()
+        except Exception:
+            logger.exception("the session with %s:%d ended by an error of stoker's", self._host, self._port)
+            raise
+        finally:
+            ticker.cancel()
+
+    async def _keep_ticking(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            self._tick()
+
+    async def _keep_open(self) -> None:
+        delay = 0.05
+        while not self._closed:
+            try:
+                async with Channel(self._host, self._port, codec=_Bytes(), config=_CONFIG) as channel:
+                    method: Any = StreamStreamMethod(channel, SESSION, None, None)  # type: ignore[arg-type]
+                    async with method.open() as stream:
+                        await stream.send_request()
+                        delay = 0.05
+                        self._outbox = asyncio.Queue()
+                        self._opened()
+                        await self._converse(stream)
+            except _BROKEN:
+                pass
+            if not self._closed:
+                self._lost()
+                await self._pause(delay)
+                delay = min(2 * delay, 2.0)
+
+    async def _pause(self, seconds: float) -> None:
+        """Waits, but not once closed."""
+        with suppress(asyncio.TimeoutError):
+            async with asyncio.timeout(seconds):
+                while await self._outbox.get() is not None:
+                    continue
+
+    async def _converse(self, stream: Any) -> None:
+        async def send_all() -> None:
+            while (data := await self._outbox.get()) is not None:
+                await stream.send_message(data)
+            await stream.end()
+
+        async def receive_all() -> None:
+            while (data := await stream.recv_message()) is not None:
+                self._received(decode_from_dispatcher(data))
+
+        tasks = {asyncio.ensure_future(send_all()), asyncio.ensure_future(receive_all())}
+        done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in pending:
+            task.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
+        for task in done:
+            task.result()
+
+
+def call(address: str, request: m.Request, timeout: float) -> m.Reply:
+    """Asks the dispatcher one question, from any thread but the loop's.
+
+    Raises:
+        UnavailableError: it cannot be reached, or did not answer within `timeout` seconds.
+        StokerError: what it answered, if it refused.
+    """
+    control = CONTROL
+    loop = control.acquire()
+    try:
+        data = run_on(loop, _call(address, encode(request)), timeout)
+    except (*_BROKEN, TimeoutError) as error:
+        raise UnavailableError(f"the dispatcher at {address} cannot be reached: {error}") from error
+    finally:
+        control.release()
+    reply = decode_reply(data)
+    if isinstance(reply, m.Failed):
+        raise from_record(reply.error)
+    return reply
+
+
+def call_patiently(address: str, request: m.Request, timeout: float) -> m.Reply:
+    """As `call`, but waits for a dispatcher that is not up yet, saying so every 10 s.
+
+    Raises:
+        UnavailableError: none answered within `timeout` seconds.
+    """
+    began = warned = time.monotonic()
+    pause = 0.05
+    while True:
+        try:
+            return call(address, request, timeout)
+        except UnavailableError:
+            now = time.monotonic()
+            if now - began + pause > timeout:
+                raise UnavailableError(
+                    f"no dispatcher answered at {address} within {timeout:g} s; start it with "
+                    "`stoker dispatcher`, or correct the address"
+                ) from None
+            if now - warned >= WARN_SECONDS:
+                warned = now
+                logger.warning("waiting for the dispatcher at %s", address)
+        time.sleep(pause)
+        pause = min(2 * pause, 1.0)
+
+
+async def _call(address: str, data: bytes) -> bytes:
+    host, port = split_address(address)
+    async with Channel(host, port, codec=_Bytes(), config=_CONFIG) as channel:
+        method: Any = UnaryUnaryMethod(channel, CALL, None, None)  # type: ignore[arg-type]
+        reply: bytes = await method(data)
+        return reply

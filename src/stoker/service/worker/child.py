@@ -1,0 +1,90 @@
+"""A worker process: ``python -P -m stoker.service.worker.child FD``.
+
+FD is one end of a socket pair. On it the parent (`process.WorkerProcess`) sends one JSON line, a
+`WorkerConfig`; the child answers with one `Serving` line once it takes tasks, or says why it
+cannot. After that nothing is sent: the socket is the lifeline. When the parent is gone, however it
+died, its end closes and this process ends at once. What user functions print goes where the
+parent's output goes and cannot disturb the handshake.
+"""
+
+import fcntl
+import os
+import select
+import socket
+import sys
+import threading
+
+import msgspec
+
+from stoker.errors import ErrorRecord, InvalidArgumentError, StokerError, to_record
+from stoker.service.shutdown import StopRequest
+from stoker.service.worker.allocator import tune_allocator
+
+
+class Serving(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The child's one line: its address, or the error that kept it from serving."""
+
+    address: str = ""
+    error: ErrorRecord | None = None
+
+
+def main(descriptor: int) -> int:
+    """Serves until SIGTERM, or until the parent is gone; returns the exit status."""
+    tune_allocator()
+    parent = socket.socket(fileno=descriptor)  # open to the end: its thread reads it
+    with StopRequest() as stop:
+        line = _receive_line(parent)
+        _die_with(parent)
+        return _serve(line, parent, stop)
+
+
+def _serve(line: bytes, parent: socket.socket, stop: StopRequest) -> int:
+    from stoker.service import WorkerConfig, WorkerServer
+
+    try:
+        server = WorkerServer(msgspec.json.decode(line, type=WorkerConfig))
+    except (StokerError, OSError, ValueError) as error:
+        known = error if isinstance(error, StokerError) else None
+        if known is None and isinstance(error, ValueError):
+            known = InvalidArgumentError(str(error))
+        parent.sendall(msgspec.json.encode(Serving(error=to_record(known or error))) + b"\n")
+        return 1
+    parent.sendall(msgspec.json.encode(Serving(address=server.address)) + b"\n")
+    stop.wait()
+    server.stop()
+    return 0
+
+
+def _receive_line(parent: socket.socket) -> bytes:
+    received = b""
+    while not received.endswith(b"\n"):
+        data = parent.recv(65536)
+        if not data:
+            raise SystemExit("the parent process ended before it sent a configuration")
+        received += data
+    return received
+
+
+def _die_with(parent: socket.socket) -> None:
+    """Ends this process when the other end of `parent` closes.
+
+    On Linux by SIGIO, whose default action is to terminate: the kernel delivers it even while a
+    user function holds the GIL. (A parent-death signal would not do: it also fires when only the
+    parent's *thread* that started the child ends.) The thread is for other systems, and for a user
+    who handles SIGIO.
+    """
+    if sys.platform == "linux":
+        fcntl.fcntl(parent, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(parent, fcntl.F_SETFL, fcntl.fcntl(parent, fcntl.F_GETFL) | os.O_ASYNC)
+
+    def watch() -> None:
+        waiting = select.poll()  # not recv: the kernel sends no SIGIO while a thread is in it
+        waiting.register(parent, select.POLLIN)
+        waiting.poll()
+        os._exit(1)
+
+    threading.Thread(target=watch, name="stoker-lifeline", daemon=True).start()
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1])))

@@ -1,0 +1,161 @@
+"""A task's pipeline: a thread that opens the dataset and computes as long as the buffer has room."""
+
+import itertools
+import queue
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from stoker.dataset.execute import Context, open_stream
+from stoker.dataset.node import Node, number
+from stoker.dataset.options import Options
+from stoker.dataset.stream import Stream
+from stoker.errors import ErrorRecord
+from stoker.service import messages as m
+from stoker.service.worker.buffer import Piece
+from stoker.service.worker.failure import describe
+from stoker.service.worker.logic import FRAME_BYTES, FRAME_ELEMENTS
+from stoker.wire.sizes import chunk_nbytes
+
+
+class Host(Protocol):
+    """What a pipeline needs of the worker it runs on; every method may be called from any thread."""
+
+    address: str
+
+    def load(self, dataset_id: str) -> tuple[Node, Options]:
+        """A fresh tree of a registered dataset, and its options."""
+
+    def produced(self, task_id: int, piece: Piece) -> bool:
+        """Hands over what was computed; returns whether there is room for more."""
+
+    def exhausted(self, task_id: int) -> None:
+        """The pipeline is at its end."""
+
+    def need_split(self, task_id: int, source: int, repetition: int) -> None:
+        """Asks for a split, which comes by `Pipeline.give_split`."""
+
+
+class Pipeline:
+    """Runs one task in a thread of its own until it is at its end or closed.
+
+    Args:
+        start: the task.
+        host: the worker.
+    """
+
+    def __init__(self, start: m.TaskStart, host: Host) -> None:
+        self._start = start
+        self._host = host
+        self._closed = threading.Event()
+        self._room = threading.Event()
+        self._splits: dict[tuple[int, int], queue.SimpleQueue[list[Any]]] = defaultdict(
+            queue.SimpleQueue
+        )
+        self._passes: dict[int, Iterator[int]] = defaultdict(itertools.count)
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(
+            target=self._run, name=f"stoker-task-{start.task_id & 0xFFFFF}", daemon=True
+        )
+        self._thread.start()
+
+    def resume(self) -> None:
+        """The buffer has room again."""
+        self._room.set()
+
+    def give_split(self, source: int, repetition: int, split: list[Any]) -> None:
+        """Answers `Host.need_split`: ``[value]``, or ``[]`` at the end."""
+        with self._lock:
+            self._splits[source, repetition].put(split)
+
+    def close(self) -> None:
+        """Stops; a user function that is running is not waited for."""
+        self._closed.set()
+        self._room.set()
+        with self._lock:
+            for waiting in self._splits.values():
+                waiting.put([])
+
+    def join(self, timeout: float) -> None:
+        """Waits for the thread to end."""
+        self._thread.join(timeout)
+
+    def open(self, source: int) -> Iterator[Any]:
+        """The splits of a source, for its next pass; see `stoker.dataset.execute.SplitReader`."""
+        repetition = next(self._passes[source])
+        with self._lock:
+            splits = self._splits[source, repetition]
+        while not self._closed.is_set():
+            self._host.need_split(self._start.task_id, source, repetition)
+            split = splits.get()
+            if not split:
+                return
+            yield split[0]
+
+    def _run(self) -> None:
+        task_id = self._start.task_id
+        try:
+            stream = self._open_stream()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the trainer is to see it
+            self._report(describe(error, self._host.address, 0))
+        else:
+            try:
+                self._produce(stream)
+            finally:
+                stream.close()
+        if not self._closed.is_set():
+            self._host.exhausted(task_id)
+
+    def _open_stream(self) -> Stream:
+        root, options = self._host.load(self._start.dataset_id)
+        context = Context(
+            seed=self._start.seed if options.seed is None else options.seed,
+            threads=options.threads,
+            epoch=self._start.epoch,
+            explicit_epoch=True,
+            numbers=number(root),
+            splits=None if self._start.split_sources is None else self,
+        )
+        return open_stream(root, context)
+
+    def _produce(self, stream: Stream) -> None:
+        position = 0
+        while not self._closed.is_set():
+            try:
+                chunk = stream.next_chunk(FRAME_ELEMENTS, FRAME_BYTES)
+            except Exception as error:  # noqa: BLE001 - it occupies its element's position
+                self._report(describe(error, self._host.address, position))
+                position += 1
+                continue
+            if not chunk:
+                return
+            position += len(chunk)
+            self._hand_over(Piece(chunk, chunk_nbytes(chunk)))
+
+    def _report(self, error: ErrorRecord) -> None:
+        self._hand_over(Piece([], len(error.message) + len(error.remote_traceback), error))
+
+    def _hand_over(self, piece: Piece) -> None:
+        self._room.clear()
+        if not self._host.produced(self._start.task_id, piece) and not self._closed.is_set():
+            self._room.wait()
+
+
+def list_splits(request: m.ListSplits, host: Host) -> m.SplitsListed:
+    """Lists the splits of a dataset's sources, where its data is."""
+    try:
+        root, options = host.load(request.dataset_id)
+        numbers = number(root)
+        seed = request.seed if options.seed is None else options.seed
+        context = Context(
+            seed=seed, epoch=request.epoch, explicit_epoch=True, numbers=numbers
+        )
+        splits = {
+            position: node.list_splits(context)
+            for node, position in numbers.items()
+            if position in request.sources
+        }
+    except Exception as error:  # noqa: BLE001 - the iteration fails with it
+        return m.SplitsListed(request.iteration_id, error=describe(error, host.address, 0))
+    return m.SplitsListed(request.iteration_id, splits)

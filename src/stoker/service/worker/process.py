@@ -1,0 +1,238 @@
+"""A worker in a child process, seen from its parent."""
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from stoker.errors import UnavailableError, from_record
+from stoker.service.config import WorkerConfig
+from stoker.service.worker.child import Serving
+
+CHILD_COMMAND = (sys.executable, "-P", "-X", "faulthandler", "-m", "stoker.service.worker.child")
+"""`-P` keeps the working directory off the child's path: a `types.py` there must not matter."""
+
+GRACE = 5.0
+"""Seconds from asking a child to stop to killing it."""
+
+_KEPT_LINES = 20
+_LAST_WORDS = 3
+
+_KNOWN_CAUSES = {
+    signal.SIGKILL: "out of memory, or kill -9",
+    signal.SIGSEGV: "a crash in native code",
+    signal.SIGBUS: "a crash in native code, or a full disk under a memory map",
+    signal.SIGABRT: "native code gave up",
+    signal.SIGILL: "native code built for another processor",
+}
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How a child process ended, in words: ``str(exit)``.
+
+    Attributes:
+        returncode: as `subprocess` has it; negative for a signal.
+        last_lines: the end of what it wrote to stderr.
+
+    Example:
+        >>> str(Exit(-9))
+        'was killed by SIGKILL (out of memory, or kill -9)'
+        >>> str(Exit(1, ("Traceback ...", "ValueError: no")))
+        'ended with exit code 1: Traceback ... | ValueError: no'
+    """
+
+    returncode: int
+    last_lines: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        words = f": {' | '.join(self.last_lines)}" if self.last_lines else ""
+        if self.returncode >= 0:
+            return f"ended with exit code {self.returncode}{words}"
+        try:
+            number = signal.Signals(-self.returncode)
+        except ValueError:
+            return f"was killed by signal {-self.returncode}{words}"
+        cause = f" ({_KNOWN_CAUSES[number]})" if number in _KNOWN_CAUSES else ""
+        return f"was killed by {number.name}{cause}{words}"
+
+
+class WorkerProcess:
+    """One worker in a child process, which dies with this one, even if this one is killed.
+
+    Making it starts the process; `wait_serving` returns its address once it takes tasks. Call
+    `stop` in the end, also when the child has died by itself.
+
+    Args:
+        config: what the worker is; travels to the child as JSON.
+        command: the child's command line; the number of its end of the lifeline is appended.
+    """
+
+    def __init__(self, config: WorkerConfig, *, command: Sequence[str] = CHILD_COMMAND) -> None:
+        self._lifeline, theirs = socket.socketpair()
+        with theirs:
+            try:
+                self._process = subprocess.Popen(
+                    [*command, str(theirs.fileno())],
+                    stdin=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    pass_fds=[theirs.fileno()],
+                    # Ctrl-C in a terminal reaches the parent alone, which then stops its children.
+                    process_group=0,
+                )
+            except OSError:
+                self._lifeline.close()
+                raise
+        _open_lifelines.add(self._lifeline)
+        self._stderr = _StderrPump(self._process)
+        try:
+            self._lifeline.sendall(msgspec.json.encode(config) + b"\n")
+        except ConnectionError:
+            return  # it died at once; `wait_serving` and `wait` say how
+
+    @property
+    def pid(self) -> int:
+        """The child's process id."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self._process.poll() is None
+
+    def wait_serving(self, timeout: float | None = 60.0) -> str:
+        """The worker's address, once it takes tasks.
+
+        Raises:
+            StokerError: what kept it from serving, as the child reported it.
+            UnavailableError: it died, or said nothing within `timeout` seconds.
+        """
+        received = b""
+        self._lifeline.settimeout(timeout)
+        try:
+            while not received.endswith(b"\n"):
+                data = self._lifeline.recv(65536)
+                if not data:
+                    raise UnavailableError(f"worker process {self.pid} {self.wait()}")
+                received += data
+        except TimeoutError:
+            raise UnavailableError(
+                f"worker process {self.pid} did not begin to serve within {timeout:g} s"
+            ) from None
+        except ConnectionResetError:
+            raise UnavailableError(f"worker process {self.pid} {self.wait()}") from None
+        answer = msgspec.json.decode(received, type=Serving)
+        if answer.error is not None:
+            raise from_record(answer.error)
+        return answer.address
+
+    def wait(self, timeout: float | None = None) -> Exit:
+        """How the process ended, once it has.
+
+        Raises:
+            TimeoutError: it still runs after `timeout` seconds.
+        """
+        try:
+            returncode = self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise TimeoutError(f"worker process {self.pid} runs after {timeout:g} s") from None
+        return Exit(returncode, self._stderr.finish() if returncode else ())
+
+    def terminate(self) -> None:
+        """Asks the process to stop."""
+        self._process.terminate()
+
+    def kill(self) -> None:
+        """Kills the process, as the kernel does when memory runs out."""
+        self._process.kill()
+
+    def stop(self, grace: float = GRACE) -> Exit:
+        """Ends the process, by force after `grace` seconds, and frees what this side holds."""
+        self.terminate()
+        try:
+            ended = self.wait(grace)
+        except TimeoutError:
+            self.kill()
+            ended = self.wait()
+        self._stderr.finish()
+        _open_lifelines.discard(self._lifeline)
+        self._lifeline.close()
+        return ended
+
+
+class _StderrPump:
+    """Passes the child's stderr on to ours and keeps its end.
+
+    Works on descriptors, not on `sys.stderr`: a daemon thread that holds that one's lock makes
+    the interpreter abort at exit.
+    """
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        assert process.stderr is not None
+        self._source = process.stderr
+        self._wake_reader, self._wake_writer = os.pipe()
+        self._lines: deque[str] = deque(maxlen=_KEPT_LINES)
+        self._finished = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="stoker-stderr", daemon=True)
+        self._thread.start()
+
+    def finish(self) -> tuple[str, ...]:
+        """The last words; ends the thread even if a process of the child's keeps stderr open."""
+        with self._finished:
+            if not self._source.closed:
+                self._thread.join(timeout=1.0)
+                os.write(self._wake_writer, b"\0")
+                self._thread.join()
+                self._source.close()
+                os.close(self._wake_reader)
+                os.close(self._wake_writer)
+        return tuple(self._lines)[-_LAST_WORDS:]
+
+    def _run(self) -> None:
+        waiting = select.poll()
+        waiting.register(self._source, select.POLLIN)
+        waiting.register(self._wake_reader, select.POLLIN)
+        rest = b""
+        while True:
+            ready = {descriptor for descriptor, _ in waiting.poll()}
+            if self._source.fileno() not in ready:
+                break
+            data = os.read(self._source.fileno(), 65536)
+            if not data:
+                break
+            _write_to_stderr(data)
+            *lines, rest = (rest + data).split(b"\n")
+            self._keep(lines)
+        self._keep([rest])
+
+    def _keep(self, lines: list[bytes]) -> None:
+        self._lines.extend(line.decode(errors="replace").strip() for line in lines if line.strip())
+
+
+def _write_to_stderr(data: bytes) -> None:
+    while data:
+        try:
+            data = data[os.write(2, data) :]
+        except OSError:  # nobody reads our stderr any more: the child need not know
+            return
+
+
+_open_lifelines: "weakref.WeakSet[socket.socket]" = weakref.WeakSet()
+
+
+def _close_inherited_lifelines() -> None:
+    """A forked process must not keep the parent's children alive."""
+    for lifeline in list(_open_lifelines):
+        os.close(lifeline.detach())
+
+
+os.register_at_fork(after_in_child=_close_inherited_lifelines)

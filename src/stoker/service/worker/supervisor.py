@@ -1,0 +1,194 @@
+"""Keeps worker processes running: `stoker worker --processes N`."""
+
+import dataclasses
+import logging
+import threading
+import time
+from collections.abc import Sequence
+
+from stoker.errors import InvalidArgumentError, StokerError
+from stoker.service.config import WorkerConfig
+from stoker.service.worker.process import CHILD_COMMAND, GRACE, WorkerProcess
+
+logger = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass
+class Backoff:
+    """Seconds to wait before the next start; doubles with each crash, falls back after a good run.
+
+    Example:
+        >>> backoff = Backoff()
+        >>> [backoff.after(lived=1.0) for _ in range(6)]
+        [0.5, 1.0, 2.0, 4.0, 8.0, 10.0]
+        >>> backoff.after(lived=60.0)
+        0.5
+    """
+
+    first: float = 0.5
+    longest: float = 10.0
+    good_run: float = 30.0
+    _next: float = 0.0
+
+    def after(self, lived: float) -> float:
+        """The wait after a process that ran for `lived` seconds."""
+        delay = self.first if lived >= self.good_run or not self._next else self._next
+        self._next = min(self.longest, delay * 2)
+        return delay
+
+
+class Supervisor:
+    """Runs `processes` workers in child processes and starts again each that dies.
+
+    How a child died is said in one log line. `start` and `stop` are idempotent.
+
+    Args:
+        config: of every worker; with a port other than 0, the k-th worker takes ``port + k``.
+        processes: how many.
+        command: a child's command line (see `WorkerProcess`).
+        first_wait: seconds from a first crash to the next start.
+
+    Raises:
+        InvalidArgumentError: `processes` is less than 1.
+    """
+
+    def __init__(
+        self,
+        config: WorkerConfig,
+        processes: int = 1,
+        *,
+        command: Sequence[str] = CHILD_COMMAND,
+        first_wait: float = 0.5,
+    ) -> None:
+        if processes < 1:
+            raise InvalidArgumentError(f"`processes` must be at least 1, got {processes}")
+        self._configs = [_config_of(config, number) for number in range(processes)]
+        self._command = command
+        self._first_wait = first_wait
+        self._running: dict[int, WorkerProcess] = {}
+        self._addresses: dict[int, str] = {}
+        self._failure: StokerError | None = None
+        self._threads: list[threading.Thread] = []
+        self._stopping = False
+        self._changed = threading.Condition()
+
+    def start(self) -> None:
+        """Starts the processes; does not wait for them (see `wait_serving`)."""
+        with self._changed:
+            if self._threads or self._stopping:
+                return
+            self._threads = [
+                threading.Thread(
+                    target=self._keep_running, args=(number,), name=f"stoker-supervisor-{number}"
+                )
+                for number in range(len(self._configs))
+            ]
+        for thread in self._threads:
+            thread.start()
+
+    def wait_serving(self, timeout: float = 60.0) -> list[str]:
+        """The addresses of all workers, once all take tasks.
+
+        Raises:
+            TimeoutError: some did not within `timeout` seconds.
+            StokerError: a worker cannot ever start.
+        """
+        with self._changed:
+            ready = self._changed.wait_for(
+                lambda: self._failure or len(self._addresses) == len(self._configs), timeout
+            )
+            if self._failure is not None:
+                raise self._failure
+            if not ready:
+                count = len(self._addresses)
+                raise TimeoutError(f"{count} of {len(self._configs)} workers serve")
+            return [self._addresses[number] for number in range(len(self._configs))]
+
+    @property
+    def pids(self) -> list[int]:
+        """The process ids of the children that run, by worker number."""
+        with self._changed:
+            return [process.pid for _, process in sorted(self._running.items())]
+
+    def join(self) -> None:
+        """Waits until stopped.
+
+        Raises:
+            StokerError: a worker cannot ever start, so all were stopped.
+        """
+        for thread in self._threads:
+            thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self, grace: float = GRACE) -> None:
+        """Ends all children, by force after `grace` seconds."""
+        self._ask_all_to_stop()
+        deadline = time.monotonic() + grace
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        with self._changed:
+            for process in self._running.values():
+                process.kill()
+        for thread in self._threads:
+            thread.join()
+
+    def _ask_all_to_stop(self) -> None:
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+            for process in self._running.values():
+                process.terminate()
+
+    def _keep_running(self, number: int) -> None:
+        backoff = Backoff(first=self._first_wait)
+        while True:
+            began = time.monotonic()
+            how = self._run_one(number)
+            with self._changed:
+                if self._stopping:
+                    return
+                delay = backoff.after(time.monotonic() - began)
+                logger.warning("worker %d %s; starting another in %g s", number, how, delay)
+                self._changed.wait_for(lambda: self._stopping, delay)
+
+    def _run_one(self, number: int) -> str:
+        """Runs one process to its end; says how it ended."""
+        with self._changed:
+            if self._stopping:
+                return "was not started"
+            try:
+                process = WorkerProcess(self._configs[number], command=self._command)
+            except OSError as error:
+                return f"could not be started: {error}"
+            self._running[number] = process
+        try:
+            return f"(process {process.pid}) {self._follow(number, process)}"
+        finally:
+            process.stop()
+            with self._changed:
+                del self._running[number]
+                self._addresses.pop(number, None)
+
+    def _follow(self, number: int, process: WorkerProcess) -> str:
+        """Waits until it serves, then until it ends; says how it ended."""
+        try:
+            address = process.wait_serving(timeout=None)
+        except InvalidArgumentError as error:  # it will not be right the next time either
+            with self._changed:
+                self._failure = self._failure or error
+            self._ask_all_to_stop()
+            return str(error)
+        except StokerError as error:
+            return str(error)
+        with self._changed:
+            self._addresses[number] = address
+            self._changed.notify_all()
+        logger.info("worker %d (process %d) serves at %s", number, process.pid, address)
+        return str(process.wait())
+
+
+def _config_of(config: WorkerConfig, number: int) -> WorkerConfig:
+    if not config.port:
+        return config
+    return dataclasses.replace(config, port=config.port + number)

@@ -1,0 +1,1 @@
+"""How elements travel: messages, the codec for their bytes, and the transports that carry them."""

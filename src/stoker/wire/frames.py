@@ -1,0 +1,197 @@
+"""The messages of the data plane, and the bytes of one.
+
+A message on the wire is a prefix (magic, header length, body length), a msgpack header and a body
+of raw buffers. Only `Frame` has a body. What `decode` is given may be anything at all.
+"""
+
+import struct
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+
+from stoker.errors import ErrorRecord, FailedPreconditionError, WireError
+from stoker.wire.codec import TypeResolver, decode_elements, encode_elements
+from stoker.wire.columns import Column
+from stoker.wire.layout import Buffer
+
+PROTOCOL_MIN = 1
+PROTOCOL_MAX = 1
+
+MAX_HEADER_BYTES = 16 << 20
+"""No header is longer; both sides refuse one that claims to be."""
+
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Hello(msgspec.Struct, frozen=True, tag=True):
+    """Client to worker, first: who reads which task, and the first frame it has not received."""
+
+    protocol_min: int
+    protocol_max: int
+    client_id: int
+    task_id: int
+    next_frame: Count
+    trainer: str = ""
+
+
+class Welcome(msgspec.Struct, frozen=True, tag=True):
+    """Worker to client, in answer to `Hello`: the version both speak from here on."""
+
+    protocol: int
+    worker: str
+
+
+class Credit(msgspec.Struct, frozen=True, tag=True):
+    """Client to worker: frames before `consumed` may be dropped; what may be outstanding from now.
+
+    Outstanding is what was sent and is not consumed: at most `elements` positions, and at most
+    about `bytes` bytes (one frame may exceed them). The worker counts both, so the sides cannot
+    disagree.
+    """
+
+    consumed: Count
+    elements: Count
+    bytes: Count
+
+
+class Ready(msgspec.Struct, frozen=True, tag=True):
+    """Worker to client: this many elements wait for credit."""
+
+    elements: Count
+
+
+class Frame(msgspec.Struct, frozen=True, eq=False):
+    """Worker to client: consecutive elements of one task; or the error at one position."""
+
+    number: int
+    elements: list[Any]
+    error: ErrorRecord | None = None
+
+
+class End(msgspec.Struct, frozen=True, tag=True):
+    """Worker to client: the task has ended after `frames` frames for this client."""
+
+    frames: Count
+
+
+class GiveBack(msgspec.Struct, frozen=True, tag=True):
+    """Client to worker, before it closes: it has consumed the frames before `frame`.
+
+    And the first `taken` elements of that one; the rest goes back to the task.
+    """
+
+    frame: Count
+    taken: Count
+
+
+class Bye(msgspec.Struct, frozen=True, tag=True):
+    """Either way: the sender will not go on, and why."""
+
+    error: ErrorRecord | None = None
+
+
+class FrameHeader(msgspec.Struct, frozen=True, tag="Frame"):
+    """`Frame` as its header: `column` describes the elements, whose values are in the body."""
+
+    number: Count
+    count: Count
+    column: Column | None = None
+    error: ErrorRecord | None = None
+
+
+Message: TypeAlias = Hello | Welcome | Credit | Ready | Frame | End | GiveBack | Bye
+
+PREFIX = struct.Struct("<4sIQ")
+_MAGIC = b"stk1"
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(
+    Hello | Welcome | Credit | Ready | FrameHeader | End | GiveBack | Bye
+)
+_DEFAULT_TYPES = TypeResolver()
+
+
+def negotiate(theirs_min: int, theirs_max: int) -> int:
+    """The newest protocol version that both sides speak.
+
+    Raises:
+        FailedPreconditionError: there is none.
+    """
+    version = min(PROTOCOL_MAX, theirs_max)
+    if version < max(PROTOCOL_MIN, theirs_min):
+        raise FailedPreconditionError(
+            f"no common protocol version: this side speaks {PROTOCOL_MIN} to {PROTOCOL_MAX}, the "
+            f"other {theirs_min} to {theirs_max}; install the same stoker version on both"
+        )
+    return version
+
+
+def encode(message: Message) -> list[Buffer]:
+    """The bytes of `message`: prefix and header first, then the buffers of the body.
+
+    Large arrays are not copied: the result refers to their memory until it is sent.
+
+    Raises:
+        InvalidArgumentError: an element holds a value that cannot travel; names its type and place.
+    """
+    if not isinstance(message, Frame):
+        header = _ENCODER.encode(message)
+        return [PREFIX.pack(_MAGIC, len(header), 0) + header]
+    column, body, size = encode_elements(message.elements) if message.elements else (None, [], 0)
+    header = _ENCODER.encode(
+        FrameHeader(message.number, len(message.elements), column, message.error)
+    )
+    if len(header) > MAX_HEADER_BYTES:
+        raise FailedPreconditionError(
+            f"the structure of frame {message.number} takes {len(header)} bytes, more than "
+            f"{MAX_HEADER_BYTES}: its {len(message.elements)} elements have too many different "
+            f"keys or classes; return elements of one structure"
+        )
+    return [PREFIX.pack(_MAGIC, len(header), size) + header, *body]
+
+
+def parse_prefix(prefix: Buffer, max_body_bytes: int) -> tuple[int, int]:
+    """Lengths of the header and the body that follow `prefix`.
+
+    Raises:
+        WireError: it is not a prefix, or announces more than may be received.
+    """
+    magic, header, body = PREFIX.unpack_from(prefix)
+    if magic != _MAGIC:
+        raise WireError(
+            f"the peer does not speak stoker's protocol: expected {_MAGIC!r}, got {magic!r}"
+        )
+    if header > MAX_HEADER_BYTES:
+        raise WireError(f"a header of {header} bytes is longer than the {MAX_HEADER_BYTES} allowed")
+    if body > max_body_bytes:
+        raise WireError(f"a body of {body} bytes is longer than the {max_body_bytes} allowed here")
+    return header, body
+
+
+def decode(
+    header: Buffer, body: Buffer | None = None, types: TypeResolver = _DEFAULT_TYPES
+) -> Message:
+    """The message of a header (without prefix) and its body.
+
+    Large arrays are views into `body` where it is writable.
+
+    Raises:
+        WireError: these bytes are not a message.
+    """
+    try:
+        parsed = _DECODER.decode(header)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise WireError(f"not a header of stoker's protocol: {error}") from error
+    size = 0 if body is None else memoryview(body).nbytes
+    if not isinstance(parsed, FrameHeader):
+        if size:
+            raise WireError(f"a {type(parsed).__name__} message with a body of {size} bytes")
+        message: Message = parsed
+        return message
+    elements: list[Any] = []
+    if parsed.column is not None and body is not None:
+        elements = decode_elements(parsed.column, parsed.count, body, types)
+    elif parsed.count or size or parsed.column is not None:
+        raise WireError(
+            f"frame {parsed.number} claims {parsed.count} elements, its body has {size} bytes"
+        )
+    return Frame(parsed.number, elements, parsed.error)

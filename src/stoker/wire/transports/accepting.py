@@ -1,0 +1,158 @@
+"""Listening sockets, and the thread that accepts from them."""
+
+import errno
+import logging
+import select
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from stoker.errors import UnavailableError
+from stoker.wire.transports import Connection, Listener, OnConnection
+from stoker.wire.transports.addresses import format_address
+from stoker.wire.transports.serving import Serving
+
+_log = logging.getLogger(__name__)
+
+_BACKLOG = 1024
+_ATTEMPTS = 20
+# A family this host does not have, or an address of it that is not set up.
+_UNUSABLE = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT}
+_JOIN_SECONDS = 5.0
+
+MakeConnection: TypeAlias = Callable[[socket.socket, Any], Connection]
+
+
+def listen_on(host: str, port: int) -> list[socket.socket]:
+    """Sockets listening on one port of every address `host` has: "localhost" is two.
+
+    Raises:
+        UnavailableError: it cannot be listened on.
+    """
+    attempts = 1 if port else _ATTEMPTS
+    for attempt in range(1, attempts + 1):
+        try:
+            return _listen_once(host, port)
+        except OSError as error:
+            # A port that was free on the first address need not be on the second.
+            if error.errno == errno.EADDRINUSE and attempt < attempts:
+                continue
+            where = format_address(host, port)
+            raise UnavailableError(
+                f"cannot listen on {where}: {error}; choose another port, or 0 for any free one"
+            ) from error
+    raise AssertionError("unreachable")
+
+
+def _listen_once(host: str, port: int) -> list[socket.socket]:
+    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    addresses = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
+    sockets: list[socket.socket] = []
+    unusable: OSError | None = None
+    try:
+        for family, address in addresses:
+            if sockets:
+                port = sockets[0].getsockname()[1]
+            try:
+                one_family = len(addresses) > 1
+                sockets.append(_listening(family, (address[0], port, *address[2:]), one_family))
+            except OSError as error:
+                if error.errno not in _UNUSABLE:
+                    raise
+                unusable = error
+        if unusable is not None and not sockets:
+            raise unusable
+    except OSError:
+        for sock in sockets:
+            sock.close()
+        raise
+    return sockets
+
+
+def _listening(family: int, address: Any, one_family: bool) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, one_family)
+        sock.bind(address)
+        sock.listen(_BACKLOG)
+        sock.setblocking(False)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+class TcpListener(Listener):
+    """Accepts on a thread of its own.
+
+    Args:
+        sockets: listening and non-blocking; it owns them.
+        host: as the user wrote it, for `address`.
+        make: makes the connection of an accepted socket; on OSError the socket is closed.
+        on_connection: called for each connection.
+    """
+
+    def __init__(
+        self,
+        sockets: list[socket.socket],
+        host: str,
+        make: MakeConnection,
+        on_connection: OnConnection,
+    ) -> None:
+        self.address = format_address(host, sockets[0].getsockname()[1])
+        self._sockets = sockets
+        self._make = make
+        self._serving = Serving(on_connection)
+        self._lock = threading.Lock()
+        self._closed = False
+        # Closing a socket does not wake a thread that waits for it; a byte on this pair does.
+        self._wake, self._waker = socket.socketpair()
+        self._thread = threading.Thread(
+            target=self._accept_all, name=f"stoker-accept-{self.address}", daemon=True
+        )
+        self._thread.start()
+
+    def _accept_all(self) -> None:
+        listening = {sock.fileno(): sock for sock in self._sockets}
+        poll = select.poll()
+        for descriptor in [*listening, self._wake.fileno()]:
+            poll.register(descriptor, select.POLLIN)
+        while not self._closed:
+            for descriptor, _ in poll.poll():
+                if descriptor in listening and not self._closed:
+                    self._accept(listening[descriptor])
+
+    def _accept(self, listening: socket.socket) -> None:
+        try:
+            sock, address = listening.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return  # It hung up before it was accepted.
+        except OSError as error:
+            _log.warning("%s cannot accept a connection: %s", self.address, error)
+            # Out of descriptors, most likely: asking at once again would only burn the CPU.
+            select.select([self._wake], [], [], 0.1)
+            return
+        try:
+            connection = self._make(sock, address)
+        except OSError as error:
+            _log.info("%s hung up at once: %s", address, error)
+            sock.close()
+            return
+        try:
+            self._serving.start(connection)
+        except UnavailableError as error:
+            _log.warning("%s refused a connection: %s", self.address, error)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._waker.send(b"\0")
+        self._thread.join(_JOIN_SECONDS)
+        for sock in [*self._sockets, self._wake, self._waker]:
+            sock.close()
+        self._serving.close()

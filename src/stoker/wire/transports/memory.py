@@ -1,0 +1,73 @@
+"""The in-memory twin of TCP, for tests: real bytes, no sockets, and it breaks when told to."""
+
+import itertools
+import threading
+import weakref
+from typing import Any
+
+from stoker.wire.frames import PREFIX, Message, decode, encode, parse_prefix
+from stoker.wire.layout import empty_body
+from stoker.wire.transports.addresses import format_address
+from stoker.wire.transports.queues import QueueConnection, QueueTransport
+from stoker.wire.transports.tcp import MAX_BODY_BYTES
+
+
+class MemoryConnection(QueueConnection):
+    """Encodes what it sends and decodes what it receives."""
+
+    def pack(self, message: Message) -> Any:
+        first, *buffers = encode(message)
+        _, size = parse_prefix(first, MAX_BODY_BYTES)
+        body = empty_body(size)
+        position = 0
+        for buffer in buffers:
+            size = memoryview(buffer).nbytes
+            body[position : position + size] = buffer
+            position += size
+        return bytes(first)[PREFIX.size :], body
+
+    def unpack(self, item: Any) -> Message:
+        header, body = item
+        return decode(header, body, self.types)
+
+
+class MemoryTransport(QueueTransport):
+    """Listeners of one process by "host:port"; ports are counted, not opened.
+
+    Example:
+        >>> transport = MemoryTransport()
+        >>> listener = transport.listen("worker", 0, lambda connection: None)
+        >>> listener.address
+        'worker:1'
+        >>> listener.close()
+    """
+
+    name = "memory"
+    connection_class = MemoryConnection
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ports = itertools.count(1)
+        self._live: weakref.WeakSet[QueueConnection] = weakref.WeakSet()
+        self._live_lock = threading.Lock()
+
+    def _address(self, host: str, port: int) -> str:
+        if port:
+            return format_address(host, port)
+        free = (format_address(host, number) for number in self._ports)
+        return next(address for address in free if address not in self._listeners)
+
+    def connected(self, near: QueueConnection, far: QueueConnection) -> None:
+        with self._live_lock:
+            self._live.update((near, far))
+
+    def break_connections(self) -> None:
+        """Cut every connection there is, losing what is under way; listeners stay."""
+        with self._live_lock:
+            live = list(self._live)
+            self._live.clear()
+        for connection in live:
+            connection.sever()
+
+
+MEMORY = MemoryTransport()

@@ -1,0 +1,156 @@
+"""Connections inside one process: a queue each way."""
+
+import threading
+import time
+from collections import deque
+from typing import Any
+
+from stoker.errors import UnavailableError
+from stoker.wire.codec import TypeResolver
+from stoker.wire.frames import Message
+from stoker.wire.transports import Connection, Listener, OnConnection, Transport
+from stoker.wire.transports.serving import Serving
+
+
+class Mailbox:
+    """What was sent one way and not yet received."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._items: deque[Any] = deque()
+        self._ended = ""
+
+    def put(self, item: Any) -> None:
+        """Append `item`; UnavailableError once ended."""
+        with self._condition:
+            if self._ended:
+                raise UnavailableError(self._ended)
+            self._items.append(item)
+            self._condition.notify()
+
+    def get(self, peer: str, timeout: float | None) -> Any:
+        """The next item; TimeoutError, or UnavailableError when ended and empty."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self._condition:
+            while not self._items:
+                if self._ended:
+                    raise UnavailableError(self._ended)
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    raise TimeoutError(f"{peer} sent no message in time")
+                self._condition.wait(left)
+            return self._items.popleft()
+
+    def end(self, reason: str, *, drop: bool) -> None:
+        """Take no more, and `drop` what is there. The first reason stands until one that drops."""
+        with self._condition:
+            if drop:
+                self._items.clear()
+            if drop or not self._ended:
+                self._ended = reason
+            self._condition.notify_all()
+
+
+class QueueConnection(Connection):
+    """One end of a pair of mailboxes."""
+
+    def __init__(self, peer: str, inbox: Mailbox, outbox: Mailbox) -> None:
+        self.peer = peer
+        self.types = TypeResolver()
+        self._inbox = inbox
+        self._outbox = outbox
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def pack(self, message: Message) -> Any:
+        """What to put into the mailbox for `message`."""
+        return message
+
+    def unpack(self, item: Any) -> Message:
+        """The message of what `pack` returned, on the other side."""
+        message: Message = item
+        return message
+
+    def send(self, message: Message) -> None:
+        item = self.pack(message)
+        if self._closed:
+            raise UnavailableError(f"the connection to {self.peer} was closed on this side")
+        self._outbox.put(item)
+
+    def receive(self, timeout: float | None = None) -> Message:
+        return self.unpack(self._inbox.get(self.peer, timeout))
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._inbox.end(f"the connection to {self.peer} was closed on this side", drop=True)
+        # What was sent before arrives, as it would over a socket.
+        self._outbox.end("the peer is gone: it closed the connection", drop=False)
+
+    def sever(self) -> None:
+        """End both ways as a cable that is cut does: what is under way is lost."""
+        for box in (self._inbox, self._outbox):
+            box.end(f"{self.peer} is gone: the connection broke", drop=True)
+
+
+class QueueListener(Listener):
+    """A name in the transport's table."""
+
+    def __init__(self, transport: "QueueTransport", address: str, serving: Serving) -> None:
+        self.address = address
+        self.serving = serving
+        self._transport = transport
+
+    def close(self) -> None:
+        self._transport.forget(self)
+        self.serving.close()
+
+
+class QueueTransport(Transport):
+    """A table of listeners; `connection_class` says what travels."""
+
+    connection_class: type[QueueConnection] = QueueConnection
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._listeners: dict[str, QueueListener] = {}
+
+    def _address(self, host: str, port: int) -> str:
+        """A free address, called with the lock held."""
+        raise NotImplementedError
+
+    def listen(self, host: str, port: int, on_connection: OnConnection) -> Listener:
+        with self._lock:
+            address = self._address(host, port)
+            if address in self._listeners:
+                raise UnavailableError(
+                    f"cannot listen on {address}: it is taken; choose another port, or 0 for any"
+                )
+            listener = QueueListener(self, address, Serving(on_connection))
+            self._listeners[address] = listener
+        return listener
+
+    def forget(self, listener: QueueListener) -> None:
+        """Connect nobody to `listener` from here on."""
+        with self._lock:
+            if self._listeners.get(listener.address) is listener:
+                del self._listeners[listener.address]
+
+    def connect(self, address: str, timeout: float) -> Connection:
+        with self._lock:
+            listener = self._listeners.get(address)
+        if listener is None:
+            raise UnavailableError(f"cannot connect to {address}: nobody listens there")
+        up, down = Mailbox(), Mailbox()
+        near = self.connection_class(address, down, up)
+        far = self.connection_class(f"a client of {address}", up, down)
+        self.connected(near, far)
+        listener.serving.start(far)
+        return near
+
+    def connected(self, near: QueueConnection, far: QueueConnection) -> None:
+        """Told of every pair before it is used."""

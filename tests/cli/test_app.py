@@ -1,0 +1,62 @@
+"""The command line's own words."""
+
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+import stoker
+from stoker.cli.app import app
+
+
+def test_the_version_is_the_packages():
+    result = CliRunner().invoke(app, ["--version"])
+    assert result.exit_code == 0
+    assert result.output == f"stoker {stoker.__version__}\n"
+
+
+def test_without_a_command_the_commands_are_named():
+    result = CliRunner().invoke(app, [])
+    for command in ("dispatcher", "worker", "demo"):
+        assert command in result.output
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("dispatcher", ["--host", "--port", "--insecure"]),
+        ("worker", ["--dispatcher", "--host", "--port", "--processes", "--tags", "--insecure"]),
+        ("demo", ["--directory"]),
+    ],
+)
+def test_every_option_is_explained(command, options):
+    result = CliRunner(env={"COLUMNS": "200", "TERM": "dumb"}).invoke(app, [command, "--help"])
+    assert result.exit_code == 0
+    assert [option for option in options if option not in result.output] == []
+
+
+def test_a_worker_needs_its_dispatcher():
+    result = CliRunner().invoke(app, ["worker"])
+    assert result.exit_code == 2
+    assert "--dispatcher" in result.output
+
+
+def test_help_loads_no_server():
+    code = (
+        "import sys; from stoker.cli.app import app\n"
+        "print([name for name in ('grpclib', 'stoker.service', 'PIL') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_demo_names_pillow_when_it_is_missing(tmp_path):
+    code = (
+        "import sys; sys.modules['PIL'] = None\n"
+        f"sys.argv = ['stoker', 'demo', '--directory', {str(tmp_path)!r}]\n"
+        "from stoker.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr == "stoker: the demo needs Pillow: pip install 'stoker[demo]'\n"

@@ -1,0 +1,136 @@
+"""The parts of the demo, and the whole of it in small."""
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from rich.console import Console
+
+from stoker.cli.demo import scenario
+from stoker.cli.demo.display import LiveLine, comparison, conclusions
+from stoker.cli.demo.images import HEIGHT, WIDTH, make_images, photo_like
+from stoker.cli.demo.pipeline import BATCH, SIZE, load, training_samples
+from stoker.cli.demo.scenario import DemoError, follow, plan
+from stoker.cli.demo.trainer import Job, Progress, Result
+
+ALONE = Result(Progress(images=1000, seconds=2.0, waited=1.0, cpu=1.8), 1000, 0, 0)
+SERVED = Result(Progress(images=990, seconds=1.0, waited=0.02, cpu=0.2), 1000, 0, 10)
+
+
+def text_of(*things) -> str:
+    console = Console(file=io.StringIO(), width=120)
+    for thing in things:
+        console.print(thing)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+@pytest.fixture
+def images(tmp_path):
+    return make_images(tmp_path, 3, lambda _: None)
+
+
+def test_an_image_is_a_jpeg_of_the_size_of_a_photograph():
+    data = photo_like(7)
+    assert 50_000 < len(data) < 120_000
+    assert Image.open(io.BytesIO(data)).size == (WIDTH, HEIGHT)
+    assert data == photo_like(7)
+    assert data != photo_like(8)
+
+
+def test_images_are_made_once_and_what_is_missing_is_made_again(tmp_path):
+    paths = make_images(tmp_path, 3, lambda _: None)
+    before = [Path(path).stat().st_ino for path in paths]
+    Path(paths[1]).unlink()
+    seen: list[int] = []
+    assert make_images(tmp_path, 3, seen.append) == paths
+    after = [Path(path).stat().st_ino for path in paths]
+    assert after[0] == before[0]
+    assert after[2] == before[2]
+    assert seen == [2, 3]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "00000.jpg",
+        "00001.jpg",
+        "00002.jpg",
+    ]
+
+
+def test_a_sample_is_a_crop_and_depends_on_its_number_alone(images):
+    first, number = load(images, 5)
+    assert number == 5
+    assert first.shape == (SIZE, SIZE, 3)
+    assert first.dtype == np.uint8
+    np.testing.assert_array_equal(first, load(images, 5)[0])
+    assert not np.array_equal(first, load(images, 8)[0])
+
+
+def test_an_epoch_has_each_number_once(images):
+    numbers = [batch[1] for batch in training_samples(images, BATCH + 3)]
+    assert sorted(np.concatenate(numbers)) == list(range(BATCH + 3))
+
+
+def test_the_device_is_faster_than_one_core_and_the_epoch_takes_its_seconds():
+    job = plan("d", one_core_rate=640)
+    assert job.samples / 640 == scenario.SECONDS_ALONE
+    assert job.step_seconds == pytest.approx(BATCH / 640 / scenario.DEVICE_FACTOR)
+
+
+def test_a_trainer_reports_and_counts(images, tmp_path):
+    seen: list[Progress] = []
+    job = Job(str(tmp_path), samples=10 * BATCH, step_seconds=0.11)
+    result = follow(job, seen.append)
+    assert (result.repeated, result.lost) == (0, 0)
+    assert result.progress.images == 10 * BATCH
+    assert 0 <= result.progress.waited <= result.progress.seconds - 10 * 0.11
+    assert len(seen) >= 9
+    assert seen == sorted(seen, key=lambda progress: progress.images)
+
+
+def test_a_failing_trainer_is_one_line(tmp_path, capfd):
+    with pytest.raises(DemoError, match="ended without a result"):
+        follow(Job(str(tmp_path), samples=5, step_seconds=0.0), lambda _: None)
+    assert "ZeroDivisionError" in capfd.readouterr().err
+
+
+def test_the_table_says_what_was_measured():
+    shown = text_of(comparison(ALONE, SERVED))
+    for words in ("500", "990", "50%", "2%", "1.80", "0.20", "1,000 of 1,000", "990 of 1,000"):
+        assert words in shown
+
+
+def test_what_is_lost_is_explained_and_what_is_not_is_not():
+    assert any("10 lost images" in line for line in conclusions(ALONE, SERVED, cores=2))
+    assert not any("lost" in line for line in conclusions(ALONE, ALONE, cores=2))
+
+
+def test_without_a_terminal_the_line_is_a_few_plain_lines():
+    console = Console(file=io.StringIO(), force_terminal=False, width=100)
+    line = LiveLine(console, "title", 100)
+    with line.shown():
+        for completed in range(100):
+            line.update(completed)
+        line.event("something happened")
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().strip().splitlines() == ["title", "  something happened"]
+
+
+@pytest.mark.timeout(120)
+def test_the_whole_demo_in_small(tmp_path, monkeypatch):
+    monkeypatch.setattr(scenario, "IMAGES", 30)
+    monkeypatch.setattr(scenario, "SECONDS_ALONE", 2.0)
+    monkeypatch.setattr(scenario, "SECONDS_MEASURING", 0.5)
+    console = Console(file=io.StringIO(), force_terminal=False, width=120)
+    scenario.run(tmp_path, console)
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue()
+    for words in (
+        "a worker was killed",
+        "another worker joined",
+        "images a second",
+        "more machines",
+    ):
+        assert words in shown
+    (repeated,) = [line for line in shown.splitlines() if "repeated " in line]
+    assert [cell.strip() for cell in repeated.strip("│").split("│")] == ["repeated", "0", "0"]

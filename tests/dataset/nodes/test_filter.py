@@ -1,0 +1,87 @@
+"""filter."""
+
+from typing import Any
+
+import pytest
+
+from stoker import Dataset
+from stoker.dataset.execute import Context, failure_origin, open_stream
+
+
+def broken_at(*numbers: int) -> Any:
+    def predicate(x: int) -> bool:
+        if x in numbers:
+            raise ValueError(x)
+        return x % 2 == 0
+
+    return predicate
+
+
+def test_it_keeps_what_the_predicate_accepts() -> None:
+    assert list(Dataset.range(10).filter(lambda x: x % 3 == 0)) == [0, 3, 6, 9]
+    assert list(Dataset.range(10).filter(lambda x: False)) == []
+
+
+def test_tuples_are_unpacked_and_other_elements_are_not() -> None:
+    pairs = Dataset.range(4).map(lambda x: (x, 3 - x))
+    assert list(pairs.filter(lambda a, b: a > b)) == [(2, 1), (3, 0)]
+    mixed = Dataset.range(4).map(lambda x: (x,) if x % 2 else [x])
+    stream = open_stream(mixed.filter(lambda x: x != 1).node, Context())
+    assert stream.next_chunk(10, 1 << 20) == [[0], [2], (3,)]
+
+
+def test_an_error_ends_the_chunk_before_it_and_is_raised_next() -> None:
+    dataset = Dataset.range(10).filter(broken_at(3, 4))
+    stream = open_stream(dataset.node, Context())
+    chunks: list[Any] = []
+    while True:
+        try:
+            chunk = stream.next_chunk(100, 1 << 20)
+        except ValueError as error:
+            chunks.append((error.args, failure_origin(error)))
+            continue
+        if not chunk:
+            break
+        chunks.append(chunk)
+    site = dataset.node.site
+    assert chunks == [[0, 2], ((3,), ("filter", site, 3)), ((4,), ("filter", site, 4)), [6, 8]]
+
+
+@pytest.mark.parametrize("passed", range(6))
+def test_an_error_is_one_position_for_advance(passed: int) -> None:
+    stream = open_stream(Dataset.range(10).filter(broken_at(3, 4)).node, Context())
+    assert stream.advance(passed) == passed
+    rest = [0, 2, "error", "error", 6, 8][passed:]
+    for expected in rest:
+        if expected == "error":
+            with pytest.raises(ValueError, match="[34]"):
+                stream.next()
+        else:
+            assert stream.next() == expected
+
+
+@pytest.mark.parametrize("verb", ["next", "chunk"])
+def test_a_stop_iteration_of_the_predicate_does_not_end_the_stream(verb: str) -> None:
+    def predicate(x: int) -> bool:
+        if x == 1:
+            raise StopIteration
+        return True
+
+    stream = open_stream(Dataset.range(3).filter(predicate).node, Context())
+    read: Any = stream.next if verb == "next" else lambda: stream.next_chunk(9, 999)[0]
+    assert read() == 0
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        read()
+    assert read() == 2
+
+
+def test_the_predicate_sees_each_element_once_however_it_is_read() -> None:
+    seen: list[int] = []
+    dataset = Dataset.range(1000).filter(lambda x: (seen.append(x), x % 5 == 0)[1])
+    stream = open_stream(dataset.node, Context())
+    found = [stream.next(), *stream.next_chunk(7, 1 << 20), stream.next()]
+    stream.advance(3)
+    while chunk := stream.next_chunk(50, 1 << 20):
+        found += chunk
+    assert seen == list(range(1000))
+    assert len(found) == 197

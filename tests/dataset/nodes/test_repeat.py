@@ -1,0 +1,77 @@
+"""repeat."""
+
+import pytest
+
+from stoker import Dataset
+from stoker.dataset.execute import Context, open_stream
+from tests.dataset.splits import ScriptedSplits
+
+
+@pytest.mark.parametrize(("count", "expected"), [(0, []), (1, [0, 1]), (3, [0, 1] * 3)])
+def test_it_reads_its_input_so_many_times(count: int, expected: list[int]) -> None:
+    assert list(Dataset.range(2).repeat(count)) == expected
+
+
+@pytest.mark.parametrize("count", [None, -1])
+def test_without_a_count_it_has_no_end(count: int | None) -> None:
+    assert list(Dataset.range(2).repeat(count).take(5)) == [0, 1, 0, 1, 0]
+
+
+def test_an_endless_repeat_of_nothing_ends() -> None:
+    assert list(Dataset.range(0).repeat()) == []
+    assert list(Dataset.range(9).filter(lambda x: False).repeat()) == []
+    stream = open_stream(Dataset.range(9).filter(lambda x: False).repeat().node, Context())
+    assert stream.next_chunk(5, 100) == []
+    assert stream.advance(5) == 0
+
+
+def test_a_pass_of_errors_is_not_an_empty_one() -> None:
+    iterator = iter(Dataset.range(1).map(lambda x: 1 // x).repeat())
+    for _ in range(3):
+        with pytest.raises(ZeroDivisionError):
+            next(iterator)
+
+
+def test_each_pass_shuffles_anew() -> None:
+    elements = list(Dataset.range(20).shuffle(20, seed=1).repeat(2))
+    assert sorted(elements[:20]) == sorted(elements[20:])
+    assert elements[:20] != elements[20:]
+
+
+def test_advance_skips_whole_passes_without_opening_them() -> None:
+    opened: list[int] = []
+    dataset = Dataset.range(10).map(opened.append).repeat()
+    stream = open_stream(dataset.node, Context())
+    assert stream.advance(10**15 + 3) == 10**15 + 3
+    stream.next()
+    assert opened == [3]
+    assert open_stream(Dataset.range(10).repeat(3).node, Context()).advance(10**9) == 30
+
+
+def test_advance_does_not_trust_a_length_that_may_be_wrong() -> None:
+    # An endless repeat counts as infinite, as in tf.data, though there may be nothing to repeat.
+    dataset = Dataset.range(3).filter(lambda x: False).repeat().take(5).repeat(2)
+    assert dataset.cardinality() == 10
+    assert open_stream(dataset.node, Context()).advance(10) == 0
+
+
+def test_every_pass_of_a_source_asks_for_its_own_splits() -> None:
+    splits = ScriptedSplits({0: [[(0, 2)], [], [(5, 7)]]})
+    stream = open_stream(Dataset.range(9).repeat(4).node, Context(splits=splits))
+    assert [stream.next() for _ in range(4)] == [0, 1, 5, 6]
+    assert stream.next_chunk(1, 1) == []
+    assert splits.opened == {0: 4}
+
+
+def test_an_endless_repeat_outlasts_a_pass_that_others_read() -> None:
+    splits = ScriptedSplits({0: [[(0, 2)], [], [(5, 7)]]})
+    stream = open_stream(Dataset.range(9).repeat().node, Context(splits=splits))
+    assert [stream.next() for _ in range(4)] == [0, 1, 5, 6]
+
+
+def test_after_close_there_is_nothing() -> None:
+    stream = open_stream(Dataset.range(9).repeat().node, Context())
+    stream.next()
+    stream.close()
+    stream.close()
+    assert stream.next_chunk(5, 100) == []

@@ -1,0 +1,46 @@
+"""`import stoker` stays light."""
+
+import subprocess
+import sys
+import time
+
+import stoker
+
+HEAVY = ("grpc", "fsspec", "typer", "rich", "cloudpickle", "numpy.random")
+
+
+def test_import_loads_none_of_the_heavy_packages() -> None:
+    code = f"import stoker, sys; print([name for name in {HEAVY!r} if name in sys.modules])"
+    command = [sys.executable, "-c", code]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def seconds_to_run(code: str) -> float:
+    begun = time.perf_counter()
+    subprocess.run([sys.executable, "-c", code], check=True)
+    return time.perf_counter() - begun
+
+
+def test_import_takes_at_most_twice_as_long_as_numpys() -> None:
+    # The best of several, taken in turn: what else the machine does slows both.
+    best = {"": 9.0, "import numpy": 9.0, "import stoker": 9.0}
+    for _ in range(7):
+        for code, known in list(best.items()):
+            best[code] = min(known, seconds_to_run(code))
+    numpy, ours = (best[code] - best[""] for code in ("import numpy", "import stoker"))
+    assert ours <= 2 * numpy, f"import stoker {ours * 1e3:.0f} ms, numpy {numpy * 1e3:.0f} ms"
+
+
+def test_all_that_is_public_is_there() -> None:
+    public = set(stoker.__all__) - {"LocalCluster"}
+    assert [name for name in public if not hasattr(stoker, name)] == []
+    assert stoker.SHARD_HINT == stoker.AUTOTUNE == stoker.INFINITE_CARDINALITY == -1
+    assert stoker.UNKNOWN_CARDINALITY == -2
+    assert not hasattr(stoker, "no_such_name")
+
+
+def test_windows_is_refused_by_name() -> None:
+    code = "import sys; sys.platform = 'win32'; import stoker"
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "stoker does not run on Windows" in result.stderr

@@ -1,0 +1,122 @@
+"""The user's end: errors, the end, closing, exit and fork."""
+
+import gc
+import os
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from stoker import Dataset, Iterator
+from stoker.dataset.stream import Stream
+from stoker.errors import FailedPreconditionError
+
+
+class Counted(Stream):
+    """Counts up to 3 and tells how often it was closed."""
+
+    def __init__(self) -> None:
+        self.closed = 0
+        self._at = 0
+
+    def next(self) -> int:
+        if self._at == 3:
+            raise StopIteration
+        self._at += 1
+        return self._at
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_the_stream_is_closed_once_at_the_end() -> None:
+    stream = Counted()
+    iterator = Iterator(stream)
+    assert list(iterator) == [1, 2, 3]
+    assert stream.closed == 1
+    with pytest.raises(StopIteration):
+        next(iterator)
+    iterator.close()
+    with pytest.raises(StopIteration):
+        next(iterator)
+    assert stream.closed == 1
+
+
+def test_close_is_idempotent_and_reading_afterwards_says_so() -> None:
+    stream = Counted()
+    with Iterator(stream) as iterator:
+        assert next(iterator) == 1
+    iterator.close()
+    assert stream.closed == 1
+    with pytest.raises(FailedPreconditionError, match="closed"):
+        next(iterator)
+
+
+def test_a_forgotten_iterator_closes_its_stream() -> None:
+    stream = Counted()
+    next(Iterator(stream))
+    gc.collect()
+    assert stream.closed == 1
+
+
+def test_an_error_is_a_position_and_reading_goes_on_behind_it() -> None:
+    iterator = iter(Dataset.range(4).map(lambda x: 12 // (x - 1)))
+    seen: list[Any] = [next(iterator)]
+    with pytest.raises(ZeroDivisionError):
+        next(iterator)
+    assert [*seen, *iterator] == [-12, 12, 6]
+    assert iterator.stats() == {"elements": 3, "errors": 1}
+
+
+def test_stream_and_dataset_hold_no_element_ahead_of_the_reader() -> None:
+    called: list[int] = []
+    iterator = iter(Dataset.range(100).map(called.append))
+    next(iterator)
+    next(iterator)
+    assert called == [0, 1]
+
+
+def test_an_iterator_cannot_be_pickled() -> None:
+    with pytest.raises(TypeError, match="pickle the Dataset"):
+        pickle.dumps(iter(Dataset.range(3)))
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_an_inherited_iterator_raises_in_the_child_and_a_new_one_works() -> None:
+    dataset = Dataset.range(100).map(lambda x: x + 1, num_parallel_calls=2).prefetch(2)
+    with dataset.iterator() as iterator:
+        assert next(iterator) == 1
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                next(iterator)
+            except FailedPreconditionError as error:
+                iterator.close()
+                os.write(writer, f"{error}|{next(iter(dataset))}".encode())
+            finally:
+                os._exit(0)
+        os.close(writer)
+        with os.fdopen(reader) as pipe:
+            said = pipe.read()
+        os.waitpid(child, 0)
+        assert said.startswith("this iterator was inherited through fork")
+        assert said.endswith("|1")
+        assert next(iterator) == 2
+
+
+@pytest.mark.parametrize("how", ["pass", "raise KeyboardInterrupt", "import sys; sys.exit(0)"])
+def test_a_program_that_leaves_an_iterator_open_exits(how: str) -> None:
+    code = (
+        "from stoker import Dataset\n"
+        "import time\n"
+        "dataset = Dataset.range(10**9).map(lambda x: x + 1, num_parallel_calls=2).prefetch(2)\n"
+        "iterator = iter(dataset)\n"
+        "next(iterator)\n" + how
+    )
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, timeout=20, capture_output=True, text=True, check=False)
+    assert "Fatal" not in result.stderr
+    assert ("KeyboardInterrupt" in result.stderr) == ("Keyboard" in how)

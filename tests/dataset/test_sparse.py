@@ -1,0 +1,47 @@
+"""Arrays that are mostly zero."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stoker import SparseArray
+from stoker.errors import InvalidArgumentError
+
+
+@pytest.mark.parametrize("dense", [np.eye(3), np.zeros((0, 4)), np.int64(7), np.zeros(()), [0, 5]])
+def test_from_dense_and_back(dense: Any) -> None:
+    sparse = SparseArray.from_dense(dense)
+    assert np.array_equal(sparse.to_dense(), dense)
+    assert sparse.to_dense().dtype == np.asarray(dense).dtype
+
+
+def test_a_row_is_sparse_too() -> None:
+    sparse = SparseArray.from_dense([[0, 7], [8, 0]])
+    assert len(sparse) == 2
+    assert sparse[1].to_dense().tolist() == [8, 0]
+    assert sparse[-2].to_dense().tolist() == [0, 7]
+    with pytest.raises(IndexError):
+        sparse[2]
+
+
+def test_equality_is_by_parts_and_dtype() -> None:
+    sparse = SparseArray([[0]], [1], [2])  # type: ignore[arg-type]
+    assert sparse == SparseArray.from_dense([1, 0])
+    assert sparse != SparseArray.from_dense([1, 0, 0])
+    assert sparse != SparseArray.from_dense([1.0, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("indices", "values", "shape"),
+    [
+        ([[2]], [1], [2]),
+        ([[-1]], [1], [2]),
+        ([[0]], [1, 2], [2]),
+        ([[0, 0]], [1], [2]),
+        ([], [], 3),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(indices: Any, values: Any, shape: Any) -> None:
+    with pytest.raises(InvalidArgumentError):
+        SparseArray(indices, values, shape)

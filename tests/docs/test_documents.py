@@ -1,0 +1,93 @@
+"""README and everything under docs/ does what it says, and the examples in docstrings do too."""
+
+import doctest
+import importlib
+from pathlib import Path
+
+import pytest
+
+from tests.docs.session import ROOT, Session, SnippetFailedError
+from tests.docs.snippets import Snippet, commands_of, snippets_of
+
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SOURCE = ROOT / "src"
+MODULES = [path for path in sorted(SOURCE.rglob("*.py")) if ">>> " in path.read_text()]
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_snippet_runs(path: Path):
+    with Session(str(path.relative_to(ROOT))) as session:
+        for snippet in snippets_of(path.read_text()):
+            session.run(snippet)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_every_example_in_a_docstring_runs(path: Path):
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    module = importlib.import_module(".".join(parts).removesuffix(".__init__"))
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    result = doctest.testmod(module, optionflags=flags, report=True)
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+MARKDOWN = """
+```python
+x = 1
+```
+- in a list:
+  ```console
+  $ echo one \\
+        two
+  output
+  $ echo three
+  ```
+```text
+not code
+```
+"""
+
+
+def test_snippets_are_found_with_their_lines():
+    assert snippets_of(MARKDOWN) == [
+        Snippet("python", "x = 1\n", 3),
+        Snippet("console", "$ echo one \\\n      two\noutput\n$ echo three\n", 7),
+    ]
+
+
+def test_commands_are_the_lines_after_the_prompt():
+    assert commands_of("$ a \\\n  b\nout\n$ c\n") == ["a    b", "c"]
+    assert commands_of("# comment\na\nb\n") == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("markdown", "message"),
+    [("```python\nx", "line 1: .* never ends"), ("```pyton\n```", "'pyton' is to be executed")],
+)
+def test_a_broken_or_unknown_block_is_refused(markdown, message):
+    with pytest.raises(ValueError, match=message):
+        snippets_of(markdown)
+
+
+def test_python_snippets_share_a_namespace_and_failures_name_the_line():
+    with Session("page.md") as session:
+        session.run(Snippet("python", "x = 1\n", 3))
+        with pytest.raises(SnippetFailedError, match=r'(?s)page\.md:10.*page\.md", line 11'):
+            session.run(Snippet("python", "x += 1\nassert x == 3\n", 10))
+
+
+def test_a_failing_command_is_named():
+    with (
+        Session("page.md") as session,
+        pytest.raises(SnippetFailedError, match=r"page\.md:5: exit code 3 from 'exit 3'"),
+    ):
+        session.run(Snippet("console", "$ exit 3\n", 5))
+
+
+def test_a_target_of_make_that_does_not_exist_is_named():
+    with (
+        Session("page.md") as session,
+        pytest.raises(SnippetFailedError, match="No rule to make target"),
+    ):
+        session.run(Snippet("console", "$ make nothing\n", 1))

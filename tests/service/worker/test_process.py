@@ -1,0 +1,116 @@
+"""A child process: its handshake, and that it never outlives its parent."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from stoker.errors import UnavailableError
+from stoker.service.config import WorkerConfig
+from stoker.service.worker.process import Exit, WorkerProcess
+
+CONFIG = WorkerConfig(dispatcher_address="localhost:1")
+
+PARENT = """
+import os, sys, time
+from stoker.service.config import WorkerConfig
+from stoker.service.worker.process import WorkerProcess
+
+CHILD = '''
+import socket, sys
+from stoker.service.worker.child import _die_with
+parent = socket.socket(fileno=int(sys.argv[1]))
+parent.recv(65536)
+_die_with(parent)
+parent.sendall(b'{"address": "localhost:1"}\\\\n')
+%s
+'''
+process = WorkerProcess(
+    WorkerConfig(dispatcher_address="localhost:1"), command=(sys.executable, "-c", CHILD)
+)
+process.wait_serving()
+FORK = %r
+if FORK and os.fork() == 0:
+    time.sleep(600)
+print(process.pid, flush=True)
+time.sleep(600)
+"""
+IDLE = "import time; time.sleep(600)"
+HOLDS_THE_GIL = "sum(range(10**14))"
+
+
+def gone(pidfd: int, timeout: float) -> bool:
+    """Whether the process ends within `timeout` seconds; it need not be a child of ours."""
+    return bool(select.select([pidfd], [], [], timeout)[0])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="waits on a pidfd")
+@pytest.mark.parametrize("child", [IDLE, HOLDS_THE_GIL])
+@pytest.mark.parametrize("fork", [False, True])
+def test_a_child_dies_with_a_parent_that_is_killed(child, fork):
+    """Even while it computes with the GIL held, and though a fork of the parent lives on."""
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT % (child, fork)],
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert parent.stdout is not None
+    with parent.stdout:
+        pidfd = os.pidfd_open(int(parent.stdout.readline()))
+    try:
+        assert not gone(pidfd, 0.2)
+        parent.kill()
+        assert gone(pidfd, 10)
+    finally:
+        os.close(pidfd)
+        os.killpg(parent.pid, signal.SIGKILL)
+        parent.wait()
+
+
+@pytest.mark.parametrize(
+    ("ended", "words"),
+    [
+        (Exit(-9), "was killed by SIGKILL (out of memory, or kill -9)"),
+        (Exit(-11, ("Fatal",)), "was killed by SIGSEGV (a crash in native code): Fatal"),
+        (Exit(-15), "was killed by SIGTERM"),
+        (Exit(-64), "was killed by SIGRTMAX"),
+        (Exit(2, ("a", "b")), "ended with exit code 2: a | b"),
+        (Exit(0), "ended with exit code 0"),
+    ],
+)
+def test_an_end_is_told_in_words(ended, words):
+    assert str(ended) == words
+
+
+def test_a_child_that_dies_before_it_serves_is_reported_with_its_last_words():
+    process = WorkerProcess(CONFIG, command=(sys.executable, "-c", "raise ValueError('no luck')"))
+    with pytest.raises(UnavailableError, match=r"ended with exit code 1: .*ValueError: no luck"):
+        process.wait_serving()
+    assert process.stop().returncode == 1
+
+
+def test_a_silent_child_is_given_up_after_the_timeout():
+    process = WorkerProcess(CONFIG, command=(sys.executable, "-c", IDLE))
+    with pytest.raises(UnavailableError, match=r"did not begin to serve within 0\.05 s"):
+        process.wait_serving(timeout=0.05)
+    assert process.alive
+    assert process.stop().returncode == -signal.SIGTERM
+    assert not process.alive
+
+
+GRANDCHILD = """
+import subprocess, sys
+grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+print(grandchild.pid, file=sys.stderr, flush=True)
+sys.exit(1)
+"""
+
+
+def test_stop_returns_though_a_grandchild_keeps_stderr_open():
+    process = WorkerProcess(CONFIG, command=(sys.executable, "-c", GRANDCHILD))
+    (pid,) = process.wait().last_lines
+    process.stop()
+    os.kill(int(pid), signal.SIGKILL)

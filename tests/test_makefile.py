@@ -1,0 +1,56 @@
+"""A machine that lacks something is told what, in one line, before anything is installed."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+TOO_OLD = "exit 1"
+WITHOUT_VENV = 'case "$2" in *venv*) exit 1;; esac'
+
+
+@pytest.fixture
+def project(tmp_path):
+    for name in ("Makefile", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    return tmp_path
+
+
+def make(project: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(["make", "-C", project, *words], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("python", "message"),
+    [
+        (TOO_OLD, "stoker needs Python 3.11 or newer; {} is older or missing"),
+        (
+            WITHOUT_VENV,
+            "stoker needs Python's venv module; on Debian and Ubuntu: apt-get install python3-venv",
+        ),
+    ],
+)
+@pytest.mark.parametrize("target", ["demo", "test"])
+def test_what_is_wrong_with_python_is_one_line(project, python, message, target):
+    fake = project / "python"
+    fake.write_text(f"#!/bin/sh\n{python}\n")
+    fake.chmod(0o755)
+    done = make(project, target, f"PYTHON={fake}")
+    assert done.returncode != 0
+    said = [line for line in done.stdout.splitlines() if not line.startswith("make")]
+    assert said == [message.format(fake)]
+    assert not (project / ".venv").exists()
+
+
+def test_no_python_at_all_is_one_line(project):
+    done = make(project, "demo", "PYTHON=")
+    assert "stoker needs Python 3.11 or newer; none was found" in done.stdout
+    assert done.returncode != 0
+
+
+@pytest.mark.parametrize("target", ["demo", "test", "lint", "bench", "clean"])
+def test_every_target_is_explained(project, target):
+    assert f"make {target} " in make(project, "help").stdout

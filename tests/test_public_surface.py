@@ -1,0 +1,82 @@
+"""What is public is what shared/BEHAVIOUR.md names, as far as it is built."""
+
+import importlib
+import inspect
+
+import pytest
+
+import stoker
+import stoker.errors
+import stoker.service
+
+STOKER = {
+    "Dataset",
+    "Iterator",
+    "Options",
+    "TensorSpec",
+    "UnknownSpec",
+    "RaggedArray",
+    "SparseArray",
+    "AUTOTUNE",
+    "INFINITE_CARDINALITY",
+    "UNKNOWN_CARDINALITY",
+    "SHARD_HINT",
+    "LocalCluster",
+    "errors",
+    "__version__",
+}
+SERVICE = {
+    "DispatchServer",
+    "DispatcherConfig",
+    "WorkerServer",
+    "WorkerConfig",
+    "distribute",
+    "register_dataset",
+    "from_dataset_id",
+    "ShardingPolicy",
+}
+ERRORS = {
+    "StokerError": Exception,
+    "InvalidArgumentError": ValueError,
+    "NotFoundError": LookupError,
+    "AlreadyExistsError": Exception,
+    "FailedPreconditionError": Exception,
+    "UnavailableError": ConnectionError,
+    "UnimplementedError": NotImplementedError,
+    "PermissionDeniedError": PermissionError,
+    "UserFunctionError": Exception,
+    "PoisonedElementError": Exception,
+}
+
+
+@pytest.mark.parametrize(("module", "names"), [("stoker", STOKER), ("stoker.service", SERVICE)])
+def test_all_is_the_documented_surface(module, names):
+    assert set(importlib.import_module(module).__all__) == names
+
+
+@pytest.mark.parametrize("module", ["stoker", "stoker.service"])
+def test_every_public_name_exists_and_is_listed(module):
+    loaded = importlib.import_module(module)
+    for name in loaded.__all__:
+        assert getattr(loaded, name) is not None
+        assert name in dir(loaded)
+
+
+@pytest.mark.parametrize("module", ["stoker", "stoker.service"])
+def test_every_public_class_and_function_has_a_docstring(module):
+    loaded = importlib.import_module(module)
+    public = [getattr(loaded, name) for name in loaded.__all__]
+    described = [thing for thing in public if inspect.isclass(thing) or inspect.isfunction(thing)]
+    assert [thing for thing in described if not inspect.getdoc(thing)] == []
+
+
+@pytest.mark.parametrize(("name", "builtin"), sorted(ERRORS.items(), key=str))
+def test_every_error_is_also_the_builtin_one_expects(name, builtin):
+    error = getattr(stoker.errors, name)
+    assert issubclass(error, builtin)
+    assert issubclass(error, stoker.errors.StokerError)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no_such_name"):
+        stoker.no_such_name  # noqa: B018 - the access is the test
