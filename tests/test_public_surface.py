@@ -34,6 +34,7 @@ SERVICE = {
     "register_dataset",
     "from_dataset_id",
     "ShardingPolicy",
+    "CrossTrainerCache",
 }
 ERRORS = {
     "StokerError": Exception,

@@ -61,9 +61,14 @@ def test_a_second_pass_computes_nothing_and_is_the_same(chunks: bool) -> None:
 
 def test_the_cache_is_the_node_s_also_under_a_rewritten_one() -> None:
     called: list[int] = []
+
+    def function(x: int) -> int:
+        called.append(x)
+        return x
+
     source = Map(
         input=Range(start=0, stop=4, step=1),
-        function=Opaque.of(lambda x: called.append(x) or x),
+        function=Opaque.of(function),
         num_parallel_calls=2,
     )
     node = Batch(input=Cache(input=Batch(input=source, batch_size=2)), batch_size=2)
@@ -159,7 +164,7 @@ class Splits:
     def __init__(self, start: int, stop: int) -> None:
         self.range = (start, stop)
 
-    def open(self, source: int) -> Iterator[Any]:  # noqa: ARG002 - there is one
+    def open(self, source: int) -> Iterator[Any]:
         return iter([self.range])
 
 

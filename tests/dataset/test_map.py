@@ -59,7 +59,7 @@ def read(stream: Stream) -> list[Any]:
             out.append(stream.next())
         except StopIteration:
             return out
-        except Exception as error:  # noqa: BLE001 - errors are what is compared
+        except Exception as error:
             out.append(error)
 
 
@@ -68,7 +68,7 @@ def read_chunks(stream: Stream, most: int = 7) -> list[Any]:
     while True:
         try:
             chunk = stream.next_chunk(most, 1 << 20)
-        except Exception as error:  # noqa: BLE001 - errors are what is compared
+        except Exception as error:
             out.append(error)
             continue
         if not chunk:
@@ -205,7 +205,7 @@ def test_advance_equals_dropping(
 def read_one(stream: Stream) -> list[Any]:
     try:
         return [stream.next()]
-    except Exception as error:  # noqa: BLE001 - errors are what is compared
+    except Exception as error:
         return [error]
 
 
@@ -348,7 +348,7 @@ def test_a_cheap_function_leaves_the_pool_and_a_slow_one_comes_back() -> None:
     names: list[str] = []
 
     def function(x: int) -> int:
-        if x == 9_000 or x == 10_999:
+        if x in (9_000, 10_999):
             names.append(threading.current_thread().name)
         return x if x < 10_000 else slow(x)
 

@@ -19,6 +19,13 @@ def wait_until(condition: Callable[[], bool]) -> None:
         threading.Event().wait(0.001)
 
 
+def meet(barrier: threading.Barrier) -> Callable[[], None]:
+    def call() -> None:
+        barrier.wait(SECONDS)
+
+    return call
+
+
 def pool_threads() -> list[threading.Thread]:
     return [t for t in threading.enumerate() if t.name.startswith("stoker-pool-")]
 
@@ -26,7 +33,7 @@ def pool_threads() -> list[threading.Thread]:
 def test_as_many_calls_run_at_once_as_the_lease_allows() -> None:
     lease = pool.lease(16)
     barrier = threading.Barrier(17)
-    lease.submit([lambda: barrier.wait(SECONDS) and None] * 16)
+    lease.submit([meet(barrier)] * 16)
     barrier.wait(SECONDS)
     lease.release()
 
@@ -92,7 +99,7 @@ def test_a_call_that_no_thread_takes_is_run_by_who_waits_for_it() -> None:
 def test_the_pool_grows_to_the_largest_lease() -> None:
     small, large = pool.lease(1), pool.lease(5)
     barrier = threading.Barrier(6)
-    large.submit([lambda: barrier.wait(SECONDS) and None] * 5)
+    large.submit([meet(barrier)] * 5)
     barrier.wait(SECONDS)
     assert len(pool_threads()) == 5
     assert all(thread.daemon for thread in pool_threads())
@@ -106,7 +113,7 @@ def test_the_last_release_leaves_no_idle_thread() -> None:
     before = set(pool_threads())
     lease = pool.lease(3)
     barrier = threading.Barrier(4)
-    lease.submit([lambda: barrier.wait(SECONDS) and None] * 3)
+    lease.submit([meet(barrier)] * 3)
     barrier.wait(SECONDS)
     wait_until(lambda: lease.running == 0)
     lease.release()

@@ -116,23 +116,6 @@ def test_autotune_holds_about_64_mib() -> None:
     assert made <= 18
 
 
-def test_close_does_not_wait_for_a_running_function() -> None:
-    gate, begun = threading.Event(), threading.Event()
-
-    def function(x: int) -> int:
-        if x == 1:
-            begun.set()
-            gate.wait(SECONDS)
-        return x
-
-    stream = prefetched(function, 10, 4)
-    assert stream.next() == 0
-    assert begun.wait(SECONDS)
-    stream.close()
-    assert not gate.is_set()
-    gate.set()
-
-
 class Closing(Node, frozen=True, eq=False, kw_only=True):
     closed: threading.Event
     gate: threading.Event | None = None
@@ -203,3 +186,17 @@ def test_a_lone_element_is_seen_as_soon_as_it_is_there() -> None:
     gate.set()
     assert stream.next_chunk(1, 1 << 20) == [2]
     stream.close()
+
+
+def test_close_does_not_wait_for_a_running_function() -> None:
+    closed, gate = threading.Event(), threading.Event()
+    node = Closing(closed=closed, gate=gate, before_gate=1)
+    stream = open_stream(Prefetch(input=node, buffer_size=16), Context())
+    assert stream.next() == 1
+    deadline = time.monotonic() + SECONDS
+    while not stream._reader.reading:  # type: ignore[attr-defined]
+        assert time.monotonic() < deadline
+    stream.close()
+    assert not closed.is_set()  # the read still runs, and closes the input when it returns
+    gate.set()
+    assert closed.wait(SECONDS)

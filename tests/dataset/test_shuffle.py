@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -24,7 +25,7 @@ class Counting(Node, frozen=True, eq=False, kw_only=True):
     length: int | None
     declared: int | None = None
     bad: int = 0
-    computed: list[int] = []
+    computed: list[int] = msgspec.field(default_factory=list)
 
     def cardinality(self) -> int:
         if self.declared is not None:
@@ -187,7 +188,7 @@ def test_an_endless_input_of_nothing_ends() -> None:
 
 def test_an_input_shorter_than_declared_is_an_error_not_a_loss() -> None:
     stream = shuffled(Counting(length=500, declared=1000), 10)
-    with pytest.raises(FailedPreconditionError, match="ended after 500 .* is 1000"):
+    with pytest.raises(FailedPreconditionError, match=r"ended after 500 .* is 1000"):
         stream.advance(900)
 
 

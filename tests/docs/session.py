@@ -24,16 +24,17 @@ _SERVES = b" serves at "
 _RECURSIVE = re.compile(r"^make \w+$")
 _INSTALL = re.compile(r"^pip install ")
 
-# Reads blocks as JSON lines, runs them in one namespace, and answers each with a byte. As the main
-# module of its process, so that functions travel to workers by value, as a script's do.
+# Reads blocks as JSON lines, runs them in one namespace, and answers each with a byte. They are the
+# main module of its process, so that functions travel to workers by value, as a script's do.
 _INTERPRETER = """
-import json, sys
-__stoker_out, sys.argv = open(int(sys.argv[1]), "wb", buffering=0), [""]
-for __stoker_block in sys.stdin:
-    __stoker_name, __stoker_code = json.loads(__stoker_block)
-    exec(compile(__stoker_code, __stoker_name, "exec"))
+import json, os, sys, types
+driver, page = sys.modules["__main__"], types.ModuleType("__main__")
+sys.modules["__main__"] = page
+for block in sys.stdin:
+    name, code = json.loads(block)
+    exec(compile(code, name, "exec"), page.__dict__)
     sys.stdout.flush()
-    __stoker_out.write(b".")
+    os.write(int(sys.argv[1]), b".")
 """
 
 

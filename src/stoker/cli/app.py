@@ -92,8 +92,12 @@ def demo(
     ] = Path(".demo"),
 ) -> None:
     """Train on JPEG files, first alone, then through a dispatcher and two workers."""
+    import logging
+
     from rich.console import Console
 
+    # The demo kills a worker and says so itself; a log line would tear its live line apart.
+    logging.getLogger("stoker").setLevel(logging.ERROR)
     try:
         from stoker.cli.demo.scenario import DemoError, run
     except ModuleNotFoundError as error:

@@ -14,9 +14,22 @@ from stoker.errors import FailedPreconditionError
 _FIRST_TRIAL = 32
 _LONGEST_TRIAL = 4096
 
+# A verdict on a function called inline needs this much time spent in it: a moment in which another
+# process had the core is none.
+MEASURE_SECONDS = 10e-3
+
+
+class HandOver(Exception):  # noqa: N818 - a signal, like StopIteration
+    """Raised by an `Inline` in the middle of a unit when its function proves costly."""
+
 
 class Inline(Protocol):
     """A stream that computes in the calling thread and can hand over to the pool and back."""
+
+    @property
+    def seconds(self) -> float:
+        """Spent in the function since the last verdict of `costly`."""
+        ...
 
     def next(self) -> Any: ...
     def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]: ...
@@ -59,15 +72,25 @@ class AdaptiveCalls(Stream):
             self._go_parallel()
 
     def next(self) -> Any:
-        calls = self._current()
-        if calls is not None:
-            return calls.take()
-        return self._inline.next()
+        calls = self._calls
+        if calls is not None or self._inline.seconds >= MEASURE_SECONDS:
+            calls = self._current()
+        if calls is None:
+            try:
+                return self._inline.next()
+            except HandOver:
+                self._go_parallel()
+            return self.next()
+        return calls.take()
 
     def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
         calls = self._current()
         if calls is None:
-            return self._inline.next_chunk(max_elements, max_bytes)
+            try:
+                return self._inline.next_chunk(max_elements, max_bytes)
+            except HandOver:
+                self._go_parallel()
+            return self.next_chunk(max_elements, max_bytes)
         try:
             first = calls.take()
         except StopIteration:

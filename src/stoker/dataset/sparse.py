@@ -62,8 +62,10 @@ class SparseArray:
     def to_dense(self) -> npt.NDArray[Any]:
         """The whole array, zero where nothing is held."""
         dense = np.zeros(tuple(self.dense_shape), self.values.dtype)
-        if len(self.values):  # of rank 0 there may be none to put
+        if dense.ndim:
             dense[tuple(self.indices.T)] = self.values
+        elif len(self.values):
+            dense[()] = self.values[0]
         return dense
 
     def __len__(self) -> int:

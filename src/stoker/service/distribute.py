@@ -24,6 +24,7 @@ from stoker.dataset.node import (
     decode_wire_nodes,
     encode_tree,
     source_summary,
+    structure_of,
 )
 from stoker.dataset.opaque import Opaque
 from stoker.dataset.options import Options
@@ -211,6 +212,7 @@ def distribute(
             registration,
             _cardinality(dataset),
             site,
+            dataset.options(),
         )
 
     return transformation
@@ -305,7 +307,7 @@ def from_dataset_id(
         element_spec = spec_from_wire(reply.spec)
     job = f"{dataset_id}/{job_name}" if reading.named else f"anonymous:{uuid.uuid4().hex}"
     reading = dataclasses.replace(reading, job=job, dataset_id=dataset_id)
-    return _dataset(reading, element_spec, None, UNKNOWN_CARDINALITY, call_site())
+    return _dataset(reading, element_spec, None, UNKNOWN_CARDINALITY, call_site(), Options())
 
 
 # ── parts ────────────────────────────────────────────────────────────────────────────────────────
@@ -433,10 +435,13 @@ def _cardinality(dataset: Dataset) -> int:
 
 
 def _dataset(
-    reading: Reading, spec: Spec, registration: m.RegisterDataset | None, size: int, site: str
+    reading: Reading,
+    spec: Spec,
+    registration: m.RegisterDataset | None,
+    size: int,
+    site: str,
+    options: Options,
 ) -> Dataset:
-    from stoker.dataset.node import structure_of
-
     structure = structure_of(registration.tree) if registration is not None else b""
     return Dataset(
         Distributed(
@@ -447,5 +452,5 @@ def _dataset(
             size=size,
             site=site,
         ),
-        Options(),
+        options,
     )

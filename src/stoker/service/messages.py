@@ -60,7 +60,7 @@ class TaskLost(msgspec.Struct, frozen=True):
 
 
 class SplitSource(msgspec.Struct, frozen=True):
-    """A source whose splits the dispatcher hands out: `splits` of them; `count` elements if indexed."""
+    """A source handed out in `splits` splits; `count` is its elements, if it is indexed."""
 
     number: int
     splits: int
@@ -69,7 +69,10 @@ class SplitSource(msgspec.Struct, frozen=True):
 
 # ── worker → dispatcher ──────────────────────────────────────────────────────────────────────────
 class WorkerHello(Message, frozen=True, tag=True):
-    """First on a worker's session. With `worker_id`: it had one, and still runs `tasks`."""
+    """First on a worker's session. With `worker_id`: it had one, and still runs `tasks`.
+
+    `readings` are the clients it keeps something for, by task.
+    """
 
     protocol_min: int
     protocol_max: int
@@ -80,6 +83,7 @@ class WorkerHello(Message, frozen=True, tag=True):
     worker_id: int | None = None
     journal_id: str = ""
     tasks: list[int] = []
+    readings: dict[int, list[int]] = {}
 
 
 class Heartbeat(Message, frozen=True, tag=True):
@@ -87,13 +91,17 @@ class Heartbeat(Message, frozen=True, tag=True):
 
 
 class SplitRequest(Message, frozen=True, tag=True):
-    """`begin` is the notice that these splits will be read; `want` more are asked for."""
+    """`begin` is the notice that these splits will be read; `want` more are asked for.
+
+    `done`: the source was told that there are no more, so nothing will be asked again.
+    """
 
     task_id: int
     source: int
     repetition: int
     begin: list[int] = []
     want: int = 0
+    done: bool = False
 
 
 class SplitsListed(Message, frozen=True, tag=True):
@@ -164,10 +172,14 @@ class SplitGrant(Message, frozen=True, tag=True):
 
 
 class ClientGone(Message, frozen=True, tag=True):
-    """The client was released: what it has not taken of this task is dropped and counted."""
+    """The client was released. Without `taken`, what it had not consumed is dropped and counted.
+
+    `taken` is what `GiveBack` says, from a client that closed: ``(frame, elements of it)``.
+    """
 
     task_id: int
     client_id: int
+    taken: tuple[int, int] | None = None
 
 
 # ── client → dispatcher ──────────────────────────────────────────────────────────────────────────
@@ -190,7 +202,12 @@ class ClientHello(Message, frozen=True, tag=True):
 
 
 class ClientClose(Message, frozen=True, tag=True):
-    """The iterator was closed: release the client."""
+    """The iterator was closed: release the client.
+
+    `taken` says for each task what `GiveBack` says: that message may be lost with its connection.
+    """
+
+    taken: dict[int, tuple[int, int]] = {}
 
 
 # ── dispatcher → client ──────────────────────────────────────────────────────────────────────────

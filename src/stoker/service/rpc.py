@@ -38,6 +38,10 @@ logger = logging.getLogger("stoker.rpc")
 
 TICK_SECONDS = 0.05
 WARN_SECONDS = 10.0
+FAREWELL_SECONDS = 2.0
+
+# Every broken session is an INFO line there; ours say more.
+logging.getLogger("grpclib").setLevel(logging.WARNING)
 
 _BROKEN = (OSError, GRPCError, ProtocolError, StreamTerminatedError, asyncio.TimeoutError)
 
@@ -161,6 +165,7 @@ class RpcServer:
     def __init__(self, handlers: Handlers) -> None:
         self._handlers = handlers
         self._last_peer = 0
+        self._sessions: dict[asyncio.Task[Any], asyncio.Queue[bytes | None]] = {}
         self._server = GrpcServer([self], codec=_Bytes(), config=_CONFIG)
         self.port = 0
 
@@ -185,7 +190,15 @@ class RpcServer:
         self.port = listener.getsockname()[1]
 
     async def stop(self) -> None:
-        """Ends all sessions and frees the port."""
+        """Ends all sessions and frees the port.
+
+        Sessions end by themselves first: grpclib cancels what runs without telling the peer, which
+        would believe the session open.
+        """
+        for outbox in self._sessions.values():
+            outbox.put_nowait(None)
+        if self._sessions:
+            await asyncio.wait(self._sessions, timeout=FAREWELL_SECONDS)
         self._server.close()
         await self._server.wait_closed()
 
@@ -193,12 +206,16 @@ class RpcServer:
         self._last_peer += 1
         peer = self._last_peer
         outbox: asyncio.Queue[bytes | None] = asyncio.Queue()
+        this = asyncio.current_task()
+        assert this is not None
+        self._sessions[this] = outbox
         sender = asyncio.ensure_future(_drain(outbox, stream))
         self._handlers.opened(peer, outbox.put_nowait, lambda: outbox.put_nowait(None))
         receiver = asyncio.ensure_future(self._receive_all(peer, stream))
         try:
             await asyncio.wait({sender, receiver}, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            del self._sessions[this]
             self._handlers.closed(peer)
             for task in (sender, receiver):
                 task.cancel()

@@ -24,7 +24,11 @@ Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Hello(msgspec.Struct, frozen=True, tag=True):
-    """Client to worker, first: who reads which task, and the first frame it has not received."""
+    """Client to worker, first: who reads which task, and the first frame it has not received.
+
+    `attempt` grows with each connection of the client to the task: one that arrives late, after a
+    newer one, is told apart.
+    """
 
     protocol_min: int
     protocol_max: int
@@ -32,6 +36,7 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
     task_id: int
     next_frame: Count
     trainer: str = ""
+    attempt: Count = 0
 
 
 class Welcome(msgspec.Struct, frozen=True, tag=True):

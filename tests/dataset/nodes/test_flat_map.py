@@ -17,7 +17,7 @@ def test_datasets_come_one_after_the_other() -> None:
 
 def test_tuples_are_unpacked() -> None:
     pairs = Dataset.range(3).map(lambda x: (x, 2 * x))
-    assert list(pairs.flat_map(lambda a, b: Dataset.range(a, b))) == [1, 2, 3]
+    assert list(pairs.flat_map(Dataset.range)) == [1, 2, 3]
 
 
 def test_what_is_no_dataset_is_one_error_naming_it() -> None:
@@ -69,7 +69,7 @@ def test_nested_shuffles_differ_by_element_and_agree_by_seed() -> None:
 
 
 def test_datasets_built_inside_are_not_split() -> None:
-    dataset = Dataset.range(9).flat_map(lambda x: Dataset.range(x))
+    dataset = Dataset.range(9).flat_map(Dataset.range)
     (source,) = source_summary(dataset.node)
     assert not isinstance(source.splits, Unsplittable)
     stream = open_stream(dataset.node, Context(splits=ScriptedSplits({0: [[(2, 4)]]})))

@@ -47,7 +47,12 @@ def test_an_element_that_fails_counts() -> None:
 
 def test_opening_skips_nothing_yet() -> None:
     called: list[int] = []
-    dataset = Dataset.range(5).filter(lambda x: (called.append(x), True)[1]).skip(2)
+
+    def accept(x: int) -> bool:
+        called.append(x)
+        return True
+
+    dataset = Dataset.range(5).filter(accept).skip(2)
     stream = open_stream(dataset.node, Context())
     assert called == []
     assert stream.next() == 2

@@ -1,5 +1,6 @@
 """A child process: its handshake, and that it never outlives its parent."""
 
+import contextlib
 import os
 import select
 import signal
@@ -65,6 +66,8 @@ def test_a_child_dies_with_a_parent_that_is_killed(child, fork):
         parent.kill()
         assert gone(pidfd, 10)
     finally:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
         os.close(pidfd)
         os.killpg(parent.pid, signal.SIGKILL)
         parent.wait()

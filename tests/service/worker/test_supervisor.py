@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from stoker.errors import InvalidArgumentError
-from stoker.service.config import WorkerConfig
+from stoker.service import DispatchServer, WorkerConfig
 from stoker.service.worker.supervisor import Backoff, Supervisor
 
 CONFIG = WorkerConfig(dispatcher_address="localhost:1")
@@ -163,3 +163,17 @@ def test_start_and_stop_may_be_repeated_and_a_stopped_one_stays_stopped():
 def test_less_than_one_process_is_refused():
     with pytest.raises(InvalidArgumentError, match="at least 1, got 0"):
         Supervisor(CONFIG, 0)
+
+
+def test_the_dispatcher_is_told_of_a_death_and_need_not_wait_for_the_lease():
+    with DispatchServer(worker_timeout_ms=600_000) as dispatcher:
+        config = WorkerConfig(dispatcher_address=dispatcher.target)
+        supervisor = Supervisor(config, first_wait=1000.0)
+        supervisor.start()
+        try:
+            supervisor.wait_serving()
+            assert dispatcher.num_workers() == 1
+            os.kill(supervisor.pids[0], signal.SIGKILL)
+            wait_until(lambda: dispatcher.num_workers() == 0)
+        finally:
+            supervisor.stop()

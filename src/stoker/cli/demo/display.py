@@ -98,8 +98,8 @@ def conclusions(alone: Result, served: Result, cores: int) -> list[str]:
     said = []
     if served.lost:
         said.append(
-            f"The {served.lost:,} lost images are what the killed worker had begun and not yet "
-            "handed over; in this mode (distributed_epoch) nothing is ever repeated."
+            f"The {served.lost:,} lost images stood in the killed worker's memory, finished or "
+            "begun; in this mode (distributed_epoch) nothing is ever delivered twice."
         )
     factor = rate(alone.progress) and rate(served.progress) / rate(alone.progress)
     said.append(

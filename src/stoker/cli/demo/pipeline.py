@@ -14,10 +14,9 @@ BATCH = 32
 
 
 def training_samples(files: list[str], count: int) -> stoker.Dataset:
-    """Batches of (images, numbers): `count` random crops from `files`, in random order."""
+    """Batches of (images, numbers): `count` random crops from `files`."""
     return (
         stoker.Dataset.range(count)
-        .shuffle(1000)
         .map(partial(load, files), num_parallel_calls=stoker.AUTOTUNE)
         .batch(BATCH)
     )

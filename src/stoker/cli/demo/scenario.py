@@ -95,7 +95,7 @@ def run_served(job: Job, console: Console) -> Result:
         console, "2. The same trainer reads from a dispatcher and 2 workers", job.samples
     )
     with stoker.LocalCluster(num_workers=2) as cluster, line.shown():
-        events = [
+        events: list[tuple[float, Callable[[], object], str]] = [
             (0.15, lambda: cluster.kill_worker(0), "a worker was killed (kill -9)"),
             (0.40, cluster.add_worker, "another worker joined"),
         ]

@@ -4,6 +4,7 @@ JOB is a `Job` as JSON. It writes one `Progress` a tenth of a second to stdout, 
 `Result`.
 """
 
+import logging
 import os
 import signal
 import sys
@@ -55,15 +56,36 @@ class Result(msgspec.Struct, frozen=True, tag=True):
 
 
 class SimulatedDevice:
-    """Stands for a GPU: occupied for a fixed time by each step, computing nothing."""
+    """Stands for a GPU: each step occupies it for a fixed time and computes nothing.
+
+    As with a GPU, `step` returns once the device has begun: the host prepares the next batch
+    meanwhile, and is at most one step ahead.
+    """
 
     def __init__(self, step_seconds: float) -> None:
         self._step_seconds = step_seconds
+        self._free_from = time.perf_counter()
+        self._waited = 0.0
 
     def step(self, images: "np.ndarray[tuple[int, ...], np.dtype[np.uint8]]") -> None:
-        """Occupies the device with one batch."""
+        """Occupies the device with one batch, after the one before it."""
         assert images.ndim == 4
-        time.sleep(self._step_seconds)
+        now = time.perf_counter()
+        begin = max(now, self._free_from)
+        self._waited += begin - self._free_from
+        self._free_from = begin + self._step_seconds
+        time.sleep(begin - now)
+
+    def finish(self) -> None:
+        """Waits until the last step is done."""
+        now = time.perf_counter()
+        self._waited += max(0.0, now - self._free_from)  # for the end of the epoch
+        time.sleep(max(0.0, self._free_from - now))
+
+    @property
+    def waited(self) -> float:
+        """Seconds in which it had nothing to do."""
+        return self._waited
 
 
 def train(job: Job) -> Result:
@@ -73,25 +95,25 @@ def train(job: Job) -> Result:
     if job.service:
         dataset = dataset.distribute(job.service)
     device = SimulatedDevice(job.step_seconds)
-    meter = _Meter(job.samples)
+    meter = _Meter(job.samples, device)
     with dataset.prefetch(2).iterator() as batches:
         for images, numbers in batches:
-            meter.begin_step(numbers)
             device.step(images)
-            meter.end_step()
+            meter.count(numbers)
             if meter.seconds > job.max_seconds:
                 break
+        device.finish()
     return meter.result()
 
 
 class _Meter:
-    """Counts what came and how long the device waited for it."""
+    """Counts what came, and the clock's and the processor's seconds."""
 
-    def __init__(self, samples: int) -> None:
+    def __init__(self, samples: int, device: SimulatedDevice) -> None:
         self._times_seen = np.zeros(samples, np.int64)
+        self._device = device
         self._images = 0
-        self._waited = 0.0
-        self._began = self._device_free = time.perf_counter()
+        self._began = time.perf_counter()
         self._cpu_before = time.process_time()
         self._reported = 0.0
 
@@ -99,24 +121,18 @@ class _Meter:
     def seconds(self) -> float:
         return time.perf_counter() - self._began
 
-    def begin_step(self, numbers: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> None:
-        self._waited += time.perf_counter() - self._device_free
+    def count(self, numbers: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> None:
         self._images += len(numbers)
         np.add.at(self._times_seen, numbers, 1)
-
-    def end_step(self) -> None:
-        self._device_free = time.perf_counter()
-        if self._device_free - self._reported >= _REPORT_EVERY:
-            self._reported = self._device_free
+        if self.seconds - self._reported >= _REPORT_EVERY:
+            self._reported = self.seconds
             _say(self.progress())
 
     def progress(self) -> Progress:
         cpu = time.process_time() - self._cpu_before
-        return Progress(self._images, self.seconds, self._waited, cpu)
+        return Progress(self._images, self.seconds, self._device.waited, cpu)
 
     def result(self) -> Result:
-        # The wait for the end of the epoch is the device's as well.
-        self._waited += time.perf_counter() - self._device_free
         seen = self._times_seen
         return Result(
             self.progress(),
@@ -127,8 +143,11 @@ class _Meter:
 
 
 def _say(message: Progress | Result) -> None:
-    sys.stdout.write(msgspec.json.encode(message).decode() + "\n")
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(msgspec.json.encode(message).decode() + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os._exit(1)  # the demo was killed: nobody reads this any more
 
 
 def pin_to_one_core() -> None:
@@ -139,5 +158,6 @@ def pin_to_one_core() -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    logging.disable(logging.WARNING)  # what is lost is counted, and stands in the table
     pin_to_one_core()
     _say(train(msgspec.json.decode(sys.argv[1], type=Job)))

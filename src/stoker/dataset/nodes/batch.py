@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from stoker.dataset.adaptive import AdaptiveCalls
+from stoker.dataset.adaptive import MEASURE_SECONDS, AdaptiveCalls, HandOver
 from stoker.dataset.collate import Allocate, Rows, collate
 from stoker.dataset.execute import Context, Origin, mark_failure
 from stoker.dataset.node import AUTOTUNE, Node
@@ -86,17 +86,12 @@ class MapAndBatch(Node, frozen=True, eq=False, kw_only=True):
         batch_origin = Origin("batch", self.site, None)
         limit = parallel_limit(self.num_parallel_calls, context)
         stream = self.input.open(context)
-        inline = _InlineMapAndBatch(
-            InlineMap(stream, function, map_origin),
-            self.batch_size,
-            self.drop_remainder,
-            context.allocate,
-            batch_origin,
-        )
+        mapped = InlineMap(stream, function, map_origin)
+        stacking = (self.batch_size, self.drop_remainder, context.allocate, batch_origin)
         if limit is None:
-            return inline
+            return BatchStream(mapped, *stacking)
         return AdaptiveCalls(
-            inline,
+            _InlineMapAndBatch(mapped, *stacking),
             lambda: OrderedCalls(
                 stream,
                 function,
@@ -201,6 +196,7 @@ class BatchStream(Stream):
         """
         held = self._held
         while len(held) < self._size:
+            self._before_read()
             try:
                 chunk = self._stream.next_chunk(most - len(held), _NO_LIMIT)
             except Exception:
@@ -213,6 +209,9 @@ class BatchStream(Stream):
                     raise StopIteration
                 return
             held.extend(chunk)
+
+    def _before_read(self) -> None:
+        """A subclass may stop here; the elements held stay."""
 
     def _pass_failed(self) -> None:
         rest = self._size - len(self._held) - 1
@@ -255,8 +254,16 @@ class _InlineMapAndBatch(BatchStream):
         super().__init__(mapped, batch_size, drop_remainder, allocate, origin)
         self._mapped = mapped
 
+    @property
+    def seconds(self) -> float:
+        return self._mapped.seconds
+
     def costly(self) -> bool:
         return self._mapped.costly()
+
+    def _before_read(self) -> None:
+        if self.seconds >= MEASURE_SECONDS and self.costly():
+            raise HandOver
 
     def hand_over(self) -> tuple[list[Any], list[Any], int] | None:
         handed = self._mapped.hand_over()

@@ -7,7 +7,7 @@ from itertools import starmap
 from typing import Any, ClassVar
 
 from stoker.dataset import pool
-from stoker.dataset.adaptive import AdaptiveCalls
+from stoker.dataset.adaptive import MEASURE_SECONDS, AdaptiveCalls
 from stoker.dataset.execute import Context, Origin, mark_failure
 from stoker.dataset.node import AUTOTUNE, Node
 from stoker.dataset.opaque import Opaque
@@ -21,9 +21,6 @@ _CHUNK_SECONDS = 0.5e-3
 
 # Calls between two looks at the clock: few enough that a function that turns slow is noticed.
 _LARGEST_BLOCK = 64
-
-# A verdict needs this much time spent in the function: a moment without the core is none.
-_MEASURE_SECONDS = 10e-3
 
 # Twice the price of a thread's help: below it a measured function stays inline.
 _COSTLY_SECONDS = 2 * CHEAP_SECONDS
@@ -75,7 +72,14 @@ def parallel_limit(num_parallel_calls: int | None, context: Context) -> int | No
 
 
 class InlineMap(Stream):
-    """Calls the function in the thread that reads; measures what it costs."""
+    """Calls the function in the thread that reads.
+
+    How long a chunk may become is foreseen from what the calls before took: a call that suddenly
+    blocks holds back the elements of its chunk. On the pool (`num_parallel_calls`) none is.
+
+    Attributes:
+        seconds: spent in the function since the last verdict of `costly`.
+    """
 
     def __init__(self, stream: Stream, function: Callable[..., Any], origin: Origin) -> None:
         self._stream = stream
@@ -87,7 +91,7 @@ class InlineMap(Stream):
         self._error: BaseException | None = None
         self._block = 1
         self._result_bytes = 1 << 20
-        self._seconds = 0.0
+        self.seconds = 0.0
         self._calls = 0
 
     def next(self) -> Any:
@@ -108,7 +112,7 @@ class InlineMap(Stream):
             mark_failure(error, self._origin._replace(index=index))
             raise
         finally:
-            self._seconds += time.perf_counter() - start
+            self.seconds += time.perf_counter() - start
             self._calls += 1
 
     def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
@@ -126,7 +130,7 @@ class InlineMap(Stream):
             before = len(results)
             self._compute(block, results)
             now = time.perf_counter()
-            self._seconds += now - start
+            self.seconds += now - start
             self._block = _next_block(self._block, now - start)
             start = now
             if self._error is not None:
@@ -154,10 +158,10 @@ class InlineMap(Stream):
         self._stream.close()
 
     def costly(self) -> bool:
-        calls, seconds = self._calls, self._seconds
-        if seconds < _MEASURE_SECONDS:
+        calls, seconds = self._calls, self.seconds
+        if seconds < MEASURE_SECONDS:
             return False
-        self._calls, self._seconds = 0, 0.0
+        self._calls, self.seconds = 0, 0.0
         return seconds > calls * _COSTLY_SECONDS
 
     def hand_over(self) -> tuple[list[Any], list[Any], int] | None:
@@ -170,7 +174,7 @@ class InlineMap(Stream):
 
     def resume(self, index: int) -> None:
         self._index = index
-        self._calls, self._seconds = 0, 0.0
+        self._calls, self.seconds = 0, 0.0
 
     def _read(self, read: Callable[[], Any]) -> Any:
         try:

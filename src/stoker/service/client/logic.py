@@ -1,79 +1,55 @@
 """The client without I/O: what dispatcher and workers say in, actions out.
 
-The shell (`shell.py`) carries out actions and reports what happens; the user's thread calls `take`. A
-*connection* is a number this logic gives to each attempt to reach a worker, so that what arrives late
-from an older one is recognized.
+The shell (`shell.py`) carries out actions and reports what happens; the user's thread calls `take`.
+A *connection* is a number this logic gives to each attempt to reach a worker, so that what arrives
+late from an older one is recognized.
 """
 
 import random
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 
 from stoker.errors import ErrorRecord, StokerError, UnavailableError, from_record
 from stoker.service import messages as m
+from stoker.service.client.actions import (
+    Action,
+    Connect,
+    Disconnect,
+    SetHeartbeat,
+    ToDispatcher,
+    ToWorker,
+    Warn,
+)
 from stoker.service.client.credit import BYTES, Metered, Windows
+from stoker.service.client.reader import Reader
 from stoker.wire import frames as f
 
-DISPATCHER_PATIENCE = 10.0
-"""Seconds without dispatcher and without any worker to read from, after which the client gives up."""
+__all__ = [
+    "Action",
+    "Chunk",
+    "Client",
+    "Connect",
+    "Disconnect",
+    "End",
+    "SetHeartbeat",
+    "ToDispatcher",
+    "ToWorker",
+    "Warn",
+]
 
-RECONNECT_FIRST, RECONNECT_LONGEST = 0.05, 2.0
-"""Seconds until a broken connection is tried again, doubling."""
+DISPATCHER_PATIENCE = 10.0
+"""Seconds without dispatcher and without any worker to read from; then the client gives up."""
+
+SPLITS_PATIENCE = 60.0
+"""Seconds without dispatcher and without an element; then a client whose workers need the dispatcher
+for their splits gives up."""
 
 REPORT_FRAMES = 4
 """Consumption is reported after so many frames, or when nothing more has arrived."""
-
-
-@dataclass(frozen=True)
-class ToDispatcher:
-    """Say `message` on the session; it is dropped if the session is broken."""
-
-    message: m.FromClient
-
-
-@dataclass(frozen=True)
-class Connect:
-    """Reach the worker that runs `task`; report `connected` or `connection_lost`."""
-
-    connection: int
-    task: m.TaskInfo
-
-
-@dataclass(frozen=True)
-class ToWorker:
-    """Send `message` on a data connection."""
-
-    connection: int
-    message: f.Message
-
-
-@dataclass(frozen=True)
-class Disconnect:
-    """Close a data connection; with `farewell`, when the worker has said `Bye` to a `GiveBack`."""
-
-    connection: int
-    farewell: bool = False
-
-
-@dataclass(frozen=True)
-class SetHeartbeat:
-    """Send a heartbeat at least so often."""
-
-    milliseconds: int
-
-
-@dataclass(frozen=True)
-class Warn:
-    """Tell the user."""
-
-    text: str
-
-
-Action: TypeAlias = ToDispatcher | Connect | ToWorker | Disconnect | SetHeartbeat | Warn
 
 
 @dataclass(frozen=True)
@@ -85,34 +61,14 @@ class Chunk:
     elements: list[Any]
     error: ErrorRecord | None = None
 
+    @property
+    def positions(self) -> int:
+        """How many positions of the stream it covers."""
+        return len(self.elements) if self.error is None else 1
+
 
 class End:
     """There is nothing more."""
-
-
-@dataclass
-class Reader:
-    """The reading of one task.
-
-    Attributes:
-        connection: the open or opening connection; ``None`` while waiting to try again.
-        open: the worker has answered on it.
-        next_frame: the first frame not received.
-        consumed: the first frame the user has not taken the whole of.
-        reported: the value of `consumed` the worker knows.
-        over: the task has ended or is lost; nothing more will be received.
-    """
-
-    task: m.TaskInfo
-    connection: int | None = None
-    open: bool = False
-    next_frame: int = 0
-    consumed: int = 0
-    reported: int = 0
-    over: bool = False
-    attempts: int = 0
-    try_at: float = 0.0
-    why: str = ""
 
 
 class Client:
@@ -141,23 +97,27 @@ class Client:
         self.elements_delivered = 0
         self.splits_lost = 0
         self.tasks_lost = 0
+        self.outstanding = 0
         self._hello = hello
         self._windows = Windows() if max_outstanding is None else Metered(max_outstanding)
         self._connect_timeout = connect_timeout
         self._service = service
         self._rng = rng
         self._out_since: float | None = now
+        self._heard_at = now
         self._last_connection = 0
         self._by_connection: dict[int, Reader] = {}
         self._ready: deque[Chunk] = deque()
         self._current: Chunk | None = None
         self._error: StokerError | None = None
+        self._closed = False
         self._actions: list[Action] = []
 
     # ── the session ───────────────────────────────────────────────────────────────────────────────
     def session_opened(self) -> list[Action]:
         """The dispatcher was reached, for the first time or again."""
-        self._do(ToDispatcher(self._hello))
+        if self._error is None and not self._closed:  # asking again would be refused again
+            self._do(ToDispatcher(self._hello))
         return self._take_actions()
 
     def session_lost(self, now: float) -> list[Action]:
@@ -168,6 +128,8 @@ class Client:
 
     def session_message(self, message: m.FromDispatcher, now: float) -> list[Action]:
         """The dispatcher says something."""
+        if self._closed:
+            return []
         if isinstance(message, m.ClientWelcome):
             self._out_since = None
             self._hello = _resumed(self._hello, message)
@@ -194,12 +156,18 @@ class Client:
             self._connect(self.readers[task.task_id])
 
     def _lose(self, lost: m.TaskLost) -> None:
+        """The task's worker is gone. What has arrived is kept, what is under way is not."""
         reader = self.readers.setdefault(
             lost.task_id, Reader(m.TaskInfo(lost.task_id, lost.worker, {}))
         )
-        if reader.over:
+        if reader.lost:
             return
-        self._finish(reader)
+        complete = reader.ended
+        reader.lost = True
+        self._let_go(reader, reader.next_frame, 0)  # what has arrived stays here
+        self._report_all(self._windows.gone(lost.task_id))
+        if complete:
+            return
         self.tasks_lost += 1
         self.splits_lost += lost.splits_begun
         of_splits = f" of the {lost.splits_begun} splits it had begun" if lost.splits_begun else ""
@@ -217,7 +185,12 @@ class Client:
         client_id = self._hello.client_id
         if reader is not None and client_id is not None:
             hello = f.Hello(
-                f.PROTOCOL_MIN, f.PROTOCOL_MAX, client_id, reader.task.task_id, reader.next_frame
+                f.PROTOCOL_MIN,
+                f.PROTOCOL_MAX,
+                client_id,
+                reader.task.task_id,
+                reader.next_frame,
+                attempt=connection,
             )
             self._do(ToWorker(connection, hello))
         return self._take_actions()
@@ -233,40 +206,52 @@ class Client:
         """A worker says something."""
         reader = self._by_connection.get(connection)
         if reader is None:
-            return self._take_actions()
+            return []
+        self._heard_at = now
         if isinstance(message, f.Frame):
             self._receive(reader, message, now)
         elif isinstance(message, f.Welcome):
             reader.open, reader.attempts, reader.why = True, 0, ""
             self._report(reader)
         elif isinstance(message, f.Ready):
+            reader.ended = False
             self._report_all(self._windows.ready(reader.task.task_id, message.elements))
         elif isinstance(message, f.End):
-            self._finish(reader)
+            reader.ended = True
+            self._report_all(self._windows.gone(reader.task.task_id))
         elif isinstance(message, f.Bye):
-            why = "it closed the connection"
-            if message.error is not None:
-                why = message.error.message
-            self._drop_connection(reader)
-            self._retry(reader, why, now)
+            self._dismissed(reader, message.error, now)
         return self._take_actions()
 
     def tick(self, now: float) -> list[Action]:
         """Time passed: tries again what broke, and gives up what is hopeless."""
         for reader in self.readers.values():
-            if reader.connection is None and not reader.over and now >= reader.try_at:
+            waits = reader.connection is None and not reader.lost and not self._closed
+            if waits and now >= reader.try_at:
                 self._connect(reader)
         self._check_patience(now)
         return self._take_actions()
 
     def _receive(self, reader: Reader, frame: f.Frame, now: float) -> None:
-        if frame.number == reader.next_frame:
-            reader.next_frame += 1
-            chunk = Chunk(reader.task.task_id, frame.number, frame.elements, frame.error)
-            self._ready.append(chunk)
-        elif frame.number > reader.next_frame:
-            self._drop_connection(reader)
-            self._retry(reader, f"frame {reader.next_frame} is missing", now)
+        if frame.number != reader.next_frame:
+            self._disconnect(reader)
+            why = f"frame {frame.number} came instead of {reader.next_frame}"
+            self._retry(reader, why, now)
+            return
+        reader.next_frame += 1
+        reader.ended = False
+        chunk = Chunk(reader.task.task_id, frame.number, frame.elements, frame.error)
+        self._ready.append(chunk)
+        self.outstanding += chunk.positions
+        self._windows.received(chunk.task_id, chunk.positions)
+
+    def _dismissed(self, reader: Reader, error: ErrorRecord | None, now: float) -> None:
+        """The worker will not go on: does not have the task (yet), is stopping, or refuses."""
+        self._disconnect(reader)
+        why = "it closed the connection" if error is None else error.message
+        if error is not None and error.code not in ("NotFoundError", "UnavailableError"):
+            self.fail(from_record(error))
+        self._retry(reader, why, now)
 
     def _connect(self, reader: Reader) -> None:
         self._last_connection += 1
@@ -275,34 +260,22 @@ class Client:
         self._do(Connect(self._last_connection, reader.task))
 
     def _retry(self, reader: Reader, why: str, now: float) -> None:
-        reader.connection, reader.open, reader.why = None, False, why
-        delay = min(RECONNECT_FIRST * 2**reader.attempts, RECONNECT_LONGEST)
-        reader.attempts += 1
-        reader.try_at = now + delay * self._rng.uniform(0.5, 1.0)
+        reader.postpone(why, now, self._rng)
+        self._report_all(self._windows.gone(reader.task.task_id))
 
-    def _drop_connection(self, reader: Reader, farewell: bool = False) -> None:
+    def _disconnect(self, reader: Reader, farewell: bool = False) -> None:
         if reader.connection is not None:
             self._by_connection.pop(reader.connection, None)
             self._do(Disconnect(reader.connection, farewell))
             reader.connection, reader.open = None, False
 
-    def _finish(self, reader: Reader) -> None:
-        """Nothing more will be received; if all is consumed, the worker may forget the reading."""
-        reader.over = True
-        self._report_all(self._windows.gone(reader.task.task_id))
-        self._let_go(reader)
-
-    def _let_go(self, reader: Reader) -> None:
-        """All of a task that is over has been consumed: the worker may forget the reading."""
-        if reader.over and reader.consumed == reader.next_frame:
-            self._say_goodbye(reader, 0)
-
-    def _say_goodbye(self, reader: Reader, taken: int) -> None:
+    def _let_go(self, reader: Reader, frame: int, taken: int) -> None:
+        """Gives back all after the first `taken` elements of `frame` and ends the connection."""
         if reader.open and reader.connection is not None:
-            self._do(ToWorker(reader.connection, f.GiveBack(reader.consumed, taken)))
-            self._drop_connection(reader, farewell=True)
+            self._do(ToWorker(reader.connection, f.GiveBack(frame, taken)))
+            self._disconnect(reader, farewell=True)
         else:
-            self._drop_connection(reader)
+            self._disconnect(reader)
 
     # ── the user ──────────────────────────────────────────────────────────────────────────────────
     def take(self) -> tuple[Chunk | End | StokerError | None, list[Action]]:
@@ -318,47 +291,44 @@ class Client:
             return self._current, self._take_actions()
         if self.finished and all(reader.over for reader in self.readers.values()):
             return End(), self._take_actions()
-        if self._error is not None:
-            return self._error, self._take_actions()
-        return None, self._take_actions()
+        return self._error, self._take_actions()
 
     def close(self, taken: int) -> list[Action]:
         """The user stops, having taken `taken` elements of the current chunk: the rest goes back."""
+        if self._closed:
+            return []
+        self._closed = True
         current = self._current
-        for reader in self.readers.values():
-            mine = current is not None and current.task_id == reader.task.task_id
-            self._say_goodbye(reader, taken if mine else 0)
-            reader.over = True
         if current is not None:
             self.elements_delivered += min(taken, len(current.elements))
-        self._do(ToDispatcher(m.ClientClose()))
+            taken = taken if current.error is None else 1
+        given_back = {}
+        for task_id, reader in self.readers.items():
+            mine = taken if current is not None and current.task_id == task_id else 0
+            if not reader.lost:
+                given_back[task_id] = (reader.consumed, mine)
+            self._let_go(reader, reader.consumed, mine)
+        self._do(ToDispatcher(m.ClientClose(given_back)))
         return self._take_actions()
 
     def waiting_for(self) -> str:
         """Whom a read waits for, as a sentence's end."""
-        waiting = [
-            f"worker {reader.task.worker}"
-            + (f" ({reader.why})" if reader.why else "" if reader.open else " (connecting)")
-            for reader in self.readers.values()
-            if not reader.over
-        ]
+        waiting = [str(reader) for reader in self.readers.values() if not reader.over]
         if self._out_since is not None:
-            return f"the dispatcher at {self._service}" + "".join(f", {x}" for x in waiting)
+            waiting.insert(0, f"the dispatcher at {self._service}")
         return ", ".join(waiting) or "the dispatcher to find a worker for it"
 
     def _consume(self) -> None:
         chunk, self._current = self._current, None
         if chunk is None:
             return
-        positions = len(chunk.elements) if chunk.error is None else 1
         self.elements_delivered += len(chunk.elements)
+        self.outstanding -= chunk.positions
         reader = self.readers[chunk.task_id]
         reader.consumed = chunk.frame + 1
-        grown = self._windows.consumed(chunk.task_id, positions)
-        if reader.over:
-            self._let_go(reader)
-        elif self._windows.immediate or reader.consumed - reader.reported >= REPORT_FRAMES:
-            self._report(reader)
+        grown = self._windows.consumed(chunk.task_id, chunk.positions)
+        if self._windows.immediate or reader.consumed - reader.reported >= REPORT_FRAMES:
+            grown.append(chunk.task_id)
         self._report_all(grown)
 
     # ── mechanics ─────────────────────────────────────────────────────────────────────────────────
@@ -370,7 +340,7 @@ class Client:
             reader.reported = reader.consumed
 
     def _report_all(self, task_ids: Iterable[int]) -> None:
-        for task_id in task_ids:
+        for task_id in dict.fromkeys(task_ids):
             self._report(self.readers[task_id])
 
     def _check_patience(self, now: float) -> None:
@@ -386,11 +356,17 @@ class Client:
                         "with `stoker dispatcher`, or correct the address"
                     )
                 )
-        elif out >= DISPATCHER_PATIENCE and not any(r.open for r in self.readers.values()):
+            return
+        reading = any(reader.open and not reader.over for reader in self.readers.values())
+        silent = 0.0 if self.outstanding else min(out, now - self._heard_at)
+        needs_splits = self._hello.parameters.processing_mode == "DYNAMIC"
+        if (out >= DISPATCHER_PATIENCE and not reading) or (
+            needs_splits and silent >= SPLITS_PATIENCE
+        ):
             self.fail(
                 UnavailableError(
                     f"the dispatcher at {self._service} has not answered for {out:.0f} s and no "
-                    "worker can be read from; the rest of this iteration cannot be had"
+                    "worker has anything to read; the rest of this iteration cannot be had"
                 )
             )
 

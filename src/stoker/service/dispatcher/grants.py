@@ -1,91 +1,116 @@
 """Answers workers' requests for splits; a request that cannot be answered yet waits."""
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
+from stoker.errors import InvalidArgumentError
 from stoker.service import messages as m
+from stoker.service.dispatcher.ledger import Ledger
+from stoker.service.dispatcher.sessions import Sessions
 from stoker.service.dispatcher.splits import SplitBook, split_range
 from stoker.service.dispatcher.state import (
     Iteration,
-    Record,
     SplitsAssigned,
     SplitsBegun,
-    State,
+    SplitsDone,
     Task,
 )
+
+Pass: TypeAlias = tuple[int, int, int]
+"""One pass over one source: iteration, source, repetition."""
 
 
 class SplitDesk:
     """Grants splits to tasks.
 
-    Args:
-        state: read here, changed only through `commit`.
-        commit: applies a record.
-        send: sends a grant to a task's worker.
+    Attributes:
+        waiting: for each pass, the tasks that want more splits and how many, first come first.
     """
 
-    def __init__(
-        self,
-        state: State,
-        commit: Callable[[Record], None],
-        send: Callable[[Task, m.SplitGrant], None],
-    ) -> None:
-        self._state = state
-        self._commit = commit
-        self._send = send
-        self._waiting: dict[tuple[int, int, int], int] = {}
+    def __init__(self, ledger: Ledger, sessions: Sessions) -> None:
+        self.waiting: dict[Pass, dict[int, int]] = {}
+        self._ledger = ledger
+        self._sessions = sessions
 
     def request(self, task: Task, request: m.SplitRequest) -> None:
-        """Begins what the request gives notice of, then assigns more, or says that there is none."""
-        book = task.iteration.book(request.source, request.repetition)
-        begun = self._begin(task, book, request)
-        if request.want:
-            self._waiting[task.task_id, request.source, request.repetition] = request.want
-        if request.begin:
-            refused = [split for split in request.begin if split not in begun]
-            key = (task.task_id, request.source, request.repetition)
-            self._send(task, m.SplitGrant(*key, begun, refused))
-        self.settle(task.iteration)
+        """Begins what the request gives notice of, then assigns more, or says that there is none.
 
-    def _begin(self, task: Task, book: SplitBook, request: m.SplitRequest) -> list[int]:
+        Raises:
+            InvalidArgumentError: there is no such source to be handed out.
+        """
+        iteration = task.iteration
+        if request.source not in (iteration.sources or {}):
+            raise InvalidArgumentError(
+                f"task {task.task_id} asks for splits of source {request.source}, which are not "
+                "handed out"
+            )
+        key = (task.task_id, request.source, request.repetition)
+        if request.done:
+            self._ledger.commit(SplitsDone(*key))
+            return
+        book = iteration.book(request.source, request.repetition)
+        if request.begin:
+            begun = self._begin(task, book, request)
+            refused = [split for split in request.begin if split not in begun]
+            self._send(task, m.SplitGrant(*key, list(begun), refused))
+        place = (iteration.iteration_id, request.source, request.repetition)
+        if request.want > 0:
+            self.waiting.setdefault(place, {})[task.task_id] = request.want
+        self._settle(iteration, place)
+
+    def _begin(self, task: Task, book: SplitBook, request: m.SplitRequest) -> dict[int, None]:
         """What the task may read. A split it presents from before a broken session counts if free."""
         mine = task.task_id
+        key = (mine, request.source, request.repetition)
         known = [split for split in request.begin if book.begun.get(split) == mine]
         free = [split for split in request.begin if book.is_available(split)]
         if free:
-            self._commit(SplitsAssigned(mine, request.source, request.repetition, free))
+            self._ledger.commit(SplitsAssigned(*key, free))
         new = [split for split in request.begin if book.assigned.get(split) == mine]
         if new:
-            self._commit(SplitsBegun(mine, request.source, request.repetition, new))
-        return known + new
+            self._ledger.commit(SplitsBegun(*key, new))
+        return dict.fromkeys(known + new)
 
     def settle(self, iteration: Iteration) -> None:
         """Answers every waiting request of the iteration that can be answered now."""
-        for key, want in list(self._waiting.items()):
-            task = self._state.tasks.get(key[0])
-            if task is None or not task.running:
-                del self._waiting[key]
-            elif task.iteration is iteration:
-                self._answer(task, key[1], key[2], want)
+        for place in list(self.waiting):
+            if place[0] == iteration.iteration_id:
+                self._settle(iteration, place)
 
-    def _answer(self, task: Task, source: int, repetition: int, want: int) -> None:
-        book = task.iteration.book(source, repetition)
-        key = (task.task_id, source, repetition)
-        running = sum(1 for other in task.iteration.tasks.values() if other.running)
-        chosen = book.choose(want, running)
-        if chosen:
-            del self._waiting[key]
-            self._commit(SplitsAssigned(task.task_id, source, repetition, chosen))
-            values = [(split, _value(task.iteration, source, split)) for split in chosen]
-            self._send(task, m.SplitGrant(task.task_id, source, repetition, splits=values))
-        elif book.all_begun:
-            del self._waiting[key]
-            self._send(task, m.SplitGrant(task.task_id, source, repetition, end=True))
+    def _settle(self, iteration: Iteration, place: Pass) -> None:
+        waiting = self.waiting.get(place)
+        if waiting is None:
+            return
+        book = iteration.book(*place[1:])
+        if book.all_begun:
+            for task_id in waiting:
+                task = iteration.tasks[task_id]
+                self._send(task, m.SplitGrant(task_id, *place[1:], end=True))
+            waiting.clear()
+        elif book.available:
+            running = sum(1 for task in iteration.tasks.values() if task.running)
+            for task_id, want in list(waiting.items()):
+                if chosen := book.choose(want, running):
+                    del waiting[task_id]
+                    self._assign(iteration.tasks[task_id], place, chosen)
+        if not waiting:
+            del self.waiting[place]
+
+    def _assign(self, task: Task, place: Pass, chosen: list[int]) -> None:
+        key = (task.task_id, *place[1:])
+        self._ledger.commit(SplitsAssigned(*key, chosen))
+        values = [(split, _value(task.iteration, place[1], split)) for split in chosen]
+        self._send(task, m.SplitGrant(*key, splits=values))
 
     def forget(self, task_ids: set[int]) -> None:
         """Drops what waits for these tasks: they are gone, or will ask again."""
-        for key in [key for key in self._waiting if key[0] in task_ids]:
-            del self._waiting[key]
+        for place, waiting in list(self.waiting.items()):
+            for task_id in task_ids & waiting.keys():
+                del waiting[task_id]
+            if not waiting:
+                del self.waiting[place]
+
+    def _send(self, task: Task, grant: m.SplitGrant) -> None:
+        self._sessions.send(task.worker.worker_id, grant)
 
 
 def _value(iteration: Iteration, source: int, split: int) -> Any:

@@ -1,11 +1,10 @@
 """What a job demands: of its clients, that they agree; of its workers, that they can run it."""
 
-from stoker.dataset.node import Unsplittable
+from stoker.dataset.node import Unsplittable, decode_wire_nodes
 from stoker.dataset.spec import compatible, spec_from_wire
 from stoker.errors import (
     FailedPreconditionError,
     InvalidArgumentError,
-    StokerError,
     UnimplementedError,
 )
 from stoker.service import messages as m
@@ -44,8 +43,6 @@ def check_agreement(state: State, job: Job, hello: m.ClientHello) -> str:
 
 
 def _describe(dataset: DatasetAdded) -> str:
-    from stoker.dataset.node import decode_wire_nodes
-
     nodes = " → ".join(node.kind for node in decode_wire_nodes(dataset.tree))
     return f"{nodes} with element_spec {spec_from_wire(dataset.spec)}"
 
@@ -112,10 +109,3 @@ def check_local(state: State, hello: m.ClientHello) -> None:
             'Local reads require local tf.data workers: target_workers="LOCAL" reads only workers '
             "started in the trainer's process, and there is none; start a WorkerServer in it"
         )
-
-
-def refusal(error: StokerError) -> m.Refused:
-    """`error` as what ends a session."""
-    from stoker.errors import to_record
-
-    return m.Refused(to_record(error))

@@ -136,8 +136,6 @@ class _Shell:
     async def stop(self) -> None:
         if self._ticker is not None:
             self._ticker.cancel()
-        for _, hang_up in self._sessions.values():
-            hang_up()
         await self.server.stop()
 
     def opened(self, peer: int, send: Callable[[bytes], None], hang_up: Callable[[], None]) -> None:

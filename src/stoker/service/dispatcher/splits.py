@@ -5,6 +5,7 @@ out again. What is assigned but not begun becomes available again when its task 
 """
 
 import heapq
+from collections import Counter
 
 MAX_INDEX_SPLITS = 4096
 """An index source is cut into at most so many splits, whatever the cluster."""
@@ -19,13 +20,15 @@ class SplitBook:
     Attributes:
         total: how many splits there are.
         assigned: split → the task that may begin it.
-        begun: split → the task that reads or has read it.
+        begun: split → the task that reads or has read it; forgotten once nobody can ask.
     """
 
     def __init__(self, total: int) -> None:
         self.total = total
         self.assigned: dict[int, int] = {}
         self.begun: dict[int, int] = {}
+        self._begun_by: Counter[int] = Counter()
+        self._readers: set[int] = set()
         self._cursor = 0
         self._returned: list[int] = []
 
@@ -37,7 +40,7 @@ class SplitBook:
     @property
     def all_begun(self) -> bool:
         """Nothing is left that could be handed out, now or later."""
-        return len(self.begun) == self.total
+        return not self.available and not self.assigned
 
     def choose(self, want: int, workers: int) -> list[int]:
         """The next splits to assign to one of `workers` tasks, in order.
@@ -51,10 +54,13 @@ class SplitBook:
 
     def is_available(self, split: int) -> bool:
         """Whether no task holds `split`."""
-        return 0 <= split < self.total and split not in self.assigned and split not in self.begun
+        if not self.available or not 0 <= split < self.total:
+            return False
+        return split not in self.assigned and split not in self.begun
 
     def assign(self, splits: list[int], task_id: int) -> None:
         """Assigns available splits."""
+        self._readers.add(task_id)
         for split in splits:
             if split < self._cursor:
                 self._returned.remove(split)
@@ -68,7 +74,9 @@ class SplitBook:
     def begin(self, splits: list[int]) -> None:
         """Marks assigned splits begun by the task they are assigned to."""
         for split in splits:
-            self.begun[split] = self.assigned.pop(split)
+            task_id = self.assigned.pop(split)
+            self.begun[split] = task_id
+            self._begun_by[task_id] += 1
 
     def give_back(self, task_id: int) -> None:
         """Makes available again what `task_id` was assigned and has not begun."""
@@ -76,9 +84,19 @@ class SplitBook:
             del self.assigned[split]
             heapq.heappush(self._returned, split)
 
+    def leave(self, task_id: int) -> None:
+        """The task will not present a split again.
+
+        An endless `repeat` has a book for each repetition, so the last reader closes it.
+        """
+        self.give_back(task_id)
+        self._readers.discard(task_id)
+        if self.all_begun and not self._readers:
+            self.begun.clear()
+
     def begun_by(self, task_id: int) -> int:
         """How many splits the task has begun."""
-        return sum(1 for task in self.begun.values() if task == task_id)
+        return self._begun_by[task_id]
 
 
 def split_total(count: int) -> int:

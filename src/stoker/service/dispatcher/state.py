@@ -1,7 +1,7 @@
 """The dispatcher's state and the records that make it.
 
 `State.apply(record)` is the only thing that changes state, and it depends on nothing else: replaying
-the records rebuilds it. Leases, sessions and waiting requests are not state; they live in `logic.py`.
+the records rebuilds it. Leases, sessions and waiting requests are not state; they live elsewhere.
 """
 
 import dataclasses
@@ -98,6 +98,12 @@ class SplitsReturned(msgspec.Struct, frozen=True, tag=True):
     task_id: int
 
 
+class SplitsDone(msgspec.Struct, frozen=True, tag=True):
+    task_id: int
+    source: int
+    repetition: int
+
+
 class ClientAdded(msgspec.Struct, frozen=True, tag=True):
     client_id: int
     iteration_id: int
@@ -108,15 +114,33 @@ class ClientRemoved(msgspec.Struct, frozen=True, tag=True):
     client_id: int
 
 
+class TasksStopped(msgspec.Struct, frozen=True, tag=True):
+    iteration_id: int
+
+
 class IterationRemoved(msgspec.Struct, frozen=True, tag=True):
     iteration_id: int
 
 
 Record: TypeAlias = (
-    DatasetAdded | WorkerAdded | WorkerLost | JobAdded | IterationAdded | IterationFailed | SplitsKnown
-    | TaskAdded | TaskEnded | SplitsAssigned | SplitsBegun | SplitsReturned | ClientAdded | ClientRemoved
+    DatasetAdded
+    | WorkerAdded
+    | WorkerLost
+    | JobAdded
+    | IterationAdded
+    | IterationFailed
+    | SplitsKnown
+    | TaskAdded
+    | TaskEnded
+    | SplitsAssigned
+    | SplitsBegun
+    | SplitsReturned
+    | SplitsDone
+    | ClientAdded
+    | ClientRemoved
+    | TasksStopped
     | IterationRemoved
-)  # fmt: skip
+)
 
 
 # ── what they make ───────────────────────────────────────────────────────────────────────────────
@@ -169,6 +193,7 @@ class Iteration:
         sources: those whose splits are handed out; ``None`` until they are known.
         books: (source, repetition of the source) → its splits.
         finished: no task will produce another element, and none will be added.
+        stopped: its tasks are gone from their workers.
     """
 
     iteration_id: int
@@ -182,6 +207,7 @@ class Iteration:
     books: dict[tuple[int, int], SplitBook] = dataclasses.field(default_factory=dict)
     error: ErrorRecord | None = None
     finished: bool = False
+    stopped: bool = False
 
     def book(self, source: int, repetition: int) -> SplitBook:
         """The splits of one pass over one source."""
@@ -203,6 +229,7 @@ class State:
         self.datasets: dict[str, DatasetAdded] = {}
         self.digests: dict[str, str] = {}
         self.workers: dict[int, Worker] = {}
+        self.addresses: dict[str, int] = {}
         self.jobs: dict[str, Job] = {}
         self.iterations: dict[int, Iteration] = {}
         self.tasks: dict[int, Task] = {}
@@ -221,12 +248,15 @@ class State:
     @apply.register
     def _(self, record: WorkerAdded) -> None:
         self.workers[record.worker_id] = Worker(record)
+        self.addresses[record.address] = record.worker_id
 
     @apply.register
     def _(self, record: WorkerLost) -> None:
-        for task in self.workers.pop(record.worker_id).tasks.values():
+        worker = self.workers.pop(record.worker_id)
+        del self.addresses[worker.added.address]
+        for task in worker.tasks.values():
             task.lost = record.why
-            self._give_back(task)
+            self._leave_books(task)
             self._settle(task.iteration)
 
     @apply.register
@@ -262,7 +292,7 @@ class State:
     def _(self, record: TaskEnded) -> None:
         task = self.tasks[record.task_id]
         task.exhausted = True
-        self._give_back(task)
+        self._leave_books(task)
         self._settle(task.iteration)
 
     @apply.register
@@ -277,7 +307,13 @@ class State:
 
     @apply.register
     def _(self, record: SplitsReturned) -> None:
-        self._give_back(self.tasks[record.task_id])
+        for book in self.tasks[record.task_id].iteration.books.values():
+            book.give_back(record.task_id)
+
+    @apply.register
+    def _(self, record: SplitsDone) -> None:
+        iteration = self.tasks[record.task_id].iteration
+        iteration.book(record.source, record.repetition).leave(record.task_id)
 
     @apply.register
     def _(self, record: ClientAdded) -> None:
@@ -291,20 +327,26 @@ class State:
         del client.iteration.clients[record.client_id]
 
     @apply.register
+    def _(self, record: TasksStopped) -> None:
+        iteration = self.iterations[record.iteration_id]
+        iteration.stopped = True
+        for task_id, task in iteration.tasks.items():
+            if not task.lost:
+                del self.workers[task.worker.worker_id].tasks[task_id]
+
+    @apply.register
     def _(self, record: IterationRemoved) -> None:
         iteration = self.iterations.pop(record.iteration_id)
-        for task_id, task in iteration.tasks.items():
+        for task_id in iteration.tasks:
             del self.tasks[task_id]
-            if task.worker.worker_id in self.workers:
-                del self.workers[task.worker.worker_id].tasks[task_id]
         del iteration.job.iterations[iteration.repetition]
         if not iteration.job.iterations:
             del self.jobs[iteration.job.added.job]
 
     @staticmethod
-    def _give_back(task: Task) -> None:
+    def _leave_books(task: Task) -> None:
         for book in task.iteration.books.values():
-            book.give_back(task.task_id)
+            book.leave(task.task_id)
 
     @staticmethod
     def _settle(iteration: Iteration) -> None:

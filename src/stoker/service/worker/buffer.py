@@ -24,6 +24,13 @@ class Piece:
         """How many positions of the stream the piece covers."""
         return len(self.elements) if self.error is None else 1
 
+    def after(self, taken: int) -> "Piece":
+        """What follows its first `taken` positions, of which it has more."""
+        if not taken:
+            return self
+        left = len(self.elements) - taken
+        return Piece(self.elements[taken:], self.nbytes * left // len(self.elements))
+
 
 class FirstCome:
     """Each element goes to whoever takes first: OFF and DYNAMIC.
@@ -35,48 +42,71 @@ class FirstCome:
 
     def __init__(self) -> None:
         self._pieces: deque[Piece] = deque()
+        self._taken = 0  # of the first piece
+        self._taken_bytes = 0
         self.positions = 0
         self.nbytes = 0
 
     def put(self, piece: Piece) -> None:
         """Adds what was produced next."""
-        self._count(piece, 1)
-        self._pieces.append(piece)
+        if piece.positions:
+            self.positions += piece.positions
+            self.nbytes += piece.nbytes
+            self._pieces.append(piece)
 
     def give_back(self, pieces: list[Piece]) -> None:
         """Puts back, in front, what a reader had been sent and its user did not take."""
+        if self._taken:
+            self._pieces[0] = self._pieces[0].after(self._taken)
+            self.nbytes = sum(piece.nbytes for piece in self._pieces)
+            self._taken = self._taken_bytes = 0
         for piece in reversed(pieces):
-            self._count(piece, 1)
+            self.positions += piece.positions
+            self.nbytes += piece.nbytes
             self._pieces.appendleft(piece)
 
     def take(self, max_elements: int, max_bytes: int) -> Piece:
-        """Removes the next elements, at least one; an error comes alone. The buffer must not be empty."""
-        first = self._remove(max_elements, max_bytes)
-        if first.error is not None:
-            return first
-        elements, nbytes = first.elements, first.nbytes
-        while self._pieces and self._pieces[0].error is None:
-            spare = max_bytes - nbytes
-            if len(elements) >= max_elements or self._pieces[0].nbytes > spare:
+        """Removes the next elements, at least one; an error comes alone.
+
+        The buffer must not be empty.
+        """
+        if self._pieces[0].error is not None:
+            return self._remove_first()
+        elements: list[Any] = []
+        nbytes = 0
+        while len(elements) < max_elements and self._pieces and self._pieces[0].error is None:
+            count = self._fitting(max_elements - len(elements), max_bytes - nbytes)
+            if elements and not count:
                 break
-            more = self._remove(max_elements - len(elements), spare)
-            elements = elements + more.elements
-            nbytes += more.nbytes
+            part = self._remove(max(1, count))
+            elements += part.elements
+            nbytes += part.nbytes
         return Piece(elements, nbytes)
 
-    def _remove(self, max_elements: int, max_bytes: int) -> Piece:
-        piece = self._pieces.popleft()
-        count = len(piece.elements)
-        if piece.error is None and count > 1:
-            fitting = max(1, min(max_elements, count * max_bytes // max(1, piece.nbytes)))
-            if fitting < count:
-                nbytes = piece.nbytes * fitting // count
-                rest = Piece(piece.elements[fitting:], piece.nbytes - nbytes)
-                self._pieces.appendleft(rest)
-                piece = Piece(piece.elements[:fitting], nbytes)
-        self._count(piece, -1)
-        return piece
+    def _fitting(self, max_elements: int, max_bytes: int) -> int:
+        """How many elements of what is left of the first piece may be taken."""
+        first = self._pieces[0]
+        count = len(first.elements)
+        by_size = count * max(0, max_bytes) // max(1, first.nbytes)
+        return min(max_elements, by_size, count - self._taken)
 
-    def _count(self, piece: Piece, sign: int) -> None:
-        self.positions += sign * piece.positions
-        self.nbytes += sign * piece.nbytes
+    def _remove(self, count: int) -> Piece:
+        first, start = self._pieces[0], self._taken
+        stop = start + count
+        if start == 0 and stop == len(first.elements):
+            return self._remove_first()
+        total = first.nbytes * stop // len(first.elements)
+        part = Piece(first.elements[start:stop], total - self._taken_bytes)
+        self._taken, self._taken_bytes = stop, total
+        self.positions -= count
+        self.nbytes -= part.nbytes
+        if stop == len(first.elements):
+            self._pieces.popleft()
+            self._taken = self._taken_bytes = 0
+        return part
+
+    def _remove_first(self) -> Piece:
+        piece = self._pieces.popleft()
+        self.positions -= piece.positions
+        self.nbytes -= piece.nbytes
+        return piece

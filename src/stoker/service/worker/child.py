@@ -13,12 +13,16 @@ import select
 import socket
 import sys
 import threading
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from stoker.errors import ErrorRecord, InvalidArgumentError, StokerError, to_record
 from stoker.service.shutdown import StopRequest
 from stoker.service.worker.allocator import tune_allocator
+
+if TYPE_CHECKING:
+    from stoker.service import WorkerServer
 
 
 class Serving(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -31,28 +35,41 @@ class Serving(msgspec.Struct, frozen=True, omit_defaults=True):
 def main(descriptor: int) -> int:
     """Serves until SIGTERM, or until the parent is gone; returns the exit status."""
     tune_allocator()
-    parent = socket.socket(fileno=descriptor)  # open to the end: its thread reads it
-    with StopRequest() as stop:
-        line = _receive_line(parent)
-        _die_with(parent)
-        return _serve(line, parent, stop)
+    parent = socket.socket(fileno=descriptor)  # open to the end: the lifeline's thread waits on it
+    line = _receive_line(parent)
+    _die_with(parent)
 
-
-def _serve(line: bytes, parent: socket.socket, stop: StopRequest) -> int:
     from stoker.service import WorkerConfig, WorkerServer
 
     try:
         server = WorkerServer(msgspec.json.decode(line, type=WorkerConfig))
     except (StokerError, OSError, ValueError) as error:
-        known = error if isinstance(error, StokerError) else None
-        if known is None and isinstance(error, ValueError):
-            known = InvalidArgumentError(str(error))
-        parent.sendall(msgspec.json.encode(Serving(error=to_record(known or error))) + b"\n")
+        _answer(parent, Serving(error=_record(error)))
         return 1
-    parent.sendall(msgspec.json.encode(Serving(address=server.address)) + b"\n")
-    stop.wait()
-    server.stop()
+    # Not before: a SIGTERM while it still waits for the dispatcher simply ends the process.
+    with StopRequest() as stop:
+        _answer(parent, Serving(address=server.address))
+        watching = threading.Thread(target=_ask_when_given_up, args=(server, stop), daemon=True)
+        watching.start()
+        stop.wait()
+        server.stop()
+        watching.join()
     return 0
+
+
+def _ask_when_given_up(server: "WorkerServer", stop: StopRequest) -> None:
+    """A worker that has not found its dispatcher for too long stops by itself."""
+    server.join()
+    stop.ask()
+
+
+def _answer(parent: socket.socket, answer: Serving) -> None:
+    parent.sendall(msgspec.json.encode(answer) + b"\n")
+
+
+def _record(error: Exception) -> ErrorRecord:
+    wrong = isinstance(error, ValueError) and not isinstance(error, StokerError)
+    return to_record(InvalidArgumentError(str(error)) if wrong else error)
 
 
 def _receive_line(parent: socket.socket) -> bytes:

@@ -3,31 +3,46 @@
 import traceback
 from pathlib import Path
 
+import msgspec
+
 import stoker
 from stoker.dataset.execute import failure_origin
 from stoker.errors import ErrorRecord, StokerError, to_record
 
 _PACKAGE = str(Path(stoker.__file__).parent)
 
+LONGEST_TEXT = 1 << 20
+"""Characters of a message or traceback that travel; of a longer one, its beginning and its end."""
+
 
 def describe(error: BaseException, worker: str, element: int) -> ErrorRecord:
     """The record of `error`, raised at position `element` of a task's stream.
 
     What a user's function raised becomes a `UserFunctionError` with the traceback from the user's own
-    first frame on; an error of stoker's keeps its class; anything else carries its traceback.
+    first frame on; an error of stoker's keeps its class; anything else carries its traceback. Whatever
+    the exception is like, its record can travel.
     """
     origin = failure_origin(error)
     if origin is None and isinstance(error, StokerError):
-        return to_record(error)
+        record = to_record(error)
+        return msgspec.structs.replace(record, message=_clean(record.message))
     kind = type(error).__name__
-    text = _traceback(error)
+    what = f"{kind}: {_message(error)}"
+    text = _clean(_traceback(error))
     if origin is None:
-        message = f"worker {worker} failed at element {element}: {kind}: {error}"
-        return ErrorRecord("UserFunctionError", message, worker, exception=kind, remote_traceback=text)
+        message = f"worker {worker} failed at element {element}: {what}"
+        return ErrorRecord(
+            "UserFunctionError",
+            message,
+            worker,
+            element=element,
+            exception=kind,
+            remote_traceback=text,
+        )
     return ErrorRecord(
         "UserFunctionError",
-        f"{kind}: {error} (raised by the function of `{origin.kind}`, {origin.site}, on worker "
-        f"{worker}, at element {element} of its stream)",
+        f"{what} (raised by the function of `{origin.kind}`, {origin.site}, on worker {worker}, at "
+        f"element {element} of its stream)",
         worker=worker,
         node=origin.kind,
         site=origin.site,
@@ -37,16 +52,35 @@ def describe(error: BaseException, worker: str, element: int) -> ErrorRecord:
     )
 
 
+def _message(error: BaseException) -> str:
+    try:
+        return _clean(str(error))
+    except Exception as failure:  # noqa: BLE001 - the user's __str__ may raise anything
+        return f"<its __str__ raised {type(failure).__name__}>"
+
+
+def _clean(text: str) -> str:
+    """`text` as it can travel: UTF-8, and not endless."""
+    if len(text) > LONGEST_TEXT:
+        half = LONGEST_TEXT // 2
+        text = f"{text[:half]} ... ({len(text) - 2 * half} characters left out) ... {text[-half:]}"
+    return text.encode(errors="backslashreplace").decode()
+
+
 def _traceback(error: BaseException) -> str:
-    """The formatted traceback, without stoker's own frames at its head."""
-    frames = traceback.extract_tb(error.__traceback__)
+    """The formatted traceback, causes included, without stoker's own frames at its heads."""
+    formatted = traceback.TracebackException.from_exception(error)
+    waiting = [formatted]
+    while waiting:
+        one = waiting.pop()
+        _drop_own_head(one.stack)
+        waiting += [cause for cause in (one.__cause__, one.__context__) if cause is not None]
+    return "".join(formatted.format())
+
+
+def _drop_own_head(stack: traceback.StackSummary) -> None:
     own = 0
-    while own < len(frames) and frames[own].filename.startswith(_PACKAGE):
+    while own < len(stack) and stack[own].filename.startswith(_PACKAGE):
         own += 1
-    shown = frames[own:] if own < len(frames) else frames
-    head = "Traceback (most recent call last):\n" if shown else ""
-    return (
-        head
-        + "".join(traceback.format_list(shown))
-        + "".join(traceback.format_exception_only(error))
-    )
+    if own < len(stack):
+        del stack[:own]

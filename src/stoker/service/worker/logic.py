@@ -4,120 +4,53 @@ The shell (`server.py`) carries out actions and reports what happens. A *connect
 number for one data connection. All methods return the actions to carry out, in order.
 """
 
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+import msgspec
 
-from stoker.errors import FailedPreconditionError, NotFoundError, StokerError, to_record
+from stoker.errors import (
+    FailedPreconditionError,
+    NotFoundError,
+    StokerError,
+    UnavailableError,
+    to_record,
+)
 from stoker.service import messages as m
-from stoker.service.worker.buffer import FirstCome, Piece
+from stoker.service.worker.actions import (
+    Action,
+    CloseTask,
+    GiveSplit,
+    HangUp,
+    ListSources,
+    OpenTask,
+    Produce,
+    SetHeartbeat,
+    ToClient,
+    ToDispatcher,
+)
+from stoker.service.worker.buffer import Piece
 from stoker.service.worker.reading import Reading
 from stoker.service.worker.splits import SplitQueue
+from stoker.service.worker.task import FRAME_BYTES, FRAME_ELEMENTS, Task
 from stoker.wire import frames as f
 
-FRAME_BYTES = 1 << 20
-"""A frame holds about so many bytes at most (or one element)."""
-
-FRAME_ELEMENTS = 8192
-"""A frame holds so many elements at most: enough to make the cost of a frame vanish."""
-
-BUFFER_ELEMENTS = 16 * FRAME_ELEMENTS
-"""A task computes so many elements ahead at most, however small they are."""
+__all__ = [
+    "FRAME_BYTES",
+    "FRAME_ELEMENTS",
+    "Action",
+    "CloseTask",
+    "GiveSplit",
+    "HangUp",
+    "ListSources",
+    "OpenTask",
+    "Produce",
+    "SetHeartbeat",
+    "Task",
+    "ToClient",
+    "ToDispatcher",
+    "Worker",
+]
 
 PARKED_SECONDS = 10.0
 """A client may know of a task before its worker does; its connection waits so long for the task."""
-
-
-@dataclass(frozen=True)
-class ToDispatcher:
-    """Say `message` on the session; it is dropped if the session is broken."""
-
-    message: m.FromWorker
-
-
-@dataclass(frozen=True)
-class ToClient:
-    """Send `message` on a data connection."""
-
-    connection: int
-    message: f.Message
-
-
-@dataclass(frozen=True)
-class HangUp:
-    """Close a data connection, after what was sent on it."""
-
-    connection: int
-
-
-@dataclass(frozen=True)
-class OpenTask:
-    """Open the task's pipeline and begin to produce."""
-
-    start: m.TaskStart
-
-
-@dataclass(frozen=True)
-class CloseTask:
-    """Close the task's pipeline."""
-
-    task_id: int
-
-
-@dataclass(frozen=True)
-class Produce:
-    """The task's buffer has room again."""
-
-    task_id: int
-
-
-@dataclass(frozen=True)
-class GiveSplit:
-    """Hand a waiting source what it reads next; `split` is ``[]`` at the end, else one value."""
-
-    task_id: int
-    source: int
-    repetition: int
-    split: list[Any]
-
-
-@dataclass(frozen=True)
-class ListSources:
-    """List the splits that `request` asks for and report them."""
-
-    request: m.ListSplits
-
-
-@dataclass(frozen=True)
-class SetHeartbeat:
-    """Send a heartbeat at least so often."""
-
-    milliseconds: int
-
-
-Action: TypeAlias = (
-    ToDispatcher
-    | ToClient
-    | HangUp
-    | OpenTask
-    | CloseTask
-    | Produce
-    | GiveSplit
-    | ListSources
-    | SetHeartbeat
-)
-
-
-@dataclass
-class Task:
-    """One iteration's work here."""
-
-    start: m.TaskStart
-    buffer: FirstCome = field(default_factory=FirstCome)
-    readings: dict[int, Reading] = field(default_factory=dict)
-    queues: dict[tuple[int, int], SplitQueue] = field(default_factory=dict)
-    exhausted: bool = False
-    full: bool = False
-    lost: int = 0
 
 
 class Worker:
@@ -126,33 +59,27 @@ class Worker:
     Args:
         hello: how this worker presents itself to the dispatcher.
         buffer_bytes: how much a task computes ahead of its readers, about.
+
+    Attributes:
+        tasks: by id.
+        connections: those that read, with their task and client.
+        parked: those whose task is not here yet, with their greeting and how long they wait.
     """
 
     def __init__(self, hello: m.WorkerHello, buffer_bytes: int) -> None:
         self.tasks: dict[int, Task] = {}
+        self.connections: dict[int, tuple[int, int]] = {}
+        self.parked: dict[int, tuple[f.Hello, float]] = {}
         self._hello = hello
         self._buffer_bytes = buffer_bytes
-        self._worker_id: int | None = None
-        self._journal_id = ""
         self._in_session = False
-        self._connections: dict[int, tuple[int, int]] = {}
-        self._parked: dict[int, tuple[f.Hello, float]] = {}
         self._actions: list[Action] = []
 
     # ── the session ───────────────────────────────────────────────────────────────────────────────
     def session_opened(self) -> list[Action]:
         """The dispatcher was reached, for the first time or again."""
-        hello = m.WorkerHello(
-            self._hello.protocol_min,
-            self._hello.protocol_max,
-            self._hello.address,
-            self._hello.transfers,
-            self._hello.versions,
-            self._hello.tags,
-            self._worker_id,
-            self._journal_id,
-            list(self.tasks),
-        )
+        readings = {task_id: list(task.readings) for task_id, task in self.tasks.items()}
+        hello = msgspec.structs.replace(self._hello, tasks=list(self.tasks), readings=readings)
         self._do(ToDispatcher(hello))
         return self._take_actions()
 
@@ -178,10 +105,12 @@ class Worker:
         return self._take_actions()
 
     def _welcome(self, welcome: m.WorkerWelcome) -> None:
-        if self._worker_id is not None and welcome.worker_id != self._worker_id:
+        if self._hello.worker_id not in (None, welcome.worker_id):
             for task_id in list(self.tasks):
                 self._stop(task_id, "the dispatcher had given up this worker; it starts over")
-        self._worker_id, self._journal_id = welcome.worker_id, welcome.journal_id
+        self._hello = msgspec.structs.replace(
+            self._hello, worker_id=welcome.worker_id, journal_id=welcome.journal_id
+        )
         self._in_session = True
         self._do(SetHeartbeat(welcome.heartbeat_ms))
         for task in self.tasks.values():
@@ -195,9 +124,9 @@ class Worker:
             return
         self.tasks[start.task_id] = Task(start)
         self._do(OpenTask(start))
-        for connection, (hello, _) in list(self._parked.items()):
+        for connection, (hello, _) in list(self.parked.items()):
             if hello.task_id == start.task_id:
-                del self._parked[connection]
+                del self.parked[connection]
                 self._open(connection, hello, now)
 
     def _stop(self, task_id: int, why: str) -> None:
@@ -206,16 +135,19 @@ class Worker:
             return
         self._do(CloseTask(task_id))
         for reading in task.readings.values():
-            if reading.connection is not None:
-                self._dismiss(reading.connection, NotFoundError(why))
+            self._dismiss(reading.connection, NotFoundError(why))
 
     def _client_gone(self, message: m.ClientGone) -> None:
         task = self.tasks.get(message.task_id)
         reading = task.readings.pop(message.client_id, None) if task is not None else None
-        if task is not None and reading is not None:
+        if task is None or reading is None:
+            return
+        if message.taken is not None:
+            task.buffer.give_back(reading.give_back(*message.taken))
+        else:
             task.lost += reading.kept_positions
-            if reading.connection is not None:
-                self._dismiss(reading.connection, NotFoundError("the client was released"))
+        self._dismiss(reading.connection, NotFoundError("the client was released"))
+        self._pump(task)
 
     # ── splits ────────────────────────────────────────────────────────────────────────────────────
     def need_split(self, task_id: int, source: int, repetition: int, now: float) -> list[Action]:
@@ -224,25 +156,27 @@ class Worker:
         if task is None:
             self._do(GiveSplit(task_id, source, repetition, []))
         else:
-            key = (source, repetition)
-            if key not in task.queues:
-                task.queues[key] = SplitQueue(task_id, source, repetition)
-            queue = task.queues[key]
+            queue = task.queue(source, repetition)
             self._say(queue.need(now))
-            self._serve_source(queue, now)
+            self._serve_source(task, queue, now)
         return self._take_actions()
 
     def _granted(self, grant: m.SplitGrant, now: float) -> None:
         task = self.tasks.get(grant.task_id)
         queue = task.queues.get((grant.source, grant.repetition)) if task is not None else None
-        if queue is not None:
+        if task is not None and queue is not None:
             self._say(queue.granted(grant))
-            self._serve_source(queue, now)
+            self._serve_source(task, queue, now)
 
-    def _serve_source(self, queue: SplitQueue, now: float) -> None:
+    def _serve_source(self, task: Task, queue: SplitQueue, now: float) -> None:
         split = queue.take(now)
-        if split is not None:
-            self._do(GiveSplit(queue.task_id, queue.source, queue.repetition, split))
+        if split is None:
+            return
+        self._do(GiveSplit(queue.task_id, queue.source, queue.repetition, split))
+        if not split:
+            del task.queues[queue.source, queue.repetition]
+            done = m.SplitRequest(queue.task_id, queue.source, queue.repetition, done=True)
+            self._say(done)
 
     def splits_listed(self, answer: m.SplitsListed) -> list[Action]:
         """The shell has listed what a `ListSources` asked for."""
@@ -268,12 +202,11 @@ class Worker:
         return self._take_actions()
 
     def may_produce(self, task_id: int) -> bool:
-        """Whether the pipeline shall go on; if not, a `Produce` or `CloseTask` action follows later."""
+        """Whether the pipeline shall go on; if not, `Produce` or `CloseTask` follows later."""
         task = self.tasks.get(task_id)
         if task is None:
             return False
-        buffer = task.buffer
-        task.full = buffer.nbytes >= self._buffer_bytes or buffer.positions >= BUFFER_ELEMENTS
+        task.full = not task.has_room(self._buffer_bytes)
         return not task.full
 
     # ── clients ───────────────────────────────────────────────────────────────────────────────────
@@ -286,26 +219,29 @@ class Worker:
             if isinstance(message, f.Credit):
                 reading.credit(message)
             elif isinstance(message, f.GiveBack):
-                self._give_back(task, reading, message)
+                task.buffer.give_back(reading.give_back(message.frame, message.taken))
+                del task.readings[reading.client_id]
+                self._dismiss(connection, None)
             elif isinstance(message, f.Bye):
+                reading.connection = None
                 self._dismiss(connection, None)
             self._pump(task)
         return self._take_actions()
 
     def client_lost(self, connection: int) -> list[Action]:
         """A data connection broke. What was sent on it is kept: the client may come back."""
-        self._parked.pop(connection, None)
+        self.parked.pop(connection, None)
         found = self._reading_of(connection)
         if found is not None:
             found[1].connection = None
-        self._connections.pop(connection, None)
+        self.connections.pop(connection, None)
         return self._take_actions()
 
     def tick(self, now: float) -> list[Action]:
         """Time passed: connections for tasks that never came are sent away."""
-        for connection, (hello, until) in list(self._parked.items()):
+        for connection, (hello, until) in list(self.parked.items()):
             if now > until:
-                del self._parked[connection]
+                del self.parked[connection]
                 error = NotFoundError(f"task {hello.task_id} does not run on this worker")
                 self._dismiss(connection, error)
         return self._take_actions()
@@ -315,77 +251,42 @@ class Worker:
             protocol = f.negotiate(hello.protocol_min, hello.protocol_max)
             task = self.tasks.get(hello.task_id)
             if task is None:
-                self._parked[connection] = (hello, now + PARKED_SECONDS)
+                self.parked[connection] = (hello, now + PARKED_SECONDS)
                 return
             reading = task.readings.get(hello.client_id) or Reading(hello.client_id)
-            if not reading.can_resume(hello.next_frame):
-                raise FailedPreconditionError(
-                    f"frame {hello.next_frame} of task {hello.task_id} is no longer kept"
-                )
+            _check_resumable(reading, hello)
         except StokerError as error:
             self._dismiss(connection, error)
             return
-        if reading.connection is not None:
-            self._dismiss(reading.connection, FailedPreconditionError("the client connected again"))
+        self._dismiss(reading.connection, UnavailableError("the client connected again"))
         task.readings[hello.client_id] = reading
-        self._connections[connection] = (hello.task_id, hello.client_id)
+        self.connections[connection] = (hello.task_id, hello.client_id)
         self._do(ToClient(connection, f.Welcome(protocol, self._hello.address)))
-        for frame in reading.connect(connection, hello.next_frame):
-            self._do(ToClient(connection, frame))
+        task.buffer.give_back(reading.connect(connection, hello.attempt, hello.next_frame))
         self._pump(task)
 
-    def _give_back(self, task: Task, reading: Reading, message: f.GiveBack) -> None:
-        task.buffer.give_back(reading.give_back(message.frame, message.taken))
-        del task.readings[reading.client_id]
-        assert reading.connection is not None
-        self._dismiss(reading.connection, None)
-
     def _reading_of(self, connection: int) -> tuple[Task, Reading] | None:
-        task_id, client_id = self._connections.get(connection, (-1, -1))
+        task_id, client_id = self.connections.get(connection, (-1, -1))
         task = self.tasks.get(task_id)
         reading = task.readings.get(client_id) if task is not None else None
         if task is None or reading is None or reading.connection != connection:
             return None
         return task, reading
 
-    def _dismiss(self, connection: int, error: StokerError | None) -> None:
-        self._connections.pop(connection, None)
+    def _dismiss(self, connection: int | None, error: StokerError | None) -> None:
+        if connection is None:
+            return
+        self.connections.pop(connection, None)
         self._do(ToClient(connection, f.Bye(None if error is None else to_record(error))))
         self._do(HangUp(connection))
 
-    # ── delivery ──────────────────────────────────────────────────────────────────────────────────
     def _pump(self, task: Task) -> None:
-        """Sends what is ready to readers with room, one frame each in turn."""
-        readings = [r for r in task.readings.values() if r.connection is not None]
-        sending = True
-        while sending and task.buffer.positions:
-            sending = False
-            for reading in readings:
-                elements, nbytes = reading.room
-                if elements > 0 and nbytes > 0 and task.buffer.positions:
-                    piece = task.buffer.take(min(elements, FRAME_ELEMENTS), FRAME_BYTES)
-                    self._to_reader(reading, reading.send(piece))
-                    sending = True
-        if len(readings) > 1:  # whoever was served first goes last next time
-            first = readings[0]
-            task.readings[first.client_id] = task.readings.pop(first.client_id)
-        for reading in readings:
-            self._tell(task, reading)
+        """Sends what can be sent, and lets the pipeline go on if that made room."""
+        for reading, message in task.deliver():
+            assert reading.connection is not None
+            self._do(ToClient(reading.connection, message))
         if task.full and self.may_produce(task.start.task_id):
             self._do(Produce(task.start.task_id))
-
-    def _tell(self, task: Task, reading: Reading) -> None:
-        """What a reader should know besides its frames: the end, or that something waits."""
-        if task.buffer.positions and not reading.announced:
-            reading.announced = True
-            self._to_reader(reading, f.Ready(task.buffer.positions))
-        elif task.exhausted and not task.buffer.positions and not reading.ended:
-            reading.ended = True
-            self._to_reader(reading, f.End(reading.next_number))
-
-    def _to_reader(self, reading: Reading, message: f.Message) -> None:
-        assert reading.connection is not None
-        self._do(ToClient(reading.connection, message))
 
     # ── mechanics ─────────────────────────────────────────────────────────────────────────────────
     def _say(self, message: m.FromWorker | None) -> None:
@@ -398,3 +299,19 @@ class Worker:
     def _take_actions(self) -> list[Action]:
         actions, self._actions = self._actions, []
         return actions
+
+
+def _check_resumable(reading: Reading, hello: f.Hello) -> None:
+    """Checks that a client that connects can go on where it stopped.
+
+    Raises:
+        UnavailableError: a newer connection of the client was here first.
+        FailedPreconditionError: what it wants is gone, because the client was released.
+    """
+    if hello.attempt <= reading.attempt:
+        raise UnavailableError("the client has connected again since")
+    if not reading.can_resume(hello.next_frame):
+        raise FailedPreconditionError(
+            f"frame {hello.next_frame} of task {hello.task_id} is no longer kept: this client was "
+            "not heard of for too long and was released"
+        )

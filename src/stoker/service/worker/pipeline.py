@@ -1,6 +1,7 @@
 """A task's pipeline: a thread that opens the dataset and computes as long as the buffer has room."""
 
 import itertools
+import logging
 import queue
 import threading
 from collections import defaultdict
@@ -17,6 +18,8 @@ from stoker.service.worker.buffer import Piece
 from stoker.service.worker.failure import describe
 from stoker.service.worker.logic import FRAME_BYTES, FRAME_ELEMENTS
 from stoker.wire.sizes import chunk_nbytes
+
+logger = logging.getLogger("stoker.worker")
 
 
 class Host(Protocol):
@@ -94,18 +97,18 @@ class Pipeline:
             yield split[0]
 
     def _run(self) -> None:
-        task_id = self._start.task_id
         try:
             stream = self._open_stream()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the trainer is to see it
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the trainer is to see it
             self._report(describe(error, self._host.address, 0))
         else:
+            self._produce(stream)
             try:
-                self._produce(stream)
-            finally:
                 stream.close()
+            except Exception:  # all it had is handed over: the task has ended all the same
+                logger.exception("closing the pipeline of task %d failed", self._start.task_id)
         if not self._closed.is_set():
-            self._host.exhausted(task_id)
+            self._host.exhausted(self._start.task_id)
 
     def _open_stream(self) -> Stream:
         root, options = self._host.load(self._start.dataset_id)
@@ -128,6 +131,9 @@ class Pipeline:
                 self._report(describe(error, self._host.address, position))
                 position += 1
                 continue
+            except BaseException as error:  # noqa: BLE001 - sys.exit: what is left of the stream is unknown
+                self._report(describe(error, self._host.address, position))
+                return
             if not chunk:
                 return
             position += len(chunk)

@@ -7,18 +7,25 @@ from typing import Any
 from stoker.service.messages import SplitGrant, SplitRequest
 
 LOOKAHEAD_SECONDS = 0.02
-"""Splits are begun about so far ahead of their reading, to cover the notice's round trip. What is begun
-is lost with the worker, so no further."""
+"""Splits are begun about so far ahead of their reading, to cover the notice's round trip. What is
+begun is lost with the worker, so no further."""
 
 MAX_AHEAD = 64
+"""The most splits begun ahead; with 4,096 splits a source, a few dozen notices a pass."""
 
 
 @dataclass
 class SplitQueue:
     """The splits of one pass over one source, for one task.
 
-    A split goes from `assigned` (others may still get it) over `beginning` (notice given) to `begun`
-    (acknowledged: nobody else ever reads it), and then to the source.
+    A split goes from `assigned` (others may still get it) over `beginning` (notice given) to
+    `begun` (acknowledged: nobody else ever reads it), and then to the source.
+
+    Attributes:
+        ended: the dispatcher said that there are no more.
+        asked: it was asked for more and has not answered.
+        needed: the source waits.
+        ahead: how many splits are begun before the source asks for them.
     """
 
     task_id: int
@@ -74,7 +81,7 @@ class SplitQueue:
         return self.ask() if self.needed else None
 
     def take(self, now: float) -> list[Any] | None:
-        """``[split]`` if the source waits and one may be read, ``[]`` at the end, ``None`` to wait."""
+        """What to give the source: ``[split]``, or ``[]`` at the end; ``None``: nothing now."""
         if self.needed and self.begun:
             self.needed = False
             self._given_at = now

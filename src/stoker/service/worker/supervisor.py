@@ -7,10 +7,14 @@ import time
 from collections.abc import Sequence
 
 from stoker.errors import InvalidArgumentError, StokerError
-from stoker.service.config import WorkerConfig
+from stoker.service import rpc
+from stoker.service.config import WorkerConfig, parse_service
+from stoker.service.messages import ReportDeath
 from stoker.service.worker.process import CHILD_COMMAND, GRACE, WorkerProcess
 
 logger = logging.getLogger(__name__)
+
+_REPORT_SECONDS = 5.0
 
 
 @dataclasses.dataclass
@@ -162,13 +166,23 @@ class Supervisor:
             except OSError as error:
                 return f"could not be started: {error}"
             self._running[number] = process
+        how = self._follow(number, process)
+        process.stop()
+        with self._changed:
+            del self._running[number]
+            address = self._addresses.pop(number, "")
+            planned = self._stopping
+        if address and not planned:
+            self._report_death(address, how)
+        return f"(process {process.pid}) {how}"
+
+    def _report_death(self, address: str, how: str) -> None:
+        """Tells the dispatcher, so that it need not wait for the lease to end."""
+        dispatcher = parse_service(self._configs[0].dispatcher_address)[1]
         try:
-            return f"(process {process.pid}) {self._follow(number, process)}"
-        finally:
-            process.stop()
-            with self._changed:
-                del self._running[number]
-                self._addresses.pop(number, None)
+            rpc.call(dispatcher, ReportDeath(address, f"it {how}"), _REPORT_SECONDS)
+        except StokerError as error:
+            logger.debug("the death of %s could not be reported: %s", address, error)
 
     def _follow(self, number: int, process: WorkerProcess) -> str:
         """Waits until it serves, then until it ends; says how it ended."""

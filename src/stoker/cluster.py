@@ -1,0 +1,190 @@
+"""A whole service on this machine: for trying out, for tests, and for trainers with cores to spare."""
+
+import logging
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Protocol, Self
+
+from stoker.errors import FailedPreconditionError, InvalidArgumentError, UnavailableError
+from stoker.service import DispatchServer, WorkerConfig, WorkerServer, rpc
+from stoker.service.config import parse_service
+from stoker.service.messages import ReportDeath
+from stoker.service.worker.process import WorkerProcess
+
+logger = logging.getLogger(__name__)
+
+REPORT_SECONDS = 5.0
+
+
+class LocalCluster:
+    """A dispatcher in this process and workers beside it, ready when the constructor returns.
+
+    Accepted wherever a `service` is. Child processes need no ``__main__`` guard and die with this
+    process, however it dies; one that dies by itself is reported to the dispatcher at once and not
+    replaced (see `add_worker`).
+
+    Args:
+        num_workers: how many workers to begin with; 0 or more.
+        threads: run the workers in this process, on threads: elements are handed over without being
+            encoded, but Python functions share one GIL with the trainer.
+
+    Raises:
+        InvalidArgumentError: `num_workers` is negative.
+        UnavailableError: a worker process died before it served.
+
+    Example:
+        >>> import stoker
+        >>> with stoker.LocalCluster(num_workers=1, threads=True) as cluster:
+        ...     sorted(stoker.Dataset.range(5).distribute(cluster))
+        [0, 1, 2, 3, 4]
+    """
+
+    def __init__(self, num_workers: int = 2, *, threads: bool = False) -> None:
+        if num_workers < 0:
+            raise InvalidArgumentError(f"`num_workers` must be 0 or more, got {num_workers}")
+        self._start: Callable[[WorkerConfig], _Member] = _Thread if threads else _Process
+        self._members: list[_Member] = []
+        self._stopped = False
+        self._dispatcher = DispatchServer()
+        try:
+            self._members = [self._start(self._config()) for _ in range(num_workers)]
+            for member in self._members:
+                member.wait_serving()
+        except BaseException:
+            self.stop()
+            raise
+
+    @property
+    def target(self) -> str:
+        """Where clients find the dispatcher: ``"grpc://localhost:5050"``."""
+        return self._dispatcher.target
+
+    @property
+    def workers(self) -> list[str]:
+        """The addresses of all workers started so far, dead ones included, in that order."""
+        return [member.address for member in self._members]
+
+    def num_workers(self) -> int:
+        """How many workers the dispatcher knows to be alive."""
+        return self._dispatcher.num_workers()
+
+    def add_worker(self) -> str:
+        """Starts one more worker; returns its address once it serves.
+
+        Raises:
+            FailedPreconditionError: the cluster is stopped.
+            UnavailableError: the worker died before it served.
+        """
+        if self._stopped:
+            raise FailedPreconditionError("the cluster is stopped; make a new one")
+        member = self._start(self._config())
+        self._members.append(member)
+        return member.wait_serving()
+
+    def kill_worker(self, index: int) -> None:
+        """Kills a worker process with SIGKILL, as the kernel does when memory runs out.
+
+        Args:
+            index: in `workers`.
+
+        Raises:
+            FailedPreconditionError: the workers are threads.
+        """
+        self._members[index].kill()
+
+    def stop(self) -> None:
+        """Stops workers and dispatcher; idempotent."""
+        self._stopped = True
+        stopping = [
+            threading.Thread(target=member.stop, name="stoker-stop") for member in self._members
+        ]
+        for thread in stopping:
+            thread.start()
+        for thread in stopping:
+            thread.join()
+        self._dispatcher.stop()
+
+    def _config(self) -> WorkerConfig:
+        return WorkerConfig(dispatcher_address=self.target)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+class _Member(Protocol):
+    """One worker of the cluster."""
+
+    address: str
+
+    def wait_serving(self) -> str:
+        """Its address, once it takes tasks."""
+
+    def kill(self) -> None:
+        """Kills it without warning."""
+
+    def stop(self) -> None:
+        """Ends it, whatever its state."""
+
+
+class _Thread:
+    """A worker on threads of this process."""
+
+    def __init__(self, config: WorkerConfig) -> None:
+        self._server = WorkerServer(config)
+        self.address = self._server.address
+
+    def wait_serving(self) -> str:
+        return self.address
+
+    def kill(self) -> None:
+        raise FailedPreconditionError(
+            "workers on threads cannot be killed; use LocalCluster(threads=False)"
+        )
+
+    def stop(self) -> None:
+        self._server.stop()
+
+
+class _Process:
+    """A worker in a child process, and a thread that reports its death."""
+
+    def __init__(self, config: WorkerConfig) -> None:
+        self.address = ""
+        self._dispatcher = parse_service(config.dispatcher_address)[1]
+        self._process = WorkerProcess(config)
+        self._stopping = False
+        self._watcher = threading.Thread(target=self._watch, name="stoker-watch", daemon=True)
+
+    def wait_serving(self) -> str:
+        if not self.address:
+            self.address = self._process.wait_serving()
+            self._watcher.start()
+        return self.address
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def stop(self) -> None:
+        self._stopping = True
+        self._process.stop()
+        if self._watcher.ident is not None:
+            self._watcher.join()
+
+    def _watch(self) -> None:
+        how = self._process.wait()
+        if self._stopping:
+            return
+        logger.warning("worker %s (process %d) %s", self.address, self._process.pid, how)
+        try:
+            rpc.call(self._dispatcher, ReportDeath(self.address, f"it {how}"), REPORT_SECONDS)
+        except UnavailableError as error:
+            logger.debug("its death could not be reported, the lease will tell: %s", error)

@@ -1,0 +1,55 @@
+"""How far a client is in reading one task."""
+
+import random
+from dataclasses import dataclass
+
+from stoker.service import messages as m
+
+RECONNECT_FIRST, RECONNECT_LONGEST = 0.05, 2.0
+"""Seconds until a broken connection is tried again, doubling."""
+
+
+@dataclass
+class Reader:
+    """The reading of one task.
+
+    Attributes:
+        connection: the open or opening connection; ``None`` while waiting to try again.
+        open: the worker has answered on it.
+        next_frame: the first frame not received.
+        consumed: the first frame the user has not taken the whole of.
+        reported: the value of `consumed` the worker knows.
+        ended: the worker said that there is no more; another client may still give some back.
+        lost: the worker is gone; nothing more will be received.
+        attempts: how often connecting failed since it last succeeded.
+        try_at: when to try again.
+        why: what went wrong last.
+    """
+
+    task: m.TaskInfo
+    connection: int | None = None
+    open: bool = False
+    next_frame: int = 0
+    consumed: int = 0
+    reported: int = 0
+    ended: bool = False
+    lost: bool = False
+    attempts: int = 0
+    try_at: float = 0.0
+    why: str = ""
+
+    @property
+    def over(self) -> bool:
+        """Nothing more is expected."""
+        return self.ended or self.lost
+
+    def postpone(self, why: str, now: float, rng: random.Random) -> None:
+        """It is to be tried again after a while, the longer the more often it failed."""
+        self.connection, self.open, self.why = None, False, why
+        delay = min(RECONNECT_FIRST * 2**self.attempts, RECONNECT_LONGEST)
+        self.attempts += 1
+        self.try_at = now + delay * rng.uniform(0.5, 1.0)
+
+    def __str__(self) -> str:
+        state = f" ({self.why})" if self.why else "" if self.open else " (connecting)"
+        return f"worker {self.task.worker}{state}"

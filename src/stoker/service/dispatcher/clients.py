@@ -1,0 +1,94 @@
+"""Clients: admitted to an iteration, taken up again after a broken session, and released."""
+
+from stoker.errors import NotFoundError, UnavailableError, to_record
+from stoker.service import messages as m
+from stoker.service.config import DispatcherConfig
+from stoker.service.dispatcher import state as s
+from stoker.service.dispatcher.iterations import Iterations
+from stoker.service.dispatcher.ledger import Ledger
+from stoker.service.dispatcher.sessions import Sessions, heartbeat_ms, negotiate
+
+
+class Clients:
+    """What clients say, and what becomes of them."""
+
+    def __init__(
+        self, config: DispatcherConfig, ledger: Ledger, sessions: Sessions, iterations: Iterations
+    ) -> None:
+        self._timeout_ms = config.client_timeout_ms
+        self._ledger = ledger
+        self._state = ledger.state
+        self._sessions = sessions
+        self._iterations = iterations
+
+    def hello(self, peer: int, hello: m.ClientHello, now: float) -> None:
+        """A client opened a session: a new one, or one that has lost its session.
+
+        Raises:
+            StokerError: it asks for what cannot be had.
+        """
+        protocol = negotiate(hello.protocol_min, hello.protocol_max)
+        warning = ""
+        if hello.client_id is None:
+            iteration, warning = self._iterations.open(hello)
+            client_id = self._ledger.new_id()
+            self._ledger.commit(
+                s.ClientAdded(client_id, iteration.iteration_id, hello.process)
+            )
+            client = self._state.clients[client_id]
+        else:
+            client = self._find(hello.client_id, hello.journal_id)
+            client_id, iteration = client.client_id, client.iteration
+        self._sessions.attach(peer, client_id, self._timeout_ms, now)
+        self._sessions.send(
+            client_id,
+            m.ClientWelcome(
+                protocol,
+                client_id,
+                iteration.iteration_id,
+                self._ledger.journal_id,
+                heartbeat_ms(self._timeout_ms),
+                warning,
+            ),
+        )
+        if iteration.error is not None:
+            self._sessions.send(client_id, m.Refused(iteration.error))
+        self._iterations.tell(client, list(iteration.tasks.values()))
+        self._iterations.advance(iteration, self._state.workers.values())
+
+    def said(self, client_id: int, message: m.ToDispatcher, now: float) -> None:
+        """A client said something on its session."""
+        if isinstance(message, m.ClientClose):
+            self._release(client_id, message.taken, now)
+            self._sessions.release(client_id)
+
+    def expired(self, client_id: int, now: float) -> None:
+        """The client's lease ran out."""
+        self._release(client_id, {}, now)
+        self._sessions.send(client_id, m.Refused(to_record(self._unknown(client_id))))
+        self._sessions.release(client_id)
+
+    def _find(self, client_id: int, journal_id: str) -> s.Client:
+        if journal_id != self._ledger.journal_id:
+            raise UnavailableError(
+                "the dispatcher was restarted without its journal and has forgotten this job; "
+                "run it with fault_tolerant_mode=True and a work_dir to survive restarts"
+            )
+        if client_id not in self._state.clients:
+            raise self._unknown(client_id)
+        return self._state.clients[client_id]
+
+    def _release(self, client_id: int, taken: dict[int, tuple[int, int]], now: float) -> None:
+        iteration = self._state.clients[client_id].iteration
+        self._ledger.commit(s.ClientRemoved(client_id))
+        for task in iteration.tasks.values():
+            if not task.lost and not iteration.stopped:
+                gone = m.ClientGone(task.task_id, client_id, taken.get(task.task_id))
+                self._sessions.send(task.worker.worker_id, gone)
+        self._iterations.client_left(iteration, now)
+
+    def _unknown(self, client_id: int) -> NotFoundError:
+        return NotFoundError(
+            f"Unknown iteration client id {client_id}: it was not heard of for "
+            f"{self._timeout_ms / 1000:g} s and was released"
+        )

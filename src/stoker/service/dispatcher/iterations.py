@@ -1,0 +1,215 @@
+"""Iterations: opened by clients, run as tasks on workers, ended and collected."""
+
+from collections.abc import Iterable
+
+from stoker.errors import ErrorRecord, from_record
+from stoker.service import messages as m
+from stoker.service.config import DispatcherConfig
+from stoker.service.dispatcher import jobs
+from stoker.service.dispatcher import state as s
+from stoker.service.dispatcher.catalog import find_dataset
+from stoker.service.dispatcher.grants import SplitDesk
+from stoker.service.dispatcher.ledger import Ledger
+from stoker.service.dispatcher.listing import SplitListing
+from stoker.service.dispatcher.news import news_for
+from stoker.service.dispatcher.sessions import Sessions
+
+
+class Iterations:
+    """Takes iterations through their life.
+
+    Args:
+        config: for how long an iteration may be without clients.
+        ledger: the state.
+        sessions: to tell workers and clients.
+        desk: grants splits.
+        listing: learns splits.
+    """
+
+    def __init__(
+        self,
+        config: DispatcherConfig,
+        ledger: Ledger,
+        sessions: Sessions,
+        desk: SplitDesk,
+        listing: SplitListing,
+    ) -> None:
+        self._config = config
+        self._ledger = ledger
+        self._state = ledger.state
+        self._sessions = sessions
+        self._desk = desk
+        self._listing = listing
+        self._idle_since: dict[int, float] = {}
+
+    def open(self, hello: m.ClientHello) -> tuple[s.Iteration, str]:
+        """The iteration a client asks for, made if it is the first; and a warning for its user.
+
+        Raises:
+            StokerError: it cannot be had.
+        """
+        dataset = find_dataset(self._state, hello.dataset_id)
+        jobs.check_local(self._state, hello)
+        job = self._state.jobs.get(hello.job)
+        warning = ""
+        if job is None:
+            if hello.parameters.processing_mode == jobs.DYNAMIC:
+                jobs.check_splittable(dataset)
+            jobs.check_runnable(self._state, dataset)
+            self._ledger.commit(
+                s.JobAdded(hello.job, hello.named, hello.dataset_id, hello.parameters)
+            )
+            job = self._state.jobs[hello.job]
+        else:
+            warning = jobs.check_agreement(self._state, job, hello)
+        iteration = job.iterations.get(hello.repetition)
+        if iteration is None:
+            iteration_id, seed = self._ledger.new_id(), self._ledger.new_seed()
+            self._ledger.commit(s.IterationAdded(iteration_id, hello.job, hello.repetition, seed))
+            iteration = self._state.iterations[iteration_id]
+        if iteration.error is not None:
+            raise from_record(iteration.error)
+        self._idle_since.pop(iteration.iteration_id, None)
+        return iteration, warning
+
+    def advance(self, iteration: s.Iteration, workers: Iterable[s.Worker]) -> None:
+        """Takes the next step: its splits become known, then it runs on each of `workers`."""
+        if iteration.finished or iteration.error is not None or not iteration.clients:
+            return
+        if not self._listing.learn(iteration):
+            return
+        dataset = self._state.datasets[iteration.job.added.dataset_id]
+        target = iteration.job.added.parameters.target_workers
+        has_task = {task.worker.worker_id for task in iteration.tasks.values()}
+        for worker in list(workers):
+            seen = any(
+                jobs.sees(client.process, target, worker.added)
+                for client in iteration.clients.values()
+            )
+            if (
+                seen
+                and worker.added.worker_id not in has_task
+                and jobs.can_run(dataset, worker.added)
+            ):
+                self._add_task(iteration, worker)
+
+    def advance_all(self, worker: s.Worker) -> None:
+        """A worker is there: every iteration may run on it."""
+        for iteration in list(self._state.iterations.values()):
+            known = iteration.sources is not None
+            self.advance(iteration, [worker] if known else self._state.workers.values())
+
+    def splits_listed(self, worker_id: int, answer: m.SplitsListed) -> None:
+        """A worker has listed an iteration's splits."""
+        error = self._listing.answered(worker_id, answer)
+        iteration = self._state.iterations.get(answer.iteration_id)
+        if iteration is None:
+            return
+        if error is not None:
+            self._fail(iteration, error)
+        else:
+            self.advance(iteration, self._state.workers.values())
+
+    def task_ended(self, task: s.Task, now: float) -> None:
+        """A task's pipeline is at its end."""
+        if task.running:
+            self._ledger.commit(s.TaskEnded(task.task_id))
+            self._desk.forget({task.task_id})
+            self._after(task.iteration, [])
+
+    def tasks_lost(self, worker_id: int, tasks: list[s.Task]) -> None:
+        """The worker of these tasks is gone, and they with it."""
+        self._desk.forget({task.task_id for task in tasks})
+        for iteration in self._listing.lose(worker_id):
+            self.advance(iteration, self._state.workers.values())
+        for task in tasks:
+            self._after(task.iteration, [task])
+
+    def client_left(self, iteration: s.Iteration, now: float) -> None:
+        """A client is gone; if it was the last, nobody may ever read what is left."""
+        if iteration.clients:
+            return
+        if iteration.error is not None:
+            self._remove(iteration)  # who asks again gets another try
+            return
+        self._idle_since[iteration.iteration_id] = now
+        if iteration.finished and not iteration.stopped:
+            self._stop(iteration)
+
+    def collect(self, now: float) -> None:
+        """Removes iterations nobody has read for a while.
+
+        DYNAMIC jobs with a name stay unless configured otherwise, as in tf.data service: asked for
+        again they would start afresh. Without a name nobody can ask again.
+        """
+        timeout = self._config.job_gc_timeout_ms / 1000
+        if timeout < 0:
+            return
+        for iteration_id, since in list(self._idle_since.items()):
+            iteration = self._state.iterations[iteration_id]
+            job = iteration.job.added
+            keep = (
+                job.named
+                and job.parameters.processing_mode == jobs.DYNAMIC
+                and not self._config.gc_dynamic_sharding_jobs
+            )
+            if now - since >= timeout and not keep:
+                self._remove(iteration)
+
+    def tell(self, client: s.Client, changed: Iterable[s.Task]) -> None:
+        """Tells a client what has changed for it."""
+        news = news_for(client, changed)
+        if news is not None:
+            self._sessions.send(client.client_id, news)
+
+    def start_of(self, task: s.Task) -> m.TaskStart:
+        """What its worker needs to run a task."""
+        iteration = task.iteration
+        dynamic = iteration.job.added.parameters.processing_mode == jobs.DYNAMIC
+        assert iteration.sources is not None
+        return m.TaskStart(
+            task.task_id,
+            iteration.iteration_id,
+            iteration.job.added.dataset_id,
+            task.seed,
+            iteration.repetition,
+            list(iteration.sources.values()) if dynamic else None,
+        )
+
+    def _add_task(self, iteration: s.Iteration, worker: s.Worker) -> None:
+        worker_id = worker.added.worker_id
+        task_id, seed = self._ledger.new_id(), self._ledger.new_seed()
+        self._ledger.commit(s.TaskAdded(task_id, iteration.iteration_id, worker_id, seed))
+        task = self._state.tasks[task_id]
+        self._sessions.send(worker_id, self.start_of(task))
+        self._tell_all(iteration, [task])
+
+    def _after(self, iteration: s.Iteration, changed: list[s.Task]) -> None:
+        """A task has ended: others may take over its splits, or all may be over."""
+        self._desk.settle(iteration)
+        self._tell_all(iteration, changed)
+        if iteration.finished and not iteration.clients and not iteration.stopped:
+            self._stop(iteration)
+
+    def _tell_all(self, iteration: s.Iteration, changed: list[s.Task]) -> None:
+        for client in iteration.clients.values():
+            self.tell(client, changed)
+
+    def _fail(self, iteration: s.Iteration, error: ErrorRecord) -> None:
+        self._ledger.commit(s.IterationFailed(iteration.iteration_id, error))
+        for client_id in iteration.clients:
+            self._sessions.send(client_id, m.Refused(error))
+
+    def _stop(self, iteration: s.Iteration) -> None:
+        for task in iteration.tasks.values():
+            if not task.lost:
+                self._sessions.send(task.worker.worker_id, m.TaskStop(task.task_id))
+        self._desk.forget(set(iteration.tasks))
+        self._ledger.commit(s.TasksStopped(iteration.iteration_id))
+
+    def _remove(self, iteration: s.Iteration) -> None:
+        if not iteration.stopped:
+            self._stop(iteration)
+        self._listing.forget(iteration.iteration_id)
+        self._idle_since.pop(iteration.iteration_id, None)
+        self._ledger.commit(s.IterationRemoved(iteration.iteration_id))

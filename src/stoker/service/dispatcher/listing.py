@@ -1,0 +1,106 @@
+"""How the splits of an iteration become known: cut here, or listed by a worker (DESIGN.md §3)."""
+
+from typing import Any
+
+from stoker.dataset.node import IndexSplits, ListedSplits
+from stoker.errors import ErrorRecord
+from stoker.service import messages as m
+from stoker.service.dispatcher import jobs
+from stoker.service.dispatcher.ledger import Ledger
+from stoker.service.dispatcher.sessions import Sessions
+from stoker.service.dispatcher.splits import split_total
+from stoker.service.dispatcher.state import DatasetAdded, Iteration, SplitsKnown
+
+
+class SplitListing:
+    """Learns splits; at most one worker is listing those of an iteration at a time.
+
+    Attributes:
+        listers: iteration → the worker that was asked.
+    """
+
+    def __init__(self, ledger: Ledger, sessions: Sessions) -> None:
+        self.listers: dict[int, int] = {}
+        self._ledger = ledger
+        self._sessions = sessions
+
+    def learn(self, iteration: Iteration) -> bool:
+        """Cuts index sources and asks a worker to list the others; returns whether all is known."""
+        if iteration.sources is not None:
+            return True
+        dynamic = iteration.job.added.parameters.processing_mode == jobs.DYNAMIC
+        if not dynamic or not _listed_sources(self._dataset(iteration)):
+            self._know(iteration, {})
+            return True
+        if iteration.iteration_id not in self.listers:
+            self._ask(iteration)
+        return False
+
+    def answered(self, worker_id: int, answer: m.SplitsListed) -> ErrorRecord | None:
+        """A worker has listed; what nobody waits for is ignored. Returns why it failed."""
+        if self.listers.get(answer.iteration_id) != worker_id:
+            return None
+        del self.listers[answer.iteration_id]
+        iteration = self._ledger.state.iterations[answer.iteration_id]
+        if answer.error is not None:
+            return answer.error
+        missing = set(_listed_sources(self._dataset(iteration))) - answer.splits.keys()
+        if missing:
+            return ErrorRecord(
+                "FailedPreconditionError", f"no splits were listed for sources {sorted(missing)}"
+            )
+        self._know(iteration, answer.splits)
+        return None
+
+    def say_again(self, worker_id: int) -> None:
+        """The worker has a new session: what it was asked for may be lost."""
+        for iteration_id, lister in self.listers.items():
+            if lister == worker_id:
+                self._request(worker_id, self._ledger.state.iterations[iteration_id])
+
+    def lose(self, worker_id: int) -> list[Iteration]:
+        """The worker is gone; returns the iterations another must list the splits of."""
+        lost = [iteration for iteration, lister in self.listers.items() if lister == worker_id]
+        for iteration_id in lost:
+            del self.listers[iteration_id]
+        return [self._ledger.state.iterations[iteration_id] for iteration_id in lost]
+
+    def forget(self, iteration_id: int) -> None:
+        """The iteration is gone."""
+        self.listers.pop(iteration_id, None)
+
+    def _ask(self, iteration: Iteration) -> None:
+        dataset = self._dataset(iteration)
+        for worker_id, worker in self._ledger.state.workers.items():
+            if jobs.can_run(dataset, worker.added):
+                self.listers[iteration.iteration_id] = worker_id
+                self._request(worker_id, iteration)
+                return
+
+    def _request(self, worker_id: int, iteration: Iteration) -> None:
+        message = m.ListSplits(
+            iteration.iteration_id,
+            iteration.job.added.dataset_id,
+            iteration.seed,
+            iteration.repetition,
+            _listed_sources(self._dataset(iteration)),
+        )
+        self._sessions.send(worker_id, message)
+
+    def _know(self, iteration: Iteration, listed: dict[int, list[Any]]) -> None:
+        sources = []
+        if iteration.job.added.parameters.processing_mode == jobs.DYNAMIC:
+            for source in self._dataset(iteration).sources:
+                if isinstance(source.splits, IndexSplits):
+                    count = source.splits.count
+                    sources.append(m.SplitSource(source.number, split_total(count), count))
+                else:
+                    sources.append(m.SplitSource(source.number, len(listed[source.number])))
+        self._ledger.commit(SplitsKnown(iteration.iteration_id, sources, listed))
+
+    def _dataset(self, iteration: Iteration) -> DatasetAdded:
+        return self._ledger.state.datasets[iteration.job.added.dataset_id]
+
+
+def _listed_sources(dataset: DatasetAdded) -> list[int]:
+    return [x.number for x in dataset.sources if isinstance(x.splits, ListedSplits)]

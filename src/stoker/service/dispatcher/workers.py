@@ -1,0 +1,116 @@
+"""Workers: registered, taken up again after a broken session, and lost."""
+
+from stoker.service import messages as m
+from stoker.service.config import DispatcherConfig
+from stoker.service.dispatcher import state as s
+from stoker.service.dispatcher.grants import SplitDesk
+from stoker.service.dispatcher.iterations import Iterations
+from stoker.service.dispatcher.ledger import Ledger
+from stoker.service.dispatcher.listing import SplitListing
+from stoker.service.dispatcher.sessions import Sessions, heartbeat_ms, negotiate
+
+
+class Workers:
+    """What workers say, and what becomes of them."""
+
+    def __init__(
+        self,
+        config: DispatcherConfig,
+        ledger: Ledger,
+        sessions: Sessions,
+        desk: SplitDesk,
+        listing: SplitListing,
+        iterations: Iterations,
+    ) -> None:
+        self._timeout_ms = config.worker_timeout_ms
+        self._ledger = ledger
+        self._state = ledger.state
+        self._sessions = sessions
+        self._desk = desk
+        self._listing = listing
+        self._iterations = iterations
+
+    def hello(self, peer: int, hello: m.WorkerHello, now: float) -> None:
+        """A worker opened a session: a new one, or one that has lost its session.
+
+        Raises:
+            FailedPreconditionError: it speaks another protocol.
+        """
+        protocol = negotiate(hello.protocol_min, hello.protocol_max)
+        worker_id = hello.worker_id
+        known = worker_id in self._state.workers and hello.journal_id == self._ledger.journal_id
+        if worker_id is None or not known:
+            worker_id = self._register(hello)
+        self._sessions.attach(peer, worker_id, self._timeout_ms, now)
+        self._sessions.send(
+            worker_id,
+            m.WorkerWelcome(
+                protocol, worker_id, self._ledger.journal_id, heartbeat_ms(self._timeout_ms)
+            ),
+        )
+        worker = self._state.workers[worker_id]
+        if known:
+            self._resume(worker, hello)
+        self._iterations.advance_all(worker)
+
+    def said(self, worker_id: int, message: m.ToDispatcher, now: float) -> None:
+        """A worker said something on its session.
+
+        Raises:
+            StokerError: it makes no sense.
+        """
+        if isinstance(message, m.SplitRequest):
+            task = self._state.workers[worker_id].tasks.get(message.task_id)
+            if task is not None and task.running:
+                self._desk.request(task, message)
+        elif isinstance(message, m.SplitsListed):
+            self._iterations.splits_listed(worker_id, message)
+        elif isinstance(message, m.TaskExhausted):
+            task = self._state.workers[worker_id].tasks.get(message.task_id)
+            if task is not None:
+                self._iterations.task_ended(task, now)
+        elif isinstance(message, m.WorkerLeave):
+            self.lose(worker_id, "it was stopped")
+
+    def expired(self, worker_id: int) -> None:
+        """The worker's lease ran out."""
+        self.lose(worker_id, f"it was not heard of for {self._timeout_ms / 1000:g} s")
+
+    def lose(self, worker_id: int, why: str) -> None:
+        """The worker is gone for good; should it come back, it is a new one."""
+        tasks = list(self._state.workers[worker_id].tasks.values())
+        self._ledger.commit(s.WorkerLost(worker_id, why))
+        self._sessions.release(worker_id)
+        self._iterations.tasks_lost(worker_id, tasks)
+
+    def _register(self, hello: m.WorkerHello) -> int:
+        # Two workers cannot serve one address: the older one is dead, whatever its lease says.
+        older = self._state.addresses.get(hello.address)
+        if older is not None:
+            self.lose(older, "another process took its address")
+        worker_id = self._ledger.new_id()
+        self._ledger.commit(
+            s.WorkerAdded(worker_id, hello.address, hello.transfers, hello.tags, hello.versions)
+        )
+        return worker_id
+
+    def _resume(self, worker: s.Worker, hello: m.WorkerHello) -> None:
+        """What was said on the broken session may be lost: compare, and say it again.
+
+        Splits it had not begun are taken back; it asks again for what it needs.
+        """
+        worker_id, tasks = worker.added.worker_id, worker.tasks
+        self._desk.forget(set(tasks))
+        for task_id in set(hello.tasks) - set(tasks):
+            self._sessions.send(worker_id, m.TaskStop(task_id))
+        for task_id, task in tasks.items():
+            if task.running:
+                self._ledger.commit(s.SplitsReturned(task_id))
+                if task_id not in hello.tasks:
+                    self._sessions.send(worker_id, self._iterations.start_of(task))
+            for client_id in hello.readings.get(task_id, ()):
+                if client_id not in self._state.clients:
+                    self._sessions.send(worker_id, m.ClientGone(task_id, client_id))
+        self._listing.say_again(worker_id)
+        for task in tasks.values():
+            self._desk.settle(task.iteration)

@@ -1,0 +1,77 @@
+"""One task on its worker: what it has produced, who reads it, and what each reader is sent."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from stoker.service import messages as m
+from stoker.service.worker.buffer import FirstCome
+from stoker.service.worker.reading import Reading
+from stoker.service.worker.splits import SplitQueue
+from stoker.wire import frames as f
+
+FRAME_BYTES = 1 << 20
+"""A frame holds about so many bytes at most (or one element)."""
+
+FRAME_ELEMENTS = 8192
+"""A frame holds so many elements at most: enough to make the cost of a frame vanish."""
+
+BUFFER_ELEMENTS = 16 * FRAME_ELEMENTS
+"""A task computes so many elements ahead at most, however small they are."""
+
+
+@dataclass
+class Task:
+    """One iteration's work here.
+
+    Attributes:
+        readings: by client.
+        queues: the splits of each (source, repetition) that is being read.
+        exhausted: the pipeline is at its end.
+        full: the pipeline waits for room.
+        lost: positions dropped because their client was lost.
+    """
+
+    start: m.TaskStart
+    buffer: FirstCome = field(default_factory=FirstCome)
+    readings: dict[int, Reading] = field(default_factory=dict)
+    queues: dict[tuple[int, int], SplitQueue] = field(default_factory=dict)
+    exhausted: bool = False
+    full: bool = False
+    lost: int = 0
+
+    def queue(self, source: int, repetition: int) -> SplitQueue:
+        """The splits of one pass over one source."""
+        key = (source, repetition)
+        if key not in self.queues:
+            self.queues[key] = SplitQueue(self.start.task_id, source, repetition)
+        return self.queues[key]
+
+    def has_room(self, buffer_bytes: int) -> bool:
+        """Whether the pipeline may go on."""
+        return self.buffer.nbytes < buffer_bytes and self.buffer.positions < BUFFER_ELEMENTS
+
+    def deliver(self) -> Iterator[tuple[Reading, f.Message]]:
+        """What to send now: frames to readers with room, one each in turn, then what else to say."""
+        readings = [reading for reading in self.readings.values() if reading.connection is not None]
+        hungry = readings
+        while hungry and self.buffer.positions:
+            hungry = [reading for reading in hungry if min(reading.room) > 0]
+            for reading in hungry:
+                if self.buffer.positions:
+                    elements, nbytes = reading.room
+                    most = min(elements, FRAME_ELEMENTS), min(nbytes, FRAME_BYTES)
+                    yield reading, reading.send(self.buffer.take(*most))
+        if len(readings) > 1:  # whoever was served first goes last next time
+            first = readings[0]
+            self.readings[first.client_id] = self.readings.pop(first.client_id)
+        for reading in readings:
+            yield from ((reading, message) for message in self._news(reading))
+
+    def _news(self, reading: Reading) -> Iterator[f.Message]:
+        """What a reader should know besides its frames: that something waits, or the end."""
+        if self.buffer.positions and not reading.announced:
+            reading.announced, reading.ended = True, False
+            yield f.Ready(self.buffer.positions)
+        elif self.exhausted and not self.buffer.positions and not reading.ended:
+            reading.ended = True
+            yield f.End(reading.next_number)

@@ -1,0 +1,349 @@
+"""Errors travel whole, take their element's place, and name what to do."""
+
+import io
+import sys
+import threading
+
+import cloudpickle
+import msgspec
+import numpy as np
+import pytest
+
+import stoker
+from stoker.dataset.node import encode_tree
+from stoker.errors import (
+    FailedPreconditionError,
+    InvalidArgumentError,
+    UserFunctionError,
+)
+from stoker.service import distribute, messages, register_dataset, rpc
+from tests.serving import outcomes, read, watched
+
+LOCK = threading.Lock()
+
+
+def _fails_at_three(i: int) -> int:
+    if i == 3:
+        raise KeyError("three")
+    return i
+
+
+def test_a_user_error_names_worker_node_site_element_and_traceback(serve, transport):
+    service = serve()
+    dataset = stoker.Dataset.range(10).map(_fails_at_three)
+    line = _fails_at_three.__code__.co_firstlineno
+    site_line = test_a_user_error_names_worker_node_site_element_and_traceback
+    dataset = dataset.distribute(service.target, data_transfer_protocol=transport)
+    with pytest.raises(UserFunctionError) as caught:
+        read(dataset)
+    error = caught.value
+    assert error.worker == service.workers[0].address
+    assert error.node == "map"
+    assert error.site == f"tests/conformance/test_errors.py:{site_line.__code__.co_firstlineno + 2}"
+    assert error.element == 3
+    assert error.exception == "KeyError"
+    assert f'test_errors.py", line {line + 2}, in _fails_at_three' in error.remote_traceback
+    assert 'raise KeyError("three")' in error.remote_traceback
+    assert "stoker/dataset" not in error.remote_traceback
+    for part in (error.worker, error.site, "KeyError", "three", "map", error.remote_traceback.strip()):
+        assert part in str(error)
+
+
+def test_an_error_occupies_its_elements_place_and_reading_continues(serve, transport):
+    dataset = stoker.Dataset.range(6).map(_fails_at_three).apply(
+        distribute("parallel_epochs", serve().target, data_transfer_protocol=transport)
+    )
+    with watched(dataset) as iterator:
+        found = outcomes(iterator)
+    assert [x for x in found if not isinstance(x, Exception)] == [0, 1, 2, 4, 5]
+    assert isinstance(found[3], UserFunctionError)
+    assert iterator.stats()["errors"] == 1
+
+
+@pytest.mark.parametrize("threads", [None, 2])
+def test_every_element_of_many_failing_ones_has_its_place(serve, transport, threads):
+    def odd(i):
+        if i % 2:
+            raise ValueError(i)
+        return i
+
+    dataset = stoker.Dataset.range(100).map(odd, num_parallel_calls=threads).apply(
+        distribute("parallel_epochs", serve().target, data_transfer_protocol=transport)
+    )
+    with watched(dataset) as iterator:
+        found = outcomes(iterator)
+    assert len(found) == 100
+    assert found[::2] == list(range(0, 100, 2))
+    assert [error.element for error in found[1::2]] == list(range(1, 100, 2))
+
+
+def test_a_batch_with_a_failing_element_fails_as_a_whole(serve):
+    dataset = stoker.Dataset.range(6).map(_fails_at_three).batch(2).apply(
+        distribute("parallel_epochs", serve().target)
+    )
+    with watched(dataset) as iterator:
+        first, error, last = outcomes(iterator)
+    assert (first.tolist(), last.tolist()) == ([0, 1], [4, 5])
+    assert isinstance(error, UserFunctionError)
+    assert error.node == "map"
+
+
+def test_an_error_with_one_outstanding_request_does_not_stop_reading(serve, transport):
+    dataset = stoker.Dataset.range(6).map(_fails_at_three).distribute(
+        serve().target, max_outstanding_requests=1, data_transfer_protocol=transport
+    )
+    with watched(dataset) as iterator:
+        assert len(outcomes(iterator)) == 6
+
+
+def test_an_error_that_was_seen_is_not_given_back(serve, transport):
+    dataset = stoker.Dataset.range(10).map(_fails_at_three).repeat().apply(
+        distribute("parallel_epochs", serve().target, data_transfer_protocol=transport)
+    )
+    with dataset.iterator(epoch=0) as first:
+        assert read(first, 3) == [0, 1, 2]
+        with pytest.raises(UserFunctionError):
+            next(first)
+    with dataset.iterator(epoch=0) as second:
+        assert read(second, 3) == [4, 5, 6]
+
+
+def test_errors_in_every_kind_of_function_name_their_node(serve):
+    target = serve().target
+
+    def fail(*x):
+        raise RuntimeError("no")
+
+    one = stoker.Dataset.range(1)
+    for kind, dataset in {
+        "map": one.map(fail),
+        "filter": one.filter(fail),
+        "flat_map": one.flat_map(fail),
+        "from_generator": stoker.Dataset.from_generator(fail),
+    }.items():
+        with pytest.raises(UserFunctionError, match="no") as caught:
+            read(dataset.apply(distribute("parallel_epochs", target)))
+        assert (kind, caught.value.node) == (kind, kind)
+        assert caught.value.site.startswith("tests/conformance/test_errors.py:")
+
+
+def test_an_error_of_stokers_own_raised_by_a_user_function_is_a_users(serve):
+    def fail(i):
+        raise InvalidArgumentError("mine")
+
+    with pytest.raises(UserFunctionError, match="mine") as caught:
+        read(stoker.Dataset.range(1).map(fail).distribute(serve().target))
+    assert caught.value.exception == "InvalidArgumentError"
+
+
+@pytest.mark.parametrize("exception", [SystemExit, KeyboardInterrupt, GeneratorExit])
+@pytest.mark.parametrize("threads", [None, 2])
+def test_a_function_that_asks_to_exit_is_an_error_and_the_worker_lives(serve, exception, threads):
+    def leave(i):
+        if i == 1:
+            raise exception("leaving")
+        return i
+
+    service = serve()
+    dataset = stoker.Dataset.range(3).map(leave, num_parallel_calls=threads)
+    with watched(dataset.distribute(service.target)) as iterator:
+        found = outcomes(iterator)
+    errors = [x for x in found if isinstance(x, Exception)]
+    assert [error.exception for error in errors] == [exception.__name__]
+    assert "leaving" in str(errors[0])
+    assert read(stoker.Dataset.range(3).distribute(service.target)) == [0, 1, 2]
+
+
+def test_an_exception_that_cannot_be_pickled_or_printed_arrives(serve, transport):
+    def fail(i):
+        class Odd(Exception):
+            def __str__(self):
+                raise ValueError("cannot print")
+
+        raise Odd(threading.Lock())
+
+    dataset = stoker.Dataset.range(2).map(fail)
+    dataset = dataset.distribute(serve().target, data_transfer_protocol=transport)
+    with watched(dataset) as iterator:
+        found = outcomes(iterator)
+    assert [error.exception for error in found] == ["Odd", "Odd"]
+
+
+def test_a_message_that_is_no_unicode_arrives(serve, transport):
+    def fail(i):
+        raise ValueError("\udcff" + "x" * 10)
+
+    dataset = stoker.Dataset.range(1).map(fail)
+    dataset = dataset.distribute(serve().target, data_transfer_protocol=transport)
+    with pytest.raises(UserFunctionError, match="xxxxxxxxxx"):
+        read(dataset)
+
+
+def test_an_endless_recursion_arrives(serve):
+    def recurse(i):
+        return recurse(i + 1)
+
+    with pytest.raises(UserFunctionError, match="RecursionError"):
+        read(stoker.Dataset.range(1).map(recurse).distribute(serve().target))
+
+
+def test_a_long_message_and_a_chained_cause_arrive(serve):
+    def fail(i):
+        try:
+            raise OSError("the first cause")
+        except OSError as error:
+            raise ValueError("m" * 100_000) from error
+
+    with pytest.raises(UserFunctionError) as caught:
+        read(stoker.Dataset.range(1).map(fail).distribute(serve().target))
+    assert "m" * 100_000 in caught.value.args[0]
+    assert "the first cause" in caught.value.remote_traceback
+
+
+def test_a_message_too_long_to_travel_arrives_shortened(serve, transport):
+    def fail(i):
+        raise ValueError("head" + "m" * 40_000_000 + "tail")
+
+    dataset = stoker.Dataset.range(1).map(fail)
+    dataset = dataset.distribute(serve().target, data_transfer_protocol=transport)
+    with pytest.raises(UserFunctionError, match="head.*left out.*tail"):
+        read(dataset)
+
+
+def test_a_function_that_prints_prints(serve, capsys):
+    def speak(i):
+        print("element", i)  # noqa: T201
+        return i
+
+    assert read(stoker.Dataset.range(2).map(speak).distribute(serve().target)) == [0, 1]
+    assert capsys.readouterr().out == "element 0\nelement 1\n"
+
+
+def test_an_unpicklable_global_is_named_when_the_dataset_is_distributed(serve):
+    dataset = stoker.Dataset.range(1).map(lambda i: LOCK.locked())
+    with pytest.raises(InvalidArgumentError, match=r"`LOCK` \(a _thread.lock\).*cannot be pickled"):
+        dataset.distribute(serve().target)
+
+
+def test_an_unpicklable_captured_variable_is_named_at_registration(serve):
+    stream = io.TextIOWrapper(io.BytesIO())
+    dataset = stoker.Dataset.range(1).map(lambda i: stream.name)
+    with pytest.raises(InvalidArgumentError, match="`stream`"):
+        register_dataset(serve().target, dataset)
+
+
+def _needing_a_module(monkeypatch, count: int) -> stoker.Dataset:
+    """A dataset whose function's blob names a module that is not there when it is opened."""
+    module = type(sys)("absent_module_of_stoker")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec("def double(x): return 2 * x", module.__dict__)
+    blob = cloudpickle.dumps(module.double)
+    monkeypatch.delitem(sys.modules, module.__name__)
+    return _with_blob(stoker.Dataset.range(count).map(lambda x: x), blob)
+
+
+def _with_blob(dataset: stoker.Dataset, blob: bytes) -> stoker.Dataset:
+    from stoker.dataset.opaque import Opaque
+
+    node = msgspec.structs.replace(dataset.node, function=Opaque.from_blob(blob))
+    return stoker.Dataset(node, stoker.Options())
+
+
+@pytest.mark.parametrize("mode", ["parallel_epochs", "distributed_epoch"])
+def test_a_module_the_worker_lacks_is_one_clear_error_that_names_it(
+    serve, monkeypatch, transport, mode
+):
+    dataset = _needing_a_module(monkeypatch, 5)
+    dataset = dataset.apply(
+        distribute(mode, serve(1).target, data_transfer_protocol=transport)
+    )
+    with watched(dataset) as iterator:
+        found = outcomes(iterator)
+    assert {type(x) for x in found} == {FailedPreconditionError}
+    assert "'absent_module_of_stoker', which is not installed" in str(found[0])
+    assert len(found) == 1
+
+
+def test_an_element_that_cannot_travel_is_an_error_in_its_place(serve):
+    dataset = stoker.Dataset.range(5).map(lambda i: {i} if i == 2 else i).apply(
+        distribute("parallel_epochs", serve().target, data_transfer_protocol="tcp")
+    )
+    with watched(dataset) as iterator:
+        found = outcomes(iterator)
+    assert [x for x in found if not isinstance(x, Exception)] == [0, 1, 3, 4]
+    assert isinstance(found[2], InvalidArgumentError)
+    assert "set" in str(found[2])
+
+
+def test_elements_that_differ_much_arrive(serve):
+    def grow(i):
+        return {f"key {i} {k}": k for k in range(200)}
+
+    dataset = stoker.Dataset.range(300).map(grow)
+    dataset = dataset.distribute(serve().target, data_transfer_protocol="tcp")
+    assert [len(x) for x in read(dataset)] == [200] * 300
+
+
+def test_a_version_mismatch_is_one_clear_error_naming_both(serve, monkeypatch):
+    here = messages.Versions("3.9", "1")
+    monkeypatch.setattr(sys.modules["stoker.service.distribute"], "versions", lambda: here)
+    dataset = stoker.Dataset.range(3).map(lambda x: x).distribute(serve(2).target)
+    with pytest.raises(FailedPreconditionError, match=r"Python 3\.9 with NumPy 1.*workers run") as caught:
+        read(dataset)
+    assert f"Python {sys.version_info[0]}.{sys.version_info[1]}" in str(caught.value)
+
+
+def test_a_dataset_without_functions_runs_on_any_version(serve, monkeypatch):
+    here = messages.Versions("3.9", "1")
+    monkeypatch.setattr(sys.modules["stoker.service.distribute"], "versions", lambda: here)
+    assert read(stoker.Dataset.range(3).distribute(serve().target)) == [0, 1, 2]
+
+
+def test_a_worker_of_another_version_that_comes_late_is_one_clear_error(serve, monkeypatch):
+    here = messages.Versions("3.9", "1")
+    monkeypatch.setattr(sys.modules["stoker.service.distribute"], "versions", lambda: here)
+    service = serve(0)
+    dataset = stoker.Dataset.range(3).map(lambda x: x).distribute(service.target)
+    with dataset.iterator() as iterator:
+        service.add_worker()
+        with pytest.raises(FailedPreconditionError, match=r"Python 3\.9 with NumPy 1"):
+            read(iterator, deadline=3)
+
+
+def test_a_tree_of_unknown_nodes_is_one_clear_error(serve):
+    service = serve()
+    tree = msgspec.msgpack.decode(encode_tree(stoker.Dataset.range(3).node))
+    tree[0][0] = "from_the_future"
+    registration = messages.RegisterDataset(
+        digest="d", tree=msgspec.msgpack.encode(tree), spec={"kind": "unknown"}, dataset_id="future"
+    )
+    reply = rpc.call(service.target.removeprefix("grpc://"), registration, 5)
+    assert reply == messages.DatasetRegistered("future")
+    dataset = stoker.service.from_dataset_id("parallel_epochs", service.target, "future")
+    with watched(dataset) as iterator:
+        found = outcomes(iterator)
+    assert len(found) == 1
+    assert "'from_the_future' is not known" in str(found[0])
+
+
+def test_a_source_that_fails_to_open_ends_the_pass_with_its_error(serve, transport):
+    dataset = stoker.Dataset.list_files("/no/such/place/*.jpg").apply(
+        distribute("parallel_epochs", serve().target, data_transfer_protocol=transport)
+    )
+    with watched(dataset) as iterator:
+        found = outcomes(iterator)
+    assert len(found) == 1
+    assert isinstance(found[0], stoker.errors.NotFoundError)
+    assert "/no/such/place/*.jpg" in str(found[0])
+
+
+def test_splits_that_cannot_be_listed_are_one_clear_error(serve):
+    dataset = stoker.Dataset.list_files("/no/such/place/*.jpg").distribute(serve(2).target)
+    with pytest.raises(stoker.errors.NotFoundError, match="/no/such/place"):
+        read(dataset)
+
+
+def test_object_arrays_of_other_things_are_an_error_that_names_them(serve):
+    dataset = stoker.Dataset.range(1).map(lambda i: np.array([object()], object))
+    with pytest.raises(InvalidArgumentError, match="object"):
+        read(dataset.distribute(serve().target, data_transfer_protocol="tcp"))

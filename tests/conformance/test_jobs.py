@@ -1,0 +1,371 @@
+"""BEHAVIOUR.md, Jobs; and what `from_dataset_id` learns."""
+
+import logging
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import stoker
+from stoker.errors import InvalidArgumentError, NotFoundError
+from stoker.service import distribute, from_dataset_id, messages, register_dataset
+from tests.serving import eventually, read, watched
+
+MODES = ["parallel_epochs", "distributed_epoch"]
+
+
+def _in_threads(datasets: list[stoker.Dataset]) -> list[list]:
+    """Everything each dataset yields, read at once by a thread each."""
+    barrier = threading.Barrier(len(datasets))
+
+    def run(dataset: stoker.Dataset) -> list:
+        barrier.wait()
+        return read(dataset)
+
+    with ThreadPoolExecutor(len(datasets)) as pool:
+        return list(pool.map(run, datasets))
+
+
+@pytest.mark.parametrize("clients", [2, 5])
+def test_the_union_over_clients_of_a_dynamic_job_is_each_element_once(serve, clients):
+    target = serve(2).target
+    datasets = [
+        stoker.Dataset.range(2000).distribute(target, job_name="one") for _ in range(clients)
+    ]
+    assert sorted(sum(_in_threads(datasets), [])) == list(range(2000))
+
+
+def test_the_union_over_clients_of_an_off_job_with_one_worker_is_each_element_once(serve):
+    target = serve(1).target
+    transformation = distribute("parallel_epochs", target, job_name="one")
+    datasets = [stoker.Dataset.range(2000).apply(transformation) for _ in range(3)]
+    assert sorted(sum(_in_threads(datasets), [])) == list(range(2000))
+
+
+def test_two_clients_of_one_job_both_get_elements(serve):
+    target = serve(1).target
+    one, other = (
+        stoker.Dataset.range(10**6).repeat().distribute(target, job_name="one") for _ in range(2)
+    )
+    with one.iterator() as first, other.iterator() as second:
+        assert len(read(first, 10)) == len(read(second, 10)) == 10
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_jobs_of_different_names_each_get_all(serve, mode):
+    target = serve(1).target
+    datasets = [
+        stoker.Dataset.range(500).apply(distribute(mode, target, job_name=name))
+        for name in ("one", "two")
+    ]
+    assert [sorted(found) for found in _in_threads(datasets)] == [list(range(500))] * 2
+
+
+def test_jobs_without_a_name_each_get_all(serve):
+    target = serve(1).target
+    datasets = [stoker.Dataset.range(100).distribute(target) for _ in range(2)]
+    assert [read(dataset) for dataset in datasets] == [list(range(100))] * 2
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_pass_drained_by_another_client_is_empty_for_the_second(serve, mode):
+    target = serve(2).target
+    one, other = (
+        stoker.Dataset.range(10).apply(distribute(mode, target, job_name="one")) for _ in range(2)
+    )
+    whole = read(one)
+    assert Counter(whole) == Counter(list(range(10)) * (2 if mode == "parallel_epochs" else 1))
+    assert read(other) == []
+    assert Counter(read(other)) == Counter(whole)
+    assert read(one) == []
+
+
+def test_a_pass_drained_while_its_reader_is_still_there_is_empty_for_the_second(serve):
+    target = serve(1).target
+    one, other = (stoker.Dataset.range(10).distribute(target, job_name="one") for _ in range(2))
+    with one.iterator() as first:
+        assert read(first, 10) == list(range(10))
+        assert read(other) == []
+
+
+def test_what_a_closed_client_did_not_take_goes_to_another(serve, transport):
+    target = serve(1).target
+    settings = {"job_name": "one", "data_transfer_protocol": transport}
+    one, other = (stoker.Dataset.range(1000).distribute(target, **settings) for _ in range(2))
+    with one.iterator() as first:
+        taken = read(first, 3)
+        with other.iterator() as second:
+            first.close()
+            assert sorted(taken + read(second)) == list(range(1000))
+
+
+@pytest.mark.parametrize(
+    ("field", "first", "second"),
+    [
+        ("processing_mode", {"processing_mode": "parallel_epochs"}, {}),
+        ("target_workers", {"target_workers": "ANY"}, {"target_workers": "AUTO"}),
+    ],
+)
+def test_clients_that_disagree_get_an_error_naming_both_values(serve, field, first, second):
+    target = serve(1).target
+    dataset = stoker.Dataset.range(10).repeat()
+    with dataset.distribute(target, job_name="one", **first).iterator() as iterator:
+        assert next(iterator) == 0
+        with pytest.raises(InvalidArgumentError, match=f"`{field}`") as caught:
+            read(dataset.distribute(target, job_name="one", **second))
+    existing = {"processing_mode": "OFF", "target_workers": "ANY"}[field]
+    requested = {"processing_mode": "DYNAMIC", "target_workers": "AUTO"}[field]
+    assert f"Existing: {existing}; got: {requested}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        stoker.Dataset.range(10).map(lambda x: x).batch(2),
+        stoker.Dataset.range(11).map(lambda x: x),
+        stoker.Dataset.range(10).map(lambda x: x, element_spec=stoker.TensorSpec((), np.float32)),
+    ],
+)
+def test_clients_of_one_job_must_agree_on_nodes_and_element_spec(serve, other):
+    target = serve(1).target
+    spec = stoker.TensorSpec((), np.int64)
+    dataset = stoker.Dataset.range(10).map(lambda x: x, element_spec=spec)
+    with dataset.distribute(target, job_name="one").iterator() as iterator:
+        assert next(iterator) == 0
+        with pytest.raises(InvalidArgumentError, match="Existing: .*map.*; got: .*map"):
+            read(other.distribute(target, job_name="one"))
+
+
+def test_function_bytes_may_differ_and_the_first_registration_wins_with_a_warning(serve, caplog):
+    target = serve(1).target
+    one, other = (
+        stoker.Dataset.range(4).map(lambda x, rank=rank: (rank, x)).distribute(target, job_name="j")
+        for rank in range(2)
+    )
+    assert read(one) == [(0, x) for x in range(4)]
+    with caplog.at_level(logging.WARNING, "stoker.client"):
+        assert read(other.iterator(epoch=1)) == [(0, x) for x in range(4)]
+    assert "job 'j' was created with other function bytes" in caplog.text
+
+
+def test_clients_that_agree_are_not_warned(serve, caplog):
+    target = serve(1).target
+    dataset = stoker.Dataset.range(4).map(lambda x: x)
+    with caplog.at_level(logging.WARNING, "stoker"):
+        for epoch in range(2):
+            again = dataset.distribute(target, job_name="j")
+            assert read(again.iterator(epoch=epoch)) == [0, 1, 2, 3]
+    assert not caplog.records
+
+
+def test_identical_bytes_have_one_id_and_others_another(serve):
+    target = serve(0).target
+    dataset = stoker.Dataset.range(10).map(lambda x: x)
+    assert register_dataset(target, dataset) == register_dataset(target, dataset)
+    assert register_dataset(target, dataset) != register_dataset(target, dataset.take(5))
+
+
+def test_an_explicit_id_registered_twice_is_one_dataset(serve):
+    service = serve(1)
+    for offset in range(2):
+        dataset = stoker.Dataset.range(3).map(lambda x, offset=offset: x + offset)
+        assert register_dataset(service.target, dataset, dataset_id="mine") == "mine"
+    assert len(service.state.datasets) == 1
+    assert read(from_dataset_id("parallel_epochs", service.target, "mine")) == [0, 1, 2]
+
+
+def test_identical_bytes_keep_the_first_id_even_beside_an_explicit_one(serve):
+    target = serve(1).target
+    dataset = stoker.Dataset.range(3)
+    first = register_dataset(target, dataset)
+    assert register_dataset(target, dataset, dataset_id="mine") == "mine"
+    assert register_dataset(target, dataset) == first
+    for dataset_id in (first, "mine"):
+        assert read(from_dataset_id("parallel_epochs", target, dataset_id)) == [0, 1, 2]
+
+
+def test_from_dataset_id_learns_the_element_spec(serve):
+    target = serve(1).target
+    dataset = stoker.Dataset.from_tensor_slices({"x": np.zeros((4, 2), np.float32)}).batch(2)
+    learned = from_dataset_id("parallel_epochs", target, register_dataset(target, dataset))
+    assert learned.element_spec == dataset.element_spec
+    assert [batch["x"].shape for batch in read(learned)] == [(2, 2), (2, 2)]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        stoker.TensorSpec((), np.float32),
+        stoker.TensorSpec((2,), np.int64),
+        (stoker.TensorSpec((), np.int64),),
+        {"x": stoker.TensorSpec((), np.int64)},
+    ],
+)
+def test_a_wrong_element_spec_is_an_error_at_the_read(serve, transport, spec):
+    target = serve(1).target
+    dataset_id = register_dataset(target, stoker.Dataset.range(3))
+    wrong = from_dataset_id(
+        "parallel_epochs", target, dataset_id, spec, data_transfer_protocol=transport
+    )
+    with pytest.raises(InvalidArgumentError, match="element_spec.*float32|element_spec.*int64"):
+        read(wrong)
+
+
+def test_two_datasets_may_use_the_same_job_name_by_id(serve):
+    target = serve(1).target
+    ids = [register_dataset(target, stoker.Dataset.range(k, k + 3)) for k in (0, 10)]
+    found = [
+        read(from_dataset_id("distributed_epoch", target, dataset_id, job_name="one"))
+        for dataset_id in ids
+    ]
+    assert found == [[0, 1, 2], [10, 11, 12]]
+
+
+def test_clients_by_id_share_a_job_by_its_name(serve):
+    target = serve(1).target
+    dataset_id = register_dataset(target, stoker.Dataset.range(1000))
+    datasets = [
+        from_dataset_id("distributed_epoch", target, dataset_id, job_name="one") for _ in range(2)
+    ]
+    assert sorted(sum(_in_threads(datasets), [])) == list(range(1000))
+
+
+def test_an_unsplittable_dataset_by_id_is_refused_at_the_read(serve):
+    target = serve(1).target
+    dataset_id = register_dataset(target, stoker.Dataset.from_generator(lambda: iter([1])))
+    assert read(from_dataset_id("parallel_epochs", target, dataset_id)) == [1]
+    with pytest.raises(NotImplementedError, match="generator"):
+        read(from_dataset_id("distributed_epoch", target, dataset_id))
+
+
+# ── collection ───────────────────────────────────────────────────────────────────────────────────
+SOON = {"job_gc_check_interval_ms": 10, "job_gc_timeout_ms": 10}
+
+
+def test_a_job_without_clients_is_collected_and_starts_afresh(serve):
+    service = serve(1, **SOON)
+    transformation = distribute("parallel_epochs", service.target, job_name="one")
+    for _ in range(2):
+        dataset = stoker.Dataset.range(10).apply(transformation)
+        assert read(dataset) == list(range(10))
+        assert eventually(lambda: not service.state.jobs)
+        assert eventually(lambda: service.workers[0].num_tasks() == 0)
+
+
+def test_a_job_without_a_name_is_collected_in_either_mode(serve):
+    service = serve(1, **SOON)
+    assert read(stoker.Dataset.range(10).distribute(service.target)) == list(range(10))
+    assert eventually(lambda: not service.state.iterations)
+    assert not service.state.jobs
+
+
+def _collector_has_passed(service) -> None:
+    """Waits until a job made after now has come and gone: the collector has looked at all others."""
+    read(stoker.Dataset.range(1).apply(distribute("parallel_epochs", service.target, job_name="bait")))
+    assert eventually(lambda: "bait" not in service.state.jobs)
+
+
+@pytest.mark.parametrize("collected", [False, True])
+def test_a_named_dynamic_job_is_collected_only_if_asked_for(serve, collected):
+    service = serve(1, gc_dynamic_sharding_jobs=collected, **SOON)
+    dataset = stoker.Dataset.range(10).distribute(service.target, job_name="one")
+    assert read(dataset) == list(range(10))
+    _collector_has_passed(service)
+    assert ("one" in service.state.jobs) is not collected
+    again = stoker.Dataset.range(10).distribute(service.target, job_name="one")
+    assert read(again) == (list(range(10)) if collected else [])
+
+
+def test_a_job_with_a_living_client_is_never_collected(serve):
+    service = serve(1, **SOON)
+    transformation = distribute("parallel_epochs", service.target, job_name="one")
+    with stoker.Dataset.range(10).apply(transformation).iterator() as iterator:
+        assert next(iterator) == 0
+        _collector_has_passed(service)
+        assert "one" in service.state.jobs
+        assert read(iterator) == list(range(1, 10))
+
+
+def test_a_timeout_of_minus_one_collects_nothing(serve):
+    service = serve(1, job_gc_check_interval_ms=10, job_gc_timeout_ms=-1)
+    transformation = distribute("parallel_epochs", service.target, job_name="one")
+    assert read(stoker.Dataset.range(10).apply(transformation)) == list(range(10))
+    logic = service.dispatcher._shell.logic
+    before = logic._next_collection
+    assert eventually(lambda: logic._next_collection > before)
+    assert "one" in service.state.jobs
+
+
+# ── leases of clients ────────────────────────────────────────────────────────────────────────────
+class _Silent:
+    """A session that says nothing for a while."""
+
+    def __init__(self, stream) -> None:
+        self._session = stream._session
+        self._send = self._session.send
+        self._session.send = lambda message: None
+
+    def speak(self) -> None:
+        self._session.send = self._send
+
+
+@pytest.mark.parametrize("taken", [0, 1])
+def test_a_client_that_fell_silent_is_released_and_its_reading_says_so(serve, transport, taken):
+    service = serve(1, client_timeout_ms=300)
+    dataset = stoker.Dataset.range(10).map(lambda x: np.full(1 << 20, x)).repeat().apply(
+        distribute("parallel_epochs", service.target, data_transfer_protocol=transport)
+    )
+    with watched(dataset) as iterator:
+        assert eventually(lambda: service.state.clients)
+        if taken:
+            next(iterator)
+        silent = _Silent(iterator._stream)
+        assert eventually(lambda: not service.state.clients)
+        silent.speak()
+        with pytest.raises(NotFoundError, match="Unknown iteration client id"):
+            while True:
+                next(iterator)
+
+
+def test_a_living_client_keeps_its_lease_however_slowly_it_reads(serve):
+    service = serve(1, client_timeout_ms=300)
+    dataset = stoker.Dataset.range(10).distribute(service.target)
+    with dataset.iterator() as iterator:
+        assert next(iterator) == 0
+        leases = service.dispatcher._shell.logic._leases
+        [client_id] = service.state.clients
+        first = leases._deadlines[client_id]
+        assert eventually(lambda: leases._deadlines[client_id] > first + 1)
+        assert read(iterator) == list(range(1, 10))
+
+
+# ── races ────────────────────────────────────────────────────────────────────────────────────────
+def test_two_clients_that_race_to_create_one_job_share_it(serve):
+    target = serve(2).target
+    for round_ in range(3):
+        datasets = [
+            stoker.Dataset.range(100).map(lambda x: x).distribute(target, job_name=f"race {round_}")
+            for _ in range(2)
+        ]
+        one, other = _in_threads(datasets)
+        assert sorted(one + other) == list(range(100))
+
+
+def test_clients_that_come_and_go_lose_nothing_of_a_job(serve, transport):
+    target = serve(2).target
+    settings = {"job_name": "one", "data_transfer_protocol": transport}
+    keeper = stoker.Dataset.range(5000).distribute(target, **settings)
+    found: list[int] = []
+    with keeper.iterator(epoch=0) as kept:
+        for _ in range(10):
+            passing = stoker.Dataset.range(5000).distribute(target, **settings)
+            with passing.iterator(epoch=0) as guest:
+                found += read(guest, 7)
+        found += read(kept)
+    assert sorted(found) == list(range(5000))
+
+
+def test_the_messages_of_a_job_have_the_names_of_the_arguments():
+    assert messages.JobParameters.__struct_fields__[:2] == ("processing_mode", "target_workers")

@@ -1,0 +1,236 @@
+"""BEHAVIOUR.md, Sharding (OFF and DYNAMIC), cardinality, target_workers."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import stoker
+from stoker.errors import InvalidArgumentError
+from stoker.service import distribute, from_dataset_id, register_dataset
+from tests.serving import eventually, read
+
+ADDRESS = "localhost:5050"
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_repeat_before_distribute_yields_each_element_exactly_so_often(serve, workers):
+    dataset = stoker.Dataset.range(100).repeat(5).distribute(serve(workers).target)
+    assert Counter(read(dataset)) == {x: 5 for x in range(100)}
+
+
+def test_nested_repeats_before_distribute_multiply(serve):
+    dataset = stoker.Dataset.range(10).repeat(2).map(lambda x: x).repeat(3)
+    assert Counter(read(dataset.distribute(serve(2).target))) == {x: 6 for x in range(10)}
+
+
+@pytest.mark.parametrize("mode", ["parallel_epochs", "distributed_epoch"])
+@pytest.mark.parametrize("count", [1, 100])
+def test_a_repeat_without_end_before_distribute_goes_on(serve, mode, count):
+    dataset = stoker.Dataset.range(count).repeat().apply(distribute(mode, serve(3).target))
+    with dataset.iterator() as iterator:
+        assert set(read(iterator, 5000)) == set(range(count))
+
+
+def test_an_endless_repeat_of_an_empty_dataset_ends(serve):
+    assert read(stoker.Dataset.range(0).repeat().distribute(serve(2).target)) == []
+
+
+def test_a_flat_maps_inner_datasets_are_not_split(serve):
+    dataset = stoker.Dataset.range(20).flat_map(
+        lambda i: stoker.Dataset.range(10).map(lambda j, i=i: (i, j))
+    )
+    expected = [(i, j) for i in range(20) for j in range(10)]
+    assert sorted(read(dataset.distribute(serve(3).target))) == expected
+
+
+def test_transformations_before_distribute_happen_on_each_worker(serve):
+    dataset = (
+        stoker.Dataset.range(1000)
+        .shuffle(100)
+        .map(lambda x: x + 1, num_parallel_calls=stoker.AUTOTUNE)
+        .filter(lambda x: x % 2 == 0)
+        .batch(7)
+        .prefetch(2)
+    )
+    batches = read(dataset.distribute(serve(3).target))
+    found = np.concatenate(batches).tolist()
+    assert sorted(found) == list(range(2, 1001, 2))
+
+
+def test_array_sources_are_split_with_their_rows_together(serve):
+    data = {"x": np.arange(300).reshape(100, 3), "y": np.arange(100)}
+    dataset = stoker.Dataset.from_tensor_slices(data).distribute(serve(3).target)
+    found = sorted(read(dataset), key=lambda row: int(row["y"]))
+    assert [int(row["y"]) for row in found] == list(range(100))
+    assert [row["x"].tolist() for row in found] == data["x"].tolist()
+
+
+def test_a_single_element_goes_to_one_worker(serve):
+    dataset = stoker.Dataset.from_tensors(np.arange(3)).distribute(serve(3).target)
+    [found] = read(dataset)
+    assert found.tolist() == [0, 1, 2]
+
+
+def test_files_are_split_among_workers(serve, tmp_path):
+    for i in range(30):
+        (tmp_path / f"{i:02}.txt").write_text(str(i))
+    dataset = stoker.Dataset.list_files(str(tmp_path / "*.txt")).map(
+        lambda path: int(open(path).read())  # noqa: PTH123, SIM115
+    )
+    assert sorted(read(dataset.distribute(serve(3).target))) == list(range(30))
+
+
+def test_files_that_appear_after_the_pass_began_change_nothing(serve, tmp_path):
+    for i in range(3):
+        (tmp_path / f"{i}.txt").touch()
+    service = serve(1)
+    dataset = stoker.Dataset.list_files(str(tmp_path / "*"), shuffle=False)
+    dataset = dataset.distribute(service.target, job_name="files")
+    with dataset.iterator() as iterator:
+        first = next(iterator)
+        (tmp_path / "9.txt").touch()
+        assert [first, *read(iterator)] == [str(tmp_path / f"{i}.txt") for i in range(3)]
+    assert len(read(dataset)) == 4
+
+
+def test_a_cache_before_distribute_keeps_each_element_once_a_pass(serve):
+    dataset = stoker.Dataset.range(50).map(lambda x: x).cache().repeat(3)
+    assert Counter(read(dataset.distribute(serve(2).target))) == {x: 3 for x in range(50)}
+
+
+def test_a_source_that_reads_from_a_service_cannot_be_split():
+    inner = stoker.Dataset.range(3).distribute(ADDRESS)
+    with pytest.raises(NotImplementedError, match="`distribute` .* cannot be split: it reads from"):
+        inner.distribute(ADDRESS)
+
+
+def test_a_dynamic_epoch_ends_when_a_worker_stops_in_the_middle(serve):
+    service = serve(2)
+    dataset = stoker.Dataset.range(200_000).map(lambda x: x).distribute(service.target)
+    with dataset.iterator() as iterator:
+        found = read(iterator, 100)
+        assert eventually(lambda: all(worker.num_tasks() for worker in service.workers))
+        service.workers[0].stop()
+        found += read(iterator)
+    counts = Counter(found)
+    assert max(counts.values()) == 1
+    assert set(counts) <= set(range(200_000))
+    assert iterator.stats()["elements"] == len(found)
+
+
+def test_an_off_epoch_ends_when_a_worker_stops_in_the_middle(serve):
+    service = serve(2)
+    dataset = stoker.Dataset.range(200_000).apply(distribute("parallel_epochs", service.target))
+    with dataset.iterator() as iterator:
+        found = read(iterator, 100)
+        assert eventually(lambda: all(worker.num_tasks() for worker in service.workers))
+        service.workers[0].stop()
+        counts = Counter(found + read(iterator))
+    assert set(counts) == set(range(200_000))
+    assert set(counts.values()) <= {1, 2}
+
+
+# ── cardinality ──────────────────────────────────────────────────────────────────────────────────
+@pytest.mark.parametrize("mode", ["parallel_epochs", "distributed_epoch"])
+@pytest.mark.parametrize(
+    ("dataset", "expected"),
+    [
+        (stoker.Dataset.range(0), 0),
+        (stoker.Dataset.range(10).take(0), 0),
+        (stoker.Dataset.range(10).repeat(), stoker.INFINITE_CARDINALITY),
+        (stoker.Dataset.range(10), stoker.UNKNOWN_CARDINALITY),
+        (stoker.Dataset.range(10).filter(bool), stoker.UNKNOWN_CARDINALITY),
+    ],
+)
+def test_cardinality_is_what_can_be_known_of_any_number_of_workers(mode, dataset, expected):
+    distributed = dataset.apply(distribute(mode, ADDRESS))
+    assert distributed.cardinality() == expected
+    assert distributed
+    if expected < 0:
+        with pytest.raises(TypeError):
+            len(distributed)
+    else:
+        assert len(distributed) == expected
+    assert distributed.element_spec == dataset.element_spec
+
+
+def test_what_follows_distribute_reckons_with_its_cardinality():
+    endless = stoker.Dataset.range(10).repeat().distribute(ADDRESS)
+    assert endless.take(7).cardinality() == 7
+    assert endless.batch(2).cardinality() == stoker.INFINITE_CARDINALITY
+
+
+# ── target_workers ───────────────────────────────────────────────────────────────────────────────
+@pytest.fixture
+def elsewhere(monkeypatch):
+    """Lets clients pass for ones in another process."""
+    import sys
+
+    monkeypatch.setattr(sys.modules["stoker.service.distribute"], "process_token", lambda: "elsewhere")
+    monkeypatch.setattr("stoker.service.client.shell.process_token", lambda: "elsewhere")
+
+
+@pytest.mark.parametrize("tag", ["COLOCATED", "colocated"])
+def test_auto_skips_remote_colocated_workers(serve, elsewhere, tag):
+    service = serve(1)
+    service.add_worker(worker_tags=[tag])
+    dataset = stoker.Dataset.range(10).apply(distribute("parallel_epochs", service.target))
+    assert read(dataset) == list(range(10))
+
+
+def test_auto_reads_colocated_workers_of_its_own_process(serve):
+    service = serve(1)
+    service.add_worker(worker_tags=["COLOCATED"])
+    dataset = stoker.Dataset.range(10).apply(distribute("parallel_epochs", service.target))
+    assert Counter(read(dataset)) == {x: 2 for x in range(10)}
+
+
+def test_any_reads_all_workers(serve, elsewhere):
+    service = serve(1)
+    service.add_worker(worker_tags=["COLOCATED"])
+    transformation = distribute("parallel_epochs", service.target, target_workers="any")
+    assert Counter(read(stoker.Dataset.range(10).apply(transformation))) == {x: 2 for x in range(10)}
+
+
+def test_local_hands_over_the_objects_themselves(serve):
+    dataset = stoker.Dataset.range(3).map(lambda i: {i})
+    dataset = dataset.distribute(serve(1).target, target_workers="local")
+    assert read(dataset) == [{0}, {1}, {2}]
+
+
+def test_local_without_a_local_worker_is_an_error(serve, elsewhere):
+    dataset = stoker.Dataset.range(3).distribute(serve(1).target, target_workers="LOCAL")
+    with pytest.raises(InvalidArgumentError, match="Local reads require local tf.data workers"):
+        read(dataset)
+
+
+def test_local_with_coordinated_reads_is_an_error():
+    with pytest.raises((ValueError, NotImplementedError)):
+        distribute(
+            "parallel_epochs",
+            ADDRESS,
+            job_name="j",
+            num_consumers=2,
+            consumer_index=0,
+            target_workers="LOCAL",
+        )
+
+
+@pytest.mark.parametrize("tags", [[""], ["a", ""]])
+def test_an_empty_worker_tag_is_refused(tags):
+    with pytest.raises(ValueError, match="Worker tags cannot be empty"):
+        stoker.service.WorkerConfig(dispatcher_address=ADDRESS, worker_tags=tags)
+
+
+def test_a_remote_client_reads_over_tcp(serve, elsewhere):
+    target = serve(2).target
+    dataset = stoker.Dataset.range(100).map(lambda x: np.full(3, x)).distribute(target)
+    assert sorted(int(x[0]) for x in read(dataset)) == list(range(100))
+
+
+def test_a_dataset_by_id_is_split_too(serve):
+    target = serve(3).target
+    dataset_id = register_dataset(target, stoker.Dataset.range(100).repeat(2))
+    found = read(from_dataset_id("distributed_epoch", target, dataset_id))
+    assert Counter(found) == {x: 2 for x in range(100)}

@@ -1,0 +1,91 @@
+"""What must hold of every run (DESIGN.md, "What must hold, always")."""
+
+from collections import Counter
+
+from tests.simulation.pipeline import Element
+from tests.simulation.scenario import Outcome
+
+
+def violations(outcome: Outcome) -> list[str]:
+    """Every promise the run broke, as sentences."""
+    if not outcome.in_time:
+        waiting = [f"{c.name} waits for {c.logic.waiting_for()}" for c in outcome.clients]
+        return [f"the epoch has not ended: {'; '.join(waiting)}"]
+    checks = [_ends_well, _bounded, _nothing_left]
+    checks.append(_dynamic if outcome.scenario.dynamic else _off)
+    return [found for check in checks for found in check(outcome)]
+
+
+def _ends_well(outcome: Outcome) -> list[str]:
+    """A client ends, stops because its user wants to, or dies because the scenario says so."""
+    return [
+        f"{client.name} failed: {client.error!r}"
+        for client in outcome.clients
+        if client.state == "failed"
+    ]
+
+
+def _bounded(outcome: Outcome) -> list[str]:
+    """`max_outstanding_requests` bounds what was sent and not yielded."""
+    limit = outcome.scenario.max_outstanding
+    return [
+        f"{client.name} held {client.most_outstanding} elements, more than {limit}"
+        for client in outcome.clients
+        if limit is not None and client.most_outstanding > limit
+    ]
+
+
+def _nothing_left(outcome: Outcome) -> list[str]:
+    return [f"left behind: {what}" for what in outcome.leftovers]
+
+
+def _dynamic(outcome: Outcome) -> list[str]:
+    """No element twice, ever; each once if no worker and no client was lost; no loss is silent."""
+    expected = Counter(outcome.scenario.plan.elements())
+    got = Counter(x for client in outcome.clients for x in client.delivery.elements)
+    found = [f"delivered {n} times: {x}" for x, n in got.items() if n > 1]
+    found += [f"delivered, but not of the dataset: {x}" for x in got - expected]
+    missing = sorted(expected - got)
+    if missing and _all_read_to_the_end(outcome):
+        if outcome.scenario.lossless:
+            found.append(f"never delivered, though only connections broke: {missing}")
+        elif outcome.scenario.client_crash is None and not any(
+            client.logic.splits_lost for client in outcome.clients
+        ):
+            found.append(f"lost in silence: {missing}")
+    return found
+
+
+def _all_read_to_the_end(outcome: Outcome) -> bool:
+    """Whether somebody was there to read what one who stopped early gave back."""
+    leavers = [c for c in outcome.clients if c.state == "closed"]
+    if not leavers:
+        return True
+    stayed = [c for c in outcome.clients if c.state == "ended"]
+    # What is given back on broken connections is lost, and so is what comes after the others' end.
+    return outcome.scenario.quiet and any(
+        stayer.left_at > leaver.left_at + 0.2 for stayer in stayed for leaver in leavers
+    )
+
+
+def _off(outcome: Outcome) -> list[str]:
+    """Each task's whole dataset at most once; exactly once if nothing was lost; in order."""
+    scenario = outcome.scenario
+    expected = scenario.plan.elements()
+    by_task: dict[int, list[list[Element]]] = {}
+    for client in outcome.clients:
+        for task_id, elements in client.delivery.by_task.items():
+            by_task.setdefault(task_id, []).append(elements)
+    found = []
+    for task_id, parts in by_task.items():
+        together = Counter(x for part in parts for x in part)
+        missing = Counter(expected) - together
+        if together - Counter(expected):
+            found.append(f"task {task_id} delivered twice: {together - Counter(expected)}")
+        if missing and scenario.lossless and _all_read_to_the_end(outcome):
+            found.append(f"task {task_id} never delivered {sorted(missing)}")
+        if len(outcome.clients) == 1 and parts[0] != expected[: len(parts[0])]:
+            found.append(f"task {task_id} is out of order: {parts[0]}")
+    if scenario.quiet and expected and scenario.stop_after is None and not by_task:
+        found.append("nothing was delivered")
+    return found

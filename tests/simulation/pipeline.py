@@ -1,0 +1,165 @@
+"""A small model of a task's pipeline: reads splits only when given them, yields named elements."""
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from stoker.errors import ErrorRecord
+from stoker.service import messages as m
+from stoker.service.worker.buffer import Piece
+
+Element: TypeAlias = tuple[int, int, int]
+"""What an element says of itself: its source, which pass over it, and its number there."""
+
+
+@dataclass(frozen=True)
+class SourcePlan:
+    """A source of the simulated dataset: `count` elements; listed, they lie in files of `per_file`."""
+
+    number: int
+    count: int
+    per_file: int = 0
+
+    @property
+    def files(self) -> list[str]:
+        """The splits as a worker lists them."""
+        return [f"file-{k}" for k in range(-(-self.count // self.per_file))]
+
+    def read(self, split: Any) -> range:
+        """The elements of a split."""
+        if self.per_file:
+            first = int(split.removeprefix("file-")) * self.per_file
+            return range(first, min(first + self.per_file, self.count))
+        return range(*split)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The simulated dataset: its sources one after another, all of it `repetitions` times."""
+
+    sources: tuple[SourcePlan, ...]
+    repetitions: int
+    errors: frozenset[Element] = frozenset()
+
+    def elements(self) -> list[Element]:
+        """Every element once, in order."""
+        return [
+            (source.number, repetition, k)
+            for repetition in range(self.repetitions)
+            for source in self.sources
+            for k in range(source.count)
+        ]
+
+
+class Pipeline:
+    """Runs one task on the simulated clock, a chunk at a time.
+
+    Args:
+        start: the task.
+        plan: what it reads.
+        rng: chunk sizes and times are drawn from it.
+        seconds: a typical element takes so long.
+        after: lets something happen later.
+        need_split: asks for a split, which comes by `give_split`.
+        produced: takes what was computed and says whether to go on.
+        exhausted: is told of the end.
+    """
+
+    def __init__(
+        self,
+        start: m.TaskStart,
+        plan: Plan,
+        rng: random.Random,
+        seconds: float,
+        after: Callable[[float, Callable[[], None]], None],
+        need_split: Callable[[int, int, int], None],
+        produced: Callable[[int, Piece], bool],
+        exhausted: Callable[[int], None],
+    ) -> None:
+        self.task_id = start.task_id
+        self.closed = False
+        self._plan = plan
+        self._rng = rng
+        self._seconds = seconds
+        self._after = after
+        self._need_split, self._produced, self._exhausted = need_split, produced, exhausted
+        self._handed_out = start.split_sources is not None
+        self._asking = self._full = False
+        self._given: list[Any] | None = None
+        self._work = self._run()
+        self._after(seconds, self._step)
+
+    def give_split(self, split: list[Any]) -> None:
+        """Answers what was asked for: ``[value]``, or ``[]`` at the end."""
+        assert self._asking, "a split that nobody asked for"
+        assert self._given is None, "two answers to one question"
+        self._given = split
+        self._after(0, self._step)
+
+    def resume(self) -> None:
+        """There is room again."""
+        if self._full:
+            self._full = False
+            self._after(0, self._step)
+
+    def close(self) -> None:
+        """Stops."""
+        self.closed = True
+
+    def _step(self) -> None:
+        """Goes on until it has to wait: for time, a split or room."""
+        if self.closed:
+            return
+        try:
+            wait = next(self._work)
+        except StopIteration:
+            self._exhausted(self.task_id)
+            return
+        if wait is not None:
+            self._after(wait, self._step)
+
+    def _run(self) -> Iterator[float | None]:
+        """Yields seconds to pass, or ``None`` to be woken."""
+        chunk: list[Element] = []
+        size = self._rng.randint(1, 7)
+        for repetition in range(self._plan.repetitions):
+            for source in self._plan.sources:
+                for split in self._splits(source, repetition):
+                    if not isinstance(split, range):
+                        yield split
+                        continue
+                    for k in split:
+                        element = (source.number, repetition, k)
+                        failed = element in self._plan.errors
+                        if not failed:
+                            chunk.append(element)
+                        if chunk and (failed or len(chunk) == size):
+                            yield from self._hand_over(Piece(chunk, 10 * len(chunk)))
+                            chunk, size = [], self._rng.randint(1, 7)
+                        if failed:
+                            error = ErrorRecord("UserFunctionError", repr(element))
+                            yield from self._hand_over(Piece([], 5, error))
+        if chunk:
+            yield from self._hand_over(Piece(chunk, 10 * len(chunk)))
+
+    def _splits(self, source: SourcePlan, repetition: int) -> Iterator[range | None]:
+        """The ranges to read; ``None`` while there is nothing but to wait."""
+        if not self._handed_out:
+            yield range(source.count)
+            return
+        while True:
+            self._asking = True
+            self._need_split(self.task_id, source.number, repetition)
+            yield None
+            assert self._given is not None
+            given, self._given, self._asking = self._given, None, False
+            if not given:
+                return
+            yield source.read(given[0])
+
+    def _hand_over(self, piece: Piece) -> Iterator[float | None]:
+        yield self._seconds * piece.positions * self._rng.uniform(0.5, 1.5)
+        if not self._produced(self.task_id, piece):
+            self._full = True
+            yield None

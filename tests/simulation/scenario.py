@@ -1,0 +1,262 @@
+"""What happens in one simulated run, drawn from a seed; and running it."""
+
+import random
+from dataclasses import dataclass, field
+
+import msgspec
+
+from stoker.dataset.node import IndexSplits, ListedSplits, Source, WireNode
+from stoker.dataset.options import Options
+from stoker.dataset.spec import UnknownSpec, spec_to_wire
+from stoker.service import messages as m
+from stoker.service.config import DispatcherConfig
+from tests.simulation.actors import SimClient, SimDispatcher, SimWorker
+from tests.simulation.network import World
+from tests.simulation.pipeline import Plan, SourcePlan
+
+LIMIT = 120.0
+"""Simulated seconds in which every epoch must have ended."""
+
+SETTLED = 20.0
+"""Simulated seconds after which nothing may be left of it."""
+
+
+@dataclass(frozen=True)
+class Crash:
+    """A worker dies at `at`; started again after `back` seconds, if not ``None``."""
+
+    worker: int
+    at: float
+    back: float | None
+    same_address: bool
+    reported: bool
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One run, but for what the network draws."""
+
+    dynamic: bool
+    plan: Plan
+    workers: int
+    worker_seconds: tuple[float, ...]
+    late: float | None
+    buffer_bytes: int
+    clients: int
+    client_seconds: float
+    max_outstanding: int | None
+    stop_after: int | None
+    breaks: float
+    crashes: tuple[Crash, ...]
+    client_crash: float | None
+
+    @property
+    def lossless(self) -> bool:
+        """Only connections break: every element must arrive."""
+        return not self.crashes and self.client_crash is None
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing goes wrong at all."""
+        return self.lossless and not self.breaks
+
+
+def draw(seed: int) -> Scenario:
+    """The scenario of a seed."""
+    rng = random.Random(f"scenario {seed}")
+    faults = rng.choices(["none", "breaks", "crash", "both", "client"], [2, 4, 2, 2, 1])[0]
+    workers = rng.choice([1, 2, 2, 2, 3])
+    clients = rng.choice([1, 1, 2])
+    plan = _draw_plan(rng)
+    crashes: list[Crash] = []
+    if faults in ("crash", "both"):
+        # At least one worker lives or comes back, or nobody could end the epoch.
+        doomed = rng.sample(range(workers), rng.randint(1, workers))
+        for k, worker in enumerate(doomed):
+            must = k == workers - 1
+            back = rng.uniform(0.1, 3.0) if must or rng.random() < 0.5 else None
+            crash = Crash(
+                worker, rng.uniform(0, 1.5), back, rng.random() < 0.5, rng.random() < 0.3
+            )
+            crashes.append(crash)
+    total = len(plan.elements())
+    return Scenario(
+        dynamic=rng.random() < 0.7,
+        plan=plan,
+        workers=workers,
+        worker_seconds=tuple(10 ** rng.uniform(-4, -2) for _ in range(workers + 1)),
+        late=rng.uniform(0, 1) if rng.random() < 0.2 else None,
+        buffer_bytes=rng.choice([10, 100, 1000]),
+        clients=clients,
+        client_seconds=10 ** rng.uniform(-4, -2),
+        max_outstanding=rng.choice([None, None, 1, 2, 5]),
+        stop_after=rng.randint(1, max(1, total // 2)) if rng.random() < 0.25 else None,
+        breaks=rng.choice([0.5, 2, 8]) if faults in ("breaks", "both") else 0.0,
+        crashes=tuple(crashes),
+        client_crash=rng.uniform(0, 1.0) if faults == "client" and clients > 1 else None,
+    )
+
+
+def _draw_plan(rng: random.Random) -> Plan:
+    sources = tuple(
+        SourcePlan(
+            number,
+            count=rng.choice([0, 1, 5, 20, 40]) if rng.random() < 0.5 else rng.randint(1, 60),
+            per_file=rng.randint(1, 8) if rng.random() < 0.4 else 0,
+        )
+        for number in range(rng.choice([1, 1, 2]))
+    )
+    plan = Plan(sources, rng.choice([1, 1, 2, 3]))
+    failing = frozenset(x for x in plan.elements() if rng.random() < 0.02)
+    return Plan(plan.sources, plan.repetitions, failing)
+
+
+@dataclass
+class Outcome:
+    """What came of a run."""
+
+    scenario: Scenario
+    world: World
+    dispatcher: SimDispatcher
+    workers: list[SimWorker]
+    clients: list[SimClient]
+    in_time: bool = False
+    broken: int = 0
+    leftovers: list[str] = field(default_factory=list)
+
+
+def run(seed: int, *, tracing: bool = False) -> Outcome:
+    """Runs the scenario of a seed to its end, and on until nothing should be left."""
+    scenario = draw(seed)
+    world = World(random.Random(f"network {seed}"), tracing)
+    world.note(f"{scenario}")
+    config = DispatcherConfig(
+        worker_timeout_ms=2_000,
+        client_timeout_ms=4_000,
+        job_gc_check_interval_ms=500,
+        job_gc_timeout_ms=2_000,
+        gc_dynamic_sharding_jobs=True,
+    )
+    dispatcher = SimDispatcher(world, config)
+    by_address: dict[str, SimWorker] = {}
+    outcome = Outcome(scenario, world, dispatcher, [], [])
+    _register(dispatcher, scenario.plan)
+
+    def start_worker(k: int, address: str, name: str) -> None:
+        seconds = scenario.worker_seconds[k]
+        worker = SimWorker(
+            world, name, address, dispatcher, scenario.plan, seconds, scenario.buffer_bytes
+        )
+        by_address[address] = worker
+        outcome.workers.append(worker)
+
+    for k in range(scenario.workers):
+        start_worker(k, f"host:{k}", f"W{k}")
+    if scenario.late is not None:
+        late = scenario.workers
+        world.after(scenario.late, lambda: start_worker(late, f"host:{late}", f"W{late}"))
+    for k in range(scenario.clients):
+        outcome.clients.append(_client(k, scenario, world, dispatcher, by_address))
+    for crash in scenario.crashes:
+        _plan_crash(crash, world, dispatcher, by_address, start_worker)
+    if scenario.client_crash is not None:
+        world.after(scenario.client_crash, outcome.clients[-1].crash)
+    if scenario.breaks:
+        _plan_breaks(outcome, 1 / scenario.breaks)
+    outcome.in_time = world.run(lambda: all(c.state != "reading" for c in outcome.clients), LIMIT)
+    if outcome.in_time:
+        world.note("       everybody has left")
+        world.run(lambda: False, world.now + SETTLED)
+        outcome.leftovers = _leftovers(outcome)
+    return outcome
+
+
+def _register(dispatcher: SimDispatcher, plan: Plan) -> None:
+    splits = {
+        x.number: ListedSplits() if x.per_file else IndexSplits(x.count) for x in plan.sources
+    }
+    sources = [Source(number, "sim", "", how) for number, how in splits.items()]
+    tree = msgspec.msgpack.encode([WireNode("sim", [], msgspec.Raw(b"\x80"), {}, "")])
+    spec = spec_to_wire(UnknownSpec())
+    request = m.RegisterDataset("digest", tree, spec, Options(), sources, dataset_id="sim")
+    reply = dispatcher.call(request)
+    assert isinstance(reply, m.DatasetRegistered)
+
+
+def _client(
+    k: int,
+    scenario: Scenario,
+    world: World,
+    dispatcher: SimDispatcher,
+    workers: dict[str, SimWorker],
+) -> SimClient:
+    """Client `k`; only the last one may stop early."""
+    mode = "DYNAMIC" if scenario.dynamic else "OFF"
+    hello = m.ClientHello(1, 1, "sim", "job", m.JobParameters(mode), (0,))
+    last = k == scenario.clients - 1
+    return SimClient(
+        world,
+        f"C{k}",
+        dispatcher,
+        workers,
+        hello,
+        scenario.max_outstanding,
+        scenario.client_seconds,
+        scenario.stop_after if last else None,
+    )
+
+
+def _plan_crash(crash, world, dispatcher, by_address, start_worker) -> None:
+    address = f"host:{crash.worker}"
+
+    def die() -> None:
+        by_address[address].crash()
+        if crash.reported:
+            world.after(0.05, lambda: dispatcher.call(m.ReportDeath(address, "it was killed")))
+        if crash.back is not None:
+            world.after(crash.back, come_back)
+
+    def come_back() -> None:
+        new = address if crash.same_address else f"{address}b"
+        start_worker(crash.worker, new, f"W{crash.worker}b")
+
+    world.after(crash.at, die)
+
+
+def _plan_breaks(outcome: Outcome, pause: float) -> None:
+    """Breaks a connection now and then, until everybody has left or a while has passed."""
+    world = outcome.world
+
+    def strike() -> None:
+        if world.now > 20 or all(client.state != "reading" for client in outcome.clients):
+            return
+        alive = [link for link in world.links if link.alive]
+        if alive:
+            rng = world.rng
+            outcome.broken += 1
+            slow = 1.0 if rng.random() < 0.2 else 0.1
+            rng.choice(alive).break_((rng.uniform(0, 0.1), rng.uniform(0, slow)))
+        world.after(world.rng.expovariate(1 / pause), strike)
+
+    world.after(world.rng.expovariate(1 / pause), strike)
+
+
+def _leftovers(outcome: Outcome) -> list[str]:
+    """What is held though nobody reads any more."""
+    state = outcome.dispatcher.logic.state
+    held = {
+        "D clients": state.clients,
+        "D tasks": state.tasks,
+        "D iterations": state.iterations,
+        "D jobs": state.jobs,
+        "D waiting": outcome.dispatcher.logic.desk.waiting,
+    }
+    for worker in outcome.workers:
+        if worker.alive:
+            held[f"{worker.name} tasks"] = worker.logic.tasks
+            held[f"{worker.name} connections"] = worker.logic.connections
+            held[f"{worker.name} pipelines"] = worker.pipelines
+    for client in outcome.clients:
+        if client.open_connections:
+            held[f"{client.name} connections"] = [client.open_connections]
+    return [f"{what}: {list(values)}" for what, values in held.items() if values]

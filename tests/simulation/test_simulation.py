@@ -1,0 +1,43 @@
+"""Dispatcher, workers and clients together, on a simulated clock and network, a thousand times over.
+
+A failure names its seed and shows what was said. To see one again:
+
+    STOKER_SIM_SEED=17 pytest tests/simulation
+"""
+
+import os
+
+import pytest
+
+from tests.simulation.invariants import violations
+from tests.simulation.scenario import run
+
+SEEDS = 1200
+BLOCK = 40
+SHOWN = 600
+"""The last lines of a trace that are shown."""
+
+
+def _check(seed: int) -> None:
+    found = violations(run(seed))
+    if found:
+        trace = run(seed, tracing=True).world.trace
+        shown = [trace[0], "...", *trace[-SHOWN:]] if len(trace) > SHOWN else trace
+        pytest.fail("\n".join([f"seed {seed}", *found, "", *shown, f"seed {seed}", *found]))
+
+
+@pytest.mark.skipif("STOKER_SIM_SEED" in os.environ, reason="one seed was asked for")
+@pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
+def test_every_promise_holds_in_any_run(first: int) -> None:
+    for seed in range(first, first + BLOCK):
+        _check(seed)
+
+
+@pytest.mark.skipif("STOKER_SIM_SEED" not in os.environ, reason="STOKER_SIM_SEED names no seed")
+def test_every_promise_holds_in_the_run_of_one_seed() -> None:
+    _check(int(os.environ["STOKER_SIM_SEED"]))
+
+
+def test_a_run_is_the_same_every_time() -> None:
+    first, second = (run(7, tracing=True).world.trace for _ in range(2))
+    assert first == second
