@@ -126,7 +126,7 @@ class Session:
     def _open(self) -> None:
         if self._closed:
             return
-        link = Link(self._world, (self._name, "D"), slowest=0.05)
+        link = Link(self._world, (self._name, "D"), slowest=0.2)
         self._side, far = link.sides
         self._dispatcher.accept(far)
         self._side.listener = Ear(lambda data: self._received(_from_dispatcher(data)), self._broken)
@@ -304,9 +304,7 @@ class SimClient:
         self._taken = 0
         self._busy = False
         self._heartbeat, self._next_heartbeat = 0.1, 0.0
-        self.logic = client_logic.Client(
-            hello, max_outstanding, 30.0, "sim", world.rng, world.now
-        )
+        self.logic = client_logic.Client(hello, max_outstanding, 30.0, "sim", world.rng, world.now)
         self.session = Session(
             world,
             name,
@@ -426,7 +424,7 @@ class SimClient:
         if worker is None or not worker.alive:
             self._do(self.logic.connection_lost(connection, "nobody listens", self.world.now))
             return
-        link = Link(self.world, (self.name, worker.name), slowest=0.03)
+        link = Link(self.world, (self.name, worker.name), slowest=0.2)
         side, far = link.sides
         self._sides[connection] = side
         worker.accept(far)

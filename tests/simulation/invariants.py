@@ -64,7 +64,7 @@ def _all_read_to_the_end(outcome: Outcome) -> bool:
     stayed = [c for c in outcome.clients if c.state == "ended"]
     # What is given back on broken connections is lost, and so is what comes after the others' end.
     return outcome.scenario.quiet and any(
-        stayer.left_at > leaver.left_at + 0.2 for stayer in stayed for leaver in leavers
+        stayer.left_at > leaver.left_at + 1.0 for stayer in stayed for leaver in leavers
     )
 
 

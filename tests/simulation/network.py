@@ -138,7 +138,7 @@ class Link:
     def delay(self) -> float:
         """The time one message takes: mostly short, at times long."""
         rng = self.world.rng
-        return rng.uniform(0.0005, self.slowest if rng.random() < 0.1 else self.slowest / 10)
+        return rng.uniform(0.0005, self.slowest if rng.random() < 0.1 else 0.005)
 
     def break_(self, noticed: tuple[float, float]) -> None:
         """Breaks: some of what is under way still arrives, then each side notices after its time."""

@@ -64,7 +64,7 @@ class Scenario:
 def draw(seed: int) -> Scenario:
     """The scenario of a seed."""
     rng = random.Random(f"scenario {seed}")
-    faults = rng.choices(["none", "breaks", "crash", "both", "client"], [2, 4, 2, 2, 1])[0]
+    faults = rng.choices(["none", "breaks", "crash", "both", "client"], [3, 4, 2, 2, 1])[0]
     workers = rng.choice([1, 2, 2, 2, 3])
     clients = rng.choice([1, 1, 2])
     plan = _draw_plan(rng)
@@ -75,9 +75,7 @@ def draw(seed: int) -> Scenario:
         for k, worker in enumerate(doomed):
             must = k == workers - 1
             back = rng.uniform(0.1, 3.0) if must or rng.random() < 0.5 else None
-            crash = Crash(
-                worker, rng.uniform(0, 1.5), back, rng.random() < 0.5, rng.random() < 0.3
-            )
+            crash = Crash(worker, rng.uniform(0, 1.5), back, rng.random() < 0.5, rng.random() < 0.3)
             crashes.append(crash)
     total = len(plan.elements())
     return Scenario(
@@ -90,7 +88,7 @@ def draw(seed: int) -> Scenario:
         clients=clients,
         client_seconds=10 ** rng.uniform(-4, -2),
         max_outstanding=rng.choice([None, None, 1, 2, 5]),
-        stop_after=rng.randint(1, max(1, total // 2)) if rng.random() < 0.25 else None,
+        stop_after=rng.randint(1, max(1, total // 2)) if rng.random() < 0.25 * clients else None,
         breaks=rng.choice([0.5, 2, 8]) if faults in ("breaks", "both") else 0.0,
         crashes=tuple(crashes),
         client_crash=rng.uniform(0, 1.0) if faults == "client" and clients > 1 else None,

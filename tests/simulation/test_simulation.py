@@ -1,4 +1,4 @@
-"""Dispatcher, workers and clients together, on a simulated clock and network, a thousand times over.
+"""Dispatcher, workers and clients together, on a simulated clock and network, thousands of times over.
 
 A failure names its seed and shows what was said. To see one again:
 
@@ -12,7 +12,7 @@ import pytest
 from tests.simulation.invariants import violations
 from tests.simulation.scenario import run
 
-SEEDS = 1200
+SEEDS = 2400
 BLOCK = 40
 SHOWN = 600
 """The last lines of a trace that are shown."""

@@ -584,7 +584,7 @@ class Dataset:
             explicit_epoch=explicit,
             threads=self._options.threads,
         )
-        return Iterator(open_stream(self.node, context))
+        return Iterator(open_stream(self.node, context), context.statistics)
 
     def as_numpy_iterator(self) -> Iterator:
         """Begins a pass; as tf.data.Dataset.as_numpy_iterator.

@@ -1,6 +1,7 @@
 """Opens trees as streams, and says where a failure came from."""
 
 import dataclasses
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn, Protocol
@@ -11,6 +12,24 @@ import numpy.typing as npt
 from stoker.dataset.node import Node, number
 from stoker.dataset.rewrite import rewrite
 from stoker.dataset.stream import Stream
+
+
+class Statistics:
+    """Counts by name, of a whole pass; any stream of it adds, from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: dict[str, int] = {}
+
+    def add(self, name: str, count: int) -> None:
+        """Adds to a count; the first time, from 0."""
+        with self._lock:
+            self._counts[name] = self._counts.get(name, 0) + count
+
+    def snapshot(self) -> dict[str, int]:
+        """The counts now."""
+        with self._lock:
+            return dict(self._counts)
 
 
 class SplitReader(Protocol):
@@ -36,6 +55,7 @@ class Context:
         splits: where sources get what to read; ``None``: they read everything.
         allocate: makes the arrays that batches are assembled in.
         threads: the most pool threads one stream may use; ``None``: no limit of its own.
+        statistics: where streams count what the reader may ask for.
     """
 
     seed: int = 0
@@ -45,6 +65,7 @@ class Context:
     splits: SplitReader | None = None
     allocate: Callable[[tuple[int, ...], np.dtype[Any]], npt.NDArray[Any]] = np.empty
     threads: int | None = None
+    statistics: Statistics = dataclasses.field(default_factory=Statistics)
 
     def inner(self, k: int) -> "Context":
         """For the k-th opening of the same tree below this node."""

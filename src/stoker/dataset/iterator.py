@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, NoReturn
 
+from stoker.dataset.execute import Statistics
 from stoker.dataset.stream import Stream
 from stoker.errors import FailedPreconditionError
 
@@ -24,8 +25,9 @@ class Iterator:
         0 1
     """
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, statistics: Statistics | None = None) -> None:
         self._stream = stream
+        self._statistics = Statistics() if statistics is None else statistics
         self._next: Callable[[], Any] = stream.next
         self._elements = 0
         self._errors = 0
@@ -59,9 +61,14 @@ class Iterator:
             self._finalizer()
         _open_iterators.discard(self)
 
-    def stats(self) -> dict[str, Any]:
-        """What happened so far: ``elements`` yielded and ``errors`` raised."""
-        return {"elements": self._elements, "errors": self._errors}
+    def stats(self) -> dict[str, int]:
+        """What happened so far: ``elements`` yielded and ``errors`` raised.
+
+        With a service also ``tasks_lost`` and ``splits_lost``: how many tasks' workers are gone, and
+        how many splits those had begun. Of these, the elements that had not arrived are lost.
+        """
+        own = {"elements": self._elements, "errors": self._errors}
+        return own | self._statistics.snapshot()
 
     def __enter__(self) -> "Iterator":
         return self

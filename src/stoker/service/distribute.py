@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from stoker.dataset.dataset import Dataset
-from stoker.dataset.execute import Context
+from stoker.dataset.execute import Context, Statistics
 from stoker.dataset.node import (
     INFINITE_CARDINALITY,
     UNKNOWN_CARDINALITY,
@@ -77,7 +77,7 @@ class Reading:
     registration: m.RegisterDataset | None
     dataset_id: str = ""
 
-    def open(self, repetition: tuple[int, ...], spec: Spec) -> Stream:
+    def open(self, repetition: tuple[int, ...], spec: Spec, statistics: Statistics) -> Stream:
         """Registers if need be, and begins to read one repetition of the job."""
         dataset_id = self.dataset_id
         if self.registration is not None:
@@ -93,7 +93,13 @@ class Reading:
             process_token(),
         )
         return ServiceStream(
-            hello, self.address, spec, self.max_outstanding, self.transport, self.connect_timeout
+            hello,
+            self.address,
+            spec,
+            self.max_outstanding,
+            self.transport,
+            self.connect_timeout,
+            statistics,
         )
 
 
@@ -125,7 +131,8 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
 
     def open(self, context: Context) -> Stream:
         repetition = context.epoch if context.explicit_epoch else (next(_passes_of(self)),)
-        return self.reading.value.open(repetition, self.spec.value)
+        reading: Reading = self.reading.value
+        return reading.open(repetition, self.spec.value, context.statistics)
 
 
 _passes: "weakref.WeakKeyDictionary[Node, Iterator[int]]" = weakref.WeakKeyDictionary()

@@ -117,6 +117,8 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
             task.cancel()
         loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         loop.run_until_complete(loop.shutdown_asyncgens())
+        with suppress(asyncio.TimeoutError):  # a name server may not answer
+            loop.run_until_complete(asyncio.wait_for(loop.shutdown_default_executor(), 2.0))
         loop.close()
 
 
@@ -367,7 +369,7 @@ def call(address: str, request: m.Request, timeout: float) -> m.Reply:
         raise UnavailableError(f"the dispatcher at {address} cannot be reached: {error}") from error
     finally:
         control.release()
-    reply = decode_reply(data)
+    reply: m.Reply = decode_reply(data)
     if isinstance(reply, m.Failed):
         raise from_record(reply.error)
     return reply

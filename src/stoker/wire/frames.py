@@ -27,7 +27,7 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
     """Client to worker, first: who reads which task, and the first frame it has not received.
 
     `attempt` grows with each connection of the client to the task: one that arrives late, after a
-    newer one, is told apart.
+    newer one, is told apart. A `metered` client wants to hear `Ready`.
     """
 
     protocol_min: int
@@ -37,6 +37,7 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
     next_frame: Count
     trainer: str = ""
     attempt: Count = 0
+    metered: bool = False
 
 
 class Welcome(msgspec.Struct, frozen=True, tag=True):
@@ -47,11 +48,10 @@ class Welcome(msgspec.Struct, frozen=True, tag=True):
 
 
 class Credit(msgspec.Struct, frozen=True, tag=True):
-    """Client to worker: frames before `consumed` may be dropped; what may be outstanding from now.
+    """Client to worker: frames before `consumed` may be dropped; what may be sent.
 
-    Outstanding is what was sent and is not consumed: at most `elements` positions, and at most
-    about `bytes` bytes (one frame may exceed them). The worker counts both, so the sides cannot
-    disagree.
+    At most `elements` positions in all on this connection, from its beginning; and while less than
+    about `bytes` bytes are sent and not consumed (one frame may exceed them).
     """
 
     consumed: Count
@@ -60,9 +60,13 @@ class Credit(msgspec.Struct, frozen=True, tag=True):
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
-    """Worker to client: this many elements wait for credit."""
+    """Worker to a metered client: this many elements wait for credit.
+
+    Or none does: then the worker gives back what it has of credit, `returned`, for others to use.
+    """
 
     elements: Count
+    returned: Count = 0
 
 
 class Frame(msgspec.Struct, frozen=True, eq=False):

@@ -1,6 +1,6 @@
 """How much each task's worker may send ahead of the user."""
 
-from collections import Counter, deque
+from collections import Counter
 
 ELEMENTS = 65_536
 """Elements that may be under way from one worker: eight full frames of the smallest."""
@@ -10,85 +10,92 @@ BYTES = 32 << 20
 
 
 class Windows:
-    """The same window for every worker.
+    """As much for every worker as for any other: a window that moves on as the user takes.
 
-    Methods that may let windows grow return the tasks whose did.
+    Credit is counted from the beginning of a connection, so that no message can be misunderstood
+    that crossed another. Methods that may give credit return the tasks that got some.
     """
 
-    immediate = False
-    """Whether consumption is reported frame by frame, or when a good part of the window is."""
+    metered = False
+    """Whether credit is given for what is ready only, and workers must say what is."""
 
-    def window(self, task_id: int) -> int:
-        """How many elements of the task may be outstanding now."""
-        return ELEMENTS
+    def __init__(self) -> None:
+        self._granted: Counter[int] = Counter()
+        self._held: Counter[int] = Counter()
 
-    def ready(self, task_id: int, elements: int) -> list[int]:
-        """The worker has something and no credit for it."""
+    def granted(self, task_id: int) -> int:
+        """How many elements the worker may send on the present connection, in all."""
+        return self._granted[task_id]
+
+    def opened(self, task_id: int) -> None:
+        """The task has a new connection."""
+        self._granted[task_id] = ELEMENTS - self._held[task_id]
+
+    def ready(self, task_id: int, elements: int, returned: int) -> list[int]:
+        """The worker has something and no credit for it; or credit and nothing."""
         return []
 
     def received(self, task_id: int, positions: int) -> None:
-        """So much of the window is here."""
+        """So much has come."""
+        self._held[task_id] += positions
 
     def consumed(self, task_id: int, positions: int) -> list[int]:
         """The user has taken these."""
+        self._held[task_id] -= positions
+        self._granted[task_id] += positions
         return []
 
     def gone(self, task_id: int) -> list[int]:
-        """Nothing more comes for now: the task is over, or its connection broke."""
+        """The task has no connection any more."""
         return []
 
 
 class Metered(Windows):
     """At most `limit` elements outstanding over all workers (`max_outstanding_requests`).
 
-    A window is opened only to workers that have announced something ready, and what is not used
-    when a connection breaks goes to others: a slow or dead worker holds none of the limit.
+    Credit is given only for what was announced as ready, is given back by workers that turn out to
+    have nothing, and is taken back when the connection breaks: no slow or dead worker holds any.
     """
 
-    immediate = True
+    metered = True
 
     def __init__(self, limit: int) -> None:
+        super().__init__()
         self._spare = limit
-        self._windows: Counter[int] = Counter()
-        self._held: Counter[int] = Counter()
+        self._under_way: Counter[int] = Counter()
         self._ready: dict[int, int] = {}
-        self._turns: deque[int] = deque()
 
-    def window(self, task_id: int) -> int:
-        return self._windows[task_id]
+    def opened(self, task_id: int) -> None:
+        self._granted[task_id] = 0
 
-    def ready(self, task_id: int, elements: int) -> list[int]:
-        if task_id not in self._ready:
-            self._turns.append(task_id)
-        self._ready[task_id] = elements
-        return self._assign()
+    def ready(self, task_id: int, elements: int, returned: int) -> list[int]:
+        self._under_way[task_id] -= returned
+        self._spare += returned
+        self._ready.pop(task_id, None)
+        if elements:
+            self._ready[task_id] = elements
+        return self._grant()
 
     def received(self, task_id: int, positions: int) -> None:
-        self._held[task_id] += positions
-        self._resize(task_id, max(self._windows[task_id], self._held[task_id]))
+        self._under_way[task_id] -= positions
 
     def consumed(self, task_id: int, positions: int) -> list[int]:
-        self._held[task_id] -= positions
-        self._resize(task_id, self._windows[task_id] - positions)
-        return self._assign()
+        self._spare += positions
+        return self._grant()
 
     def gone(self, task_id: int) -> list[int]:
-        if self._ready.pop(task_id, None) is not None:
-            self._turns.remove(task_id)
-        self._resize(task_id, self._held[task_id])
-        return self._assign()
+        self._ready.pop(task_id, None)
+        self._spare += self._under_way.pop(task_id, 0)
+        return self._grant()
 
-    def _resize(self, task_id: int, window: int) -> None:
-        self._spare -= window - self._windows[task_id]
-        self._windows[task_id] = window
-        if not window:
-            del self._windows[task_id], self._held[task_id]
-
-    def _assign(self) -> list[int]:
+    def _grant(self) -> list[int]:
+        """Gives what is spare to those who have waited longest."""
         grown = []
-        while self._spare > 0 and self._turns:
-            task_id = self._turns.popleft()
+        while self._spare > 0 and self._ready:
+            task_id = next(iter(self._ready))
             granted = min(self._ready.pop(task_id), self._spare)
-            self._resize(task_id, self._windows[task_id] + granted)
+            self._spare -= granted
+            self._under_way[task_id] += granted
+            self._granted[task_id] += granted
             grown.append(task_id)
         return grown

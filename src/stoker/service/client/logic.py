@@ -191,6 +191,7 @@ class Client:
                 reader.task.task_id,
                 reader.next_frame,
                 attempt=connection,
+                metered=self._windows.metered,
             )
             self._do(ToWorker(connection, hello))
         return self._take_actions()
@@ -212,13 +213,14 @@ class Client:
             self._receive(reader, message, now)
         elif isinstance(message, f.Welcome):
             reader.open, reader.attempts, reader.why = True, 0, ""
+            self._windows.opened(reader.task.task_id)
             self._report(reader)
         elif isinstance(message, f.Ready):
-            reader.ended = False
-            self._report_all(self._windows.ready(reader.task.task_id, message.elements))
+            reader.ended = reader.ended and not message.elements
+            task_id = reader.task.task_id
+            self._report_all(self._windows.ready(task_id, message.elements, message.returned))
         elif isinstance(message, f.End):
             reader.ended = True
-            self._report_all(self._windows.gone(reader.task.task_id))
         elif isinstance(message, f.Bye):
             self._dismissed(reader, message.error, now)
         return self._take_actions()
@@ -327,7 +329,7 @@ class Client:
         reader = self.readers[chunk.task_id]
         reader.consumed = chunk.frame + 1
         grown = self._windows.consumed(chunk.task_id, chunk.positions)
-        if self._windows.immediate or reader.consumed - reader.reported >= REPORT_FRAMES:
+        if self._windows.metered or reader.consumed - reader.reported >= REPORT_FRAMES:
             grown.append(chunk.task_id)
         self._report_all(grown)
 
@@ -335,8 +337,8 @@ class Client:
     def _report(self, reader: Reader) -> None:
         """Tells the worker what is consumed and how much may be outstanding."""
         if reader.open and reader.connection is not None:
-            window = self._windows.window(reader.task.task_id)
-            self._do(ToWorker(reader.connection, f.Credit(reader.consumed, window, BYTES)))
+            granted = self._windows.granted(reader.task.task_id)
+            self._do(ToWorker(reader.connection, f.Credit(reader.consumed, granted, BYTES)))
             reader.reported = reader.consumed
 
     def _report_all(self, task_ids: Iterable[int]) -> None:

@@ -5,8 +5,9 @@ import os
 import random
 import threading
 import time
-from typing import Any
+from typing import Any, NoReturn
 
+from stoker.dataset.execute import Statistics
 from stoker.dataset.spec import Spec, compatible, spec_of
 from stoker.dataset.stream import Stream
 from stoker.errors import InvalidArgumentError, StokerError, from_record
@@ -36,6 +37,7 @@ class ServiceStream(Stream):
         max_outstanding: elements sent and not taken, over all workers.
         transport: name of the data transport; ``None`` for the best there is.
         connect_timeout: seconds to wait for the dispatcher.
+        statistics: counts what is lost, as ``tasks_lost`` and ``splits_lost``.
     """
 
     def __init__(
@@ -46,8 +48,10 @@ class ServiceStream(Stream):
         max_outstanding: int | None,
         transport: str | None,
         connect_timeout: float,
+        statistics: Statistics,
     ) -> None:
         self._pid = os.getpid()
+        self._statistics = statistics
         self._spec: Spec | None = spec
         self._types = TypeResolver(spec)
         self._transport = transport
@@ -59,6 +63,7 @@ class ServiceStream(Stream):
         self._elements: list[Any] = []
         self._position = 0
         self._closed = False
+        self._failure: StokerError | None = None
         self._logic = logic.Client(
             hello, max_outstanding, connect_timeout, address, random.Random(), time.monotonic()
         )
@@ -88,6 +93,11 @@ class ServiceStream(Stream):
     def close(self) -> None:
         if self._pid != os.getpid():
             return  # the threads and sockets are the parent's
+        if threading.current_thread().name.startswith("stoker-"):
+            # A forgotten iterator is finalized on whatever thread collects it; ours must not wait
+            # for themselves.
+            threading.Thread(target=self.close, name="closing-stoker").start()
+            return
         with self._changed:
             if self._closed:
                 return
@@ -106,15 +116,13 @@ class ServiceStream(Stream):
         for thread in threads:
             thread.join(CONNECT_SECONDS)
 
-    def stats(self) -> dict[str, Any]:
-        """Counts of what was lost: ``tasks_lost`` and ``splits_lost`` (an upper bound)."""
-        return {"tasks_lost": self._logic.tasks_lost, "splits_lost": self._logic.splits_lost}
-
     def _take(self) -> None:
         """Gets the next chunk, or raises: its error, StopIteration at the end."""
         began = warned = time.monotonic()
         with self._changed:
             while True:
+                if self._failure is not None:
+                    raise self._failure
                 if self._closed:
                     raise StopIteration
                 taken, actions = self._logic.take()
@@ -125,25 +133,36 @@ class ServiceStream(Stream):
                 self._changed.wait(max(0.0, warned + STALL_SECONDS - time.monotonic()))
                 if time.monotonic() - warned >= STALL_SECONDS:
                     warned = time.monotonic()
-                    waiting_for = self._logic.waiting_for()
-                    logger.warning("no element for %.0f s: waiting for %s", warned - began, waiting_for)
+                    logger.warning(
+                        "no element for %.0f s: waiting for %s",
+                        warned - began,
+                        self._logic.waiting_for(),
+                    )
         if isinstance(taken, StokerError):
-            raise taken
+            self._fail(taken)
         if isinstance(taken, logic.End):
             raise StopIteration
         if taken.error is not None:
             raise from_record(taken.error)
         if self._spec is not None:
-            self._check_spec(taken.elements[0])
+            self._check_spec(self._spec, taken.elements[0])
+            self._spec = None
         self._elements = taken.elements
 
-    def _check_spec(self, element: Any) -> None:
-        spec, self._spec = self._spec, None
+    def _check_spec(self, spec: Spec, element: Any) -> None:
         if not compatible(spec, spec_of(element)):
-            raise InvalidArgumentError(
-                f"the elements are not what `element_spec` says: it is {spec}, the first element is "
-                f"{spec_of(element)}; correct it, or leave it out"
+            self._fail(
+                InvalidArgumentError(
+                    f"the elements are not what `element_spec` says: it is {spec}, the first "
+                    f"element is {spec_of(element)}; correct it, or leave it out"
+                )
             )
+
+    def _fail(self, error: StokerError) -> NoReturn:
+        """Nothing more can be read: lets go of everything; every further read raises the same."""
+        self._failure = error
+        self.close()
+        raise error
 
     # ── the session (called on the control loop) ──────────────────────────────────────────────────
     def _session_opened(self) -> None:
@@ -152,7 +171,10 @@ class ServiceStream(Stream):
 
     def _session_message(self, message: m.FromDispatcher) -> None:
         with self._changed:
+            tasks, splits = self._logic.tasks_lost, self._logic.splits_lost
             self._carry_out(self._logic.session_message(message, time.monotonic()))
+            self._statistics.add("tasks_lost", self._logic.tasks_lost - tasks)
+            self._statistics.add("splits_lost", self._logic.splits_lost - splits)
             self._changed.notify_all()
 
     def _session_lost(self) -> None:

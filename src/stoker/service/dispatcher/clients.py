@@ -32,9 +32,7 @@ class Clients:
         if hello.client_id is None:
             iteration, warning = self._iterations.open(hello)
             client_id = self._ledger.new_id()
-            self._ledger.commit(
-                s.ClientAdded(client_id, iteration.iteration_id, hello.process)
-            )
+            self._ledger.commit(s.ClientAdded(client_id, iteration.iteration_id, hello.process))
             client = self._state.clients[client_id]
         else:
             client = self._find(hello.client_id, hello.journal_id)

@@ -36,6 +36,10 @@ class Sessions:
         """Whose session it is."""
         return self._holders.get(peer)
 
+    def connected(self, holder: int) -> bool:
+        """Whether the holder has a session."""
+        return holder in self._peers
+
     def broke(self, peer: int) -> None:
         """The session is gone."""
         holder = self._holders.pop(peer, None)

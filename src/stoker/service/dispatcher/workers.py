@@ -1,5 +1,6 @@
 """Workers: registered, taken up again after a broken session, and lost."""
 
+from stoker.errors import AlreadyExistsError
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher import state as s
@@ -35,6 +36,7 @@ class Workers:
 
         Raises:
             FailedPreconditionError: it speaks another protocol.
+            AlreadyExistsError: it is back, but another worker has its address by now.
         """
         protocol = negotiate(hello.protocol_min, hello.protocol_max)
         worker_id = hello.worker_id
@@ -84,9 +86,15 @@ class Workers:
         self._iterations.tasks_lost(worker_id, tasks)
 
     def _register(self, hello: m.WorkerHello) -> int:
-        # Two workers cannot serve one address: the older one is dead, whatever its lease says.
         older = self._state.addresses.get(hello.address)
         if older is not None:
+            if hello.worker_id is not None and self._sessions.connected(older):
+                # It was replaced, and is alive after all: taking turns would never end.
+                raise AlreadyExistsError(
+                    f"another worker serves {hello.address}; give each an address of its own "
+                    "(`worker_address`, `port`)"
+                )
+            # Two workers cannot serve one address: the older one is dead, whatever its lease says.
             self.lose(older, "another process took its address")
         worker_id = self._ledger.new_id()
         self._ledger.commit(

@@ -1,6 +1,7 @@
 """What a task has produced and nobody has taken yet, and who takes which element of it."""
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,16 +55,20 @@ class FirstCome:
             self.nbytes += piece.nbytes
             self._pieces.append(piece)
 
-    def give_back(self, pieces: list[Piece]) -> None:
+    def give_back(self, pieces: Sequence[Piece]) -> None:
         """Puts back, in front, what a reader had been sent and its user did not take."""
+        waiting = self.drain()
+        for piece in (*pieces, *waiting):
+            self.put(piece)
+
+    def drain(self) -> list[Piece]:
+        """Removes everything."""
+        pieces = list(self._pieces)
         if self._taken:
-            self._pieces[0] = self._pieces[0].after(self._taken)
-            self.nbytes = sum(piece.nbytes for piece in self._pieces)
-            self._taken = self._taken_bytes = 0
-        for piece in reversed(pieces):
-            self.positions += piece.positions
-            self.nbytes += piece.nbytes
-            self._pieces.appendleft(piece)
+            pieces[0] = pieces[0].after(self._taken)
+        self._pieces.clear()
+        self._taken = self._taken_bytes = self.positions = self.nbytes = 0
+        return pieces
 
     def take(self, max_elements: int, max_bytes: int) -> Piece:
         """Removes the next elements, at least one; an error comes alone.

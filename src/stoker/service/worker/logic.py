@@ -145,7 +145,7 @@ class Worker:
         if message.taken is not None:
             task.buffer.give_back(reading.give_back(*message.taken))
         else:
-            task.lost += reading.kept_positions
+            task.lost += reading.kept_positions + reading.backlog.positions
         self._dismiss(reading.connection, NotFoundError("the client was released"))
         self._pump(task)
 
@@ -260,9 +260,10 @@ class Worker:
             return
         self._dismiss(reading.connection, UnavailableError("the client connected again"))
         task.readings[hello.client_id] = reading
+        reading.metered = hello.metered
         self.connections[connection] = (hello.task_id, hello.client_id)
         self._do(ToClient(connection, f.Welcome(protocol, self._hello.address)))
-        task.buffer.give_back(reading.connect(connection, hello.attempt, hello.next_frame))
+        reading.connect(connection, hello.attempt, hello.next_frame)
         self._pump(task)
 
     def _reading_of(self, connection: int) -> tuple[Task, Reading] | None:

@@ -12,7 +12,7 @@ from stoker.dataset.execute import Context, open_stream
 from stoker.dataset.node import Node, number
 from stoker.dataset.options import Options
 from stoker.dataset.stream import Stream
-from stoker.errors import ErrorRecord
+from stoker.errors import ErrorRecord, FailedPreconditionError
 from stoker.service import messages as m
 from stoker.service.worker.buffer import Piece
 from stoker.service.worker.failure import describe
@@ -86,15 +86,20 @@ class Pipeline:
 
     def open(self, source: int) -> Iterator[Any]:
         """The splits of a source, for its next pass; see `stoker.dataset.execute.SplitReader`."""
-        repetition = next(self._passes[source])
+        key = (source, next(self._passes[source]))
         with self._lock:
-            splits = self._splits[source, repetition]
+            splits = self._splits[key]
         while not self._closed.is_set():
-            self._host.need_split(self._start.task_id, source, repetition)
+            self._host.need_split(self._start.task_id, *key)
             split = splits.get()
-            if not split:
+            if split:
+                yield split[0]
+            elif not self._closed.is_set():
+                with self._lock:
+                    del self._splits[key]
                 return
-            yield split[0]
+        # Not an end, at which an endless repeat would begin its next pass.
+        raise FailedPreconditionError(f"task {self._start.task_id} is closed")
 
     def _run(self) -> None:
         try:

@@ -1,8 +1,9 @@
 """One client's reading of one task: numbered frames, credit, and what is kept until consumed."""
 
 from collections import deque
+from collections.abc import Collection
 
-from stoker.service.worker.buffer import Piece
+from stoker.service.worker.buffer import FirstCome, Piece
 from stoker.wire.frames import Credit, Frame
 
 NO_CREDIT = Credit(0, 0, 0)
@@ -15,9 +16,11 @@ class Reading:
         connection: the shell's number for the open connection; ``None`` while it is broken.
         attempt: the client's number for the newest connection it has tried.
         ended: the client was told, on this connection, that there is no more.
+        metered: the client grants credit only for what it was told is ready.
         announced: the client was told that something waits, since it last granted credit.
         next_number: the number of the next frame.
         kept_positions: how many positions were sent and are not known to be consumed.
+        backlog: what was sent on an earlier connection and did not arrive; goes out first.
     """
 
     def __init__(self, client_id: int) -> None:
@@ -25,44 +28,46 @@ class Reading:
         self.connection: int | None = None
         self.attempt = -1
         self.ended = False
+        self.metered = False
         self.announced = False
         self.next_number = 0
         self.kept_positions = 0
+        self.backlog = FirstCome()
         self._kept_bytes = 0
         self._kept: deque[tuple[int, Piece]] = deque()
         self._credit = NO_CREDIT
+        self._used = 0
 
     @property
     def room(self) -> tuple[int, int]:
         """Elements and bytes the client would take now; nothing may be sent if either is not > 0."""
-        elements = self._credit.elements - self.kept_positions
-        return elements, self._credit.bytes - self._kept_bytes
+        return self._credit.elements - self._used, self._credit.bytes - self._kept_bytes
 
     def can_resume(self, next_frame: int) -> bool:
         """Whether everything from `next_frame` on is still here."""
         first = self._kept[0][0] if self._kept else self.next_number
         return first <= next_frame <= self.next_number
 
-    def connect(self, connection: int, attempt: int, next_frame: int) -> list[Piece]:
-        """Takes up the reading on a new connection.
+    def connect(self, connection: int, attempt: int, next_frame: int) -> None:
+        """Takes up the reading on a new connection; `next_frame` has not been received.
 
-        Returns what the client has not received, `next_frame` being the first such frame. It goes
-        back to the task and the numbers are used again: how it is cut depends on the credit now.
+        Numbers from there on are used again: how frames are cut depends on the credit there is now.
         """
         self.connection, self.attempt = connection, attempt
         self.ended = self.announced = False
-        self._credit = NO_CREDIT
+        self._credit, self._used = NO_CREDIT, 0
         unreceived: deque[Piece] = deque()
         while self._kept and self._kept[-1][0] >= next_frame:
             unreceived.appendleft(self._kept.pop()[1])
         self.next_number = next_frame
         self._count(unreceived, -1)
-        return list(unreceived)
+        self.backlog.give_back(unreceived)
 
     def credit(self, credit: Credit) -> None:
-        """The client has consumed frames, and says how much may be outstanding from here on."""
+        """The client has consumed frames, or grants more."""
+        if credit.elements > self._credit.elements:
+            self.announced = False
         self._credit = credit
-        self.announced = False
         while self._kept and self._kept[0][0] < credit.consumed:
             self._count([self._kept.popleft()[1]], -1)
 
@@ -71,9 +76,16 @@ class Reading:
         frame = Frame(self.next_number, piece.elements, piece.error)
         self.next_number += 1
         self.ended = False
+        self._used += piece.positions
         self._kept.append((frame.number, piece))
         self._count([piece], 1)
         return frame
+
+    def return_credit(self) -> int:
+        """Gives up the credit that is not used; returns how much it was."""
+        unused = max(0, self._credit.elements - self._used)
+        self._used += unused
+        return unused
 
     def give_back(self, number: int, taken: int) -> list[Piece]:
         """What the client's user has not taken: all after the first `taken` positions of `number`."""
@@ -82,10 +94,11 @@ class Reading:
             passed = taken if kept == number else 0
             if kept >= number and passed < piece.positions:
                 rest.append(piece.after(passed))
+        rest += self.backlog.drain()
         self._kept.clear()
         self.kept_positions = self._kept_bytes = 0
         return rest
 
-    def _count(self, pieces: "list[Piece] | deque[Piece]", sign: int) -> None:
+    def _count(self, pieces: Collection[Piece], sign: int) -> None:
         self.kept_positions += sign * sum(piece.positions for piece in pieces)
         self._kept_bytes += sign * sum(piece.nbytes for piece in pieces)

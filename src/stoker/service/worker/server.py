@@ -21,7 +21,13 @@ from stoker.errors import (
 )
 from stoker.service import messages as m
 from stoker.service import rpc
-from stoker.service.config import WorkerConfig, is_loopback, join_address, parse_service, split_address
+from stoker.service.config import (
+    WorkerConfig,
+    is_loopback,
+    join_address,
+    parse_service,
+    split_address,
+)
 from stoker.service.versions import versions
 from stoker.service.worker import logic
 from stoker.service.worker.buffer import Piece
@@ -101,7 +107,7 @@ class WorkerServer:
                 self._shell = shell
 
     def stop(self) -> None:
-        """Leaves the dispatcher, lets trainers read on for `shutdown_quiet_period_ms`, and stops."""
+        """Lets trainers read on for `shutdown_quiet_period_ms`, then leaves the dispatcher."""
         with self._lock:
             if self._shell is not None and not self._stopped.is_set():
                 self._stopped.wait(self._config.shutdown_quiet_period_ms / 1000)
@@ -211,7 +217,7 @@ class _Shell:
             return configured if ":" in configured else join_address(configured, port)
         if is_loopback(self._config.host):
             return join_address("localhost", port)
-        if self._config.host not in ("0.0.0.0", "::", ""):  # noqa: S104 - compared, not bound
+        if self._config.host not in ("0.0.0.0", "::", ""):
             return join_address(self._config.host, port)
         return join_address(_route_to(split_address(self._dispatcher)), port)
 

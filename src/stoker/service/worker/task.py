@@ -51,27 +51,37 @@ class Task:
         return self.buffer.nbytes < buffer_bytes and self.buffer.positions < BUFFER_ELEMENTS
 
     def deliver(self) -> Iterator[tuple[Reading, f.Message]]:
-        """What to send now: frames to readers with room, one each in turn, then what else to say."""
+        """What to send now: frames to readers with room, one each in turn, then what else to say.
+
+        Who was told of the end may have left; what others gave back goes to the rest first.
+        """
         readings = [reading for reading in self.readings.values() if reading.connection is not None]
-        hungry = readings
-        while hungry and self.buffer.positions:
-            hungry = [reading for reading in hungry if min(reading.room) > 0]
+        hungry = sorted(readings, key=lambda reading: reading.ended)
+        while hungry := [x for x in hungry if min(x.room) > 0 and self._for(x).positions]:
             for reading in hungry:
-                if self.buffer.positions:
+                if (source := self._for(reading)).positions:
                     elements, nbytes = reading.room
                     most = min(elements, FRAME_ELEMENTS), min(nbytes, FRAME_BYTES)
-                    yield reading, reading.send(self.buffer.take(*most))
+                    yield reading, reading.send(source.take(*most))
         if len(readings) > 1:  # whoever was served first goes last next time
             first = readings[0]
             self.readings[first.client_id] = self.readings.pop(first.client_id)
         for reading in readings:
             yield from ((reading, message) for message in self._news(reading))
 
+    def _for(self, reading: Reading) -> FirstCome:
+        """Where the reader's next elements come from."""
+        return reading.backlog if reading.backlog.positions else self.buffer
+
     def _news(self, reading: Reading) -> Iterator[f.Message]:
-        """What a reader should know besides its frames: that something waits, or the end."""
-        if self.buffer.positions and not reading.announced:
-            reading.announced, reading.ended = True, False
-            yield f.Ready(self.buffer.positions)
-        elif self.exhausted and not self.buffer.positions and not reading.ended:
+        """What a reader should know besides its frames: what waits, what does not, or the end."""
+        if waiting := self.buffer.positions + reading.backlog.positions:
+            if reading.metered and not reading.announced:
+                reading.announced, reading.ended = True, False
+                yield f.Ready(waiting)
+            return
+        if reading.metered and (unused := reading.return_credit()):
+            yield f.Ready(0, unused)
+        if self.exhausted and not reading.ended:
             reading.ended = True
             yield f.End(reading.next_number)

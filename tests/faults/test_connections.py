@@ -1,0 +1,89 @@
+"""Connections that break, servers that vanish, bytes that are wrong."""
+
+import itertools
+import time
+
+import pytest
+
+import stoker
+from stoker import errors
+from stoker.service import DispatchServer, WorkerServer
+from tests.faults.proxy import CuttingProxy
+
+
+def _slow(number: int) -> int:
+    time.sleep(0.001)
+    return number
+
+
+@pytest.mark.parametrize("cut_after", [(100, 2_000_000), (700_000,)])
+@pytest.mark.parametrize("mode", ["parallel_epochs", "distributed_epoch"])
+def test_a_stream_cut_again_and_again_yields_every_element_once_and_in_order(
+    mode: str, cut_after: tuple[int, ...]
+) -> None:
+    with DispatchServer() as dispatcher:
+        first = WorkerServer(dispatcher_address=dispatcher.target)
+        port = int(first.address.rpartition(":")[2])
+        first.stop()
+        with (
+            CuttingProxy(port, itertools.cycle(cut_after)) as proxy,
+            WorkerServer(
+                dispatcher_address=dispatcher.target,
+                port=port,
+                data_transfer_address=f"localhost:{proxy.port}",
+            ),
+        ):
+            dataset = stoker.Dataset.range(50_000).map(lambda x: (x, str(x) * 9))
+            distributed = dataset.distribute(
+                dispatcher.target, processing_mode=mode, data_transfer_protocol="tcp"
+            )
+            got = []
+            for element in distributed:
+                got.append(element)
+            assert proxy.cuts > 0
+    assert got == [(x, str(x) * 9) for x in range(50_000)]
+
+
+def test_a_dispatcher_that_is_gone_for_good_is_one_clear_error_after_what_can_be_read() -> None:
+    dispatcher = DispatchServer()
+    with WorkerServer(dispatcher_address=dispatcher.target):
+        dataset = stoker.Dataset.range(500).map(_slow)
+        distributed = dataset.distribute(dispatcher.target, processing_mode="parallel_epochs")
+        with distributed.iterator() as iterator:
+            got = [next(iterator)]
+            dispatcher.stop()
+            began = time.monotonic()
+            with pytest.raises(errors.UnavailableError, match="has not answered for 10 s"):
+                got.extend(iterator)
+            assert time.monotonic() - began < 20
+            with pytest.raises(errors.UnavailableError):
+                next(iterator)
+    assert got == list(range(500))
+
+
+def test_a_dispatcher_restarted_without_a_journal_is_one_clear_error_and_workers_start_over() -> (
+    None
+):
+    dispatcher = DispatchServer()
+    port = int(dispatcher.target.rpartition(":")[2])
+    with WorkerServer(dispatcher_address=dispatcher.target) as worker:
+        endless = stoker.Dataset.range(10).repeat().distribute(dispatcher.target)
+        with endless.iterator() as iterator:
+            next(iterator)
+            dispatcher.stop()
+            with DispatchServer(port=port) as again:
+                with pytest.raises(errors.UnavailableError, match="restarted without its journal"):
+                    for _ in iterator:
+                        continue
+                deadline = time.monotonic() + 10
+                while again.num_workers() < 1 or worker.num_tasks():
+                    assert time.monotonic() < deadline
+                assert sorted(stoker.Dataset.range(5).distribute(again.target)) == list(range(5))
+
+
+def test_a_client_that_finds_no_dispatcher_says_so_when_its_patience_ends() -> None:
+    with DispatchServer() as dispatcher:
+        target = dispatcher.target
+    dataset = stoker.Dataset.range(3).distribute(target, connect_timeout=0.5)
+    with pytest.raises(errors.UnavailableError, match=r"no dispatcher answered at localhost:\d+"):
+        iter(dataset)

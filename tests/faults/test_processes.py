@@ -1,0 +1,203 @@
+"""Processes that are killed, forked, interrupted or end with everything open."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+
+import pytest
+
+import stoker
+from stoker import errors
+from stoker.service import DispatchServer, WorkerConfig
+from stoker.service.worker.process import WorkerProcess
+
+pytestmark = pytest.mark.timeout(120)
+
+ENDS_AFTER_KILL_SECONDS = 15.0
+
+
+def _slow(number: int) -> int:
+    time.sleep(0.001)
+    return number
+
+
+def _read_and_kill(
+    dataset: stoker.Dataset, kill: Callable[[], None], after: int
+) -> tuple[list[int], float]:
+    """All that is read, killing after `after` elements; and how long the epoch lasted from there."""
+    got: list[int] = []
+    killed = 0.0
+    for element in dataset:
+        got.append(element)
+        if len(got) == after:
+            kill()
+            killed = time.monotonic()
+    return got, time.monotonic() - killed
+
+
+@pytest.mark.parametrize("mode", ["parallel_epochs", "distributed_epoch"])
+def test_an_epoch_ends_when_a_worker_is_killed_and_nobody_reports_it(mode: str) -> None:
+    # The lease alone tells: no supervisor, and a dispatcher with default settings.
+    with DispatchServer() as dispatcher:
+        config = WorkerConfig(dispatcher_address=dispatcher.target)
+        workers = [WorkerProcess(config), WorkerProcess(config)]
+        try:
+            for worker in workers:
+                worker.wait_serving()
+            dataset = stoker.Dataset.range(2_000).map(_slow)
+            distributed = dataset.distribute(dispatcher.target, processing_mode=mode)
+            got, seconds = _read_and_kill(distributed, workers[0].kill, after=200)
+        finally:
+            for worker in workers:
+                worker.stop()
+    assert seconds < ENDS_AFTER_KILL_SECONDS
+    if mode == "distributed_epoch":
+        assert len(set(got)) == len(got) < 2_000
+    else:
+        assert set(got) == set(range(2_000)) and len(got) < 4_000
+
+
+def test_a_cluster_reports_a_killed_worker_at_once_and_counts_what_may_be_lost() -> None:
+    with stoker.LocalCluster(2) as cluster:
+        dataset = stoker.Dataset.range(2_000).map(_slow).distribute(cluster)
+        with dataset.iterator() as iterator:
+            got = [next(iterator) for _ in range(100)]
+            cluster.kill_worker(0)
+            got.extend(iterator)
+            lost = iterator.stats()
+        assert cluster.num_workers() == 1
+    assert len(set(got)) == len(got)
+    assert lost["tasks_lost"] == 1
+    assert 2_000 - len(got) <= lost["splits_lost"]  # one element a split here
+
+
+def test_a_worker_that_joins_takes_part_in_the_epoch_that_runs() -> None:
+    with stoker.LocalCluster(1) as cluster:
+        dataset = stoker.Dataset.range(3_000).map(lambda x: (_slow(x), os.getpid()))
+        with dataset.distribute(cluster).iterator() as iterator:
+            got = [next(iterator)]
+            cluster.add_worker()
+            got.extend(iterator)
+    assert sorted(x for x, _ in got) == list(range(3_000))
+    assert len({pid for _, pid in got}) == 2
+
+
+def test_an_epoch_of_one_worker_goes_on_when_another_takes_its_place() -> None:
+    with stoker.LocalCluster(1) as cluster:
+        dataset = stoker.Dataset.range(500).map(_slow)
+        distributed = dataset.distribute(cluster, processing_mode="parallel_epochs")
+        with distributed.iterator() as iterator:
+            got = [next(iterator)]
+            cluster.kill_worker(0)
+            cluster.add_worker()
+            got.extend(iterator)
+    assert got[-500:] == list(range(500))  # the new worker starts from the beginning
+
+
+def test_a_forked_child_gets_an_error_from_an_inherited_iterator_and_may_make_a_new_one() -> None:
+    with stoker.LocalCluster(1) as cluster:
+        dataset = stoker.Dataset.range(1_000).distribute(cluster)
+        with dataset.iterator() as iterator:
+            got = [next(iterator)]
+            for _ in range(5):
+                child = os.fork()
+                if child == 0:
+                    os._exit(_in_child(iterator, cluster.target))
+                assert os.waitpid(child, 0)[1] == 0
+            got.extend(iterator)
+    assert sorted(got) == list(range(1_000))
+
+
+def _in_child(iterator: stoker.Iterator, target: str) -> int:
+    try:
+        signal.alarm(30)
+        try:
+            next(iterator)
+        except errors.FailedPreconditionError:
+            iterator.close()  # does nothing to the parent's connections
+            if sorted(stoker.Dataset.range(10).distribute(target)) == list(range(10)):
+                return 0
+            return 2
+        return 1
+    except BaseException:
+        return 3
+
+
+def test_copies_of_a_dataset_in_forked_children_share_its_job() -> None:
+    with stoker.LocalCluster(1) as cluster:
+        dataset = stoker.Dataset.range(1_000).map(_slow).distribute(cluster)
+        reader, writer = os.pipe()
+        children = []
+        for _ in range(2):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(60)
+                with os.fdopen(writer, "w") as pipe:
+                    pipe.write(" ".join(map(str, dataset)) + "\n")
+                os._exit(0)
+            children.append(child)
+        os.close(writer)
+        with os.fdopen(reader) as pipe:
+            got = [int(word) for line in pipe for word in line.split()]
+        assert [os.waitpid(child, 0)[1] for child in children] == [0, 0]
+    assert sorted(got) == list(range(1_000))
+
+
+_OPEN_ITERATOR = """
+    import sys, stoker
+    cluster = stoker.LocalCluster(2, threads={threads})
+    iterator = iter(stoker.Dataset.range(10**9).map(lambda x: x).distribute(cluster))
+    next(iterator)
+    print("reading", flush=True)
+"""
+
+
+def _script(text: str, threads: bool) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(text).format(threads=threads)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("threads", [False, True])
+def test_a_program_that_leaves_everything_open_exits_within_seconds(threads: bool) -> None:
+    with _script(_OPEN_ITERATOR, threads) as process:
+        assert process.stdout is not None and process.stdout.readline() == "reading\n"
+        began = time.monotonic()
+        _, said = process.communicate(timeout=60)
+        assert time.monotonic() - began < 10
+    assert process.returncode == 0, said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("threads", [False, True])
+def test_ctrl_c_ends_a_program_that_reads(threads: bool) -> None:
+    with _script(_OPEN_ITERATOR + "    for _ in iterator: pass\n", threads) as process:
+        assert process.stdout is not None and process.stdout.readline() == "reading\n"
+        process.send_signal(signal.SIGINT)
+        began = time.monotonic()
+        _, said = process.communicate(timeout=60)
+        assert time.monotonic() - began < 10
+    assert process.returncode == -signal.SIGINT, said
+    assert said.rstrip().endswith("KeyboardInterrupt")
+
+
+def test_ctrl_c_ends_a_program_that_waits_for_a_worker() -> None:
+    waiting = """
+    import stoker
+    cluster = stoker.LocalCluster(0, threads={threads})
+    iterator = iter(stoker.Dataset.range(10).distribute(cluster))
+    print("reading", flush=True)
+    next(iterator)
+    """
+    with _script(waiting, True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "reading\n"
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT, said

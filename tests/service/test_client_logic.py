@@ -1,0 +1,278 @@
+"""The client's logic by values: what is said in, what it does, what the user gets."""
+
+import random
+
+from stoker.errors import ErrorRecord, NotFoundError, StokerError, UnavailableError
+from stoker.service import messages as m
+from stoker.service.client import logic as c
+from stoker.service.client.credit import BYTES, ELEMENTS
+from stoker.wire import frames as f
+
+HELLO = m.ClientHello(1, 1, "dataset", "job", m.JobParameters("DYNAMIC"), (0,))
+WELCOME = m.ClientWelcome(1, 40, 30, "journal", 500)
+TASK = m.TaskInfo(20, "here:1", {"tcp": "here:1"})
+OTHER = m.TaskInfo(21, "there:1", {"tcp": "there:1"})
+LOST = m.TaskLost(20, "here:1", "it died", splits_begun=2)
+
+
+def _client(max_outstanding: int | None = None) -> c.Client:
+    return c.Client(HELLO, max_outstanding, 60.0, "service:1", random.Random(0), 0.0)
+
+
+def _reading(max_outstanding: int | None = None, *tasks: m.TaskInfo) -> c.Client:
+    """Reads task 20 (or `tasks`) on connection 1 (and so on)."""
+    client = _client(max_outstanding)
+    client.session_opened()
+    client.session_message(WELCOME, 0.0)
+    client.session_message(m.Tasks(added=list(tasks or (TASK,))), 0.0)
+    for connection in range(1, 1 + len(tasks or (TASK,))):
+        client.connected(connection)
+        client.worker_message(connection, f.Welcome(1, "here:1"), 0.0)
+    return client
+
+
+def _frame(client: c.Client, number: int, elements: list[object], connection: int = 1) -> None:
+    client.worker_message(connection, f.Frame(number, elements), 0.0)
+
+
+def _taken(client: c.Client) -> object:
+    taken, _ = client.take()
+    return taken.elements if isinstance(taken, c.Chunk) else taken
+
+
+def _finish(client: c.Client) -> None:
+    client.session_message(m.Tasks(finished=True), 0.0)
+
+
+def test_it_asks_for_its_iteration_and_reads_the_tasks_it_is_told_of():
+    client = _client()
+    assert client.session_opened() == [c.ToDispatcher(HELLO)]
+    assert client.session_message(WELCOME, 0.0) == [c.SetHeartbeat(500)]
+    assert client.session_message(m.Tasks(added=[TASK]), 0.0) == [c.Connect(1, TASK)]
+    assert client.connected(1) == [c.ToWorker(1, f.Hello(1, 1, 40, 20, 0, attempt=1))]
+    assert client.worker_message(1, f.Welcome(1, "here:1"), 0.0) == [
+        c.ToWorker(1, f.Credit(0, ELEMENTS, BYTES))
+    ]
+
+
+def test_the_user_gets_frames_in_order_and_then_the_end():
+    client = _reading()
+    _frame(client, 0, ["a", "b"])
+    _frame(client, 1, ["c"])
+    client.worker_message(1, f.End(2), 0.0)
+    assert [_taken(client), _taken(client), _taken(client)] == [["a", "b"], ["c"], None]
+    _finish(client)
+    assert isinstance(_taken(client), c.End)
+    assert client.elements_delivered == 3
+
+
+def test_an_error_is_delivered_in_its_place():
+    client = _reading()
+    error = ErrorRecord("UserFunctionError", "no")
+    client.worker_message(1, f.Frame(0, [], error), 0.0)
+    _frame(client, 1, ["a"])
+    assert client.take()[0] == c.Chunk(20, 0, [], error)
+    assert _taken(client) == ["a"]
+
+
+def test_the_end_is_not_said_before_the_dispatcher_and_all_workers_have():
+    client = _reading(None, TASK, OTHER)
+    client.worker_message(1, f.End(0), 0.0)
+    assert _taken(client) is None
+    _finish(client)
+    assert _taken(client) is None
+    client.worker_message(2, f.End(0), 0.0)
+    assert isinstance(_taken(client), c.End)
+
+
+def test_what_another_client_gives_back_after_the_end_of_a_task_is_read():
+    client = _reading(None, TASK, OTHER)
+    client.worker_message(1, f.End(0), 0.0)
+    _finish(client)
+    _frame(client, 0, ["late"])
+    assert _taken(client) == ["late"]
+    client.worker_message(2, f.End(0), 0.0)
+    assert _taken(client) is None
+    client.worker_message(1, f.End(1), 0.0)
+    assert isinstance(_taken(client), c.End)
+
+
+def test_a_broken_connection_is_tried_again_from_the_first_frame_missing():
+    client = _reading()
+    _frame(client, 0, ["a"])
+    client.connection_lost(1, "reset", 10.0)
+    assert client.tick(10.001) == []
+    assert client.tick(10.1) == [c.Connect(2, TASK)]
+    assert client.connected(2) == [c.ToWorker(2, f.Hello(1, 1, 40, 20, 1, attempt=2))]
+    _frame(client, 1, ["stale"], connection=1)
+    assert _taken(client) == ["a"]
+    assert _taken(client) is None
+
+
+def test_attempts_are_spread_and_grow_rarer():
+    client = _reading()
+    pauses = []
+    now = 0.0
+    for connection in range(1, 9):
+        client.connection_lost(connection, "refused", now)
+        began = now
+        while not client.tick(now):
+            now += 0.01
+        pauses.append(now - began)
+    assert pauses[0] < 0.07
+    assert 1.0 <= pauses[-1] <= 2.1
+
+
+def test_a_missing_frame_breaks_the_connection_instead_of_losing_elements():
+    client = _reading()
+    actions = client.worker_message(1, f.Frame(1, ["b"]), 0.0)
+    assert actions == [c.Disconnect(1)]
+    assert _taken(client) is None
+
+
+def test_a_worker_that_does_not_know_the_task_is_asked_again_until_the_dispatcher_decides():
+    client = _reading()
+    bye = f.Bye(ErrorRecord("NotFoundError", "task 20 does not run on this worker"))
+    assert client.worker_message(1, bye, 0.0) == [c.Disconnect(1)]
+    assert client.tick(1.0) == [c.Connect(2, TASK)]
+    client.session_message(m.Tasks(lost=[LOST], finished=True), 1.0)
+    assert client.tick(9.0) == []
+    assert isinstance(_taken(client), c.End)
+
+
+def test_a_worker_that_refuses_for_good_is_an_error_not_a_retry_without_end():
+    client = _reading()
+    client.worker_message(1, f.Bye(ErrorRecord("FailedPreconditionError", "no protocol")), 0.0)
+    assert str(_taken(client)) == "no protocol"
+
+
+def test_a_lost_task_is_counted_and_what_has_arrived_is_kept_here():
+    client = _reading()
+    _frame(client, 0, ["a"])
+    _frame(client, 1, ["b"])
+    actions = client.session_message(m.Tasks(lost=[LOST]), 0.0)
+    assert actions[:2] == [c.ToWorker(1, f.GiveBack(2, 0)), c.Disconnect(1, farewell=True)]
+    assert isinstance(actions[2], c.Warn)
+    assert "2 splits" in actions[2].text
+    assert [_taken(client), _taken(client)] == [["a"], ["b"]]
+    assert (client.tasks_lost, client.splits_lost) == (1, 2)
+    assert client.session_message(m.Tasks(lost=[LOST]), 0.0) == []
+
+
+def test_a_worker_lost_after_its_end_has_lost_nothing():
+    client = _reading()
+    client.worker_message(1, f.End(0), 0.0)
+    client.session_message(m.Tasks(lost=[LOST]), 0.0)
+    assert (client.tasks_lost, client.splits_lost) == (0, 0)
+
+
+def test_closing_gives_back_what_the_user_has_not_taken_on_both_ways():
+    client = _reading(None, TASK, OTHER)
+    _frame(client, 0, ["a"])
+    _frame(client, 1, ["b", "c", "d"])
+    _frame(client, 2, ["e"])
+    _taken(client)
+    _taken(client)
+    assert client.close(taken=2) == [
+        c.ToWorker(1, f.GiveBack(1, 2)),
+        c.Disconnect(1, farewell=True),
+        c.ToWorker(2, f.GiveBack(0, 0)),
+        c.Disconnect(2, farewell=True),
+        c.ToDispatcher(m.ClientClose({20: (1, 2), 21: (0, 0)})),
+    ]
+    assert client.elements_delivered == 3
+    assert client.close(taken=2) == []
+    assert client.session_opened() == []
+
+
+def test_an_error_the_user_has_seen_is_not_given_back():
+    client = _reading()
+    client.worker_message(1, f.Frame(0, [], ErrorRecord("UserFunctionError", "no")), 0.0)
+    client.take()
+    assert client.close(taken=0)[0] == c.ToWorker(1, f.GiveBack(0, 1))
+
+
+def test_consumption_is_reported_when_nothing_more_has_arrived():
+    client = _reading()
+    _frame(client, 0, ["a"])
+    _frame(client, 1, ["b"])
+    assert client.take()[1] == []
+    client.take()
+    assert client.take()[1] == [c.ToWorker(1, f.Credit(2, ELEMENTS + 2, BYTES))]
+
+
+def test_with_a_limit_only_what_is_ready_is_asked_for():
+    client = _reading(1, TASK, OTHER)
+    assert client.worker_message(1, f.Ready(5), 0.0) == [c.ToWorker(1, f.Credit(0, 1, BYTES))]
+    assert client.worker_message(2, f.Ready(5), 0.0) == []
+    _frame(client, 0, ["a"])
+    assert client.outstanding == 1
+    client.take()
+    assert client.take()[1] == [
+        c.ToWorker(2, f.Credit(0, 1, BYTES)),
+        c.ToWorker(1, f.Credit(1, 1, BYTES)),
+    ]
+
+
+def test_a_dead_worker_does_not_hold_the_only_place():
+    client = _reading(1, TASK, OTHER)
+    client.worker_message(1, f.Ready(5), 0.0)
+    client.worker_message(2, f.Ready(5), 0.0)
+    assert client.connection_lost(1, "reset", 0.0) == [c.ToWorker(2, f.Credit(0, 1, BYTES))]
+
+
+def test_a_session_is_taken_up_again_under_the_same_id():
+    client = _reading()
+    client.session_lost(1.0)
+    [said] = client.session_opened()
+    assert isinstance(said, c.ToDispatcher)
+    assert isinstance(said.message, m.ClientHello)
+    assert (said.message.client_id, said.message.journal_id) == (40, "journal")
+
+
+def test_a_refusal_is_raised_after_what_has_arrived_and_not_asked_again():
+    client = _reading()
+    _frame(client, 0, ["a"])
+    client.session_message(m.Refused(ErrorRecord("NotFoundError", "gone")), 0.0)
+    assert _taken(client) == ["a"]
+    assert isinstance(_taken(client), NotFoundError)
+    assert client.session_opened() == []
+
+
+def test_it_waits_for_a_dispatcher_as_long_as_it_may():
+    client = _client()
+    client.tick(59.0)
+    assert _taken(client) is None
+    client.tick(60.0)
+    error = _taken(client)
+    assert isinstance(error, UnavailableError)
+    assert "service:1" in str(error)
+
+
+def test_it_reads_on_without_dispatcher_while_a_worker_is_there_and_then_gives_up():
+    client = _reading()
+    client.session_lost(0.0)
+    client.tick(15.0)
+    assert _taken(client) is None
+    client.connection_lost(1, "reset", 15.0)
+    client.tick(15.01)
+    assert isinstance(_taken(client), UnavailableError)
+
+
+def test_without_dispatcher_workers_run_out_of_splits_and_it_gives_up():
+    client = _reading()
+    client.session_lost(0.0)
+    _frame(client, 0, ["a"])
+    client.tick(61.0)
+    assert _taken(client) == ["a"]
+    assert _taken(client) is None
+    client.tick(62.0)
+    assert isinstance(_taken(client), StokerError)
+
+
+def test_it_says_whom_it_waits_for():
+    client = _reading(None, TASK, OTHER)
+    client.connection_lost(2, "reset", 0.0)
+    assert client.waiting_for() == "worker here:1, worker there:1 (reset)"
+    client.session_lost(0.0)
+    assert client.waiting_for().startswith("the dispatcher at service:1, ")

@@ -1,0 +1,393 @@
+"""The dispatcher's logic by values: messages in, actions out."""
+
+import random
+
+import msgspec
+import pytest
+
+from stoker.dataset.node import IndexSplits, ListedSplits, Source, Unsplittable, WireNode
+from stoker.dataset.options import Options
+from stoker.dataset.spec import UnknownSpec, spec_to_wire
+from stoker.errors import ErrorRecord
+from stoker.service import messages as m
+from stoker.service.config import DispatcherConfig
+from stoker.service.dispatcher.logic import Dispatcher, Hangup, Send
+
+VERSIONS = m.Versions("3.11", "2")
+TREE = msgspec.msgpack.encode([WireNode("sim", [], msgspec.Raw(b"\x80"), {}, "")])
+W1, W2, C1, C2 = 1, 2, 11, 12
+"""Sessions of two workers and two clients."""
+
+
+class Talk:
+    """A dispatcher and what it has said, by session."""
+
+    def __init__(self, splits=IndexSplits(4), **config) -> None:
+        self.logic = Dispatcher(DispatcherConfig(**config), random.Random(0), 0.0)
+        self.now = 0.0
+        self.worker_ids: dict[int, int] = {}
+        spec = spec_to_wire(UnknownSpec())
+        sources = [Source(0, "sim", "train.py:1", splits)]
+        request = m.RegisterDataset("digest", TREE, spec, Options(), sources, dataset_id="data")
+        assert self.call(request) == m.DatasetRegistered("data")
+
+    def say(self, peer: int, message: m.ToDispatcher) -> list[tuple[int, object]]:
+        """What goes out in answer; a session that ends is ``(peer, "end")``."""
+        return self._shown(self.logic.received(peer, message, self.now))
+
+    def call(self, request: m.Request) -> m.Reply:
+        reply, _ = self.logic.call(request, self.now)
+        return reply
+
+    def pass_time(self, seconds: float) -> list[tuple[int, object]]:
+        """Lets time pass in the dispatcher's steps; returns what it says."""
+        said = []
+        for _ in range(round(seconds / 0.25)):
+            self.now += 0.25
+            said += self._shown(self.logic.tick(self.now))
+        return said
+
+    def join(self, peer: int, **fields) -> list[tuple[int, object]]:
+        address = f"host:{peer}"
+        hello = m.WorkerHello(1, 1, address, {"tcp": address}, VERSIONS, **fields)
+        said = self.say(peer, hello)
+        [self.worker_ids[peer]] = [
+            x.worker_id for _, x in said if isinstance(x, m.WorkerWelcome)
+        ] or [0]
+        return said
+
+    def read(self, peer: int, mode: str = "DYNAMIC", **fields) -> list[tuple[int, object]]:
+        hello = m.ClientHello(1, 1, "data", "job", m.JobParameters(mode), (0,), **fields)
+        return self.say(peer, hello)
+
+    def task(self, peer: int) -> int:
+        """The newest task of a worker."""
+        return list(self.logic.state.workers[self.worker_ids[peer]].tasks)[-1]
+
+    @staticmethod
+    def _shown(actions) -> list[tuple[int, object]]:
+        return [(a.peer, a.message if isinstance(a, Send) else "end") for a in actions]
+
+
+def _only(said, kind):
+    """The messages of one kind, with their sessions."""
+    return [(peer, message) for peer, message in said if isinstance(message, kind)]
+
+
+def _refusal(said) -> ErrorRecord:
+    [(_, refused)] = _only(said, m.Refused)
+    return refused.error
+
+
+def test_a_task_reaches_worker_and_client_at_once():
+    talk = Talk()
+    talk.join(W1)
+    said = talk.read(C1)
+    [(_, start)] = _only(said, m.TaskStart)
+    [(_, tasks)] = _only(said, m.Tasks)
+    assert start.split_sources == [m.SplitSource(0, 4, 4)]
+    assert tasks == m.Tasks(
+        added=[m.TaskInfo(start.task_id, "host:1", {"tcp": "host:1"})], finished=False
+    )
+
+
+def test_a_worker_that_comes_later_joins_what_is_being_read():
+    talk = Talk()
+    talk.join(W1)
+    talk.read(C1)
+    said = talk.join(W2)
+    assert [peer for peer, _ in _only(said, m.TaskStart)] == [W2]
+    assert [peer for peer, _ in _only(said, m.Tasks)] == [C1]
+
+
+def test_with_off_no_splits_are_handed_out():
+    talk = Talk()
+    talk.join(W1)
+    [(_, start)] = _only(talk.read(C1, "OFF"), m.TaskStart)
+    assert start.split_sources is None
+
+
+def test_a_notice_is_acknowledged_and_more_is_assigned():
+    talk = Talk()
+    talk.join(W1)
+    talk.read(C1)
+    task = talk.task(W1)
+    assert talk.say(W1, m.SplitRequest(task, 0, 0, want=8)) == [
+        (W1, m.SplitGrant(task, 0, 0, splits=[(0, (0, 1))]))
+    ]
+    assert talk.say(W1, m.SplitRequest(task, 0, 0, begin=[0], want=8)) == [
+        (W1, m.SplitGrant(task, 0, 0, begun=[0])),
+        (W1, m.SplitGrant(task, 0, 0, splits=[(1, (1, 2))])),
+    ]
+
+
+def test_no_more_is_said_only_when_all_are_begun():
+    talk = Talk(IndexSplits(1))
+    talk.join(W1)
+    talk.join(W2)
+    talk.read(C1)
+    first, second = talk.task(W1), talk.task(W2)
+    talk.say(W1, m.SplitRequest(first, 0, 0, want=1))
+    assert talk.say(W2, m.SplitRequest(second, 0, 0, want=1)) == []
+    assert talk.say(W1, m.SplitRequest(first, 0, 0, begin=[0])) == [
+        (W1, m.SplitGrant(first, 0, 0, begun=[0])),
+        (W2, m.SplitGrant(second, 0, 0, end=True)),
+    ]
+    assert talk.logic.desk.waiting == {}
+
+
+def test_what_a_lost_worker_had_not_begun_goes_to_another_and_the_rest_is_counted():
+    talk = Talk(IndexSplits(2))
+    talk.join(W1)
+    talk.join(W2)
+    talk.read(C1)
+    first, second = talk.task(W1), talk.task(W2)
+    talk.say(W1, m.SplitRequest(first, 0, 0, want=1))
+    talk.say(W1, m.SplitRequest(first, 0, 0, begin=[0], want=1))
+    assert talk.say(W2, m.SplitRequest(second, 0, 0, want=1)) == []
+    said = talk.say(W1, m.WorkerLeave())
+    lost = m.TaskLost(first, "host:1", "it was stopped", splits_begun=1)
+    assert said == [
+        (W1, "end"),
+        (W2, m.SplitGrant(second, 0, 0, splits=[(1, (1, 2))])),
+        (C1, m.Tasks(lost=[lost])),
+    ]
+
+
+def test_a_worker_that_is_silent_is_given_up():
+    talk = Talk(worker_timeout_ms=10_000)
+    talk.join(W1)
+    talk.read(C1)
+    talk.pass_time(9)
+    said = talk.pass_time(2)
+    [(_, tasks)] = _only(said, m.Tasks)
+    assert tasks.lost[0].why == "it was not heard of for 10 s"
+    assert (W1, "end") in said
+
+
+def test_a_supervisor_keeps_the_lease_of_its_child():
+    talk = Talk(worker_timeout_ms=2_000)
+    talk.join(W1)
+    for _ in range(5):
+        talk.pass_time(1.5)
+        assert talk.call(m.KeepAlive(["host:1"])) == m.Done()
+    assert talk.call(m.GetCluster()) == m.ClusterReply(["host:1"])
+    talk.call(m.ReportDeath("host:1", "it was killed"))
+    assert talk.call(m.GetCluster()) == m.ClusterReply([])
+
+
+def test_the_epoch_is_finished_when_nothing_runs_and_something_ended():
+    talk = Talk()
+    talk.join(W1)
+    talk.join(W2)
+    talk.read(C1)
+    assert _only(talk.say(W1, m.TaskExhausted(talk.task(W1))), m.Tasks) == []
+    [(_, tasks)] = _only(talk.say(W2, m.WorkerLeave()), m.Tasks)
+    assert tasks.finished
+
+
+def test_a_broken_session_is_taken_up_and_what_may_be_lost_is_said_again():
+    talk = Talk()
+    talk.join(W1)
+    talk.read(C1)
+    task, worker_id = talk.task(W1), talk.worker_ids[W1]
+    talk.say(W1, m.SplitRequest(task, 0, 0, want=1))
+    talk.logic.disconnected(W1, 0.0)
+    resumed = {"worker_id": worker_id, "journal_id": talk.logic._ledger.journal_id}
+    hello = m.WorkerHello(1, 1, "host:1", {}, VERSIONS, tasks=[99], readings={task: [7]}, **resumed)
+    said = talk.say(W2, hello)
+    assert [x for _, x in said][1:] == [
+        m.TaskStop(99),
+        talk.logic._iterations.start_of(talk.logic.state.tasks[task]),
+        m.ClientGone(task, 7),
+    ]
+    assert talk.say(W2, m.SplitRequest(task, 0, 0, begin=[0]))[0] == (
+        W2,
+        m.SplitGrant(task, 0, 0, begun=[0]),
+    )
+
+
+def test_a_split_another_has_begun_meanwhile_is_refused():
+    talk = Talk(IndexSplits(1))
+    talk.join(W1)
+    talk.join(W2)
+    talk.read(C1)
+    first, second = talk.task(W1), talk.task(W2)
+    talk.say(W2, m.SplitRequest(second, 0, 0, want=1))
+    talk.say(W2, m.SplitRequest(second, 0, 0, begin=[0]))
+    assert talk.say(W1, m.SplitRequest(first, 0, 0, begin=[0], want=1)) == [
+        (W1, m.SplitGrant(first, 0, 0, refused=[0])),
+        (W1, m.SplitGrant(first, 0, 0, end=True)),
+    ]
+
+
+def test_a_new_worker_at_the_address_replaces_the_old_one():
+    talk = Talk()
+    talk.join(W1)
+    talk.read(C1)
+    hello = m.WorkerHello(1, 1, "host:1", {}, VERSIONS)
+    said = talk.say(W2, hello)
+    assert (W1, "end") in said
+    assert _only(said, m.Tasks)[0][1].lost[0].why == "another process took its address"
+
+
+def test_the_replaced_worker_does_not_take_the_address_back():
+    talk = Talk()
+    talk.join(W1)
+    old = talk.worker_ids[W1]
+    talk.say(W2, m.WorkerHello(1, 1, "host:1", {}, VERSIONS))
+    journal = talk.logic._ledger.journal_id
+    again = m.WorkerHello(1, 1, "host:1", {}, VERSIONS, worker_id=old, journal_id=journal)
+    assert _refusal(talk.say(3, again)).code == "AlreadyExistsError"
+    assert talk.call(m.GetCluster()) == m.ClusterReply(["host:1"])
+
+
+def test_splits_are_listed_by_a_worker_and_by_another_if_it_dies():
+    talk = Talk(ListedSplits())
+    talk.join(W1)
+    talk.join(W2)
+    [(peer, request)] = _only(talk.read(C1), m.ListSplits)
+    assert (peer, request.sources) == (W1, [0])
+    [(peer, request)] = _only(talk.say(W1, m.WorkerLeave()), m.ListSplits)
+    assert peer == W2
+    said = talk.say(W2, m.SplitsListed(request.iteration_id, {0: ["a", "b"]}))
+    [(_, start)] = _only(said, m.TaskStart)
+    assert start.split_sources == [m.SplitSource(0, 2)]
+    task = talk.task(W2)
+    talk.say(W2, m.SplitRequest(task, 0, 0, want=1))
+    assert talk.logic.state.iterations[request.iteration_id].values == {0: ["a", "b"]}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [{"error": ErrorRecord("UserFunctionError", "no such folder")}, {"splits": {}}],
+)
+def test_a_failed_listing_fails_the_iteration_until_nobody_reads_it(answer):
+    talk = Talk(ListedSplits())
+    talk.join(W1)
+    [(_, request)] = _only(talk.read(C1), m.ListSplits)
+    said = talk.say(W1, m.SplitsListed(request.iteration_id, **answer))
+    assert [peer for peer, _ in _only(said, m.Refused)] == [C1]
+    assert _only(talk.read(C2), m.Refused)
+    talk.say(C1, m.ClientClose())
+    assert talk.logic.state.jobs == {}
+    assert _only(talk.read(13), m.ListSplits)
+
+
+def test_a_closed_client_gives_back_through_the_dispatcher():
+    talk = Talk()
+    talk.join(W1)
+    [(_, welcome)] = _only(talk.read(C1), m.ClientWelcome)
+    task = talk.task(W1)
+    said = talk.say(C1, m.ClientClose({task: (3, 1)}))
+    assert said == [(W1, m.ClientGone(task, welcome.client_id, (3, 1))), (C1, "end")]
+
+
+def test_a_silent_client_is_released_and_told_so():
+    talk = Talk(worker_timeout_ms=1_000_000, client_timeout_ms=4_000)
+    talk.join(W1)
+    [(_, welcome)] = _only(talk.read(C1), m.ClientWelcome)
+    said = talk.pass_time(5)
+    assert (W1, m.ClientGone(talk.task(W1), welcome.client_id)) in said
+    assert "Unknown iteration client id" in _refusal(said).message
+    assert (C1, "end") in said
+
+
+def test_the_tasks_of_a_finished_iteration_stop_when_nobody_reads_and_are_not_offered_again():
+    talk = Talk()
+    talk.join(W1)
+    talk.read(C1)
+    task = talk.task(W1)
+    talk.say(W1, m.TaskExhausted(task))
+    assert (W1, m.TaskStop(task)) in talk.say(C1, m.ClientClose())
+    assert _only(talk.read(C2), m.Tasks) == [(C2, m.Tasks(finished=True))]
+    assert (W1, m.TaskStop(task)) not in talk.say(C2, m.ClientClose())
+
+
+def test_a_task_that_ends_when_nobody_reads_is_stopped():
+    talk = Talk()
+    talk.join(W1)
+    talk.read(C1)
+    task = talk.task(W1)
+    talk.say(C1, m.ClientClose())
+    assert talk.say(W1, m.TaskExhausted(task)) == [(W1, m.TaskStop(task))]
+
+
+def test_what_nobody_reads_is_collected():
+    talk = Talk(worker_timeout_ms=10**9, job_gc_check_interval_ms=1000, job_gc_timeout_ms=3000)
+    talk.join(W1)
+    talk.read(C1)
+    task = talk.task(W1)
+    talk.say(C1, m.ClientClose())
+    assert talk.pass_time(2.5) == []
+    assert talk.pass_time(2) == [(W1, m.TaskStop(task))]
+    assert (talk.logic.state.jobs, talk.logic.state.tasks) == ({}, {})
+
+
+def test_a_named_dynamic_job_is_not_collected_unless_configured():
+    config = {"job_gc_check_interval_ms": 1000, "job_gc_timeout_ms": 3000}
+    for gc, kept in [(False, ["job"]), (True, [])]:
+        talk = Talk(gc_dynamic_sharding_jobs=gc, **config)
+        talk.read(C1, named=True)
+        talk.say(C1, m.ClientClose())
+        talk.pass_time(5)
+        assert list(talk.logic.state.jobs) == kept
+
+
+def test_clients_of_one_job_must_agree():
+    talk = Talk()
+    talk.read(C1, "DYNAMIC")
+    error = _refusal(talk.read(C2, "OFF"))
+    assert error.code == "InvalidArgumentError"
+    assert "Existing: DYNAMIC; got: OFF" in error.message
+
+
+def test_a_source_that_cannot_be_split_is_refused_by_name():
+    talk = Talk(Unsplittable("it is a generator"))
+    error = _refusal(talk.read(C1))
+    assert (error.code, "train.py:1" in error.message) == ("UnimplementedError", True)
+
+
+def test_a_client_of_another_dispatcher_is_told_so():
+    talk = Talk()
+    error = _refusal(talk.read(C1, client_id=5, journal_id="another"))
+    assert error.code == "UnavailableError"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        m.Heartbeat(),
+        m.WorkerHello(98, 99, "host:1", {}, VERSIONS),
+        m.ClientHello(1, 1, "unknown", "job", m.JobParameters("OFF"), (0,)),
+    ],
+)
+def test_a_session_that_opens_wrongly_is_refused_and_ended(message):
+    said = Talk().say(C1, message)
+    assert [type(x) for _, x in said] == [m.Refused, str]
+
+
+def test_nonsense_from_a_worker_ends_its_session_only():
+    talk = Talk()
+    talk.join(W1)
+    talk.read(C1)
+    task = talk.task(W1)
+    said = talk.say(W1, m.SplitRequest(task, 17, 0, want=1))
+    assert [type(x) for _, x in said] == [m.Refused, str]
+    assert talk.say(C1, m.SplitRequest(task, 0, 0, want=1)) == []
+    assert Hangup(C1) not in talk.logic.tick(0.0)
+    assert talk.logic.state.workers
+
+
+def test_an_endless_repeat_keeps_no_splits_of_passes_that_are_over():
+    talk = Talk(IndexSplits(1))
+    talk.join(W1)
+    talk.read(C1)
+    task = talk.task(W1)
+    for repetition in range(5):
+        talk.say(W1, m.SplitRequest(task, 0, repetition, want=1))
+        talk.say(W1, m.SplitRequest(task, 0, repetition, begin=[0], want=1))
+        talk.say(W1, m.SplitRequest(task, 0, repetition, done=True))
+    [iteration] = talk.logic.state.iterations.values()
+    assert all(not book.begun for book in iteration.books.values())
+    assert iteration.splits_begun_by(task) == 5

@@ -1,0 +1,100 @@
+"""Who reads which split: nothing twice, nothing forgotten."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stoker.service.dispatcher.splits import (
+    MAX_BATCH,
+    MAX_INDEX_SPLITS,
+    SplitBook,
+    split_range,
+    split_total,
+)
+
+
+@given(total=st.integers(0, 60), data=st.data())
+def test_every_split_is_begun_exactly_once_whatever_tasks_do(total: int, data: st.DataObject):
+    book = SplitBook(total)
+    begun: list[int] = []
+    for _ in range(data.draw(st.integers(0, 40))):
+        task = data.draw(st.integers(1, 3))
+        action = data.draw(st.sampled_from(["assign", "begin", "present", "give_back", "leave"]))
+        mine = [split for split, holder in book.assigned.items() if holder == task]
+        if action == "assign":
+            book.assign(book.choose(data.draw(st.integers(1, 10)), 2), task)
+        elif action == "begin" and mine:
+            some = data.draw(st.lists(st.sampled_from(mine), unique=True))
+            book.begin(some)
+            begun += some
+        elif action == "present" and total:
+            split = data.draw(st.integers(0, total - 1))
+            if book.is_available(split):
+                book.assign([split], task)
+        elif action == "give_back":
+            book.give_back(task)
+        elif action == "leave":
+            book.leave(task)
+        assert book.all_begun == (len(begun) == total)
+    for task in (1, 2, 3):
+        book.leave(task)
+    while chosen := book.choose(MAX_BATCH, 1):
+        book.assign(chosen, 4)
+        book.begin(chosen)
+        begun += chosen
+    assert sorted(begun) == list(range(total))
+    assert book.all_begun
+    assert sum(book.begun_by(task) for task in (1, 2, 3, 4)) == total
+
+
+def test_batches_shrink_toward_the_end_so_that_workers_finish_together():
+    book = SplitBook(1000)
+    sizes = []
+    while chosen := book.choose(100, 2):
+        book.assign(chosen, 1)
+        sizes.append(len(chosen))
+    assert sizes[0] == MAX_BATCH
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[-1] == 1
+
+
+def test_what_was_given_back_is_handed_out_first_and_in_order():
+    book = SplitBook(100)
+    book.assign([0, 1, 2, 3], 1)
+    book.begin([1])
+    book.give_back(1)
+    assert book.choose(4, 1) == [0, 2, 3, 4]
+
+
+def test_a_split_presented_out_of_turn_is_not_handed_out_again():
+    book = SplitBook(6)
+    book.assign([3], 1)
+    book.begin([3])
+    handed_out = []
+    while chosen := book.choose(10, 1):
+        book.assign(chosen, 2)
+        handed_out += chosen
+    assert handed_out == [0, 1, 2, 4, 5]
+
+
+def test_a_book_closes_when_its_last_reader_leaves_and_still_knows_who_began_what():
+    book = SplitBook(2)
+    book.assign([0], 1)
+    book.assign([1], 2)
+    book.begin([0, 1])
+    book.leave(1)
+    assert book.begun == {0: 1, 1: 2}
+    book.leave(2)
+    assert book.begun == {}
+    assert book.all_begun
+    assert [book.begun_by(1), book.begun_by(2)] == [1, 1]
+    assert not book.is_available(0)
+
+
+@given(st.integers(0, 3 * MAX_INDEX_SPLITS))
+def test_index_splits_cover_a_source_without_gaps_and_almost_evenly(count: int):
+    total = split_total(count)
+    ranges = [split_range(split, total, count) for split in range(total)]
+    assert [start for start, _ in ranges] == [0, *(stop for _, stop in ranges[:-1])][:total]
+    assert not ranges or ranges[-1][1] == count
+    sizes = {stop - start for start, stop in ranges}
+    assert not sizes or max(sizes) - min(sizes) <= 1

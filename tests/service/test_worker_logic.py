@@ -1,0 +1,280 @@
+"""The worker's logic by values: what is said in, what it does."""
+
+from stoker.errors import ErrorRecord
+from stoker.service import messages as m
+from stoker.service.worker import logic as w
+from stoker.service.worker.buffer import Piece
+from stoker.wire import frames as f
+
+HELLO = m.WorkerHello(1, 1, "here:1", {"tcp": "here:1"}, m.Versions("3.11", "2"))
+WELCOME = m.WorkerWelcome(1, 7, "journal", 1000)
+START = m.TaskStart(20, 30, "dataset", 1, (0,), [m.SplitSource(0, 5, 5)])
+CREDIT = f.Credit(0, 100, 1 << 20)
+
+
+def _hello(client: int = 40, *, attempt: int = 1, next_frame: int = 0, metered: bool = False):
+    return f.Hello(1, 1, client, 20, next_frame, attempt=attempt, metered=metered)
+
+
+def _worker(buffer_bytes: int = 1000) -> w.Worker:
+    worker = w.Worker(HELLO, buffer_bytes)
+    worker.session_opened()
+    worker.session_message(WELCOME, 0.0)
+    return worker
+
+
+def _running() -> w.Worker:
+    """Task 20 runs, and client 40 reads it on connection 1 with credit for 100."""
+    worker = _worker()
+    worker.session_message(START, 0.0)
+    worker.client_message(1, _hello(), 0.0)
+    worker.client_message(1, CREDIT, 0.0)
+    return worker
+
+
+def _bye(code: str, message: str) -> f.Bye:
+    return f.Bye(ErrorRecord(code, message))
+
+
+def _sent(actions: list[w.Action]) -> list[object]:
+    """What goes to clients; frames as (connection, number, elements)."""
+    return [
+        (action.connection, action.message.number, action.message.elements)
+        if isinstance(action.message, f.Frame)
+        else (action.connection, action.message)
+        for action in actions
+        if isinstance(action, w.ToClient)
+    ]
+
+
+def test_it_presents_itself_and_keeps_the_interval_it_is_told():
+    worker = w.Worker(HELLO, 1000)
+    assert worker.session_opened() == [w.ToDispatcher(HELLO)]
+    assert worker.session_message(WELCOME, 0.0) == [w.SetHeartbeat(1000)]
+
+
+def test_a_task_is_opened_once():
+    worker = _worker()
+    assert worker.session_message(START, 0.0) == [w.OpenTask(START)]
+    assert worker.session_message(START, 0.0) == []
+
+
+def test_what_is_produced_goes_to_a_reader_with_credit():
+    worker = _running()
+    assert _sent(worker.produced(20, Piece(["a", "b"], 2))) == [(1, 0, ["a", "b"])]
+
+
+def test_a_client_that_comes_before_its_task_waits_for_it():
+    worker = _worker()
+    assert worker.client_message(1, _hello(), 0.0) == []
+    assert worker.session_message(START, 1.0) == [
+        w.OpenTask(START),
+        w.ToClient(1, f.Welcome(1, "here:1")),
+    ]
+
+
+def test_a_client_whose_task_never_comes_is_sent_away():
+    worker = _worker()
+    worker.client_message(1, _hello(), 0.0)
+    assert worker.tick(9.0) == []
+    error = "task 20 does not run on this worker"
+    assert worker.tick(11.0) == [w.ToClient(1, _bye("NotFoundError", error)), w.HangUp(1)]
+    assert not worker.parked
+
+
+def test_a_broken_connection_resumes_at_the_first_frame_not_received():
+    worker = _running()
+    worker.produced(20, Piece(["a"], 1))
+    worker.produced(20, Piece(["b"], 1))
+    worker.client_lost(1)
+    assert worker.produced(20, Piece(["c"], 1)) == []
+    worker.client_message(2, _hello(attempt=2, next_frame=1), 0.0)
+    assert _sent(worker.client_message(2, CREDIT, 0.0)) == [(2, 1, ["b"]), (2, 2, ["c"])]
+
+
+def test_what_did_not_arrive_goes_to_its_client_though_another_has_room():
+    worker = _running()
+    worker.produced(20, Piece(["a"], 1))
+    worker.client_lost(1)
+    worker.client_message(5, _hello(client=41), 0.0)
+    worker.client_message(5, CREDIT, 0.0)
+    worker.client_message(2, _hello(attempt=2), 0.0)
+    assert _sent(worker.client_message(2, CREDIT, 0.0)) == [(2, 0, ["a"])]
+
+
+def test_a_greeting_that_comes_after_a_newer_one_changes_nothing():
+    worker = _running()
+    worker.client_message(2, _hello(attempt=3), 0.0)
+    refused = worker.client_message(3, _hello(attempt=2), 0.0)
+    error = "the client has connected again since"
+    assert refused == [w.ToClient(3, _bye("UnavailableError", error)), w.HangUp(3)]
+    worker.client_message(2, CREDIT, 0.0)
+    assert _sent(worker.produced(20, Piece(["a"], 1))) == [(2, 0, ["a"])]
+
+
+def test_a_released_client_cannot_resume_what_is_gone():
+    worker = _running()
+    worker.produced(20, Piece(["a"], 1))
+    worker.session_message(m.ClientGone(20, 40), 0.0)
+    [bye, hang_up] = worker.client_message(2, _hello(attempt=2, next_frame=1), 0.0)
+    assert isinstance(bye, w.ToClient)
+    assert isinstance(bye.message, f.Bye)
+    assert bye.message.error is not None
+    assert bye.message.error.code == "FailedPreconditionError"
+    assert hang_up == w.HangUp(2)
+
+
+def test_what_a_client_gives_back_goes_to_the_next():
+    worker = _running()
+    worker.produced(20, Piece(["a", "b", "c"], 3))
+    assert worker.client_message(1, f.GiveBack(0, 1), 0.0) == [
+        w.ToClient(1, f.Bye()),
+        w.HangUp(1),
+    ]
+    worker.client_message(2, _hello(client=41), 0.0)
+    assert _sent(worker.client_message(2, CREDIT, 0.0)) == [(2, 0, ["b", "c"])]
+
+
+def test_a_closed_client_gives_back_by_way_of_the_dispatcher_too():
+    worker = _running()
+    worker.produced(20, Piece(["a", "b", "c"], 3))
+    worker.client_lost(1)
+    worker.session_message(m.ClientGone(20, 40, taken=(0, 2)), 0.0)
+    worker.client_message(2, _hello(client=41), 0.0)
+    assert _sent(worker.client_message(2, CREDIT, 0.0)) == [(2, 0, ["c"])]
+
+
+def test_what_a_lost_client_had_is_dropped_and_counted():
+    worker = _running()
+    worker.produced(20, Piece(["a", "b", "c"], 3))
+    worker.session_message(m.ClientGone(20, 40), 0.0)
+    assert worker.tasks[20].lost == 3
+    assert not worker.connections
+
+
+def test_the_end_is_said_when_all_is_sent_and_again_if_something_came_back():
+    worker = _running()
+    worker.client_message(2, _hello(client=41), 0.0)
+    worker.client_message(2, CREDIT, 0.0)
+    worker.produced(20, Piece(["a", "b"], 2))
+    assert _sent(worker.exhausted(20)) == [(2, f.End(0)), (1, f.End(1))]
+    assert _sent(worker.client_message(1, f.GiveBack(0, 1), 0.0)) == [
+        (1, f.Bye()),
+        (2, 0, ["b"]),
+        (2, f.End(1)),
+    ]
+
+
+def test_who_was_told_of_the_end_is_served_after_who_was_not():
+    worker = _running()
+    worker.produced(20, Piece(["a"], 1))
+    worker.exhausted(20)  # client 40 is at the end
+    worker.client_message(2, _hello(client=41), 0.0)
+    worker.client_message(3, _hello(client=42), 0.0)
+    worker.client_message(3, CREDIT, 0.0)
+    worker.tasks[20].readings[42].ended = False
+    worker.tasks[20].buffer.give_back([Piece(["b"], 1)])
+    assert _sent(worker.produced(20, Piece([], 0)))[0] == (3, 0, ["b"])
+
+
+def test_a_metered_client_hears_what_waits_and_gets_it_for_credit():
+    worker = _worker()
+    worker.session_message(START, 0.0)
+    worker.client_message(1, _hello(metered=True), 0.0)
+    assert _sent(worker.produced(20, Piece(["a", "b"], 2))) == [(1, f.Ready(2))]
+    assert _sent(worker.client_message(1, f.Credit(0, 1, 100), 0.0)) == [
+        (1, 0, ["a"]),
+        (1, f.Ready(1)),
+    ]
+
+
+def test_credit_for_which_there_is_nothing_is_returned():
+    worker = _worker()
+    worker.session_message(START, 0.0)
+    worker.client_message(1, _hello(metered=True), 0.0)
+    assert _sent(worker.client_message(1, f.Credit(0, 3, 100), 0.0)) == [(1, f.Ready(0, 3))]
+    assert _sent(worker.produced(20, Piece(["a"], 1))) == [(1, f.Ready(1))]
+
+
+def test_a_full_buffer_stops_the_pipeline_until_there_is_room():
+    worker = _worker(buffer_bytes=10)
+    worker.session_message(START, 0.0)
+    assert worker.may_produce(20)
+    worker.produced(20, Piece(["a"], 10))
+    assert not worker.may_produce(20)
+    worker.client_message(1, _hello(), 0.0)
+    assert w.Produce(20) in worker.client_message(1, CREDIT, 0.0)
+    assert worker.may_produce(20)
+
+
+def test_a_source_reads_what_the_dispatcher_has_begun_and_leaves_the_queue_at_the_end():
+    worker = _running()
+    want = m.SplitRequest(20, 0, 0, want=2)
+    assert worker.need_split(20, 0, 0, 0.0) == [w.ToDispatcher(want)]
+    grant = m.SplitGrant(20, 0, 0, splits=[(3, "file")])
+    begin = m.SplitRequest(20, 0, 0, begin=[3], want=2)
+    assert worker.session_message(grant, 0.0) == [w.ToDispatcher(begin)]
+    given = worker.session_message(m.SplitGrant(20, 0, 0, begun=[3]), 0.0)
+    assert w.GiveSplit(20, 0, 0, ["file"]) in given
+    worker.need_split(20, 0, 0, 1.0)
+    done = m.SplitRequest(20, 0, 0, done=True)
+    assert worker.session_message(m.SplitGrant(20, 0, 0, end=True), 1.0) == [
+        w.GiveSplit(20, 0, 0, []),
+        w.ToDispatcher(done),
+    ]
+    assert worker.tasks[20].queues == {}
+
+
+def test_a_source_of_a_task_that_is_gone_is_at_its_end():
+    assert _worker().need_split(99, 0, 0, 0.0) == [w.GiveSplit(99, 0, 0, [])]
+
+
+def test_after_a_broken_session_it_says_again_what_may_be_lost():
+    worker = _running()
+    worker.need_split(20, 0, 0, 0.0)
+    worker.session_message(m.SplitGrant(20, 0, 0, splits=[(3, "file")]), 0.0)
+    worker.session_lost()
+    worker.exhausted(20)
+    [said] = worker.session_opened()
+    assert isinstance(said, w.ToDispatcher)
+    assert isinstance(said.message, m.WorkerHello)
+    assert (said.message.worker_id, said.message.tasks) == (7, [20])
+    assert said.message.readings == {20: [40]}
+    assert worker.session_message(WELCOME, 1.0) == [
+        w.SetHeartbeat(1000),
+        w.ToDispatcher(m.SplitRequest(20, 0, 0, [3], 2)),
+        w.ToDispatcher(m.TaskExhausted(20)),
+    ]
+
+
+def test_a_worker_that_was_given_up_starts_over():
+    worker = _running()
+    worker.session_lost()
+    worker.session_opened()
+    actions = worker.session_message(m.WorkerWelcome(1, 8, "journal", 1000), 1.0)
+    why = "the dispatcher had given up this worker; it starts over"
+    assert actions == [
+        w.CloseTask(20),
+        w.ToClient(1, _bye("NotFoundError", why)),
+        w.HangUp(1),
+        w.SetHeartbeat(1000),
+    ]
+    assert worker.tasks == {}
+
+
+def test_a_stopped_task_leaves_nothing():
+    worker = _running()
+    worker.produced(20, Piece(["a"], 1))
+    assert worker.session_message(m.TaskStop(20), 0.0)[0] == w.CloseTask(20)
+    assert (worker.tasks, worker.connections) == ({}, {})
+    assert worker.session_message(m.TaskStop(20), 0.0) == []
+
+
+def test_a_client_of_another_protocol_is_told_so():
+    worker = _running()
+    [bye, hang_up] = worker.client_message(9, f.Hello(98, 99, 1, 20, 0), 0.0)
+    assert isinstance(bye, w.ToClient)
+    assert isinstance(bye.message, f.Bye)
+    assert bye.message.error is not None
+    assert "98 to 99" in bye.message.error.message
+    assert hang_up == w.HangUp(9)
