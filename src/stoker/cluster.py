@@ -6,15 +6,11 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol, Self
 
-from stoker.errors import FailedPreconditionError, InvalidArgumentError, UnavailableError
-from stoker.service import DispatchServer, WorkerConfig, WorkerServer, rpc
-from stoker.service.config import parse_service
-from stoker.service.messages import ReportDeath
-from stoker.service.worker.process import WorkerProcess
+from stoker.errors import FailedPreconditionError, InvalidArgumentError
+from stoker.service import DispatchServer, WorkerConfig, WorkerServer
+from stoker.service.worker.process import WorkerProcess, report_death
 
 logger = logging.getLogger(__name__)
-
-REPORT_SECONDS = 5.0
 
 
 class LocalCluster:
@@ -159,7 +155,7 @@ class _Process:
 
     def __init__(self, config: WorkerConfig) -> None:
         self.address = ""
-        self._dispatcher = parse_service(config.dispatcher_address)[1]
+        self._dispatcher = config.dispatcher_address
         self._process = WorkerProcess(config)
         self._stopping = False
         self._watcher = threading.Thread(target=self._watch, name="stoker-watch", daemon=True)
@@ -184,7 +180,4 @@ class _Process:
         if self._stopping:
             return
         logger.warning("worker %s (process %d) %s", self.address, self._process.pid, how)
-        try:
-            rpc.call(self._dispatcher, ReportDeath(self.address, f"it {how}"), REPORT_SECONDS)
-        except UnavailableError as error:
-            logger.debug("its death could not be reported, the lease will tell: %s", error)
+        report_death(self._dispatcher, self.address, how)

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
@@ -313,7 +314,7 @@ class _Silent:
 
 @pytest.mark.parametrize("taken", [0, 1])
 def test_a_client_that_fell_silent_is_released_and_its_reading_says_so(serve, transport, taken):
-    service = serve(1, client_timeout_ms=300)
+    service = serve(1, client_timeout_ms=600)
     dataset = stoker.Dataset.range(10).map(lambda x: np.full(1 << 20, x)).repeat().apply(
         distribute("parallel_epochs", service.target, data_transfer_protocol=transport)
     )
@@ -330,14 +331,13 @@ def test_a_client_that_fell_silent_is_released_and_its_reading_says_so(serve, tr
 
 
 def test_a_living_client_keeps_its_lease_however_slowly_it_reads(serve):
-    service = serve(1, client_timeout_ms=300)
+    service = serve(1, client_timeout_ms=600)
     dataset = stoker.Dataset.range(10).distribute(service.target)
     with dataset.iterator() as iterator:
         assert next(iterator) == 0
-        leases = service.dispatcher._shell.logic._leases
-        [client_id] = service.state.clients
-        first = leases._deadlines[client_id]
-        assert eventually(lambda: leases._deadlines[client_id] > first + 1)
+        started = time.monotonic()
+        assert eventually(lambda: time.monotonic() > started + 1)  # longer than the lease
+        assert service.state.clients
         assert read(iterator) == list(range(1, 10))
 
 
@@ -356,7 +356,7 @@ def test_two_clients_that_race_to_create_one_job_share_it(serve):
 def test_clients_that_come_and_go_lose_nothing_of_a_job(serve, transport):
     target = serve(2).target
     settings = {"job_name": "one", "data_transfer_protocol": transport}
-    keeper = stoker.Dataset.range(5000).distribute(target, **settings)
+    keeper = stoker.Dataset.range(5000).distribute(target, max_outstanding_requests=9, **settings)
     found: list[int] = []
     with keeper.iterator(epoch=0) as kept:
         for _ in range(10):

@@ -14,6 +14,7 @@ import stoker
 from stoker import errors
 from stoker.service import DispatchServer, WorkerConfig
 from stoker.service.worker.process import WorkerProcess
+from stoker.service.worker.supervisor import Supervisor
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -73,6 +74,29 @@ def test_a_cluster_reports_a_killed_worker_at_once_and_counts_what_may_be_lost()
     assert len(set(got)) == len(got)
     assert lost["tasks_lost"] == 1
     assert 2_000 - len(got) <= lost["splits_lost"]  # one element a split here
+
+
+def _hold_the_gil(number: int) -> int:
+    sum(range(3 * 10**8))  # seconds in one call of C, which never lets go
+    return number
+
+
+def test_a_function_that_holds_the_gil_longer_than_the_lease_does_not_cost_it() -> None:
+    with DispatchServer(worker_timeout_ms=1_000) as dispatcher:
+        supervisor = Supervisor(
+            WorkerConfig(dispatcher_address=dispatcher.target, heartbeat_interval_ms=100)
+        )
+        supervisor.start()
+        try:
+            supervisor.wait_serving()
+            dataset = stoker.Dataset.range(1).map(_hold_the_gil).distribute(dispatcher.target)
+            began = time.monotonic()
+            with dataset.iterator() as iterator:
+                assert list(iterator) == [0]
+                assert iterator.stats().get("tasks_lost", 0) == 0
+            assert time.monotonic() - began > 2.0, "too short to mean anything"
+        finally:
+            supervisor.stop()
 
 
 def test_a_worker_that_joins_takes_part_in_the_epoch_that_runs() -> None:

@@ -15,6 +15,7 @@ from stoker.service.dispatcher.logic import Dispatcher, Hangup, Send
 
 VERSIONS = m.Versions("3.11", "2")
 TREE = msgspec.msgpack.encode([WireNode("sim", [], msgspec.Raw(b"\x80"), {}, "")])
+FOUR = IndexSplits(4)
 W1, W2, C1, C2 = 1, 2, 11, 12
 """Sessions of two workers and two clients."""
 
@@ -22,7 +23,7 @@ W1, W2, C1, C2 = 1, 2, 11, 12
 class Talk:
     """A dispatcher and what it has said, by session."""
 
-    def __init__(self, splits=IndexSplits(4), **config) -> None:
+    def __init__(self, splits=FOUR, **config) -> None:
         self.logic = Dispatcher(DispatcherConfig(**config), random.Random(0), 0.0)
         self.now = 0.0
         self.worker_ids: dict[int, int] = {}
@@ -193,8 +194,11 @@ def test_a_broken_session_is_taken_up_and_what_may_be_lost_is_said_again():
     task, worker_id = talk.task(W1), talk.worker_ids[W1]
     talk.say(W1, m.SplitRequest(task, 0, 0, want=1))
     talk.logic.disconnected(W1, 0.0)
-    resumed = {"worker_id": worker_id, "journal_id": talk.logic._ledger.journal_id}
-    hello = m.WorkerHello(1, 1, "host:1", {}, VERSIONS, tasks=[99], readings={task: [7]}, **resumed)
+    journal = talk.logic._ledger.journal_id
+    readings = {task: [7]}
+    hello = m.WorkerHello(
+        1, 1, "host:1", {}, VERSIONS, [], worker_id, journal, tasks=[99], readings=readings
+    )
     said = talk.say(W2, hello)
     assert [x for _, x in said][1:] == [
         m.TaskStop(99),

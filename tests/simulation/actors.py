@@ -1,8 +1,9 @@
-"""What the shells do, on the simulated network: dispatcher, workers and clients around their logic."""
+"""What the shells do, on the simulated network: dispatcher, workers, clients around their logic."""
 
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -230,9 +231,12 @@ class SimWorker:
                 case worker_logic.ListSources(request):
                     files = {x.number: x.files for x in self._plan.sources if x.per_file}
                     answer = m.SplitsListed(request.iteration_id, files)
-                    self.world.after(0.01, lambda a=answer: self.do(self.logic.splits_listed(a)))
+                    self.world.after(0.01, partial(self._listed, answer))
                 case worker_logic.SetHeartbeat(milliseconds):
                     self._heartbeat = milliseconds / 1000
+
+    def _listed(self, answer: m.SplitsListed) -> None:
+        self.do(self.logic.splits_listed(answer))
 
     def _open(self, start: m.TaskStart) -> None:
         def need_split(task_id: int, source: int, repetition: int) -> None:
@@ -404,7 +408,7 @@ class SimClient:
                 case client_logic.Connect(connection, task):
                     self._connecting.add(connection)
                     delay = self.world.rng.uniform(0.001, 0.03)
-                    self.world.after(delay, lambda c=connection, t=task: self._connect(c, t))
+                    self.world.after(delay, partial(self._connect, connection, task))
                 case client_logic.ToWorker(connection, message) if connection in self._sides:
                     self._sides[connection].send(message)
                 case client_logic.Disconnect(connection, farewell):

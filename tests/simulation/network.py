@@ -141,7 +141,7 @@ class Link:
         return rng.uniform(0.0005, self.slowest if rng.random() < 0.1 else 0.005)
 
     def break_(self, noticed: tuple[float, float]) -> None:
-        """Breaks: some of what is under way still arrives, then each side notices after its time."""
+        """Breaks: some of what is under way arrives, then each side notices after its time."""
         if not self.alive:
             return
         self.world.note(f"       {self.sides[0].name} ⚡ {self.sides[1].name}")

@@ -15,7 +15,7 @@ Element: TypeAlias = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class SourcePlan:
-    """A source of the simulated dataset: `count` elements; listed, they lie in files of `per_file`."""
+    """A source of the dataset: `count` elements; listed, they lie in files of `per_file`."""
 
     number: int
     count: int

@@ -1,6 +1,7 @@
 """What happens in one simulated run, drawn from a seed; and running it."""
 
 import random
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 import msgspec
@@ -204,15 +205,24 @@ def _client(
     )
 
 
-def _plan_crash(crash, world, dispatcher, by_address, start_worker) -> None:
+def _plan_crash(
+    crash: Crash,
+    world: World,
+    dispatcher: SimDispatcher,
+    by_address: dict[str, SimWorker],
+    start_worker: Callable[[int, str, str], None],
+) -> None:
     address = f"host:{crash.worker}"
 
     def die() -> None:
         by_address[address].crash()
         if crash.reported:
-            world.after(0.05, lambda: dispatcher.call(m.ReportDeath(address, "it was killed")))
+            world.after(0.05, report)
         if crash.back is not None:
             world.after(crash.back, come_back)
+
+    def report() -> None:
+        dispatcher.call(m.ReportDeath(address, "it was killed"))
 
     def come_back() -> None:
         new = address if crash.same_address else f"{address}b"
@@ -242,7 +252,7 @@ def _plan_breaks(outcome: Outcome, pause: float) -> None:
 def _leftovers(outcome: Outcome) -> list[str]:
     """What is held though nobody reads any more."""
     state = outcome.dispatcher.logic.state
-    held = {
+    held: dict[str, Collection[object]] = {
         "D clients": state.clients,
         "D tasks": state.tasks,
         "D iterations": state.iterations,

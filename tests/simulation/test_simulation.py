@@ -1,4 +1,4 @@
-"""Dispatcher, workers and clients together, on a simulated clock and network, thousands of times over.
+"""Dispatcher, workers and clients on a simulated clock and network, thousands of times over.
 
 A failure names its seed and shows what was said. To see one again:
 

@@ -124,7 +124,7 @@ class WorkerLeave(Message, frozen=True, tag=True):
 
 # ── dispatcher → worker ──────────────────────────────────────────────────────────────────────────
 class WorkerWelcome(Message, frozen=True, tag=True):
-    """The session is open. Another `worker_id` than the one presented: start over, drop all tasks."""
+    """The session is open. Another `worker_id` than was presented: start over, drop all tasks."""
 
     protocol: int
     worker_id: int
@@ -160,7 +160,7 @@ class ListSplits(Message, frozen=True, tag=True):
 
 
 class SplitGrant(Message, frozen=True, tag=True):
-    """`begun` may now be read, `refused` may not; `splits` are assigned, not begun; `end`: no more."""
+    """`begun` may be read, `refused` may not; `splits` are assigned, not begun; `end`: no more."""
 
     task_id: int
     source: int

@@ -12,8 +12,8 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -105,6 +105,17 @@ class ControlLoop:
         loop.call_soon_threadsafe(loop.stop)
         if thread is not None and thread is not threading.current_thread():
             thread.join()
+
+
+@contextmanager
+def holding_control_loop() -> Iterator[None]:
+    """Keeps the loop's thread between calls, for who makes many."""
+    control = CONTROL
+    control.acquire()
+    try:
+        yield
+    finally:
+        control.release()
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:

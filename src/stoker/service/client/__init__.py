@@ -1,0 +1,1 @@
+"""The client: one iterator that reads an iteration from its workers."""

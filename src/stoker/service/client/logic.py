@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from stoker.errors import ErrorRecord, StokerError, UnavailableError, from_record
+from stoker.errors import ErrorRecord, StokerError, from_record
 from stoker.service import messages as m
 from stoker.service.client.actions import (
     Action,
@@ -25,6 +25,7 @@ from stoker.service.client.actions import (
     Warn,
 )
 from stoker.service.client.credit import BYTES, Metered, Windows
+from stoker.service.client.patience import Patience
 from stoker.service.client.reader import Reader
 from stoker.wire import frames as f
 
@@ -40,13 +41,6 @@ __all__ = [
     "ToWorker",
     "Warn",
 ]
-
-DISPATCHER_PATIENCE = 10.0
-"""Seconds without dispatcher and without any worker to read from; then the client gives up."""
-
-SPLITS_PATIENCE = 60.0
-"""Seconds without dispatcher and without an element; then a client whose workers need the dispatcher
-for their splits gives up."""
 
 REPORT_FRAMES = 4
 """Consumption is reported after so many frames, or when nothing more has arrived."""
@@ -100,11 +94,10 @@ class Client:
         self.outstanding = 0
         self._hello = hello
         self._windows = Windows() if max_outstanding is None else Metered(max_outstanding)
-        self._connect_timeout = connect_timeout
+        needs_splits = hello.parameters.processing_mode == "DYNAMIC"
+        self._patience = Patience(service, connect_timeout, needs_splits, now)
         self._service = service
         self._rng = rng
-        self._out_since: float | None = now
-        self._heard_at = now
         self._last_connection = 0
         self._by_connection: dict[int, Reader] = {}
         self._ready: deque[Chunk] = deque()
@@ -122,8 +115,7 @@ class Client:
 
     def session_lost(self, now: float) -> list[Action]:
         """The session broke, or could not be opened. Reading goes on."""
-        if self._out_since is None:
-            self._out_since = now
+        self._patience.session_lost(now)
         return self._take_actions()
 
     def session_message(self, message: m.FromDispatcher, now: float) -> list[Action]:
@@ -131,7 +123,7 @@ class Client:
         if self._closed:
             return []
         if isinstance(message, m.ClientWelcome):
-            self._out_since = None
+            self._patience.welcomed()
             self._hello = _resumed(self._hello, message)
             self._do(SetHeartbeat(message.heartbeat_ms))
             if message.warning:
@@ -208,7 +200,7 @@ class Client:
         reader = self._by_connection.get(connection)
         if reader is None:
             return []
-        self._heard_at = now
+        self._patience.heard(now)
         if isinstance(message, f.Frame):
             self._receive(reader, message, now)
         elif isinstance(message, f.Welcome):
@@ -281,7 +273,7 @@ class Client:
 
     # ── the user ──────────────────────────────────────────────────────────────────────────────────
     def take(self) -> tuple[Chunk | End | StokerError | None, list[Action]]:
-        """The next chunk, taking the one before as consumed; ``None``: wait until something happens."""
+        """The next chunk, taking the one before as consumed; ``None``: wait for something."""
         self._consume()
         if self._ready:
             self._current = self._ready.popleft()
@@ -296,7 +288,7 @@ class Client:
         return self._error, self._take_actions()
 
     def close(self, taken: int) -> list[Action]:
-        """The user stops, having taken `taken` elements of the current chunk: the rest goes back."""
+        """The user stops after `taken` elements of the current chunk: the rest goes back."""
         if self._closed:
             return []
         self._closed = True
@@ -316,7 +308,7 @@ class Client:
     def waiting_for(self) -> str:
         """Whom a read waits for, as a sentence's end."""
         waiting = [str(reader) for reader in self.readers.values() if not reader.over]
-        if self._out_since is not None:
+        if self._patience.out_since is not None:
             waiting.insert(0, f"the dispatcher at {self._service}")
         return ", ".join(waiting) or "the dispatcher to find a worker for it"
 
@@ -346,31 +338,10 @@ class Client:
             self._report(self.readers[task_id])
 
     def _check_patience(self, now: float) -> None:
-        """Gives up when there is no dispatcher and nobody to read from."""
-        if self._out_since is None or self._error is not None:
-            return
-        out = now - self._out_since
-        if self._hello.client_id is None:
-            if out >= self._connect_timeout:
-                self.fail(
-                    UnavailableError(
-                        f"no dispatcher answered at {self._service} within {out:.0f} s; start it "
-                        "with `stoker dispatcher`, or correct the address"
-                    )
-                )
-            return
         reading = any(reader.open and not reader.over for reader in self.readers.values())
-        silent = 0.0 if self.outstanding else min(out, now - self._heard_at)
-        needs_splits = self._hello.parameters.processing_mode == "DYNAMIC"
-        if (out >= DISPATCHER_PATIENCE and not reading) or (
-            needs_splits and silent >= SPLITS_PATIENCE
-        ):
-            self.fail(
-                UnavailableError(
-                    f"the dispatcher at {self._service} has not answered for {out:.0f} s and no "
-                    "worker has anything to read; the rest of this iteration cannot be had"
-                )
-            )
+        error = self._patience.exhausted(now, reading, bool(self.outstanding))
+        if error is not None:
+            self.fail(error)
 
     def _do(self, action: Action) -> None:
         self._actions.append(action)

@@ -4,7 +4,8 @@ from stoker.dataset.node import structure_of
 from stoker.dataset.spec import compatible, spec_from_wire
 from stoker.errors import InvalidArgumentError, NotFoundError
 from stoker.service import messages as m
-from stoker.service.dispatcher.state import DatasetAdded, State
+from stoker.service.dispatcher.records import DatasetAdded
+from stoker.service.dispatcher.state import State
 
 
 def find_dataset(state: State, dataset_id: str) -> DatasetAdded:

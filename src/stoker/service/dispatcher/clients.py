@@ -3,6 +3,7 @@
 from stoker.errors import NotFoundError, UnavailableError, to_record
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
+from stoker.service.dispatcher import records as r
 from stoker.service.dispatcher import state as s
 from stoker.service.dispatcher.iterations import Iterations
 from stoker.service.dispatcher.ledger import Ledger
@@ -32,7 +33,7 @@ class Clients:
         if hello.client_id is None:
             iteration, warning = self._iterations.open(hello)
             client_id = self._ledger.new_id()
-            self._ledger.commit(s.ClientAdded(client_id, iteration.iteration_id, hello.process))
+            self._ledger.commit(r.ClientAdded(client_id, iteration.iteration_id, hello.process))
             client = self._state.clients[client_id]
         else:
             client = self._find(hello.client_id, hello.journal_id)
@@ -78,7 +79,7 @@ class Clients:
 
     def _release(self, client_id: int, taken: dict[int, tuple[int, int]], now: float) -> None:
         iteration = self._state.clients[client_id].iteration
-        self._ledger.commit(s.ClientRemoved(client_id))
+        self._ledger.commit(r.ClientRemoved(client_id))
         for task in iteration.tasks.values():
             if not task.lost and not iteration.stopped:
                 gone = m.ClientGone(task.task_id, client_id, taken.get(task.task_id))

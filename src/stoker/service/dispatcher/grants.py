@@ -5,15 +5,10 @@ from typing import Any, TypeAlias
 from stoker.errors import InvalidArgumentError
 from stoker.service import messages as m
 from stoker.service.dispatcher.ledger import Ledger
+from stoker.service.dispatcher.records import SplitsAssigned, SplitsBegun, SplitsDone
 from stoker.service.dispatcher.sessions import Sessions
 from stoker.service.dispatcher.splits import SplitBook, split_range
-from stoker.service.dispatcher.state import (
-    Iteration,
-    SplitsAssigned,
-    SplitsBegun,
-    SplitsDone,
-    Task,
-)
+from stoker.service.dispatcher.state import Iteration, Task
 
 Pass: TypeAlias = tuple[int, int, int]
 """One pass over one source: iteration, source, repetition."""
@@ -58,7 +53,7 @@ class SplitDesk:
         self._settle(iteration, place)
 
     def _begin(self, task: Task, book: SplitBook, request: m.SplitRequest) -> dict[int, None]:
-        """What the task may read. A split it presents from before a broken session counts if free."""
+        """What the task may read; what it presents from before a broken session counts if free."""
         mine = task.task_id
         key = (mine, request.source, request.repetition)
         known = [split for split in request.begin if book.begun.get(split) == mine]

@@ -6,6 +6,7 @@ from stoker.errors import ErrorRecord, from_record
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher import jobs
+from stoker.service.dispatcher import records as r
 from stoker.service.dispatcher import state as s
 from stoker.service.dispatcher.catalog import find_dataset
 from stoker.service.dispatcher.grants import SplitDesk
@@ -57,7 +58,7 @@ class Iterations:
                 jobs.check_splittable(dataset)
             jobs.check_runnable(self._state, dataset)
             self._ledger.commit(
-                s.JobAdded(hello.job, hello.named, hello.dataset_id, hello.parameters)
+                r.JobAdded(hello.job, hello.named, hello.dataset_id, hello.parameters)
             )
             job = self._state.jobs[hello.job]
         else:
@@ -65,7 +66,7 @@ class Iterations:
         iteration = job.iterations.get(hello.repetition)
         if iteration is None:
             iteration_id, seed = self._ledger.new_id(), self._ledger.new_seed()
-            self._ledger.commit(s.IterationAdded(iteration_id, hello.job, hello.repetition, seed))
+            self._ledger.commit(r.IterationAdded(iteration_id, hello.job, hello.repetition, seed))
             iteration = self._state.iterations[iteration_id]
         if iteration.error is not None:
             raise from_record(iteration.error)
@@ -113,7 +114,7 @@ class Iterations:
     def task_ended(self, task: s.Task, now: float) -> None:
         """A task's pipeline is at its end."""
         if task.running:
-            self._ledger.commit(s.TaskEnded(task.task_id))
+            self._ledger.commit(r.TaskEnded(task.task_id))
             self._desk.forget({task.task_id})
             self._after(task.iteration, [])
 
@@ -179,7 +180,7 @@ class Iterations:
     def _add_task(self, iteration: s.Iteration, worker: s.Worker) -> None:
         worker_id = worker.added.worker_id
         task_id, seed = self._ledger.new_id(), self._ledger.new_seed()
-        self._ledger.commit(s.TaskAdded(task_id, iteration.iteration_id, worker_id, seed))
+        self._ledger.commit(r.TaskAdded(task_id, iteration.iteration_id, worker_id, seed))
         task = self._state.tasks[task_id]
         self._sessions.send(worker_id, self.start_of(task))
         self._tell_all(iteration, [task])
@@ -196,7 +197,7 @@ class Iterations:
             self.tell(client, changed)
 
     def _fail(self, iteration: s.Iteration, error: ErrorRecord) -> None:
-        self._ledger.commit(s.IterationFailed(iteration.iteration_id, error))
+        self._ledger.commit(r.IterationFailed(iteration.iteration_id, error))
         for client_id in iteration.clients:
             self._sessions.send(client_id, m.Refused(error))
 
@@ -205,11 +206,11 @@ class Iterations:
             if not task.lost:
                 self._sessions.send(task.worker.worker_id, m.TaskStop(task.task_id))
         self._desk.forget(set(iteration.tasks))
-        self._ledger.commit(s.TasksStopped(iteration.iteration_id))
+        self._ledger.commit(r.TasksStopped(iteration.iteration_id))
 
     def _remove(self, iteration: s.Iteration) -> None:
         if not iteration.stopped:
             self._stop(iteration)
         self._listing.forget(iteration.iteration_id)
         self._idle_since.pop(iteration.iteration_id, None)
-        self._ledger.commit(s.IterationRemoved(iteration.iteration_id))
+        self._ledger.commit(r.IterationRemoved(iteration.iteration_id))

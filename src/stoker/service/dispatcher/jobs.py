@@ -8,7 +8,8 @@ from stoker.errors import (
     UnimplementedError,
 )
 from stoker.service import messages as m
-from stoker.service.dispatcher.state import DatasetAdded, Job, State, WorkerAdded
+from stoker.service.dispatcher.records import DatasetAdded, WorkerAdded
+from stoker.service.dispatcher.state import Job, State
 
 DYNAMIC = "DYNAMIC"
 

@@ -4,8 +4,8 @@
 class Leases:
     """Deadlines on the dispatcher's clock, in seconds, each renewed by any sign of life.
 
-    After a stall of the dispatcher itself (it heard nobody because it was not listening) every lease
-    starts anew, so that a pause never costs a worker its tasks.
+    After a stall of the dispatcher itself (it heard nobody because it was not listening) every
+    lease starts anew, so that a pause never costs a worker its tasks.
     """
 
     def __init__(self, now: float, stall: float) -> None:

@@ -2,7 +2,8 @@
 
 import random
 
-from stoker.service.dispatcher.state import Record, State
+from stoker.service.dispatcher.records import Record
+from stoker.service.dispatcher.state import State
 
 
 class Ledger:

@@ -7,9 +7,10 @@ from stoker.errors import ErrorRecord
 from stoker.service import messages as m
 from stoker.service.dispatcher import jobs
 from stoker.service.dispatcher.ledger import Ledger
+from stoker.service.dispatcher.records import DatasetAdded, SplitsKnown
 from stoker.service.dispatcher.sessions import Sessions
 from stoker.service.dispatcher.splits import split_total
-from stoker.service.dispatcher.state import DatasetAdded, Iteration, SplitsKnown
+from stoker.service.dispatcher.state import Iteration
 
 
 class SplitListing:

@@ -29,7 +29,7 @@ def _loss(task: s.Task) -> m.TaskLost:
 
 
 def _finished_here(client: s.Client) -> bool:
-    """Whether all tasks in the client's process are over, which is all that a LOCAL client reads."""
+    """Whether all tasks in the client's process are over: a LOCAL client reads no others."""
     tasks = [
         task
         for task in client.iteration.tasks.values()

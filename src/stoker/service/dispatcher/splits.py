@@ -1,7 +1,7 @@
 """Who reads which split of one pass over one source (DESIGN.md §3).
 
-A split is *available*, then *assigned* to a task, then *begun*. Begun is for good: it is never handed
-out again. What is assigned but not begun becomes available again when its task is lost.
+A split is *available*, then *assigned* to a task, then *begun*. Begun is for good: it is never
+handed out again. What is assigned but not begun becomes available again when its task is lost.
 """
 
 import heapq

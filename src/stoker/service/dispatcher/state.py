@@ -1,149 +1,39 @@
-"""The dispatcher's state and the records that make it.
+"""The dispatcher's state, made by records.
 
-`State.apply(record)` is the only thing that changes state, and it depends on nothing else: replaying
-the records rebuilds it. Leases, sessions and waiting requests are not state; they live elsewhere.
+`State.apply(record)` is the only thing that changes state, and it depends on nothing else:
+replaying the records rebuilds it. Leases, sessions and waiting requests are not state; they live
+elsewhere.
 """
 
 import dataclasses
 import functools
-from typing import Any, TypeAlias
+from typing import Any
 
-import msgspec
-
-from stoker.dataset.node import Source
-from stoker.dataset.options import Options
 from stoker.errors import ErrorRecord
-from stoker.service.dispatcher.splits import SplitBook
-from stoker.service.messages import JobParameters, SplitSource, Versions
-
-
-# ── records ──────────────────────────────────────────────────────────────────────────────────────
-class DatasetAdded(msgspec.Struct, frozen=True, tag=True):
-    dataset_id: str
-    digest: str
-    tree: bytes
-    structure: bytes
-    spec: Any
-    options: Options
-    sources: list[Source]
-    runs_python: bool
-    versions: Versions
-    compression: str | None
-
-
-class WorkerAdded(msgspec.Struct, frozen=True, tag=True):
-    worker_id: int
-    address: str
-    transfers: dict[str, str]
-    tags: list[str]
-    versions: Versions
-
-
-class WorkerLost(msgspec.Struct, frozen=True, tag=True):
-    worker_id: int
-    why: str
-
-
-class JobAdded(msgspec.Struct, frozen=True, tag=True):
-    job: str
-    named: bool
-    dataset_id: str
-    parameters: JobParameters
-
-
-class IterationAdded(msgspec.Struct, frozen=True, tag=True):
-    iteration_id: int
-    job: str
-    repetition: tuple[int, ...]
-    seed: int
-
-
-class IterationFailed(msgspec.Struct, frozen=True, tag=True):
-    iteration_id: int
-    error: ErrorRecord
-
-
-class SplitsKnown(msgspec.Struct, frozen=True, tag=True):
-    iteration_id: int
-    sources: list[SplitSource]
-    values: dict[int, list[Any]]
-
-
-class TaskAdded(msgspec.Struct, frozen=True, tag=True):
-    task_id: int
-    iteration_id: int
-    worker_id: int
-    seed: int
-
-
-class TaskEnded(msgspec.Struct, frozen=True, tag=True):
-    task_id: int
-
-
-class SplitsAssigned(msgspec.Struct, frozen=True, tag=True):
-    task_id: int
-    source: int
-    repetition: int
-    splits: list[int]
-
-
-class SplitsBegun(msgspec.Struct, frozen=True, tag=True):
-    task_id: int
-    source: int
-    repetition: int
-    splits: list[int]
-
-
-class SplitsReturned(msgspec.Struct, frozen=True, tag=True):
-    task_id: int
-
-
-class SplitsDone(msgspec.Struct, frozen=True, tag=True):
-    task_id: int
-    source: int
-    repetition: int
-
-
-class ClientAdded(msgspec.Struct, frozen=True, tag=True):
-    client_id: int
-    iteration_id: int
-    process: str
-
-
-class ClientRemoved(msgspec.Struct, frozen=True, tag=True):
-    client_id: int
-
-
-class TasksStopped(msgspec.Struct, frozen=True, tag=True):
-    iteration_id: int
-
-
-class IterationRemoved(msgspec.Struct, frozen=True, tag=True):
-    iteration_id: int
-
-
-Record: TypeAlias = (
-    DatasetAdded
-    | WorkerAdded
-    | WorkerLost
-    | JobAdded
-    | IterationAdded
-    | IterationFailed
-    | SplitsKnown
-    | TaskAdded
-    | TaskEnded
-    | SplitsAssigned
-    | SplitsBegun
-    | SplitsReturned
-    | SplitsDone
-    | ClientAdded
-    | ClientRemoved
-    | TasksStopped
-    | IterationRemoved
+from stoker.service.dispatcher.records import (
+    ClientAdded,
+    ClientRemoved,
+    DatasetAdded,
+    IterationAdded,
+    IterationFailed,
+    IterationRemoved,
+    JobAdded,
+    Record,
+    SplitsAssigned,
+    SplitsBegun,
+    SplitsDone,
+    SplitsKnown,
+    SplitsReturned,
+    TaskAdded,
+    TaskEnded,
+    TasksStopped,
+    WorkerAdded,
+    WorkerLost,
 )
+from stoker.service.dispatcher.splits import SplitBook
+from stoker.service.messages import SplitSource
 
 
-# ── what they make ───────────────────────────────────────────────────────────────────────────────
 @dataclasses.dataclass
 class Worker:
     """A worker process; `tasks` are those it runs or has run for a living iteration."""

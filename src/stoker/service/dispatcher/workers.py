@@ -3,6 +3,7 @@
 from stoker.errors import AlreadyExistsError
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
+from stoker.service.dispatcher import records as r
 from stoker.service.dispatcher import state as s
 from stoker.service.dispatcher.grants import SplitDesk
 from stoker.service.dispatcher.iterations import Iterations
@@ -81,7 +82,7 @@ class Workers:
     def lose(self, worker_id: int, why: str) -> None:
         """The worker is gone for good; should it come back, it is a new one."""
         tasks = list(self._state.workers[worker_id].tasks.values())
-        self._ledger.commit(s.WorkerLost(worker_id, why))
+        self._ledger.commit(r.WorkerLost(worker_id, why))
         self._sessions.release(worker_id)
         self._iterations.tasks_lost(worker_id, tasks)
 
@@ -98,7 +99,7 @@ class Workers:
             self.lose(older, "another process took its address")
         worker_id = self._ledger.new_id()
         self._ledger.commit(
-            s.WorkerAdded(worker_id, hello.address, hello.transfers, hello.tags, hello.versions)
+            r.WorkerAdded(worker_id, hello.address, hello.transfers, hello.tags, hello.versions)
         )
         return worker_id
 
@@ -113,7 +114,7 @@ class Workers:
             self._sessions.send(worker_id, m.TaskStop(task_id))
         for task_id, task in tasks.items():
             if task.running:
-                self._ledger.commit(s.SplitsReturned(task_id))
+                self._ledger.commit(r.SplitsReturned(task_id))
                 if task_id not in hello.tasks:
                     self._sessions.send(worker_id, self._iterations.start_of(task))
             for client_id in hello.readings.get(task_id, ()):

@@ -1,5 +1,6 @@
 """A worker in a child process, seen from its parent."""
 
+import logging
 import os
 import select
 import signal
@@ -14,9 +15,13 @@ from dataclasses import dataclass
 
 import msgspec
 
-from stoker.errors import UnavailableError, from_record
-from stoker.service.config import WorkerConfig
+from stoker.errors import StokerError, UnavailableError, from_record
+from stoker.service import rpc
+from stoker.service.config import WorkerConfig, parse_service
+from stoker.service.messages import ReportDeath
 from stoker.service.worker.child import Serving
+
+logger = logging.getLogger(__name__)
 
 CHILD_COMMAND = (sys.executable, "-P", "-X", "faulthandler", "-m", "stoker.service.worker.child")
 """`-P` keeps the working directory off the child's path: a `types.py` there must not matter."""
@@ -24,6 +29,7 @@ CHILD_COMMAND = (sys.executable, "-P", "-X", "faulthandler", "-m", "stoker.servi
 GRACE = 5.0
 """Seconds from asking a child to stop to killing it."""
 
+_REPORT_SECONDS = 5.0
 _KEPT_LINES = 20
 _LAST_WORDS = 3
 
@@ -167,6 +173,21 @@ class WorkerProcess:
         _open_lifelines.discard(self._lifeline)
         self._lifeline.close()
         return ended
+
+
+def report_death(dispatcher: str, address: str, how: object) -> None:
+    """Tells the dispatcher that a child of ours is gone, so that it need not wait for the lease.
+
+    Args:
+        dispatcher: as in `WorkerConfig.dispatcher_address`.
+        address: the worker's.
+        how: its `Exit`, or words like it.
+    """
+    try:
+        request = ReportDeath(address, f"it {how}")
+        rpc.call(parse_service(dispatcher)[1], request, _REPORT_SECONDS)
+    except StokerError as error:
+        logger.debug("the death of %s could not be reported, its lease will tell: %s", address, error)
 
 
 class _StderrPump:

@@ -40,7 +40,7 @@ class Reading:
 
     @property
     def room(self) -> tuple[int, int]:
-        """Elements and bytes the client would take now; nothing may be sent if either is not > 0."""
+        """Elements and bytes the client would take now; nothing is sent unless both are > 0."""
         return self._credit.elements - self._used, self._credit.bytes - self._kept_bytes
 
     def can_resume(self, next_frame: int) -> bool:
@@ -88,7 +88,7 @@ class Reading:
         return unused
 
     def give_back(self, number: int, taken: int) -> list[Piece]:
-        """What the client's user has not taken: all after the first `taken` positions of `number`."""
+        """What the user has not taken: all after the first `taken` positions of frame `number`."""
         rest = []
         for kept, piece in self._kept:
             passed = taken if kept == number else 0

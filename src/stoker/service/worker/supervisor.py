@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from stoker.errors import InvalidArgumentError, StokerError
 from stoker.service import rpc
 from stoker.service.config import WorkerConfig, parse_service
-from stoker.service.messages import ReportDeath
-from stoker.service.worker.process import CHILD_COMMAND, GRACE, WorkerProcess
+from stoker.service.messages import KeepAlive
+from stoker.service.worker.process import CHILD_COMMAND, GRACE, WorkerProcess, report_death
 
 logger = logging.getLogger(__name__)
 
-_REPORT_SECONDS = 5.0
 
 
 @dataclasses.dataclass
@@ -87,6 +86,9 @@ class Supervisor:
                 )
                 for number in range(len(self._configs))
             ]
+            self._threads.append(
+                threading.Thread(target=self._keep_alive, name="stoker-keepalive")
+            )
         for thread in self._threads:
             thread.start()
 
@@ -173,16 +175,23 @@ class Supervisor:
             address = self._addresses.pop(number, "")
             planned = self._stopping
         if address and not planned:
-            self._report_death(address, how)
+            report_death(self._configs[number].dispatcher_address, address, how)
         return f"(process {process.pid}) {how}"
 
-    def _report_death(self, address: str, how: str) -> None:
-        """Tells the dispatcher, so that it need not wait for the lease to end."""
+    def _keep_alive(self) -> None:
+        """Renews the leases of children that run, so that one that holds the GIL keeps its tasks."""
         dispatcher = parse_service(self._configs[0].dispatcher_address)[1]
-        try:
-            rpc.call(dispatcher, ReportDeath(address, f"it {how}"), _REPORT_SECONDS)
-        except StokerError as error:
-            logger.debug("the death of %s could not be reported: %s", address, error)
+        interval = self._configs[0].heartbeat_interval_ms / 1000
+        with rpc.holding_control_loop():
+            while True:
+                with self._changed:
+                    if self._changed.wait_for(lambda: self._stopping, interval):
+                        return
+                    addresses = list(self._addresses.values())
+                try:
+                    rpc.call(dispatcher, KeepAlive(addresses), interval)
+                except StokerError as error:
+                    logger.debug("no sign of life could be sent: %s", error)
 
     def _follow(self, number: int, process: WorkerProcess) -> str:
         """Waits until it serves, then until it ends; says how it ended."""
