@@ -1,4 +1,4 @@
-"""A whole service on this machine: for trying out, for tests, and for trainers with cores to spare."""
+"""A whole service on this machine: to try it out, for tests, for trainers with cores to spare."""
 
 import logging
 import threading

@@ -45,7 +45,11 @@ def _both(**arguments):
         ({"service": "localhost:0"}, ValueError, "host:port"),
         ({"service": "carrier://a:1"}, LookupError, "'carrier'.*'grpc'"),
         ({"service": ("carrier", "a:1")}, LookupError, "'carrier'.*'grpc'"),
-        ({"processing_mode": "sometimes"}, ValueError, "ShardingPolicy.*parallel_epochs.*distributed"),
+        (
+            {"processing_mode": "sometimes"},
+            ValueError,
+            "ShardingPolicy.*parallel_epochs.*distributed",
+        ),
         ({"processing_mode": 1.5}, ValueError, "ShardingPolicy"),
         ({"consumer_index": 0}, ValueError, "consumer_index.*num_consumers"),
         ({"num_consumers": 2, "job_name": "j"}, ValueError, "consumer_index.*num_consumers"),
@@ -97,14 +101,17 @@ def test_an_unknown_dataset_id_is_not_found(serve):
     with pytest.raises(LookupError, match="Dataset id X not found"):
         from_dataset_id("parallel_epochs", target, "X")
     with pytest.raises(errors.NotFoundError, match="Dataset id X not found"):
-        next(iter(from_dataset_id("parallel_epochs", target, "X", element_spec=stoker.UnknownSpec())))
+        next(
+            iter(from_dataset_id("parallel_epochs", target, "X", element_spec=stoker.UnknownSpec()))
+        )
 
 
 def test_an_explicit_id_of_another_element_spec_is_refused(serve):
     target = serve().target
     assert register_dataset(target, DATASET, dataset_id="mine") == "mine"
     with pytest.raises(
-        errors.InvalidArgumentError, match="Datasets with the same ID should have the same structure"
+        errors.InvalidArgumentError,
+        match="Datasets with the same ID should have the same structure",
     ):
         register_dataset(target, DATASET.batch(2), dataset_id="mine")
 

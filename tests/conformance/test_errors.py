@@ -45,13 +45,22 @@ def test_a_user_error_names_worker_node_site_element_and_traceback(serve, transp
     assert f'test_errors.py", line {line + 2}, in _fails_at_three' in error.remote_traceback
     assert 'raise KeyError("three")' in error.remote_traceback
     assert "stoker/dataset" not in error.remote_traceback
-    for part in (error.worker, error.site, "KeyError", "three", "map", error.remote_traceback.strip()):
+    for part in (
+        error.worker,
+        error.site,
+        "KeyError",
+        "three",
+        "map",
+        error.remote_traceback.strip(),
+    ):
         assert part in str(error)
 
 
 def test_an_error_occupies_its_elements_place_and_reading_continues(serve, transport):
-    dataset = stoker.Dataset.range(6).map(_fails_at_three).apply(
-        distribute("parallel_epochs", serve().target, data_transfer_protocol=transport)
+    dataset = (
+        stoker.Dataset.range(6)
+        .map(_fails_at_three)
+        .apply(distribute("parallel_epochs", serve().target, data_transfer_protocol=transport))
     )
     with watched(dataset) as iterator:
         found = outcomes(iterator)
@@ -67,8 +76,10 @@ def test_every_element_of_many_failing_ones_has_its_place(serve, transport, thre
             raise ValueError(i)
         return i
 
-    dataset = stoker.Dataset.range(100).map(odd, num_parallel_calls=threads).apply(
-        distribute("parallel_epochs", serve().target, data_transfer_protocol=transport)
+    dataset = (
+        stoker.Dataset.range(100)
+        .map(odd, num_parallel_calls=threads)
+        .apply(distribute("parallel_epochs", serve().target, data_transfer_protocol=transport))
     )
     with watched(dataset) as iterator:
         found = outcomes(iterator)
@@ -78,8 +89,11 @@ def test_every_element_of_many_failing_ones_has_its_place(serve, transport, thre
 
 
 def test_a_batch_with_a_failing_element_fails_as_a_whole(serve):
-    dataset = stoker.Dataset.range(6).map(_fails_at_three).batch(2).apply(
-        distribute("parallel_epochs", serve().target)
+    dataset = (
+        stoker.Dataset.range(6)
+        .map(_fails_at_three)
+        .batch(2)
+        .apply(distribute("parallel_epochs", serve().target))
     )
     with watched(dataset) as iterator:
         first, error, last = outcomes(iterator)
@@ -89,16 +103,21 @@ def test_a_batch_with_a_failing_element_fails_as_a_whole(serve):
 
 
 def test_an_error_with_one_outstanding_request_does_not_stop_reading(serve, transport):
-    dataset = stoker.Dataset.range(6).map(_fails_at_three).distribute(
-        serve().target, max_outstanding_requests=1, data_transfer_protocol=transport
+    dataset = (
+        stoker.Dataset.range(6)
+        .map(_fails_at_three)
+        .distribute(serve().target, max_outstanding_requests=1, data_transfer_protocol=transport)
     )
     with watched(dataset) as iterator:
         assert len(outcomes(iterator)) == 6
 
 
 def test_an_error_that_was_seen_is_not_given_back(serve, transport):
-    dataset = stoker.Dataset.range(10).map(_fails_at_three).repeat().apply(
-        distribute("parallel_epochs", serve().target, data_transfer_protocol=transport)
+    dataset = (
+        stoker.Dataset.range(10)
+        .map(_fails_at_three)
+        .repeat()
+        .apply(distribute("parallel_epochs", serve().target, data_transfer_protocol=transport))
     )
     with dataset.iterator(epoch=0) as first:
         assert read(first, 3) == [0, 1, 2]
@@ -254,9 +273,7 @@ def test_a_module_the_worker_lacks_is_one_clear_error_that_names_it(
     serve, monkeypatch, transport, mode
 ):
     dataset = _needing_a_module(monkeypatch, 5)
-    dataset = dataset.apply(
-        distribute(mode, serve(1).target, data_transfer_protocol=transport)
-    )
+    dataset = dataset.apply(distribute(mode, serve(1).target, data_transfer_protocol=transport))
     with watched(dataset) as iterator:
         found = outcomes(iterator)
     assert {type(x) for x in found} == {FailedPreconditionError}
@@ -265,8 +282,10 @@ def test_a_module_the_worker_lacks_is_one_clear_error_that_names_it(
 
 
 def test_an_element_that_cannot_travel_is_an_error_in_its_place(serve):
-    dataset = stoker.Dataset.range(5).map(lambda i: {i} if i == 2 else i).apply(
-        distribute("parallel_epochs", serve().target, data_transfer_protocol="tcp")
+    dataset = (
+        stoker.Dataset.range(5)
+        .map(lambda i: {i} if i == 2 else i)
+        .apply(distribute("parallel_epochs", serve().target, data_transfer_protocol="tcp"))
     )
     with watched(dataset) as iterator:
         found = outcomes(iterator)
@@ -288,7 +307,9 @@ def test_a_version_mismatch_is_one_clear_error_naming_both(serve, monkeypatch):
     here = messages.Versions("3.9", "1")
     monkeypatch.setattr(sys.modules["stoker.service.distribute"], "versions", lambda: here)
     dataset = stoker.Dataset.range(3).map(lambda x: x).distribute(serve(2).target)
-    with pytest.raises(FailedPreconditionError, match=r"Python 3\.9 with NumPy 1.*workers run") as caught:
+    with pytest.raises(
+        FailedPreconditionError, match=r"Python 3\.9 with NumPy 1.*workers run"
+    ) as caught:
         read(dataset)
     assert f"Python {sys.version_info[0]}.{sys.version_info[1]}" in str(caught.value)
 

@@ -264,7 +264,11 @@ def test_a_job_without_a_name_is_collected_in_either_mode(serve):
 
 def _collector_has_passed(service) -> None:
     """Waits until a job made after now has come and gone: the collector has looked at all others."""
-    read(stoker.Dataset.range(1).apply(distribute("parallel_epochs", service.target, job_name="bait")))
+    read(
+        stoker.Dataset.range(1).apply(
+            distribute("parallel_epochs", service.target, job_name="bait")
+        )
+    )
     assert eventually(lambda: "bait" not in service.state.jobs)
 
 
@@ -315,8 +319,11 @@ class _Silent:
 @pytest.mark.parametrize("taken", [0, 1])
 def test_a_client_that_fell_silent_is_released_and_its_reading_says_so(serve, transport, taken):
     service = serve(1, client_timeout_ms=600)
-    dataset = stoker.Dataset.range(10).map(lambda x: np.full(1 << 20, x)).repeat().apply(
-        distribute("parallel_epochs", service.target, data_transfer_protocol=transport)
+    dataset = (
+        stoker.Dataset.range(10)
+        .map(lambda x: np.full(1 << 20, x))
+        .repeat()
+        .apply(distribute("parallel_epochs", service.target, data_transfer_protocol=transport))
     )
     with watched(dataset) as iterator:
         assert eventually(lambda: service.state.clients)

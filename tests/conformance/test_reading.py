@@ -264,8 +264,10 @@ def test_one_outstanding_request_is_enough_for_many_workers(serve, transport, wo
 
 def test_one_outstanding_request_means_one_element_under_way(serve):
     service = serve(1, worker={"buffer_bytes": 1})
-    dataset = stoker.Dataset.range(100).map(lambda x: np.full(1000, x)).distribute(
-        service.target, max_outstanding_requests=1
+    dataset = (
+        stoker.Dataset.range(100)
+        .map(lambda x: np.full(1000, x))
+        .distribute(service.target, max_outstanding_requests=1)
     )
     with dataset.iterator() as iterator:
         assert next(iterator)[0] == 0
@@ -308,9 +310,7 @@ def test_an_iterator_that_reached_its_end_leaves_no_client_and_no_task(serve):
 
 def test_a_worker_that_comes_late_joins_the_job(serve):
     service = serve(1)
-    dataset = stoker.Dataset.range(10).repeat().apply(
-        distribute("parallel_epochs", service.target)
-    )
+    dataset = stoker.Dataset.range(10).repeat().apply(distribute("parallel_epochs", service.target))
     with dataset.iterator() as iterator:
         assert next(iterator) == 0
         service.add_worker()

@@ -75,7 +75,9 @@ VALUES = {
 def _through(service: Service, transport: str, *elements: Any) -> list[Any]:
     dataset = stoker.Dataset.range(len(elements)).map(lambda i: elements[i])
     return read(
-        dataset.apply(distribute("parallel_epochs", service.target, data_transfer_protocol=transport))
+        dataset.apply(
+            distribute("parallel_epochs", service.target, data_transfer_protocol=transport)
+        )
     )
 
 
@@ -144,8 +146,10 @@ def test_a_dataset_learned_by_id_generates_the_classes(serve):
 
 def test_what_arrives_may_be_written_to_and_nobody_else_sees_it(serve, transport):
     source = np.zeros((4, 3))
-    dataset = stoker.Dataset.from_tensor_slices(source).cache().distribute(
-        serve().target, data_transfer_protocol=transport
+    dataset = (
+        stoker.Dataset.from_tensor_slices(source)
+        .cache()
+        .distribute(serve().target, data_transfer_protocol=transport)
     )
     for _ in range(2):
         for row in read(dataset):

@@ -64,8 +64,8 @@ class Iterator:
     def stats(self) -> dict[str, int]:
         """What happened so far: ``elements`` yielded and ``errors`` raised.
 
-        With a service also ``tasks_lost`` and ``splits_lost``: how many tasks' workers are gone, and
-        how many splits those had begun. Of these, the elements that had not arrived are lost.
+        With a service also ``tasks_lost`` and ``splits_lost``: how many tasks' workers are gone,
+        and how many splits those had begun. Of these, elements that had not arrived are lost.
         """
         own = {"elements": self._elements, "errors": self._errors}
         return own | self._statistics.snapshot()

@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+import ipaddress
 from typing import Any
 
 from stoker.errors import InvalidArgumentError, NotFoundError, UnimplementedError
@@ -111,7 +112,12 @@ def join_address(host: str, port: int) -> str:
 
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach a server bound to `host`."""
-    return host in ("localhost", "::1") or host.startswith("127.")
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a name may resolve to anything
+        return False
 
 
 def check_exposure(host: str, insecure: bool) -> None:

@@ -55,7 +55,9 @@ class CrossTrainerCache:
 
     def __init__(self, trainer_id: str) -> None:
         if not trainer_id:
-            raise InvalidArgumentError("tf.data service cross-trainer cache requires a non-empty trainer ID")
+            raise InvalidArgumentError(
+                "tf.data service cross-trainer cache requires a non-empty trainer ID"
+            )
         self.trainer_id = trainer_id
 
 

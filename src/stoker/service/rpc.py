@@ -1,20 +1,17 @@
 """The control plane's carrier: gRPC, with msgspec messages instead of generated code.
 
-grpclib, gRPC in pure Python on asyncio, and not grpcio: trainers fork (PyTorch's DataLoader does), and a
-forked child of a process with an open grpcio stream hung or aborted in 4 of 10 forks here, with fork
-support on or off; with grpclib in none of 60 (docs/architecture.md). Everything runs on one event loop
-thread a process, which lives as long as somebody holds it.
+grpclib, gRPC in pure Python on asyncio, and not grpcio: trainers fork (PyTorch's DataLoader does),
+and in a forked child of a process with a busy grpcio stream a new channel hung or aborted in 4 of 10
+forks here, with fork support on or off; with grpclib in none of 60 (docs/architecture.md).
 """
 
 import asyncio
 import logging
-import os
 import socket
-import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Protocol
 
 import msgspec
 from grpclib.client import Channel, StreamStreamMethod, UnaryUnaryMethod
@@ -28,8 +25,7 @@ from grpclib.server import Stream as ServerStream
 from stoker.errors import UnavailableError, from_record
 from stoker.service import messages as m
 from stoker.service.config import join_address, split_address
-
-T = TypeVar("T")
+from stoker.service.control_loop import control_loop, run_on
 
 SESSION = "/stoker.Dispatcher/Session"
 CALL = "/stoker.Dispatcher/Call"
@@ -70,89 +66,6 @@ decode_to_dispatcher = msgspec.msgpack.Decoder(m.ToDispatcher).decode
 decode_from_dispatcher = msgspec.msgpack.Decoder(m.FromDispatcher).decode
 decode_request = msgspec.msgpack.Decoder(m.Request).decode
 decode_reply = msgspec.msgpack.Decoder(m.Reply).decode
-
-
-# ── the event loop ───────────────────────────────────────────────────────────────────────────────
-class ControlLoop:
-    """The process's event loop thread; started by the first `acquire`, ended by the last `release`."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._holders = 0
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-
-    def acquire(self) -> asyncio.AbstractEventLoop:
-        """The running loop; give it back with `release`."""
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=_run_loop, args=(self._loop,), name="stoker-control", daemon=True
-                )
-                self._thread.start()
-            self._holders += 1
-            return self._loop
-
-    def release(self) -> None:
-        """Ends the loop if nobody else holds it; returns when its thread has ended."""
-        with self._lock:
-            self._holders -= 1
-            if self._holders or self._loop is None:
-                return
-            loop, thread = self._loop, self._thread
-            self._loop = self._thread = None
-        loop.call_soon_threadsafe(loop.stop)
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
-
-
-@contextmanager
-def holding_control_loop() -> Iterator[None]:
-    """Keeps the loop's thread between calls, for who makes many."""
-    control = CONTROL
-    control.acquire()
-    try:
-        yield
-    finally:
-        control.release()
-
-
-def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-    finally:
-        tasks = asyncio.all_tasks(loop)
-        for task in tasks:
-            task.cancel()
-        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        with suppress(asyncio.TimeoutError):  # a name server may not answer
-            loop.run_until_complete(asyncio.wait_for(loop.shutdown_default_executor(), 2.0))
-        loop.close()
-
-
-CONTROL = ControlLoop()
-
-
-def _after_fork() -> None:
-    # The thread did not survive the fork, and its lock may be held for ever.
-    global CONTROL  # noqa: PLW0603
-    CONTROL = ControlLoop()
-
-
-os.register_at_fork(after_in_child=_after_fork)
-
-
-def run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T], timeout: float | None) -> T:
-    """Runs a coroutine on the loop's thread from another and returns its result."""
-    future = asyncio.run_coroutine_threadsafe(work, loop)
-    try:
-        return future.result(timeout)
-    except BaseException:
-        future.cancel()
-        raise
 
 
 # ── the dispatcher's side ────────────────────────────────────────────────────────────────────────
@@ -199,7 +112,9 @@ class RpcServer:
             await self._server.start(sock=listener)
         except OSError as error:
             address = join_address(host, port)
-            raise UnavailableError(f"cannot serve on {address}: {error.strerror or error}") from error
+            raise UnavailableError(
+                f"cannot serve on {address}: {error.strerror or error}"
+            ) from error
         self.port = listener.getsockname()[1]
 
     async def stop(self) -> None:
@@ -245,7 +160,9 @@ class RpcServer:
             await stream.send_message(self._handlers.answer(data))
 
 
-async def _drain(outbox: "asyncio.Queue[bytes | None]", stream: "ServerStream[bytes, bytes]") -> None:
+async def _drain(
+    outbox: "asyncio.Queue[bytes | None]", stream: "ServerStream[bytes, bytes]"
+) -> None:
     with suppress(*_BROKEN):
         while (data := await outbox.get()) is not None:
             await stream.send_message(data)
@@ -257,6 +174,9 @@ def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in bind_host else socket.AF_INET
     listener = socket.create_server((bind_host, port), family=family, backlog=1024)
     listener.setblocking(False)
+    # Accepted sockets inherit it. grpclib sets it only where asyncio has made the listener, and
+    # without it two small messages in a row wait 40 ms for the peer's delayed acknowledgement.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 
 
@@ -282,7 +202,7 @@ class Session:
     ) -> None:
         self._host, self._port = split_address(address)
         self._opened, self._received, self._lost, self._tick = opened, received, lost, tick
-        self._control = CONTROL
+        self._control = control_loop()
         self._loop = self._control.acquire()
         self._outbox: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._closed = False
@@ -310,7 +230,9 @@ class Session:
         try:
             await self._keep_open()
         except Exception:
-            logger.exception("the session with %s:%d ended by an error of stoker's", self._host, self._port)
+            logger.exception(
+                "the session with %s:%d ended by an error of stoker's", self._host, self._port
+            )
             raise
         finally:
             ticker.cancel()
@@ -324,7 +246,9 @@ class Session:
         delay = 0.05
         while not self._closed:
             try:
-                async with Channel(self._host, self._port, codec=_Bytes(), config=_CONFIG) as channel:
+                async with Channel(
+                    self._host, self._port, codec=_Bytes(), config=_CONFIG
+                ) as channel:
                     method: Any = StreamStreamMethod(channel, SESSION, None, None)  # type: ignore[arg-type]
                     async with method.open() as stream:
                         await stream.send_request()
@@ -372,7 +296,7 @@ def call(address: str, request: m.Request, timeout: float) -> m.Reply:
         UnavailableError: it cannot be reached, or did not answer within `timeout` seconds.
         StokerError: what it answered, if it refused.
     """
-    control = CONTROL
+    control = control_loop()
     loop = control.acquire()
     try:
         data = run_on(loop, _call(address, encode(request)), timeout)

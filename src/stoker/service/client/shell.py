@@ -1,4 +1,4 @@
-"""The client's shell: a stream over `logic.Client`, one thread a worker, the user's thread taking."""
+"""The client's shell: a stream over `logic.Client`; a thread for each worker."""
 
 import logging
 import os
@@ -221,16 +221,14 @@ class ServiceStream(Stream):
         while True:
             message = connection.receive()
             with self._changed:
-                self._carry_out(
-                    self._logic.worker_message(number, message, time.monotonic())
-                )
+                self._carry_out(self._logic.worker_message(number, message, time.monotonic()))
                 self._changed.notify_all()
             if isinstance(message, f.Bye):
                 return
 
     # ── actions ───────────────────────────────────────────────────────────────────────────────────
     def _carry_out(self, actions: list[logic.Action]) -> None:
-        """Under the lock. Messages to workers are small and credit keeps them few: no send blocks."""
+        """Under the lock. What workers are sent is small and credit keeps it little: nothing blocks."""
         for action in actions:
             if isinstance(action, logic.ToWorker):
                 self._send(action.connection, action.message)
@@ -278,6 +276,7 @@ def _choose(task: m.TaskInfo, wanted: str | None) -> tuple[str, str]:
         get_transport(wanted)
         offered = ", ".join(sorted(task.transfers))
         raise InvalidArgumentError(
-            f"worker {task.worker} does not serve data_transfer_protocol {wanted!r}; it serves {offered}"
+            f"worker {task.worker} does not serve data_transfer_protocol {wanted!r}; it "
+            f"serves {offered}"
         )
     return wanted, task.transfers[wanted]

@@ -15,6 +15,7 @@ from stoker.errors import FailedPreconditionError, InvalidArgumentError, WireErr
 from stoker.service import messages as m
 from stoker.service import rpc
 from stoker.service.config import DispatcherConfig, join_address
+from stoker.service.control_loop import control_loop, run_on
 from stoker.service.dispatcher.logic import Action, Dispatcher, Send
 
 logger = logging.getLogger("stoker.dispatcher")
@@ -75,10 +76,10 @@ class DispatchServer:
             if self._state == "stopped":
                 raise FailedPreconditionError("a stopped dispatcher cannot start; make a new one")
             if self._state == "new":
-                self._control = rpc.CONTROL
+                self._control = control_loop()
                 self._loop = self._control.acquire()
                 try:
-                    rpc.run_on(self._loop, self._start(), 30)
+                    run_on(self._loop, self._start(), 30)
                 except BaseException:
                     self._control.release()
                     raise
@@ -88,7 +89,7 @@ class DispatchServer:
         """Ends all sessions and frees the port; idempotent."""
         with self._lock:
             if self._state == "started":
-                rpc.run_on(self._loop, self._shell.stop(), 30)
+                run_on(self._loop, self._shell.stop(), 30)
                 self._control.release()
             self._state = "stopped"
             self._stopped.set()

@@ -1,0 +1,1 @@
+"""The worker: runs tasks and serves what they produce."""

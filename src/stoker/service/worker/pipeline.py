@@ -159,9 +159,7 @@ def list_splits(request: m.ListSplits, host: Host) -> m.SplitsListed:
         root, options = host.load(request.dataset_id)
         numbers = number(root)
         seed = request.seed if options.seed is None else options.seed
-        context = Context(
-            seed=seed, epoch=request.epoch, explicit_epoch=True, numbers=numbers
-        )
+        context = Context(seed=seed, epoch=request.epoch, explicit_epoch=True, numbers=numbers)
         splits = {
             position: node.list_splits(context)
             for node, position in numbers.items()

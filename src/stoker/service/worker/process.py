@@ -187,7 +187,9 @@ def report_death(dispatcher: str, address: str, how: object) -> None:
         request = ReportDeath(address, f"it {how}")
         rpc.call(parse_service(dispatcher)[1], request, _REPORT_SECONDS)
     except StokerError as error:
-        logger.debug("the death of %s could not be reported, its lease will tell: %s", address, error)
+        logger.debug(
+            "the death of %s could not be reported, its lease will tell: %s", address, error
+        )
 
 
 class _StderrPump:

@@ -1,46 +1,17 @@
-"""The worker's shell: sockets, threads and pipelines around `logic.Worker`."""
+"""The worker as users start it."""
 
-import logging
-import queue
-import socket
 import threading
-import time
 from types import TracebackType
 from typing import Any, Self
 
-from stoker.dataset.node import Node, decode_tree
-from stoker.dataset.options import Options
 from stoker.errors import (
-    ErrorRecord,
     FailedPreconditionError,
     InvalidArgumentError,
-    StokerError,
-    UnavailableError,
-    from_record,
-    to_record,
 )
-from stoker.service import messages as m
-from stoker.service import rpc
 from stoker.service.config import (
     WorkerConfig,
-    is_loopback,
-    join_address,
-    parse_service,
-    split_address,
 )
-from stoker.service.versions import versions
-from stoker.service.worker import logic
-from stoker.service.worker.buffer import Piece
-from stoker.service.worker.pipeline import Pipeline, list_splits
-from stoker.wire import frames as f
-from stoker.wire.transports import Connection, Listener, get_transport
-
-logger = logging.getLogger("stoker.worker")
-
-HELLO_SECONDS = 60.0
-"""A data connection that says nothing for so long is closed."""
-
-CALL_SECONDS = 300.0
+from stoker.service.worker.shell import Shell
 
 
 class WorkerServer:
@@ -75,7 +46,7 @@ class WorkerServer:
             self._config = config or WorkerConfig(**fields)
         except TypeError as error:
             raise InvalidArgumentError(f"not a field of WorkerConfig: {error}") from error
-        self._shell: _Shell | None = None
+        self._shell: Shell | None = None
         self._stopped = threading.Event()
         self._lock = threading.Lock()
         if start:
@@ -98,7 +69,7 @@ class WorkerServer:
             if self._stopped.is_set():
                 raise FailedPreconditionError("a stopped worker cannot start; make a new one")
             if self._shell is None:
-                shell = _Shell(self._config, self._gave_up)
+                shell = Shell(self._config, self._gave_up)
                 try:
                     shell.start()
                 except BaseException:
@@ -136,267 +107,3 @@ class WorkerServer:
         traceback: TracebackType | None,
     ) -> None:
         self.stop()
-
-
-class _Shell:
-    """Carries out the logic's actions. The logic is called under one lock, from any thread."""
-
-    def __init__(self, config: WorkerConfig, gave_up: Any) -> None:
-        self._config = config
-        self._gave_up = gave_up
-        self._dispatcher = parse_service(config.dispatcher_address)[1]
-        self._lock = threading.RLock()
-        self._registered = threading.Event()
-        self._refused: ErrorRecord | None = None
-        self._session: rpc.Session | None = None
-        self._listeners: list[Listener] = []
-        self._outboxes: dict[int, queue.SimpleQueue[f.Message | None]] = {}
-        self._last_connection = 0
-        self._pipelines: dict[int, Pipeline] = {}
-        self._datasets: dict[str, m.DatasetReply] = {}
-        self._interval = config.heartbeat_interval_ms / 1000
-        self._lost_at: float | None = time.monotonic()
-        self._next_heartbeat = 0.0
-        self._given_up = False
-        self._stopping = False
-
-    # ── life ──────────────────────────────────────────────────────────────────────────────────────
-    def start(self) -> None:
-        """Binds, registers, and returns once the dispatcher has answered."""
-        tcp = get_transport("tcp").listen(self._config.host, self._config.port, self._serve)
-        self._listeners.append(tcp)
-        local = get_transport("local").listen("", 0, self._serve)
-        self._listeners.append(local)
-        port = split_address(tcp.address)[1]
-        self.address = self._advertised(self._config.worker_address, port)
-        data_address = self._advertised(
-            self._config.data_transfer_address or self._config.worker_address, port
-        )
-        hello = m.WorkerHello(
-            m.PROTOCOL_MIN,
-            m.PROTOCOL_MAX,
-            self.address,
-            {"tcp": data_address, "local": local.address},
-            versions(),
-            self._config.worker_tags,
-        )
-        self.logic = logic.Worker(hello, self._config.buffer_bytes)
-        with self._lock:  # its callbacks come at once, and need it
-            self._session = rpc.Session(
-                self._dispatcher,
-                self._session_opened,
-                self._session_message,
-                self._session_lost,
-                self._tick,
-            )
-        self._await_registration()
-
-    def stop(self) -> None:
-        """Ends everything; user functions that are running are not waited for."""
-        self._stopping = True
-        if self._session is not None:
-            self._session.send(m.WorkerLeave())
-            self._session.close()
-        for listener in self._listeners:
-            listener.close()
-        with self._lock:
-            pipelines = list(self._pipelines.values())
-            self._pipelines.clear()
-            outboxes = list(self._outboxes.values())
-        for pipeline in pipelines:
-            pipeline.close()
-        for outbox in outboxes:
-            outbox.put(None)
-        for pipeline in pipelines:
-            pipeline.join(1.0)
-
-    def _advertised(self, configured: str | None, port: int) -> str:
-        """The address others use: as configured, or found by asking the route to the dispatcher."""
-        if configured:
-            configured = configured.replace("%port%", str(port)).replace("%dts_port%", str(port))
-            return configured if ":" in configured else join_address(configured, port)
-        if is_loopback(self._config.host):
-            return join_address("localhost", port)
-        if self._config.host not in ("0.0.0.0", "::", ""):
-            return join_address(self._config.host, port)
-        return join_address(_route_to(split_address(self._dispatcher)), port)
-
-    def _await_registration(self) -> None:
-        """Waits for the dispatcher's welcome, telling the user whom it waits for."""
-        deadline = time.monotonic() + self._config.dispatcher_timeout_ms / 1000
-        while not self._registered.wait(min(10.0, max(0.0, deadline - time.monotonic()))):
-            if time.monotonic() >= deadline:
-                raise UnavailableError(f"no dispatcher answers at {self._dispatcher}")
-            logger.warning("waiting for the dispatcher at %s", self._dispatcher)
-        if self._refused is not None:
-            raise from_record(self._refused)
-
-    def _tick(self) -> None:
-        now = time.monotonic()
-        if now >= self._next_heartbeat and self._session is not None:
-            self._next_heartbeat = now + self._interval
-            self._session.send(m.Heartbeat())
-        self._run(self.logic.tick, now)
-        limit = self._config.dispatcher_timeout_ms / 1000
-        if self._lost_at is not None and now - self._lost_at > limit and not self._given_up:
-            self._given_up = True
-            logger.error("no dispatcher at %s for %g s: stopping", self._dispatcher, limit)
-            self._gave_up()
-
-    # ── the session (called on the control loop) ──────────────────────────────────────────────────
-    def _session_opened(self) -> None:
-        self._lost_at = None
-        self._run(self.logic.session_opened)
-
-    def _session_message(self, message: m.FromDispatcher) -> None:
-        if isinstance(message, m.Refused):
-            self._refused = message.error
-            self._registered.set()
-            logger.error("the dispatcher refuses this worker: %s", message.error.message)
-            return
-        self._run(self.logic.session_message, message, time.monotonic())
-        if isinstance(message, m.WorkerWelcome):
-            self._registered.set()
-
-    def _session_lost(self) -> None:
-        if self._lost_at is None:
-            self._lost_at = time.monotonic()
-            if not self._stopping:
-                logger.warning("the session with the dispatcher at %s broke", self._dispatcher)
-        self._run(self.logic.session_lost)
-
-    # ── data connections (each on threads of its own) ─────────────────────────────────────────────
-    def _serve(self, connection: Connection) -> None:
-        """Receives from one client until it goes."""
-        try:
-            hello = connection.receive(HELLO_SECONDS)
-            if not isinstance(hello, f.Hello):
-                raise InvalidArgumentError(f"expected Hello, got {type(hello).__name__}")
-        except (StokerError, TimeoutError) as error:
-            logger.warning("connection from %s is closed: %s", connection.peer, error)
-            connection.close()
-            return
-        outbox: queue.SimpleQueue[f.Message | None] = queue.SimpleQueue()
-        with self._lock:
-            self._last_connection += 1
-            number = self._last_connection
-            self._outboxes[number] = outbox
-        sender = threading.Thread(
-            target=_send_all, args=(connection, outbox), name="stoker-send", daemon=True
-        )
-        sender.start()
-        try:
-            message: f.Message = hello
-            while True:
-                self._run(self.logic.client_message, number, message, time.monotonic())
-                message = connection.receive()
-        except UnavailableError:
-            logger.debug("client %s is gone", connection.peer)
-        except StokerError as error:
-            logger.warning("connection from %s is closed: %s", connection.peer, error)
-        finally:
-            with self._lock:
-                del self._outboxes[number]
-            self._run(self.logic.client_lost, number)
-            outbox.put(None)
-            sender.join()
-            connection.close()
-
-    # ── pipelines (called on their threads) ───────────────────────────────────────────────────────
-    def load(self, dataset_id: str) -> tuple[Node, Options]:
-        """A fresh tree of a registered dataset, and its options; fetched once."""
-        reply = self._datasets.get(dataset_id)
-        if reply is None:
-            answer = rpc.call(self._dispatcher, m.GetDataset(dataset_id), CALL_SECONDS)
-            assert isinstance(answer, m.DatasetReply)
-            self._datasets[dataset_id] = reply = answer
-        return decode_tree(reply.tree), reply.options
-
-    def produced(self, task_id: int, piece: Piece) -> bool:
-        """The task computed something; returns whether there is room for more."""
-        with self._lock:
-            self._carry_out(self.logic.produced(task_id, piece))
-            return self.logic.may_produce(task_id)
-
-    def exhausted(self, task_id: int) -> None:
-        """The task's pipeline is at its end."""
-        self._run(self.logic.exhausted, task_id)
-
-    def need_split(self, task_id: int, source: int, repetition: int) -> None:
-        """The task's pipeline waits for a split."""
-        self._run(self.logic.need_split, task_id, source, repetition, time.monotonic())
-
-    def _list(self, request: m.ListSplits) -> None:
-        self._run(self.logic.splits_listed, list_splits(request, self))
-
-    # ── actions ───────────────────────────────────────────────────────────────────────────────────
-    def _run(self, method: Any, *arguments: Any) -> None:
-        with self._lock:
-            self._carry_out(method(*arguments))
-
-    def _carry_out(self, actions: list[logic.Action]) -> None:
-        """Under the lock; nothing here blocks."""
-        for action in actions:
-            if isinstance(action, logic.ToClient):
-                if action.connection in self._outboxes:
-                    self._outboxes[action.connection].put(action.message)
-            elif isinstance(action, logic.ToDispatcher):
-                if self._session is not None:
-                    self._session.send(action.message)
-            elif isinstance(action, logic.HangUp):
-                if action.connection in self._outboxes:
-                    self._outboxes[action.connection].put(None)
-            elif isinstance(action, logic.SetHeartbeat):
-                self._interval = min(action.milliseconds, self._config.heartbeat_interval_ms) / 1000
-            elif isinstance(action, logic.ListSources):
-                threading.Thread(
-                    target=self._list, args=(action.request,), name="stoker-list", daemon=True
-                ).start()
-            else:
-                self._to_pipeline(action)
-
-    def _to_pipeline(
-        self, action: logic.OpenTask | logic.CloseTask | logic.Produce | logic.GiveSplit
-    ) -> None:
-        if isinstance(action, logic.OpenTask):
-            self._pipelines[action.start.task_id] = Pipeline(action.start, self)
-            return
-        pipeline = self._pipelines.get(action.task_id)
-        if pipeline is None:
-            return
-        if isinstance(action, logic.Produce):
-            pipeline.resume()
-        elif isinstance(action, logic.GiveSplit):
-            pipeline.give_split(action.source, action.repetition, action.split)
-        else:
-            pipeline.close()
-            del self._pipelines[action.task_id]
-
-
-def _send_all(connection: Connection, outbox: "queue.SimpleQueue[f.Message | None]") -> None:
-    """Sends what the logic says until it hangs up or the client is gone, then closes."""
-    try:
-        while (message := outbox.get()) is not None:
-            try:
-                connection.send(message)
-            except InvalidArgumentError as error:
-                if not isinstance(message, f.Frame):
-                    raise
-                # An element cannot travel: its frame arrives as the error.
-                connection.send(f.Frame(message.number, [], to_record(error)))
-    except StokerError as error:
-        logger.debug("cannot send to %s: %s", connection.peer, error)
-    finally:
-        connection.close()
-
-
-def _route_to(address: tuple[str, int]) -> str:
-    """The address of this machine on the way to another; nothing is sent."""
-    for family, kind, protocol, _, target in socket.getaddrinfo(*address, type=socket.SOCK_DGRAM):
-        with socket.socket(family, kind, protocol) as probe:
-            try:
-                probe.connect(target)
-            except OSError:
-                continue
-            return str(probe.getsockname()[0])
-    return socket.gethostname()

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from stoker.errors import InvalidArgumentError, StokerError
 from stoker.service import rpc
 from stoker.service.config import WorkerConfig, parse_service
+from stoker.service.control_loop import holding_control_loop
 from stoker.service.messages import KeepAlive
 from stoker.service.worker.process import CHILD_COMMAND, GRACE, WorkerProcess, report_death
 
 logger = logging.getLogger(__name__)
-
 
 
 @dataclasses.dataclass
@@ -86,9 +86,7 @@ class Supervisor:
                 )
                 for number in range(len(self._configs))
             ]
-            self._threads.append(
-                threading.Thread(target=self._keep_alive, name="stoker-keepalive")
-            )
+            self._threads.append(threading.Thread(target=self._keep_alive, name="stoker-keepalive"))
         for thread in self._threads:
             thread.start()
 
@@ -179,10 +177,10 @@ class Supervisor:
         return f"(process {process.pid}) {how}"
 
     def _keep_alive(self) -> None:
-        """Renews the leases of children that run, so that one that holds the GIL keeps its tasks."""
+        """Renews the children's leases, so that one whose function holds the GIL keeps its tasks."""
         dispatcher = parse_service(self._configs[0].dispatcher_address)[1]
         interval = self._configs[0].heartbeat_interval_ms / 1000
-        with rpc.holding_control_loop():
+        with holding_control_loop():
             while True:
                 with self._changed:
                     if self._changed.wait_for(lambda: self._stopping, interval):

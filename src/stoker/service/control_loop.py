@@ -1,0 +1,103 @@
+"""The process's event loop thread, on which the control plane runs.
+
+One loop for all servers and sessions of a process. It lives as long as somebody holds it, so a
+process that uses no service has no such thread; a forked child starts with none.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class ControlLoop:
+    """An event loop on a thread; started by the first `acquire`, ended by the last `release`."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._holders = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def acquire(self) -> asyncio.AbstractEventLoop:
+        """The running loop; give it back with `release`."""
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=_run_loop, args=(self._loop,), name="stoker-control", daemon=True
+                )
+                self._thread.start()
+            self._holders += 1
+            return self._loop
+
+    def release(self) -> None:
+        """Ends the loop if nobody else holds it; returns when its thread has ended."""
+        with self._lock:
+            self._holders -= 1
+            if self._holders or self._loop is None:
+                return
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+        loop.call_soon_threadsafe(loop.stop)
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+
+@contextmanager
+def holding_control_loop() -> Iterator[None]:
+    """Keeps the loop's thread between calls, for who makes many."""
+    control = control_loop()
+    control.acquire()
+    try:
+        yield
+    finally:
+        control.release()
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+    finally:
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        with suppress(asyncio.TimeoutError):  # a name server may not answer
+            loop.run_until_complete(asyncio.wait_for(loop.shutdown_default_executor(), 2.0))
+        loop.close()
+
+
+_control = ControlLoop()
+
+
+def control_loop() -> ControlLoop:
+    """This process's."""
+    return _control
+
+
+def _after_fork() -> None:
+    # The thread did not survive the fork, and its lock may be held for ever.
+    global _control
+    _control = ControlLoop()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def run_on(
+    loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T], timeout: float | None
+) -> T:
+    """Runs a coroutine on the loop's thread from another and returns its result."""
+    future = asyncio.run_coroutine_threadsafe(work, loop)
+    try:
+        return future.result(timeout)
+    except BaseException:
+        future.cancel()
+        raise

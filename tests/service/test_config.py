@@ -1,0 +1,121 @@
+import pytest
+
+from stoker.errors import InvalidArgumentError, NotFoundError, UnimplementedError
+from stoker.service.config import (
+    DispatcherConfig,
+    ShardingPolicy,
+    WorkerConfig,
+    is_loopback,
+    join_address,
+    parse_processing_mode,
+    parse_service,
+    split_address,
+)
+
+
+def test_the_dispatchers_defaults_are_the_documented_ones():
+    config = DispatcherConfig()
+    assert (config.port, config.protocol, config.host) == (0, "grpc", "localhost")
+    assert (config.work_dir, config.fault_tolerant_mode) == (None, False)
+    assert config.worker_addresses is None
+    assert (config.job_gc_check_interval_ms, config.job_gc_timeout_ms) == (600_000, 300_000)
+    assert (config.worker_timeout_ms, config.client_timeout_ms) == (10_000, 60_000)
+    assert (config.worker_max_concurrent_snapshots, config.gc_dynamic_sharding_jobs) == (3, False)
+
+
+def test_the_workers_defaults_are_the_documented_ones():
+    config = WorkerConfig(dispatcher_address="localhost:1")
+    assert (config.port, config.protocol, config.worker_address) == (0, "grpc", None)
+    assert (config.heartbeat_interval_ms, config.dispatcher_timeout_ms) == (1000, 3_600_000)
+    assert (config.data_transfer_protocol, config.data_transfer_address) == (None, None)
+    assert (config.worker_tags, config.shutdown_quiet_period_ms) == ([], 0)
+    assert config.cross_trainer_cache_size_bytes == 10 << 30
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"fault_tolerant_mode": True}, "requires a `work_dir`"),
+        ({"worker_timeout_ms": 0}, "`worker_timeout_ms` must be positive, got 0"),
+        ({"client_timeout_ms": -1}, "`client_timeout_ms` must be positive, got -1"),
+        ({"job_gc_check_interval_ms": 0}, "`job_gc_check_interval_ms` must be positive"),
+        ({"host": "0.0.0.0"}, "insecure=True"),
+        ({"host": "192.168.1.5"}, "--insecure"),
+    ],
+)
+def test_a_wrong_dispatcher_field_is_a_value_error(fields, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        DispatcherConfig(**fields)
+    assert isinstance(caught.value, InvalidArgumentError)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"heartbeat_interval_ms": 0}, "`heartbeat_interval_ms` must be positive"),
+        ({"dispatcher_timeout_ms": 0}, "`dispatcher_timeout_ms` must be positive"),
+        ({"buffer_bytes": 0}, "`buffer_bytes` must be positive"),
+        ({"worker_tags": [""]}, "Worker tags cannot be empty"),
+        ({"dispatcher_address": ""}, "must not be empty"),
+        ({"dispatcher_address": "host"}, "'host:port'"),
+        ({"host": "::"}, "insecure=True"),
+    ],
+)
+def test_a_wrong_worker_field_is_a_value_error(fields, message):
+    with pytest.raises(ValueError, match=message):
+        WorkerConfig(**{"dispatcher_address": "localhost:1", **fields})
+
+
+def test_what_is_not_built_yet_says_so():
+    with pytest.raises(UnimplementedError, match="fault_tolerant_mode"):
+        DispatcherConfig(fault_tolerant_mode=True, work_dir="/tmp")
+    with pytest.raises(UnimplementedError, match="worker_addresses"):
+        DispatcherConfig(worker_addresses=["a"])
+
+
+def test_an_unknown_protocol_is_not_found_and_names_what_exists():
+    with pytest.raises(NotFoundError, match="'carrier'.*'grpc'"):
+        DispatcherConfig(protocol="carrier")
+    with pytest.raises(NotFoundError, match="'pigeon'.*'tcp'"):
+        WorkerConfig(dispatcher_address="localhost:1", data_transfer_protocol="pigeon")
+
+
+def test_insecure_lets_a_server_be_reached():
+    assert DispatcherConfig(host="0.0.0.0", insecure=True).host == "0.0.0.0"
+
+
+@pytest.mark.parametrize(
+    ("service", "expected"),
+    [
+        ("host:1", ("grpc", "host:1")),
+        ("grpc://host:1", ("grpc", "host:1")),
+        (("grpc", "host:65535"), ("grpc", "host:65535")),
+        ("grpc://[::1]:5", ("grpc", "[::1]:5")),
+    ],
+)
+def test_a_service_is_its_protocol_and_address(service, expected):
+    assert parse_service(service) == expected
+
+
+@pytest.mark.parametrize(
+    "address", ["", "host", ":1", "host:", "host:0", "host:65536", "host:-1", "host:1x", "host:١"]
+)
+def test_what_is_not_host_and_port_is_refused(address):
+    with pytest.raises(InvalidArgumentError, match="host:port"):
+        split_address(address)
+
+
+@pytest.mark.parametrize(("host", "port"), [("a.b", 1), ("127.0.0.1", 80), ("::1", 65535)])
+def test_an_address_splits_into_what_it_was_joined_from(host, port):
+    assert split_address(join_address(host, port)) == (host, port)
+
+
+def test_loopback_is_what_only_this_machine_reaches():
+    assert all(map(is_loopback, ["localhost", "127.0.0.1", "127.1.2.3", "::1"]))
+    assert not any(map(is_loopback, ["0.0.0.0", "::", "", "example.com", "127.evil.example"]))
+
+
+def test_processing_modes_are_policies_or_their_names():
+    assert parse_processing_mode("parallel_epochs") is ShardingPolicy.OFF
+    assert parse_processing_mode("distributed_epoch") is ShardingPolicy.DYNAMIC
+    assert parse_processing_mode(ShardingPolicy.DYNAMIC) is ShardingPolicy.DYNAMIC

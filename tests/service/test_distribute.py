@@ -1,0 +1,81 @@
+import pickle
+
+import pytest
+
+import stoker
+from stoker.dataset.node import encode_tree, source_summary
+from stoker.service import distribute, from_dataset_id
+from stoker.service.distribute import _registration
+from tests.serving import Service, read
+
+ADDRESS = "localhost:5050"
+
+
+def test_distributing_opens_no_connection():
+    dataset = stoker.Dataset.range(3).distribute(ADDRESS)
+    assert repr(dataset) == "<Dataset distribute element_spec=TensorSpec(shape=(), dtype=int64)>"
+
+
+def test_a_registration_describes_the_whole_dataset():
+    dataset = stoker.Dataset.range(3).map(lambda x: x).with_options(stoker.Options(seed=5))
+    registration = _registration(dataset, None)
+    assert registration.tree == encode_tree(dataset.node)
+    assert registration.sources == source_summary(dataset.node)
+    assert registration.options == stoker.Options(seed=5)
+    assert (registration.runs_python, registration.compression) == (True, None)
+    assert not _registration(stoker.Dataset.range(3), None).runs_python
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        (stoker.Dataset.range(3), None),
+        (stoker.Dataset.range(4), "AUTO"),
+        (stoker.Dataset.range(3).with_options(stoker.Options(seed=1)), "AUTO"),
+    ],
+)
+def test_a_digest_depends_on_all_of_the_dataset(other):
+    base = stoker.Dataset.range(3)
+    assert _registration(base, "AUTO").digest == _registration(base, "AUTO").digest
+    assert _registration(*other).digest != _registration(base, "AUTO").digest
+
+
+def test_one_transformation_applied_twice_makes_two_anonymous_jobs():
+    transformation = distribute("distributed_epoch", ADDRESS)
+    one, other = (stoker.Dataset.range(3).apply(transformation) for _ in range(2))
+    assert one.node.reading.value.job != other.node.reading.value.job
+
+
+def test_a_pickled_copy_shares_the_job_and_the_next_pass():
+    with Service(1) as service:
+        dataset = stoker.Dataset.range(10).distribute(service.target)
+        copy = pickle.loads(pickle.dumps(dataset))
+        assert copy.node.reading.value.job == dataset.node.reading.value.job
+        assert read(dataset) == list(range(10))
+        assert read(copy) == []
+        assert read(copy) == list(range(10))
+
+
+def test_jobs_by_id_are_prefixed_with_the_id():
+    spec = stoker.UnknownSpec()
+    dataset = from_dataset_id("parallel_epochs", ADDRESS, "d", element_spec=spec, job_name="j")
+    assert dataset.node.reading.value.job == "d/j"
+    assert dataset.cardinality() == stoker.UNKNOWN_CARDINALITY
+
+
+def test_what_is_given_is_what_is_read_by():
+    dataset = stoker.Dataset.range(3).distribute(
+        ("grpc", ADDRESS),
+        processing_mode=stoker.service.ShardingPolicy.OFF,
+        job_name="j",
+        max_outstanding_requests=3,
+        data_transfer_protocol="tcp",
+        target_workers="any",
+        connect_timeout=1.5,
+    )
+    reading = dataset.node.reading.value
+    assert (reading.address, reading.job, reading.named) == (ADDRESS, "j", True)
+    assert (reading.max_outstanding, reading.transport) == (3, "tcp")
+    assert reading.connect_timeout == 1.5
+    assert reading.parameters.processing_mode == "OFF"
+    assert reading.parameters.target_workers == "ANY"

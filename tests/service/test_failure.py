@@ -1,0 +1,97 @@
+import pytest
+
+from stoker.dataset.execute import Origin, mark_failure
+from stoker.errors import NotFoundError, UserFunctionError, from_record
+from stoker.service.worker.failure import LONGEST_TEXT, describe
+
+ORIGIN = Origin("map", "train.py:12", 5)
+
+
+def _raised(error: BaseException) -> BaseException:
+    try:
+        raise error
+    except BaseException as caught:
+        return caught
+
+
+def test_what_a_user_function_raised_is_described_whole():
+    error = mark_failure(_raised(ValueError("bad")), ORIGIN)
+    record = describe(error, "host:1", 7)
+    assert (record.code, record.exception) == ("UserFunctionError", "ValueError")
+    assert (record.worker, record.node, record.site, record.element) == (
+        "host:1",
+        "map",
+        "train.py:12",
+        7,
+    )
+    assert "ValueError: bad" in record.message
+    assert record.remote_traceback.startswith("Traceback (most recent call last):\n")
+    assert "in _raised" in record.remote_traceback
+
+
+def test_an_error_of_stokers_keeps_its_class():
+    record = describe(NotFoundError("no such file"), "host:1", 0)
+    assert type(from_record(record)) is NotFoundError
+    assert record.message == "no such file"
+
+
+def test_an_error_of_unknown_origin_still_says_where():
+    record = describe(_raised(OSError("disk")), "host:1", 3)
+    error = from_record(record)
+    assert isinstance(error, UserFunctionError)
+    assert str(error).startswith("worker host:1 failed at element 3: OSError: disk")
+    assert error.element == 3
+
+
+def test_a_cause_is_shown_without_stokers_frames():
+    def inside():
+        describe(None, "", 0)  # type: ignore[arg-type]  # fails in a frame of stoker's
+
+    try:
+        try:
+            inside()
+        except AttributeError as cause:
+            raise ValueError("outer") from cause
+        else:
+            raise ValueError("outer")
+    except ValueError as error:
+        record = describe(error, "host:1", 0)
+    assert "ValueError: outer" in record.remote_traceback
+
+
+class _Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("never")
+
+
+@pytest.mark.parametrize("mark", [False, True])
+def test_an_exception_that_cannot_be_printed_is_described(mark):
+    error = _raised(_Unprintable())
+    if mark:
+        error = mark_failure(error, ORIGIN)  # type: ignore[arg-type]
+    record = describe(error, "host:1", 0)
+    assert "its __str__ raised RuntimeError" in record.message
+    assert "_Unprintable" in record.remote_traceback
+
+
+@pytest.mark.parametrize("kind", [ValueError, NotFoundError])
+def test_a_record_can_always_be_encoded(kind):
+    record = describe(_raised(kind("file \udcff")), "host:1", 0)
+    assert "\\udcff" in record.message
+    record.message.encode()
+    record.remote_traceback.encode()
+
+
+@pytest.mark.parametrize("kind", [ValueError, NotFoundError])
+def test_an_endless_message_is_cut_in_its_middle(kind):
+    record = describe(_raised(kind("a" + "m" * 3 * LONGEST_TEXT + "z")), "host:1", 0)
+    assert len(record.message) < LONGEST_TEXT + 500
+    assert len(record.remote_traceback) < LONGEST_TEXT + 500
+    assert "characters left out" in record.message
+    assert record.message.count("a") >= 1
+    assert "mz" in record.message
+
+
+def test_sys_exit_is_described():
+    record = describe(_raised(SystemExit(3)), "host:1", 0)
+    assert (record.code, record.exception) == ("UserFunctionError", "SystemExit")

@@ -1,0 +1,166 @@
+"""A task's pipeline against a worker that is only a list."""
+
+import threading
+from typing import Any
+
+import pytest
+
+import stoker
+from stoker.dataset.node import Node, decode_tree, encode_tree, number
+from stoker.service import messages as m
+from stoker.service.worker.pipeline import Pipeline, list_splits
+from tests.serving import eventually
+
+
+class _Host:
+    """Takes all, or as much as `room`; hands out `splits` in order."""
+
+    address = "host:1"
+
+    def __init__(
+        self, dataset: stoker.Dataset, splits: list[Any] = [], room: int = 1 << 30
+    ) -> None:
+        self.tree, self.options = encode_tree(dataset.node), dataset.options()
+        self.pieces: list[Any] = []
+        self.room = room
+        self.ended = threading.Event()
+        self.asked: list[tuple[int, int, int]] = []
+        self.splits = list(splits)
+        self.pipeline: Pipeline
+
+    def load(self, dataset_id: str) -> tuple[Node, stoker.Options]:
+        return decode_tree(self.tree), self.options
+
+    def produced(self, task_id: int, piece: Any) -> bool:
+        self.pieces.append(piece)
+        return len(self.pieces) < self.room
+
+    def exhausted(self, task_id: int) -> None:
+        self.ended.set()
+
+    def need_split(self, task_id: int, source: int, repetition: int) -> None:
+        self.asked.append((task_id, source, repetition))
+        if self.splits:
+            self.pipeline.give_split(source, repetition, self.splits.pop(0))
+
+    @property
+    def elements(self) -> list[Any]:
+        return [element for piece in self.pieces for element in piece.elements]
+
+    def run(self, sources: list[m.SplitSource] | None = None) -> Pipeline:
+        self.pipeline = object.__new__(Pipeline)  # known before its thread asks for splits
+        self.pipeline.__init__(m.TaskStart(1, 2, "d", 3, (0,), sources), self)  # type: ignore[misc]
+        return self.pipeline
+
+
+def _ends(pipeline: Pipeline) -> bool:
+    pipeline.join(5)
+    return not pipeline._thread.is_alive()
+
+
+def test_it_hands_over_everything_and_says_that_it_ended():
+    host = _Host(stoker.Dataset.range(20_000))
+    assert _ends(host.run())
+    assert host.ended.is_set()
+    assert host.elements == list(range(20_000))
+
+
+def test_it_waits_for_room_and_goes_on():
+    host = _Host(stoker.Dataset.range(20_000), room=1)
+    pipeline = host.run()
+    assert eventually(lambda: host.pieces)
+    assert len(host.pieces) == 1
+    assert not host.ended.is_set()
+    host.room = 1 << 30
+    pipeline.resume()
+    assert _ends(pipeline)
+    assert host.elements == list(range(20_000))
+
+
+@pytest.mark.parametrize("waits_for", ["room", "split"])
+def test_a_closed_task_ends_wherever_it_waits_and_does_not_say_it_ended(waits_for):
+    dataset = stoker.Dataset.range(100).repeat()
+    if waits_for == "room":
+        host, sources = _Host(dataset, room=1), None
+    else:
+        host, sources = _Host(dataset, splits=[[(0, 50)]]), [m.SplitSource(0, 2, 100)]
+    pipeline = host.run(sources)
+    assert eventually(lambda: len(host.pieces if waits_for == "room" else host.asked) > 0)
+    pipeline.close()
+    assert _ends(pipeline)
+    assert not host.ended.is_set()
+
+
+def test_splits_are_asked_for_one_by_one_and_each_pass_on_its_own():
+    splits = [[(0, 2)], [(4, 6)], [], [(2, 3)], []]
+    host = _Host(stoker.Dataset.range(6).repeat(2), splits)
+    assert _ends(host.run([m.SplitSource(0, 3, 6)]))
+    assert host.elements == [0, 1, 4, 5, 2]
+    assert host.asked == [(1, 0, 0)] * 3 + [(1, 0, 1)] * 2
+
+
+def test_an_error_has_its_position_and_the_rest_follows():
+    def fail(x):
+        if x == 2:
+            raise ValueError("two")
+        return x
+
+    host = _Host(stoker.Dataset.range(5).map(fail))
+    assert _ends(host.run())
+    [error] = [piece.error for piece in host.pieces if piece.error is not None]
+    assert (error.element, error.exception, error.worker) == (2, "ValueError", "host:1")
+    assert host.elements == [0, 1, 3, 4]
+    assert host.ended.is_set()
+
+
+def test_sys_exit_ends_the_task_with_an_error():
+    def leave(x):
+        raise SystemExit(1)
+
+    host = _Host(stoker.Dataset.range(5).map(leave))
+    assert _ends(host.run())
+    assert [piece.error.exception for piece in host.pieces] == ["SystemExit"]
+    assert host.ended.is_set()
+
+
+@pytest.mark.parametrize("failure", [OSError("no dispatcher"), SystemExit(1)])
+def test_a_dataset_that_cannot_be_loaded_is_one_error(failure):
+    class Broken(_Host):
+        def load(self, dataset_id: str) -> Any:
+            raise failure
+
+    host = Broken(stoker.Dataset.range(5))
+    assert _ends(host.run())
+    [piece] = host.pieces
+    assert type(failure).__name__ in piece.error.message
+    assert host.ended.is_set()
+
+
+def test_the_tasks_seed_decides_an_unseeded_shuffle_and_an_explicit_one_does_not():
+    def order(dataset: stoker.Dataset, seed: int) -> list[int]:
+        host = _Host(dataset)
+        host.pipeline = Pipeline(m.TaskStart(1, 2, "d", seed, (0,)), host)
+        assert _ends(host.pipeline)
+        return host.elements
+
+    unseeded = stoker.Dataset.range(50).shuffle(50)
+    assert order(unseeded, 1) == order(unseeded, 1) != order(unseeded, 2)
+    seeded = unseeded.with_options(stoker.Options(seed=9))
+    assert order(seeded, 1) == order(seeded, 2)
+
+
+def test_splits_are_listed_for_the_sources_asked_for(tmp_path):
+    for name in "ab":
+        (tmp_path / name).touch()
+    dataset = stoker.Dataset.list_files(str(tmp_path / "*"), shuffle=False)
+    host = _Host(dataset)
+    source = number(dataset.node)[dataset.node]
+    answer = list_splits(m.ListSplits(7, "d", 1, (0,), [source]), host)
+    assert answer == m.SplitsListed(7, {source: [str(tmp_path / "a"), str(tmp_path / "b")]})
+
+
+def test_splits_that_cannot_be_listed_are_an_error_of_the_iteration():
+    dataset = stoker.Dataset.list_files("/no/such/*")
+    answer = list_splits(m.ListSplits(7, "d", 1, (0,), [0]), _Host(dataset))
+    assert answer.error is not None
+    assert answer.error.code == "NotFoundError"

@@ -1,0 +1,114 @@
+import threading
+
+import pytest
+
+from stoker.errors import InvalidArgumentError, NotFoundError, UnavailableError
+from stoker.service import messages as m
+from stoker.service import rpc
+from tests.serving import Service, eventually, free_port
+
+EVERY_MESSAGE = [
+    m.WorkerHello(1, 2, "h:1", {"tcp": "h:2"}, m.Versions("3.11", "2"), ["t"], 5, "j", [1]),
+    m.Heartbeat(),
+    m.SplitRequest(1, 2, 3, [4, 5], 6),
+    m.SplitsListed(1, {0: ["a", "b"]}),
+    m.TaskExhausted(1),
+    m.WorkerLeave(),
+    m.ClientHello(1, 1, "d", "j", m.JobParameters("OFF"), (0, 1), True, "p", 3, "j"),
+    m.ClientClose(),
+]
+
+
+@pytest.mark.parametrize("message", EVERY_MESSAGE, ids=lambda message: type(message).__name__)
+def test_what_is_said_to_the_dispatcher_survives(message):
+    assert rpc.decode_to_dispatcher(rpc.encode(message)) == message
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        m.WorkerWelcome(1, 2, "j", 1000),
+        m.TaskStart(1, 2, "d", 2**62, (0, 3), [m.SplitSource(0, 5, 50), m.SplitSource(1, 2)]),
+        m.TaskStop(1),
+        m.ListSplits(1, "d", 5, (0,), [0]),
+        m.SplitGrant(1, 2, 3, [4], [5], [(6, [0, 10])], True),
+        m.ClientGone(1, 2),
+        m.ClientWelcome(1, 2, 3, "j", 1000, "careful"),
+        m.Tasks([m.TaskInfo(1, "h:1", {"tcp": "h:1"})], [m.TaskLost(2, "h:2", "gone", 3)], True),
+    ],
+    ids=lambda message: type(message).__name__,
+)
+def test_what_the_dispatcher_says_survives(message):
+    found = rpc.decode_from_dispatcher(rpc.encode(message))
+    assert rpc.encode(found) == rpc.encode(message)
+    assert type(found) is type(message)
+
+
+def test_a_call_is_answered_and_a_refusal_raises():
+    with Service(2) as service:
+        address = service.target.removeprefix("grpc://")
+        reply = rpc.call(address, m.GetCluster(), 5)
+        assert isinstance(reply, m.ClusterReply)
+        assert sorted(reply.workers) == sorted(worker.address for worker in service.workers)
+        with pytest.raises(NotFoundError, match="Dataset id X not found"):
+            rpc.call(address, m.GetDataset("X"), 5)
+
+
+def test_a_call_to_nobody_is_unavailable():
+    address = f"localhost:{free_port()}"
+    with pytest.raises(UnavailableError, match=f"{address} cannot be reached"):
+        rpc.call(address, m.GetCluster(), 5)
+
+
+def test_a_registration_that_is_no_dataset_is_refused():
+    with Service(0) as service:
+        address = service.target.removeprefix("grpc://")
+        for tree in (b"garbage", b"\x90", b"\xc1"):
+            with pytest.raises(InvalidArgumentError, match="not a dataset"):
+                rpc.call(address, m.RegisterDataset(digest="x", tree=tree), 5)
+        assert not service.state.datasets
+
+
+def test_many_calls_at_once_are_all_answered():
+    with Service(0) as service:
+        address = service.target.removeprefix("grpc://")
+        replies: list[m.Reply] = []
+
+        def ask() -> None:
+            replies.extend(rpc.call(address, m.GetCluster(), 10) for _ in range(5))
+
+        threads = [threading.Thread(target=ask) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(replies) == 40
+
+
+def test_a_session_opens_again_after_the_dispatcher_came_back():
+    port = free_port()
+    opened: list[int] = []
+    lost = threading.Event()
+    with Service(0, port=port):
+        session = rpc.Session(
+            f"localhost:{port}", lambda: opened.append(1), lambda _: None, lost.set, lambda: None
+        )
+        try:
+            assert eventually(lambda: opened)
+        except BaseException:
+            session.close()
+            raise
+    try:
+        assert eventually(lost.is_set)
+        with Service(0, port=port):
+            assert eventually(lambda: len(opened) == 2)
+    finally:
+        session.close()
+
+
+def test_a_session_with_nobody_closes_at_once():
+    session = rpc.Session(
+        f"localhost:{free_port()}", lambda: None, lambda _: None, lambda: None, lambda: None
+    )
+    session.close()
+    session.close()
