@@ -49,6 +49,12 @@ class Service(contextlib.ExitStack):
         """What the dispatcher knows; for looking at only."""
         return self.dispatcher._shell.logic.state
 
+    @property
+    def tasks(self) -> list[Any]:
+        """What the workers run; for looking at only."""
+        shells: list[Any] = [worker._shell for worker in self.workers]
+        return [task for shell in shells for task in shell.logic.tasks.values()]
+
     def add_worker(self, **fields: Any) -> WorkerServer:
         """Starts one more worker."""
         fields = {**self.worker_fields, **fields}

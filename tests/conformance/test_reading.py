@@ -271,19 +271,11 @@ def test_one_outstanding_request_means_one_element_under_way(serve):
     )
     with dataset.iterator() as iterator:
         assert next(iterator)[0] == 0
-        [reading] = _readings(service)
+        [task] = service.tasks
+        [reading] = task.readings.values()
         assert eventually(lambda: reading.kept_positions == 1)
         assert next(iterator)[0] == 1
         assert reading.kept_positions <= 1
-
-
-def _readings(service: Service) -> list:
-    return [
-        reading
-        for worker in service.workers
-        for task in worker._shell.logic.tasks.values()
-        for reading in task.readings.values()
-    ]
 
 
 def test_as_numpy_iterator_reads_the_service(serve):

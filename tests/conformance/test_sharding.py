@@ -102,7 +102,9 @@ def test_a_cache_before_distribute_keeps_each_element_once_a_pass(serve):
 
 def test_a_source_that_reads_from_a_service_cannot_be_split():
     inner = stoker.Dataset.range(3).distribute(ADDRESS)
-    with pytest.raises(NotImplementedError, match="`distribute` .* cannot be split: it reads from"):
+    with pytest.raises(
+        NotImplementedError, match=r"`distribute` .* cannot be split: it reads from"
+    ):
         inner.distribute(ADDRESS)
 
 
@@ -193,7 +195,9 @@ def test_any_reads_all_workers(serve, elsewhere):
     service = serve(1)
     service.add_worker(worker_tags=["COLOCATED"])
     transformation = distribute("parallel_epochs", service.target, target_workers="any")
-    assert Counter(read(stoker.Dataset.range(10).apply(transformation))) == dict.fromkeys(range(10), 2)
+    assert Counter(read(stoker.Dataset.range(10).apply(transformation))) == dict.fromkeys(
+        range(10), 2
+    )
 
 
 def test_local_hands_over_the_objects_themselves(serve):
@@ -204,7 +208,7 @@ def test_local_hands_over_the_objects_themselves(serve):
 
 def test_local_without_a_local_worker_is_an_error(serve, elsewhere):
     dataset = stoker.Dataset.range(3).distribute(serve(1).target, target_workers="LOCAL")
-    with pytest.raises(InvalidArgumentError, match="Local reads require local tf.data workers"):
+    with pytest.raises(InvalidArgumentError, match=r"Local reads require local tf\.data workers"):
         read(dataset)
 
 

@@ -154,7 +154,7 @@ def test_what_arrives_may_be_written_to_and_nobody_else_sees_it(serve, transport
     for _ in range(2):
         for row in read(dataset):
             assert row.tolist() == [0, 0, 0]
-            row += 1
+            np.add(row, 1, out=row)
     assert not source.any()
 
 

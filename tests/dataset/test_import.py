@@ -6,7 +6,7 @@ import sys
 
 import stoker
 
-HEAVY = ("grpc", "fsspec", "typer", "rich", "cloudpickle", "numpy.random")
+HEAVY = ("grpclib", "h2", "fsspec", "typer", "rich", "cloudpickle", "numpy.random")
 
 
 def test_import_loads_none_of_the_heavy_packages() -> None:

@@ -5,10 +5,17 @@ import pytest
 import stoker
 from stoker.dataset.node import encode_tree, source_summary
 from stoker.service import distribute, from_dataset_id
-from stoker.service.distribute import _registration
+from stoker.service.distribute import Distributed, Reading, _registration
 from tests.serving import Service, read
 
 ADDRESS = "localhost:5050"
+
+
+def _reading(dataset: stoker.Dataset) -> Reading:
+    node = dataset.node
+    assert isinstance(node, Distributed)
+    reading: Reading = node.reading.value
+    return reading
 
 
 def test_distributing_opens_no_connection():
@@ -43,14 +50,14 @@ def test_a_digest_depends_on_all_of_the_dataset(other):
 def test_one_transformation_applied_twice_makes_two_anonymous_jobs():
     transformation = distribute("distributed_epoch", ADDRESS)
     one, other = (stoker.Dataset.range(3).apply(transformation) for _ in range(2))
-    assert one.node.reading.value.job != other.node.reading.value.job
+    assert _reading(one).job != _reading(other).job
 
 
 def test_a_pickled_copy_shares_the_job_and_the_next_pass():
     with Service(1) as service:
         dataset = stoker.Dataset.range(10).distribute(service.target)
         copy = pickle.loads(pickle.dumps(dataset))
-        assert copy.node.reading.value.job == dataset.node.reading.value.job
+        assert _reading(copy).job == _reading(dataset).job
         assert read(dataset) == list(range(10))
         assert read(copy) == []
         assert read(copy) == list(range(10))
@@ -59,7 +66,7 @@ def test_a_pickled_copy_shares_the_job_and_the_next_pass():
 def test_jobs_by_id_are_prefixed_with_the_id():
     spec = stoker.UnknownSpec()
     dataset = from_dataset_id("parallel_epochs", ADDRESS, "d", element_spec=spec, job_name="j")
-    assert dataset.node.reading.value.job == "d/j"
+    assert _reading(dataset).job == "d/j"
     assert dataset.cardinality() == stoker.UNKNOWN_CARDINALITY
 
 
@@ -73,7 +80,7 @@ def test_what_is_given_is_what_is_read_by():
         target_workers="any",
         connect_timeout=1.5,
     )
-    reading = dataset.node.reading.value
+    reading = _reading(dataset)
     assert (reading.address, reading.job, reading.named) == (ADDRESS, "j", True)
     assert (reading.max_outstanding, reading.transport) == (3, "tcp")
     assert reading.connect_timeout == 1.5

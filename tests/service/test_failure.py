@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from stoker.dataset.execute import Origin, mark_failure
@@ -7,7 +9,7 @@ from stoker.service.worker.failure import LONGEST_TEXT, describe
 ORIGIN = Origin("map", "train.py:12", 5)
 
 
-def _raised(error: BaseException) -> BaseException:
+def _raised(error: Any) -> Any:
     try:
         raise error
     except BaseException as caught:
@@ -68,7 +70,7 @@ class _Unprintable(Exception):
 def test_an_exception_that_cannot_be_printed_is_described(mark):
     error = _raised(_Unprintable())
     if mark:
-        error = mark_failure(error, ORIGIN)  # type: ignore[arg-type]
+        error = mark_failure(error, ORIGIN)
     record = describe(error, "host:1", 0)
     assert "its __str__ raised RuntimeError" in record.message
     assert "_Unprintable" in record.remote_traceback

@@ -18,7 +18,7 @@ class _Host:
     address = "host:1"
 
     def __init__(
-        self, dataset: stoker.Dataset, splits: list[Any] = [], room: int = 1 << 30
+        self, dataset: stoker.Dataset, splits: tuple[Any, ...] = (), room: int = 1 << 30
     ) -> None:
         self.tree, self.options = encode_tree(dataset.node), dataset.options()
         self.pieces: list[Any] = []
@@ -83,7 +83,7 @@ def test_a_closed_task_ends_wherever_it_waits_and_does_not_say_it_ended(waits_fo
     if waits_for == "room":
         host, sources = _Host(dataset, room=1), None
     else:
-        host, sources = _Host(dataset, splits=[[(0, 50)]]), [m.SplitSource(0, 2, 100)]
+        host, sources = _Host(dataset, splits=([(0, 50)],)), [m.SplitSource(0, 2, 100)]
     pipeline = host.run(sources)
     assert eventually(lambda: len(host.pieces if waits_for == "room" else host.asked) > 0)
     pipeline.close()
@@ -92,7 +92,7 @@ def test_a_closed_task_ends_wherever_it_waits_and_does_not_say_it_ended(waits_fo
 
 
 def test_splits_are_asked_for_one_by_one_and_each_pass_on_its_own():
-    splits = [[(0, 2)], [(4, 6)], [], [(2, 3)], []]
+    splits: tuple[Any, ...] = ([(0, 2)], [(4, 6)], [], [(2, 3)], [])
     host = _Host(stoker.Dataset.range(6).repeat(2), splits)
     assert _ends(host.run([m.SplitSource(0, 3, 6)]))
     assert host.elements == [0, 1, 4, 5, 2]

@@ -144,7 +144,7 @@ def test_a_slow_consumer_keeps_the_workers_memory_bounded(transport):
         )
         with dataset.iterator() as iterator:
             assert next(iterator)[0] == 0
-            [task] = service.workers[0]._shell.logic.tasks.values()
+            [task] = service.tasks
             assert eventually(lambda: task.buffer.nbytes >= 4 << 20)
             for expected in range(1, 30):
                 assert next(iterator)[0] == expected

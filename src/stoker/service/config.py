@@ -59,7 +59,7 @@ def parse_processing_mode(mode: Any) -> ShardingPolicy:
 
 
 def parse_service(service: Any) -> tuple[str, str]:
-    """``(protocol, "host:port")`` of a service: "grpc://host:port", "host:port", a pair, or a cluster.
+    """``(protocol, "host:port")`` of a service: an address, a pair, a server or a cluster.
 
     Raises:
         InvalidArgumentError: it is not an address.
@@ -106,7 +106,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def join_address(host: str, port: int) -> str:
-    """ "host:port", with an IPv6 host in brackets."""
+    """The address "host:port", with an IPv6 host in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -128,8 +128,8 @@ def check_exposure(host: str, insecure: bool) -> None:
     """
     if not is_loopback(host) and not insecure:
         raise InvalidArgumentError(
-            f"host {host!r} can be reached from other machines, and whoever reaches a stoker server "
-            "can run code on it. On a network you trust, pass insecure=True (--insecure on the "
+            f"host {host!r} can be reached from other machines, and whoever reaches a stoker "
+            "server can run code on it. On a network you trust, pass insecure=True (--insecure on the "
             "command line); otherwise bind localhost"
         )
 
@@ -142,7 +142,7 @@ def _positive(config: object, *names: str) -> None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DispatcherConfig:
-    """How a dispatcher runs; the fields of tf.data service's `DispatcherConfig`, and `host`, `insecure`.
+    """How a dispatcher runs: tf.data service's `DispatcherConfig`, and `host`, `insecure`.
 
     Attributes:
         port: to serve on; 0 takes a free one.
@@ -222,7 +222,7 @@ class WorkerConfig:
     shutdown_quiet_period_ms: int = 0
     host: str = "localhost"
     insecure: bool = False
-    buffer_bytes: int = 64 << 20
+    buffer_bytes: int = 32 << 20
 
     def __post_init__(self) -> None:
         parse_service((self.protocol, "localhost:1"))
@@ -233,5 +233,6 @@ class WorkerConfig:
             raise InvalidArgumentError(f"Worker tags cannot be empty, got {self.worker_tags!r}")
         if self.data_transfer_protocol not in (None, "tcp"):
             raise NotFoundError(
-                f"no data transfer protocol {self.data_transfer_protocol!r} to serve; there is 'tcp'"
+                f"no data transfer protocol {self.data_transfer_protocol!r} to serve; "
+                "there is 'tcp'"
             )

@@ -329,7 +329,7 @@ def _reading(
     max_outstanding_requests: int | None,
     data_transfer_protocol: str | None,
     cross_trainer_cache: CrossTrainerCache | None,
-    target_workers: str,
+    target_workers: Any,
     connect_timeout: float,
 ) -> Reading:
     """Checks the arguments that `distribute` and `from_dataset_id` share."""

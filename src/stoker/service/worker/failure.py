@@ -18,9 +18,9 @@ LONGEST_TEXT = 1 << 20
 def describe(error: BaseException, worker: str, element: int) -> ErrorRecord:
     """The record of `error`, raised at position `element` of a task's stream.
 
-    What a user's function raised becomes a `UserFunctionError` with the traceback from the user's own
-    first frame on; an error of stoker's keeps its class; anything else carries its traceback. Whatever
-    the exception is like, its record can travel.
+    What a user's function raised becomes a `UserFunctionError` with the traceback from the user's
+    own first frame on; an error of stoker's keeps its class; anything else carries its traceback.
+    Whatever the exception is like, its record can travel.
     """
     origin = failure_origin(error)
     if origin is None and isinstance(error, StokerError):

@@ -1,4 +1,4 @@
-"""A task's pipeline: a thread that opens the dataset and computes as long as the buffer has room."""
+"""A task's pipeline: a thread that opens the dataset and computes while the buffer has room."""
 
 import itertools
 import logging
@@ -23,7 +23,7 @@ logger = logging.getLogger("stoker.worker")
 
 
 class Host(Protocol):
-    """What a pipeline needs of the worker it runs on; every method may be called from any thread."""
+    """What a pipeline needs of the worker it runs on; callable from any thread."""
 
     address: str
 
