@@ -8,7 +8,7 @@ from typing import Protocol, Self
 
 from stoker.errors import FailedPreconditionError, InvalidArgumentError
 from stoker.service import DispatchServer, WorkerConfig, WorkerServer
-from stoker.service.worker.process import WorkerProcess, report_death
+from stoker.service.worker.process import LifeSigns, WorkerProcess, report_death
 
 logger = logging.getLogger(__name__)
 
@@ -43,10 +43,13 @@ class LocalCluster:
         self._members: list[_Member] = []
         self._stopped = False
         self._dispatcher = DispatchServer()
+        self._life_signs = LifeSigns(self._config(), lambda: self.workers)
         try:
             self._members = [self._start(self._config()) for _ in range(num_workers)]
             for member in self._members:
                 member.wait_serving()
+            if not threads:
+                self._life_signs.start()
         except BaseException:
             self.stop()
             raise
@@ -92,6 +95,7 @@ class LocalCluster:
     def stop(self) -> None:
         """Stops workers and dispatcher; idempotent."""
         self._stopped = True
+        self._life_signs.stop()
         stopping = [
             threading.Thread(target=member.stop, name="stoker-stop") for member in self._members
         ]

@@ -133,8 +133,6 @@ def from_record(record: ErrorRecord) -> StokerError:
     return _BY_NAME.get(record.code, StokerError)(record.message)
 
 
-
-
 _BY_NAME: dict[str, type[StokerError]] = {
     cls.__name__: cls
     for cls in (

@@ -281,7 +281,6 @@ def test_a_module_the_worker_lacks_is_one_clear_error_that_names_it(
     assert len(found) == 1
 
 
-@pytest.mark.xfail(reason="its whole frame fails: the sender cannot renumber frames")
 def test_an_element_that_cannot_travel_is_an_error_in_its_place(serve):
     dataset = (
         stoker.Dataset.range(5)

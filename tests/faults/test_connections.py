@@ -72,7 +72,7 @@ def test_a_dispatcher_restarted_without_a_journal_is_one_clear_error_and_workers
             next(iterator)
             dispatcher.stop()
             with DispatchServer(port=port) as again:
-                with pytest.raises(errors.UnavailableError, match="restarted without its journal"):
+                with pytest.raises(errors.UnavailableError, match="restarted without a journal"):
                     for _ in iterator:
                         continue
                 deadline = time.monotonic() + 10

@@ -129,8 +129,8 @@ def check_exposure(host: str, insecure: bool) -> None:
     if not is_loopback(host) and not insecure:
         raise InvalidArgumentError(
             f"host {host!r} can be reached from other machines, and whoever reaches a stoker "
-            "server can run code on it. On a network you trust, pass insecure=True (--insecure on the "
-            "command line); otherwise bind localhost"
+            "server can run code on it. On a network you trust, pass insecure=True (--insecure on "
+            "the command line); otherwise bind localhost"
         )
 
 
@@ -192,8 +192,8 @@ class WorkerConfig:
 
     Attributes:
         dispatcher_address: "host:port" or "grpc://host:port"; required.
-        worker_address: the host or "host:port" under which others reach this worker; found by asking
-            the route to the dispatcher if not given. "%port%" stands for the port.
+        worker_address: the host or "host:port" under which others reach this worker; if not given,
+            found by asking the route to the dispatcher. "%port%" stands for the port.
         port: to serve elements on; 0 takes a free one.
         protocol: "grpc".
         heartbeat_interval_ms: the longest interval between signs of life; the dispatcher may ask

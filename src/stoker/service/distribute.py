@@ -408,7 +408,7 @@ def _check_splittable(policy: ShardingPolicy, sources: list[Source]) -> None:
 
 
 def _registration(dataset: Dataset, compression: str | None) -> m.RegisterDataset:
-    """The dataset as it is registered; user functions are pickled here, where the user's line is."""
+    """The dataset as it is registered; functions are pickled here, where the user's line is."""
     tree = encode_tree(dataset.node)
     spec = spec_to_wire(dataset.element_spec)
     options = dataset.options()

@@ -16,7 +16,9 @@ from stoker.wire.encoder import ElementEncoder
 from stoker.wire.layout import BodyReader, Buffer
 from stoker.wire.records import TypeResolver
 
-__all__ = ["TypeResolver", "decode_elements", "encode_elements"]
+__all__ = ["TypeResolver", "check_encodable", "decode_elements", "encode_elements"]
+
+_ALWAYS_ENCODABLE = frozenset({int, float, bool, bytes, complex, type(None)})
 
 
 def encode_elements(elements: list[Any]) -> tuple[Column, list[Buffer], int]:
@@ -30,6 +32,16 @@ def encode_elements(elements: list[Any]) -> tuple[Column, list[Buffer], int]:
     encoder = ElementEncoder()
     column = encoder.column(elements, "element", 0)
     return column, encoder.body.buffers, encoder.body.size
+
+
+def check_encodable(elements: list[Any]) -> None:
+    """Checks that `elements` can travel; nothing large is copied for it.
+
+    Raises:
+        InvalidArgumentError: something in an element cannot; names its type and place.
+    """
+    if not _ALWAYS_ENCODABLE.issuperset(map(type, elements)):
+        encode_elements(elements)
 
 
 def decode_elements(column: Column, count: int, body: Buffer, types: TypeResolver) -> list[Any]:

@@ -195,7 +195,15 @@ class ServiceStream(Stream):
     # ── workers (each connection has a thread) ────────────────────────────────────────────────────
     def _read(self, number: int, task: m.TaskInfo) -> None:
         try:
-            self._converse(number, task)
+            transport, address = _choose(task, self._transport)
+        except StokerError as error:  # trying again would not help
+            with self._changed:
+                self._logic.fail(error)
+                self._threads.discard(threading.current_thread())
+                self._changed.notify_all()
+            return
+        try:
+            self._converse(number, transport, address)
             why = "the connection was closed"
         except (StokerError, TimeoutError) as error:
             why = str(error)
@@ -207,8 +215,7 @@ class ServiceStream(Stream):
         if connection is not None:
             connection.close()
 
-    def _converse(self, number: int, task: m.TaskInfo) -> None:
-        transport, address = _choose(task, self._transport)
+    def _converse(self, number: int, transport: str, address: str) -> None:
         connection = get_transport(transport).connect(address, CONNECT_SECONDS)
         connection.types = self._types
         with self._changed:
@@ -228,7 +235,7 @@ class ServiceStream(Stream):
 
     # ── actions ───────────────────────────────────────────────────────────────────────────────────
     def _carry_out(self, actions: list[logic.Action]) -> None:
-        """Under the lock. What workers are sent is small and credit keeps it little: nothing blocks."""
+        """Under the lock. What workers are sent is little, so nothing blocks."""
         for action in actions:
             if isinstance(action, logic.ToWorker):
                 self._send(action.connection, action.message)
@@ -269,11 +276,15 @@ class ServiceStream(Stream):
 
 def _choose(task: m.TaskInfo, wanted: str | None) -> tuple[str, str]:
     """The transport to read a task by, and the worker's address on it."""
-    local = task.transfers.get("local", "")
+    local = task.transfers.get("local", "").startswith(f"{process_token()}/")
     if wanted is None:
-        wanted = "local" if local.startswith(f"{process_token()}/") else "tcp"
+        wanted = "local" if local else "tcp"
+    if wanted == "local" and not local:
+        raise InvalidArgumentError(
+            f'worker {task.worker} runs in another process: data_transfer_protocol="local" reads '
+            'only workers of the trainer\'s own; leave it out, or use "tcp"'
+        )
     if wanted not in task.transfers:
-        get_transport(wanted)
         offered = ", ".join(sorted(task.transfers))
         raise InvalidArgumentError(
             f"worker {task.worker} does not serve data_transfer_protocol {wanted!r}; it "

@@ -70,8 +70,8 @@ class Clients:
     def _find(self, client_id: int, journal_id: str) -> s.Client:
         if journal_id != self._ledger.journal_id:
             raise UnavailableError(
-                "the dispatcher was restarted without its journal and has forgotten this job; "
-                "run it with fault_tolerant_mode=True and a work_dir to survive restarts"
+                "the dispatcher was restarted without a journal and has forgotten this job; begin "
+                "it again (this version of stoker keeps no journal)"
             )
         if client_id not in self._state.clients:
             raise self._unknown(client_id)

@@ -12,11 +12,12 @@ from stoker.dataset.execute import Context, open_stream
 from stoker.dataset.node import Node, number
 from stoker.dataset.options import Options
 from stoker.dataset.stream import Stream
-from stoker.errors import ErrorRecord, FailedPreconditionError
+from stoker.errors import ErrorRecord, FailedPreconditionError, InvalidArgumentError
 from stoker.service import messages as m
 from stoker.service.worker.buffer import Piece
 from stoker.service.worker.failure import describe
 from stoker.service.worker.logic import FRAME_BYTES, FRAME_ELEMENTS
+from stoker.wire.codec import check_encodable
 from stoker.wire.sizes import chunk_nbytes
 
 logger = logging.getLogger("stoker.worker")
@@ -141,16 +142,42 @@ class Pipeline:
                 return
             if not chunk:
                 return
+            for piece in pieces_of(chunk, self._host.address, position):
+                self._hand_over(piece)
             position += len(chunk)
-            self._hand_over(Piece(chunk, chunk_nbytes(chunk)))
 
     def _report(self, error: ErrorRecord) -> None:
-        self._hand_over(Piece([], len(error.message) + len(error.remote_traceback), error))
+        self._hand_over(_piece_of_error(error))
 
     def _hand_over(self, piece: Piece) -> None:
         self._room.clear()
         if not self._host.produced(self._start.task_id, piece) and not self._closed.is_set():
             self._room.wait()
+
+
+def pieces_of(chunk: list[Any], worker: str, position: int) -> Iterator[Piece]:
+    """The chunk as pieces, with an error in the place of each element that cannot travel.
+
+    Args:
+        chunk: elements.
+        worker: the worker's address, for the error.
+        position: of the first element in its task's stream.
+    """
+    try:
+        check_encodable(chunk)
+    except InvalidArgumentError as error:
+        if len(chunk) == 1:
+            yield _piece_of_error(describe(error, worker, position))
+        else:
+            middle = len(chunk) // 2
+            yield from pieces_of(chunk[:middle], worker, position)
+            yield from pieces_of(chunk[middle:], worker, position + middle)
+    else:
+        yield Piece(chunk, chunk_nbytes(chunk))
+
+
+def _piece_of_error(error: ErrorRecord) -> Piece:
+    return Piece([], len(error.message) + len(error.remote_traceback), error)
 
 
 def list_splits(request: m.ListSplits, host: Host) -> m.SplitsListed:

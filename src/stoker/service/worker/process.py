@@ -10,7 +10,7 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -18,7 +18,8 @@ import msgspec
 from stoker.errors import StokerError, UnavailableError, from_record
 from stoker.service import rpc
 from stoker.service.config import WorkerConfig, parse_service
-from stoker.service.messages import ReportDeath
+from stoker.service.control_loop import holding_control_loop
+from stoker.service.messages import KeepAlive, ReportDeath
 from stoker.service.worker.child import Serving
 
 logger = logging.getLogger(__name__)
@@ -190,6 +191,40 @@ def report_death(dispatcher: str, address: str, how: object) -> None:
         logger.debug(
             "the death of %s could not be reported, its lease will tell: %s", address, error
         )
+
+
+class LifeSigns:
+    """Renews the leases of child workers, so that one whose function holds the GIL keeps its tasks.
+
+    Args:
+        config: of the workers: where the dispatcher is, and how often.
+        addresses: asked each time for those that live.
+    """
+
+    def __init__(self, config: WorkerConfig, addresses: Callable[[], list[str]]) -> None:
+        self._dispatcher = parse_service(config.dispatcher_address)[1]
+        self._interval = config.heartbeat_interval_ms / 1000
+        self._addresses = addresses
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="stoker-life-signs", daemon=True)
+
+    def start(self) -> None:
+        """Begins; once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends, if it was started; idempotent."""
+        self._stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        with holding_control_loop():
+            while not self._stopping.wait(self._interval):
+                try:
+                    rpc.call(self._dispatcher, KeepAlive(self._addresses()), self._interval)
+                except StokerError as error:
+                    logger.debug("no sign of life could be sent: %s", error)
 
 
 class _StderrPump:

@@ -11,6 +11,7 @@ from stoker.dataset.node import Node, decode_tree
 from stoker.dataset.options import Options
 from stoker.errors import (
     ErrorRecord,
+    FailedPreconditionError,
     InvalidArgumentError,
     StokerError,
     UnavailableError,
@@ -282,11 +283,10 @@ def _send_all(connection: Connection, outbox: "queue.SimpleQueue[f.Message | Non
         while (message := outbox.get()) is not None:
             try:
                 connection.send(message)
-            except InvalidArgumentError as error:
-                if not isinstance(message, f.Frame):
-                    raise
-                # An element cannot travel: its frame arrives as the error.
-                connection.send(f.Frame(message.number, [], to_record(error)))
+            except (InvalidArgumentError, FailedPreconditionError) as error:
+                # Each element can travel, as the pipeline has checked, but not all together.
+                connection.send(f.Bye(to_record(error)))
+                return
     except StokerError as error:
         logger.debug("cannot send to %s: %s", connection.peer, error)
     finally:

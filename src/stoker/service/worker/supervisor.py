@@ -7,11 +7,14 @@ import time
 from collections.abc import Sequence
 
 from stoker.errors import InvalidArgumentError, StokerError
-from stoker.service import rpc
-from stoker.service.config import WorkerConfig, parse_service
-from stoker.service.control_loop import holding_control_loop
-from stoker.service.messages import KeepAlive
-from stoker.service.worker.process import CHILD_COMMAND, GRACE, WorkerProcess, report_death
+from stoker.service.config import WorkerConfig
+from stoker.service.worker.process import (
+    CHILD_COMMAND,
+    GRACE,
+    LifeSigns,
+    WorkerProcess,
+    report_death,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +77,7 @@ class Supervisor:
         self._threads: list[threading.Thread] = []
         self._stopping = False
         self._changed = threading.Condition()
+        self._life_signs = LifeSigns(config, self._serving)
 
     def start(self) -> None:
         """Starts the processes; does not wait for them (see `wait_serving`)."""
@@ -86,9 +90,9 @@ class Supervisor:
                 )
                 for number in range(len(self._configs))
             ]
-            self._threads.append(threading.Thread(target=self._keep_alive, name="stoker-keepalive"))
         for thread in self._threads:
             thread.start()
+        self._life_signs.start()
 
     def wait_serving(self, timeout: float = 60.0) -> list[str]:
         """The addresses of all workers, once all take tasks.
@@ -128,6 +132,7 @@ class Supervisor:
     def stop(self, grace: float = GRACE) -> None:
         """Ends all children, by force after `grace` seconds."""
         self._ask_all_to_stop()
+        self._life_signs.stop()
         deadline = time.monotonic() + grace
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -143,6 +148,10 @@ class Supervisor:
             self._changed.notify_all()
             for process in self._running.values():
                 process.terminate()
+
+    def _serving(self) -> list[str]:
+        with self._changed:
+            return list(self._addresses.values())
 
     def _keep_running(self, number: int) -> None:
         backoff = Backoff(first=self._first_wait)
@@ -175,21 +184,6 @@ class Supervisor:
         if address and not planned:
             report_death(self._configs[number].dispatcher_address, address, how)
         return f"(process {process.pid}) {how}"
-
-    def _keep_alive(self) -> None:
-        """Renews the children's leases, so that one whose function holds the GIL keeps its tasks."""
-        dispatcher = parse_service(self._configs[0].dispatcher_address)[1]
-        interval = self._configs[0].heartbeat_interval_ms / 1000
-        with holding_control_loop():
-            while True:
-                with self._changed:
-                    if self._changed.wait_for(lambda: self._stopping, interval):
-                        return
-                    addresses = list(self._addresses.values())
-                try:
-                    rpc.call(dispatcher, KeepAlive(addresses), interval)
-                except StokerError as error:
-                    logger.debug("no sign of life could be sent: %s", error)
 
     def _follow(self, number: int, process: WorkerProcess) -> str:
         """Waits until it serves, then until it ends; says how it ended."""
