@@ -1,6 +1,6 @@
 """Scalars through one worker process, counted in another: stoker and tf.data service in turn.
 
-    python benchmarks/bench_scalars.py [--pairs 5] [--stoker-count 10000000] [--tensorflow-count 20000]
+    python benchmarks/bench_scalars.py [--pairs 5]
 
 Both run dispatcher and worker in one server process and read in a second one, uncompressed, over
 `range(n)` with OFF sharding. Each pair measures stoker, then tf.data service, in fresh processes.
@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 
 def serve_stoker() -> None:
+    """A dispatcher and a worker until stdin ends; prints the target."""
     from stoker.service import DispatchServer, WorkerServer
 
     with DispatchServer() as dispatcher, WorkerServer(dispatcher_address=dispatcher.target):
@@ -25,6 +26,7 @@ def serve_stoker() -> None:
 
 
 def read_stoker(target: str, count: int) -> int:
+    """Reads a whole epoch; returns how many elements came."""
     import stoker
 
     dataset = stoker.Dataset.range(count)
@@ -32,6 +34,7 @@ def read_stoker(target: str, count: int) -> int:
 
 
 def serve_tensorflow() -> None:
+    """The same of tf.data service."""
     import tensorflow as tf
 
     service = tf.data.experimental.service
@@ -44,6 +47,7 @@ def serve_tensorflow() -> None:
 
 
 def read_tensorflow(target: str, count: int) -> int:
+    """The same of tf.data service."""
     import tensorflow as tf
 
     distribute = tf.data.experimental.service.distribute
@@ -102,6 +106,7 @@ def read(system: str, target: str, count: int) -> float:
 
 
 def main() -> None:
+    """Compares; or, called by itself, serves or reads."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--stoker-count", type=int, default=10**7)
@@ -131,7 +136,7 @@ def compare(pairs: int, stoker_count: int, tensorflow_count: int) -> None:
     print(f"{'':34}{'stoker':>12}{'tf.data service':>18}{'ratio':>8}{'least':>8}")
     print(
         f"{'scalars, one worker, elements/s':34}{ours:>12,.0f}{theirs:>18,.0f}"
-        f"{statistics.median(ratios):>7,.0f}×{min(ratios):>7,.0f}×"
+        f"{statistics.median(ratios):>8,.0f}{min(ratios):>8,.0f}"
     )
 
 

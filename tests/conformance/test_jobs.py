@@ -363,15 +363,15 @@ def test_two_clients_that_race_to_create_one_job_share_it(serve):
 def test_clients_that_come_and_go_lose_nothing_of_a_job(serve, transport):
     target = serve(2).target
     settings = {"job_name": "one", "data_transfer_protocol": transport}
-    keeper = stoker.Dataset.range(5000).distribute(target, max_outstanding_requests=9, **settings)
+    keeper = stoker.Dataset.range(30_000).distribute(target, max_outstanding_requests=9, **settings)
     found: list[int] = []
     with keeper.iterator(epoch=0) as kept:
         for _ in range(10):
-            passing = stoker.Dataset.range(5000).distribute(target, **settings)
+            passing = stoker.Dataset.range(30_000).distribute(target, **settings)
             with passing.iterator(epoch=0) as guest:
                 found += read(guest, 7)
         found += read(kept)
-    assert sorted(found) == list(range(5000))
+    assert sorted(found) == list(range(30_000))
 
 
 def test_the_messages_of_a_job_have_the_names_of_the_arguments():

@@ -158,6 +158,17 @@ def test_cardinality_is_what_can_be_known_of_any_number_of_workers(mode, dataset
     assert distributed.element_spec == dataset.element_spec
 
 
+def test_from_dataset_id_learns_whether_the_dataset_ends(serve):
+    target = serve(0).target
+    for dataset, expected in [
+        (stoker.Dataset.range(10).repeat(), stoker.INFINITE_CARDINALITY),
+        (stoker.Dataset.range(10), stoker.UNKNOWN_CARDINALITY),
+        (stoker.Dataset.range(0), 0),
+    ]:
+        registered = register_dataset(target, dataset)
+        assert from_dataset_id("parallel_epochs", target, registered).cardinality() == expected
+
+
 def test_what_follows_distribute_reckons_with_its_cardinality():
     endless = stoker.Dataset.range(10).repeat().distribute(ADDRESS)
     assert endless.take(7).cardinality() == 7
@@ -201,9 +212,13 @@ def test_any_reads_all_workers(serve, elsewhere):
 
 
 def test_local_hands_over_the_objects_themselves(serve):
-    dataset = stoker.Dataset.range(3).map(lambda i: {i})
+    def array_and_its_identity(i):
+        array = np.full(100, i)
+        return array, id(array)
+
+    dataset = stoker.Dataset.range(3).map(array_and_its_identity)
     dataset = dataset.distribute(serve(1).target, target_workers="local")
-    assert read(dataset) == [{0}, {1}, {2}]
+    assert [id(array) == identity for array, identity in read(dataset)] == [True] * 3
 
 
 def test_local_without_a_local_worker_is_an_error(serve, elsewhere):

@@ -37,9 +37,7 @@ def test_a_stream_cut_again_and_again_yields_every_element_once_and_in_order(
             distributed = dataset.distribute(
                 dispatcher.target, processing_mode=mode, data_transfer_protocol="tcp"
             )
-            got = []
-            for element in distributed:
-                got.append(element)
+            got = list(distributed)
             assert proxy.cuts > 0
     assert got == [(x, str(x) * 9) for x in range(50_000)]
 
@@ -73,8 +71,7 @@ def test_a_dispatcher_restarted_without_a_journal_is_one_clear_error_and_workers
             dispatcher.stop()
             with DispatchServer(port=port) as again:
                 with pytest.raises(errors.UnavailableError, match="restarted without a journal"):
-                    for _ in iterator:
-                        continue
+                    list(iterator)
                 deadline = time.monotonic() + 10
                 while again.num_workers() < 1 or worker.num_tasks():
                     assert time.monotonic() < deadline

@@ -183,7 +183,7 @@ BAD_BYTES = {
 }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def service():
     with Service(1) as running:
         yield running

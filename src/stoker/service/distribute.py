@@ -219,7 +219,7 @@ def distribute(
             dataclasses.replace(reading, job=job, registration=registration),
             dataset.element_spec,
             registration,
-            _cardinality(dataset),
+            registration.size,
             site,
             dataset.options(),
         )
@@ -309,14 +309,15 @@ def from_dataset_id(
         target_workers,
         connect_timeout,
     )
+    size = UNKNOWN_CARDINALITY
     if element_spec is None:
         question = m.GetDataset(dataset_id, with_tree=False)
         reply = rpc.call_patiently(reading.address, question, connect_timeout)
         assert isinstance(reply, m.DatasetReply)
-        element_spec = spec_from_wire(reply.spec)
+        element_spec, size = spec_from_wire(reply.spec), reply.size
     job = f"{dataset_id}/{job_name}" if reading.named else f"anonymous:{uuid.uuid4().hex}"
     reading = dataclasses.replace(reading, job=job, dataset_id=dataset_id)
-    return _dataset(reading, element_spec, None, UNKNOWN_CARDINALITY, call_site(), Options())
+    return _dataset(reading, element_spec, None, size, call_site(), Options())
 
 
 # ── parts ────────────────────────────────────────────────────────────────────────────────────────
@@ -420,6 +421,7 @@ def _registration(dataset: Dataset, compression: str | None) -> m.RegisterDatase
         tree=tree,
         spec=spec,
         options=options,
+        size=_cardinality(dataset),
         sources=source_summary(dataset.node),
         runs_python=any(node.opaques for node in decode_wire_nodes(tree)),
         versions=versions(),

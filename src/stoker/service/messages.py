@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from stoker.dataset.node import Source
+from stoker.dataset.node import UNKNOWN_CARDINALITY, Source
 from stoker.dataset.options import Options
 from stoker.errors import ErrorRecord
 
@@ -250,6 +250,7 @@ class RegisterDataset(Message, frozen=True, tag=True):
     versions: Versions = Versions("", "")
     compression: str | None = "AUTO"
     dataset_id: str = ""
+    size: int = UNKNOWN_CARDINALITY
 
 
 class DatasetRegistered(Message, frozen=True, tag=True):
@@ -266,11 +267,12 @@ class GetDataset(Message, frozen=True, tag=True):
 
 
 class DatasetReply(Message, frozen=True, tag=True):
-    """A registered dataset; `spec` is its element_spec in wire form."""
+    """A registered dataset; `spec` is its element_spec in wire form, `size` its cardinality."""
 
     tree: bytes
     spec: Any
     options: Options
+    size: int
     compression: str | None
 
 

@@ -55,6 +55,7 @@ def new_dataset(request: m.RegisterDataset) -> DatasetAdded:
         structure=structure_of(request.tree),
         spec=request.spec,
         options=request.options,
+        size=request.size,
         sources=request.sources,
         runs_python=request.runs_python,
         versions=request.versions,

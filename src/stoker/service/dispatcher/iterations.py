@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from stoker.errors import ErrorRecord, from_record
+from stoker.errors import ErrorRecord, FailedPreconditionError, from_record, to_record
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher import jobs
@@ -56,7 +56,6 @@ class Iterations:
         if job is None:
             if hello.parameters.processing_mode == jobs.DYNAMIC:
                 jobs.check_splittable(dataset)
-            jobs.check_runnable(self._state, dataset)
             self._ledger.commit(
                 r.JobAdded(hello.job, hello.named, hello.dataset_id, hello.parameters)
             )
@@ -77,9 +76,15 @@ class Iterations:
         """Takes the next step: its splits become known, then it runs on each of `workers`."""
         if iteration.finished or iteration.error is not None or not iteration.clients:
             return
+        dataset = self._state.datasets[iteration.job.added.dataset_id]
+        if not iteration.tasks:
+            try:
+                jobs.check_runnable(self._state, dataset)
+            except FailedPreconditionError as error:
+                self._fail(iteration, to_record(error))
+                return
         if not self._listing.learn(iteration):
             return
-        dataset = self._state.datasets[iteration.job.added.dataset_id]
         target = iteration.job.added.parameters.target_workers
         has_task = {task.worker.worker_id for task in iteration.tasks.values()}
         for worker in list(workers):

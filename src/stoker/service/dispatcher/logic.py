@@ -113,7 +113,9 @@ class Dispatcher:
         if isinstance(request, m.GetDataset):
             dataset = find_dataset(self.state, request.dataset_id)
             tree = dataset.tree if request.with_tree else b""
-            return m.DatasetReply(tree, dataset.spec, dataset.options, dataset.compression)
+            return m.DatasetReply(
+                tree, dataset.spec, dataset.options, dataset.size, dataset.compression
+            )
         if isinstance(request, m.GetCluster):
             return m.ClusterReply(list(self.state.addresses))
         if isinstance(request, m.KeepAlive):

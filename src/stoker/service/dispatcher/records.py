@@ -19,6 +19,7 @@ class DatasetAdded(msgspec.Struct, frozen=True, tag=True):
     structure: bytes
     spec: Any
     options: Options
+    size: int
     sources: list[Source]
     runs_python: bool
     versions: Versions
