@@ -40,6 +40,23 @@ def _taken(client: c.Client) -> object:
     return taken.elements if isinstance(taken, c.Chunk) else taken
 
 
+def _end_confirmed(client: c.Client, *readings: tuple[int, int]) -> bool:
+    """Whether the end is asked for on each (connection, frames) first, and then told."""
+    taken, actions = client.take()
+    asked = {
+        action.connection
+        for action in actions
+        if isinstance(action, c.ToWorker) and isinstance(action.message, f.Credit)
+    }
+    for connection, frames in readings:
+        client.worker_message(connection, f.End(frames), 0.0)
+    return (
+        taken is None
+        and asked == {connection for connection, _ in readings}
+        and isinstance(_taken(client), c.End)
+    )
+
+
 def _finish(client: c.Client) -> None:
     client.session_message(m.Tasks(finished=True), 0.0)
 
@@ -62,8 +79,19 @@ def test_the_user_gets_frames_in_order_and_then_the_end():
     client.worker_message(1, f.End(2), 0.0)
     assert [_taken(client), _taken(client), _taken(client)] == [["a", "b"], ["c"], None]
     _finish(client)
-    assert isinstance(_taken(client), c.End)
+    assert _end_confirmed(client, (1, 2))
     assert client.elements_delivered == 3
+
+
+def test_what_is_given_back_just_before_the_end_is_told_is_read():
+    client = _reading()
+    client.worker_message(1, f.End(0), 0.0)
+    _finish(client)
+    assert client.take() == (None, [c.ToWorker(1, f.Credit(0, ELEMENTS, BYTES))])
+    _frame(client, 0, ["late"])
+    assert _taken(client) == ["late"]
+    client.worker_message(1, f.End(1), 0.0)
+    assert _end_confirmed(client, (1, 1))
 
 
 def test_an_error_is_delivered_in_its_place():
@@ -82,7 +110,7 @@ def test_the_end_is_not_said_before_the_dispatcher_and_all_workers_have():
     _finish(client)
     assert _taken(client) is None
     client.worker_message(2, f.End(0), 0.0)
-    assert isinstance(_taken(client), c.End)
+    assert _end_confirmed(client, (1, 0), (2, 0))
 
 
 def test_what_another_client_gives_back_after_the_end_of_a_task_is_read():
@@ -94,7 +122,7 @@ def test_what_another_client_gives_back_after_the_end_of_a_task_is_read():
     client.worker_message(2, f.End(0), 0.0)
     assert _taken(client) is None
     client.worker_message(1, f.End(1), 0.0)
-    assert isinstance(_taken(client), c.End)
+    assert _end_confirmed(client, (1, 1), (2, 0))
 
 
 def test_a_broken_connection_is_tried_again_from_the_first_frame_missing():

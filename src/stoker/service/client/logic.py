@@ -233,7 +233,7 @@ class Client:
             self._retry(reader, why, now)
             return
         reader.next_frame += 1
-        reader.ended = False
+        reader.ended = reader.confirmed = False
         chunk = Chunk(reader.task.task_id, frame.number, frame.elements, frame.error)
         self._ready.append(chunk)
         self.outstanding += chunk.positions
@@ -284,8 +284,20 @@ class Client:
         if self._current is not None:
             return self._current, self._take_actions()
         if self.finished and all(reader.over for reader in self.readers.values()):
-            return End(), self._take_actions()
+            asked = self._confirm_end()
+            return None if asked else End(), self._take_actions()
         return self._error, self._take_actions()
+
+    def _confirm_end(self) -> bool:
+        """Asks workers whether it is the end still: another client may have given back since.
+
+        Returns whether one is asked that had not been; it says `End` again, or sends what came.
+        """
+        unsure = [x for x in self.readers.values() if x.open and x.ended and not x.confirmed]
+        for reader in unsure:
+            reader.ended, reader.confirmed = False, True
+            self._report(reader)
+        return bool(unsure)
 
     def close(self, taken: int) -> list[Action]:
         """The user stops after `taken` elements of the current chunk: the rest goes back."""

@@ -20,6 +20,7 @@ class Reader:
         consumed: the first frame the user has not taken the whole of.
         reported: the value of `consumed` the worker knows.
         ended: the worker said that there is no more; another client may still give some back.
+        confirmed: the worker is asked, or was, whether it is the end still.
         lost: the worker is gone; nothing more will be received.
         attempts: how often connecting failed since it last succeeded.
         try_at: when to try again.
@@ -33,6 +34,7 @@ class Reader:
     consumed: int = 0
     reported: int = 0
     ended: bool = False
+    confirmed: bool = False
     lost: bool = False
     attempts: int = 0
     try_at: float = 0.0

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import msgspec
 
-import stoker
 from stoker.dataset.execute import failure_origin
 from stoker.errors import ErrorRecord, StokerError, to_record
 
-_PACKAGE = str(Path(stoker.__file__).parent)
+_PACKAGE = str(Path(__file__).parents[2])
 
 LONGEST_TEXT = 1 << 20
 """Characters of a message or traceback that travel; of a longer one, its beginning and its end."""

@@ -64,7 +64,8 @@ class Reading:
         self.backlog.give_back(unreceived)
 
     def credit(self, credit: Credit) -> None:
-        """The client has consumed frames, or grants more."""
+        """The client has consumed frames, grants more, or asks whether it is the end still."""
+        self.ended = False
         if credit.elements > self._credit.elements:
             self.announced = False
         self._credit = credit
