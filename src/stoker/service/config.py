@@ -222,7 +222,7 @@ class WorkerConfig:
     shutdown_quiet_period_ms: int = 0
     host: str = "localhost"
     insecure: bool = False
-    buffer_bytes: int = 32 << 20
+    buffer_bytes: int = 16 << 20
 
     def __post_init__(self) -> None:
         parse_service((self.protocol, "localhost:1"))

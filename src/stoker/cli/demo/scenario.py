@@ -18,11 +18,14 @@ from stoker.cli.demo.pipeline import BATCH
 from stoker.cli.demo.trainer import Job, Progress, Result
 
 IMAGES = 2_000
-SECONDS_ALONE = 20.0
+SECONDS_ALONE = 15.0
 """About how long the first run takes; the epoch is made that long."""
 
 SECONDS_MEASURING = 3.0
 """How long one core is measured to choose the rest."""
+
+SECONDS_WARMING = 1.0
+"""Of these, so many do not count: what was prepared ahead at the end is not counted either."""
 
 DEVICE_FACTOR = 1.5
 """How much faster the simulated device is than one core can feed it."""
@@ -73,11 +76,17 @@ def _calibrate(directory: str, console: Console) -> float:
     """
     job = Job(directory, samples=1_000_000, step_seconds=0.0, max_seconds=SECONDS_MEASURING)
     line = LiveLine(console, "Measuring what one core can prepare", 3)
+    warm = Progress()
+
+    def on_progress(seen: Progress) -> None:
+        nonlocal warm
+        if seen.seconds < SECONDS_WARMING:
+            warm = seen
+        line.update(int(seen.seconds), f"{rate(seen):,.0f} images/s")
+
     with line.shown():
-        result = follow(
-            job, lambda seen: line.update(int(seen.seconds), f"{rate(seen):,.0f} images/s")
-        )
-    return result.progress.images / max(result.progress.cpu, 1e-9)
+        end = follow(job, on_progress).progress
+    return (end.images - warm.images) / max(end.cpu - warm.cpu, 1e-9)
 
 
 def run_alone(job: Job, console: Console) -> Result:
