@@ -24,8 +24,8 @@ SECONDS_ALONE = 15.0
 SECONDS_MEASURING = 3.0
 """How long one core is measured to choose the rest."""
 
-SECONDS_WARMING = 1.0
-"""Of these, so many do not count: what was prepared ahead at the end is not counted either."""
+WARMING = 1 / 3
+"""The share of them that does not count: neither does what is prepared ahead at their end."""
 
 DEVICE_FACTOR = 1.5
 """How much faster the simulated device is than one core can feed it."""
@@ -80,12 +80,14 @@ def _calibrate(directory: str, console: Console) -> float:
 
     def on_progress(seen: Progress) -> None:
         nonlocal warm
-        if seen.seconds < SECONDS_WARMING:
+        if seen.seconds < WARMING * SECONDS_MEASURING:
             warm = seen
         line.update(int(seen.seconds), f"{rate(seen):,.0f} images/s")
 
     with line.shown():
         end = follow(job, on_progress).progress
+    if end.images == warm.images:  # too slow to have anything else to go by
+        warm = Progress()
     return (end.images - warm.images) / max(end.cpu - warm.cpu, 1e-9)
 
 
