@@ -120,3 +120,11 @@ def test_processing_modes_are_policies_or_their_names():
     assert parse_processing_mode("parallel_epochs") is ShardingPolicy.OFF
     assert parse_processing_mode("distributed_epoch") is ShardingPolicy.DYNAMIC
     assert parse_processing_mode(ShardingPolicy.DYNAMIC) is ShardingPolicy.DYNAMIC
+
+
+@pytest.mark.parametrize("port", [-1, 65536])
+def test_a_port_that_cannot_be_is_refused(port):
+    with pytest.raises(InvalidArgumentError, match=rf"`port` must be in \[0, 65535\], got {port}"):
+        DispatcherConfig(port=port)
+    with pytest.raises(InvalidArgumentError, match="`port` must be"):
+        WorkerConfig(dispatcher_address="localhost:1", port=port)

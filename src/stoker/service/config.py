@@ -134,6 +134,11 @@ def check_exposure(host: str, insecure: bool) -> None:
         )
 
 
+def _check_port(port: int) -> None:
+    if not 0 <= port < 65536:
+        raise InvalidArgumentError(f"`port` must be in [0, 65535], got {port}; 0 takes a free one")
+
+
 def _positive(config: object, *names: str) -> None:
     for name in names:
         if getattr(config, name) <= 0:
@@ -177,6 +182,7 @@ class DispatcherConfig:
     def __post_init__(self) -> None:
         parse_service((self.protocol, "localhost:1"))
         check_exposure(self.host, self.insecure)
+        _check_port(self.port)
         _positive(self, "job_gc_check_interval_ms", "worker_timeout_ms", "client_timeout_ms")
         if self.fault_tolerant_mode and not self.work_dir:
             raise InvalidArgumentError("`fault_tolerant_mode` requires a `work_dir` to write to")
@@ -228,6 +234,7 @@ class WorkerConfig:
         parse_service((self.protocol, "localhost:1"))
         parse_service(self.dispatcher_address)
         check_exposure(self.host, self.insecure)
+        _check_port(self.port)
         _positive(self, "heartbeat_interval_ms", "dispatcher_timeout_ms", "buffer_bytes")
         if any(not tag for tag in self.worker_tags):
             raise InvalidArgumentError(f"Worker tags cannot be empty, got {self.worker_tags!r}")
