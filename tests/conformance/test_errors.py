@@ -305,7 +305,7 @@ def test_elements_that_differ_much_arrive(serve):
 
 def test_a_version_mismatch_is_one_clear_error_naming_both(serve, monkeypatch):
     here = messages.Versions("3.9", "1")
-    monkeypatch.setattr(sys.modules["stoker.service.distribute"], "versions", lambda: here)
+    monkeypatch.setattr(sys.modules["stoker.service.registration"], "versions", lambda: here)
     dataset = stoker.Dataset.range(3).map(lambda x: x).distribute(serve(2).target)
     with pytest.raises(
         FailedPreconditionError, match=r"Python 3\.9 with NumPy 1.*workers run"
@@ -316,13 +316,13 @@ def test_a_version_mismatch_is_one_clear_error_naming_both(serve, monkeypatch):
 
 def test_a_dataset_without_functions_runs_on_any_version(serve, monkeypatch):
     here = messages.Versions("3.9", "1")
-    monkeypatch.setattr(sys.modules["stoker.service.distribute"], "versions", lambda: here)
+    monkeypatch.setattr(sys.modules["stoker.service.registration"], "versions", lambda: here)
     assert read(stoker.Dataset.range(3).distribute(serve().target)) == [0, 1, 2]
 
 
 def test_a_worker_of_another_version_that_comes_late_is_one_clear_error(serve, monkeypatch):
     here = messages.Versions("3.9", "1")
-    monkeypatch.setattr(sys.modules["stoker.service.distribute"], "versions", lambda: here)
+    monkeypatch.setattr(sys.modules["stoker.service.registration"], "versions", lambda: here)
     service = serve(0)
     dataset = stoker.Dataset.range(3).map(lambda x: x).distribute(service.target)
     with dataset.iterator() as iterator:

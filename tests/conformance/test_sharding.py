@@ -181,9 +181,7 @@ def elsewhere(monkeypatch):
     """Lets clients pass for ones in another process."""
     import sys
 
-    monkeypatch.setattr(
-        sys.modules["stoker.service.distribute"], "process_token", lambda: "elsewhere"
-    )
+    monkeypatch.setattr(sys.modules["stoker.service.source"], "process_token", lambda: "elsewhere")
     monkeypatch.setattr("stoker.service.client.shell.process_token", lambda: "elsewhere")
 
 

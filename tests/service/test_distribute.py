@@ -5,7 +5,8 @@ import pytest
 import stoker
 from stoker.dataset.node import encode_tree, source_summary
 from stoker.service import distribute, from_dataset_id
-from stoker.service.distribute import Distributed, Reading, _registration
+from stoker.service.registration import registration_of
+from stoker.service.source import Distributed, Reading
 from tests.serving import Service, read
 
 ADDRESS = "localhost:5050"
@@ -25,12 +26,12 @@ def test_distributing_opens_no_connection():
 
 def test_a_registration_describes_the_whole_dataset():
     dataset = stoker.Dataset.range(3).map(lambda x: x).with_options(stoker.Options(seed=5))
-    registration = _registration(dataset, None)
+    registration = registration_of(dataset, None)
     assert registration.tree == encode_tree(dataset.node)
     assert registration.sources == source_summary(dataset.node)
     assert registration.options == stoker.Options(seed=5)
     assert (registration.runs_python, registration.compression) == (True, None)
-    assert not _registration(stoker.Dataset.range(3), None).runs_python
+    assert not registration_of(stoker.Dataset.range(3), None).runs_python
 
 
 @pytest.mark.parametrize(
@@ -43,8 +44,8 @@ def test_a_registration_describes_the_whole_dataset():
 )
 def test_a_digest_depends_on_all_of_the_dataset(other):
     base = stoker.Dataset.range(3)
-    assert _registration(base, "AUTO").digest == _registration(base, "AUTO").digest
-    assert _registration(*other).digest != _registration(base, "AUTO").digest
+    assert registration_of(base, "AUTO").digest == registration_of(base, "AUTO").digest
+    assert registration_of(*other).digest != registration_of(base, "AUTO").digest
 
 
 def test_one_transformation_applied_twice_makes_two_anonymous_jobs():

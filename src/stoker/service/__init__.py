@@ -1,9 +1,9 @@
 """The service: who computes where. Names and meaning as in `tf.data.experimental.service`."""
 
+from stoker.service.arguments import CrossTrainerCache
 from stoker.service.config import DispatcherConfig, ShardingPolicy, WorkerConfig
 from stoker.service.dispatcher.server import DispatchServer
 from stoker.service.distribute import (
-    CrossTrainerCache,
     distribute,
     from_dataset_id,
     register_dataset,

@@ -3,7 +3,7 @@
 import dataclasses
 import enum
 import ipaddress
-from typing import Any
+from typing import Any, TypeVar
 
 from stoker.errors import InvalidArgumentError, NotFoundError, UnimplementedError
 
@@ -243,3 +243,20 @@ class WorkerConfig:
                 f"no data transfer protocol {self.data_transfer_protocol!r} to serve; "
                 "there is 'tcp'"
             )
+
+
+ConfigT = TypeVar("ConfigT", DispatcherConfig, WorkerConfig)
+
+
+def config_of(cls: type[ConfigT], config: ConfigT | None, fields: dict[str, Any]) -> ConfigT:
+    """The configuration a server was given, whole or by its fields.
+
+    Raises:
+        InvalidArgumentError: it was given both ways, or a field does not exist or is missing.
+    """
+    if config is not None and fields:
+        raise InvalidArgumentError(f"give a config or fields, not both: {sorted(fields)}")
+    try:
+        return config or cls(**fields)
+    except TypeError as error:
+        raise InvalidArgumentError(f"not a field of {cls.__name__}: {error}") from error

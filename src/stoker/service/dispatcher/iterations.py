@@ -14,6 +14,7 @@ from stoker.service.dispatcher.ledger import Ledger
 from stoker.service.dispatcher.listing import SplitListing
 from stoker.service.dispatcher.news import news_for
 from stoker.service.dispatcher.sessions import Sessions
+from stoker.service.splittable import check_splittable
 
 
 class Iterations:
@@ -55,7 +56,7 @@ class Iterations:
         warning = ""
         if job is None:
             if hello.parameters.processing_mode == jobs.DYNAMIC:
-                jobs.check_splittable(dataset)
+                check_splittable(dataset.sources)
             self._ledger.commit(
                 r.JobAdded(hello.job, hello.named, hello.dataset_id, hello.parameters)
             )

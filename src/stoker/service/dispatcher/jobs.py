@@ -1,11 +1,10 @@
 """What a job demands: of its clients, that they agree; of its workers, that they can run it."""
 
-from stoker.dataset.node import Unsplittable, decode_wire_nodes
+from stoker.dataset.node import decode_wire_nodes
 from stoker.dataset.spec import compatible, spec_from_wire
 from stoker.errors import (
     FailedPreconditionError,
     InvalidArgumentError,
-    UnimplementedError,
 )
 from stoker.service import messages as m
 from stoker.service.dispatcher.records import DatasetAdded, WorkerAdded
@@ -46,20 +45,6 @@ def check_agreement(state: State, job: Job, hello: m.ClientHello) -> str:
 def _describe(dataset: DatasetAdded) -> str:
     nodes = " → ".join(node.kind for node in decode_wire_nodes(dataset.tree))
     return f"{nodes} with element_spec {spec_from_wire(dataset.spec)}"
-
-
-def check_splittable(dataset: DatasetAdded) -> None:
-    """Checks that every source of the dataset can be handed out in splits.
-
-    Raises:
-        UnimplementedError: one cannot; names it.
-    """
-    for source in dataset.sources:
-        if isinstance(source.splits, Unsplittable):
-            raise UnimplementedError(
-                f"`{source.kind}` ({source.site}) cannot be split: {source.splits.why}. "
-                'Use processing_mode="parallel_epochs", or a source that can be split'
-            )
 
 
 def can_run(dataset: DatasetAdded, worker: WorkerAdded) -> bool:

@@ -11,10 +11,10 @@ from typing import Any, Self
 
 import msgspec
 
-from stoker.errors import FailedPreconditionError, InvalidArgumentError, WireError, to_record
+from stoker.errors import FailedPreconditionError, WireError, to_record
 from stoker.service import messages as m
 from stoker.service import rpc
-from stoker.service.config import DispatcherConfig, join_address
+from stoker.service.config import DispatcherConfig, config_of, join_address
 from stoker.service.control_loop import control_loop, run_on
 from stoker.service.dispatcher.logic import Action, Dispatcher, Send
 
@@ -46,12 +46,7 @@ class DispatchServer:
     def __init__(
         self, config: DispatcherConfig | None = None, *, start: bool = True, **fields: Any
     ) -> None:
-        if config is not None and fields:
-            raise InvalidArgumentError(f"give a config or fields, not both: {sorted(fields)}")
-        try:
-            self._config = config or DispatcherConfig(**fields)
-        except TypeError as error:
-            raise InvalidArgumentError(f"not a field of DispatcherConfig: {error}") from error
+        self._config = config_of(DispatcherConfig, config, fields)
         self._state = "new"
         self._stopped = threading.Event()
         self._lock = threading.Lock()

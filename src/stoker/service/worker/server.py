@@ -6,10 +6,10 @@ from typing import Any, Self
 
 from stoker.errors import (
     FailedPreconditionError,
-    InvalidArgumentError,
 )
 from stoker.service.config import (
     WorkerConfig,
+    config_of,
 )
 from stoker.service.worker.shell import Shell
 
@@ -40,12 +40,7 @@ class WorkerServer:
     def __init__(
         self, config: WorkerConfig | None = None, *, start: bool = True, **fields: Any
     ) -> None:
-        if config is not None and fields:
-            raise InvalidArgumentError(f"give a config or fields, not both: {sorted(fields)}")
-        try:
-            self._config = config or WorkerConfig(**fields)
-        except TypeError as error:
-            raise InvalidArgumentError(f"not a field of WorkerConfig: {error}") from error
+        self._config = config_of(WorkerConfig, config, fields)
         self._shell: Shell | None = None
         self._stopped = threading.Event()
         self._lock = threading.Lock()

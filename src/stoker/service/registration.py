@@ -1,0 +1,55 @@
+"""A dataset as a dispatcher knows it: pickled once, sent only if it is new."""
+
+import hashlib
+
+import msgspec
+
+from stoker.dataset.dataset import Dataset
+from stoker.dataset.node import (
+    INFINITE_CARDINALITY,
+    UNKNOWN_CARDINALITY,
+    decode_wire_nodes,
+    encode_tree,
+    source_summary,
+)
+from stoker.dataset.spec import spec_to_wire
+from stoker.service import messages as m
+from stoker.service import rpc
+from stoker.service.versions import versions
+
+
+def registration_of(dataset: Dataset, compression: str | None) -> m.RegisterDataset:
+    """The dataset as it is registered; functions are pickled here, where the user's line is."""
+    tree = encode_tree(dataset.node)
+    spec = spec_to_wire(dataset.element_spec)
+    options = dataset.options()
+    digest = hashlib.blake2b(digest_size=16)
+    for part in (tree, msgspec.msgpack.encode((spec, options, compression))):
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return m.RegisterDataset(
+        digest=digest.hexdigest(),
+        tree=tree,
+        spec=spec,
+        options=options,
+        size=_cardinality(dataset),
+        sources=source_summary(dataset.node),
+        runs_python=any(node.opaques for node in decode_wire_nodes(tree)),
+        versions=versions(),
+        compression=compression,
+    )
+
+
+def register(address: str, registration: m.RegisterDataset, timeout: float) -> str:
+    """The dataset's id; its tree is sent only if the dispatcher does not have it."""
+    question = msgspec.structs.replace(registration, tree=b"")
+    reply = rpc.call_patiently(address, question, timeout)
+    assert isinstance(reply, m.DatasetRegistered)
+    if not reply.dataset_id:
+        reply = rpc.call_patiently(address, registration, timeout)
+        assert isinstance(reply, m.DatasetRegistered)
+    return reply.dataset_id
+
+
+def _cardinality(dataset: Dataset) -> int:
+    known = dataset.cardinality()
+    return known if known in (0, INFINITE_CARDINALITY) else UNKNOWN_CARDINALITY

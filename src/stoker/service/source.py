@@ -1,0 +1,103 @@
+"""The node that reads a job of a service, wherever in a tree it stands."""
+
+import dataclasses
+import itertools
+import threading
+import weakref
+from collections.abc import Iterator
+
+from stoker.dataset.execute import Context, Statistics
+from stoker.dataset.node import Node, Splits, Unsplittable
+from stoker.dataset.opaque import Opaque
+from stoker.dataset.spec import Spec
+from stoker.dataset.stream import Stream
+from stoker.service import messages as m
+from stoker.service.client.shell import ServiceStream
+from stoker.service.registration import register
+from stoker.wire.transports.local import process_token
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """How a job is read: everything about a distributed dataset that is not its structure.
+
+    Attributes:
+        registration: what to register before reading; ``None``: `dataset_id` exists.
+    """
+
+    address: str
+    job: str
+    named: bool
+    parameters: m.JobParameters
+    max_outstanding: int | None
+    transport: str | None
+    connect_timeout: float
+    registration: m.RegisterDataset | None
+    dataset_id: str = ""
+
+    def open(self, repetition: tuple[int, ...], spec: Spec, statistics: Statistics) -> Stream:
+        """Registers if need be, and begins to read one repetition of the job."""
+        dataset_id = self.dataset_id
+        if self.registration is not None:
+            dataset_id = register(self.address, self.registration, self.connect_timeout)
+        hello = m.ClientHello(
+            m.PROTOCOL_MIN,
+            m.PROTOCOL_MAX,
+            dataset_id,
+            self.job,
+            self.parameters,
+            repetition,
+            self.named,
+            process_token(),
+        )
+        return ServiceStream(
+            hello,
+            self.address,
+            spec,
+            self.max_outstanding,
+            self.transport,
+            self.connect_timeout,
+            statistics,
+        )
+
+
+class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
+    """A source that reads a job of a service.
+
+    Attributes:
+        reading: a `Reading`.
+        spec: the element_spec.
+        structure: of the dataset the service runs, as job agreement compares it.
+    """
+
+    kind = "distribute"
+
+    reading: Opaque
+    spec: Opaque
+    structure: bytes
+    processing_mode: str
+    size: int
+
+    def element_spec(self) -> Spec:
+        return self.spec.value
+
+    def cardinality(self) -> int:
+        return self.size
+
+    def splits(self) -> Splits:
+        return Unsplittable("it reads from another service")
+
+    def open(self, context: Context) -> Stream:
+        repetition = context.epoch if context.explicit_epoch else (next(_passes_of(self)),)
+        reading: Reading = self.reading.value
+        return reading.open(repetition, self.spec.value, context.statistics)
+
+
+_passes: "weakref.WeakKeyDictionary[Node, Iterator[int]]" = weakref.WeakKeyDictionary()
+_passes_lock = threading.Lock()
+
+
+def _passes_of(node: Node) -> Iterator[int]:
+    """The pass counter of a distributed dataset: each opening is a new iteration of its job."""
+    with _passes_lock:
+        return _passes.setdefault(node, itertools.count())
