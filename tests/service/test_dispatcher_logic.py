@@ -287,6 +287,13 @@ def test_a_closed_client_gives_back_through_the_dispatcher():
     assert said == [(W1, m.ClientGone(task, welcome.client_id, (3, 1))), (C1, "end")]
 
 
+def test_a_lease_shorter_than_the_time_between_two_ticks_runs_out():
+    talk = Talk(worker_timeout_ms=200)
+    talk.join(W1)
+    talk.pass_time(1.0)
+    assert talk.logic.state.workers == {}
+
+
 def test_a_silent_client_is_released_and_told_so():
     talk = Talk(worker_timeout_ms=1_000_000, client_timeout_ms=4_000)
     talk.join(W1)

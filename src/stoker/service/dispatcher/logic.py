@@ -25,6 +25,10 @@ from stoker.service.dispatcher.workers import Workers
 __all__ = ["Action", "Dispatcher", "Hangup", "Send"]
 
 
+SHORTEST_STALL = 1.0
+"""Seconds between two ticks that count as a stall, at least: several times the shell's interval."""
+
+
 class Dispatcher:
     """Coordinates; runs no user code and never unpickles.
 
@@ -42,7 +46,8 @@ class Dispatcher:
     def __init__(self, config: DispatcherConfig, rng: random.Random, now: float) -> None:
         self._ledger = Ledger(rng)
         self.state: s.State = self._ledger.state
-        stall = min(config.worker_timeout_ms, config.client_timeout_ms) / 2000
+        lease = min(config.worker_timeout_ms, config.client_timeout_ms) / 1000
+        stall = max(lease / 2, SHORTEST_STALL)
         self._sessions = Sessions(Leases(now, stall))
         self.desk = SplitDesk(self._ledger, self._sessions)
         self.listing = SplitListing(self._ledger, self._sessions)
