@@ -7,6 +7,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -100,12 +101,20 @@ def test_a_function_that_holds_the_gil_longer_than_the_lease_does_not_cost_it() 
             supervisor.stop()
 
 
-def test_a_worker_that_joins_takes_part_in_the_epoch_that_runs() -> None:
+def test_a_worker_that_joins_takes_part_in_the_epoch_that_runs(tmp_path: Path) -> None:
+    gate = tmp_path / "open"
+
+    def behind_the_gate(number: int) -> tuple[int, int]:
+        while number >= 100 and not gate.exists():
+            time.sleep(0.01)
+        return _slow(number), os.getpid()
+
     with stoker.LocalCluster(1) as cluster:
-        dataset = stoker.Dataset.range(3_000).map(lambda x: (_slow(x), os.getpid()))
+        dataset = stoker.Dataset.range(3_000).map(behind_the_gate)
         with dataset.distribute(cluster).iterator() as iterator:
             got = [next(iterator)]
             cluster.add_worker()
+            gate.touch()
             got.extend(iterator)
     assert sorted(x for x, _ in got) == list(range(3_000))
     assert len({pid for _, pid in got}) == 2
@@ -113,14 +122,14 @@ def test_a_worker_that_joins_takes_part_in_the_epoch_that_runs() -> None:
 
 def test_an_epoch_of_one_worker_goes_on_when_another_takes_its_place() -> None:
     with stoker.LocalCluster(1) as cluster:
-        dataset = stoker.Dataset.range(500).map(_slow)
+        dataset = stoker.Dataset.range(2_000).map(_slow)
         distributed = dataset.distribute(cluster, processing_mode="parallel_epochs")
         with distributed.iterator() as iterator:
             got = [next(iterator)]
             cluster.kill_worker(0)
             cluster.add_worker()
             got.extend(iterator)
-    assert got[-500:] == list(range(500))  # the new worker starts from the beginning
+    assert got[-2_000:] == list(range(2_000))  # the new worker starts from the beginning
 
 
 def test_a_forked_child_gets_an_error_from_an_inherited_iterator_and_may_make_a_new_one() -> None:
