@@ -1,6 +1,6 @@
 """The worker without I/O: what dispatcher, clients and pipelines say in, actions out.
 
-The shell (`server.py`) carries out actions and reports what happens. A *connection* is the shell's
+The shell (`shell.py`) carries out actions and reports what happens. A *connection* is the shell's
 number for one data connection. All methods return the actions to carry out, in order.
 """
 
