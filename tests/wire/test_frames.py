@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stoker.dataset.codec import columns as c
+from stoker.dataset.codec.dtypes import Field, Structured
 from stoker.errors import ErrorRecord, FailedPreconditionError, WireError
-from stoker.wire import columns as c
-from stoker.wire.dtypes import Field, Structured
 from stoker.wire.frames import (
     MAX_HEADER_BYTES,
     PREFIX,

@@ -1,13 +1,14 @@
 """Nodes: the immutable tree a dataset is, the registry of their kinds and the tree's wire form."""
 
 import functools
+import operator
 import os
 import sys
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import msgspec
 
@@ -56,8 +57,9 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
     """One step of a pipeline.
 
     A subclass names its wire tag in `kind` and is registered by being defined. Fields annotated
-    `Node` are its inputs, fields annotated `Opaque` (or ``Opaque | None``) travel as blobs nobody
-    but a worker opens, all others are plain msgspec types. Nodes compare by identity.
+    `Node` or ``tuple[Node, ...]`` (at most one, the last) are its inputs, fields annotated `Opaque`
+    (or ``Opaque | None``) travel as blobs nobody but a worker opens, all others are plain msgspec
+    types. Nodes compare by identity.
 
     Attributes:
         site: the user's line that built it, such as ``"train.py:12"``; not part of the structure.
@@ -75,7 +77,20 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
     @property
     def inputs(self) -> "tuple[Node, ...]":
         """The nodes this one reads, in the order of its fields."""
-        return tuple(getattr(self, name) for name in _layout(type(self)).inputs)
+        layout = _layout(type(self))
+        several = getattr(self, layout.several) if layout.several else ()
+        return (*(getattr(self, name) for name in layout.inputs), *several)
+
+    def with_inputs(self, inputs: "Sequence[Node]") -> Self:
+        """This node with these in place of its `inputs`; itself if they are the same."""
+        if all(map(operator.is_, inputs, self.inputs)):
+            return self
+        layout = _layout(type(self))
+        fixed = len(layout.inputs)
+        changes: dict[str, Any] = dict(zip(layout.inputs, inputs[:fixed], strict=True))
+        if layout.several is not None:
+            changes[layout.several] = tuple(inputs[fixed:])
+        return msgspec.structs.replace(self, **changes)
 
     def element_spec(self) -> Spec:
         """What is known of the elements; user code is never run to guess it."""
@@ -105,6 +120,7 @@ class _Layout(msgspec.Struct, frozen=True):
     """A node class's fields by the way they travel."""
 
     inputs: tuple[str, ...]
+    several: str | None
     opaques: tuple[str, ...]
     plain: dict[str, Any]
 
@@ -112,6 +128,7 @@ class _Layout(msgspec.Struct, frozen=True):
 @functools.cache
 def _layout(cls: type[Node]) -> _Layout:
     inputs: list[str] = []
+    several: str | None = None
     opaques: list[str] = []
     plain: dict[str, Any] = {}
     hints = typing.get_type_hints(cls)
@@ -119,11 +136,13 @@ def _layout(cls: type[Node]) -> _Layout:
         hint = hints[name]
         if hint is Node:
             inputs.append(name)
+        elif hint == tuple[Node, ...]:
+            several = name
         elif hint is Opaque or Opaque in typing.get_args(hint):
             opaques.append(name)
         elif name != "site":
             plain[name] = hint
-    return _Layout(tuple(inputs), tuple(opaques), plain)
+    return _Layout(tuple(inputs), several, tuple(opaques), plain)
 
 
 class WireNode(msgspec.Struct, frozen=True, array_like=True):
@@ -218,9 +237,10 @@ def _node_of(wire: WireNode, nodes: list[Node]) -> Node:
             f"(known: {', '.join(sorted(_registry))})"
         )
     layout = _layout(cls)
-    if len(wire.inputs) != len(layout.inputs):
+    fixed = len(layout.inputs)
+    if len(wire.inputs) < fixed or (len(wire.inputs) > fixed and layout.several is None):
         raise InvalidArgumentError(
-            f"node {wire.kind!r} reads {len(layout.inputs)} nodes, but {len(wire.inputs)} are given"
+            f"node {wire.kind!r} reads {fixed} nodes, but {len(wire.inputs)} are given"
         )
     values: dict[str, Any] = {"site": wire.site}
     try:
@@ -228,8 +248,10 @@ def _node_of(wire: WireNode, nodes: list[Node]) -> Node:
         for name, value in fields.items():
             if name in layout.plain:
                 values[name] = msgspec.convert(value, layout.plain[name])
-        for name, child in zip(layout.inputs, wire.inputs, strict=True):
-            values[name] = nodes[child]
+        inputs = [nodes[child] for child in wire.inputs]
+        values |= zip(layout.inputs, inputs[:fixed], strict=True)
+        if layout.several is not None:
+            values[layout.several] = tuple(inputs[fixed:])
         for name in layout.opaques:
             blob = wire.opaques.get(name)
             values[name] = None if blob is None else Opaque.from_blob(blob)

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from weakref import WeakKeyDictionary
 
-import msgspec
-
 from stoker.dataset.node import Node
 
 # A node is rewritten once, so that a cache below or above a rewrite stays the same node object in
@@ -27,12 +25,7 @@ def _rewrite_node(node: Node, done: Mapping[Node, Node]) -> Node:
     known = _rewritten.get(node, node)
     if known is not node:
         return node if known is None else known
-    changes = {
-        name: done[child]
-        for name in node.__struct_fields__
-        if isinstance(child := getattr(node, name), Node) and done[child] is not child
-    }
-    replaced = msgspec.structs.replace(node, **changes) if changes else node
+    replaced = node.with_inputs([done[child] for child in node.inputs])
     replaced = _fuse_map_and_batch(replaced)
     _rewritten[node] = None if replaced is node else replaced
     return replaced

@@ -9,10 +9,10 @@ from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
+from stoker.dataset.codec.columns import Column
+from stoker.dataset.codec.elements import TypeResolver, decode_elements, encode_elements
+from stoker.dataset.codec.layout import Buffer
 from stoker.errors import ErrorRecord, FailedPreconditionError, WireError
-from stoker.wire.codec import TypeResolver, decode_elements, encode_elements
-from stoker.wire.columns import Column
-from stoker.wire.layout import Buffer
 
 PROTOCOL_MIN = 1
 PROTOCOL_MAX = 1

@@ -7,6 +7,7 @@ import threading
 import time
 from typing import Any, NoReturn
 
+from stoker.dataset.codec.elements import TypeResolver
 from stoker.dataset.execute import Statistics
 from stoker.dataset.spec import Spec, compatible, spec_of
 from stoker.dataset.stream import Stream
@@ -15,7 +16,6 @@ from stoker.service import messages as m
 from stoker.service import rpc
 from stoker.service.client import logic
 from stoker.wire import frames as f
-from stoker.wire.codec import TypeResolver
 from stoker.wire.transports import Connection, get_transport
 from stoker.wire.transports.local import process_token
 

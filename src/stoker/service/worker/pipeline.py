@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+from stoker.dataset.codec.elements import check_encodable
 from stoker.dataset.execute import Context, open_stream
 from stoker.dataset.node import Node, number
 from stoker.dataset.options import Options
@@ -17,7 +18,6 @@ from stoker.service import messages as m
 from stoker.service.worker.buffer import Piece
 from stoker.service.worker.failure import describe
 from stoker.service.worker.logic import FRAME_BYTES, FRAME_ELEMENTS
-from stoker.wire.codec import check_encodable
 from stoker.wire.sizes import chunk_nbytes
 
 logger = logging.getLogger("stoker.worker")

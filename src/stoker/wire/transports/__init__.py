@@ -5,8 +5,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TypeAlias
 
+from stoker.dataset.codec.elements import TypeResolver
 from stoker.errors import NotFoundError
-from stoker.wire.codec import TypeResolver
 from stoker.wire.frames import Message
 
 

@@ -5,8 +5,8 @@ import threading
 import weakref
 from typing import Any
 
+from stoker.dataset.codec.layout import empty_body
 from stoker.wire.frames import PREFIX, Message, decode, encode, parse_prefix
-from stoker.wire.layout import empty_body
 from stoker.wire.transports.addresses import format_address
 from stoker.wire.transports.queues import QueueConnection, QueueTransport
 from stoker.wire.transports.tcp import MAX_BODY_BYTES

@@ -5,8 +5,8 @@ import time
 from collections import deque
 from typing import Any
 
+from stoker.dataset.codec.elements import TypeResolver
 from stoker.errors import UnavailableError
-from stoker.wire.codec import TypeResolver
 from stoker.wire.frames import Message
 from stoker.wire.transports import Connection, Listener, OnConnection, Transport
 from stoker.wire.transports.serving import Serving

@@ -12,10 +12,10 @@ import threading
 import time
 from collections.abc import Iterator
 
+from stoker.dataset.codec.elements import TypeResolver
+from stoker.dataset.codec.layout import Buffer, empty_body
 from stoker.errors import UnavailableError, WireError
-from stoker.wire.codec import TypeResolver
 from stoker.wire.frames import MAX_HEADER_BYTES, PREFIX, Message, decode, encode, parse_prefix
-from stoker.wire.layout import Buffer, empty_body
 from stoker.wire.transports import Connection, Listener, OnConnection, Transport
 from stoker.wire.transports.accepting import TcpListener, listen_on
 from stoker.wire.transports.addresses import format_address, parse_address

@@ -6,8 +6,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from stoker.dataset.codec.dtypes import Dtype
 from stoker.errors import WireError
-from stoker.wire.dtypes import Dtype
 
 ALIGNMENT = 64
 """A cache line, and what vector instructions like best."""

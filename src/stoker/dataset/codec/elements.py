@@ -9,12 +9,12 @@ No pickle, and no class is named by the peer.
 
 from typing import Any
 
+from stoker.dataset.codec.columns import Column
+from stoker.dataset.codec.decoder import ElementDecoder
+from stoker.dataset.codec.encoder import ElementEncoder
+from stoker.dataset.codec.layout import BodyReader, Buffer
+from stoker.dataset.codec.records import TypeResolver
 from stoker.errors import WireError
-from stoker.wire.columns import Column
-from stoker.wire.decoder import ElementDecoder
-from stoker.wire.encoder import ElementEncoder
-from stoker.wire.layout import BodyReader, Buffer
-from stoker.wire.records import TypeResolver
 
 __all__ = ["TypeResolver", "check_encodable", "decode_elements", "encode_elements"]
 

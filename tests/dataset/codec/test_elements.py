@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from stoker.dataset.codec.columns import LARGE_BYTES
+from stoker.dataset.codec.elements import TypeResolver
 from stoker.dataset.ragged import RaggedArray
 from stoker.dataset.sparse import SparseArray
 from stoker.errors import InvalidArgumentError
-from stoker.wire.codec import TypeResolver
-from stoker.wire.columns import LARGE_BYTES
 from stoker.wire.frames import Frame, encode
 from tests.wire.elements import Point, Sample, exact, frames_of_elements, travel
 

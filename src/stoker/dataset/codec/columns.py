@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from stoker.wire.dtypes import WireDtype
+from stoker.dataset.codec.dtypes import WireDtype
 
 MAX_DEPTH = 64
 """How deep an element may be nested."""

@@ -8,13 +8,13 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from stoker.dataset.codec import columns as c
+from stoker.dataset.codec.dtypes import Dtype, to_wire
+from stoker.dataset.codec.layout import BodyWriter
+from stoker.dataset.codec.records import describe
 from stoker.dataset.ragged import RaggedArray
 from stoker.dataset.sparse import SparseArray
 from stoker.errors import InvalidArgumentError
-from stoker.wire import columns as c
-from stoker.wire.dtypes import Dtype, to_wire
-from stoker.wire.layout import BodyWriter
-from stoker.wire.records import describe
 
 _Array: TypeAlias = npt.NDArray[Any]
 

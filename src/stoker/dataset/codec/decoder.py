@@ -8,14 +8,14 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from stoker.dataset.codec import columns as c
+from stoker.dataset.codec.dtypes import Dtype, from_wire
+from stoker.dataset.codec.encoder import OBJECT_ITEMS
+from stoker.dataset.codec.layout import BodyReader
+from stoker.dataset.codec.records import TypeResolver, builder
 from stoker.dataset.ragged import RaggedArray
 from stoker.dataset.sparse import SparseArray
 from stoker.errors import WireError
-from stoker.wire import columns as c
-from stoker.wire.dtypes import Dtype, from_wire
-from stoker.wire.encoder import OBJECT_ITEMS
-from stoker.wire.layout import BodyReader
-from stoker.wire.records import TypeResolver, builder
 
 _Array: TypeAlias = npt.NDArray[Any]
 

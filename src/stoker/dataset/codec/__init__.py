@@ -1,0 +1,1 @@
+"""Elements as bytes: what travels on the wire and what is kept in files."""

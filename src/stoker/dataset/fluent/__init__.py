@@ -1,0 +1,1 @@
+"""The methods of `Dataset` by family; each builds a node."""

@@ -1,0 +1,172 @@
+"""The fluent API: sources: where elements come from."""
+
+import os
+from collections.abc import Callable, Iterable
+from typing import Any, Self
+
+from stoker.dataset import arguments, nodes
+from stoker.dataset.fluent.fluent import Fluent
+from stoker.dataset.node import call_site
+from stoker.dataset.nodes.tensors import as_tensors, count_of
+from stoker.dataset.opaque import Opaque
+from stoker.dataset.spec import Spec
+from stoker.errors import InvalidArgumentError
+
+
+class Sources(Fluent):
+    """The class methods that make a dataset of something."""
+
+    @classmethod
+    def range(cls, *args: int) -> Self:
+        """The ints of ``range(*args)``, as Python ints; as tf.data.Dataset.range.
+
+        Args:
+            *args: ``stop``, ``start, stop`` or ``start, stop, step``.
+
+        Raises:
+            InvalidArgumentError: not one to three ints of 64 bits, or a step of 0.
+
+        Example:
+            >>> list(Dataset.range(1, 10, 3))
+            [1, 4, 7]
+        """
+        if not 1 <= len(args) <= 3:
+            raise InvalidArgumentError(
+                f"range takes stop, (start, stop) or (start, stop, step); got {len(args)} arguments"
+            )
+        names = ("start", "stop", "step") if len(args) > 1 else ("stop",)
+        given = {
+            name: arguments.integer(name, value, what="an int of 64 bits")
+            for name, value in zip(names, args, strict=False)
+        }
+        if given.get("step") == 0:
+            raise InvalidArgumentError("`step` must not be 0; give 1 to count up, -1 to count down")
+        values = {"start": 0, "step": 1, **given}
+        if (values["stop"] - values["start"]) // values["step"] >= 2**63 - 1:
+            raise InvalidArgumentError(f"range{args} has more elements than an int64 can count")
+        return cls._source(nodes.Range(**values, site=call_site()))
+
+    @classmethod
+    def from_tensors(cls, tensors: Any) -> Self:
+        """One element: `tensors` as a whole; as tf.data.Dataset.from_tensors.
+
+        Args:
+            tensors: arrays, numbers, text, nested in tuples, dicts, namedtuples or dataclasses.
+                Lists become arrays. Arrays are not copied, and handed out read-only.
+
+        Raises:
+            InvalidArgumentError: a leaf has no form as an array; names it.
+
+        Example:
+            >>> list(Dataset.from_tensors(([1, 2], "a")))
+            [(array([1, 2]), 'a')]
+        """
+        value = Opaque.of(as_tensors(tensors))
+        return cls._source(nodes.Tensors(value=value, site=call_site()))
+
+    @classmethod
+    def from_tensor_slices(cls, tensors: Any) -> Self:
+        """Slices along the first dimension; as tf.data.Dataset.from_tensor_slices.
+
+        Args:
+            tensors: arrays of shape ``(count, ...)``, nested as elements are. Lists become arrays.
+                Arrays are not copied, and slices are read-only views; of a one-dimensional array
+                they are NumPy scalars, of text str or bytes.
+
+        Raises:
+            InvalidArgumentError: a leaf cannot be sliced or the counts differ; names them.
+
+        Example:
+            >>> list(Dataset.from_tensor_slices({"x": [[1, 0], [0, 1]], "y": ["a", "b"]}))
+            [{'x': array([1, 0]), 'y': 'a'}, {'x': array([0, 1]), 'y': 'b'}]
+        """
+        value = as_tensors(tensors)
+        return cls._source(
+            nodes.TensorSlices(value=Opaque.of(value), count=count_of(value), site=call_site())
+        )
+
+    @classmethod
+    def list_files(
+        cls,
+        file_pattern: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+        shuffle: bool | None = None,
+        seed: int | None = None,
+    ) -> Self:
+        """The paths that match, as str; as tf.data.Dataset.list_files.
+
+        Files are listed where they are read, when reading begins: sorted, then shuffled.
+
+        Args:
+            file_pattern: a glob pattern, or several; ``**`` matches any depth, and paths with
+                ``://`` are listed by fsspec.
+            shuffle: whether to shuffle; ``None`` is True.
+            seed: of the shuffle; each pass has its own order.
+
+        Raises:
+            InvalidArgumentError: a pattern is no path.
+            NotFoundError: when read, if nothing matches.
+
+        Example:
+            >>> import tempfile
+            >>> from pathlib import Path
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     Path(folder, "a.txt").touch()
+            ...     [Path(path).name for path in Dataset.list_files(f"{folder}/*.txt")]
+            ['a.txt']
+        """
+        single = isinstance(file_pattern, str | os.PathLike)
+        given: Any = [file_pattern] if single else file_pattern
+        try:
+            patterns: tuple[Any, ...] = tuple(os.fspath(pattern) for pattern in given)
+        except TypeError as error:
+            raise InvalidArgumentError(
+                f"`file_pattern` must be a path or a list of paths; got {file_pattern!r}"
+            ) from error
+        if not patterns or not all(isinstance(pattern, str) and pattern for pattern in patterns):
+            raise InvalidArgumentError(
+                f"`file_pattern` must name at least one path, none empty; got {file_pattern!r}"
+            )
+        return cls._source(
+            nodes.ListFiles(
+                patterns=patterns,
+                shuffle=True if shuffle is None else arguments.flag("shuffle", shuffle),
+                seed=arguments.seed(seed),
+                site=call_site(),
+            )
+        )
+
+    @classmethod
+    def from_generator(
+        cls,
+        generator: Callable[..., Iterable[Any]],
+        *,
+        args: tuple[Any, ...] | list[Any] = (),
+        output_signature: Spec | None = None,
+    ) -> Self:
+        """What ``generator(*args)`` yields; as tf.data.Dataset.from_generator.
+
+        It is called anew for each pass. A generator cannot be split: use `range` or `list_files`
+        and `map` where workers shall share the work.
+
+        Args:
+            generator: returns an iterable of elements.
+            args: its arguments.
+            output_signature: the elements' spec, if known; elements are not checked against it.
+
+        Raises:
+            InvalidArgumentError: `generator` cannot be called, or the signature is no spec.
+
+        Example:
+            >>> list(Dataset.from_generator(lambda n: (x * x for x in range(n)), args=(3,)))
+            [0, 1, 4]
+        """
+        if not isinstance(args, tuple | list):
+            raise InvalidArgumentError(f"`args` must be a tuple of arguments; got {args!r}")
+        return cls._source(
+            nodes.Generator(
+                function=arguments.function("generator", generator),
+                args=Opaque.of(tuple(args)),
+                spec=arguments.spec("output_signature", output_signature),
+                site=call_site(),
+            )
+        )
