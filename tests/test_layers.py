@@ -32,7 +32,7 @@ LAYERS = {
 ADAPTERS = {"torch", "jax", "keras", "compat"}
 """These need a framework that is not installed for the tests."""
 
-FACADE = {"stoker", "stoker.__main__"}
+FACADE = {"stoker", "stoker.__main__", "stoker.random"}
 """These gather the layers' names for users and may import from all of them."""
 
 HEAVY = ("grpc", "grpclib", "asyncio", "fsspec", "typer", "rich", "cloudpickle", "PIL")

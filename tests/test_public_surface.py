@@ -23,6 +23,7 @@ STOKER = {
     "SHARD_HINT",
     "LocalCluster",
     "errors",
+    "random",
     "__version__",
 }
 SERVICE = {

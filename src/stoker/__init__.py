@@ -14,7 +14,7 @@ if sys.platform == "win32":
 
 from typing import TYPE_CHECKING, Any
 
-from stoker import errors
+from stoker import errors, random
 from stoker.dataset.dataset import Dataset
 from stoker.dataset.iterator import Iterator
 from stoker.dataset.node import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
@@ -46,6 +46,7 @@ __all__ = [
     "UnknownSpec",
     "__version__",
     "errors",
+    "random",
 ]
 
 

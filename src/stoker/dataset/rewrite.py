@@ -38,16 +38,11 @@ def _fuse_map_and_batch(node: Node) -> Node:
 
     if type(node) is not Batch or type(node.input) is not Map:
         return node
-    mapped = node.input
-    if mapped.num_parallel_calls is None:  # one thread: nothing to gain
+    if node.input.num_parallel_calls is None:  # one thread: nothing to gain
         return node
     return MapAndBatch(
-        input=mapped.input,
-        function=mapped.function,
-        num_parallel_calls=mapped.num_parallel_calls,
-        spec=mapped.spec,
+        input=node.input,
         batch_size=node.batch_size,
         drop_remainder=node.drop_remainder,
-        map_site=mapped.site,
         site=node.site,
     )

@@ -1,17 +1,18 @@
 """batch: consecutive elements as one; with map in front of it, in one step."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 from stoker.dataset.adaptive import MEASURE_SECONDS, AdaptiveCalls, HandOver
 from stoker.dataset.collate import Allocate, Rows, collate
 from stoker.dataset.execute import Context, Origin, mark_failure
 from stoker.dataset.node import AUTOTUNE, Node
-from stoker.dataset.nodes.map import InlineMap, parallel_limit
-from stoker.dataset.opaque import Opaque
+from stoker.dataset.nodes.map import InlineMap, Map, parallel_limit
 from stoker.dataset.parallel import OrderedCalls
+from stoker.dataset.random import Calls
 from stoker.dataset.sizes import element_bytes
-from stoker.dataset.spec import Spec, TensorSpec, UnknownSpec
+from stoker.dataset.spec import Spec, TensorSpec
 from stoker.dataset.stream import Stream
 from stoker.dataset.structure import map_structure
 
@@ -55,38 +56,32 @@ class MapAndBatch(Node, frozen=True, eq=False, kw_only=True):
     Made by `rewrite`, never by users; means exactly what the two nodes mean.
 
     Attributes:
-        input: what the map reads.
-        function: the map's.
-        num_parallel_calls: the map's.
-        spec: the element_spec declared for the map.
+        input: the map, read only through this.
         batch_size: the batch's.
         drop_remainder: the batch's.
-        map_site: the user's line that built the map; `site` is the batch's.
     """
 
     kind: ClassVar[str] = "map_and_batch"
     input: Node
-    function: Opaque
-    num_parallel_calls: int | None = None
-    spec: Opaque | None = None
     batch_size: int
     drop_remainder: bool = False
-    map_site: str = ""
 
     def element_spec(self) -> Spec:
-        spec = UnknownSpec() if self.spec is None else self.spec.value
-        return batched_spec(spec, self.batch_size, self.drop_remainder)
+        return batched_spec(self.input.element_spec(), self.batch_size, self.drop_remainder)
 
     def cardinality(self) -> int:
         return batched_cardinality(self.input.cardinality(), self.batch_size, self.drop_remainder)
 
     def open(self, context: Context) -> Stream:
-        function: Callable[..., Any] = self.function.value
-        map_origin = Origin("map", self.map_site, None)
+        mapping = self.input
+        assert isinstance(mapping, Map)
+        function: Callable[..., Any] = mapping.function.value
+        map_origin = Origin(mapping.kind, mapping.site, None)
         batch_origin = Origin("batch", self.site, None)
-        limit = parallel_limit(self.num_parallel_calls, context)
-        stream = self.input.open(context)
-        mapped = InlineMap(stream, function, map_origin)
+        limit = parallel_limit(mapping.num_parallel_calls, context)
+        stream = mapping.input.open(context)
+        new_calls = partial(Calls, context, mapping)
+        mapped = InlineMap(stream, function, map_origin, new_calls())
         stacking = (self.batch_size, self.drop_remainder, context.allocate, batch_origin)
         if limit is None:
             return BatchStream(mapped, *stacking)
@@ -97,13 +92,14 @@ class MapAndBatch(Node, frozen=True, eq=False, kw_only=True):
                 function,
                 limit,
                 map_origin,
+                new_calls,
                 size=self.batch_size,
                 sink=lambda n: _BatchSink(
                     self.batch_size, context.allocate, batch_origin._replace(index=n)
                 ),
                 drop_remainder=self.drop_remainder,
             ),
-            probe=self.num_parallel_calls == AUTOTUNE,
+            probe=mapping.num_parallel_calls == AUTOTUNE,
         )
 
 

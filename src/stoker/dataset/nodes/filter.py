@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from stoker.dataset.execute import Context, Origin, mark_failure, raise_failure
 from stoker.dataset.node import UNKNOWN_CARDINALITY, Node
 from stoker.dataset.opaque import Opaque
+from stoker.dataset.random import Calls
 from stoker.dataset.spec import Spec
 from stoker.dataset.stream import Stream
 
@@ -31,7 +32,7 @@ class Filter(Node, frozen=True, eq=False, kw_only=True):
         return 0 if self.input.cardinality() == 0 else UNKNOWN_CARDINALITY
 
     def open(self, context: Context) -> Stream:
-        return _FilterStream(self, self.input.open(context))
+        return _FilterStream(self, context)
 
 
 class _FilterStream(Stream):
@@ -40,9 +41,10 @@ class _FilterStream(Stream):
     An error behind elements already accepted waits in `_failure` for the next call.
     """
 
-    def __init__(self, node: Filter, stream: Stream) -> None:
+    def __init__(self, node: Filter, context: Context) -> None:
         self._node = node
-        self._input = stream
+        self._input = node.input.open(context)
+        self._keyed = Calls(context, node)
         self._function: Callable[..., Any] = node.function.value
         self._predicate = self._function
         self._block: Iterator[Any] = iter(())
@@ -58,7 +60,8 @@ class _FilterStream(Stream):
                 element = self._input.next()
             self._examined += 1
             try:
-                accepted = bool(_ask(self._function, element))
+                with self._keyed.over(iter((element,)), self._examined) as elements:
+                    accepted = bool(_ask(self._function, next(elements)))
             except Exception as error:  # noqa: BLE001 - user code may raise anything
                 raise_failure(error, self._origin())
             if accepted:
@@ -88,7 +91,8 @@ class _FilterStream(Stream):
             begun = time.perf_counter()
             failure: Exception | None = None
             try:
-                chunk.extend(filter(self._predicate, islice(self._block, size)))
+                with self._keyed.over(self._block, self._examined + left) as elements:
+                    chunk.extend(filter(self._predicate, islice(elements, size)))
             except Exception as error:  # noqa: BLE001 - user code may raise anything
                 failure = error
             examined = left - operator.length_hint(self._block)

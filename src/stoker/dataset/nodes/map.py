@@ -12,6 +12,7 @@ from stoker.dataset.execute import Context, Origin, mark_failure
 from stoker.dataset.node import AUTOTUNE, Node
 from stoker.dataset.opaque import Opaque
 from stoker.dataset.parallel import CHEAP_SECONDS, OrderedCalls, apply
+from stoker.dataset.random import Calls
 from stoker.dataset.sizes import element_bytes
 from stoker.dataset.spec import Spec, UnknownSpec
 from stoker.dataset.stream import Stream
@@ -53,12 +54,13 @@ class Map(Node, frozen=True, eq=False, kw_only=True):
         origin = Origin(self.kind, self.site, None)
         limit = parallel_limit(self.num_parallel_calls, context)
         stream = self.input.open(context)
-        inline = InlineMap(stream, function, origin)
+        new_calls = partial(Calls, context, self)
+        inline = InlineMap(stream, function, origin, new_calls())
         if limit is None:
             return inline
         return AdaptiveCalls(
             inline,
-            lambda: OrderedCalls(stream, function, limit, origin),
+            lambda: OrderedCalls(stream, function, limit, origin, new_calls),
             probe=self.num_parallel_calls == AUTOTUNE,
         )
 
@@ -81,10 +83,13 @@ class InlineMap(Stream):
         seconds: spent in the function since the last verdict of `costly`.
     """
 
-    def __init__(self, stream: Stream, function: Callable[..., Any], origin: Origin) -> None:
+    def __init__(
+        self, stream: Stream, function: Callable[..., Any], origin: Origin, keyed: Calls
+    ) -> None:
         self._stream = stream
         self._function = function
         self._origin = origin
+        self._keyed = keyed
         self._index = 0
         self._inputs: list[Any] = []
         self._at = 0
@@ -105,7 +110,8 @@ class InlineMap(Stream):
         self._index += 1
         start = time.perf_counter()
         try:
-            return apply(self._function, element)
+            with self._keyed.over(iter((element,)), index + 1) as elements:
+                return apply(self._function, next(elements))
         except StopIteration as error:
             raise mark_failure(error, self._origin._replace(index=index)) from error
         except Exception as error:
@@ -196,12 +202,13 @@ class InlineMap(Stream):
         kinds = set(map(type, block))
         error: Exception | None = None
         try:
-            if tuple not in kinds:
-                results.extend(map(function, block))
-            elif len(kinds) == 1:
-                results.extend(starmap(function, block))
-            else:
-                results.extend(map(partial(apply, function), block))
+            with self._keyed.over(iter(block), self._index + len(block)) as elements:
+                if tuple not in kinds:
+                    results.extend(map(function, elements))
+                elif len(kinds) == 1:
+                    results.extend(starmap(function, elements))
+                else:
+                    results.extend(map(partial(apply, function), elements))
         except Exception as raised:  # noqa: BLE001 - kept for its position
             error = raised
         done = len(results) - before

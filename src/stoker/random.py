@@ -1,0 +1,5 @@
+"""Randomness for functions of datasets; see `generator`."""
+
+from stoker.dataset.random import generator
+
+__all__ = ["generator"]
