@@ -19,9 +19,10 @@ from stoker.dataset.dataset import Dataset
 from stoker.dataset.iterator import Iterator
 from stoker.dataset.node import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from stoker.dataset.options import Options
+from stoker.dataset.per_worker import per_worker
 from stoker.dataset.ragged import RaggedArray
 from stoker.dataset.sparse import SparseArray
-from stoker.dataset.spec import TensorSpec, UnknownSpec
+from stoker.dataset.spec import RaggedSpec, SparseSpec, TensorSpec, UnknownSpec
 
 if TYPE_CHECKING:
     from stoker.cluster import LocalCluster
@@ -41,11 +42,14 @@ __all__ = [
     "LocalCluster",
     "Options",
     "RaggedArray",
+    "RaggedSpec",
     "SparseArray",
+    "SparseSpec",
     "TensorSpec",
     "UnknownSpec",
     "__version__",
     "errors",
+    "per_worker",
     "random",
 ]
 

@@ -10,7 +10,7 @@ import pytest
 
 import stoker
 from stoker import Dataset, Options, TensorSpec, UnknownSpec
-from stoker.errors import InvalidArgumentError, UnimplementedError
+from stoker.errors import InvalidArgumentError
 
 # Out of the checker's sight: these arguments are wrong.
 Source: Any = Dataset
@@ -162,11 +162,6 @@ def test_a_dataset_captured_by_a_function_travels_with_it() -> None:
     inner = Dataset.range(2).map(lambda x: x + 10)
     dataset = Dataset.range(2).flat_map(lambda x: inner.take(x + 1))
     assert list(pickle.loads(pickle.dumps(dataset))) == [10, 10, 11]
-
-
-def test_a_state_is_not_taken_yet() -> None:
-    with pytest.raises(UnimplementedError, match="state"):
-        Dataset.range(3).iterator(state={})
 
 
 def test_as_numpy_iterator_is_an_iterator() -> None:

@@ -27,7 +27,9 @@ from stoker.dataset.node import (
 )
 from stoker.dataset.options import Options
 from stoker.dataset.spec import Spec
-from stoker.errors import InvalidArgumentError, UnimplementedError
+from stoker.dataset.state import State, check_resumable, digest_of, parse_state
+from stoker.dataset.stream import Stream
+from stoker.errors import InvalidArgumentError
 
 _Result = TypeVar("_Result")
 _passes_lock = threading.Lock()
@@ -47,6 +49,11 @@ class _DrawnSeed:
             if self._value is None:
                 self._value = int.from_bytes(os.urandom(8), "little")
             return self._value
+
+    def adopt(self, value: int) -> None:
+        """Be this one: a pass that had drawn it is continued here."""
+        with _passes_lock:
+            self._value = value
 
 
 class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Ordering, Keeping):
@@ -191,15 +198,19 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
         return self.iterator()
 
     def iterator(self, *, state: Any = None, epoch: int | None = None) -> Iterator:
-        """Begins a pass.
+        """Begins a pass, or goes on with one.
 
         Args:
-            state: of an iterator to continue; not implemented yet.
+            state: of an iterator of the same pipeline (`Iterator.state_dict`), in whatever process
+                it ran: the new one goes on where it stood. What was read is passed as cheaply as
+                the pipeline allows (docs/datasets.md says how). Seeds it had drawn are this
+                dataset's from now on, and its next pass is the one after.
             epoch: which pass this is; ``None``: this dataset object's next.
 
         Raises:
-            InvalidArgumentError: `epoch` is negative.
-            UnimplementedError: a state is given.
+            InvalidArgumentError: `epoch` is negative, or `state` is of another pipeline, seed or
+                version, or says more was read than there is.
+            UnimplementedError: a state is given, and the dataset reads from a service.
 
         Example:
             >>> dataset = Dataset.range(100).shuffle(100, seed=1)
@@ -207,9 +218,7 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
             True
         """
         if state is not None:
-            raise UnimplementedError(
-                "continuing from a state is not implemented; use skip(n) behind a seeded pipeline"
-            )
+            return self._resume(state, epoch)
         explicit = epoch is not None
         if explicit:
             which = arguments.integer("epoch", epoch, minimum=0, what="0 or more, or None")
@@ -217,14 +226,50 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
             with _passes_lock:
                 which = self._passes
                 self._passes += 1
+        stream, context = self._open(which, explicit=explicit)
+        return Iterator(stream, context.statistics, lambda: self._state(context, 0))
+
+    def _resume(self, given: Any, epoch: int | None) -> Iterator:
+        if epoch is not None:
+            raise InvalidArgumentError(
+                f"`epoch` and `state` exclude each other: the state names its pass; got {epoch!r}"
+            )
+        state = parse_state(given, self.node, self._options.seed)
+        self._seed.adopt(state.seed)
+        with _passes_lock:
+            self._passes = state.epoch + 1
+        stream, context = self._open(state.epoch, explicit=True)
+        try:
+            passed = stream.advance(state.position)
+            if passed < state.position:
+                raise InvalidArgumentError(
+                    f"`state` says {state.position} elements were read, but there are {passed}; "
+                    "the source has changed since"
+                )
+        except BaseException:
+            stream.close()
+            raise
+        return Iterator(stream, context.statistics, lambda: self._state(context, state.position))
+
+    def _open(self, epoch: int, *, explicit: bool) -> tuple[Stream, Context]:
         seed = self._options.seed
         context = Context(
             seed=self._seed.get() if seed is None else seed,
-            epoch=(which,),
+            epoch=(epoch,),
             explicit_epoch=explicit,
             threads=self._options.threads,
+            autotune_bytes=self._options.autotune_bytes,
         )
-        return Iterator(open_stream(self.node, context), context.statistics)
+        return open_stream(self.node, context), context
+
+    def _state(self, context: Context, position: int) -> State:
+        check_resumable(self.node)
+        return State(
+            structure=digest_of(self.node),
+            seed=context.seed,
+            epoch=context.epoch[0],
+            position=position,
+        )
 
     def as_numpy_iterator(self) -> Iterator:
         """Begins a pass; as tf.data.Dataset.as_numpy_iterator.

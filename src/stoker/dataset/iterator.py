@@ -6,9 +6,12 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, NoReturn
 
+import msgspec
+
 from stoker.dataset.execute import Statistics
+from stoker.dataset.state import State
 from stoker.dataset.stream import Stream
-from stoker.errors import FailedPreconditionError
+from stoker.errors import FailedPreconditionError, UnimplementedError
 
 
 class Iterator:
@@ -25,8 +28,14 @@ class Iterator:
         0 1
     """
 
-    def __init__(self, stream: Stream, statistics: Statistics | None = None) -> None:
+    def __init__(
+        self,
+        stream: Stream,
+        statistics: Statistics | None = None,
+        begin: Callable[[], State] | None = None,
+    ) -> None:
         self._stream = stream
+        self._begin = begin
         self._statistics = Statistics() if statistics is None else statistics
         self._next: Callable[[], Any] = stream.next
         self._elements = 0
@@ -60,6 +69,31 @@ class Iterator:
             self._next = then
             self._finalizer()
         _open_iterators.discard(self)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where this pass stands, as a dict of a few numbers that JSON can hold.
+
+        `Dataset.iterator` with ``state=`` goes on behind the last element (or error) received from
+        this iterator; what was computed ahead is computed again. May be asked for at any time.
+
+        Raises:
+            UnimplementedError: the dataset reads from a service.
+
+        Example:
+            >>> from stoker import Dataset
+            >>> dataset = Dataset.range(1_000_000).map(lambda x: x * x)
+            >>> iterator = iter(dataset)
+            >>> next(iterator), next(iterator)
+            (0, 1)
+            >>> state = iterator.state_dict()
+            >>> state["position"], next(dataset.iterator(state=state))
+            (2, 4)
+        """
+        if self._begin is None:
+            raise UnimplementedError("this iterator was not made by a Dataset and has no state")
+        begin = self._begin()
+        position = begin.position + self._elements + self._errors
+        return msgspec.structs.replace(begin, position=position).to_dict()
 
     def stats(self) -> dict[str, int]:
         """What happened so far: ``elements`` yielded and ``errors`` raised.

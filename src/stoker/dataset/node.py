@@ -62,10 +62,15 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
     types. Nodes compare by identity.
 
     Attributes:
+        kind: the wire tag.
+        tuning: fields that change how fast it runs, never what it yields.
+        resumable: it yields the same again, so that a pass can be continued elsewhere.
         site: the user's line that built it, such as ``"train.py:12"``; not part of the structure.
     """
 
     kind: ClassVar[str]
+    tuning: ClassVar[frozenset[str]] = frozenset()
+    resumable: ClassVar[bool] = True
     site: str = ""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -185,12 +190,11 @@ def encode_tree(root: Node) -> bytes:
 
 def _wire_node(node: Node, numbers: Mapping[Node, int]) -> WireNode:
     layout = _layout(type(node))
-    fields = {name: getattr(node, name) for name in layout.plain}
     opaques = {name: getattr(node, name) for name in layout.opaques}
     return WireNode(
         kind=node.kind,
         inputs=[numbers[child] for child in node.inputs],
-        fields=msgspec.Raw(msgspec.msgpack.encode(fields)),
+        fields=_plain_fields(node),
         opaques={name: opaque.blob for name, opaque in opaques.items() if opaque is not None},
         site=node.site,
     )
@@ -260,10 +264,14 @@ def _node_of(wire: WireNode, nodes: list[Node]) -> Node:
         raise InvalidArgumentError(f"a {wire.kind!r} node has the wrong fields: {error}") from error
 
 
-def structure_of(tree: bytes | Node) -> bytes:
+def structure_of(tree: bytes | Node, *, tuning: bool = True) -> bytes:
     """What clients of one job must agree on: kinds, inputs and plain fields.
 
     Neither functions nor sites are in it. Works on the wire form without knowing its kinds.
+
+    Args:
+        tree: nodes, or their wire form.
+        tuning: with the fields that only change how fast it runs; False takes nodes only.
 
     Raises:
         InvalidArgumentError: the bytes are not a tree.
@@ -271,20 +279,21 @@ def structure_of(tree: bytes | Node) -> bytes:
     if isinstance(tree, Node):
         numbers = number(tree)
         parts = [
-            (
-                node.kind,
-                [numbers[child] for child in node.inputs],
-                msgspec.Raw(
-                    msgspec.msgpack.encode(
-                        {name: getattr(node, name) for name in _layout(type(node)).plain}
-                    )
-                ),
-            )
+            (node.kind, [numbers[child] for child in node.inputs], _plain_fields(node, tuning))
             for node in numbers
         ]
     else:
         parts = [(wire.kind, wire.inputs, wire.fields) for wire in decode_wire_nodes(tree)]
     return msgspec.msgpack.encode(parts)
+
+
+def _plain_fields(node: Node, tuning: bool = True) -> msgspec.Raw:
+    fields = {
+        name: getattr(node, name)
+        for name in _layout(type(node)).plain
+        if tuning or name not in node.tuning
+    }
+    return msgspec.Raw(msgspec.msgpack.encode(fields))
 
 
 def source_summary(root: Node) -> list[Source]:

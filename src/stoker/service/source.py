@@ -71,6 +71,7 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
     """
 
     kind = "distribute"
+    resumable = False
 
     reading: Opaque
     spec: Opaque

@@ -16,6 +16,7 @@ from stoker.dataset.random import Calls
 from stoker.dataset.sizes import element_bytes
 from stoker.dataset.spec import Spec, UnknownSpec
 from stoker.dataset.stream import Stream
+from stoker.dataset.tuning import MOST_THREADS, Tuning, default_bytes
 
 # A chunk is handed on when computing it has taken this long.
 _CHUNK_SECONDS = 0.5e-3
@@ -33,11 +34,12 @@ class Map(Node, frozen=True, eq=False, kw_only=True):
     Attributes:
         input: what it reads.
         function: the user's; called on threads where `num_parallel_calls` is given.
-        num_parallel_calls: None for the consumer's thread, AUTOTUNE for the number of cores.
+        num_parallel_calls: None for the consumer's thread, AUTOTUNE for what `Tuning` finds.
         spec: the element_spec the user declared.
     """
 
     kind: ClassVar[str] = "map"
+    tuning: ClassVar[frozenset[str]] = frozenset({"num_parallel_calls"})
     input: Node
     function: Opaque
     num_parallel_calls: int | None = None
@@ -65,12 +67,27 @@ class Map(Node, frozen=True, eq=False, kw_only=True):
         )
 
 
-def parallel_limit(num_parallel_calls: int | None, context: Context) -> int | None:
-    """How many calls at once; None for inline, as always in a pool thread."""
+def parallel_limit(
+    num_parallel_calls: int | None, context: Context, size: int = 1
+) -> int | Tuning | None:
+    """How many calls at once; None for inline, as always in a pool thread.
+
+    Args:
+        num_parallel_calls: what the user gave.
+        context: of the pass.
+        size: elements in a unit of delivery.
+    """
     if num_parallel_calls is None or pool.in_pool_thread():
         return None
-    limit = pool.available_cpus() if num_parallel_calls == AUTOTUNE else num_parallel_calls
-    return limit if context.threads is None else max(1, min(limit, context.threads))
+    if num_parallel_calls != AUTOTUNE:
+        return min(num_parallel_calls, context.threads or num_parallel_calls)
+    cores = pool.available_cpus()
+    return Tuning(
+        cores=cores,
+        most=context.threads or max(MOST_THREADS, cores),
+        max_bytes=context.autotune_bytes or default_bytes(cores),
+        size=size,
+    )
 
 
 class InlineMap(Stream):

@@ -25,6 +25,7 @@ class Prefetch(Node, frozen=True, eq=False, kw_only=True):
     """
 
     kind: ClassVar[str] = "prefetch"
+    tuning: ClassVar[frozenset[str]] = frozenset({"buffer_size"})
     input: Node
     buffer_size: int
 

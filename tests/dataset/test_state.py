@@ -1,0 +1,236 @@
+"""An iterator's state: small JSON, from which another goes on."""
+
+import json
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import stoker
+from stoker import Dataset, Options
+from stoker.dataset.iterator import Iterator
+from stoker.dataset.nodes.range import Range
+from stoker.dataset.stream import Stream
+from stoker.errors import InvalidArgumentError, UnimplementedError
+
+
+def noisy(x: int) -> tuple[int, float]:
+    return x, stoker.random.generator().random()
+
+
+def failing(x: int) -> int:
+    if x % 5 == 3:
+        raise ValueError(x)
+    return x
+
+
+PIPELINES: dict[str, Callable[[], Dataset]] = {
+    "range": lambda: Dataset.range(23),
+    "shuffle": lambda: Dataset.range(23).shuffle(7).map(lambda x: x * 3),
+    "repeat": lambda: Dataset.range(5).shuffle(5).repeat(4),
+    "batch": lambda: Dataset.range(23).map(lambda x: x + 1, num_parallel_calls=2).batch(4),
+    "filter": lambda: Dataset.range(40).filter(lambda x: x % 3),
+    "random": lambda: Dataset.range(23).map(noisy, num_parallel_calls=stoker.AUTOTUNE),
+    "prefetch": lambda: Dataset.range(23).map(lambda x: -x).prefetch(5),
+    "cache": lambda: Dataset.range(23).shuffle(23, seed=1).cache(),
+    "flat_map": lambda: Dataset.range(7).flat_map(Dataset.range).shuffle(3),
+    "errors": lambda: Dataset.range(23).map(failing),
+    "generator": lambda: Dataset.from_generator(lambda: iter(range(23))),
+}
+
+
+def read(iterator: Iterator) -> list[Any]:
+    found: list[Any] = []
+    while True:
+        try:
+            element = next(iterator)
+        except StopIteration:
+            return found
+        except ValueError as error:
+            element = repr(error)
+        found.append(element.tolist() if hasattr(element, "tolist") else element)
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_after_every_step_the_state_goes_on_as_if_uninterrupted(name: str) -> None:
+    dataset = PIPELINES[name]()
+    expected = read(dataset.iterator(epoch=0))
+    iterator = dataset.iterator(epoch=0)
+    for at in range(len(expected) + 1):
+        state = json.loads(json.dumps(iterator.state_dict()))
+        with PIPELINES[name]().iterator(state=state) as resumed:
+            assert read(resumed) == expected[at:]
+        try:
+            next(iterator, None)
+        except ValueError:
+            continue
+    iterator.close()
+
+
+def test_a_state_of_a_resumed_iterator_counts_from_the_beginning() -> None:
+    dataset = PIPELINES["shuffle"]()
+    expected = list(dataset.iterator(epoch=0))
+    state = None
+    for at in range(len(expected)):
+        iterator = PIPELINES["shuffle"]().iterator(state=state) if state else dataset.iterator()
+        assert next(iterator) == expected[at]
+        state = iterator.state_dict()
+        assert state["position"] == at + 1
+        iterator.close()
+
+
+def test_the_state_is_small_json_and_says_what_it_is() -> None:
+    dataset = Dataset.range(10**9).shuffle(1000, seed=3).with_options(Options(seed=5))
+    iterator = dataset.iterator(epoch=4)
+    next(iterator)
+    state = iterator.state_dict()
+    assert set(state) == {"version", "structure", "seed", "epoch", "position"}
+    assert (state["version"], state["seed"], state["epoch"], state["position"]) == (1, 5, 4, 1)
+    assert len(json.dumps(state)) < 200
+    iterator.close()
+
+
+def test_resuming_far_in_calls_no_function_and_opens_no_gap() -> None:
+    calls: list[int] = []
+
+    def square(x: int) -> int:
+        calls.append(x)
+        return x * x
+
+    dataset = Dataset.range(100_000_000).map(square).batch(100)
+    state = iter(dataset).state_dict() | {"position": 100_000}
+    iterator = dataset.iterator(state=state)
+    assert calls == []
+    assert next(iterator)[0] == 10_000_000**2
+    assert len(calls) <= 200
+
+
+def test_the_next_pass_of_a_resumed_dataset_is_the_one_after() -> None:
+    original = Dataset.range(30).shuffle(30)
+    passes = [list(original) for _ in range(3)]
+    iterator = original.iterator(epoch=1)
+    state = [next(iterator), iterator.state_dict()][1]
+    resumed = Dataset.range(30).shuffle(30)
+    assert list(resumed.iterator(state=state)) == passes[1][1:]
+    assert list(resumed) == passes[2]
+
+
+def test_a_resumed_dataset_and_its_siblings_take_the_states_seed() -> None:
+    original = Dataset.range(30).shuffle(30, reshuffle_each_iteration=False)
+    head = list(original.take(10))
+    state = original.skip(10).iterator(epoch=0).state_dict()
+    again = Dataset.range(30).shuffle(30, reshuffle_each_iteration=False)
+    tail = list(again.skip(10).iterator(state=state))
+    assert list(again.take(10)) == head
+    assert sorted(head + tail) == list(range(30))
+
+
+def test_how_fast_it_runs_may_change() -> None:
+    state = _after_two(Dataset.range(9).map(abs, num_parallel_calls=2).prefetch(3))
+    changed = Dataset.range(9).map(abs, num_parallel_calls=stoker.AUTOTUNE).prefetch(1)
+    assert list(changed.iterator(state=state)) == list(range(2, 9))
+
+
+def _after_two(dataset: Dataset) -> dict[str, Any]:
+    with dataset.iterator() as iterator:
+        next(iterator)
+        next(iterator)
+        return iterator.state_dict()
+
+
+def test_it_may_be_taken_after_the_end_and_after_close() -> None:
+    dataset = Dataset.range(3)
+    iterator = iter(dataset)
+    assert list(iterator) == [0, 1, 2]
+    state = iterator.state_dict()
+    assert state["position"] == 3
+    iterator.close()
+    assert iterator.state_dict() == state
+    assert list(dataset.iterator(state=state)) == []
+
+
+def test_another_process_goes_on_with_it(tmp_path: Any) -> None:
+    dataset = Dataset.range(50).shuffle(20).map(noisy)
+    iterator = dataset.iterator()
+    for _ in range(17):
+        next(iterator)
+    state = json.dumps(iterator.state_dict())
+    script = tmp_path / "resume.py"
+    script.write_text(
+        "import json, sys, stoker\n"
+        "def noisy(x):\n    return x, stoker.random.generator().random()\n"
+        "dataset = stoker.Dataset.range(50).shuffle(20).map(noisy)\n"
+        "print(json.dumps(list(dataset.iterator(state=json.loads(sys.argv[1])))))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, script, state], capture_output=True, text=True, check=True, timeout=50
+    )
+    assert [tuple(pair) for pair in json.loads(done.stdout)] == list(iterator)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"structure": "0" * 32}, "belongs to another dataset"),
+        ({"version": 99}, "is of version 99; this stoker reads version 1"),
+        ({"position": -1}, "negative position"),
+        ({"position": 11}, "says 11 elements were read, but there are 10"),
+        ({"position": "5"}, "must be what Iterator.state_dict"),
+        ({"seed": 7}, r"seed 7, but Options\(seed=5\) is set"),
+        ({"extra": 1}, "must be what Iterator.state_dict"),
+    ],
+)
+def test_a_state_that_does_not_fit_is_refused(change: dict[str, Any], match: str) -> None:
+    dataset = Dataset.range(10).with_options(Options(seed=5))
+    state = dataset.iterator(epoch=0).state_dict() | change
+    with pytest.raises(InvalidArgumentError, match=match):
+        dataset.iterator(state=state)
+
+
+@pytest.mark.parametrize("state", [3, "x", [], {}])
+def test_what_is_no_state_is_refused(state: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"must be what Iterator\.state_dict"):
+        Dataset.range(3).iterator(state=state)
+
+
+def test_another_pipeline_is_refused() -> None:
+    state = _after_two(Dataset.range(10).shuffle(3))
+    for other in (Dataset.range(11).shuffle(3), Dataset.range(10).shuffle(4), Dataset.range(10)):
+        with pytest.raises(InvalidArgumentError, match="belongs to another dataset"):
+            other.iterator(state=state)
+
+
+def test_a_state_names_its_pass() -> None:
+    dataset = Dataset.range(3)
+    state = dataset.iterator().state_dict()
+    with pytest.raises(InvalidArgumentError, match="exclude each other"):
+        dataset.iterator(state=state, epoch=1)
+
+
+def test_a_pass_over_a_service_has_none_yet() -> None:
+    with stoker.LocalCluster(num_workers=1, threads=True) as cluster:
+        dataset = Dataset.range(3).distribute(cluster)
+        with dataset.iterator() as iterator:
+            assert sorted(iterator) == [0, 1, 2]
+            with pytest.raises(UnimplementedError, match=r"`distribute`.* has no state"):
+                iterator.state_dict()
+        state = Dataset.range(3).iterator().state_dict()
+        with pytest.raises(UnimplementedError, match=r"`distribute`.* has no state"):
+            dataset.iterator(state=state)
+
+
+def test_an_iterator_over_a_bare_stream_has_none() -> None:
+    stream: Stream = Range(start=0, stop=1, step=1).open(stoker.dataset.execute.Context())
+    with pytest.raises(UnimplementedError, match="was not made by a Dataset"):
+        Iterator(stream).state_dict()
+
+
+def test_a_pickled_dataset_continues_a_state_of_the_original() -> None:
+    dataset = PIPELINES["shuffle"]()
+    iterator = dataset.iterator()
+    next(iterator)
+    twin = pickle.loads(pickle.dumps(dataset))
+    assert list(twin.iterator(state=iterator.state_dict())) == list(iterator)
