@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from stoker import Dataset
 from stoker.dataset.execute import Context, failure_origin, open_stream
 from stoker.dataset.node import AUTOTUNE, Node
 from stoker.dataset.nodes.map import Map
 from stoker.dataset.nodes.range import Range
 from stoker.dataset.opaque import Opaque
 from stoker.dataset.stream import Stream
+from stoker.errors import InvalidArgumentError
 
 SECONDS = 20.0
 WAYS = [None, 1, 3, AUTOTUNE]
@@ -207,6 +209,13 @@ def read_one(stream: Stream) -> list[Any]:
         return [stream.next()]
     except Exception as error:
         return [error]
+
+
+def test_the_order_is_kept_even_where_any_is_allowed() -> None:
+    dataset = Dataset.range(50).map(lambda x: -x, num_parallel_calls=4, deterministic=False)
+    assert list(dataset) == [-x for x in range(50)]
+    with pytest.raises(InvalidArgumentError, match="`deterministic` must be True or False"):
+        Dataset.range(1).map(abs, deterministic=1)  # type: ignore[arg-type]
 
 
 def test_advance_does_not_call_the_function() -> None:

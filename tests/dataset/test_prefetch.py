@@ -97,23 +97,50 @@ def test_it_reads_ahead_as_far_as_the_buffer_and_no_further() -> None:
     assert called == [0, 1, 2, 3, 4, 5]
 
 
-def test_autotune_holds_about_64_mib() -> None:
-    made = 0
-    four_mib = 4 << 20
-
-    def function(_: int) -> Any:
-        nonlocal made
-        made += 1
-        return np.empty(four_mib, np.uint8)
-
-    stream = prefetched(function, 1000, AUTOTUNE)
-    stream.next()
+def held_ahead(stream: Stream) -> int:
+    """How many elements the stream holds, once its thread rests."""
+    reader = stream._reader  # type: ignore[attr-defined]
     deadline = time.monotonic() + SECONDS
-    while made < 16:
+    while True:
+        with reader.lock:
+            if not reader.reading and stream._room() == 0:  # type: ignore[attr-defined]
+                return len(stream._buffer)  # type: ignore[attr-defined]
         assert time.monotonic() < deadline
-    assert not threading.Event().wait(0.05)
+
+
+def drained(stream: Stream) -> list[Any]:
+    """All the stream holds and one more, for which it waits."""
+    with stream._reader.lock:  # type: ignore[attr-defined]  # meanwhile nothing comes
+        held = len(stream._buffer)  # type: ignore[attr-defined]
+        return [stream.next() for _ in range(held + 1)]
+
+
+def test_autotune_grows_when_the_consumer_empties_what_was_full() -> None:
+    stream = prefetched(lambda x: x, 10**6, AUTOTUNE)
+    seen = [stream.next()]
+    for most in (4, 8, 16, 32, 64):
+        assert most * 3 // 4 <= held_ahead(stream) <= most
+        seen += drained(stream)
+    assert 96 <= held_ahead(stream) <= 128
+    seen += [stream.next() for _ in range(32)]  # no need to grow
+    assert held_ahead(stream) <= 128
+    assert seen == list(range(len(seen)))
     stream.close()
-    assert made <= 18
+
+
+def test_autotune_holds_no_more_than_its_bytes() -> None:
+    one = 4 << 20
+    function = Opaque.of(lambda _: np.empty(one, np.uint8))
+    node = Prefetch(
+        input=Map(input=Range(start=0, stop=1000, step=1), function=function), buffer_size=AUTOTUNE
+    )
+    stream = open_stream(node, Context(autotune_bytes=10 * one))
+    stream.next()
+    for _ in range(5):
+        held_ahead(stream)
+        drained(stream)
+    assert held_ahead(stream) == 10
+    stream.close()
 
 
 class Closing(Node, frozen=True, eq=False, kw_only=True):

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 
 from stoker.dataset.codec.columns import LARGE_BYTES
 from stoker.dataset.codec.elements import TypeResolver
-from stoker.dataset.ragged import RaggedArray
-from stoker.dataset.sparse import SparseArray
+from stoker.dataset.values.ragged import RaggedArray
+from stoker.dataset.values.sparse import SparseArray
 from stoker.errors import InvalidArgumentError
 from stoker.wire.frames import Frame, encode
 from tests.wire.elements import Point, Sample, exact, frames_of_elements, travel

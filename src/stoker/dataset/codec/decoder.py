@@ -13,8 +13,8 @@ from stoker.dataset.codec.dtypes import Dtype, from_wire
 from stoker.dataset.codec.encoder import OBJECT_ITEMS
 from stoker.dataset.codec.layout import BodyReader
 from stoker.dataset.codec.records import TypeResolver, builder
-from stoker.dataset.ragged import RaggedArray
-from stoker.dataset.sparse import SparseArray
+from stoker.dataset.values.ragged import RaggedArray
+from stoker.dataset.values.sparse import SparseArray
 from stoker.errors import WireError
 
 _Array: TypeAlias = npt.NDArray[Any]

@@ -12,8 +12,8 @@ from stoker.dataset.codec import columns as c
 from stoker.dataset.codec.dtypes import Dtype, to_wire
 from stoker.dataset.codec.layout import BodyWriter
 from stoker.dataset.codec.records import describe
-from stoker.dataset.ragged import RaggedArray
-from stoker.dataset.sparse import SparseArray
+from stoker.dataset.values.ragged import RaggedArray
+from stoker.dataset.values.sparse import SparseArray
 from stoker.errors import InvalidArgumentError
 
 _Array: TypeAlias = npt.NDArray[Any]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
-from stoker.dataset.structure import (
+from stoker.dataset.values.structure import (
     Container,
     children,
     container_of,

@@ -6,17 +6,18 @@ from functools import partial
 from itertools import starmap
 from typing import Any, ClassVar
 
-from stoker.dataset import pool
-from stoker.dataset.adaptive import MEASURE_SECONDS, AdaptiveCalls
 from stoker.dataset.execute import Context, Origin, mark_failure
 from stoker.dataset.node import AUTOTUNE, Node
 from stoker.dataset.opaque import Opaque
-from stoker.dataset.parallel import CHEAP_SECONDS, OrderedCalls, apply
 from stoker.dataset.random import Calls
-from stoker.dataset.sizes import element_bytes
-from stoker.dataset.spec import Spec, UnknownSpec
 from stoker.dataset.stream import Stream
-from stoker.dataset.tuning import MOST_THREADS, Tuning, default_bytes
+from stoker.dataset.threads import pool
+from stoker.dataset.threads.adaptive import MEASURE_SECONDS, AdaptiveCalls
+from stoker.dataset.threads.parallel import CHEAP_SECONDS, OrderedCalls
+from stoker.dataset.threads.tuning import MOST_THREADS, Tuning, default_bytes
+from stoker.dataset.unpacking import apply
+from stoker.dataset.values.sizes import element_bytes
+from stoker.dataset.values.spec import Spec, UnknownSpec
 
 # A chunk is handed on when computing it has taken this long.
 _CHUNK_SECONDS = 0.5e-3
@@ -50,6 +51,9 @@ class Map(Node, frozen=True, eq=False, kw_only=True):
 
     def cardinality(self) -> int:
         return self.input.cardinality()
+
+    def inputs_per_element(self) -> int:
+        return 1
 
     def open(self, context: Context) -> Stream:
         function: Callable[..., Any] = self.function.value
@@ -98,6 +102,7 @@ class InlineMap(Stream):
 
     Attributes:
         seconds: spent in the function since the last verdict of `costly`.
+        mean_seconds: of a call, by that verdict.
     """
 
     def __init__(
@@ -114,6 +119,8 @@ class InlineMap(Stream):
         self._block = 1
         self._result_bytes = 1 << 20
         self.seconds = 0.0
+        self.mean_seconds = 0.0
+        self._kept = 0
         self._calls = 0
 
     def next(self) -> Any:
@@ -185,7 +192,12 @@ class InlineMap(Stream):
         if seconds < MEASURE_SECONDS:
             return False
         self._calls, self.seconds = 0, 0.0
-        return seconds > calls * _COSTLY_SECONDS
+        self.mean_seconds = seconds / calls
+        self._kept = max(self._kept - 1, 0)
+        return not self._kept and self.mean_seconds > _COSTLY_SECONDS
+
+    def keep(self, verdicts: int) -> None:
+        self._kept = verdicts + 1
 
     def hand_over(self) -> tuple[list[Any], list[Any], int] | None:
         """Gives up the inputs it has read; None while an error waits to be raised."""

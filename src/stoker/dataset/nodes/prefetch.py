@@ -5,15 +5,17 @@ from typing import Any, ClassVar
 
 from stoker.dataset.execute import Context
 from stoker.dataset.node import AUTOTUNE, Node
-from stoker.dataset.readahead import ReadAhead
-from stoker.dataset.sizes import element_bytes
-from stoker.dataset.spec import Spec
 from stoker.dataset.stream import Failure, Stream
+from stoker.dataset.threads import pool
+from stoker.dataset.threads.readahead import ReadAhead
+from stoker.dataset.threads.tuning import default_bytes
+from stoker.dataset.values.sizes import element_bytes
+from stoker.dataset.values.spec import Spec
 from stoker.errors import FailedPreconditionError
 
-# AUTOTUNE buffers by bytes, and never more elements than this: that many hide any delay.
-_AUTOTUNE_BYTES = 64 << 20
-_AUTOTUNE_ELEMENTS = 1 << 16
+# What AUTOTUNE begins with, and the most it grows to: that many hide any delay.
+_FIRST_ELEMENTS = 4
+_MOST_ELEMENTS = 1 << 16
 
 
 class Prefetch(Node, frozen=True, eq=False, kw_only=True):
@@ -21,7 +23,8 @@ class Prefetch(Node, frozen=True, eq=False, kw_only=True):
 
     Attributes:
         input: what it reads.
-        buffer_size: elements, AUTOTUNE for 64 MiB of them; 0 reads nothing ahead.
+        buffer_size: elements; 0 reads nothing ahead. AUTOTUNE begins with 4 and doubles each time
+            the consumer has emptied what had been full, within `Options.autotune_bytes`.
     """
 
     kind: ClassVar[str] = "prefetch"
@@ -35,23 +38,33 @@ class Prefetch(Node, frozen=True, eq=False, kw_only=True):
     def cardinality(self) -> int:
         return self.input.cardinality()
 
+    def inputs_per_element(self) -> int:
+        return 1
+
     def open(self, context: Context) -> Stream:
         stream = self.input.open(context)
         if self.buffer_size == 0:
             return stream
         if self.buffer_size == AUTOTUNE:
-            return _PrefetchStream(stream, _AUTOTUNE_ELEMENTS, _AUTOTUNE_BYTES)
+            max_bytes = context.autotune_bytes or default_bytes(pool.available_cpus())
+            return _PrefetchStream(stream, _FIRST_ELEMENTS, max_bytes)
         return _PrefetchStream(stream, self.buffer_size, None)
 
 
 class _PrefetchStream(Stream):
-    """A bounded buffer between the reading thread and the consumer."""
+    """A bounded buffer between the reading thread and the consumer.
+
+    Args:
+        stream: what is read ahead.
+        max_elements: how far.
+        max_bytes: `max_elements` grows with the need as long as they take no more than these.
+    """
 
     def __init__(self, stream: Stream, max_elements: int, max_bytes: int | None) -> None:
         self._stream = stream
         self._max_elements = max_elements
         self._max_bytes = max_bytes
-        self._refill = max(1, max_elements // 4) if max_elements > 8 else 1
+        self._was_full = False
         self._buffer: deque[Any] = deque()
         self._bytes = 0
         self._reader = ReadAhead(stream, self._room, self._accept)
@@ -99,23 +112,36 @@ class _PrefetchStream(Stream):
         return taken
 
     def _await_something(self) -> None:
-        if not self._buffer and self._room() > 0:
-            self._reader.wake()
+        if not self._buffer:
+            self._grow()
+            if self._room() > 0:
+                self._reader.wake()
         while not self._buffer and not self._reader.ended:
             if self._reader.closed:
                 raise FailedPreconditionError("this iterator was closed while it was read")
             self._reader.filled.wait()
 
+    def _grow(self) -> None:
+        """The buffer is empty: where the input could have gone on, it was too small."""
+        if self._was_full and self._max_bytes is not None:
+            self._max_elements = min(2 * self._max_elements, _MOST_ELEMENTS)
+        self._was_full = False
+
     def _room(self) -> int:
         if self._max_bytes is not None and self._bytes >= self._max_bytes:
             return 0
-        free = self._max_elements - len(self._buffer)
-        return free if free >= self._refill else 0
+        return 0 if self._is_full() else self._max_elements - len(self._buffer)
+
+    def _is_full(self) -> bool:
+        """Whether it holds so many elements that reading more is not worth a thread's waking."""
+        refill = self._max_elements // 4 if self._max_elements > 8 else 1
+        return self._max_elements - len(self._buffer) < refill
 
     def _accept(self, items: list[Any]) -> None:
         self._buffer.extend(items)
         if self._max_bytes is not None:
             self._bytes += sum(map(_item_bytes, items))
+        self._was_full = self._was_full or self._is_full()
 
     def _pop(self) -> Any:
         item = self._buffer.popleft()

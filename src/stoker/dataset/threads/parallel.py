@@ -3,13 +3,18 @@
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
-from stoker.dataset import pool
 from stoker.dataset.execute import Origin, mark_failure
 from stoker.dataset.random import Calls
-from stoker.dataset.readahead import ReadAhead
 from stoker.dataset.stream import Failure, Stream
+from stoker.dataset.threads import pool
+from stoker.dataset.threads.meter import Cost, Meter
+from stoker.dataset.threads.readahead import ReadAhead
+from stoker.dataset.threads.tuning import Tuning, smallest_window
+from stoker.dataset.threads.units import Single, Sink, Unit
+from stoker.dataset.unpacking import apply
+from stoker.dataset.values.sizes import element_bytes
 from stoker.errors import FailedPreconditionError
 
 # A function is cheap below this: handing a call to a thread and back costs about 20 us.
@@ -17,65 +22,6 @@ CHEAP_SECONDS = 50e-6
 
 # How often a waiting consumer looks whether it could run a call itself (see `_wait`).
 _HELP_SECONDS = 0.05
-
-
-def apply(function: Callable[..., Any], element: Any) -> Any:
-    """``function(element)``; a plain tuple is unpacked into arguments, as tf.data does."""
-    return function(*element) if type(element) is tuple else function(element)
-
-
-class Sink(Protocol):
-    """Where the results of one unit go; `put` is called from many threads, once per slot."""
-
-    def put(self, slot: int, value: Any) -> None: ...
-
-    def result(self, count: int) -> Any:
-        """What is delivered once all `count` slots are filled; runs on the consumer's thread."""
-        ...
-
-
-class Single:
-    """The sink of a unit of one element."""
-
-    __slots__ = ("_value",)
-
-    def __init__(self, number: int) -> None:
-        self._value: Any = None
-
-    def put(self, slot: int, value: Any) -> None:
-        self._value = value
-
-    def result(self, count: int) -> Any:
-        return self._value
-
-
-class Unit:
-    """What is delivered as a whole: one element, or the elements of one batch."""
-
-    __slots__ = ("count", "dropped", "error", "error_slot", "missing", "sink")
-
-    def __init__(self, sink: Sink, size: int) -> None:
-        self.sink = sink
-        self.count = 0
-        self.missing = size
-        self.dropped = False
-        self.error: BaseException | None = None
-        self.error_slot = size
-
-    def fail(self, slot: int, error: BaseException) -> None:
-        """Keep the error of the lowest slot, whichever comes first: as computing in order would."""
-        if slot < self.error_slot:
-            self.error, self.error_slot = error, slot
-
-    def deliver(self) -> Any:
-        """The unit's value.
-
-        Raises:
-            BaseException: what its first failed element raised.
-        """
-        if self.error is not None:
-            raise self.error
-        return self.sink.result(self.count)
 
 
 class _Call:
@@ -104,7 +50,7 @@ class OrderedCalls:
     Args:
         stream: read on a thread of its own, so that a slow input delays no finished result.
         function: the user's.
-        limit: the most calls at once.
+        limit: the most calls at once; a `Tuning` finds it while they run.
         origin: kind and site of the map node, for its errors.
         keyed: makes what keys the randomness of a call.
         size: elements per unit.
@@ -116,7 +62,7 @@ class OrderedCalls:
         self,
         stream: Stream,
         function: Callable[..., Any],
-        limit: int,
+        limit: "int | Tuning",
         origin: Origin,
         keyed: Callable[[], Calls],
         *,
@@ -131,18 +77,19 @@ class OrderedCalls:
         self._size = size
         self._make_sink = sink
         self._drop_remainder = drop_remainder
-        # Two per thread: one runs, one waits, so that no thread waits for the reader to wake up.
-        # For batches the next one is begun while one is waited for.
-        self._window = max(2 * limit, limit + 4) if size == 1 else size + max(2 * limit, size)
-        self._refill = max(1, limit // 2)
+        self._tuning = limit if isinstance(limit, Tuning) else None
+        self._limit = limit.limit if isinstance(limit, Tuning) else limit
+        self._window = smallest_window(self._limit, size)
         self._units: deque[Unit] = deque()
         self._held = 0
+        self._done = 0
+        self._bytes = 0
         self._index = 0
         self._awaited: Unit | None = None
         self._settling = False
         self._seconds = 0.0
         self._measured = 0
-        self._lease = pool.lease(limit)
+        self._lease = pool.lease(self._limit)
         self._reader = ReadAhead(stream, self._room, self._accept)
         self._lock = self._reader.lock
 
@@ -159,8 +106,11 @@ class OrderedCalls:
             for value in done:
                 unit, slot = self._next_slot()
                 unit.sink.put(slot, value)
-                unit.missing -= 1
+                self._finish(unit)
             self._held += len(done)
+            if self._tuning is not None:
+                self._tuning.begin(time.perf_counter())
+                self._follow(self._tuning)
             self._accept(list(first))
         self._reader.start()
 
@@ -168,24 +118,39 @@ class OrderedCalls:
         """Compute one element; runs in any thread and never raises."""
         unit = call.unit
         failure: BaseException | None = None
+        tuning = self._tuning
+        nbytes = 0
         start = time.perf_counter()
+        meter = None if tuning is None else Meter(queued=tuning.wants_queued(start))
         if not unit.dropped:
             try:
                 with self._keyed().over(iter((call.element,)), call.index + 1) as elements:
                     value = apply(self._function, next(elements))
+                if tuning is not None:
+                    nbytes = element_bytes(value)
                 unit.sink.put(call.slot, value)
+                del value  # a batch has taken it; the sink of one element holds it
             except Exception as error:  # noqa: BLE001 - raised where the consumer reads it
                 failure = mark_failure(error, self._origin._replace(index=call.index))
             except BaseException as error:  # noqa: BLE001 - same; of sys.exit there is no origin
                 failure = error
         seconds = time.perf_counter() - start
+        cost = None if meter is None else meter.stop()
+        input_bytes = 0 if tuning is None else element_bytes(call.element)
         call.element = None
         with self._lock:
             self._seconds += seconds
             self._measured += 1
             if failure is not None:
                 unit.fail(call.slot, failure)
+            unit.bytes += nbytes
+            if not unit.dropped:
+                self._bytes += nbytes
             self._finish(unit)
+            if tuning is not None and cost is not None:
+                if failure is None:
+                    tuning.holds(input_bytes + nbytes)
+                self._tune(tuning, cost)
 
     def take(self) -> Any:
         """The next unit's value, waiting for it.
@@ -249,6 +214,11 @@ class OrderedCalls:
         with self._lock:
             return self._seconds / max(self._measured, 1)
 
+    def outpaced_by(self, seconds: float) -> bool:
+        """Whether calls one after the other, `seconds` each, would yield more; needs a `Tuning`."""
+        with self._lock:
+            return self._tuning is not None and self._tuning.outpaced_by(seconds)
+
     def forget_cost(self) -> None:
         """Measure afresh."""
         with self._lock:
@@ -276,11 +246,40 @@ class OrderedCalls:
         self._lease.release()
         self._reader.close(close_stream=close_stream)
 
+    def _tune(self, tuning: Tuning, cost: Cost) -> None:
+        supplied = bool(self._lease.waiting)
+        if tuning.finished(time.perf_counter(), cost, supplied=supplied):
+            self._follow(tuning)
+        elif not supplied and self._units and self._units[0].missing and self._is_wide():
+            tuning.ran_dry()
+            self._follow(tuning)
+        if self._room() > 0:
+            self._reader.wake()
+
+    def _follow(self, tuning: Tuning) -> None:
+        """Run and read ahead as far as `tuning` says."""
+        self._window = tuning.window
+        if self._limit != tuning.limit:
+            self._limit = tuning.limit
+            self._lease.resize(self._limit)
+
+    def _is_wide(self) -> bool:
+        """Whether elements are held as far ahead as the window lets them."""
+        return self._window - self._held < max(1, self._limit // 2)
+
     def _room(self) -> int:
         if self._settling:
             return self._size - self._units[-1].count if self._units else 0
+        if self._is_wide():
+            return 0
         free = self._window - self._held
-        return free if free >= self._refill else 0
+        if self._tuning is None:
+            return free
+        free = min(free, self._tuning.affordable(self._held - self._done, self._bytes))
+        if free > 0 or len(self._units) > 1:
+            return free
+        # Whatever it takes, one unit must be held to be delivered.
+        return self._size - self._units[0].count if self._units else 1
 
     def _accept(self, elements: list[Any]) -> None:
         calls: list[_Call] = []
@@ -315,12 +314,17 @@ class OrderedCalls:
 
     def _finish(self, unit: Unit) -> None:
         unit.missing -= 1
+        unit.done += 1
+        if not unit.dropped:
+            self._done += 1
         if unit.missing == 0 and unit is self._awaited:
             self._reader.filled.notify_all()
 
     def _pop(self) -> Unit:
         unit = self._units.popleft()
         self._held -= unit.count
+        self._done -= unit.done
+        self._bytes -= unit.bytes
         if self._room() > 0:
             self._reader.wake()
         return unit
@@ -344,6 +348,9 @@ class OrderedCalls:
             first = self._units[0] if self._units else None
             if self._reader.closed or first is not head or (head is None and self._reader.ended):
                 return
+            tuning = self._tuning
+            if tuning is not None:
+                tuning.consumer_waits(time.perf_counter())
             if head is None:
                 self._reader.filled.wait()
             elif head.missing:
@@ -354,6 +361,8 @@ class OrderedCalls:
                 self._awaited = head
                 self._reader.filled.wait(_HELP_SECONDS if may_help else None)
                 self._awaited = None
+            if tuning is not None:
+                tuning.consumer_goes_on(time.perf_counter())
 
 
 def _calls_of(unit: Unit) -> Callable[[Any], bool]:

@@ -59,7 +59,18 @@ class RaggedArray:
         Raises:
             InvalidArgumentError: the rows do not fit together.
         """
-        arrays = [np.asarray(row, dtype=dtype) for row in rows]
+        try:
+            arrays = [np.asarray(row, dtype=dtype) for row in rows]
+        except (TypeError, ValueError) as error:
+            raise InvalidArgumentError(
+                f"`rows` must be a list of arrays or lists: {error}; got {rows!r:.200}"
+            ) from error
+        for i, array in enumerate(arrays):
+            if not array.ndim:
+                raise InvalidArgumentError(
+                    f"row {i} is {array!r:.200}, which has no length; give each row as a list or "
+                    "an array of one dimension or more"
+                )
         filled = [array for array in arrays if array.size] or arrays
         try:
             values = np.concatenate(filled) if filled else np.empty(0, dtype or np.float64)

@@ -62,6 +62,10 @@ class Lease:
         """
         return self.pool.help(self, wanted)
 
+    def resize(self, limit: int) -> None:
+        """Allow `limit` calls at once from now on; calls that run are not stopped."""
+        self.pool.resize(self, limit)
+
     def waits(self, wanted: Callable[[Call], bool]) -> bool:
         """Whether the oldest waiting call is `wanted`."""
         with self.pool.lock:
@@ -119,6 +123,16 @@ class _Pool:
                 lease.running -= 1
                 self._ask_for_threads(lease)
         return True
+
+    def resize(self, lease: Lease, limit: int) -> None:
+        with self.lock:
+            if lease.released:
+                return
+            lease.limit = limit
+            self._size = max(lease.limit for lease in self._leases)
+            self._ask_for_threads(lease)
+            if len(self._threads) > self._size:
+                self._work.notify_all()  # the idle ones beyond the size end
 
     def release(self, lease: Lease) -> list[threading.Thread]:
         """Take the lease back; returns the threads that end at once because it was the last."""

@@ -7,7 +7,10 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from stoker.dataset.structure import (
+from stoker.dataset.values.dtypes import dtype_from_wire, dtype_to_wire
+from stoker.dataset.values.ragged import RaggedArray
+from stoker.dataset.values.sparse import SparseArray
+from stoker.dataset.values.structure import (
     Container,
     container_of,
     field_names,
@@ -20,7 +23,7 @@ from stoker.dataset.structure import (
 )
 from stoker.errors import InvalidArgumentError
 
-# A TensorSpec, an UnknownSpec, or a nest of them shaped as the elements are.
+# A TensorSpec, RaggedSpec, SparseSpec or UnknownSpec, or a nest of them shaped as the elements are.
 Spec = Any
 
 
@@ -48,25 +51,99 @@ class TensorSpec:
     dtype: np.dtype[Any]
 
     def __init__(self, shape: Iterable[int | None] = (), dtype: npt.DTypeLike = np.float32) -> None:
-        try:
-            lengths = tuple(None if length is None else int(length) for length in shape)
-        except (TypeError, ValueError) as error:
-            raise InvalidArgumentError(
-                f"`shape` must be lengths or None, such as (None, 3); got {shape!r}"
-            ) from error
-        if any(length is not None and length < 0 for length in lengths):
-            raise InvalidArgumentError(f"`shape` must not be negative; got {lengths}")
-        if dtype is str or dtype is bytes:  # text is held as objects
-            dtype = object
-        try:
-            resolved = np.dtype(dtype)
-        except TypeError as error:
-            raise InvalidArgumentError(f"`dtype` must be a NumPy dtype; got {dtype!r}") from error
-        object.__setattr__(self, "shape", lengths)
-        object.__setattr__(self, "dtype", resolved)
+        object.__setattr__(self, "shape", _lengths(shape))
+        object.__setattr__(self, "dtype", _resolved(dtype))
 
     def __repr__(self) -> str:
         return f"TensorSpec(shape={self.shape}, dtype={self.dtype})"
+
+
+@dataclasses.dataclass(frozen=True, init=False)
+class RaggedSpec:
+    """Shape and dtype of a RaggedArray; as tf.RaggedTensorSpec with one ragged dimension.
+
+    Attributes:
+        shape: the number of rows or ``None``, then ``None`` for the rows' lengths, then one length
+            per dimension of a row's items, ``None`` where it varies.
+        dtype: a NumPy dtype.
+
+    Raises:
+        InvalidArgumentError: the shape or dtype is none, or the second dimension has a length.
+
+    Example:
+        >>> RaggedSpec([3, None], "int64")
+        RaggedSpec(shape=(3, None), dtype=int64)
+    """
+
+    __stoker_leaf__: ClassVar[bool] = True
+
+    shape: tuple[int | None, ...]
+    dtype: np.dtype[Any]
+
+    def __init__(
+        self, shape: Iterable[int | None] = (None, None), dtype: npt.DTypeLike = np.float32
+    ) -> None:
+        lengths = _lengths(shape)
+        if len(lengths) < 2 or lengths[1] is not None:
+            raise InvalidArgumentError(
+                f"`shape` of a RaggedSpec must be (rows, None, ...), its second dimension being "
+                f"ragged; got {lengths}"
+            )
+        object.__setattr__(self, "shape", lengths)
+        object.__setattr__(self, "dtype", _resolved(dtype))
+
+    def __repr__(self) -> str:
+        return f"RaggedSpec(shape={self.shape}, dtype={self.dtype})"
+
+
+@dataclasses.dataclass(frozen=True, init=False)
+class SparseSpec:
+    """Dense shape and dtype of a SparseArray; as tf.SparseTensorSpec.
+
+    Attributes:
+        shape: one length per dimension, ``None`` where it varies.
+        dtype: a NumPy dtype.
+
+    Raises:
+        InvalidArgumentError: the shape or dtype is none.
+
+    Example:
+        >>> SparseSpec([None, 100], "float32")
+        SparseSpec(shape=(None, 100), dtype=float32)
+    """
+
+    __stoker_leaf__: ClassVar[bool] = True
+
+    shape: tuple[int | None, ...]
+    dtype: np.dtype[Any]
+
+    def __init__(self, shape: Iterable[int | None] = (), dtype: npt.DTypeLike = np.float32) -> None:
+        object.__setattr__(self, "shape", _lengths(shape))
+        object.__setattr__(self, "dtype", _resolved(dtype))
+
+    def __repr__(self) -> str:
+        return f"SparseSpec(shape={self.shape}, dtype={self.dtype})"
+
+
+def _lengths(shape: Iterable[int | None]) -> tuple[int | None, ...]:
+    try:
+        lengths = tuple(None if length is None else int(length) for length in shape)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(
+            f"`shape` must be lengths or None, such as (None, 3); got {shape!r}"
+        ) from error
+    if any(length is not None and length < 0 for length in lengths):
+        raise InvalidArgumentError(f"`shape` must not be negative; got {lengths}")
+    return lengths
+
+
+def _resolved(dtype: npt.DTypeLike) -> np.dtype[Any]:
+    if dtype is str or dtype is bytes:  # text is held as objects
+        dtype = object
+    try:
+        return np.dtype(dtype)
+    except TypeError as error:
+        raise InvalidArgumentError(f"`dtype` must be a NumPy dtype; got {dtype!r}") from error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,6 +152,14 @@ class UnknownSpec:
 
     __stoker_leaf__: ClassVar[bool] = True
 
+
+# By the kind they have on the wire.
+_ARRAYS: dict[str, type[TensorSpec | RaggedSpec | SparseSpec]] = {
+    "tensor": TensorSpec,
+    "ragged": RaggedSpec,
+    "sparse": SparseSpec,
+}
+_KINDS = {cls: kind for kind, cls in _ARRAYS.items()}
 
 _SCALARS: dict[type, np.dtype[Any]] = {
     bool: np.dtype(np.bool_),
@@ -102,14 +187,18 @@ def spec_of(value: Any) -> Spec:
 def _leaf_spec(leaf: Any) -> Spec:
     if isinstance(leaf, np.ndarray | np.generic):
         return TensorSpec(leaf.shape, leaf.dtype)
+    if isinstance(leaf, RaggedArray):
+        return RaggedSpec((len(leaf), None, *leaf.values.shape[1:]), leaf.dtype)
+    if isinstance(leaf, SparseArray):
+        return SparseSpec(leaf.dense_shape, leaf.dtype)
     scalar = _SCALARS.get(type(leaf))
     return UnknownSpec() if scalar is None else TensorSpec((), scalar)
 
 
 def is_spec(value: Any) -> bool:
-    """True for a TensorSpec, an UnknownSpec or a nest of them."""
+    """True for a TensorSpec, RaggedSpec, SparseSpec or UnknownSpec, or a nest of them."""
     leaves: list[Any] = flatten_like(value, value)
-    return all(isinstance(leaf, TensorSpec | UnknownSpec) for leaf in leaves)
+    return all(type(leaf) in _KINDS or isinstance(leaf, UnknownSpec) for leaf in leaves)
 
 
 def compatible(a: Spec, b: Spec) -> bool:
@@ -119,7 +208,7 @@ def compatible(a: Spec, b: Spec) -> bool:
     """
     if isinstance(a, UnknownSpec) or isinstance(b, UnknownSpec):
         return True
-    if isinstance(a, TensorSpec) and isinstance(b, TensorSpec):
+    if type(a) in _KINDS and type(a) is type(b):
         return a.dtype == b.dtype and _shapes_agree(a.shape, b.shape)
     container = container_of(type(a))
     if container is Container.LEAF or not _same_container(a, b):
@@ -162,13 +251,15 @@ def spec_to_wire(spec: Spec) -> Any:
     """The spec as builtin values; classes by their name only."""
     if isinstance(spec, UnknownSpec):
         return {"kind": "unknown"}
-    if isinstance(spec, TensorSpec):
-        return {"kind": "tensor", "shape": list(spec.shape), "dtype": dtype_to_wire(spec.dtype)}
     cls = type(spec)
+    if cls in _KINDS:
+        shape, dtype = list(spec.shape), dtype_to_wire(spec.dtype)
+        return {"kind": _KINDS[cls], "shape": shape, "dtype": dtype}
     container = container_of(cls)
     if container is Container.LEAF:
         raise InvalidArgumentError(
-            f"an element_spec holds TensorSpec and UnknownSpec; got a {cls.__qualname__}: {spec!r}"
+            f"an element_spec holds TensorSpec, RaggedSpec, SparseSpec and UnknownSpec; "
+            f"got a {cls.__qualname__}: {spec!r}"
         )
     wire: dict[str, Any] = {"kind": container.value}
     if container is Container.DICT:
@@ -197,8 +288,8 @@ def _from_wire(wire: Any) -> Spec:
     kind = wire["kind"]
     if kind == "unknown":
         return UnknownSpec()
-    if kind == "tensor":
-        return TensorSpec(wire["shape"], dtype_from_wire(wire["dtype"]))
+    if kind in _ARRAYS:
+        return _ARRAYS[kind](wire["shape"], dtype_from_wire(wire["dtype"]))
     container = Container(kind)
     if container is Container.LEAF:
         raise ValueError(f"unknown kind {kind!r}")
@@ -212,53 +303,3 @@ def _from_wire(wire: Any) -> Spec:
     generate = generated_namedtuple if container is Container.NAMEDTUPLE else generated_dataclass
     cls = generate(str(wire["name"]), tuple(name for name, _ in pairs))
     return _blank(cls, [member for _, member in pairs])
-
-
-def dtype_to_wire(dtype: np.dtype[Any]) -> Any:
-    """A dtype as builtin values: also structured ones, with offsets, and those of ml_dtypes."""
-    if dtype.subdtype is not None:
-        base, shape = dtype.subdtype
-        return {"base": dtype_to_wire(base), "shape": list(shape)}
-    if dtype.names is not None:
-        assert dtype.fields is not None
-        fields = [(dtype.fields[name][0], dtype.fields[name][1]) for name in dtype.names]
-        return {
-            "names": list(dtype.names),
-            "formats": [dtype_to_wire(field) for field, _ in fields],
-            "offsets": [offset for _, offset in fields],
-            "itemsize": dtype.itemsize,
-        }
-    if dtype.type.__module__ == "numpy":
-        return dtype.str
-    return f"{dtype.type.__module__}.{dtype.name}"
-
-
-def dtype_from_wire(wire: Any) -> np.dtype[Any]:
-    """The dtype of builtin values.
-
-    Raises:
-        InvalidArgumentError: they are not a dtype's, or it needs ml_dtypes, which is not installed.
-    """
-    try:
-        return _dtype_from_wire(wire)
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise InvalidArgumentError(f"{wire!r} is not a dtype: {error}") from error
-
-
-def _dtype_from_wire(wire: Any) -> np.dtype[Any]:
-    if isinstance(wire, dict):
-        if "base" in wire:
-            return np.dtype((_dtype_from_wire(wire["base"]), tuple(wire["shape"])))
-        formats = [_dtype_from_wire(field) for field in wire["formats"]]
-        return np.dtype({**wire, "formats": formats})  # type: ignore[call-overload,no-any-return]
-    if not isinstance(wire, str):
-        raise TypeError("expected text")
-    package, _, name = wire.rpartition(".")
-    if package != "ml_dtypes":  # the one package outside NumPy that may be named
-        return np.dtype(wire)
-    try:
-        import ml_dtypes
-    except ImportError as error:
-        raise ValueError(f"install ml_dtypes to read {name}") from error
-    dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
-    return dtype

@@ -2,13 +2,15 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from stoker.dataset.sparse import SparseArray
-from stoker.dataset.structure import Container, children, container_of, rebuild
+from stoker.dataset.collation.vectors import is_vector, vectors, write_text
+from stoker.dataset.values.ragged import RaggedArray
+from stoker.dataset.values.sparse import SparseArray
+from stoker.dataset.values.structure import Container, children, container_of, rebuild
 from stoker.errors import InvalidArgumentError
 
 Array = npt.NDArray[Any]
@@ -84,19 +86,37 @@ def collate(values: Sequence[Any], allocate: Allocate, rows: Rows | None = None)
     Raises:
         InvalidArgumentError: the elements differ in structure, or a leaf in shape or dtype.
     """
-    return _Collation(allocate, rows).column(values, "")
+    return Collation(allocate, rows).column(values, "")
 
 
-class _Collation:
-    def __init__(self, allocate: Allocate, rows: Rows | None) -> None:
-        self._allocate = allocate
+class Collation:
+    """Puts elements together leaf by leaf; subclasses say what becomes of a leaf.
+
+    Args:
+        allocate: makes the arrays.
+        rows: holds the leaves already written.
+    """
+
+    takes_lists: ClassVar[bool] = False
+    """Lists of numbers or text are vectors, not structure."""
+
+    def __init__(self, allocate: Allocate, rows: Rows | None = None) -> None:
+        self.allocate = allocate
         self._rows = rows
 
     def column(self, values: Sequence[Any], name: str) -> Any:
+        """One value of `values`, which stand at `name` of their elements.
+
+        Raises:
+            InvalidArgumentError: they differ in structure, or a leaf in shape or dtype.
+        """
         first = values[0]
         container = container_of(type(first))
-        if container is Container.LEAF:
-            return self._leaf(values, name)
+        if self.takes_lists and list in set(map(type, values)):
+            if container is Container.LEAF or (container is Container.LIST and is_vector(first)):
+                return self.leaf(vectors(values, name, self.empty_dtype(name)), name)
+        elif container is Container.LEAF:
+            return self.leaf(values, name)
         _check_containers(values, name)
         steps = [step for step, _ in children(first)]
         columns: list[Sequence[Any]]
@@ -110,7 +130,16 @@ class _Collation:
             first, [self.column(c, name + s) for s, c in zip(steps, columns, strict=True)]
         )
 
-    def _leaf(self, values: Sequence[Any], name: str) -> Any:
+    def empty_dtype(self, name: str) -> np.dtype[Any]:
+        """The dtype of a vector made of lists of which all are empty: NumPy's choice."""
+        return np.dtype(np.float64)
+
+    def leaf(self, values: Sequence[Any], name: str) -> Any:
+        """The leaves `values` as one array with one more dimension in front.
+
+        Raises:
+            InvalidArgumentError: they differ in shape or dtype, or one cannot be in a batch.
+        """
         kinds = set(map(type, values))
         if len(kinds) == 1:
             kind = next(iter(kinds))
@@ -125,17 +154,17 @@ class _Collation:
             written = self._written(name)
             values = [written[i] if v is _WRITTEN else v for i, v in enumerate(values)]
         if all(issubclass(kind, _TEXT) for kind in kinds):
-            return self._text(values)
+            return write_text(self.allocate((len(values),), np.dtype(object)), values)
         if any(container_of(kind) is not Container.LEAF for kind in kinds):
             _check_containers(values, name)
-        return self._stack([_as_array(value, name) for value in values], name)
+        return self.stack([as_array(value, name) for value in values], name)
 
     def _written(self, name: str) -> Array:
         assert self._rows is not None
         return self._rows.read(name)
 
     def _numbers(self, values: Sequence[Any], dtype: np.dtype[Any], name: str) -> Array:
-        out = self._allocate((len(values),), dtype)
+        out = self.allocate((len(values),), dtype)
         try:
             out[:] = values
         except OverflowError:
@@ -143,21 +172,17 @@ class _Collation:
             raise _beyond_int64(value, name) from None
         return out
 
-    def _text(self, values: Sequence[Any]) -> Array:
-        out = self._allocate((len(values),), np.dtype(object))
-        # np.str_ and np.bytes_ become what they are: object arrays hold str, bytes and None.
-        out[:] = [
-            str(v) if isinstance(v, np.str_) else bytes(v) if isinstance(v, np.bytes_) else v
-            for v in values
-        ]
-        return out
+    def stack(self, arrays: Sequence[Any], name: str) -> Array:
+        """Arrays or NumPy scalars of one shape and dtype as one array.
 
-    def _stack(self, arrays: Sequence[Any], name: str) -> Array:
+        Raises:
+            InvalidArgumentError: they differ.
+        """
         shape, dtype = arrays[0].shape, arrays[0].dtype
         for i, array in enumerate(arrays):
             if array.shape != shape or array.dtype != dtype:
-                raise _mismatch(arrays[0], array, i, name)
-        out = self._allocate((len(arrays), *shape), dtype)
+                raise mismatch(arrays[0], array, i, name)
+        out = self.allocate((len(arrays), *shape), dtype)
         if shape and not dtype.hasobject:
             np.concatenate(arrays, out=out.reshape(len(arrays) * shape[0], *shape[1:]))
         else:
@@ -183,8 +208,12 @@ def _is_array_like(value: Any) -> bool:
     return hasattr(value, "__array__") or hasattr(value, "__array_interface__")
 
 
-def _as_array(value: Any, name: str) -> Any:
-    """`value` as something with shape and dtype."""
+def as_array(value: Any, name: str) -> Any:
+    """`value` as something with shape and dtype.
+
+    Raises:
+        InvalidArgumentError: it is nothing that may be in a batch.
+    """
     if isinstance(value, np.ndarray | np.generic) and not isinstance(value, np.str_ | np.bytes_):
         return value
     for kind, dtype in _NUMBERS.items():
@@ -197,35 +226,48 @@ def _as_array(value: Any, name: str) -> Any:
         return np.array(value, dtype=object)
     if _is_array_like(value):
         return np.asarray(value)
+    if isinstance(value, RaggedArray):
+        raise InvalidArgumentError(
+            f"cannot batch: {leaf_called(name)} is a RaggedArray, and a batch of them would be "
+            "ragged in two dimensions, which a RaggedArray cannot be; use rebatch to join their "
+            "rows, or unbatch and padded_batch to make an array of them"
+        )
     raise InvalidArgumentError(
-        f"cannot batch: {_leaf_called(name)} is a {type(value).__module__}."
+        f"cannot batch: {leaf_called(name)} is a {type(value).__module__}."
         f"{type(value).__qualname__}; return arrays, numbers, bool, str, bytes or None, nested in "
         "tuples, lists, dicts, namedtuples or dataclasses, from the map before batch"
     )
 
 
-def _leaf_called(name: str) -> str:
+def leaf_called(name: str) -> str:
+    """What errors call the leaf at `name`."""
     return f"the leaf {name}" if name else "the element"
 
 
 def _beyond_int64(value: object, name: str) -> InvalidArgumentError:
     return InvalidArgumentError(
-        f"cannot batch: {_leaf_called(name)} holds {value}, beyond int64; return a NumPy scalar of "
+        f"cannot batch: {leaf_called(name)} holds {value}, beyond int64; return a NumPy scalar of "
         "a dtype that holds it (np.uint64, np.float64), or text, from a map before batch"
     )
 
 
-def _mismatch(first: Any, other: Any, i: int, name: str) -> InvalidArgumentError:
+def mismatch(first: Any, other: Any, i: int, name: str) -> InvalidArgumentError:
+    """The error of element `i` of a batch, whose leaf is unlike that of element 0."""
     if first.dtype != other.dtype:
         what = "dtype"
-        remedy = "cast it to one dtype in a map before batch, as in `.astype(np.float32)`"
         values = (first.dtype, other.dtype)
+        # NumPy's own text has a dtype for each length; object arrays hold any.
+        to = "object" if any(dtype.kind in "USO" for dtype in values) else "np.float32"
+        remedy = f"cast it to one dtype in a map before batch, as in `.astype({to})`"
     else:
         what = "shape"
-        remedy = "crop, resize or pad it to one shape in a map before batch"
+        remedy = (
+            "crop, resize or pad it to one shape in a map before batch, or use padded_batch or "
+            "ragged_batch"
+        )
         values = (first.shape, other.shape)
     return InvalidArgumentError(
-        f"cannot batch: {_leaf_called(name)} has {what} {values[0]} in element 0 of the batch and "
+        f"cannot batch: {leaf_called(name)} has {what} {values[0]} in element 0 of the batch and "
         f"{values[1]} in element {i}; {remedy}"
     )
 
@@ -245,10 +287,13 @@ def _check_containers(values: Sequence[Any], name: str) -> None:
         return
     for i, value in enumerate(values):
         if _outline(value) != _outline(first):
+            remedy = "return one structure from the map before batch"
+            if container is container_of(type(value)) is Container.LIST:
+                remedy += ", or use padded_batch or ragged_batch, where lists are vectors"
             raise InvalidArgumentError(
-                f"cannot batch: {_leaf_called(name).replace('leaf', 'value')} is "
+                f"cannot batch: {leaf_called(name).replace('leaf', 'value')} is "
                 f"{_outline(first)} in element 0 of the batch and {_outline(value)} in element "
-                f"{i}; return one structure from the map before batch"
+                f"{i}; {remedy}"
             )
 
 
@@ -256,7 +301,7 @@ def _outline(value: Any) -> str:
     """One level of a value's structure, as text."""
     container = container_of(type(value))
     if container is Container.DICT:
-        return f"a dict with the keys {sorted(map(repr, value))}"
+        return f"a dict with the keys {', '.join(sorted(map(repr, value)))}"
     if container in (Container.TUPLE, Container.LIST):
         return f"a {container.value} of {len(value)}"
     if container is Container.LEAF and (value is _WRITTEN or isinstance(value, np.ndarray)):
@@ -270,7 +315,7 @@ def _stack_sparse(values: Sequence[SparseArray], name: str) -> SparseArray:
     for i, value in enumerate(values):
         if not np.array_equal(value.dense_shape, shape) or value.dtype != dtype:
             raise InvalidArgumentError(
-                f"cannot batch: {_leaf_called(name)} is sparse with shape {shape.tolist()} and "
+                f"cannot batch: {leaf_called(name)} is sparse with shape {shape.tolist()} and "
                 f"dtype {dtype} in element 0 of the batch and {value.dense_shape.tolist()} and "
                 f"{value.dtype} in element {i}; give all one shape and dtype in a map before batch"
             )

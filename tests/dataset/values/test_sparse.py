@@ -33,15 +33,17 @@ def test_equality_is_by_parts_and_dtype() -> None:
 
 
 @pytest.mark.parametrize(
-    ("indices", "values", "shape"),
+    ("indices", "values", "shape", "words"),
     [
-        ([[2]], [1], [2]),
-        ([[-1]], [1], [2]),
-        ([[0]], [1, 2], [2]),
-        ([[0, 0]], [1], [2]),
-        ([], [], 3),
+        ([[0], [2]], [1, 1], [2], r"index \[2\] lies outside the dense shape \[2\]"),
+        ([[-1]], [1], [2], r"index \[-1\] lies outside"),
+        ([[0]], [1, 2], [2], "do not fit"),
+        ([[0]], [1], [2, 2], r"have 1 numbers a row, and the dense shape \[2, 2\] has 2"),
+        ([], [], 3, "do not fit"),
     ],
 )
-def test_parts_that_do_not_fit_are_refused(indices: Any, values: Any, shape: Any) -> None:
-    with pytest.raises(InvalidArgumentError):
+def test_parts_that_do_not_fit_are_refused(
+    indices: Any, values: Any, shape: Any, words: str
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=words):
         SparseArray(indices, values, shape)

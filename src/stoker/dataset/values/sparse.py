@@ -48,8 +48,17 @@ class SparseArray:
                 f"indices {indices.shape}, values {self.values.shape} and dense_shape "
                 f"{shape.shape} do not fit; give (items, rank), (items,) and (rank,)"
             )
-        if indices.shape[1] != len(shape) or bool(np.any((indices < 0) | (indices >= shape))):
-            raise InvalidArgumentError(f"indices lie outside the dense shape {shape.tolist()}")
+        if indices.shape[1] != len(shape):
+            raise InvalidArgumentError(
+                f"indices have {indices.shape[1]} numbers a row, and the dense shape "
+                f"{shape.tolist()} has {len(shape)}; give one for each dimension"
+            )
+        outside = np.any((indices < 0) | (indices >= shape), axis=1)
+        if outside.any():
+            raise InvalidArgumentError(
+                f"index {indices[outside][0].tolist()} lies outside the dense shape "
+                f"{shape.tolist()}"
+            )
 
     @classmethod
     def from_dense(cls, dense: npt.ArrayLike) -> "SparseArray":

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from stoker.dataset import pool
+from stoker.dataset.threads import pool
 
 SECONDS = 20.0
 
@@ -60,6 +60,32 @@ def test_no_more_calls_run_at_once_than_the_lease_allows() -> None:
     narrow.release()
     wide.release()
     assert most == 2
+
+
+def test_a_lease_can_be_made_wider_and_narrower() -> None:
+    lease = pool.lease(1)
+    barrier = threading.Barrier(7)
+    lease.submit([meet(barrier)] * 6)
+    lease.resize(6)
+    barrier.wait(SECONDS)
+    assert len(pool_threads()) == 6
+    lease.resize(2)
+    wait_until(lambda: len(pool_threads()) == 2)
+    gate, begun = threading.Event(), threading.Semaphore(0)
+
+    def occupy() -> None:
+        begun.release()
+        gate.wait(SECONDS)
+
+    lease.submit([occupy] * 4)
+    assert begun.acquire(timeout=SECONDS)
+    assert begun.acquire(timeout=SECONDS)
+    assert not begun.acquire(timeout=0.02)
+    gate.set()
+    assert begun.acquire(timeout=SECONDS)
+    lease.release()
+    lease.resize(9)
+    wait_until(lambda: not pool_threads())
 
 
 def test_calls_begin_in_the_order_they_were_submitted() -> None:

@@ -44,3 +44,9 @@ def test_splits_that_cut_no_rows_are_refused(values: Any, splits: Any) -> None:
 def test_rows_that_do_not_fit_are_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="fit together"):
         RaggedArray.from_rows([np.zeros((1, 2)), np.zeros((1, 3))])
+    with pytest.raises(
+        InvalidArgumentError, match=r"row 0 is array.* has no length; give each row"
+    ):
+        RaggedArray.from_rows([1, 2])
+    with pytest.raises(InvalidArgumentError, match=r"must be a list of arrays or lists.*got 5"):
+        RaggedArray.from_rows(5)  # type: ignore[arg-type]

@@ -4,15 +4,20 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from stoker.dataset.parallel import CHEAP_SECONDS, OrderedCalls
-from stoker.dataset.sizes import element_bytes
 from stoker.dataset.stream import Stream
+from stoker.dataset.threads.parallel import CHEAP_SECONDS, OrderedCalls
+from stoker.dataset.values.sizes import element_bytes
 from stoker.errors import FailedPreconditionError
 
 # How many calls on the pool are measured before a cheap function goes inline: more after every
 # time it turned out not to stay cheap, so that a function that is slow now and then stays parallel.
 _FIRST_TRIAL = 32
 _LONGEST_TRIAL = 4096
+
+# Where threads yielded less than the reading thread alone, they are tried again after so many
+# verdicts on the function called inline; after twice as many each further time.
+_FIRST_STAY = 16
+_LONGEST_STAY = 512
 
 # A verdict on a function called inline needs this much time spent in it: a moment in which another
 # process had the core is none.
@@ -31,6 +36,11 @@ class Inline(Protocol):
         """Spent in the function since the last verdict of `costly`."""
         ...
 
+    @property
+    def mean_seconds(self) -> float:
+        """Of a call, by the last verdict of `costly`; 0 before the first."""
+        ...
+
     def next(self) -> Any: ...
     def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]: ...
     def advance(self, n: int) -> int: ...
@@ -38,6 +48,10 @@ class Inline(Protocol):
 
     def costly(self) -> bool:
         """Whether its function is too slow to be called inline, as measured; resets the measure."""
+        ...
+
+    def keep(self, verdicts: int) -> None:
+        """So many verdicts of `costly` are False whatever was measured."""
         ...
 
     def hand_over(self) -> tuple[list[Any], list[Any], int] | None:
@@ -65,6 +79,7 @@ class AdaptiveCalls(Stream):
         self._make_calls = make_calls
         self._calls: OrderedCalls | None = None
         self._trial = _FIRST_TRIAL
+        self._stay = _FIRST_STAY
         self._settling = False
         self._closed = False
         self._switch = threading.RLock()
@@ -122,7 +137,12 @@ class AdaptiveCalls(Stream):
                 self._go_parallel()
             return self._calls
         if not self._settling and self._calls.measured >= self._trial:
-            if self._calls.mean_seconds() < CHEAP_SECONDS:
+            alone = self._inline.mean_seconds
+            outpaced = alone > 0 and self._calls.outpaced_by(alone)
+            if outpaced:
+                self._inline.keep(self._stay)
+                self._stay = min(2 * self._stay, _LONGEST_STAY)
+            if outpaced or self._calls.mean_seconds() < CHEAP_SECONDS:
                 self._calls.settle()
                 self._settling = True
             else:

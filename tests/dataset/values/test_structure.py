@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from stoker.dataset.structure import (
+from stoker.dataset.values.structure import (
     flatten,
     flatten_like,
     generated_dataclass,

@@ -1,0 +1,1 @@
+"""Elements to batches and back: stacking, padding, cutting into rows."""

@@ -1,0 +1,241 @@
+"""What the user gave for padding: a shape and a value for each leaf."""
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stoker.dataset.collation.collate import leaf_called
+from stoker.dataset.collation.vectors import is_vector
+from stoker.dataset.values.spec import RaggedSpec, SparseSpec, Spec, TensorSpec
+from stoker.dataset.values.structure import Container, children, container_of, field_names, rebuild
+from stoker.errors import InvalidArgumentError
+
+Shape = tuple[int | None, ...]
+
+# The kinds of values that pad a leaf of a kind: nothing is rounded to another.
+_PADS = {"b": "b", "i": "iu", "u": "iu", "f": "iuf", "c": "iufc"}
+
+
+class Padding(NamedTuple):
+    """What the user gave for a leaf; ``None``: lengths of the longest, the dtype's zero or ""."""
+
+    shape: Shape | None = None
+    value: Any = None
+
+
+class Paddings:
+    """What was given for the leaves of an element or an element_spec, by their names.
+
+    None, and a value that is not nested, hold for all leaves below their place.
+
+    Args:
+        padded_shapes: as the user gave them.
+        padding_values: as the user gave them.
+        like: the element or element_spec.
+
+    Raises:
+        InvalidArgumentError: what was given is not nested as `like` is; names the place.
+    """
+
+    def __init__(self, padded_shapes: Any, padding_values: Any, like: Any) -> None:
+        self._alike: Padding | None = None
+        self._shapes: dict[str, Any] = {}
+        self._values: dict[str, Any] = {}
+        if padded_shapes is None and _is_scalar(padding_values):
+            self._alike = Padding(None, padding_values)
+            return
+        _spread("padded_shapes", padded_shapes, like, "", _is_none, self._shapes)
+        _spread("padding_values", padding_values, like, "", _is_scalar, self._values)
+
+    def __getitem__(self, name: str) -> Padding:
+        return self._alike or Padding(as_shape(self._shapes[name]), self._values[name])
+
+
+def check_padding(padded_shapes: Any, padding_values: Any) -> None:
+    """Checks what can be checked before the elements are known.
+
+    Raises:
+        InvalidArgumentError: a shape is none, or a value is neither a scalar nor None.
+    """
+    _check_shapes(padded_shapes)
+    _check_values(padding_values)
+
+
+def _check_shapes(given: Any) -> None:
+    container = container_of(type(given))
+    if container is Container.LEAF or _are_lengths(given):
+        as_shape(given)
+    else:
+        for _, member in children(given):
+            _check_shapes(member)
+
+
+def _are_lengths(given: Any) -> bool:
+    if container_of(type(given)) not in (Container.TUPLE, Container.LIST):
+        return False
+    return all(member is None or isinstance(member, int | np.integer) for member in given)
+
+
+def _check_values(given: Any) -> None:
+    if container_of(type(given)) is not Container.LEAF:
+        for _, member in children(given):
+            _check_values(member)
+    elif np.ndim(given) or not isinstance(
+        given, bool | int | float | complex | str | bytes | np.generic | np.ndarray | None
+    ):
+        raise InvalidArgumentError(
+            f"`padding_values` must hold numbers, text or None, nested as the elements are; "
+            f"got {given!r}"
+        )
+
+
+def as_shape(given: Any) -> Shape | None:
+    """A shape as the user may give it: a length, or several; -1 and None for the longest.
+
+    Raises:
+        InvalidArgumentError: it is none.
+    """
+    if given is None:
+        return None
+    lengths: Iterable[Any] = (given,) if isinstance(given, int | np.integer) else given
+    try:
+        shape = tuple(None if n is None or int(n) == -1 else int(n) for n in lengths)
+    except (TypeError, ValueError):
+        shape = (-1,)
+    if any(length is not None and length < 0 for length in shape):
+        raise InvalidArgumentError(
+            f"`padded_shapes` must hold shapes such as (128,), (None, 3) or (), nested as the "
+            f"elements are, with None or -1 for the longest of a batch; got {given!r}"
+        )
+    return shape
+
+
+def _is_none(given: Any) -> bool:
+    return given is None
+
+
+def _is_scalar(given: Any) -> bool:
+    return container_of(type(given)) is Container.LEAF
+
+
+def _spread(
+    argument: str,
+    given: Any,
+    like: Any,
+    name: str,
+    holds_below: Callable[[Any], bool],
+    found: dict[str, Any],
+) -> None:
+    container = container_of(type(like))
+    if container is Container.LEAF or (container is Container.LIST and is_vector(like)):
+        found[name] = given
+        return
+    steps = children(like)
+    if holds_below(given):
+        members = [given] * len(steps)
+    else:
+        members = _members_like(argument, given, like, name)
+    for (step, child), member in zip(steps, members, strict=True):
+        _spread(argument, member, child, name + step, holds_below, found)
+
+
+def _members_like(argument: str, given: Any, like: Any, name: str) -> list[Any]:
+    """The members of `given` in the order of those of `like`."""
+    container, cls = container_of(type(like)), type(like)
+    if container is Container.DICT:
+        if isinstance(given, dict) and given.keys() == like.keys():
+            return [given[key] for key in like]
+    elif container in (Container.NAMEDTUPLE, Container.DATACLASS):
+        if container_of(type(given)) is container and field_names(type(given)) == field_names(cls):
+            return [getattr(given, field) for field in field_names(cls)]
+    elif container_of(type(given)) in (Container.TUPLE, Container.LIST) and len(given) == len(like):
+        return list(given)
+    place = f" at {name}" if name else ""
+    raise InvalidArgumentError(
+        f"`{argument}` must be nested as the elements are: {given!r} is given{place}, where they "
+        f"have a {cls.__name__} of {len(children(like))}; give one "
+        f"{'shape' if argument == 'padded_shapes' else 'value'} for each member"
+    )
+
+
+def padded_spec(
+    spec: Spec, length: int | None, padded_shapes: Any = None, padding_values: Any = None
+) -> Spec:
+    """The spec of padded batches of elements of `spec`.
+
+    Raises:
+        InvalidArgumentError: the padding does not fit the spec.
+    """
+    given = Paddings(padded_shapes, padding_values, spec)
+
+    def of(part: Any, name: str) -> Any:
+        if container_of(type(part)) is not Container.LEAF:
+            members = [of(member, name + step) for step, member in children(part)]
+            return rebuild(part, members)
+        if isinstance(part, RaggedSpec | SparseSpec):
+            raise no_array(type(part).__name__.replace("Spec", "Array"), name)
+        if not isinstance(part, TensorSpec):
+            return part
+        shape, value = given[name]
+        if value is not None and part.shape:
+            padding_value(value, part.dtype, name)
+        if shape is None:
+            shape = (None,) * len(part.shape)
+        check_fits(part.shape, shape, name)
+        pairs = zip(part.shape, shape, strict=True)
+        known = [mine if fixed is None else fixed for mine, fixed in pairs]
+        return TensorSpec((length, *known), part.dtype)
+
+    return of(spec, "")
+
+
+def check_fits(shape: Shape, padded: Shape, name: str, where: str = "") -> None:
+    """Checks that a padded shape can hold a leaf's.
+
+    Raises:
+        InvalidArgumentError: it cannot; says `where` the leaf has its shape.
+    """
+    if len(shape) != len(padded):
+        raise InvalidArgumentError(
+            f"cannot pad: {leaf_called(name)} has shape {tuple(shape)}{where}, which padded shape "
+            f"{padded} cannot hold: give `padded_shapes` one length or None for each of its "
+            f"{len(shape)} dimensions"
+        )
+    for mine, most in zip(shape, padded, strict=True):
+        if mine is not None and most is not None and mine > most:
+            raise InvalidArgumentError(
+                f"cannot pad: {leaf_called(name)} has shape {tuple(shape)}{where}, larger than its "
+                f"padded shape {padded}; cut it in a map before padded_batch, or give larger "
+                "`padded_shapes`"
+            )
+
+
+def no_array(kind: str, name: str) -> InvalidArgumentError:
+    """The error of a leaf that padding has no meaning for."""
+    return InvalidArgumentError(
+        f"cannot pad: {leaf_called(name)} is a {kind}; padded_batch pads arrays: unbatch it, or "
+        "make it an array in a map before"
+    )
+
+
+def padding_value(value: Any, dtype: np.dtype[Any], name: str) -> Any:
+    """The user's value as what fills arrays of `dtype`.
+
+    Raises:
+        InvalidArgumentError: the dtype does not hold it.
+    """
+    item = value
+    if isinstance(value, np.generic | np.ndarray) and value.dtype.kind in "biufcSUO":
+        item = value.item()
+    if dtype.hasobject:
+        if item is None or isinstance(item, str | bytes):
+            return item
+    elif (kind := np.asarray(item).dtype.kind) in _PADS.get(dtype.kind, kind):
+        with suppress(ValueError, TypeError, OverflowError):
+            return np.array(item, dtype)[()]
+    raise InvalidArgumentError(
+        f"`padding_values` gives {value!r} for {leaf_called(name)}, whose dtype {dtype} does not "
+        "hold it; give one of that dtype"
+    )

@@ -1,0 +1,183 @@
+"""Batches as rows: what is cut along its first dimension, into single rows or into runs of them."""
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from stoker.dataset.collation.vectors import is_vector, write_text
+from stoker.dataset.values.ragged import RaggedArray
+from stoker.dataset.values.sparse import SparseArray
+from stoker.dataset.values.spec import RaggedSpec, SparseSpec, Spec, TensorSpec
+from stoker.dataset.values.structure import (
+    Container,
+    children,
+    container_of,
+    flatten,
+    leaf_names,
+    map_structure,
+    pack_like,
+    rebuild,
+)
+from stoker.errors import InvalidArgumentError
+
+Cut = Callable[[int, int], list[Any]]
+"""From the start and stop of a run of rows to the rows, as a list."""
+
+
+def slicer(structure: Any) -> Cut:
+    """Cuts runs of a structure into elements, with the least work its nesting allows.
+
+    Args:
+        structure: a nest of arrays, RaggedArrays and SparseArrays of one number of rows.
+    """
+    leaves = [_leaf_slicer(leaf) for leaf in flatten(structure)]
+    container = container_of(type(structure))
+    if container is Container.LEAF:
+        return leaves[0]
+
+    def rows(start: int, stop: int) -> Iterator[tuple[Any, ...]]:
+        return zip(*[leaf(start, stop) for leaf in leaves], strict=True)
+
+    flat = len(leaves) == len(children(structure))
+    if flat and container is Container.TUPLE:
+        return lambda start, stop: list(rows(start, stop))
+    if flat and container is Container.DICT:
+        keys = list(structure)
+        return lambda a, b: [dict(zip(keys, row)) for row in rows(a, b)]  # noqa: B905
+    if flat:
+        return lambda a, b: [rebuild(structure, row) for row in rows(a, b)]
+    return lambda a, b: [pack_like(structure, row) for row in rows(a, b)]
+
+
+def _leaf_slicer(leaf: Any) -> Cut:
+    if isinstance(leaf, np.ndarray):
+        return lambda start, stop: list(leaf[start:stop])
+    if isinstance(leaf, RaggedArray):
+        values, splits = leaf.values, leaf.row_splits
+
+        def ragged_rows(start: int, stop: int) -> list[Any]:
+            return [values[a:b] for a, b in pairwise(splits[start : stop + 1].tolist())]
+
+        return ragged_rows
+    leaf = in_row_order(leaf)
+    indices, items, shape = leaf.indices[:, 1:], leaf.values, leaf.dense_shape[1:]
+    begins = np.searchsorted(leaf.indices[:, 0], np.arange(len(leaf) + 1))
+
+    def sparse_rows(start: int, stop: int) -> list[Any]:
+        runs = pairwise(begins[start : stop + 1].tolist())
+        return [SparseArray(indices[a:b], items[a:b], shape) for a, b in runs]
+
+    return sparse_rows
+
+
+def in_row_order(sparse: SparseArray) -> SparseArray:
+    """The same array with its items ordered by row, those of one row as they were."""
+    numbers = sparse.indices[:, 0]
+    if not np.any(numbers[1:] < numbers[:-1]):
+        return sparse
+    order = np.argsort(numbers, kind="stable")
+    return SparseArray(sparse.indices[order], sparse.values[order], sparse.dense_shape)
+
+
+def as_rows(batch: Any, vector: Callable[[list[Any], str], Any], name: str = "") -> Any:
+    """The batch with every leaf as something that can be cut into rows.
+
+    Args:
+        batch: a nest of arrays, RaggedArrays, SparseArrays and lists of numbers or text.
+        vector: makes an array of such a list.
+        name: how to write `batch` in errors.
+
+    Raises:
+        InvalidArgumentError: a leaf has no rows; names it.
+    """
+    container = container_of(type(batch))
+    if container is Container.LIST and is_vector(batch):
+        return vector(batch, name)
+    if container is not Container.LEAF:
+        members = [as_rows(member, vector, name + step) for step, member in children(batch)]
+        return rebuild(batch, members)
+    if isinstance(batch, RaggedArray):
+        return batch
+    if isinstance(batch, SparseArray):
+        if len(batch.dense_shape):
+            return in_row_order(batch)
+    elif not isinstance(batch, np.generic) and hasattr(batch, "__array__"):
+        array = np.asarray(batch)
+        if array.ndim == 1 and array.dtype.kind in "US":  # rows of text are str and bytes
+            return write_text(np.empty(len(array), object), list(array))
+        if array.ndim:
+            return array
+    called = f"the leaf {name} ({batch!r:.80})" if name else f"the element ({batch!r:.80})"
+    raise InvalidArgumentError(
+        f"cannot unbatch: {called} has no first dimension to cut into rows; batch the elements "
+        "first, or return arrays from the map before"
+    )
+
+
+def list_as_objects(items: list[Any], name: str) -> Any:  # noqa: ARG001 - as `vector`
+    """The list as an array whose rows are its items themselves."""
+    array = np.empty(len(items), object)
+    array[:] = items
+    return array
+
+
+def row_count(structure: Any) -> int:
+    """How many rows a structure of `as_rows` has.
+
+    Raises:
+        InvalidArgumentError: two leaves differ in it, or there is none; names them.
+    """
+    counts = list(map(len, flatten(structure)))
+    if len(set(counts)) != 1:
+        raise _other_counts(leaf_names(structure), counts)
+    return counts[0]
+
+
+def _other_counts(names: list[str], counts: list[Any]) -> InvalidArgumentError:
+    if not counts:
+        return InvalidArgumentError("cannot unbatch: the element holds no array to cut into rows")
+    listed = ", ".join(f"the leaf {n} has {count}" for n, count in zip(names, counts, strict=True))
+    return InvalidArgumentError(
+        f"cannot unbatch: all leaves must have the same number of rows; {listed}"
+    )
+
+
+def row_spec(spec: Spec) -> Spec:
+    """The spec of the rows of batches of `spec`.
+
+    Raises:
+        InvalidArgumentError: a leaf has no first dimension, or two differ in it; names them.
+    """
+    rows_in_spec(spec)
+
+    def of_leaf(leaf: Any) -> Any:
+        if isinstance(leaf, TensorSpec | RaggedSpec):
+            return TensorSpec(leaf.shape[1:], leaf.dtype)
+        return SparseSpec(leaf.shape[1:], leaf.dtype) if isinstance(leaf, SparseSpec) else leaf
+
+    return map_structure(of_leaf, spec)
+
+
+def rows_in_spec(spec: Spec) -> int | None:
+    """How many rows each batch has; ``None`` if that is not known.
+
+    Raises:
+        InvalidArgumentError: a leaf has no first dimension, or two differ in it; names them.
+    """
+    known: dict[str, int] = {}
+    for name, leaf in zip(leaf_names(spec), flatten(spec), strict=True):
+        if not isinstance(leaf, TensorSpec | RaggedSpec | SparseSpec):
+            continue
+        if not leaf.shape:
+            called = f"the leaf {name}" if name else "the element"
+            raise InvalidArgumentError(
+                f"cannot unbatch: {called} has the spec {leaf} and no first dimension to cut into "
+                "rows; batch the elements first"
+            )
+        if leaf.shape[0] is not None:
+            known[name] = leaf.shape[0]
+    if len(set(known.values())) > 1:
+        raise _other_counts(list(known), list(known.values()))
+    return next(iter(known.values()), None)

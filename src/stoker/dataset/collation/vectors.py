@@ -1,0 +1,91 @@
+"""Lists of numbers or text as vectors, where a list of varying length cannot be structure."""
+
+import struct
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stoker.errors import InvalidArgumentError
+
+_Vector = npt.NDArray[Any]
+
+# struct packs a list in half the time NumPy takes to convert it (7 and 14 ns an item).
+_PACKED: dict[type, tuple[str, np.dtype[Any]]] = {
+    int: ("q", np.dtype(np.int64)),
+    float: ("d", np.dtype(np.float64)),
+}
+_NUMBERS = (int, float, complex, np.generic)  # a bool is an int
+_TEXT = (str, bytes, type(None))
+_INT64 = np.iinfo(np.int64)
+
+
+def is_vector(value: list[Any]) -> bool:
+    """True for a list of numbers and text, also for an empty one; False for structure."""
+    return all(issubclass(kind, (*_NUMBERS, *_TEXT)) for kind in set(map(type, value)))
+
+
+def vectors(values: Sequence[Any], name: str, empty: npt.DTypeLike = np.float64) -> list[Any]:
+    """`values` with the lists among them as vectors, which may be read-only.
+
+    Args:
+        values: leaves of consecutive elements.
+        name: how to write the leaf they are, in errors.
+        empty: the dtype of empty lists if there is no other; else they take that of the others.
+
+    Raises:
+        InvalidArgumentError: a list is structure, mixes numbers with text or holds an int beyond
+            int64.
+    """
+    bare = [type(value) is list and not value for value in values]
+    arrays = [vector(value, name) if type(value) is list else value for value in values]
+    if any(bare):
+        filled = (array for array, b in zip(arrays, bare, strict=True) if not b)
+        dtypes = (array.dtype for array in filled if isinstance(array, np.ndarray))
+        nothing = np.empty(0, next(dtypes, np.dtype(empty)))
+        arrays = [nothing if b else array for array, b in zip(arrays, bare, strict=True)]
+    return arrays
+
+
+def vector(value: list[Any], name: str) -> _Vector:
+    """One list as a vector, which may be read-only; of float64 if the list is empty.
+
+    Raises:
+        InvalidArgumentError: it is structure, mixes numbers with text or holds an int beyond int64.
+    """
+    if value and (packed := _PACKED.get(type(value[0]))) is not None:
+        code, dtype = packed
+        with suppress(struct.error, OverflowError):
+            return np.frombuffer(struct.pack(f"{len(value)}{code}", *value), dtype)
+    kinds = set(map(type, value))
+    if kinds and all(issubclass(kind, _TEXT) for kind in kinds):
+        return write_text(np.empty(len(value), object), value)
+    called = f"the list at {name}" if name else "the list"
+    if any(issubclass(kind, _TEXT) or not issubclass(kind, _NUMBERS) for kind in kinds):
+        raise InvalidArgumentError(
+            f"cannot batch: {called} holds {', '.join(sorted(k.__name__ for k in kinds))}; a list "
+            "here is a vector of numbers or of text, all of one kind: return an array or a tuple "
+            "from the map before"
+        )
+    array = np.array(value)
+    if array.dtype == object or (array.dtype == np.uint64 and int in kinds):
+        beyond = next(v for v in value if not _INT64.min <= v <= _INT64.max)
+        raise InvalidArgumentError(
+            f"cannot batch: {called} holds {beyond}, beyond int64; return a NumPy array of a dtype "
+            "that holds it (np.uint64, np.float64) from the map before"
+        )
+    return array
+
+
+def write_text(out: _Vector, values: Sequence[Any]) -> _Vector:
+    """Writes str, bytes and None into an object array, which it returns.
+
+    np.str_ and np.bytes_ become what they are: object arrays hold str, bytes and None.
+    """
+    out[:] = [
+        str(v) if isinstance(v, np.str_) else bytes(v) if isinstance(v, np.bytes_) else v
+        for v in values
+    ]
+    return out

@@ -1,0 +1,94 @@
+"""A bounded buffer that takes and gives elements by the chunk, not one by one."""
+
+from collections import deque
+from typing import Any
+
+from stoker.dataset.stream import Failure
+from stoker.dataset.values.sizes import element_bytes
+
+
+class ChunkBuffer:
+    """Elements and failures in order; its owner sees to it that one thread uses it at a time.
+
+    Args:
+        max_elements: to hold; a chunk that is put may go beyond.
+        max_bytes: about the most bytes to hold, by the size of each chunk's first element.
+
+    Attributes:
+        unit: about the bytes of an element put last.
+    """
+
+    def __init__(self, max_elements: int, max_bytes: int) -> None:
+        self._max_elements = max_elements
+        self._max_bytes = max_bytes
+        self._chunks: deque[list[Any] | Failure] = deque()
+        """No list is empty."""
+        self._held = 0
+        self.unit = 1
+
+    def __bool__(self) -> bool:
+        return bool(self._chunks)
+
+    def room(self) -> int:
+        """How many more elements it would hold, 0 if it is full."""
+        if self._held * self.unit >= self._max_bytes:
+            return 0
+        return max(0, self._max_elements - self._held)
+
+    def half_empty(self) -> bool:
+        """Whether it holds no more than half of what it would."""
+        twice = 2 * self._held
+        return twice <= self._max_elements and twice * self.unit <= self._max_bytes
+
+    def fails_next(self) -> bool:
+        """Whether a failure stands first."""
+        return bool(self._chunks) and isinstance(self._chunks[0], Failure)
+
+    def put(self, items: list[Any]) -> None:
+        """Holds these elements, or one failure."""
+        if not items:
+            return
+        first = items[0]
+        if isinstance(first, Failure):
+            self._chunks.append(first)
+        else:
+            self._chunks.append(items)
+            self.unit = max(1, element_bytes(first))
+        self._held += len(items)
+
+    def take(self, max_elements: int, max_bytes: int) -> list[Any]:
+        """Elements up to the next failure; perhaps not all that are held; [] if there are none.
+
+        Raises:
+            BaseException: the failure that stands first.
+        """
+        if not self._chunks:
+            return []
+        head = self._chunks.popleft()
+        if isinstance(head, Failure):
+            self._held -= 1
+            raise head.error
+        count = min(max_elements, max(1, max_bytes // self.unit))
+        if count < len(head):
+            self._chunks.appendleft(head[count:])
+            head = head[:count]
+        self._held -= len(head)
+        return head
+
+    def drop(self, n: int) -> int:
+        """Drops at most `n` elements and failures; returns how many."""
+        dropped = 0
+        while self._chunks and dropped < n:
+            head = self._chunks.popleft()
+            size = 1 if isinstance(head, Failure) else len(head)
+            if not isinstance(head, Failure) and size > n - dropped:
+                self._chunks.appendleft(head[n - dropped :])
+                size = n - dropped
+            dropped += size
+        self._held -= dropped
+        return dropped
+
+    def clear(self) -> None:
+        """Holds nothing any more."""
+        self._chunks.clear()
+        self._held = 0
