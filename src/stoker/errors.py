@@ -3,6 +3,7 @@
     StokerError
     ├── InvalidArgumentError (ValueError)
     │   └── WireError                          bytes that are not a message of ours
+    ├── DataLossError (ValueError)             a file is corrupt or truncated
     ├── NotFoundError (LookupError)
     ├── AlreadyExistsError
     ├── FailedPreconditionError
@@ -28,6 +29,10 @@ class InvalidArgumentError(StokerError, ValueError):
 
 class WireError(InvalidArgumentError):
     """Bytes that are not a message of this protocol."""
+
+
+class DataLossError(StokerError, ValueError):
+    """Data that cannot be recovered: a file, or a record of it, is corrupt or truncated."""
 
 
 class NotFoundError(StokerError, LookupError):
@@ -139,6 +144,7 @@ _BY_NAME: dict[str, type[StokerError]] = {
         StokerError,
         InvalidArgumentError,
         WireError,
+        DataLossError,
         NotFoundError,
         AlreadyExistsError,
         FailedPreconditionError,

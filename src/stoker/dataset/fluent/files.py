@@ -1,7 +1,335 @@
 """The fluent API: what stands in files."""
 
+import codecs
+import os
+from collections.abc import Iterable, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Self, cast
+
+import numpy as np
+
+from stoker.dataset import arguments, nodes
 from stoker.dataset.fluent.fluent import Fluent
+from stoker.dataset.formats.opening import checked_compression
+from stoker.dataset.node import AUTOTUNE, Node, call_site
+from stoker.dataset.opaque import Opaque
+from stoker.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from stoker.dataset.formats.csv import Csv
+    from stoker.dataset.formats.fixed_length import FixedLength
+    from stoker.dataset.formats.text import Text
+    from stoker.dataset.formats.tfrecord import TFRecord
+
+Filenames = str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | Fluent
+
+# What AUTOTUNE reads in turn.
+_AUTOTUNE_FILES = 16
 
 
 class Files(Fluent):
-    """Methods for what stands in files."""
+    """The class methods that read records from files."""
+
+    @classmethod
+    def text_lines(
+        cls,
+        filenames: Filenames,
+        compression_type: str | None = None,
+        num_parallel_reads: int | None = None,
+        *,
+        encoding: str | None = "utf-8",
+    ) -> Self:
+        r"""The lines of text files, without their ends; as tf.data.TextLineDataset.
+
+        A line ends with ``\n`` or ``\r\n``; the last one's end may be missing. A byte order mark is
+        part of the first line.
+
+        Args:
+            filenames: a path, several, or a dataset of them; paths with ``://`` are read by fsspec.
+            compression_type: ``None`` or ``""``, ``"GZIP"`` or ``"ZLIB"``.
+            num_parallel_reads: read the lines of so many files in turn, on threads; ``None`` reads
+                one file after the other.
+            encoding: of the files, one in which a newline is a byte; ``None`` yields bytes.
+
+        Raises:
+            InvalidArgumentError: an argument is wrong; or when read, in the line's place, if a line
+                cannot be decoded.
+            NotFoundError: when read, in the place of its lines, if a file does not exist.
+            DataLossError: when read, if compressed data is corrupt or truncated.
+
+        Example:
+            >>> import tempfile
+            >>> from pathlib import Path
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     path = Path(folder, "a.txt")
+            ...     _ = path.write_text("one\ntwo\n")
+            ...     list(Dataset.text_lines(path))
+            ['one', 'two']
+        """
+        from stoker.dataset.formats.text import Text
+
+        return cls._records(
+            filenames, Text(encoding=_encoding(encoding)), compression_type, num_parallel_reads
+        )
+
+    @classmethod
+    def tfrecords(
+        cls,
+        filenames: Filenames,
+        compression_type: str | None = None,
+        num_parallel_reads: int | None = None,
+    ) -> Self:
+        """The records of TFRecord files, as bytes; as tf.data.TFRecordDataset.
+
+        Both checksums of each record are verified. Behind a record whose data is corrupt reading
+        goes on with the next record, behind a corrupt length with the next file.
+
+        Args:
+            filenames: a path, several, or a dataset of them; paths with ``://`` are read by fsspec.
+            compression_type: ``None`` or ``""``, ``"GZIP"`` or ``"ZLIB"``.
+            num_parallel_reads: read the records of so many files in turn, on threads; ``None``
+                reads one file after the other.
+
+        Raises:
+            InvalidArgumentError: an argument is wrong.
+            FailedPreconditionError: when read, if google-crc32c is not installed.
+            NotFoundError: when read, in the place of its records, if a file does not exist.
+            DataLossError: when read, in the record's place, if it is corrupt or truncated.
+
+        Example:
+            >>> import tempfile
+            >>> with tempfile.NamedTemporaryFile() as file:
+            ...     with stoker.TFRecordWriter(file.name, "GZIP") as writer:
+            ...         writer.write(b"one")
+            ...     list(Dataset.tfrecords(file.name, "GZIP"))
+            [b'one']
+        """
+        from stoker.dataset.formats.tfrecord import TFRecord
+
+        return cls._records(filenames, TFRecord(), compression_type, num_parallel_reads)
+
+    @classmethod
+    def fixed_length_records(
+        cls,
+        filenames: Filenames,
+        record_bytes: int,
+        header_bytes: int | None = None,
+        footer_bytes: int | None = None,
+        compression_type: str | None = None,
+        num_parallel_reads: int | None = None,
+    ) -> Self:
+        """Records of one length, as bytes; as tf.data.FixedLengthRecordDataset.
+
+        Args:
+            filenames: a path, several, or a dataset of them; paths with ``://`` are read by fsspec.
+            record_bytes: the length of a record.
+            header_bytes: bytes to leave out at a file's beginning; ``None`` is 0.
+            footer_bytes: bytes to leave out at its end; ``None`` is 0.
+            compression_type: ``None`` or ``""``, ``"GZIP"`` or ``"ZLIB"``.
+            num_parallel_reads: read the records of so many files in turn, on threads; ``None``
+                reads one file after the other.
+
+        Raises:
+            InvalidArgumentError: an argument is wrong; or when read, if a file holds no whole
+                number of records: none of it is read.
+            NotFoundError: when read, in the place of its records, if a file does not exist.
+            DataLossError: when read, if a compressed file is corrupt or truncated: what stands
+                before is read.
+
+        Example:
+            >>> import tempfile
+            >>> from pathlib import Path
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     path = Path(folder, "pairs")
+            ...     _ = path.write_bytes(b"#aabbcc")
+            ...     list(Dataset.fixed_length_records(path, 2, header_bytes=1))
+            [b'aa', b'bb', b'cc']
+        """
+        from stoker.dataset.formats.fixed_length import FixedLength
+
+        layout = FixedLength(
+            record_bytes=arguments.size("record_bytes", record_bytes),
+            header_bytes=_length("header_bytes", header_bytes),
+            footer_bytes=_length("footer_bytes", footer_bytes),
+        )
+        return cls._records(filenames, layout, compression_type, num_parallel_reads)
+
+    @classmethod
+    def csv(
+        cls,
+        filenames: Filenames,
+        record_defaults: Sequence[Any],
+        compression_type: str | None = None,
+        header: bool = False,
+        field_delim: str = ",",
+        use_quote_delim: bool = True,
+        na_value: str = "",
+        select_cols: Sequence[int] | None = None,
+    ) -> Self:
+        r"""The rows of CSV files, as tuples; as tf.data.experimental.CsvDataset.
+
+        A row ends with ``\n``, ``\r\n`` or ``\r``; a quoted field may hold these, delimiters, and
+        quotes doubled. A field that is empty or `na_value` is missing.
+
+        Args:
+            filenames: a path, several, or a dataset of them; paths with ``://`` are read by fsspec.
+            record_defaults: for each column its type, if a field is required (``str``, ``bytes``,
+                ``int``, ``float`` or a NumPy dtype), or the value of a missing field, which is of
+                the type. Text is UTF-8. NumPy dtypes yield NumPy scalars.
+            compression_type: ``None`` or ``""``, ``"GZIP"`` or ``"ZLIB"``.
+            header: each file's first row is left out.
+            field_delim: a character between fields.
+            use_quote_delim: whether quotes are more than ordinary characters.
+            na_value: what stands in a missing field, besides nothing.
+            select_cols: which columns to read, by number, ascending; ``None``: all.
+
+        Raises:
+            InvalidArgumentError: an argument is wrong; or when read, in the row's place, if a row
+                is not as declared.
+            NotFoundError: when read, in the place of its rows, if a file does not exist.
+            DataLossError: when read, if compressed data is corrupt or truncated.
+
+        Example:
+            >>> import tempfile
+            >>> from pathlib import Path
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     path = Path(folder, "a.csv")
+            ...     _ = path.write_text('name,size\n"b, c",2\nd,\n')
+            ...     list(Dataset.csv(path, [str, 7.5], header=True))
+            [('b, c', 2.0), ('d', 7.5)]
+        """
+        from stoker.dataset.formats.csv import Csv
+        from stoker.dataset.formats.csv_columns import column_of
+
+        if isinstance(record_defaults, str | bytes) or not isinstance(record_defaults, Sequence):
+            raise InvalidArgumentError(
+                f"`record_defaults` must be a list, an entry a column; got {record_defaults!r}"
+            )
+        columns = tuple(
+            column_of(default, f"record_defaults[{i}]") for i, default in enumerate(record_defaults)
+        )
+        if not columns:
+            raise InvalidArgumentError("`record_defaults` must name at least one column; got none")
+        layout = Csv(
+            columns=columns,
+            header=arguments.flag("header", header),
+            delimiter=_delimiter(field_delim),
+            quotes=arguments.flag("use_quote_delim", use_quote_delim),
+            missing=_text("na_value", na_value),
+            selected=_selected(select_cols, len(columns)),
+        )
+        return cls._records(filenames, layout, compression_type, None)
+
+    @classmethod
+    def _records(
+        cls,
+        filenames: Filenames,
+        layout: "Text | TFRecord | FixedLength | Csv",
+        compression_type: str | None,
+        num_parallel_reads: int | None,
+    ) -> Self:
+        compression = checked_compression(compression_type)
+        paths = _paths(filenames)
+        if num_parallel_reads is None:
+            node: Node = nodes.Records(
+                input=paths, format=layout, compression=compression, site=call_site()
+            )
+        else:
+            count = arguments.size_or_autotune("num_parallel_reads", num_parallel_reads)
+            node = nodes.Interleave(
+                input=paths,
+                function=Opaque.of(partial(_records_of_one, cls, layout, compression)),
+                cycle_length=_AUTOTUNE_FILES if count == AUTOTUNE else count,
+                num_parallel_calls=count,
+                spec=Opaque.of(layout.element_spec()),
+                site=call_site(),
+            )
+        if isinstance(filenames, Fluent):
+            return cast(Self, filenames._derive(node))
+        return cls._source(node)
+
+
+def _records_of_one(
+    cls: type[Files],
+    layout: Any,
+    compression: str,
+    path: Any,
+) -> Files:
+    """What `num_parallel_reads` interleaves."""
+    node = nodes.Tensors(value=Opaque.of(path))
+    return cls._source(nodes.Records(input=node, format=layout, compression=compression))
+
+
+def _paths(filenames: Filenames) -> Node:
+    if isinstance(filenames, Fluent):
+        return filenames.node
+    given: Any = [filenames] if isinstance(filenames, str | bytes | os.PathLike) else filenames
+    try:
+        paths = [os.fsdecode(path) for path in given]
+    except TypeError as error:
+        raise InvalidArgumentError(
+            f"`filenames` must be a path, a list of paths or a dataset of them; got {filenames!r}"
+        ) from error
+    if not all(paths):
+        raise InvalidArgumentError(f"`filenames` must not hold an empty path; got {filenames!r}")
+    value = np.empty(len(paths), object)
+    value[:] = paths
+    return nodes.TensorSlices(value=Opaque.of(value), count=len(paths), site=call_site())
+
+
+def _encoding(value: str | None) -> str | None:
+    if value is None:
+        return None
+    try:
+        name = codecs.lookup(value).name
+        fits = "\n".encode(name) == b"\n"
+    except (LookupError, TypeError) as error:
+        raise InvalidArgumentError(
+            f"`encoding` must be the name of one, or None for bytes; got {value!r}"
+        ) from error
+    if not fits:
+        raise InvalidArgumentError(
+            f"`encoding` must be one in which a newline is the byte 10; got {value!r}; read such "
+            "files whole, with list_files and map"
+        )
+    return name
+
+
+def _length(name: str, value: int | None) -> int:
+    return (
+        0
+        if value is None
+        else arguments.integer(name, value, minimum=0, what="an int of 0 or more")
+    )
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise InvalidArgumentError(f"`{name}` must be a str; got {value!r}")
+    return value
+
+
+def _delimiter(value: Any) -> str:
+    delimiter = _text("field_delim", value)
+    if len(delimiter.encode()) != 1 or delimiter in '"\r\n':
+        raise InvalidArgumentError(
+            f"`field_delim` must be one ASCII character, no quote or line end; got {value!r}"
+        )
+    return delimiter
+
+
+def _selected(value: Sequence[int] | None, columns: int) -> tuple[int, ...] | None:
+    if value is None:
+        return None
+    selected = tuple(
+        arguments.integers("select_cols", value, minimum=0, what="a list of ints, 0 or more")
+    )
+    if len(selected) != columns:
+        raise InvalidArgumentError(
+            f"`select_cols` must have an entry for each of the {columns} in `record_defaults`; "
+            f"got {len(selected)}"
+        )
+    if any(a >= b for a, b in pairwise(selected)):
+        raise InvalidArgumentError(f"`select_cols` must ascend; got {list(selected)}")
+    return selected

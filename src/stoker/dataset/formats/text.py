@@ -1,0 +1,133 @@
+"""Text files: a record is a line."""
+
+import codecs
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from stoker.dataset.formats.opening import Window
+from stoker.dataset.formats.reader import Reader
+from stoker.dataset.values.spec import Spec, TensorSpec
+from stoker.errors import InvalidArgumentError
+
+# What is split and decoded at once: well under a millisecond's work.
+_STEP_BYTES = 1 << 16
+
+_NEWLINE = 10
+
+# What gzip files begin with; no line of UTF-8 does.
+_GZIP = b"\x1f\x8b"
+
+# Encodings in which decoding many lines at once is decoding each: no line begins in a state, and
+# nothing but a newline becomes one.
+_STATELESS = ("utf-8", "ascii", "iso8859-1")
+
+
+class Text(msgspec.Struct, frozen=True, tag="text"):
+    """Lines as text, or as bytes where `encoding` is None."""
+
+    encoding: str | None = "utf-8"
+
+    def element_spec(self) -> Spec:
+        """Of a line."""
+        return TensorSpec((), np.dtype(object))
+
+    def open(self, window: Window) -> Reader:
+        """Reads the file behind the window."""
+        return TextReader(window, self.encoding)
+
+
+class TextReader(Reader):
+    r"""Reads lines without their ends, ``\n`` or ``\r\n``; the last may have none.
+
+    Args:
+        window: of the file.
+        encoding: one in which a newline is a byte of its own; ``None``: lines are bytes.
+    """
+
+    def __init__(self, window: Window, encoding: str | None) -> None:
+        super().__init__(window)
+        self._encoding = encoding
+        self._stateless = encoding is not None and codecs.lookup(encoding).name in _STATELESS
+
+    def _parse(self) -> list[Any]:
+        block, start, stop = self._lines_at_hand()
+        if stop <= start:
+            return []
+        end = stop - (block[stop - 1] == _NEWLINE)
+        lines: list[Any]
+        if self._stateless:
+            assert self._encoding is not None
+            try:
+                text = str(memoryview(block)[start:end], self._encoding)
+            except UnicodeDecodeError:  # found again, and named, line by line
+                lines = self._decoded(block[start:end].split(b"\n"), start)
+            else:
+                lines = text.split("\n")
+                if "\r" in text:
+                    lines = [line.removesuffix("\r") for line in lines]
+        elif self._encoding is not None:
+            lines = self._decoded(block[start:end].split(b"\n"), start)
+        else:
+            lines = [line.removesuffix(b"\r") for line in block[start:end].split(b"\n")]
+        if self._failure is None:
+            self._at = stop
+            self._number += len(lines)
+        return lines
+
+    def _decoded(self, lines: list[bytes], start: int) -> list[str]:
+        """The lines that begin at `start`, up to the first that cannot be decoded."""
+        assert self._encoding is not None
+        decoded: list[str] = []
+        for line in lines:
+            try:
+                decoded.append(str(line, self._encoding).removesuffix("\r"))
+            except UnicodeDecodeError as error:
+                self._number += len(decoded)
+                remedy = "give the file's `encoding`, or encoding=None for bytes"
+                if self._window.offset + start == 0 and line.startswith(_GZIP):
+                    remedy = 'it looks like gzip: give compression_type="GZIP"'
+                self._failure = InvalidArgumentError(
+                    f"{self._where(start)} is not {self._encoding}: {error.reason} at byte "
+                    f"{error.start} of the line; {remedy}"
+                )
+                self._number += 1
+                self._at = min(start + len(line) + 1, len(self._window.block))
+                break
+            start += len(line) + 1
+        return decoded
+
+    def _pass(self, n: int) -> int:
+        block, start, stop = self._lines_at_hand()
+        if stop <= start:
+            return 0
+        count = block.count(b"\n", start, stop) + (block[stop - 1] != _NEWLINE)
+        if count <= n:
+            self._at = stop
+            return count
+        newlines = np.flatnonzero(np.frombuffer(block, np.uint8, stop - start, start) == _NEWLINE)
+        self._at = start + int(newlines[n - 1]) + 1
+        return n
+
+    def _lines_at_hand(self) -> tuple[bytes, int, int]:
+        """The block, and where in it whole lines begin and end; nothing at the end of the file."""
+        block, at = self._window.block, self._at
+        need = len(block) - at + 1
+        ended = False
+        while not (stop := _end_of_lines(block, at)):
+            if ended:
+                return block, at, len(block)
+            block = self._window.move(at, need)
+            at = self._at = 0
+            ended = len(block) < need
+            need = 2 * len(block)
+        return block, at, stop
+
+
+def _end_of_lines(block: bytes, at: int) -> int:
+    """Behind the last newline of a step, or the first there is behind it; 0 if there is none."""
+    newline = block.rfind(b"\n", at, at + _STEP_BYTES)
+    if newline < 0:
+        newline = block.find(b"\n", at + _STEP_BYTES)
+    return newline + 1

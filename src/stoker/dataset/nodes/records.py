@@ -1,0 +1,208 @@
+"""records: what stands in files, of any format, one file after the other."""
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any, ClassVar
+
+from stoker.dataset.execute import Context
+from stoker.dataset.formats import counts
+from stoker.dataset.formats.checksum import load_crc32c
+from stoker.dataset.formats.csv import Csv
+from stoker.dataset.formats.fixed_length import FixedLength
+from stoker.dataset.formats.opening import open_window
+from stoker.dataset.formats.reader import Reader
+from stoker.dataset.formats.text import Text
+from stoker.dataset.formats.tfrecord import TFRecord
+from stoker.dataset.node import UNKNOWN_CARDINALITY, Node
+from stoker.dataset.stream import Stream
+from stoker.dataset.values.sizes import element_bytes
+from stoker.dataset.values.spec import Spec
+from stoker.errors import FailedPreconditionError, InvalidArgumentError
+
+_END = object()
+
+
+class Records(Node, frozen=True, eq=False, kw_only=True):
+    """The records of each file that the input names, in order.
+
+    An error occupies the position of its record. Behind one that leaves nothing to be trusted (a
+    missing file, a corrupt length) reading goes on with the next file.
+
+    Attributes:
+        input: paths, or URLs for fsspec.
+        format: how records are found in a file.
+        compression: ``""``, ``"GZIP"`` or ``"ZLIB"``.
+    """
+
+    kind: ClassVar[str] = "records"
+    input: Node
+    format: Text | TFRecord | FixedLength | Csv
+    compression: str = ""
+
+    def element_spec(self) -> Spec:
+        return self.format.element_spec()
+
+    def cardinality(self) -> int:
+        return 0 if self.input.cardinality() == 0 else UNKNOWN_CARDINALITY
+
+    def open(self, context: Context) -> Stream:
+        if isinstance(self.format, TFRecord):
+            load_crc32c()  # one clear error, not one for each file
+        return _RecordsStream(self, self.input.open(context))
+
+
+class _RecordsStream(Stream):
+    """Reads one file after the other; `close` may come while one is read, from any thread."""
+
+    def __init__(self, node: Records, paths: Stream) -> None:
+        self._node = node
+        self._paths = paths
+        self._how = (node.format, node.compression)
+        self._reader: Reader | None = None
+        self._version: counts.Version | None = None
+        self._passed = 0
+        """Positions of this file."""
+        self._ready: Iterator[Any] = iter(())
+        self._record_bytes = 1
+        self._lock = threading.Lock()
+        """Held while the file is used."""
+        self._closed = False
+
+    def next(self) -> Any:
+        record = next(self._ready, _END)
+        if record is not _END:
+            return record
+        self._ready = iter(self._read())
+        return next(self._ready)
+
+    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+        room = max(1, min(max_elements, max_bytes // self._record_bytes))
+        if chunk := list(islice(self._ready, room)):
+            return chunk
+        try:
+            records = self._read()
+        except StopIteration:
+            return []
+        room = max(1, min(max_elements, max_bytes // self._record_bytes))
+        if len(records) <= room:
+            return records
+        self._ready = iter(records)
+        return list(islice(self._ready, room))
+
+    def advance(self, n: int) -> int:
+        left = n - sum(1 for _ in islice(self._ready, n))
+        while left:
+            try:
+                left -= self._skip(left)
+            except StopIteration:
+                break
+            except Exception:  # noqa: BLE001 - the position is passed, whatever it holds
+                left -= 1
+        return n - left
+
+    def close(self) -> None:
+        self._closed = True
+        self._ready = iter(())
+        self._close_reader_if_closed()
+        self._paths.close()
+
+    def _read(self) -> list[Any]:
+        """The next records; raises StopIteration at the end, and errors in their places."""
+        while True:
+            if self._reader is None:
+                self._open(*self._next_path())
+            with self._using_reader() as reader:
+                try:
+                    records = reader.read()
+                except Exception:
+                    self._passed += 1
+                    raise
+            if records:
+                self._passed += len(records)
+                # Records are much alike: the middle one stands for all.
+                self._record_bytes = element_bytes(records[len(records) // 2])
+                return records
+            self._end_file()
+
+    def _skip(self, n: int) -> int:
+        """Passes at most `n` positions of one file; raises StopIteration at the end of the last."""
+        if self._reader is None:
+            path, version = self._next_path()
+            if version is not None:
+                count = counts.recorded(version, self._how)
+                if count is not None and count <= n:
+                    return count
+            self._open(path, version)
+        with self._using_reader() as reader:
+            passed = reader.skip(n)
+        self._passed += passed
+        if passed < n:
+            self._end_file()
+        return passed
+
+    def _next_path(self) -> tuple[str, counts.Version | None]:
+        self._check_open()
+        path = _path_of(self._paths.next())
+        return path, counts.version_of(path)
+
+    def _open(self, path: str, version: counts.Version | None) -> None:
+        window = open_window(path, self._node.compression)
+        try:
+            self._reader = self._node.format.open(window)
+        except BaseException:
+            window.close()
+            raise
+        self._version = version
+        self._passed = 0
+        self._close_reader_if_closed()
+
+    def _end_file(self) -> None:
+        if self._version is not None:
+            counts.record(self._version, self._how, self._passed)
+        with self._using_reader() as reader:
+            reader.close()
+            self._reader = None
+
+    @contextmanager
+    def _using_reader(self) -> Iterator[Reader]:
+        try:
+            with self._lock:
+                self._check_open()
+                assert self._reader is not None  # only `close` takes it away
+                yield self._reader
+        finally:
+            if self._closed:
+                self._close_reader_if_closed()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise FailedPreconditionError("this iterator was closed while it was read")
+
+    def _close_reader_if_closed(self) -> None:
+        """Closes the file unless another thread uses it, which will close it when it is done."""
+        if not self._closed or not self._lock.acquire(blocking=False):
+            return
+        try:
+            reader, self._reader = self._reader, None
+            if reader is not None:
+                reader.close()
+        finally:
+            self._lock.release()
+
+
+def _path_of(element: Any) -> str:
+    """The path that an element of the input is.
+
+    Raises:
+        InvalidArgumentError: it is none.
+    """
+    try:
+        return os.fsdecode(element)
+    except TypeError as error:
+        raise InvalidArgumentError(
+            f"a dataset of filenames must hold paths; it holds a {type(element).__qualname__}: "
+            f"{element!r}"
+        ) from error

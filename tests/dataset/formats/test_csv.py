@@ -1,0 +1,257 @@
+"""CSV files."""
+
+import csv
+import io
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from stoker import Dataset
+from stoker.dataset.formats.csv import CsvReader
+from stoker.dataset.values.spec import TensorSpec
+from stoker.errors import InvalidArgumentError
+from tests.dataset.verbs import check_verbs, tape
+
+
+def read(tmp_path: Path, content: bytes, *args: Any, **kwargs: Any) -> list[Any]:
+    """Rows, and of errors what they say behind the file's name."""
+    path = tmp_path / "a.csv"
+    path.write_bytes(content)
+    found = check_verbs(lambda: Dataset.csv(path, *args, **kwargs), mixes=3)
+    for position in found:
+        if position[:1] == ("raised",):
+            assert position[1] == "InvalidArgumentError"
+            assert str(path) in position[2]
+    return [
+        position[2].partition(f"{path}: ")[2] if position[:1] == ("raised",) else position
+        for position in found
+    ]
+
+
+FEW = "record {} at byte {}: it has {} fields; expected 2"
+MISSING = "record {} at byte {}: field {} is required but missing; give a default in "
+MISSING += "`record_defaults` to allow it"
+INSIDE = "record {} at byte {}: an unquoted field has a quote inside"
+OPEN = "record {} at byte {}: a quoted field is not closed"
+DOUBLED = "record {} at byte {}: a quote inside a quoted field must be doubled"
+
+
+# Which rows and errors come is what tf.data.experimental.CsvDataset of TensorFlow 2.21 gives, but
+# for DOUBLED: there it swallows the rest of the file.
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", []),
+        (b"\n", [FEW.format(0, 0, 1)]),
+        (b"a,b\n", [("a", "b")]),
+        (b"a,b", [("a", "b")]),
+        (b"a,b\r\nc,d", [("a", "b"), ("c", "d")]),
+        (b"a,b\rc,d", [("a", "b"), ("c", "d")]),
+        (b"a\n\nb,c", [FEW.format(0, 0, 1), FEW.format(1, 2, 1), ("b", "c")]),
+        (b"a,b,c\nd,e", [FEW.format(0, 0, 3), ("d", "e")]),
+        (b'"a","b"\n"c,d","e\nf"\n', [("a", "b"), ("c,d", "e\nf")]),
+        (b'"a""b",c', [('a"b', "c")]),
+        (b'"a"x,c\nd,e', [DOUBLED.format(0, 0), ("d", "e")]),
+        (b'a"b,c\r\nd,e', [INSIDE.format(0, 0), ("d", "e")]),
+        (b'a, "b"\r', [INSIDE.format(0, 0)]),
+        (b'x,y\n"a,b\nc,d', [("x", "y"), OPEN.format(1, 4)]),
+        (b'a,""\nb,"', [MISSING.format(0, 0, 1), OPEN.format(1, 5)]),
+        (b",\n", [MISSING.format(0, 0, 0)]),
+        (b"a,", [MISSING.format(0, 0, 1)]),
+        (b"a,b\r\r\nc,d", [("a", "b"), FEW.format(1, 4, 1), ("c", "d")]),
+        (b'"a\r\nb",c\n', [("a\r\nb", "c")]),
+        (b'"a"\r\n', [FEW.format(0, 0, 1)]),
+        (b" a , b \n", [(" a ", " b ")]),
+        (b"\xef\xbb\xbfa,b", [("\ufeffa", "b")]),
+        (b"a,\xff\nc,d", ["record 0 at byte 0: field 1 is not a valid str: b'\\xff'", ("c", "d")]),
+    ],
+)
+def test_rows_and_errors_in_their_places(
+    tmp_path: Path, blocks, content: bytes, expected: list[Any]
+) -> None:
+    assert read(tmp_path, content, [str, str]) == expected
+
+
+@settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    rows=st.lists(
+        st.tuples(
+            st.text(st.sampled_from('ab,"\r\nü '), min_size=1),
+            st.text(st.sampled_from('ab,"\r\nü '), min_size=1),
+        ),
+        max_size=20,
+    ),
+    how=st.sampled_from(
+        [
+            ("\n", csv.QUOTE_ALL),
+            ("\r\n", csv.QUOTE_ALL),
+            ("\r", csv.QUOTE_ALL),
+            ("\r\n", csv.QUOTE_MINIMAL),  # with another end it leaves a lone \r unquoted
+        ]
+    ),
+)
+def test_what_pythons_csv_module_writes_is_read(blocks, rows: Any, how: tuple[str, Any]) -> None:
+    end, quoting = how
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator=end, quoting=quoting).writerows(rows)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "a.csv")
+        path.write_bytes(text.getvalue().encode())
+        assert check_verbs(lambda: Dataset.csv(path, [str, str]), mixes=2) == rows
+
+
+@settings(
+    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    rows=st.lists(
+        st.lists(
+            st.sampled_from(
+                ["1", " 2", "255", *["7"] * 9, "", "NA", "1_0", "300", "x", "\xff", '"3"']
+            ),
+            min_size=4,
+            max_size=5,
+        ),
+        max_size=12,
+    ),
+    end=st.sampled_from(["\n", "\r\n", "\r"]),
+    selected=st.sampled_from([None, [0, 1, 2, 4], [0, 1, 2, 3]]),
+)
+def test_rows_read_column_by_column_are_those_read_one_by_one(
+    monkeypatch, tmp_path: Path, rows: list[list[str]], end: str, selected: Any
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(end.join(map(",".join, rows)).encode("latin-1"))
+    defaults = [int, 5, np.array([9], np.uint8), ""]
+    dataset = Dataset.csv(path, defaults, na_value="NA", select_cols=selected)
+    found = tape(dataset)
+    with monkeypatch.context() as patch:
+        patch.setattr(CsvReader, "_plain_rows", lambda self: [])
+        assert tape(dataset) == found
+
+
+def test_types_and_defaults(tmp_path: Path) -> None:
+    defaults = [str, b"none", int, 7, float, 0.5, np.int32, np.float32(1.5), np.array([2], "u1")]
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"a,b,1,2,3,4,5,6,7\nx,,-1,,1e3,,5,,\n")
+    first, second = Dataset.csv(path, defaults)
+    assert first == ("a", b"b", 1, 2, 3.0, 4.0, np.int32(5), np.float32(6), np.uint8(7))
+    assert second == ("x", b"none", -1, 7, 1000.0, 0.5, np.int32(5), np.float32(1.5), np.uint8(2))
+    types = [str, bytes, int, int, float, float, np.int32, np.float32, np.uint8]
+    assert [type(value) for value in first] == types
+    assert [type(value) for value in second] == types
+
+
+def test_the_spec_names_the_columns_types() -> None:
+    dataset = Dataset.csv("any", [str, b"", 1, 0.5, np.float16, np.array([], np.int8)])
+    dtypes = [object, object, np.int64, np.float64, np.float16, np.int8]
+    assert dataset.element_spec == tuple(TensorSpec((), dtype) for dtype in dtypes)
+
+
+# As tf.data 2.21, but for hexadecimal floats, which it reads.
+@pytest.mark.parametrize(
+    ("kind", "sound", "wrong"),
+    [
+        (int, {" 1 ": 1, "+3": 3, "-0": 0, "00": 0, str(2**63 - 1): 2**63 - 1}, [str(2**63)]),
+        (np.int32, {"-5": -5, "2147483647": 2**31 - 1}, ["2147483648", "1.0", "0x1", "1_0", "x"]),
+        (np.uint8, {"255": 255}, ["256", "-1"]),
+        (np.float32, {"1.5": 1.5, " inf": np.inf, ".5": 0.5, "5.": 5.0, "1e3": 1000}, ["-", "1_0"]),
+        (np.float32, {"1e40": np.inf, "-1e40": -np.inf, "3.4028235e38": 3.4028234663852886e38}, []),
+        (np.float16, {"65519": 65504.0, "65520": np.inf}, ["a"]),
+        (float, {"1e400": np.inf, "1e40": 1e40}, ["", "one"]),
+    ],
+)
+def test_numbers(tmp_path: Path, kind: Any, sound: dict[str, Any], wrong: list[str]) -> None:
+    content = "".join(f"{field},.\n" for field in [*sound, *wrong]).encode()
+    found = read(tmp_path, content, [kind, str])
+    assert found[: len(sound)] == [(value, ".") for value in sound.values()]
+    for field, message in zip(wrong, found[len(sound) :], strict=True):
+        valid = f"field 0 is not a valid {np.dtype(kind).name if kind not in (int, float) else ''}"
+        assert (valid if field else "is required but missing") in message
+
+
+def test_not_a_number_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"nan\n")
+    [(found,)] = Dataset.csv(path, [np.float32])
+    assert np.isnan(found)
+
+
+def test_na_values_empty_and_quoted_fields_are_missing(tmp_path: Path) -> None:
+    content = b'NA,NA\nx,1\n,1\n"NA",1\n"",""\n'
+    rows = [("d", 3), ("x", 1), ("d", 1), ("d", 1), ("d", 3)]
+    assert read(tmp_path, content, ["d", 3], na_value="NA") == rows
+
+
+def test_a_header_is_left_out_of_each_file(tmp_path: Path, blocks) -> None:
+    assert read(tmp_path, b'"h\n1",h2\na,b\n', [str, str], header=True) == [("a", "b")]
+    assert read(tmp_path, b"h1,h2", [str, str], header=True) == []
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"h\na\n")
+    assert list(Dataset.csv([path, path], [str], header=True)) == [("a",), ("a",)]
+    path.write_bytes(b"")
+    with pytest.raises(InvalidArgumentError, match=r"a.csv has no header .* it is empty"):
+        list(Dataset.csv(path, [str], header=True))
+
+
+def test_columns_are_selected(tmp_path: Path, blocks) -> None:
+    content = b"a,b,c\nd,e,f\ng,h\ni\n"
+    few = "record {} at byte {}: it has {} fields; expected at least {}"
+    assert read(tmp_path, content, [str, str], select_cols=[0, 2]) == [
+        ("a", "c"), ("d", "f"), few.format(2, 12, 2, 3), few.format(3, 16, 1, 3),
+    ]  # fmt: skip
+    expected = [("a", "b"), ("d", "e"), ("g", "h"), few.format(3, 16, 1, 2)]
+    assert read(tmp_path, content, [str, str], select_cols=[0, 1]) == expected
+
+
+def test_delimiters_and_quotes_that_mean_nothing(tmp_path: Path, blocks) -> None:
+    assert read(tmp_path, b"a\tb,c\n", [str, str], field_delim="\t") == [("a", "b,c")]
+    content = b'"a",b\n"c,d"\n'
+    rows = [('"a"', "b"), ('"c', 'd"')]
+    assert read(tmp_path, content, [str, str], use_quote_delim=False) == rows
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        (([],), "at least one column"),
+        (("abc",), "must be a list"),
+        (([None],), r"`record_defaults\[0\]` must be"),
+        (([str, bool],), r"`record_defaults\[1\]` must be"),
+        (([True],), r"`record_defaults\[0\]` must be"),
+        (([np.complex64],), r"`record_defaults\[0\]` must be"),
+        (([np.zeros(2)],), r"`record_defaults\[0\]` must be"),
+        (([2**63],), "beyond int64"),
+        (([str], "BZIP2"), "`compression_type` must be"),
+        (([str], None, 1), "`header` must be"),
+        (([str], None, False, "||"), "`field_delim` must be"),
+        (([str], None, False, ""), "`field_delim` must be"),
+        (([str], None, False, "\n"), "`field_delim` must be"),
+        (([str], None, False, "é"), "`field_delim` must be"),
+        (([str], None, False, ",", None), "`use_quote_delim` must be"),
+        (([str], None, False, ",", True, None), "`na_value` must be"),
+        (([str], None, False, ",", True, "", [0, 1]), "`select_cols` must have an entry"),
+        (([str, str], None, False, ",", True, "", [1, 0]), "`select_cols` must ascend"),
+        (([str], None, False, ",", True, "", [-1]), "`select_cols` must be"),
+        (([str], None, False, ",", True, "", 1), "`select_cols` must be a list of ints.*got 1"),
+    ],
+)
+def test_wrong_arguments_are_refused_when_the_dataset_is_built(arguments: Any, match: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=match):
+        Dataset.csv("any.csv", *arguments)
+
+
+def test_rows_batch_by_column(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"a,1\nb,2\n")
+    [(names, sizes)] = Dataset.csv(path, [str, int]).batch(2)
+    assert names.tolist() == ["a", "b"]
+    assert sizes.dtype == np.int64
+    assert sizes.tolist() == [1, 2]

@@ -1,0 +1,317 @@
+"""Records of files: one file after the other, several in turn, and shared among workers."""
+
+import os
+import pickle
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import stoker
+from stoker import Dataset
+from stoker.dataset.formats import counts, opening
+from stoker.dataset.formats.opening import open_window
+from stoker.dataset.node import IndexSplits, source_summary
+from stoker.dataset.nodes import records as records_node
+from stoker.dataset.values.spec import TensorSpec
+from stoker.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
+from stoker.service import distribute
+from tests.dataset.splits import ScriptedSplits
+from tests.dataset.verbs import check_verbs, opened, positions, tape
+from tests.serving import Service, read
+
+LINES = [["a0", "a1", "a2"], [], ["c0"], ["d0", "d1"], ["e0", "e1", "e2", "e3"]]
+ALL = [line for lines in LINES for line in lines]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    """Files of `LINES`, old enough for their counts to be kept."""
+    paths = [tmp_path / f"{letter}.txt" for letter in "abcde"]
+    for path, lines in zip(paths, LINES, strict=True):
+        path.write_text("".join(f"{line}\n" for line in lines))
+        os.utime(path, (1e9, 1e9))
+    return [str(path) for path in paths]
+
+
+def test_files_are_read_one_after_the_other(files: list[str]) -> None:
+    assert check_verbs(lambda: Dataset.text_lines(files)) == ALL
+
+
+def test_filenames_may_be_a_path_several_or_a_dataset(files: list[str], tmp_path: Path) -> None:
+    last = Path(files[4])
+    for filenames in (
+        last,
+        str(last),
+        os.fsencode(last),
+        [last],
+        (str(last),),
+        iter([last]),
+        Dataset.from_tensors(str(last)),
+        Dataset.from_tensors(os.fsencode(last)),
+        Dataset.list_files(f"{tmp_path}/e.*"),
+        Dataset.range(1).map(lambda _: last),
+    ):
+        assert list(Dataset.text_lines(filenames)) == LINES[4]  # type: ignore[arg-type]
+    assert list(Dataset.text_lines([])) == []
+    assert Dataset.text_lines([]).cardinality() == 0
+
+
+def test_options_of_the_dataset_of_filenames_hold(files: list[str]) -> None:
+    paths = Dataset.from_tensor_slices(files).with_options(stoker.Options(seed=5))
+    assert Dataset.text_lines(paths).options().seed == 5
+    assert Dataset.text_lines(paths, num_parallel_reads=2).options().seed == 5
+
+
+def test_each_pass_reads_the_files_anew(files: list[str]) -> None:
+    dataset = Dataset.text_lines(files[:1])
+    assert list(dataset.repeat(2)) == 2 * LINES[0]
+    Path(files[0]).write_text("changed")
+    assert list(dataset) == ["changed"]
+    assert list(pickle.loads(pickle.dumps(dataset))) == ["changed"]
+
+
+def test_wrong_arguments_are_refused_when_the_dataset_is_built() -> None:
+    for filenames in (None, 5, [5], ["a", None], "", ["a", ""]):
+        with pytest.raises(InvalidArgumentError, match="`filenames` must"):
+            Dataset.text_lines(filenames)  # type: ignore[arg-type]
+    for compression in ("gzip", "BZIP2", 5, b"GZIP"):
+        with pytest.raises(InvalidArgumentError, match="`compression_type` must be"):
+            Dataset.tfrecords("a", compression)  # type: ignore[arg-type]
+    for reads in (0, -2, 1.5, "2", True):
+        with pytest.raises(InvalidArgumentError, match="`num_parallel_reads` must be"):
+            Dataset.tfrecords("a", num_parallel_reads=reads)  # type: ignore[arg-type]
+
+
+# ── errors ───────────────────────────────────────────────────────────────────────────────────────
+def test_what_cannot_be_read_takes_one_place_and_the_next_file_follows(files: list[str]) -> None:
+    paths = [files[2], "/no/such", files[3], 5, files[4], files[2]]
+    dataset = Dataset.range(6).map(lambda i: paths[i])
+    found = check_verbs(lambda: Dataset.text_lines(dataset))
+    assert found[1][1] == NotFoundError.__name__
+    assert "/no/such does not exist" in found[1][2]
+    assert found[4][1] == InvalidArgumentError.__name__
+    assert "must hold paths; it holds a int: 5" in found[4][2]
+    assert found[:1] + found[2:4] + found[5:] == ["c0", "d0", "d1", *LINES[4], "c0"]
+
+
+def test_errors_of_the_filenames_keep_their_places(files: list[str]) -> None:
+    def path(i: int) -> str:
+        if i == 1:
+            raise KeyError("no path")
+        return files[i]
+
+    found = check_verbs(lambda: Dataset.text_lines(Dataset.range(3).map(path)))
+    assert [position[1] if position[0] == "raised" else position for position in found] == [
+        "a0", "a1", "a2", "KeyError", "c0",
+    ]  # fmt: skip
+
+
+def test_errors_can_be_ignored(files: list[str]) -> None:
+    dataset = Dataset.text_lines([files[2], "/no/such", files[3]]).ignore_errors()
+    assert list(dataset) == ["c0", "d0", "d1"]
+
+
+# ── several files in turn ────────────────────────────────────────────────────────────────────────
+# What tf.data 2.21 gives for TextLineDataset(files, num_parallel_reads=n).
+TURNS = {
+    1: ["a0", "a1", "a2", "c0", "d0", "d1", "e0", "e1", "e2", "e3"],
+    2: ["a0", "a1", "c0", "a2", "d0", "e0", "d1", "e1", "e2", "e3"],
+    3: ["a0", "c0", "a1", "d0", "a2", "d1", "e0", "e1", "e2", "e3"],
+}
+
+
+@pytest.mark.parametrize("reads", [1, 2, 3, 8, stoker.AUTOTUNE])
+def test_num_parallel_reads_takes_a_record_of_each_file_in_turn(
+    files: list[str], reads: int
+) -> None:
+    found = check_verbs(lambda: Dataset.text_lines(files, num_parallel_reads=reads))
+    assert found == TURNS.get(reads, found)
+    assert Counter(found) == Counter(ALL)
+    dataset = Dataset.text_lines(files, num_parallel_reads=reads)
+    assert dataset.element_spec == TensorSpec((), object)
+
+
+@pytest.mark.parametrize("reads", [2, 5])
+def test_parallel_reads_keep_errors_in_their_places(files: list[str], reads: int) -> None:
+    paths = [files[0], "/no/such", files[2], files[3]]
+    found = check_verbs(lambda: Dataset.text_lines(paths, num_parallel_reads=reads))
+    assert sorted(p for p in found if isinstance(p, str)) == ["a0", "a1", "a2", "c0", "d0", "d1"]
+    assert [p[1] for p in found if isinstance(p, tuple)] == [NotFoundError.__name__]
+
+
+def test_all_formats_read_in_parallel(files: list[str], tmp_path: Path) -> None:
+    for name in ("x", "y"):
+        with stoker.TFRecordWriter(tmp_path / name) as writer:
+            for n in range(3):
+                writer.write(f"{name}{n}".encode())
+    written = [tmp_path / "x", tmp_path / "y"]
+    turns = [b"x0", b"y0", b"x1", b"y1", b"x2", b"y2"]
+    assert list(Dataset.tfrecords(written, None, 2)) == turns
+    fixed = Dataset.fixed_length_records(files[3:], 3, num_parallel_reads=2)
+    assert list(fixed) == [b"d0\n", b"e0\n", b"d1\n", b"e1\n", b"e2\n", b"e3\n"]
+
+
+# ── skipping whole files ─────────────────────────────────────────────────────────────────────────
+@pytest.fixture
+def opens(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files that are opened."""
+    found: list[str] = []
+
+    def noted(path: str, compression: str) -> opening.Window:
+        found.append(Path(path).stem)
+        return open_window(path, compression)
+
+    monkeypatch.setattr(records_node, "open_window", noted)
+    return found
+
+
+def test_files_whose_records_were_counted_are_passed_unopened(
+    files: list[str], opens: list[str]
+) -> None:
+    dataset = Dataset.text_lines(files)
+    assert list(dataset.skip(2)) == ALL[2:]
+    opens.clear()
+    assert list(dataset.skip(6)) == LINES[4]
+    assert opens == ["e"]
+    opens.clear()
+    assert list(dataset.skip(5)) == ["d1", *LINES[4]]
+    assert opens == ["d", "e"]
+
+
+def test_a_skipped_file_is_counted_too(files: list[str], opens: list[str]) -> None:
+    dataset = Dataset.text_lines(files)
+    assert list(dataset.skip(8)) == ["e2", "e3"]
+    opens.clear()
+    assert list(dataset.skip(7)) == ["e1", "e2", "e3"]
+    assert opens == ["e"]
+
+
+def test_counts_of_errors_and_of_other_readings_are_kept_apart(
+    files: list[str], opens: list[str]
+) -> None:
+    Path(files[0]).write_bytes(b"a0\n\xff\na2")
+    os.utime(files[0], (1e9, 1e9))
+    dataset = Dataset.text_lines(files)
+    assert len(tape(dataset)) == 10
+    opens.clear()
+    assert list(dataset.skip(3)) == ALL[3:]
+    assert opens == ["b", "c", "d", "e"]
+    pairs = Dataset.fixed_length_records(files[4], 3)
+    assert len(list(pairs)) == 4
+    opens.clear()
+    assert list(Dataset.fixed_length_records(files[4], 6).skip(1)) == [b"e2\ne3\n"]
+    assert opens == ["e"]
+
+
+def test_a_changed_file_is_counted_anew(files: list[str]) -> None:
+    dataset = Dataset.text_lines(files[:3])
+    assert len(list(dataset)) == 4
+    Path(files[0]).write_text("longer than before\n" * 9)
+    os.utime(files[0], (1e9, 1e9))
+    assert list(dataset.skip(9)) == ["c0"]
+
+
+def test_a_file_written_a_moment_ago_is_not_trusted_to_stay(tmp_path: Path) -> None:
+    path = tmp_path / "new"
+    path.write_text("a\nb\n")
+    assert counts.version_of(str(path)) is None
+    os.utime(path, (1e9, 1e9))
+    assert counts.version_of(str(path)) is not None
+    assert counts.version_of(str(tmp_path / "none")) is None
+    assert counts.version_of("memory://new") is None
+
+
+def test_counts_of_the_oldest_files_are_forgotten(files: list[str], monkeypatch) -> None:
+    monkeypatch.setattr(counts, "_MOST_FILES", 1)
+    monkeypatch.setattr(counts, "_counts", type(counts._counts)())
+    versions = [counts.version_of(path) for path in files[:2]]
+    for version in versions:
+        assert version is not None
+        counts.record(version, "how", 3)
+    assert [counts.recorded(version, "how") for version in versions if version] == [None, 3]
+
+
+# ── closing ──────────────────────────────────────────────────────────────────────────────────────
+@pytest.mark.parametrize("reads", [None, 3])
+def test_closing_half_way_closes_the_files(files: list[str], reads: int | None) -> None:
+    with Dataset.text_lines(files, num_parallel_reads=reads).iterator() as iterator:
+        assert next(iterator) == "a0"
+
+
+def test_closing_while_another_thread_reads_leaves_the_file_to_it(
+    files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, closed = threading.Event(), threading.Event()
+    real = opening._LocalWindow.move
+
+    def slow(self: Any, at: int, need: int, want: int | None = None) -> bytes:
+        reading.set()
+        assert closed.wait(10)
+        return real(self, at, need, want)
+
+    monkeypatch.setattr(opening._LocalWindow, "move", slow)
+    stream = opened(Dataset.text_lines(files[0]))
+    found: list[Any] = []
+    reader = threading.Thread(target=lambda: found.append(stream.next()))
+    reader.start()
+    assert reading.wait(10)
+    stream.close()
+    closed.set()
+    reader.join()
+    assert found == ["a0"]
+    assert stream.next_chunk(9, 1 << 20) == ["a1", "a2"]
+    with pytest.raises(FailedPreconditionError, match="was closed while it was read"):
+        stream.next()
+
+
+# ── chunks ───────────────────────────────────────────────────────────────────────────────────────
+def test_chunks_keep_to_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "records"
+    path.write_bytes(bytes(1000) * 500)
+    stream = opened(Dataset.fixed_length_records(path, 1000))
+    assert len(stream.next_chunk(100, 10_000)) == 9
+    assert len(stream.next_chunk(100, 1)) == 1
+    assert len(stream.next_chunk(7, 1 << 20)) == 7
+    stream.close()
+
+
+# ── splits ───────────────────────────────────────────────────────────────────────────────────────
+def test_the_files_of_a_list_are_its_splits(files: list[str]) -> None:
+    node = Dataset.text_lines(files).node
+    [source] = source_summary(node)
+    assert source.splits == IndexSplits(5)
+    splits = ScriptedSplits({source.number: [[(4, 5), (2, 4)]]})
+    stream = opened(Dataset.text_lines(files), splits=splits)
+    assert positions(stream) == [*LINES[4], "c0", "d0", "d1"]
+    stream.close()
+
+
+@pytest.mark.parametrize("reads", [None, 2])
+@pytest.mark.parametrize("listed", [False, True])
+def test_workers_share_the_files_and_read_every_record_once(
+    tmp_path: Path, reads: int | None, listed: bool
+) -> None:
+    expected = []
+    for n in range(12):
+        with stoker.TFRecordWriter(tmp_path / f"{n:02}.tfrecord") as writer:
+            for k in range(50 * n):
+                writer.write(b"%d/%d" % (n, k))
+                expected.append(b"%d/%d" % (n, k))
+    pattern = f"{tmp_path}/*.tfrecord"
+    filenames: Any = Dataset.list_files(pattern) if listed else sorted(tmp_path.glob("*.tfrecord"))
+    dataset = Dataset.tfrecords(filenames, num_parallel_reads=reads)
+    with Service(2) as service:
+        found = read(dataset.apply(distribute("distributed_epoch", service.target)))
+    assert Counter(found) == Counter(expected)
+
+
+def test_an_error_on_a_worker_names_the_file_on_the_trainer(tmp_path: Path) -> None:
+    path = tmp_path / "bad.tfrecord"
+    path.write_bytes(b"this is no TFRecord file")
+    with Service(1) as service, Dataset.tfrecords(path).distribute(service.target).iterator() as it:
+        with pytest.raises(stoker.errors.DataLossError, match=r"bad\.tfrecord: record 0 at byte 0"):
+            read(it, 1)
+        assert read(it) == []
