@@ -12,8 +12,8 @@ from stoker.dataset.nodes.cache import Cache
 from stoker.dataset.nodes.map import Map
 from stoker.dataset.nodes.range import Range
 from stoker.dataset.opaque import Opaque
-from stoker.dataset.ragged import RaggedArray
 from stoker.dataset.stream import Stream
+from stoker.dataset.values.ragged import RaggedArray
 
 
 def cached(function: Any, n: int = 10) -> Cache:

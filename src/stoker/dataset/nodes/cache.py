@@ -5,16 +5,12 @@ from dataclasses import replace
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
-import numpy as np
-
 from stoker.dataset.execute import Context, SplitReader
 from stoker.dataset.node import Node
-from stoker.dataset.ragged import RaggedArray
-from stoker.dataset.sizes import element_bytes
-from stoker.dataset.sparse import SparseArray
-from stoker.dataset.spec import Spec
-from stoker.dataset.stream import Failure, Stream
-from stoker.dataset.structure import field_names, make_dataclass_instance, map_structure
+from stoker.dataset.stream import ChunkedStream, Failure, Stream
+from stoker.dataset.values.frozen import fresh, frozen
+from stoker.dataset.values.sizes import element_bytes
+from stoker.dataset.values.spec import Spec
 
 
 class Cache(Node, frozen=True, eq=False, kw_only=True):
@@ -36,6 +32,9 @@ class Cache(Node, frozen=True, eq=False, kw_only=True):
 
     def cardinality(self) -> int:
         return self.input.cardinality()
+
+    def inputs_per_element(self) -> int:
+        return 1
 
     def open(self, context: Context) -> Stream:
         store = _store_of(self, context.splits)
@@ -67,19 +66,13 @@ def _store_of(node: Node, splits: SplitReader | None) -> _Store:
         return stores.setdefault(node, _Store())
 
 
-class _RecordingStream(Stream):
+class _RecordingStream(ChunkedStream):
     """Hands the input on and keeps it; whichever pass ends first provides the cache."""
 
     def __init__(self, stream: Stream, store: _Store) -> None:
         self._stream = stream
         self._store = store
         self._record: list[Any] | None = []
-
-    def next(self) -> Any:
-        chunk = self.next_chunk(1, 1)
-        if not chunk:
-            raise StopIteration
-        return chunk[0]
 
     def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
         try:
@@ -91,11 +84,10 @@ class _RecordingStream(Stream):
         if not chunk:
             self._complete()
             return []
-        if not set(map(type, chunk)) <= _IMMUTABLE:
-            chunk = [_frozen(element) for element in chunk]
+        chunk = [frozen(element) for element in chunk]
         if self._record is not None:
             self._record.extend(chunk)
-        return _fresh(chunk)
+        return fresh(chunk)
 
     def advance(self, n: int) -> int:
         if n:
@@ -114,18 +106,12 @@ class _RecordingStream(Stream):
             self._record = None
 
 
-class _CachedStream(Stream):
+class _CachedStream(ChunkedStream):
     """Reads a complete cache."""
 
     def __init__(self, elements: list[Any]) -> None:
         self._elements = elements
         self._at = 0
-
-    def next(self) -> Any:
-        chunk = self.next_chunk(1, 1)
-        if not chunk:
-            raise StopIteration
-        return chunk[0]
 
     def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
         if self._at >= len(self._elements):
@@ -139,7 +125,7 @@ class _CachedStream(Stream):
         if Failure in set(map(type, chunk)):
             chunk = chunk[: next(i for i, e in enumerate(chunk) if isinstance(e, Failure))]
         self._at += len(chunk)
-        return _fresh(chunk)
+        return fresh(chunk)
 
     def advance(self, n: int) -> int:
         passed = min(n, len(self._elements) - self._at)
@@ -148,35 +134,3 @@ class _CachedStream(Stream):
 
     def close(self) -> None:
         self._elements = []
-
-
-_IMMUTABLE = frozenset({int, float, bool, complex, str, bytes, type(None)})
-
-
-def _fresh(chunk: list[Any]) -> list[Any]:
-    """The elements with containers of their own: a reader may change its dict, not the cache's."""
-    if set(map(type, chunk)) <= _IMMUTABLE:
-        return list(chunk)
-    return [map_structure(_same, element) for element in chunk]
-
-
-def _same(leaf: Any) -> Any:
-    return leaf
-
-
-def _frozen(element: Any) -> Any:
-    return map_structure(_frozen_leaf, element)
-
-
-def _frozen_leaf(leaf: Any) -> Any:
-    if isinstance(leaf, np.ndarray):
-        if not leaf.flags.writeable:
-            return leaf
-        view = leaf.view()
-        view.flags.writeable = False
-        return view
-    if isinstance(leaf, RaggedArray | SparseArray):
-        cls = type(leaf)
-        arrays = [_frozen_leaf(getattr(leaf, name)) for name in field_names(cls)]
-        return make_dataclass_instance(cls, arrays)
-    return leaf

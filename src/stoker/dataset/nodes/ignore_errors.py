@@ -1,0 +1,112 @@
+"""ignore_errors: the input without the positions that fail."""
+
+from typing import Any, ClassVar
+
+from stoker.dataset.execute import Context, failure_origin
+from stoker.dataset.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Node
+from stoker.dataset.stream import ChunkedStream, Stream
+from stoker.dataset.values.spec import Spec
+from stoker.errors import FailedPreconditionError, UnimplementedError
+
+
+class IgnoreErrors(Node, frozen=True, eq=False, kw_only=True):
+    """Skips errors that belong to a position of the input, and counts them.
+
+    Not skipped is what says that nothing more can be read: an error that the input raises again
+    without moving on, and of stoker's own FailedPreconditionError and UnimplementedError.
+
+    Attributes:
+        input: what it reads.
+        log_warning: whether each is logged.
+        max_errors: one more than so many in a pass is raised.
+    """
+
+    kind: ClassVar[str] = "ignore_errors"
+    input: Node
+    log_warning: bool = False
+    max_errors: int | None = None
+
+    def element_spec(self) -> Spec:
+        return self.input.element_spec()
+
+    def cardinality(self) -> int:
+        whole = self.input.cardinality()
+        return whole if whole in (0, INFINITE_CARDINALITY) else UNKNOWN_CARDINALITY
+
+    def open(self, context: Context) -> Stream:
+        return _IgnoreErrorsStream(self, context, self.input.open(context))
+
+
+class _IgnoreErrorsStream(ChunkedStream):
+    def __init__(self, node: IgnoreErrors, context: Context, stream: Stream) -> None:
+        self._node = node
+        self._statistics = context.statistics
+        self._input = stream
+        self._ignored = 0
+        self._last: Exception | None = None
+        self._closed = False
+
+    def next(self) -> Any:
+        while not self._closed:
+            try:
+                element = self._input.next()
+            except StopIteration:
+                break
+            except Exception as error:  # noqa: BLE001 - a user's function may raise anything
+                self._ignore(error)
+            else:
+                self._last = None
+                return element
+        self._last = None
+        raise StopIteration
+
+    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+        while not self._closed:
+            try:
+                chunk = self._input.next_chunk(max_elements, max_bytes)
+            except Exception as error:  # noqa: BLE001 - a user's function may raise anything
+                self._ignore(error)
+            else:
+                self._last = None
+                return chunk
+        return []
+
+    def close(self) -> None:
+        self._closed = True
+        self._input.close()
+
+    def _ignore(self, error: Exception) -> None:
+        """Counts the error, or raises it if it is not to be ignored."""
+        last, self._last = self._last, error
+        if not _is_of_a_position(error, last):
+            raise error
+        limit = self._node.max_errors
+        if limit is not None and self._ignored >= limit:
+            raise error
+        self._ignored += 1
+        self._statistics.add("errors_ignored", 1)
+        # It would grow without end where a function raises one and the same object.
+        error.__traceback__ = None
+        if self._node.log_warning:
+            origin = failure_origin(error)
+            where = ""
+            if origin is not None:
+                what = "" if origin.index is None else f", element {origin.index}"
+                where = f" in `{origin.kind}` ({origin.site}{what})"
+            import logging
+
+            logging.getLogger("stoker.dataset").warning(
+                "ignored an error%s: %s: %s (%d in this pass so far)",
+                where,
+                type(error).__name__,
+                error,
+                self._ignored,
+            )
+
+
+def _is_of_a_position(error: Exception, last: Exception | None) -> bool:
+    """Whether reading on comes to what is behind the error."""
+    if failure_origin(error) is not None:  # a function of the user's was called and raised
+        return True
+    # A stream that has failed for good raises the same object again.
+    return error is not last and not isinstance(error, FailedPreconditionError | UnimplementedError)

@@ -1,0 +1,326 @@
+"""Element files: what was written comes back, or an error says where the file is damaged."""
+
+import io
+import os
+import re
+from collections import namedtuple
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stoker.dataset.codec.elements import TypeResolver
+from stoker.dataset.formats import elements_file
+from stoker.dataset.formats.elements_file import COMPRESSIONS, ElementsFile, ElementsWriter
+from stoker.dataset.formats.elements_stream import ElementFilesStream
+from stoker.dataset.formats.locks import claim, release
+from stoker.dataset.values.ragged import RaggedArray
+from stoker.dataset.values.sparse import SparseArray
+from stoker.errors import DataLossError, FailedPreconditionError, InvalidArgumentError
+
+
+def written(chunks: list[list[Any]], compression: str = "") -> bytes:
+    file = io.BytesIO()
+    writer = ElementsWriter(file, compression, {"who": "test"})
+    for chunk in chunks:
+        writer.add(chunk)
+    writer.finish()
+    return file.getvalue()
+
+
+def opened(data: bytes) -> ElementsFile:
+    return ElementsFile(io.BytesIO(data), "some.elements")
+
+
+def read(data: bytes) -> list[Any]:
+    file = opened(data)
+    chunks = 0 if not file.count else file.chunk_at(file.count - 1) + 1
+    return [element for chunk in range(chunks) for element in file.read(chunk)]
+
+
+@pytest.mark.parametrize("compression", ["", *COMPRESSIONS])
+def test_elements_come_back_equal_and_in_order(compression):
+    elements = [{"x": np.arange(i), "text": "é" * i, "n": None} for i in range(50)]
+    found = read(written([elements[:20], elements[20:21], elements[21:]], compression))
+    assert [(e["x"].tolist(), e["text"], e["n"]) for e in found] == [
+        (list(range(i)), "é" * i, None) for i in range(50)
+    ]
+
+
+def test_an_empty_file_has_no_elements():
+    file = opened(written([]))
+    assert file.count == 0
+    assert file.header.about == {"who": "test"}
+
+
+def test_arrays_come_back_writable_in_the_memory_order_they_left_in():
+    arrays = [np.asfortranarray(np.ones((300, 300))), np.ones(3, ">i2")]
+    large, small = read(written([arrays]))
+    large[0, 0], small[0] = 7, 7
+    assert large.flags.f_contiguous
+    assert small.dtype == np.dtype(">i2")
+
+
+def test_every_kind_of_element_comes_back():
+    Point = namedtuple("Point", "x y")  # noqa: PYI024
+    ragged = RaggedArray.from_rows([[1, 2], [3]])
+    sparse = SparseArray.from_dense([[0, 7]])
+    elements = [Point(1, 2**70), b"\0", (1.5, [True, 2j]), ragged, sparse, np.float32(3)]
+    file = ElementsFile(
+        io.BytesIO(written([[e] for e in elements])), "f", TypeResolver(Point(None, None))
+    )
+    found = file.read(0)
+    assert type(found[0]) is Point
+    assert found[:3] == elements[:3]
+    assert found[3].to_list() == [[1, 2], [3]]
+    assert found[4].values.tolist() == [7]
+    assert type(found[5]) is np.float32
+
+
+def test_what_the_user_changes_after_adding_is_not_what_is_kept():
+    file = io.BytesIO()
+    writer = ElementsWriter(file)
+    array, ragged = np.zeros(3), RaggedArray.from_rows([[1.0]])
+    writer.add([{"x": array, "ragged": ragged}])
+    array[:] = 9
+    ragged.values[:] = 9
+    writer.finish()
+    [found] = read(file.getvalue())
+    assert found["x"].tolist() == [0, 0, 0]
+    assert found["ragged"].to_list() == [[1.0]]
+
+
+def test_chunks_are_bounded_in_elements_and_bytes(monkeypatch):
+    monkeypatch.setattr(elements_file, "CHUNK_ELEMENTS", 100)
+    monkeypatch.setattr(elements_file, "CHUNK_BYTES", 10_000)
+    file = opened(written([list(range(250)), [np.zeros(500)] * 3, [np.zeros(5000)]]))
+    sizes = [file.bounds(chunk) for chunk in range(file.chunk_at(file.count - 1) + 1)]
+    assert sizes == [(0, 100), (100, 200), (200, 252), (252, 253), (253, 254)]
+
+
+def test_one_at_a_time_makes_the_same_file_as_all_at_once():
+    elements = [np.arange(i % 7) for i in range(1000)]
+    assert written([[element] for element in elements]) == written([elements])
+
+
+def test_an_element_that_cannot_be_encoded_is_an_error_that_names_its_place():
+    writer = ElementsWriter(io.BytesIO())
+    writer.add([{"x": 1}, {"x": object()}])
+    with pytest.raises(InvalidArgumentError, match=r"element\['x'\] is a object"):
+        writer.finish()
+
+
+# ── damage ───────────────────────────────────────────────────────────────────────────────────────
+@pytest.fixture(scope="module")
+def sample() -> bytes:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(elements_file, "CHUNK_ELEMENTS", 3)
+        return written([[1, 2, 3], ["a", b"b", None], [np.arange(4), 2.5]])
+
+
+def outcome(data: bytes) -> Any:
+    try:
+        return [e.tolist() if isinstance(e, np.ndarray) else e for e in read(data)]
+    except DataLossError as error:
+        return error
+
+
+def test_a_file_cut_short_anywhere_is_an_error_with_the_file_and_offset(sample):
+    for length in range(len(sample)):
+        error = outcome(sample[:length])
+        assert isinstance(error, DataLossError), length
+        assert re.search(r"some.elements is damaged at byte \d+: ", str(error))
+
+
+def test_a_bit_flipped_anywhere_is_an_error_with_the_file_and_offset(sample):
+    for position in range(len(sample)):
+        for bit in (0, 7):
+            damaged = bytearray(sample)
+            damaged[position] ^= 1 << bit
+            error = outcome(bytes(damaged))
+            assert isinstance(error, DataLossError), (position, bit)
+            assert re.search(r"some.elements is damaged at byte \d+: ", str(error))
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_a_bit_flipped_in_a_compressed_file_is_an_error(compression):
+    data = written([list(range(20))], compression)
+    for position in range(len(data)):
+        damaged = bytearray(data)
+        damaged[position] ^= 16
+        assert isinstance(outcome(bytes(damaged)), DataLossError), position
+
+
+def test_bytes_behind_the_end_are_an_error(sample):
+    assert isinstance(outcome(sample + b"\0"), DataLossError)
+    assert isinstance(outcome(sample + sample), DataLossError)
+
+
+def test_another_file_is_an_error():
+    with pytest.raises(DataLossError, match="does not begin as an element file does"):
+        opened(b"PK\3\4" + bytes(100))
+
+
+def test_a_file_of_a_newer_version_says_so(monkeypatch):
+    monkeypatch.setattr(elements_file, "VERSION", 2)
+    data = written([[1]])
+    monkeypatch.undo()
+    with pytest.raises(FailedPreconditionError, match="version 2; this stoker reads up to 1"):
+        opened(data)
+
+
+# ── reading several as one ───────────────────────────────────────────────────────────────────────
+class Opener:
+    """Two files of chunks of three; counts how they are used."""
+
+    def __init__(self, data: list[bytes]) -> None:
+        self.data = data
+        self.opened: list[int] = []
+        self.read: list[tuple[int, int]] = []
+
+    def __call__(self, number: int) -> ElementsFile:
+        self.opened.append(number)
+        file = opened(self.data[number])
+        read_chunk = file.read
+
+        def counted(chunk: int) -> list[Any]:
+            self.read.append((number, chunk))
+            return read_chunk(chunk)
+
+        file.read = counted  # type: ignore[method-assign]
+        return file
+
+
+@pytest.fixture
+def files(monkeypatch) -> Opener:
+    monkeypatch.setattr(elements_file, "CHUNK_ELEMENTS", 3)
+    return Opener([written([list(range(8))]), written([]), written([list(range(8, 12))])])
+
+
+def stream(files: Opener, ranges: Any = None) -> ElementFilesStream:
+    return ElementFilesStream([8, 0, 4], files, ranges)
+
+
+def test_several_files_are_one_sequence(files):
+    one = stream(files)
+    assert [one.next() for _ in range(12)] == list(range(12))
+    for _ in range(2):
+        with pytest.raises(StopIteration):
+            one.next()
+        assert one.next_chunk(5, 1000) == []
+    assert files.opened == [0, 2]
+    one.close()
+
+
+def test_a_chunk_keeps_to_what_was_asked(files):
+    one = stream(files)
+    assert one.next_chunk(2, 1 << 20) == [0, 1]
+    assert one.next_chunk(9, 1 << 20) == [2]
+    assert one.next_chunk(9, 1) == [3]
+    one.close()
+
+
+def test_advance_reads_nothing_it_passes(files):
+    one = stream(files)
+    assert one.advance(10) == 10
+    assert files.opened == []
+    assert one.next() == 10
+    assert files.read == [(2, 0)]
+    assert one.advance(10) == 1
+    one.close()
+
+
+def test_ranges_are_read_back_to_back(files):
+    one = stream(files, iter([(7, 9), (3, 3), (2, 4), (0, 1)]))
+    found = []
+    while chunk := one.next_chunk(10, 1 << 20):
+        found += chunk
+    assert found == [7, 8, 2, 3, 0]
+    one.close()
+
+
+def test_damage_costs_its_own_positions_only(files):
+    damaged = bytearray(files.data[0])
+    file = opened(files.data[0])
+    damaged[int(file._offsets[1]) + 5] ^= 1
+    files.data[0] = bytes(damaged)
+    one = stream(files)
+    found: list[Any] = []
+    for _ in range(12):
+        try:
+            found.append(one.next())
+        except DataLossError:
+            found.append("lost")
+    assert found == [0, 1, 2, "lost", "lost", "lost", *range(6, 12)]
+    assert files.read.count((0, 1)) == 1
+    one.close()
+
+
+def test_a_file_that_is_not_whole_costs_all_its_positions(files):
+    files.data[0] = files.data[0][:-1]
+    one = stream(files)
+    assert one.advance(3) == 3
+    for _ in range(5):
+        with pytest.raises(DataLossError, match="ends before its end"):
+            one.next()
+    assert one.next_chunk(2, 1 << 20) == [8, 9]
+    one.close()
+
+
+def test_a_file_with_another_count_is_an_error(files):
+    files.data[2] = written([[1]])
+    one = stream(files)
+    one.advance(8)
+    with pytest.raises(DataLossError, match="holds 1 elements and not the 4"):
+        one.next()
+    one.close()
+
+
+def test_a_file_that_cannot_be_opened_costs_one_position_at_a_time(files):
+    def open_file(number: int) -> ElementsFile:
+        if number == 0:
+            raise OSError("the network is down")
+        return files(number)
+
+    one = ElementFilesStream([8, 0, 4], open_file)
+    for _ in range(8):
+        with pytest.raises(OSError, match="network"):
+            one.next_chunk(3, 1 << 20)
+    assert one.next() == 8
+    one.close()
+
+
+def test_a_closed_stream_is_at_its_end(files):
+    one = stream(files)
+    one.next()
+    one.close()
+    one.close()
+    assert one.next_chunk(3, 1 << 20) == []
+    with pytest.raises(StopIteration):
+        one.next()
+
+
+# ── the lock ─────────────────────────────────────────────────────────────────────────────────────
+def test_a_claimed_file_cannot_be_claimed_again_before_it_is_released(tmp_path):
+    path = str(tmp_path / "file")
+    first = claim(path)
+    assert first is not None
+    assert claim(path) is None
+    release(first)
+    release(first)
+    second = claim(path)
+    assert second is not None
+    release(second)
+
+
+def test_a_file_removed_under_its_lock_is_made_anew_by_the_next(tmp_path):
+    path = tmp_path / "file"
+    first = claim(str(path))
+    assert first is not None
+    path.unlink()
+    second = claim(str(path))
+    assert second is not None
+    assert os.fstat(second.fileno()).st_ino == Path(path).stat().st_ino
+    release(first)
+    release(second)

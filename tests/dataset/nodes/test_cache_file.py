@@ -1,0 +1,486 @@
+"""cache(filename): the first whole pass is kept in a file, and later passes read it."""
+
+import errno
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stoker
+from stoker.dataset.execute import Context, open_stream
+from stoker.dataset.formats import elements_file
+from stoker.dataset.node import decode_tree, encode_tree, number
+from stoker.errors import DataLossError, FailedPreconditionError, InvalidArgumentError
+from stoker.service import distribute
+from tests.dataset.splits import ScriptedSplits
+from tests.dataset.verbs import tape_by
+from tests.serving import Service, outcomes, read
+
+
+class Counted:
+    """x -> x * x, and what it was called for."""
+
+    def __init__(self, fails: int = -1) -> None:
+        self.calls: list[int] = []
+        self.fails = fails
+
+    def __call__(self, x: int) -> int:
+        self.calls.append(x)
+        if x == self.fails:
+            raise ValueError(x)
+        return x * x
+
+
+@pytest.fixture
+def prefix(tmp_path) -> str:
+    return str(tmp_path / "kept")
+
+
+def files(prefix: str) -> list[str]:
+    return sorted(path.name for path in Path(prefix).parent.iterdir())
+
+
+def squares(n: int) -> list[int]:
+    return [x * x for x in range(n)]
+
+
+def test_the_first_whole_pass_is_kept_and_later_ones_compute_nothing(prefix):
+    function = Counted()
+    dataset = stoker.Dataset.range(10).map(function).cache(prefix)
+    for _ in range(3):
+        assert list(dataset) == squares(10)
+    assert function.calls == list(range(10))
+    assert files(prefix) == ["kept.stoker"]
+
+
+def test_another_object_of_the_same_pipeline_reads_it_too(prefix):
+    assert list(stoker.Dataset.range(5).map(Counted()).cache(prefix)) == squares(5)
+    function = Counted()
+    dataset = stoker.Dataset.range(5).map(function).cache(Path(prefix))
+    copy = stoker.Dataset(decode_tree(encode_tree(dataset.node)))
+    assert list(dataset) == list(copy) == squares(5)
+    assert function.calls == []
+
+
+def test_a_later_process_reads_it(prefix):
+    script = f"""
+        import stoker
+        def function(x):
+            print("called", x)
+            return x + 1
+        print(list(stoker.Dataset.range(3).map(function).cache({prefix!r})))
+    """
+    outputs = [run(script) for _ in range(2)]
+    assert outputs == ["called 0\ncalled 1\ncalled 2\n[1, 2, 3]\n", "[1, 2, 3]\n"]
+
+
+def test_a_pass_left_early_or_skipped_keeps_nothing(prefix):
+    function = Counted()
+    dataset = stoker.Dataset.range(4).map(function).cache(prefix)
+    with dataset.iterator() as iterator:
+        next(iterator)
+        assert files(prefix) == ["kept.stoker.part"]
+    assert files(prefix) == []
+    assert list(dataset.skip(1)) == squares(4)[1:]
+    assert list(dataset.take(2)) == squares(2)
+    assert files(prefix) == []
+    assert list(dataset) == squares(4)
+    assert files(prefix) == ["kept.stoker"]
+
+
+def test_while_one_pass_writes_another_reads_through(prefix):
+    function = Counted()
+    dataset = stoker.Dataset.range(3).map(function).cache(prefix)
+    with dataset.iterator() as writer:
+        next(writer)
+        assert list(dataset) == squares(3)
+        assert files(prefix) == ["kept.stoker.part"]
+        assert list(writer) == squares(3)[1:]
+    assert files(prefix) == ["kept.stoker"]
+    assert len(function.calls) == 6
+
+
+def test_what_is_read_is_decided_when_reading_begins(prefix):
+    function = Counted()
+    dataset = stoker.Dataset.range(3).map(function).cache(prefix)
+    with dataset.iterator() as early, dataset.iterator() as late:
+        assert list(early) == list(late) == squares(3)
+    assert len(function.calls) == 3
+
+
+def test_the_first_pass_is_kept_whichever_epoch_it_is(prefix):
+    dataset = stoker.Dataset.range(20).shuffle(20, seed=3)
+    expected = list(dataset.iterator(epoch=0))
+    cached = dataset.cache(prefix)
+    assert list(cached.iterator(epoch=7)) == expected
+    assert list(cached.iterator(epoch=9)) == expected
+    assert list(cached.repeat(2)) == expected * 2
+
+
+def test_arrays_from_the_file_are_writable_and_fresh(prefix):
+    dataset = stoker.Dataset.range(3).batch(3).cache(prefix)
+    for _ in range(3):
+        [batch] = dataset
+        assert batch.tolist() == [0, 1, 2]
+        batch[:] = 9
+
+
+def test_what_a_reader_changes_in_the_first_pass_is_not_kept(prefix):
+    dataset = stoker.Dataset.range(2).map(lambda x: {"x": np.full(3, x)}).cache(prefix)
+    for element in dataset:
+        element["x"][:] = 9
+    assert [element["x"].tolist() for element in dataset] == [[0] * 3, [1] * 3]
+
+
+def test_it_is_not_read_into_memory_and_skipping_is_cheap(prefix, monkeypatch):
+    monkeypatch.setattr(elements_file, "CHUNK_ELEMENTS", 10)
+    dataset = stoker.Dataset.range(1000).cache(prefix)
+    assert len(list(dataset)) == 1000
+    chunks: list[int] = []
+    read_chunk = elements_file.ElementsFile.read
+
+    def counted(file: elements_file.ElementsFile, chunk: int) -> list[Any]:
+        chunks.append(chunk)
+        return read_chunk(file, chunk)
+
+    monkeypatch.setattr(elements_file.ElementsFile, "read", counted)
+    with dataset.skip(555).iterator() as iterator:
+        assert next(iterator) == 555
+    assert chunks == [55]
+
+
+@pytest.mark.parametrize("fails", [-1, 0, 7])
+@pytest.mark.parametrize(
+    "rounds",
+    [
+        [("next", 1)],
+        [("chunk", 4)],
+        [("next", 1), ("chunk", 100)],
+        [("chunk", 2), ("advance", 3), ("next", 1)],
+    ],
+)
+def test_every_order_of_reading_gives_the_same_stream(prefix, fails, rounds):
+    dataset = stoker.Dataset.range(23).map(Counted(fails)).cache(prefix)
+    expected = [repr(ValueError(x)) if x == fails else x * x for x in range(23)]
+    for epoch in range(3):
+        stream = open_stream(dataset.node, Context(epoch=(epoch,)))
+        found = tape_by(rounds, stream)
+        assert len(found) == 23
+        assert [e for e in found if e is not None] == [
+            e for e, f in zip(expected, found, strict=True) if f is not None
+        ]
+        stream.close()
+        stream.close()
+
+
+def test_spec_and_cardinality_are_the_inputs(prefix):
+    dataset = stoker.Dataset.range(7).batch(2)
+    cached = dataset.cache(prefix)
+    assert cached.element_spec == dataset.element_spec
+    assert cached.cardinality() == 4
+
+
+@pytest.mark.parametrize("filename", [None, 3, b"kept", "gs://bucket/kept"])
+def test_a_filename_that_is_no_local_path_is_refused(filename):
+    with pytest.raises(InvalidArgumentError, match="`filename` must be a"):
+        stoker.Dataset.range(1).cache(filename)
+
+
+# ── whose it is ──────────────────────────────────────────────────────────────────────────────────
+def test_a_file_of_another_pipeline_is_an_error_that_says_what_to_do(prefix):
+    list(stoker.Dataset.range(3).cache(prefix))
+    with pytest.raises(
+        FailedPreconditionError, match="another pipeline: its structure differs; delete the file"
+    ):
+        list(stoker.Dataset.range(4).cache(prefix))
+
+
+def test_where_it_is_kept_is_not_part_of_the_pipeline(tmp_path):
+    def dataset(first: str, second: str) -> stoker.Dataset:
+        one = stoker.Dataset.range(9).cache(tmp_path / first)
+        return one.snapshot(tmp_path / first / "snapshot").cache(tmp_path / second)
+
+    iterator = iter(dataset("a", "b"))
+    elements = [next(iterator) for _ in range(4)]
+    resumed = dataset("c", "d").iterator(state=iterator.state_dict())
+    assert elements + list(resumed) == list(range(9))
+    assert list(dataset("e", "f")) == list(dataset("g", "f")) == list(range(9))
+
+
+def test_a_seed_that_was_given_is_compared_where_it_matters(prefix):
+    def dataset(seed: int | None, shuffled: bool) -> stoker.Dataset:
+        base = stoker.Dataset.range(30)
+        base = base.shuffle(30) if shuffled else base
+        cached = base.cache(prefix + str(shuffled)).map(lambda x: x)
+        return cached if seed is None else cached.with_options(stoker.Options(seed=seed))
+
+    assert list(dataset(1, True)) == list(dataset(1, True))
+    with pytest.raises(FailedPreconditionError, match="its seed differs"):
+        list(dataset(2, True))
+    assert list(dataset(1, False)) == list(dataset(2, False)) == list(dataset(None, False))
+
+
+def test_a_seed_nobody_gave_is_not_compared(prefix):
+    first = list(stoker.Dataset.range(30).shuffle(30).cache(prefix))
+    assert list(stoker.Dataset.range(30).shuffle(30).cache(prefix)) == first
+
+
+def test_damage_is_reported_with_the_file_where_it_is(prefix, monkeypatch):
+    monkeypatch.setattr(elements_file, "CHUNK_ELEMENTS", 2)
+    dataset = stoker.Dataset.range(6).cache(prefix)
+    assert list(dataset) == list(range(6))
+    path = Path(prefix + ".stoker")
+    data = bytearray(path.read_bytes())
+    offsets = elements_file.ElementsFile(path.open("rb"), "f")
+    data[int(offsets._offsets[1])] ^= 1
+    offsets.close()
+    path.write_bytes(data)
+    with dataset.iterator() as iterator:
+        assert [next(iterator), next(iterator)] == [0, 1]
+        for _ in range(2):
+            with pytest.raises(DataLossError, match=r"kept.stoker is damaged at byte \d+"):
+                next(iterator)
+        assert list(iterator) == [4, 5]
+    assert list(dataset.ignore_errors()) == [0, 1, 4, 5]
+
+
+# ── what goes wrong while it is written ──────────────────────────────────────────────────────────
+def test_a_pass_with_an_error_keeps_nothing_and_says_why(prefix, caplog):
+    function = Counted(fails=2)
+    dataset = stoker.Dataset.range(4).map(function).cache(prefix)
+    for _ in range(2):
+        with dataset.iterator() as iterator:
+            assert [next(iterator), next(iterator)] == [0, 1]
+            with pytest.raises(ValueError, match="2"):
+                next(iterator)
+            assert list(iterator) == [9]
+        assert files(prefix) == []
+    assert "keeps nothing of this pass: an element failed with ValueError: 2" in caplog.text
+    kept = stoker.Dataset.range(4).map(function).ignore_errors().cache(prefix)
+    assert list(kept) == list(kept) == [0, 1, 9]
+    assert len(function.calls) == 12
+
+
+def test_an_element_that_cannot_be_kept_raises_once_and_is_not_lost(prefix):
+    things = [1, object(), 2]
+    dataset = stoker.Dataset.range(3).map(lambda i: things[i]).cache(prefix)
+    for _ in range(2):
+        with dataset.iterator() as iterator:
+            assert [next(iterator) for _ in range(3)] == things
+            with pytest.raises(InvalidArgumentError, match="is a object"):
+                next(iterator)
+            assert list(iterator) == []
+        assert files(prefix) == []
+
+
+def test_a_full_disk_raises_once_names_the_file_and_loses_no_element(prefix, monkeypatch):
+    monkeypatch.setattr(elements_file, "CHUNK_ELEMENTS", 10)
+
+    def full(self: Any, pieces: Any) -> None:
+        if self.positions > 50:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(self, pieces)
+
+    write = elements_file.ElementsWriter._write
+    monkeypatch.setattr(elements_file.ElementsWriter, "_write", full)
+    dataset = stoker.Dataset.range(100).cache(prefix)
+    with dataset.iterator() as iterator:
+        found = outcomes(iterator)
+    [error] = [x for x in found if not isinstance(x, int)]
+    assert (error.errno, error.filename) == (errno.ENOSPC, prefix + ".stoker")
+    assert "No space left on device: nothing is kept" in str(error)
+    assert [x for x in found if x is not error] == list(range(100))
+    assert files(prefix) == []
+    monkeypatch.undo()
+    assert list(dataset) == list(range(100))
+    assert files(prefix) == ["kept.stoker"]
+
+
+def test_a_file_that_may_not_grow_is_an_error_of_the_system(prefix):
+    script = f"""
+        import resource, stoker
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, resource.RLIM_INFINITY))
+        dataset = stoker.Dataset.range(100_000).cache({prefix!r})
+        iterator, found = iter(dataset), 0
+        while True:
+            try:
+                next(iterator)
+                found += 1
+            except StopIteration:
+                break
+            except OSError as error:
+                print(error)
+        print(found)
+    """
+    said, found = run(script).splitlines()
+    assert said.startswith("[Errno 27]")
+    assert said.endswith(f"nothing is kept of this pass: '{prefix}.stoker'")
+    assert found == "100000"
+    assert files(prefix) == []
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_that_names_the_file(tmp_path):
+    (tmp_path / "file").touch()
+    dataset = stoker.Dataset.range(3).cache(str(tmp_path / "file" / "kept"))
+    with pytest.raises(OSError, match=r"file/kept.stoker"):
+        list(dataset)
+
+
+def test_a_folder_that_is_missing_is_made(tmp_path):
+    list(stoker.Dataset.range(3).cache(str(tmp_path / "a" / "b" / "kept")))
+    assert (tmp_path / "a" / "b" / "kept.stoker").exists()
+
+
+def test_who_is_killed_half_way_leaves_nothing_that_is_read(prefix):
+    script = f"""
+        import os, signal, stoker
+        dataset = stoker.Dataset.range(100_000).cache({prefix!r})
+        iterator = iter(dataset)
+        for _ in range(50_000):
+            next(iterator)
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    with pytest.raises(subprocess.CalledProcessError) as killed:
+        run(script)
+    assert killed.value.returncode == -signal.SIGKILL
+    assert files(prefix) == ["kept.stoker.part"]
+    dataset = stoker.Dataset.range(100_000).cache(prefix)
+    assert list(dataset) == list(range(100_000))
+    assert files(prefix) == ["kept.stoker"]
+    assert list(dataset) == list(range(100_000))
+
+
+def test_a_forked_child_does_not_spoil_what_its_parent_writes(prefix):
+    script = f"""
+        import os, stoker
+        dataset = stoker.Dataset.range(50_000).cache({prefix!r})
+        iterator = iter(dataset)
+        first = [next(iterator) for _ in range(20_000)]
+        if os.fork() == 0:
+            del iterator
+            raise SystemExit  # an ordinary exit: what is held back is written, if anything is
+        os.wait()
+        assert first + list(iterator) == list(range(50_000))
+        assert list(dataset) == list(range(50_000))
+        print(os.listdir(os.path.dirname({prefix!r})))
+    """
+    assert run(script) == "['kept.stoker']\n"
+
+
+def test_how_fast_the_input_runs_does_not_make_it_another_pipeline(prefix):
+    called: list[int] = []
+    slow = stoker.Dataset.range(9).map(str, num_parallel_calls=1).prefetch(2).cache(prefix)
+    assert list(slow) == [str(x) for x in range(9)]
+    faster = stoker.Dataset.range(9).map(called.append, num_parallel_calls=stoker.AUTOTUNE)
+    assert list(faster.prefetch(5).cache(prefix)) == list(slow)
+    assert not called
+
+
+def test_threads_that_race_all_read_the_whole(prefix):
+    barrier = threading.Barrier(6)
+    results: list[list[int]] = []
+
+    def run_reader() -> None:
+        dataset = stoker.Dataset.range(20_000).cache(prefix)
+        barrier.wait(10)
+        for _ in range(3):
+            results.append(list(dataset))  # noqa: PERF401
+
+    threads = [threading.Thread(target=run_reader) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 18
+    assert all(result == list(range(20_000)) for result in results)
+    assert files(prefix) == ["kept.stoker"]
+
+
+def test_processes_that_race_all_read_the_whole(prefix):
+    script = f"""
+        import sys, stoker
+        dataset = stoker.Dataset.range(30_000).cache({prefix!r})
+        print("ready", flush=True)
+        sys.stdin.readline()
+        for _ in range(3):
+            assert list(dataset) == list(range(30_000))
+    """
+    processes = [start(script, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(3)]
+    for process in processes:
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    for process in processes:
+        process.communicate(timeout=50)
+        assert process.returncode == 0
+    assert files(prefix) == ["kept.stoker"]
+
+
+def test_closing_from_another_thread_removes_the_file(prefix):
+    dataset = stoker.Dataset.range(10).cache(prefix)
+    iterator = dataset.iterator()
+    next(iterator)
+    closer = threading.Thread(target=iterator.close)
+    closer.start()
+    closer.join()
+    assert files(prefix) == []
+
+
+# ── where splits are handed out ──────────────────────────────────────────────────────────────────
+def split_read(dataset: stoker.Dataset, splits: Any) -> list[int]:
+    numbers = number(dataset.node)
+    stream = open_stream(dataset.node, Context(splits=splits, numbers=numbers))
+    found = []
+    while chunk := stream.next_chunk(100, 1 << 20):
+        found += chunk
+    stream.close()
+    return found
+
+
+def test_what_is_kept_of_splits_belongs_to_their_hand_out(prefix):
+    function = Counted()
+    dataset = stoker.Dataset.range(10).map(function).cache(prefix).repeat(2)
+    one, other = ScriptedSplits({0: [[(0, 3)]]}), ScriptedSplits({0: [[(5, 7)]]})
+    assert split_read(dataset, one) == [0, 1, 4] * 2
+    assert split_read(dataset, other) == [25, 36] * 2
+    assert function.calls == [0, 1, 2, 5, 6]
+    assert files(prefix) == []
+    assert list(dataset.take(10)) == squares(10)
+
+
+def test_with_a_service_each_element_comes_once_a_pass_and_nothing_is_left(prefix):
+    dataset = stoker.Dataset.range(50).map(Counted()).cache(prefix).repeat(3)
+    with Service(2) as service:
+        found = Counter(read(dataset.distribute(service.target)))
+        assert found == dict.fromkeys(squares(50), 3)
+        assert files(prefix) == []
+
+
+def test_workers_that_read_everything_share_one_file(prefix):
+    dataset = stoker.Dataset.range(50).cache(prefix)
+    with Service(3) as service:
+        for _ in range(2):
+            off = dataset.apply(distribute("parallel_epochs", service.target))
+            assert Counter(read(off)) == dict.fromkeys(range(50), 3)
+            assert files(prefix) == ["kept.stoker"]
+
+
+def start(script: str, **kwargs: Any) -> Any:
+    command = [sys.executable, "-W", "error", "-c", textwrap.dedent(script)]
+    return subprocess.Popen(command, text=True, **kwargs)
+
+
+def run(script: str) -> str:
+    process = start(script, stdout=subprocess.PIPE)
+    output, _ = process.communicate(timeout=50)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, "python", output)
+    return str(output)
