@@ -12,17 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from stoker.dataset.collate import collate
+from stoker import Dataset
+from stoker.dataset.collation.collate import collate
 from stoker.dataset.execute import Context, failure_origin, open_stream
 from stoker.dataset.node import AUTOTUNE
 from stoker.dataset.nodes.batch import Batch, MapAndBatch
 from stoker.dataset.nodes.map import Map
 from stoker.dataset.nodes.range import Range
 from stoker.dataset.opaque import Opaque
-from stoker.dataset.ragged import RaggedArray
-from stoker.dataset.sparse import SparseArray
-from stoker.dataset.spec import TensorSpec, UnknownSpec
 from stoker.dataset.stream import Stream
+from stoker.dataset.values.ragged import RaggedArray
+from stoker.dataset.values.sparse import SparseArray
+from stoker.dataset.values.spec import TensorSpec, UnknownSpec
 from stoker.errors import InvalidArgumentError
 
 WAYS = [None, 1, 3, AUTOTUNE]
@@ -179,11 +180,15 @@ MISMATCHES = [
     ),
     (
         lambda x: "a" if x == 5 else x,
-        "the element has dtype int64 in element 0 of the batch and object in element 1; cast",
+        r"has dtype int64 in element 0 of the batch and object in element 1; cast .*\(object\)`",
+    ),
+    (
+        lambda x: np.array(["ab" if x == 5 else "a"]),
+        r"has dtype <U1 in element 0 of the batch and <U2 in element 1; cast .*\(object\)`",
     ),
     (
         lambda x: {"a" if x == 5 else "b": 1},
-        r"is a dict with the keys \[\"'b'\"\] in element 0 .* keys \[\"'a'\"\] in element 1",
+        "is a dict with the keys 'b' in element 0 .* keys 'a' in element 1",
     ),
     (
         lambda x: ([np.zeros(999)] * (1 + (x == 5)),),
@@ -193,9 +198,13 @@ MISMATCHES = [
         lambda x: {"a": [np.zeros(999)] if x == 5 else np.zeros(999)},
         r"the value \['a'\] is an array in element 0 of the batch and a list of 1 in element 1",
     ),
+    (
+        lambda x: [0] * (1 + (x == 5)),
+        "a list of 2 in element 1; .* use padded_batch or ragged_batch",
+    ),
     (lambda x: 2**63 if x == 5 else x, f"the element holds {2**63}, beyond int64; return"),
     (lambda x: {"s": {x}}, r"the leaf \['s'\] is a builtins.set; return arrays"),
-    (lambda x: RaggedArray.from_rows([[x]]), "the element is a .*RaggedArray; return arrays"),
+    (lambda x: RaggedArray.from_rows([[x]]), "the element is a RaggedArray, .* use rebatch"),
 ]
 
 
@@ -364,3 +373,22 @@ def test_autotune_leaves_the_consumer_s_thread_within_the_first_batch() -> None:
     stream.close()
     assert names[0] == threading.current_thread().name
     assert any(name.startswith("stoker-pool-") for name in names)
+
+
+@pytest.mark.parametrize("calls", [None, 3, AUTOTUNE])
+@pytest.mark.parametrize("deterministic", [None, True, False])
+def test_batch_takes_the_parallelism_of_tf_data_and_keeps_the_order(
+    calls: int | None, deterministic: bool | None
+) -> None:
+    dataset = Dataset.range(5).batch(2, False, calls, deterministic)
+    assert [batch.tolist() for batch in dataset] == [[0, 1], [2, 3], [4]]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"batch_size": 0}, {"num_parallel_calls": 0}, {"deterministic": 1}, {"drop_remainder": None}],
+)
+def test_wrong_arguments_are_refused_when_the_dataset_is_built(arguments: dict[str, Any]) -> None:
+    (name,) = arguments
+    with pytest.raises(InvalidArgumentError, match=f"`{name}` must be"):
+        Dataset.range(5).batch(**{"batch_size": 2, **arguments})

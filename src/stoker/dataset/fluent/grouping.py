@@ -1,7 +1,219 @@
 """The fluent API: elements gathered into datasets and folded into values."""
 
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+from stoker.dataset import arguments, nodes
+from stoker.dataset.collation.padding import check_padding
 from stoker.dataset.fluent.fluent import Fluent
+from stoker.dataset.node import call_site
+from stoker.dataset.opaque import Opaque
+from stoker.dataset.values.spec import Spec
+from stoker.errors import InvalidArgumentError
 
 
 class Grouping(Fluent):
     """Methods for elements gathered into datasets and folded into values."""
+
+    def window(
+        self,
+        size: int,
+        shift: int | None = None,
+        stride: int = 1,
+        drop_remainder: bool = False,
+    ) -> Self:
+        """Runs of elements as datasets; as tf.data.Dataset.window.
+
+        Where elements are tuples, dicts, namedtuples or dataclasses, a window is one of datasets.
+        A window of which an element fails, fails. Elements that are in no window are not computed.
+
+        Args:
+            size: elements of a window; the last windows may have fewer.
+            shift: from the beginning of a window to that of the next; ``None``: `size`.
+            stride: from one element of a window to the next.
+            drop_remainder: whether to drop windows that have fewer elements.
+
+        Raises:
+            InvalidArgumentError: an argument is none of these; when read, if the elements of a
+                window differ in structure.
+
+        Example:
+            >>> [list(window) for window in Dataset.range(7).window(3, shift=2)]
+            [[0, 1, 2], [2, 3, 4], [4, 5, 6], [6]]
+            >>> pairs = Dataset.from_tensor_slices({"x": [1, 2, 3], "y": ["a", "b", "c"]})
+            >>> [list(window["y"]) for window in pairs.window(2)]
+            [['a', 'b'], ['c']]
+        """
+        size = arguments.size("size", size)
+        return self._derive(
+            nodes.Window(
+                input=self.node,
+                size=size,
+                shift=size if shift is None else arguments.size("shift", shift),
+                stride=arguments.size("stride", stride),
+                drop_remainder=arguments.flag("drop_remainder", drop_remainder),
+                site=call_site(),
+            )
+        )
+
+    def group_by_window(
+        self,
+        key_func: Callable[..., int],
+        reduce_func: Callable[[int, Any], Fluent],
+        window_size: int | None = None,
+        window_size_func: Callable[[int], int] | None = None,
+        *,
+        element_spec: Spec | None = None,
+    ) -> Self:
+        """Elements gathered by key, and a dataset made of each full group; as tf.data's.
+
+        When a group is full, the elements of its dataset come next. At the end the groups that are
+        not full come in the order of their keys. A call that raises takes a position: one of
+        `key_func` its element's, one of `reduce_func` its group's.
+
+        Args:
+            key_func: called with the element, or with its members if it is a tuple; returns an
+                int.
+            reduce_func: called with the key and the group, a Dataset; returns a Dataset.
+            window_size: how many elements make a group full.
+            window_size_func: the same for each key; give one of the two.
+            element_spec: of the results, if known.
+
+        Raises:
+            InvalidArgumentError: an argument is none of these; when read, if a function returns
+                something else.
+
+        Example:
+            >>> list(
+            ...     Dataset.range(7).group_by_window(
+            ...         lambda x: x % 2, lambda key, group: group.batch(3), window_size=3
+            ...     )
+            ... )
+            [array([0, 2, 4]), array([1, 3, 5]), array([6])]
+        """
+        if (window_size is None) == (window_size_func is None):
+            raise InvalidArgumentError(
+                "Either the `window_size` argument or the `window_size_func` argument must be "
+                f"specified, and not both; got {window_size!r} and {window_size_func!r}"
+            )
+        sizes = window_size_func
+        return self._derive(
+            nodes.GroupByWindow(
+                input=self.node,
+                key_function=arguments.function("key_func", key_func),
+                reduce_function=arguments.function("reduce_func", reduce_func),
+                window_size=(
+                    None if window_size is None else arguments.size("window_size", window_size)
+                ),
+                window_size_function=(
+                    None if sizes is None else arguments.function("window_size_func", sizes)
+                ),
+                spec=arguments.spec("element_spec", element_spec),
+                site=call_site(),
+            )
+        )
+
+    def bucket_by_sequence_length(
+        self,
+        element_length_func: Callable[..., int],
+        bucket_boundaries: Sequence[int],
+        bucket_batch_sizes: Sequence[int],
+        padded_shapes: Any = None,
+        padding_values: Any = None,
+        pad_to_bucket_boundary: bool = False,
+        no_padding: bool = False,
+        drop_remainder: bool = False,
+        *,
+        element_spec: Spec | None = None,
+    ) -> Self:
+        """Padded batches of elements of about one length; as tf.data's bucket_by_sequence_length.
+
+        Args:
+            element_length_func: called with the element, or with its members if it is a tuple;
+                returns its length.
+            bucket_boundaries: lengths, rising; a bucket holds those from one boundary on and below
+                the next.
+            bucket_batch_sizes: the batch size of each bucket: one more than there are boundaries.
+            padded_shapes: as for `padded_batch`.
+            padding_values: as for `padded_batch`.
+            pad_to_bucket_boundary: whether to pad lengths that vary to the bucket's upper boundary
+                less one, not to the longest of the batch. An element as long as the last boundary
+                is an error. A leaf of which nothing is known varies in its first dimension.
+            no_padding: whether to stack elements of one shape or ragged ones, as `batch` does.
+            drop_remainder: whether to drop batches that have fewer elements.
+            element_spec: of the batches, if known.
+
+        Raises:
+            InvalidArgumentError: an argument is none of these.
+
+        Example:
+            >>> tokens = Dataset.from_tensor_slices([1, 5, 2, 6]).map(lambda n: [7] * n)
+            >>> for batch in tokens.bucket_by_sequence_length(len, [4], [2, 2]):
+            ...     print(batch)
+            [[7 0]
+             [7 7]]
+            [[7 7 7 7 7 0]
+             [7 7 7 7 7 7]]
+        """
+        boundaries = arguments.integers(
+            "bucket_boundaries", bucket_boundaries, what="a list of ints, rising"
+        )
+        sizes = arguments.integers(
+            "bucket_batch_sizes", bucket_batch_sizes, minimum=1, what="a list of ints of at least 1"
+        )
+        if len(sizes) != len(boundaries) + 1:
+            raise InvalidArgumentError(
+                "`len(bucket_batch_sizes)` must equal `len(bucket_boundaries) + 1`; got "
+                f"{len(sizes)} sizes and {len(boundaries)} boundaries"
+            )
+        if any(a >= b for a, b in itertools.pairwise(boundaries)):
+            raise InvalidArgumentError(f"`bucket_boundaries` must rise; got {boundaries}")
+        check_padding(padded_shapes, padding_values)
+        from stoker.dataset.collation.buckets import Buckets
+
+        site = call_site()
+        buckets = Buckets(
+            arguments.function("element_length_func", element_length_func).value,
+            boundaries,
+            sizes,
+            padded_shapes,
+            padding_values,
+            to_boundary=arguments.flag("pad_to_bucket_boundary", pad_to_bucket_boundary),
+            padded=not arguments.flag("no_padding", no_padding),
+            drop_remainder=arguments.flag("drop_remainder", drop_remainder),
+            site=site,
+        )
+        return self._derive(
+            nodes.GroupByWindow(
+                input=self.node,
+                key_function=Opaque.of(buckets.key),
+                reduce_function=Opaque.of(buckets.batches),
+                window_size_function=Opaque.of(buckets.size),
+                spec=arguments.spec("element_spec", element_spec),
+                site=site,
+            )
+        )
+
+    def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Any:
+        """The elements folded into one value, read in a pass; as tf.data.Dataset.reduce.
+
+        Args:
+            initial_state: the first state; the result if there are no elements.
+            reduce_func: called with the state and the element (a tuple is one argument); returns
+                the new state.
+
+        Raises:
+            InvalidArgumentError: `reduce_func` cannot be called.
+            Exception: what an element or the function raises.
+
+        Example:
+            >>> Dataset.range(5).reduce(0, lambda total, x: total + x)
+            10
+        """
+        arguments.function("reduce_func", reduce_func)
+        state = initial_state
+        with self.iterator() as iterator:
+            for element in iterator:
+                state = reduce_func(state, element)
+        return state

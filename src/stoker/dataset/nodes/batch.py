@@ -4,17 +4,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
-from stoker.dataset.adaptive import MEASURE_SECONDS, AdaptiveCalls, HandOver
-from stoker.dataset.collate import Allocate, Rows, collate
+from stoker.dataset.collation.collate import Allocate, Rows, collate
 from stoker.dataset.execute import Context, Origin, mark_failure
 from stoker.dataset.node import AUTOTUNE, Node
 from stoker.dataset.nodes.map import InlineMap, Map, parallel_limit
-from stoker.dataset.parallel import OrderedCalls
 from stoker.dataset.random import Calls
-from stoker.dataset.sizes import element_bytes
-from stoker.dataset.spec import Spec, TensorSpec
 from stoker.dataset.stream import Stream
-from stoker.dataset.structure import map_structure
+from stoker.dataset.threads.adaptive import MEASURE_SECONDS, AdaptiveCalls, HandOver
+from stoker.dataset.threads.parallel import OrderedCalls
+from stoker.dataset.values.sizes import element_bytes
+from stoker.dataset.values.spec import RaggedSpec, SparseSpec, Spec, TensorSpec
+from stoker.dataset.values.structure import map_structure
+from stoker.errors import InvalidArgumentError
 
 # A batch holds its elements anyway: whatever is ready of them is taken at once.
 _NO_LIMIT = 1 << 62
@@ -40,12 +41,15 @@ class Batch(Node, frozen=True, eq=False, kw_only=True):
     def cardinality(self) -> int:
         return batched_cardinality(self.input.cardinality(), self.batch_size, self.drop_remainder)
 
+    def inputs_per_element(self) -> int:
+        return self.batch_size
+
     def open(self, context: Context) -> Stream:
         return BatchStream(
             self.input.open(context),
             self.batch_size,
             self.drop_remainder,
-            context.allocate,
+            partial(collate, allocate=context.allocate),
             Origin(self.kind, self.site, None),
         )
 
@@ -72,17 +76,21 @@ class MapAndBatch(Node, frozen=True, eq=False, kw_only=True):
     def cardinality(self) -> int:
         return batched_cardinality(self.input.cardinality(), self.batch_size, self.drop_remainder)
 
+    def inputs_per_element(self) -> int:
+        return self.batch_size
+
     def open(self, context: Context) -> Stream:
         mapping = self.input
         assert isinstance(mapping, Map)
         function: Callable[..., Any] = mapping.function.value
         map_origin = Origin(mapping.kind, mapping.site, None)
         batch_origin = Origin("batch", self.site, None)
-        limit = parallel_limit(mapping.num_parallel_calls, context)
+        limit = parallel_limit(mapping.num_parallel_calls, context, self.batch_size)
         stream = mapping.input.open(context)
         new_calls = partial(Calls, context, mapping)
         mapped = InlineMap(stream, function, map_origin, new_calls())
-        stacking = (self.batch_size, self.drop_remainder, context.allocate, batch_origin)
+        stack = partial(collate, allocate=context.allocate)
+        stacking = (self.batch_size, self.drop_remainder, stack, batch_origin)
         if limit is None:
             return BatchStream(mapped, *stacking)
         return AdaptiveCalls(
@@ -104,15 +112,30 @@ class MapAndBatch(Node, frozen=True, eq=False, kw_only=True):
 
 
 def batched_spec(spec: Spec, batch_size: int, drop_remainder: bool) -> Spec:
-    """The spec of batches of elements of `spec`."""
+    """The spec of batches of elements of `spec`.
+
+    Raises:
+        InvalidArgumentError: a leaf is ragged.
+    """
     length = batch_size if drop_remainder else None
 
     def of_leaf(leaf: Any) -> Any:
-        if isinstance(leaf, TensorSpec):
-            return TensorSpec((length, *leaf.shape), leaf.dtype)
+        if isinstance(leaf, TensorSpec | SparseSpec):
+            return type(leaf)((length, *leaf.shape), leaf.dtype)
+        if isinstance(leaf, RaggedSpec):
+            raise ragged_twice("batch", leaf)
         return leaf
 
     return map_structure(of_leaf, spec)
+
+
+def ragged_twice(method: str, spec: RaggedSpec) -> InvalidArgumentError:
+    """The error of a dataset whose elements are ragged before they are put in batches."""
+    return InvalidArgumentError(
+        f"cannot {method} elements with a {spec}: a batch would be ragged in two dimensions, which "
+        "a RaggedArray cannot be; use rebatch to join their rows, or unbatch and padded_batch to "
+        "make an array of them"
+    )
 
 
 def batched_cardinality(cardinality: int, batch_size: int, drop_remainder: bool) -> int:
@@ -123,9 +146,16 @@ def batched_cardinality(cardinality: int, batch_size: int, drop_remainder: bool)
 
 
 class BatchStream(Stream):
-    """Collects elements and stacks them on the thread that reads.
+    """Collects elements and puts them together on the thread that reads.
 
     A batch of which an element fails, fails: it occupies one position and all its inputs.
+
+    Args:
+        stream: the elements.
+        batch_size: of the node.
+        drop_remainder: of the node.
+        stack: makes one batch of its elements.
+        origin: of the node, for errors of `stack`.
     """
 
     def __init__(
@@ -133,13 +163,13 @@ class BatchStream(Stream):
         stream: Stream,
         batch_size: int,
         drop_remainder: bool,
-        allocate: Allocate,
+        stack: Callable[[list[Any]], Any],
         origin: Origin,
     ) -> None:
         self._stream = stream
         self._size = batch_size
         self._drop_remainder = drop_remainder
-        self._allocate = allocate
+        self._stack_values = stack
         self._origin = origin
         self._index = 0
         self._held: list[Any] = []
@@ -230,7 +260,7 @@ class BatchStream(Stream):
 
     def _stack(self, values: list[Any]) -> Any:
         try:
-            return collate(values, self._allocate)
+            return self._stack_values(values)
         except Exception as error:
             mark_failure(error, self._origin._replace(index=self._index))
             raise
@@ -244,18 +274,25 @@ class _InlineMapAndBatch(BatchStream):
         mapped: InlineMap,
         batch_size: int,
         drop_remainder: bool,
-        allocate: Allocate,
+        stack: Callable[[list[Any]], Any],
         origin: Origin,
     ) -> None:
-        super().__init__(mapped, batch_size, drop_remainder, allocate, origin)
+        super().__init__(mapped, batch_size, drop_remainder, stack, origin)
         self._mapped = mapped
 
     @property
     def seconds(self) -> float:
         return self._mapped.seconds
 
+    @property
+    def mean_seconds(self) -> float:
+        return self._mapped.mean_seconds
+
     def costly(self) -> bool:
         return self._mapped.costly()
+
+    def keep(self, verdicts: int) -> None:
+        self._mapped.keep(verdicts)
 
     def _before_read(self) -> None:
         if self.seconds >= MEASURE_SECONDS and self.costly():

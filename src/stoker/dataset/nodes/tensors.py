@@ -1,27 +1,26 @@
 """from_tensors and from_tensor_slices: values held in memory."""
 
-from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from stoker.dataset.collation.rows import row_spec, slicer
 from stoker.dataset.execute import Context
 from stoker.dataset.node import IndexSplits, Node
 from stoker.dataset.opaque import Opaque
-from stoker.dataset.ragged import RaggedArray
 from stoker.dataset.source import IndexStream
-from stoker.dataset.sparse import SparseArray
-from stoker.dataset.spec import Spec, TensorSpec, UnknownSpec, spec_of
 from stoker.dataset.stream import Stream
-from stoker.dataset.structure import (
+from stoker.dataset.values.frozen import frozen
+from stoker.dataset.values.ragged import RaggedArray
+from stoker.dataset.values.sparse import SparseArray
+from stoker.dataset.values.spec import Spec, spec_of
+from stoker.dataset.values.structure import (
     Container,
     children,
     container_of,
     flatten,
     leaf_names,
-    map_structure,
-    pack_like,
     rebuild,
 )
 from stoker.errors import InvalidArgumentError
@@ -48,7 +47,7 @@ class Tensors(Node, frozen=True, eq=False, kw_only=True):
 
     def open(self, context: Context) -> Stream:
         def read(start: int, stop: int) -> list[Any]:
-            element = map_structure(_read_only, self.value.value)
+            element = frozen(self.value.value)
             return [element] * (stop - start)
 
         return IndexStream(context, self, 1, 1, read)
@@ -62,7 +61,7 @@ class TensorSlices(Node, frozen=True, eq=False, kw_only=True):
     count: int
 
     def element_spec(self) -> Spec:
-        return map_structure(_slice_spec, self.value.value)
+        return row_spec(spec_of(self.value.value))
 
     def cardinality(self) -> int:
         return self.count
@@ -71,69 +70,16 @@ class TensorSlices(Node, frozen=True, eq=False, kw_only=True):
         return IndexSplits(self.count)
 
     def open(self, context: Context) -> Stream:
-        structure = map_structure(_read_only, self.value.value)
+        structure = frozen(self.value.value)
         total = sum(_size(leaf) for leaf in flatten(structure))
         element_bytes = total // max(1, self.count)
-        return IndexStream(context, self, self.count, element_bytes, _slicer(structure))
-
-
-def _slicer(structure: Any) -> Callable[[int, int], list[Any]]:
-    """Cuts ranges of a structure into elements, with the least work its nesting allows."""
-    leaves = flatten(structure)
-
-    def columns(start: int, stop: int) -> list[list[Any]]:
-        return [_rows(leaf, start, stop) for leaf in leaves]
-
-    container = container_of(type(structure))
-    if container is Container.LEAF:
-        return lambda start, stop: columns(start, stop)[0]
-    flat = len(leaves) == len(children(structure))
-    if flat and container is Container.TUPLE:
-        return lambda start, stop: list(zip(*columns(start, stop), strict=True))
-
-    def rows(start: int, stop: int) -> Iterator[tuple[Any, ...]]:
-        return zip(*columns(start, stop), strict=True)
-
-    if flat and container is Container.DICT:
-        keys = list(structure)
-        return lambda a, b: [dict(zip(keys, row)) for row in rows(a, b)]  # noqa: B905
-    if flat:
-        return lambda a, b: [rebuild(structure, row) for row in rows(a, b)]
-    return lambda a, b: [pack_like(structure, row) for row in rows(a, b)]
-
-
-def _rows(leaf: Any, start: int, stop: int) -> list[Any]:
-    if isinstance(leaf, np.ndarray):
-        return list(leaf[start:stop])
-    return [leaf[row] for row in range(start, stop)]
-
-
-def _read_only(leaf: Any) -> Any:
-    """A view that cannot be written: every pass hands out the same memory."""
-    if isinstance(leaf, np.ndarray):
-        view = leaf.view()
-        view.flags.writeable = False
-        return view
-    if isinstance(leaf, RaggedArray):
-        return RaggedArray(_read_only(leaf.values), _read_only(leaf.row_splits))
-    if isinstance(leaf, SparseArray):
-        parts = (leaf.indices, leaf.values, leaf.dense_shape)
-        return SparseArray(*(_read_only(part) for part in parts))
-    return leaf
+        return IndexStream(context, self, self.count, element_bytes, slicer(structure))
 
 
 def _size(leaf: Any) -> int:
     if isinstance(leaf, np.ndarray) and leaf.dtype == object:
         return leaf.size * _OBJECT_BYTES
     return int(leaf.nbytes)
-
-
-def _slice_spec(leaf: Any) -> Spec:
-    if isinstance(leaf, np.ndarray):
-        return TensorSpec(leaf.shape[1:], leaf.dtype)
-    if isinstance(leaf, RaggedArray):
-        return TensorSpec((None, *leaf.values.shape[1:]), leaf.dtype)
-    return UnknownSpec()
 
 
 def as_tensors(value: Any, name: str = "") -> Any:

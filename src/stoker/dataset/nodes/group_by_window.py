@@ -1,0 +1,186 @@
+"""group_by_window: elements gathered by key, each group made a dataset."""
+
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+
+from stoker.dataset.execute import Context, Origin, raise_failure
+from stoker.dataset.node import UNKNOWN_CARDINALITY, Node
+from stoker.dataset.nodes.elements import dataset_of
+from stoker.dataset.nodes.nested import NestedDatasets
+from stoker.dataset.opaque import Opaque
+from stoker.dataset.random import Calls, keyed
+from stoker.dataset.stream import Stream
+from stoker.dataset.unpacking import apply
+from stoker.dataset.values.frozen import frozen
+from stoker.dataset.values.spec import Spec, UnknownSpec
+from stoker.errors import InvalidArgumentError
+
+
+class GroupByWindow(Node, frozen=True, eq=False, kw_only=True):
+    """Gathers elements by key until a group is full, and yields what the dataset made of it holds.
+
+    Attributes:
+        input: what it reads.
+        key_function: the key of an element, an int.
+        reduce_function: makes a dataset of a key and the group, a dataset.
+        window_size: how many elements a group has; None if there is a function for it.
+        window_size_function: of a key, asked once for each.
+        spec: the element_spec the user declared.
+    """
+
+    kind: ClassVar[str] = "group_by_window"
+    input: Node
+    key_function: Opaque
+    reduce_function: Opaque
+    window_size: int | None = None
+    window_size_function: Opaque | None = None
+    spec: Opaque | None = None
+
+    def element_spec(self) -> Spec:
+        return UnknownSpec() if self.spec is None else self.spec.value
+
+    def cardinality(self) -> int:
+        return 0 if self.input.cardinality() == 0 else UNKNOWN_CARDINALITY
+
+    def open(self, context: Context) -> Stream:
+        return _GroupStream(context, self, self.input.open(context))
+
+
+class _GroupStream(Stream):
+    """Reads elements until a group is full, then that group's dataset to its end.
+
+    At the end of the input the groups that are not full come in the order of their keys.
+    """
+
+    def __init__(self, context: Context, node: GroupByWindow, stream: Stream) -> None:
+        self._node = node
+        self._stream = stream
+        spec = node.input.element_spec()
+        self._group_spec = None if isinstance(spec, UnknownSpec) else Opaque.of(spec)
+        self._key: Callable[..., Any] = node.key_function.value
+        # The three functions draw differently.
+        self._nested = NestedDatasets(context, node, node.reduce_function.value)
+        self._keyed = Calls(context.inner(0), node)
+        self._sizes_context = context.inner(1)
+        self._sizes: dict[int, int] = {}
+        self._groups: dict[int, list[Any]] = {}
+        self._rest: list[int] = []
+        self._opened = 0
+        self._block: Iterator[Any] = iter(())
+        self._index = 0
+        self._inner: Stream | None = None
+        self._ended = False
+
+    def next(self) -> Any:
+        while True:
+            inner = self._inner or self._open_next(1, 1)
+            if inner is None:
+                raise StopIteration
+            try:
+                return inner.next()
+            except StopIteration:
+                self._close_inner()
+
+    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+        while (inner := self._inner or self._open_next(max_elements, max_bytes)) is not None:
+            if chunk := inner.next_chunk(max_elements, max_bytes):
+                return chunk
+            self._close_inner()
+        return []
+
+    def advance(self, n: int) -> int:
+        left = n
+        while left > 0:
+            try:
+                inner = self._inner or self._open_next(left, 1 << 20)
+            except Exception:  # noqa: BLE001 - the position is passed, whatever it holds
+                left -= 1
+                continue
+            if inner is None:
+                break
+            passed = inner.advance(left)
+            if passed < left:
+                self._close_inner()
+            left -= passed
+        return n - left
+
+    def close(self) -> None:
+        self._ended = True
+        self._block = iter(())
+        self._groups.clear()
+        self._close_inner()
+        self._stream.close()
+
+    def _close_inner(self) -> None:
+        inner, self._inner = self._inner, None
+        if inner is not None:
+            inner.close()
+
+    def _open_next(self, max_elements: int, max_bytes: int) -> Stream | None:
+        """Gathers until a group is full and opens its dataset; None at the end."""
+        while not self._ended:
+            for element in self._block:
+                key = self._add(element)
+                if key is not None:
+                    return self._open(key)
+            self._block = iter(self._read(max_elements, max_bytes))
+        if not self._groups:
+            return None
+        if not self._rest:
+            self._rest = sorted(self._groups, reverse=True)
+        return self._open(self._rest.pop())
+
+    def _read(self, max_elements: int, max_bytes: int) -> list[Any]:
+        try:
+            elements = self._stream.next_chunk(max_elements, max_bytes)
+        except Exception:
+            self._index += 1
+            raise
+        self._ended = not elements
+        return elements
+
+    def _add(self, element: Any) -> int | None:
+        """Adds an element to its group; returns the key if the group is full."""
+        index = self._index
+        self._index += 1
+        try:
+            with self._keyed.over(iter((element,)), index + 1) as calls:
+                found = apply(self._key, next(calls))
+            key = _as_int("key_func", found)
+            size = self._node.window_size or self._sizes.get(key)
+            if size is None:
+                size = self._sizes[key] = self._size_of(key, index)
+        except Exception as error:  # noqa: BLE001 - user code may raise anything
+            raise_failure(error, Origin(self._node.kind, self._node.site, index))
+        group = self._groups.setdefault(key, [])
+        group.append(frozen(element))
+        return key if len(group) >= size else None
+
+    def _size_of(self, key: int, index: int) -> int:
+        function = self._node.window_size_function
+        assert function is not None
+        with keyed(self._sizes_context, self._node, index):
+            size = _as_int("window_size_func", function.value(key))
+        if size < 1:
+            raise InvalidArgumentError(
+                f"`window_size_func` must return at least 1; it returned {size} for key {key}"
+            )
+        return size
+
+    def _open(self, key: int) -> Stream:
+        group = dataset_of(self._groups.pop(key), self._group_spec, self._node.site)
+        self._opened += 1
+        self._inner = self._nested.open(self._opened - 1, (key, group))
+        return self._inner
+
+
+def _as_int(name: str, value: Any) -> int:
+    try:
+        return operator.index(bool(value) if isinstance(value, np.bool_) else value)
+    except TypeError:
+        raise InvalidArgumentError(
+            f"`{name}` must return an int; it returned a {type(value).__qualname__}: {value!r}"
+        ) from None

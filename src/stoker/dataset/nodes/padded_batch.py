@@ -1,0 +1,173 @@
+"""padded_batch: consecutive elements as one, leaves padded to one shape."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+
+from stoker.dataset.collation.collate import (
+    Allocate,
+    Array,
+    Collation,
+    as_array,
+    leaf_called,
+    mismatch,
+)
+from stoker.dataset.collation.padding import (
+    Paddings,
+    Shape,
+    check_fits,
+    no_array,
+    padded_spec,
+    padding_value,
+)
+from stoker.dataset.execute import Context, Origin
+from stoker.dataset.node import Node
+from stoker.dataset.nodes.batch import BatchStream, batched_cardinality
+from stoker.dataset.opaque import Opaque
+from stoker.dataset.stream import Stream
+from stoker.dataset.values.ragged import RaggedArray
+from stoker.dataset.values.sparse import SparseArray
+from stoker.dataset.values.spec import Spec
+from stoker.errors import InvalidArgumentError
+
+
+class PaddedBatch(Node, frozen=True, eq=False, kw_only=True):
+    """Pads the leaves of `batch_size` consecutive elements to one shape and stacks them.
+
+    Attributes:
+        input: what it reads.
+        batch_size: elements in a batch; the last may have fewer.
+        drop_remainder: drop a last batch that has fewer.
+        padding: ``(padded_shapes, padding_values)`` as the user gave them.
+    """
+
+    kind: ClassVar[str] = "padded_batch"
+    input: Node
+    batch_size: int
+    drop_remainder: bool = False
+    padding: Opaque
+
+    def element_spec(self) -> Spec:
+        length = self.batch_size if self.drop_remainder else None
+        return padded_spec(self.input.element_spec(), length, *self.padding.value)
+
+    def cardinality(self) -> int:
+        return batched_cardinality(self.input.cardinality(), self.batch_size, self.drop_remainder)
+
+    def inputs_per_element(self) -> int:
+        return self.batch_size
+
+    def open(self, context: Context) -> Stream:
+        shapes, values = self.padding.value
+        return BatchStream(
+            self.input.open(context),
+            self.batch_size,
+            self.drop_remainder,
+            partial(pad, shapes=shapes, values=values, allocate=context.allocate),
+            Origin(self.kind, self.site, None),
+        )
+
+
+def pad(elements: Sequence[Any], shapes: Any, values: Any, allocate: Allocate) -> Any:
+    """One batch of `elements`, padded; lists of numbers or text in them are vectors.
+
+    Args:
+        elements: at least one.
+        shapes: ``padded_shapes`` as the user gave them.
+        values: ``padding_values`` as the user gave them.
+        allocate: makes the arrays.
+
+    Raises:
+        InvalidArgumentError: the elements differ in structure, or a leaf in dtype or rank, or one
+            is larger than its padded shape.
+    """
+    given = Paddings(shapes, values, elements[0])
+    return _Padded(allocate, given).column(elements, "")
+
+
+class _Padded(Collation):
+    takes_lists = True
+
+    def __init__(self, allocate: Allocate, given: Paddings) -> None:
+        super().__init__(allocate)
+        self._given = given
+
+    def empty_dtype(self, name: str) -> np.dtype[Any]:
+        value = self._given[name].value
+        if value is None:
+            return super().empty_dtype(name)
+        dtype = np.asarray(value).dtype
+        return np.dtype(object) if dtype.kind in "US" else dtype
+
+    def leaf(self, values: Sequence[Any], name: str) -> Any:
+        shape, value = self._given[name]
+        arrays = _arrays(values, name)
+        first = arrays[0]
+        if not first.ndim and not shape:
+            return super().leaf(values, name)
+        for i, array in enumerate(arrays):
+            if array.dtype is not first.dtype and array.dtype != first.dtype:
+                raise mismatch(first, array, i, name)
+            if array.ndim != first.ndim:
+                raise _other_rank(first, array, i, name)
+        target = _target(arrays, shape, name)
+        filler = _default(arrays) if value is None else padding_value(value, first.dtype, name)
+        out = self.allocate((len(arrays), *target), first.dtype)
+        if first.ndim == 1:
+            for row, array in zip(out, arrays, strict=True):
+                size = len(array)
+                row[:size] = array
+                row[size:] = filler
+            return out
+        if any(array.shape != target for array in arrays):
+            out[...] = filler
+        for row, array in zip(out, arrays, strict=True):
+            row[tuple(map(slice, array.shape))] = array
+        return out
+
+
+def _arrays(values: Sequence[Any], name: str) -> Sequence[Array]:
+    """The leaves as something with shape and dtype."""
+    kinds = set(map(type, values))
+    if kinds == {np.ndarray}:
+        return values
+    for kind in kinds & {RaggedArray, SparseArray}:
+        raise no_array(kind.__name__, name)
+    return [as_array(value, name) for value in values]
+
+
+def _target(arrays: Sequence[Array], shape: Shape | None, name: str) -> tuple[int, ...]:
+    """The shape every leaf of the batch is padded to."""
+    if shape is not None:
+        for i, array in enumerate(arrays):
+            # What fits is found out without building the words.
+            if len(shape) != array.ndim or any(
+                most is not None and mine > most
+                for mine, most in zip(array.shape, shape, strict=True)
+            ):
+                check_fits(array.shape, shape, name, f" in element {i} of the batch")
+    longest = map(max, zip(*(array.shape for array in arrays), strict=True))
+    if shape is None:
+        return tuple(longest)
+    return tuple(
+        most if fixed is None else fixed for most, fixed in zip(longest, shape, strict=True)
+    )
+
+
+def _default(arrays: Sequence[Array]) -> Any:
+    """Zero; for text the empty text of the kind the batch holds."""
+    dtype = arrays[0].dtype
+    if not dtype.hasobject:
+        return np.zeros((), dtype)[()]
+    items = (item for array in arrays for item in array.flat if item is not None)
+    return b"" if isinstance(next(items, ""), bytes) else ""
+
+
+def _other_rank(first: Array, other: Array, i: int, name: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"cannot pad: {leaf_called(name)} has shape {first.shape} in element 0 of the batch and "
+        f"{other.shape} in element {i}; padding adds no dimension: return one number of dimensions "
+        "from the map before padded_batch"
+    )

@@ -1,0 +1,234 @@
+"""rebatch: batches of another size, by cutting and joining arrays."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from stoker.dataset.collation.batch_reader import BatchReader
+from stoker.dataset.collation.collate import Allocate, Collation, leaf_called, mismatch
+from stoker.dataset.collation.rows import as_rows, row_spec
+from stoker.dataset.collation.vectors import vector
+from stoker.dataset.execute import Context, Origin, mark_failure
+from stoker.dataset.node import Node
+from stoker.dataset.nodes.unbatch import unbatched_cardinality
+from stoker.dataset.stream import Stream
+from stoker.dataset.values.ragged import RaggedArray
+from stoker.dataset.values.sizes import element_bytes
+from stoker.dataset.values.sparse import SparseArray
+from stoker.dataset.values.spec import RaggedSpec, SparseSpec, Spec, TensorSpec
+from stoker.dataset.values.structure import map_structure
+from stoker.errors import InvalidArgumentError
+
+
+class Rebatch(Node, frozen=True, eq=False, kw_only=True):
+    """Makes batches of the rows of batches.
+
+    Attributes:
+        input: what it reads.
+        sizes: rows in a batch, cycled through; the last batch may have fewer.
+        drop_remainder: drop a last batch that has fewer.
+    """
+
+    kind: ClassVar[str] = "rebatch"
+    input: Node
+    sizes: tuple[int, ...]
+    drop_remainder: bool = False
+
+    def element_spec(self) -> Spec:
+        spec = self.input.element_spec()
+        row_spec(spec)  # raises where there are no rows
+        length = self.sizes[0] if self.drop_remainder and len(set(self.sizes)) == 1 else None
+
+        def of_leaf(leaf: Any) -> Any:
+            if isinstance(leaf, TensorSpec | RaggedSpec | SparseSpec):
+                return type(leaf)((length, *leaf.shape[1:]), leaf.dtype)
+            return leaf
+
+        return map_structure(of_leaf, spec)
+
+    def cardinality(self) -> int:
+        rows = unbatched_cardinality(self.input)
+        if rows < 0:
+            return rows
+        batches, last = _batches_of(rows, 0, self.sizes)
+        return batches + (last > 0 and not self.drop_remainder)
+
+    def open(self, context: Context) -> Stream:
+        return _RebatchStream(self, self.input.open(context), context.allocate)
+
+
+def _batches_of(rows: int, first: int, sizes: Sequence[int]) -> tuple[int, int]:
+    """How many full batches so many rows make, beginning with size `first`; the rows left over."""
+    cycles, rows = divmod(rows, sum(sizes))
+    batches = cycles * len(sizes)
+    while rows >= (size := sizes[(first + batches) % len(sizes)]):
+        rows -= size
+        batches += 1
+    return batches, rows
+
+
+class _RebatchStream(Stream):
+    """Reads the same positions as unbatch and batch: a batch that fails takes one row's place.
+
+    The batch that such a row is in fails; it occupies one position and all its rows.
+    """
+
+    def __init__(self, node: Rebatch, stream: Stream, allocate: Allocate) -> None:
+        self._sizes = node.sizes
+        self._drop_remainder = node.drop_remainder
+        self._origin = Origin(node.kind, node.site, None)
+        self._reader = BatchReader(stream, partial(as_rows, vector=vector), self._origin)
+        self._join = _Joined(allocate)
+        self._index = 0
+
+    def next(self) -> Any:
+        return self._next(1, 1 << 20)
+
+    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+        try:
+            chunk = [self._next(max_elements, max_bytes)]
+        except StopIteration:
+            return []
+        max_bytes -= element_bytes(chunk[0])
+        while len(chunk) < max_elements and max_bytes > 0 and self._reader.left >= self._size():
+            chunk.append(self._next(1, 1))
+            max_bytes -= element_bytes(chunk[-1])
+        return chunk
+
+    def advance(self, n: int) -> int:
+        cycles, more = divmod(n, len(self._sizes))
+        first = self._index % len(self._sizes)
+        rows = cycles * sum(self._sizes)
+        rows += sum(self._sizes[(first + i) % len(self._sizes)] for i in range(more))
+        passed = self._reader.advance(rows)
+        if passed == rows:
+            self._index += n
+            return n
+        batches, last = _batches_of(passed, first, self._sizes)
+        batches += last > 0 and not self._drop_remainder
+        self._index += batches
+        return batches
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def _size(self) -> int:
+        return self._sizes[self._index % len(self._sizes)]
+
+    def _next(self, max_batches: int, max_bytes: int) -> Any:
+        reader, size = self._reader, self._size()
+        pieces: list[Any] = []
+        have = 0
+        while have < size:
+            if reader.left:
+                start, stop = reader.use(size - have)
+                pieces.append(_cut(reader.rows, start, stop))
+                have += stop - start
+                continue
+            try:
+                reader.open_next(max_batches, max_bytes)
+            except StopIteration:
+                if self._drop_remainder or not pieces:
+                    raise
+                break
+            except Exception:
+                self._pass_failed(size - have - 1)
+                raise
+        index = self._index
+        self._index += 1
+        if len(pieces) == 1:
+            return map_structure(_owned, pieces[0])
+        try:
+            return self._join.column(pieces, "")
+        except Exception as error:
+            mark_failure(error, self._origin._replace(index=index))
+            raise
+
+    def _pass_failed(self, rest: int) -> None:
+        passed = self._reader.advance(rest)
+        if passed < rest and self._drop_remainder:  # the batch would not have been delivered
+            raise StopIteration
+        self._index += 1
+
+
+def _cut(rows: Any, start: int, stop: int) -> Any:
+    """The rows from `start` to `stop` as a batch of views."""
+    return map_structure(lambda leaf: _cut_leaf(leaf, start, stop), rows)
+
+
+def _cut_leaf(leaf: Any, start: int, stop: int) -> Any:
+    if isinstance(leaf, RaggedArray):
+        splits = leaf.row_splits[start : stop + 1]
+        return RaggedArray(leaf.values[splits[0] : splits[-1]], splits - splits[0])
+    if isinstance(leaf, SparseArray):
+        first, last = np.searchsorted(leaf.indices[:, 0], (start, stop))
+        indices = leaf.indices[first:last].copy()
+        indices[:, 0] -= start
+        shape = np.concatenate([[stop - start], leaf.dense_shape[1:]])
+        return SparseArray(indices, leaf.values[first:last], shape)
+    return leaf[start:stop]
+
+
+def _owned(leaf: Any) -> Any:
+    """The leaf itself, or a copy where it may not be written, as those of a source may not."""
+    if isinstance(leaf, RaggedArray):
+        return RaggedArray(_owned(leaf.values), leaf.row_splits)
+    if isinstance(leaf, SparseArray):
+        return SparseArray(leaf.indices, _owned(leaf.values), leaf.dense_shape)
+    return leaf if leaf.flags.writeable else leaf.copy()
+
+
+class _Joined(Collation):
+    """Joins pieces of batches where `Collation` stacks elements."""
+
+    def leaf(self, values: Sequence[Any], name: str) -> Any:
+        kinds = set(map(type, values))
+        if len(kinds) > 1:
+            raise InvalidArgumentError(
+                f"cannot join: {leaf_called(name)} is in one batch a "
+                f"{' and in another a '.join(sorted(kind.__name__ for kind in kinds))}; return one "
+                "of them from the map before"
+            )
+        if kinds == {RaggedArray}:
+            counts = np.concatenate([np.diff(value.row_splits) for value in values])
+            splits = np.concatenate([[0], np.cumsum(counts)])
+            return RaggedArray(self._joined([value.values for value in values], name), splits)
+        if kinds == {SparseArray}:
+            return self._sparse(values, name)
+        return self._joined(values, name)
+
+    def _sparse(self, values: Sequence[SparseArray], name: str) -> SparseArray:
+        shape, rows = values[0].dense_shape[1:], 0
+        parts = []
+        for value in values:
+            if not np.array_equal(value.dense_shape[1:], shape):
+                raise InvalidArgumentError(
+                    f"cannot batch: {leaf_called(name)} is sparse with rows of shape "
+                    f"{shape.tolist()} in element 0 of the batch and "
+                    f"{value.dense_shape[1:].tolist()} in element {rows}; give all one shape in a "
+                    "map before"
+                )
+            indices = value.indices.copy()
+            indices[:, 0] += rows
+            parts.append(indices)
+            rows += len(value)
+        items = self._joined([value.values for value in values], name)
+        return SparseArray(np.concatenate(parts), items, np.concatenate([[rows], shape]))
+
+    def _joined(self, arrays: Sequence[npt.NDArray[Any]], name: str) -> npt.NDArray[Any]:
+        first, rows = arrays[0], 0
+        for array in arrays:
+            if array.dtype != first.dtype or array.shape[1:] != first.shape[1:]:
+                raise _other_rows(first, array, rows, name)
+            rows += len(array)
+        return np.concatenate(arrays, out=self.allocate((rows, *first.shape[1:]), first.dtype))
+
+
+def _other_rows(
+    first: npt.NDArray[Any], other: npt.NDArray[Any], i: int, name: str
+) -> InvalidArgumentError:
+    rows = [TensorSpec(array.shape[1:], array.dtype) for array in (first, other)]
+    return mismatch(rows[0], rows[1], i, name)

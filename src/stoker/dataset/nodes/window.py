@@ -1,0 +1,280 @@
+"""window: runs of consecutive elements as datasets."""
+
+import math
+import time
+from typing import Any, ClassVar
+
+from stoker.dataset.execute import Context, Origin, raise_failure
+from stoker.dataset.node import Node
+from stoker.dataset.nodes.elements import dataset_of
+from stoker.dataset.opaque import Opaque
+from stoker.dataset.stream import Failure, Stream
+from stoker.dataset.values.frozen import frozen
+from stoker.dataset.values.sizes import element_bytes
+from stoker.dataset.values.spec import Spec, UnknownSpec
+from stoker.dataset.values.structure import Container, children, container_of, field_names, rebuild
+from stoker.errors import InvalidArgumentError
+
+# The most asked of the input at once beyond what a window needs: passing an element held moves all
+# those behind it.
+_READ_ELEMENTS = 1024
+_READ_BYTES = 1 << 20
+
+# A chunk is handed on when making it has taken this long.
+_CHUNK_SECONDS = 0.5e-3
+
+
+class Window(Node, frozen=True, eq=False, kw_only=True):
+    """A dataset of `size` elements, `stride` apart, from every `shift`-th element on.
+
+    Where elements are tuples, dicts, namedtuples or dataclasses, a window is one of datasets.
+
+    Attributes:
+        input: what it reads.
+        size: elements in a window; the last ones may have fewer.
+        shift: how far the next window begins behind this one's beginning.
+        stride: from one element of a window to the next.
+        drop_remainder: leave out windows that have fewer.
+    """
+
+    kind: ClassVar[str] = "window"
+    input: Node
+    size: int
+    shift: int
+    stride: int = 1
+    drop_remainder: bool = False
+
+    def element_spec(self) -> Spec:
+        return _spec(self.input.element_spec())
+
+    def cardinality(self) -> int:
+        elements = self.input.cardinality()
+        return elements if elements < 0 else self.windows_of(elements)
+
+    def windows_of(self, elements: int) -> int:
+        """How many windows so many elements make."""
+        if not self.drop_remainder:
+            return -(-elements // self.shift)
+        span = (self.size - 1) * self.stride + 1
+        return max(0, (elements - span) // self.shift + 1)
+
+    def open(self, context: Context) -> Stream:
+        stream = self.input.open(context)
+        # Only every step-th element is in any window: the others are passed, not computed.
+        step = math.gcd(self.shift, self.stride)
+        if step == 1:
+            return _WindowStream(self, self, stream)
+        taken = Window(
+            input=self.input,
+            size=self.size,
+            shift=self.shift // step,
+            stride=self.stride // step,
+            drop_remainder=self.drop_remainder,
+        )
+        return _WindowStream(self, taken, _EveryStream(stream, step))
+
+
+def _spec(spec: Spec) -> Spec:
+    if container_of(type(spec)) in _LEAVES:
+        return UnknownSpec()
+    return rebuild(spec, [_spec(member) for _, member in children(spec)])
+
+
+# A list is what a function returned for a vector: it stays whole, as it does with tf.data.
+_LEAVES = (Container.LEAF, Container.LIST)
+
+
+class _WindowStream(Stream):
+    """Keeps what the next window may need; a window of which an element fails, fails.
+
+    Args:
+        node: whose windows they are.
+        taken: the same over the elements that are in some window.
+        stream: these elements.
+    """
+
+    def __init__(self, node: Window, taken: Window, stream: Stream) -> None:
+        self._node = node
+        self._shape = taken
+        self._span = (taken.size - 1) * taken.stride + 1
+        self._stream = stream
+        self._gap = 0
+        """Elements between the last window and the next, not passed yet."""
+        self._held: list[Any] = []
+        self._ended = False
+        self._index = 0
+        spec = node.input.element_spec()
+        self._specs = None if isinstance(spec, UnknownSpec) else spec
+
+    def next(self) -> Any:
+        self._fill(self._span)
+        window = self._window()
+        if window is None:
+            raise StopIteration
+        try:
+            return self._datasets(window)
+        finally:
+            self._shift()
+
+    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+        more = min((max_elements - 1) * self._shape.shift, _READ_ELEMENTS)
+        self._fill(self._span, more, max_bytes)
+        windows: list[Any] = []
+        deadline = time.perf_counter() + _CHUNK_SECONDS
+        while len(windows) < max_elements and max_bytes > 0:
+            window = self._window()
+            if window is None:
+                break
+            try:
+                windows.append(self._datasets(window))
+            except Exception:
+                if windows:  # what it is made of stays, so that the next call raises it
+                    break
+                self._shift()
+                raise
+            self._shift()
+            max_bytes -= element_bytes(window[0]) * len(window)
+            if len(self._held) < self._span and not self._ended:
+                break
+            if time.perf_counter() > deadline:
+                break
+        return windows
+
+    def advance(self, n: int) -> int:
+        if n <= 0:
+            return 0
+        shape = self._shape
+        # The n-th window exists if this many elements do.
+        needed = (n - 1) * shape.shift + (self._span if shape.drop_remainder else 1)
+        behind = n * shape.shift
+        found = self._drop(min(behind, needed))
+        if found == behind and behind < needed:
+            self._fill(needed - behind)
+            found += len(self._held)
+        if found < needed:
+            self._ended = True
+            self._held.clear()
+            passed = shape.windows_of(found)
+        else:
+            passed = n
+            self._gap = max(0, behind - needed)
+            self._pass_held_gap()
+        self._index += passed
+        return passed
+
+    def close(self) -> None:
+        self._ended = True
+        self._held.clear()
+        self._stream.close()
+
+    def _fill(self, least: int, more: int = 0, max_bytes: int = _READ_BYTES) -> None:
+        """Hold `least` elements if there are so many, and up to `more` that are ready."""
+        if self._gap and not self._ended:
+            gap, self._gap = self._gap, 0
+            self._stream.advance(gap)
+        held = self._held
+        while len(held) < least and not self._ended:
+            try:
+                chunk = self._stream.next_chunk(least + more - len(held), max_bytes)
+            except Exception as error:  # noqa: BLE001 - raised where a window holds it
+                held.append(Failure(error))
+                continue
+            self._ended = not chunk
+            held.extend(map(frozen, chunk))
+
+    def _window(self) -> list[Any] | None:
+        """The elements of the next window, None if there is none."""
+        window = self._held[: self._span : self._shape.stride]
+        if len(window) < (self._shape.size if self._shape.drop_remainder else 1):
+            self._held.clear()
+            return None
+        return window
+
+    def _shift(self) -> None:
+        self._index += 1
+        self._gap = self._shape.shift
+        self._pass_held_gap()
+
+    def _pass_held_gap(self) -> None:
+        held = min(self._gap, len(self._held))
+        del self._held[:held]
+        self._gap -= held
+
+    def _drop(self, count: int) -> int:
+        """Pass so many elements of those that are not passed yet; returns how many there were."""
+        if self._gap and not self._ended:
+            gap, self._gap = self._gap, 0
+            self._stream.advance(gap)
+        held = min(count, len(self._held))
+        del self._held[:held]
+        if held == count or self._ended:
+            return held
+        return held + self._stream.advance(count - held)
+
+    def _datasets(self, window: list[Any]) -> Any:
+        failure = _failure(window)
+        if failure is not None:
+            raise failure.error
+        try:
+            return self._transpose(window, self._specs)
+        except Exception as error:  # noqa: BLE001 - marked with its place
+            raise_failure(error, Origin(self._node.kind, self._node.site, self._index))
+
+    def _transpose(self, values: list[Any], spec: Spec) -> Any:
+        first = values[0]
+        if container_of(type(first)) in _LEAVES:
+            known = None if spec is None else Opaque.of(spec)
+            return dataset_of(values, known, self._node.site)
+        columns = _columns(values)
+        nested = container_of(type(spec)) is container_of(type(first))
+        specs = [member for _, member in children(spec)] if nested else [None] * len(columns)
+        return rebuild(first, list(map(self._transpose, columns, specs)))
+
+
+def _columns(values: list[Any]) -> list[list[Any]]:
+    """The members of containers that nest alike: for each, the list of those of all values."""
+    first = values[0]
+    cls, container = type(first), container_of(type(first))
+    alike = set(map(type, values)) == {cls}
+    if container is Container.DICT and alike and all(v.keys() == first.keys() for v in values):
+        return [[value[key] for value in values] for key in first]
+    if container is Container.DATACLASS and alike:
+        return [[getattr(value, name) for value in values] for name in field_names(cls)]
+    if container is not Container.DICT and alike and len(set(map(len, values))) == 1:
+        return [list(column) for column in zip(*values, strict=True)]
+    others = [value for value in values if type(value) is not cls] or values[1:]
+    raise InvalidArgumentError(
+        f"the elements of a window must have one structure; got {first!r} and {others[0]!r}"
+    )
+
+
+def _failure(window: list[Any]) -> Failure | None:
+    if Failure not in set(map(type, window)):
+        return None
+    return next(item for item in window if type(item) is Failure)
+
+
+class _EveryStream(Stream):
+    """The first of every `step` elements; the others are passed."""
+
+    def __init__(self, stream: Stream, step: int) -> None:
+        self._stream = stream
+        self._step = step
+        self._to_pass = 0
+
+    def next(self) -> Any:
+        to_pass, self._to_pass = self._to_pass, self._step - 1
+        if to_pass:
+            self._stream.advance(to_pass)
+        return self._stream.next()
+
+    def advance(self, n: int) -> int:
+        if n <= 0:
+            return 0
+        to_pass, self._to_pass = self._to_pass, self._step - 1
+        self._stream.advance(to_pass)
+        got = self._stream.advance((n - 1) * self._step + 1)
+        return -(-got // self._step)
+
+    def close(self) -> None:
+        self._stream.close()
