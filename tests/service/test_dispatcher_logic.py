@@ -7,7 +7,7 @@ import pytest
 
 from stoker.dataset.node import IndexSplits, ListedSplits, Source, Unsplittable, WireNode
 from stoker.dataset.options import Options
-from stoker.dataset.spec import UnknownSpec, spec_to_wire
+from stoker.dataset.values.spec import UnknownSpec, spec_to_wire
 from stoker.errors import ErrorRecord
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig

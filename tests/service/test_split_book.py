@@ -3,9 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stoker.dataset.node import ENDLESS
 from stoker.service.dispatcher.splits import (
+    ENDLESS_SPLIT,
     MAX_BATCH,
     MAX_INDEX_SPLITS,
+    REMEMBERED,
     SplitBook,
     split_range,
     split_total,
@@ -98,3 +101,23 @@ def test_index_splits_cover_a_source_without_gaps_and_almost_evenly(count: int):
     assert not ranges or ranges[-1][1] == count
     sizes = {stop - start for start, stop in ranges}
     assert not sizes or max(sizes) - min(sizes) <= 1
+
+
+def test_a_source_without_end_is_cut_into_splits_of_one_size():
+    total = split_total(ENDLESS)
+    for split in (0, 1, 1000, 10**12, total - 1):
+        expected = (split * ENDLESS_SPLIT, (split + 1) * ENDLESS_SPLIT)
+        assert split_range(split, total, ENDLESS) == expected
+    assert split_total(ENDLESS - 1) == MAX_INDEX_SPLITS
+
+
+def test_a_book_of_a_source_without_end_does_not_grow_with_what_is_read():
+    book = SplitBook(split_total(ENDLESS))
+    for _ in range(100):
+        chosen = book.choose(MAX_BATCH, 2)
+        book.assign(chosen, 1)
+        book.begin(chosen)
+    assert len(book.begun) == REMEMBERED
+    assert book.begun_by(1) == 100 * MAX_BATCH
+    assert not book.is_available(0)
+    assert book.is_available(100 * MAX_BATCH)

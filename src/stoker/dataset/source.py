@@ -54,7 +54,8 @@ class IndexStream(Stream):
 
     def _take(self, most: int) -> list[Any]:
         start = self._position
-        self._position = min(self._stop, start + most)
+        # `close`, which may come from another thread, puts the stop before it.
+        self._position = max(start, min(self._stop, start + most))
         return self._read(start, self._position)
 
     def next(self) -> Any:
@@ -81,6 +82,11 @@ class IndexStream(Stream):
             self._position += step
             left -= step
         return n - left
+
+    def close(self) -> None:
+        """Ends the stream, so that a search through it that finds nothing ends too."""
+        self._stop = 0
+        self._ready = self._runs = iter(())
 
 
 class ListedStream(Stream):

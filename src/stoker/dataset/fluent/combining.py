@@ -1,7 +1,334 @@
-"""The fluent API: several datasets as one."""
+"""The fluent API: several datasets as one, and parts of one."""
 
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+from stoker.dataset import arguments, nodes
 from stoker.dataset.fluent.fluent import Fluent
+from stoker.dataset.node import SHARD_HINT, Node, call_site
+from stoker.dataset.values.common_spec import common_spec
+from stoker.dataset.values.spec import TensorSpec, UnknownSpec
+from stoker.dataset.values.structure import children, flatten, is_leaf
+from stoker.errors import InvalidArgumentError
 
 
 class Combining(Fluent):
-    """Methods for several datasets as one."""
+    """Methods for several datasets as one, and for parts of one."""
+
+    @classmethod
+    def _on(cls, node: Node, datasets: list[Fluent]) -> Self:
+        """A dataset on top of several: the seed and passes of the first, the options of all."""
+        derived: Any = datasets[0]._derive(node, *datasets[1:])
+        result: Self = derived
+        return result
+
+    @classmethod
+    def zip(cls, *args: Any, datasets: Any = None) -> Self:
+        """The k-th elements of all datasets as one element; as tf.data.Dataset.zip.
+
+        It ends with the shortest. Where an element of one fails, the error takes the position and
+        the others pass it too, so that they stay side by side.
+
+        Args:
+            *args: datasets, or one nest of them in tuples, dicts, namedtuples or dataclasses:
+                elements are nested as they are.
+            datasets: the nest, by name.
+
+        Raises:
+            InvalidArgumentError: there is no dataset, something else among them, or a list.
+
+        Example:
+            >>> a, b = Dataset.range(3), Dataset.range(10, 14)
+            >>> list(Dataset.zip(a, b))
+            [(0, 10), (1, 11), (2, 12)]
+            >>> list(Dataset.zip({"a": a, "pair": (a, b)}).take(1))
+            [{'a': 0, 'pair': (0, 10)}]
+        """
+        if bool(args) == (datasets is not None):
+            raise InvalidArgumentError(
+                "zip takes datasets, or one nest of them as `datasets`; got "
+                + ("both" if args else "none")
+            )
+        nest = datasets
+        if args:
+            nest = args[0] if len(args) == 1 else args
+        _check_nest(nest)
+        found: list[Fluent] = flatten(nest)
+        if not found:
+            raise InvalidArgumentError(f"zip needs at least one dataset; got {nest!r}")
+        node = nodes.Zip(
+            parts=tuple(dataset.node for dataset in found),
+            **nodes.Zip.nesting_of(nest),
+            site=call_site(),
+        )
+        return cls._on(node, found)
+
+    def concatenate(self, dataset: Fluent) -> Self:
+        """This dataset's elements, then the other's; as tf.data.Dataset.concatenate.
+
+        Args:
+            dataset: one whose elements have the same structure and dtypes.
+
+        Raises:
+            InvalidArgumentError: it is no dataset, or its elements differ from these.
+
+        Example:
+            >>> list(Dataset.range(2).concatenate(Dataset.range(5, 7)))
+            [0, 1, 5, 6]
+        """
+        parts: list[Node] = []
+        for each in (self, _dataset("dataset", dataset)):
+            # A chain is one node, whose depth does not grow with it.
+            node = each.node
+            parts += node.parts if isinstance(node, nodes.Concatenate) else [node]
+        try:
+            common_spec(self.node.element_spec(), dataset.node.element_spec())
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(
+                f"only datasets with elements of one kind can be concatenated: {error}; map one of "
+                "them to the other's"
+            ) from error
+        return self._derive(nodes.Concatenate(parts=tuple(parts), site=call_site()), dataset)
+
+    def enumerate(self, start: int = 0) -> Self:
+        """Pairs of a position and the element there; as tf.data.Dataset.enumerate.
+
+        Args:
+            start: the first position. A position whose element fails is counted.
+
+        Raises:
+            InvalidArgumentError: `start` is no int.
+
+        Example:
+            >>> list(Dataset.from_tensor_slices(["a", "b"]).enumerate(start=5))
+            [(5, 'a'), (6, 'b')]
+        """
+        first = arguments.integer("start", start, what="an int of 64 bits")
+        return self._derive(nodes.Enumerate(input=self.node, start=first, site=call_site()))
+
+    def shard(self, num_shards: int, index: int) -> Self:
+        """Every `num_shards`-th element, from the `index`-th on; as tf.data.Dataset.shard.
+
+        Elements of other shards are passed as cheaply as the input allows: a map before calls its
+        function for this shard's only.
+
+        Args:
+            num_shards: into how many parts; `stoker.SHARD_HINT` with an `index` of the same for the
+                service to fill in, under `ShardingPolicy.HINT`.
+            index: which part, from 0.
+
+        Raises:
+            InvalidArgumentError: there is no such part.
+            FailedPreconditionError: when read, if SHARD_HINT was not filled in.
+
+        Example:
+            >>> list(Dataset.range(10).shard(num_shards=3, index=1))
+            [1, 4, 7]
+        """
+        if (num_shards, index) != (SHARD_HINT, SHARD_HINT):
+            num_shards = arguments.size("num_shards", num_shards)
+            index = arguments.integer(
+                "index",
+                index,
+                minimum=0,
+                what=f"an int from 0 to {num_shards - 1}, a part's number",
+            )
+            if index >= num_shards:
+                raise InvalidArgumentError(
+                    f"`index` must be an int from 0 to {num_shards - 1}, a part's number; got "
+                    f"{index}"
+                )
+        return self._derive(
+            nodes.Shard(input=self.node, num_shards=num_shards, index=index, site=call_site())
+        )
+
+    @classmethod
+    def sample_from_datasets(
+        cls,
+        datasets: Sequence[Fluent],
+        weights: Any = None,
+        seed: int | None = None,
+        stop_on_empty_dataset: bool = False,
+        rerandomize_each_iteration: bool | None = None,
+    ) -> Self:
+        """Each element of a dataset drawn at random; as tf.data.Dataset.sample_from_datasets.
+
+        Args:
+            datasets: the datasets, with elements of one kind.
+            weights: how often each is drawn, in relation to the others; a dataset of weight 0 is
+                never read. ``None``: all alike. Or a dataset with the weights of each draw, which
+                ends the sampling too.
+            seed: of the draws; ``None``: the dataset's own (`Options.seed`).
+            stop_on_empty_dataset: end when a dataset that has ended is drawn; otherwise the others
+                go on.
+            rerandomize_each_iteration: whether each pass has draws of its own; ``None`` is False.
+
+        Raises:
+            InvalidArgumentError: an argument is none of these.
+
+        Example:
+            >>> a, b = Dataset.range(4), Dataset.range(100, 104)
+            >>> sampled = Dataset.sample_from_datasets([a, b], weights=[0.5, 0.5], seed=1)
+            >>> sorted(sampled)
+            [0, 1, 2, 3, 100, 101, 102, 103]
+        """
+        found = _alike("datasets", datasets)
+        settings: dict[str, Any] = {
+            "stop_on_empty_dataset": arguments.flag("stop_on_empty_dataset", stop_on_empty_dataset),
+            "seed": arguments.seed(seed),
+            "rerandomize_each_iteration": rerandomize_each_iteration is not None
+            and arguments.flag("rerandomize_each_iteration", rerandomize_each_iteration),
+            "site": call_site(),
+        }
+        parts = tuple(dataset.node for dataset in found)
+        if isinstance(weights, Fluent):
+            node: Node = nodes.SampleByWeights(weights=weights.node, parts=parts, **settings)
+            return cls._on(node, [*found, weights])
+        given = [1.0] * len(parts) if weights is None else weights
+        checked = arguments.weights(given, len(parts)).tolist()
+        drawn = [(part, weight) for part, weight in zip(parts, checked, strict=True) if weight]
+        node = nodes.Sample(
+            parts=tuple(part for part, _ in drawn), weights=tuple(x for _, x in drawn), **settings
+        )
+        return cls._on(node, found)
+
+    @classmethod
+    def choose_from_datasets(
+        cls,
+        datasets: Sequence[Fluent],
+        choice_dataset: Fluent,
+        stop_on_empty_dataset: bool = True,
+    ) -> Self:
+        """Each element of the dataset another names; as tf.data.Dataset.choose_from_datasets.
+
+        Args:
+            datasets: the datasets, with elements of one kind.
+            choice_dataset: indices of `datasets`; it ends the choosing too. An index there is not
+                is an error in its position. Under a service every worker reads it whole.
+            stop_on_empty_dataset: end when a dataset that has ended is chosen; otherwise such
+                choices are skipped.
+
+        Raises:
+            InvalidArgumentError: an argument is none of these.
+
+        Example:
+            >>> words = [Dataset.from_tensors(word).repeat() for word in ("ham", "eggs")]
+            >>> list(Dataset.choose_from_datasets(words, Dataset.range(2).repeat(2)))
+            ['ham', 'eggs', 'ham', 'eggs']
+        """
+        found = _alike("datasets", datasets)
+        choices = _dataset("choice_dataset", choice_dataset)
+        spec = choices.node.element_spec()
+        index = isinstance(spec, TensorSpec) and spec.shape == () and spec.dtype.kind in "iu"
+        if not index and not isinstance(spec, UnknownSpec):
+            raise InvalidArgumentError(
+                f"the elements of `choice_dataset` must be ints, indices of `datasets`; got {spec}"
+            )
+        node = nodes.Choose(
+            choices=choices.node,
+            parts=tuple(dataset.node for dataset in found),
+            stop_on_empty_dataset=arguments.flag("stop_on_empty_dataset", stop_on_empty_dataset),
+            site=call_site(),
+        )
+        return cls._on(node, [*found, choices])
+
+    def rejection_resample(
+        self,
+        class_func: Callable[..., Any],
+        target_dist: Any,
+        initial_dist: Any = None,
+        seed: int | None = None,
+    ) -> Self:
+        """Drops elements so that classes come as often as they shall; as tf.data.Dataset's.
+
+        Elements become pairs ``(class, element)``. No element comes twice.
+
+        Args:
+            class_func: called with the element, or with its members if it is a tuple; returns its
+                class, an int from 0.
+            target_dist: how often each class shall come, in relation to the others.
+            initial_dist: how often each comes; ``None``: estimated from the elements so far.
+            seed: of the draws; ``None``: the dataset's own (`Options.seed`). Each pass draws anew.
+
+        Raises:
+            InvalidArgumentError: an argument is none of these; when read, if there is no such
+                class as `class_func` returned.
+
+        Example:
+            >>> numbers = Dataset.range(1000).map(lambda x: 0 if x % 10 else 1)
+            >>> even = numbers.rejection_resample(lambda x: x, [0.5, 0.5], [0.9, 0.1], seed=1)
+            >>> classes = [c for c, _ in even]
+            >>> 0.4 < sum(classes) / len(classes) < 0.6
+            True
+        """
+        target = _distribution("target_dist", target_dist, None)
+        initial = None
+        if initial_dist is not None:
+            initial = _distribution("initial_dist", initial_dist, len(target))
+        return self._derive(
+            nodes.RejectionResample(
+                input=self.node,
+                function=arguments.function("class_func", class_func),
+                target_dist=target,
+                initial_dist=initial,
+                seed=arguments.seed(seed),
+                site=call_site(),
+            )
+        )
+
+
+def _dataset(name: str, value: Any) -> Fluent:
+    if not isinstance(value, Fluent):
+        raise InvalidArgumentError(f"`{name}` must be a Dataset; got {value!r}")
+    return value
+
+
+def _check_nest(value: Any) -> None:
+    if isinstance(value, list):
+        raise InvalidArgumentError(
+            f"zip takes nests of datasets in tuples and dicts, not lists; got the list {value!r}"
+        )
+    if is_leaf(value):
+        if not isinstance(value, Fluent):
+            raise InvalidArgumentError(f"zip takes nests of datasets; got {value!r} in one")
+        return
+    for _, member in children(value):
+        _check_nest(member)
+
+
+def _alike(name: str, values: Any) -> list[Fluent]:
+    """The datasets, if there is one and all have elements of one kind."""
+    if not isinstance(values, list | tuple) or not values:
+        raise InvalidArgumentError(
+            f"`{name}` must be a list of datasets, not empty; got {values!r}"
+        )
+    datasets = [_dataset(f"{name}[{i}]", value) for i, value in enumerate(values)]
+    spec = datasets[0].node.element_spec()
+    for i, dataset in enumerate(datasets):
+        try:
+            spec = common_spec(spec, dataset.node.element_spec())
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(
+                f"the datasets of `{name}` must have elements of one kind, but those of "
+                f"{name}[{i}] differ from those before: {error}"
+            ) from error
+    return datasets
+
+
+def _distribution(name: str, value: Any, count: int | None) -> tuple[float, ...]:
+    size = count
+    if size is None:
+        try:
+            size = len(value)
+        except TypeError:
+            size = 0
+    try:
+        if size:
+            return tuple(arguments.weights(value, size).tolist())
+    except InvalidArgumentError:
+        pass
+    what = "numbers" if count is None else f"{count} numbers, as many as `target_dist` has,"
+    raise InvalidArgumentError(
+        f"`{name}` must be {what} of 0 or more, one of them more than 0, one for each class; "
+        f"got {value!r}"
+    )

@@ -7,9 +7,8 @@ from typing import Any, Self
 from stoker.dataset import arguments, nodes
 from stoker.dataset.fluent.fluent import Fluent
 from stoker.dataset.node import call_site
-from stoker.dataset.nodes.tensors import as_tensors, count_of
 from stoker.dataset.opaque import Opaque
-from stoker.dataset.spec import Spec
+from stoker.dataset.values.spec import Spec
 from stoker.errors import InvalidArgumentError
 
 
@@ -47,6 +46,57 @@ class Sources(Fluent):
         return cls._source(nodes.Range(**values, site=call_site()))
 
     @classmethod
+    def counter(cls, start: int = 0, step: int = 1) -> Self:
+        """The ints `start`, ``start + step``, ... without end; as tf.data.Dataset.counter.
+
+        They are Python ints and go on beyond 64 bits.
+
+        Args:
+            start: the first.
+            step: between two.
+
+        Raises:
+            InvalidArgumentError: an argument is no int of 64 bits.
+
+        Example:
+            >>> list(Dataset.counter(start=2, step=5).take(3))
+            [2, 7, 12]
+        """
+        first = arguments.integer("start", start, what="an int of 64 bits")
+        between = arguments.integer("step", step, what="an int of 64 bits")
+        return cls._source(nodes.Counter(start=first, step=between, site=call_site()))
+
+    @classmethod
+    def random(
+        cls, seed: int | None = None, rerandomize_each_iteration: bool | None = None
+    ) -> Self:
+        """Random ints in ``[0, 2**32)`` without end; as tf.data.Dataset.random.
+
+        Each is a function of the seed and its position, so `skip` costs nothing. A seed stands for
+        other numbers than with TensorFlow.
+
+        Args:
+            seed: of the numbers; ``None``: the dataset's own (`Options.seed`).
+            rerandomize_each_iteration: whether each pass has numbers of its own; ``None`` is False.
+
+        Raises:
+            InvalidArgumentError: an argument is none of these.
+
+        Example:
+            >>> numbers = Dataset.random(seed=4).take(1000)
+            >>> list(numbers) == list(numbers), all(0 <= x < 2**32 for x in numbers)
+            (True, True)
+        """
+        anew = rerandomize_each_iteration is not None and arguments.flag(
+            "rerandomize_each_iteration", rerandomize_each_iteration
+        )
+        return cls._source(
+            nodes.RandomNumbers(
+                seed=arguments.seed(seed), rerandomize_each_iteration=anew, site=call_site()
+            )
+        )
+
+    @classmethod
     def from_tensors(cls, tensors: Any) -> Self:
         """One element: `tensors` as a whole; as tf.data.Dataset.from_tensors.
 
@@ -61,6 +111,8 @@ class Sources(Fluent):
             >>> list(Dataset.from_tensors(([1, 2], "a")))
             [(array([1, 2]), 'a')]
         """
+        from stoker.dataset.nodes.tensors import as_tensors
+
         value = Opaque.of(as_tensors(tensors))
         return cls._source(nodes.Tensors(value=value, site=call_site()))
 
@@ -80,6 +132,8 @@ class Sources(Fluent):
             >>> list(Dataset.from_tensor_slices({"x": [[1, 0], [0, 1]], "y": ["a", "b"]}))
             [{'x': array([1, 0]), 'y': 'a'}, {'x': array([0, 1]), 'y': 'b'}]
         """
+        from stoker.dataset.nodes.tensors import as_tensors, count_of
+
         value = as_tensors(tensors)
         return cls._source(
             nodes.TensorSlices(value=Opaque.of(value), count=count_of(value), site=call_site())

@@ -1,14 +1,14 @@
 """flat_map: a dataset for each element, one after the other."""
 
-import dataclasses
 from typing import Any, ClassVar
 
-from stoker.dataset.execute import Context, Origin, open_stream, raise_failure
+from stoker.dataset.execute import Context
 from stoker.dataset.node import UNKNOWN_CARDINALITY, Node
+from stoker.dataset.nodes.nested import NestedDatasets
 from stoker.dataset.opaque import Opaque
-from stoker.dataset.spec import Spec, UnknownSpec
 from stoker.dataset.stream import Stream
-from stoker.errors import InvalidArgumentError
+from stoker.dataset.unpacking import arguments_of
+from stoker.dataset.values.spec import Spec, UnknownSpec
 
 
 class FlatMap(Node, frozen=True, eq=False, kw_only=True):
@@ -26,28 +26,21 @@ class FlatMap(Node, frozen=True, eq=False, kw_only=True):
         return 0 if self.input.cardinality() == 0 else UNKNOWN_CARDINALITY
 
     def open(self, context: Context) -> Stream:
-        return _FlatMapStream(self, context, self.input.open(context))
+        nested = NestedDatasets(context, self, self.function.value)
+        return _FlatMapStream(self.input.open(context), nested)
 
 
 class _FlatMapStream(Stream):
-    def __init__(self, node: FlatMap, context: Context, stream: Stream) -> None:
-        self._node = node
-        # Datasets of two flat_maps draw differently: the node's number is in their epoch.
-        self._context = context.inner(context.numbers[node])
+    def __init__(self, stream: Stream, nested: NestedDatasets) -> None:
         self._input = stream
-        self._function = node.function.value
+        self._nested = nested
         self._index = 0
         self._inner: Stream | None = None
 
     def _open_next(self) -> Stream:
         """Opens the next element's dataset; raises StopIteration when there is none."""
         element = self._read_input()
-        try:
-            call = self._function
-            self._inner = self._open(call(*element) if type(element) is tuple else call(element))
-        except Exception as error:  # noqa: BLE001 - user code may raise anything
-            origin = Origin("flat_map", self._node.site, self._index - 1)
-            raise_failure(error, origin)
+        self._inner = self._nested.open(self._index - 1, arguments_of(element))
         return self._inner
 
     def _read_input(self) -> Any:
@@ -60,19 +53,6 @@ class _FlatMapStream(Stream):
             raise
         self._index += 1
         return element
-
-    def _open(self, result: Any) -> Stream:
-        root = getattr(result, "node", None)
-        if not isinstance(root, Node):
-            raise InvalidArgumentError(
-                f"the function of flat_map must return a Dataset; it returned a "
-                f"{type(result).__qualname__}; wrap it, as in Dataset.from_tensor_slices(...)"
-            )
-        context = self._context.nested(root, self._index - 1)
-        seed = result.options().seed
-        if seed is not None:
-            context = dataclasses.replace(context, seed=seed)
-        return open_stream(root, context)
 
     def _close_inner(self) -> None:
         inner, self._inner = self._inner, None

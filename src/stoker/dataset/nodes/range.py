@@ -1,14 +1,14 @@
-"""range: evenly spaced integers."""
+"""range and counter: evenly spaced integers, with and without end."""
 
 from typing import Any, ClassVar
 
 import numpy as np
 
 from stoker.dataset.execute import Context
-from stoker.dataset.node import IndexSplits, Node
+from stoker.dataset.node import ENDLESS, INFINITE_CARDINALITY, IndexSplits, Node
 from stoker.dataset.source import IndexStream
-from stoker.dataset.spec import Spec, TensorSpec
 from stoker.dataset.stream import Stream
+from stoker.dataset.values.spec import Spec, TensorSpec
 
 _INT_BYTES = 8
 
@@ -40,3 +40,30 @@ class Range(Node, frozen=True, eq=False, kw_only=True):
             return list(numbers[start:stop])
 
         return IndexStream(context, self, len(numbers), _INT_BYTES, read)
+
+
+class Counter(Node, frozen=True, eq=False, kw_only=True):
+    """The integers `start`, ``start + step``, ... without end."""
+
+    kind: ClassVar[str] = "counter"
+    start: int
+    step: int
+
+    def element_spec(self) -> Spec:
+        return TensorSpec((), np.int64)
+
+    def cardinality(self) -> int:
+        return INFINITE_CARDINALITY
+
+    def splits(self) -> IndexSplits:
+        return IndexSplits(ENDLESS)
+
+    def open(self, context: Context) -> Stream:
+        first, step = self.start, self.step
+
+        def read(start: int, stop: int) -> list[Any]:
+            if step == 0:
+                return [first] * (stop - start)
+            return list(range(first + start * step, first + stop * step, step))
+
+        return IndexStream(context, self, ENDLESS, _INT_BYTES, read)

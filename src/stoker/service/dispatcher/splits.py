@@ -5,13 +5,23 @@ handed out again. What is assigned but not begun becomes available again when it
 """
 
 import heapq
-from collections import Counter
+from collections import Counter, defaultdict, deque
+
+from stoker.dataset.node import ENDLESS
 
 MAX_INDEX_SPLITS = 4096
 """An index source is cut into at most so many splits, whatever the cluster."""
 
+ENDLESS_SPLIT = 1024
+"""Elements in a split of an index source without end: workers stay close together."""
+
 MAX_BATCH = 64
 """The most splits assigned at once; few enough that a late worker still finds some."""
+
+
+REMEMBERED = 4 * MAX_BATCH
+"""A task gives notice of fewer splits than so many before it is answered: of those begun longer ago
+it never asks again, and of a source without end there is no room for all."""
 
 
 class SplitBook:
@@ -20,7 +30,7 @@ class SplitBook:
     Attributes:
         total: how many splits there are.
         assigned: split → the task that may begin it.
-        begun: split → the task that reads or has read it; forgotten once nobody can ask.
+        begun: split → the task that reads or has read it, as far as it may ask again.
     """
 
     def __init__(self, total: int) -> None:
@@ -28,6 +38,7 @@ class SplitBook:
         self.assigned: dict[int, int] = {}
         self.begun: dict[int, int] = {}
         self._begun_by: Counter[int] = Counter()
+        self._recent: dict[int, deque[int]] = defaultdict(deque)
         self._readers: set[int] = set()
         self._cursor = 0
         self._returned: list[int] = []
@@ -54,9 +65,9 @@ class SplitBook:
 
     def is_available(self, split: int) -> bool:
         """Whether no task holds `split`."""
-        if not self.available or not 0 <= split < self.total:
+        if not 0 <= split < self.total:
             return False
-        return split not in self.assigned and split not in self.begun
+        return split >= self._cursor or split in self._returned
 
     def assign(self, splits: list[int], task_id: int) -> None:
         """Assigns available splits."""
@@ -77,6 +88,10 @@ class SplitBook:
             task_id = self.assigned.pop(split)
             self.begun[split] = task_id
             self._begun_by[task_id] += 1
+            recent = self._recent[task_id]
+            recent.append(split)
+            if len(recent) > REMEMBERED:
+                del self.begun[recent.popleft()]
 
     def give_back(self, task_id: int) -> None:
         """Makes available again what `task_id` was assigned and has not begun."""
@@ -93,6 +108,7 @@ class SplitBook:
         self._readers.discard(task_id)
         if self.all_begun and not self._readers:
             self.begun.clear()
+            self._recent.clear()
 
     def begun_by(self, task_id: int) -> int:
         """How many splits the task has begun."""
@@ -101,7 +117,7 @@ class SplitBook:
 
 def split_total(count: int) -> int:
     """How many splits an index source of `count` elements is cut into."""
-    return min(count, MAX_INDEX_SPLITS)
+    return count // ENDLESS_SPLIT if count >= ENDLESS else min(count, MAX_INDEX_SPLITS)
 
 
 def split_range(split: int, total: int, count: int) -> tuple[int, int]:

@@ -1,0 +1,277 @@
+"""sample_from_datasets and choose_from_datasets: the next element of one of several inputs."""
+
+from collections import deque
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from stoker.dataset.choices import (
+    Choices,
+    Draws,
+    GivenChoices,
+    VaryingChoices,
+    WeightedChoices,
+)
+from stoker.dataset.execute import Context
+from stoker.dataset.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Node
+from stoker.dataset.random import rng
+from stoker.dataset.stream import ChunkedStream, Stream
+from stoker.dataset.values.common_spec import common_spec
+from stoker.dataset.values.spec import Spec
+
+# Draws made at once where nothing says how many are needed.
+_DRAWS = 1024
+
+# Draws that `advance` counts at once: 8 MB of them.
+_MOST_COUNTED = 1 << 20
+
+
+class Sample(Node, frozen=True, eq=False, kw_only=True):
+    """The next element of an input drawn at random, with fixed weights.
+
+    Attributes:
+        parts: the inputs.
+        weights: one for each, none 0.
+        stop_on_empty_dataset: end when an input that has ended is drawn; otherwise draw again.
+        seed: the user's; None for the pass's.
+        rerandomize_each_iteration: False to draw the same in every pass.
+    """
+
+    kind: ClassVar[str] = "sample_from_datasets"
+    parts: tuple[Node, ...]
+    weights: tuple[float, ...]
+    stop_on_empty_dataset: bool = False
+    seed: int | None = None
+    rerandomize_each_iteration: bool = False
+
+    def element_spec(self) -> Spec:
+        return _spec_of(self.parts)
+
+    def cardinality(self) -> int:
+        counts = [part.cardinality() for part in self.parts]
+        if len(counts) == 1:
+            return counts[0]
+        if all(count == INFINITE_CARDINALITY for count in counts):
+            return INFINITE_CARDINALITY
+        if self.stop_on_empty_dataset:
+            return 0 if not any(counts) else UNKNOWN_CARDINALITY
+        if INFINITE_CARDINALITY in counts:
+            return INFINITE_CARDINALITY
+        return UNKNOWN_CARDINALITY if UNKNOWN_CARDINALITY in counts else sum(counts)
+
+    def open(self, context: Context) -> Stream:
+        streams = [part.open(context) for part in self.parts]
+        if len(streams) == 1:
+            return streams[0]
+        generator = rng(context, self, self.seed, per_epoch=self.rerandomize_each_iteration)
+        choices = WeightedChoices(generator, self.weights)
+        return _ChosenStream(streams, choices, self.stop_on_empty_dataset)
+
+
+class SampleByWeights(Node, frozen=True, eq=False, kw_only=True):
+    """As `Sample`, with the weights of each draw from a dataset; ends with it too.
+
+    Attributes:
+        weights: a dataset whose elements hold a weight for each input.
+        parts: the inputs.
+        stop_on_empty_dataset: as of `Sample`.
+        seed: as of `Sample`.
+        rerandomize_each_iteration: as of `Sample`.
+    """
+
+    kind: ClassVar[str] = "sample_by_weights"
+    weights: Node
+    parts: tuple[Node, ...]
+    stop_on_empty_dataset: bool = False
+    seed: int | None = None
+    rerandomize_each_iteration: bool = False
+
+    def element_spec(self) -> Spec:
+        return _spec_of(self.parts)
+
+    def cardinality(self) -> int:
+        return _directed_cardinality(self.parts, self.weights)
+
+    def split_inputs(self) -> tuple[Node, ...]:
+        return self.parts
+
+    def open(self, context: Context) -> Stream:
+        weights = self.weights.open(replace(context, splits=None))
+        generator = rng(context, self, self.seed, per_epoch=self.rerandomize_each_iteration)
+        streams = [part.open(context) for part in self.parts]
+        choices = VaryingChoices(generator, weights, len(streams))
+        return _ChosenStream(streams, choices, self.stop_on_empty_dataset)
+
+
+class Choose(Node, frozen=True, eq=False, kw_only=True):
+    """The next element of the input that a dataset of indices names; ends with it too.
+
+    Attributes:
+        choices: the dataset of indices; every task of a service reads it whole, as in tf.data.
+        parts: the inputs.
+        stop_on_empty_dataset: as of `Sample`.
+    """
+
+    kind: ClassVar[str] = "choose_from_datasets"
+    choices: Node
+    parts: tuple[Node, ...]
+    stop_on_empty_dataset: bool = True
+
+    def element_spec(self) -> Spec:
+        return _spec_of(self.parts)
+
+    def cardinality(self) -> int:
+        return _directed_cardinality(self.parts, self.choices)
+
+    def split_inputs(self) -> tuple[Node, ...]:
+        return self.parts
+
+    def open(self, context: Context) -> Stream:
+        choices = self.choices.open(replace(context, splits=None))
+        streams = [part.open(context) for part in self.parts]
+        indices = GivenChoices(choices, len(streams))
+        return _ChosenStream(streams, indices, self.stop_on_empty_dataset)
+
+
+def _spec_of(parts: tuple[Node, ...]) -> Spec:
+    spec = parts[0].element_spec()
+    for part in parts[1:]:
+        spec = common_spec(spec, part.element_spec())
+    return spec
+
+
+def _directed_cardinality(parts: tuple[Node, ...], director: Node) -> int:
+    """How many elements, where each comes of one of the `director`'s."""
+    directions = director.cardinality()
+    counts = {part.cardinality() for part in parts}
+    if directions == 0 or counts == {0}:
+        return 0
+    return directions if counts == {INFINITE_CARDINALITY} else UNKNOWN_CARDINALITY
+
+
+class _ChosenStream(ChunkedStream):
+    """Hands out the inputs' elements in the order of the choices.
+
+    Args:
+        streams: the inputs.
+        choices: which is next.
+        stop: end when an input that has ended is chosen.
+    """
+
+    def __init__(self, streams: list[Stream], choices: Choices, stop: bool) -> None:
+        self._streams = streams
+        self._choices = choices
+        self._stop = stop
+        self._kept: list[deque[Any]] = [deque() for _ in streams]
+        # The failures' place is one behind the inputs', and never ends.
+        self._goes_on = np.ones(len(streams) + 1, np.bool_)
+        self._draws: list[int] = []
+        self._at = 0
+        self._ended = False
+
+    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+        chunk: list[Any] = []
+        while len(chunk) < max_elements and not self._ended:
+            if self._at == len(self._draws):
+                if chunk and self._choices.waits:
+                    break
+                self._refill(max_elements - len(chunk))
+                continue
+            drawn = self._draws[self._at]
+            if drawn == len(self._streams):
+                if chunk:
+                    break
+                self._at += 1
+                raise self._choices.failures.popleft()
+            kept = self._kept[drawn]
+            if not kept:
+                if chunk:
+                    break
+                if not self._read(drawn, max_elements, max_bytes):
+                    continue
+            self._at += 1
+            chunk.append(kept.popleft())
+        return chunk
+
+    def _refill(self, most: int) -> None:
+        """Draws again what inputs are next; the end if there is nothing to draw from."""
+        draws = self._draw(min(most, _DRAWS) if self._choices.waits else _DRAWS)
+        self._draws = [] if draws is None else draws.tolist()
+        self._at = 0
+
+    def _draw(self, most: int) -> Draws | None:
+        """The next choices that can be met; ``None`` at the end."""
+        left = np.flatnonzero(self._goes_on[:-1])
+        if len(left) == 1 and not self._choices.waits:
+            return np.full(most, left[0], np.int64)  # however small its weight
+        if len(left):
+            draws = self._choices.draw(most)
+            if len(draws):
+                return draws[self._goes_on[draws]]
+        self._ended = True
+        return None
+
+    def _read(self, drawn: int, most: int, max_bytes: int) -> bool:
+        """Reads what the choices up to `most` ask of an input; False if it has ended."""
+        wanted = self._draws[self._at : self._at + most].count(drawn)
+        try:
+            read = self._streams[drawn].next_chunk(wanted, max(1, max_bytes // len(self._streams)))
+        except Exception:
+            self._at += 1
+            raise
+        self._kept[drawn].extend(read)
+        if not read:
+            self._end_input(drawn)
+        return bool(read)
+
+    def _end_input(self, ended: int) -> None:
+        if self._stop:
+            self._ended = True
+            return
+        self._goes_on[ended] = False
+        self._draws = [drawn for drawn in self._draws[self._at :] if drawn != ended]
+        self._at = 0
+
+    def advance(self, n: int) -> int:
+        left = n
+        while left and not self._ended:
+            if self._at < len(self._draws):
+                draws = np.array(self._draws[self._at : self._at + left], np.int64)
+                self._at += len(draws)
+            else:
+                drawn = self._draw(min(left, _MOST_COUNTED))
+                if drawn is None:
+                    break
+                draws = drawn
+            left -= self._pass(draws)
+        return n - left
+
+    def _pass(self, draws: Draws) -> int:
+        """Passes what the draws stand for; returns the positions, fewer if an input has ended."""
+        wanted = np.bincount(draws, minlength=len(self._streams) + 1).tolist()
+        for _ in range(wanted[-1]):
+            self._choices.failures.popleft()
+        passed = len(draws)
+        end = len(draws)
+        for i, count in enumerate(wanted[:-1]):
+            found = self._pass_input(i, count)
+            if found == count:
+                continue
+            passed -= count - found
+            end = min(end, int(np.flatnonzero(draws == i)[found]))
+            self._end_input(i)
+        return end if self._stop else passed
+
+    def _pass_input(self, i: int, count: int) -> int:
+        kept = self._kept[i]
+        held = min(count, len(kept))
+        for _ in range(held):
+            kept.popleft()
+        return held + self._streams[i].advance(count - held) if count > held else held
+
+    def close(self) -> None:
+        self._ended = True
+        self._choices.close()
+        for stream in self._streams:
+            stream.close()

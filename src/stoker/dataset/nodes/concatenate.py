@@ -1,0 +1,99 @@
+"""concatenate: one dataset after the other."""
+
+from typing import Any, ClassVar
+
+from stoker.dataset.execute import Context
+from stoker.dataset.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Node
+from stoker.dataset.nodes.repeat import is_exact
+from stoker.dataset.stream import Stream
+from stoker.dataset.values.common_spec import common_spec
+from stoker.dataset.values.spec import Spec
+
+
+class Concatenate(Node, frozen=True, eq=False, kw_only=True):
+    """The elements of each input, one input after the other; each is opened when it is reached."""
+
+    kind: ClassVar[str] = "concatenate"
+    parts: tuple[Node, ...]
+
+    def element_spec(self) -> Spec:
+        spec = self.parts[0].element_spec()
+        for part in self.parts[1:]:
+            spec = common_spec(spec, part.element_spec())
+        return spec
+
+    def cardinality(self) -> int:
+        counts = [part.cardinality() for part in self.parts]
+        if INFINITE_CARDINALITY in counts:
+            return INFINITE_CARDINALITY
+        return UNKNOWN_CARDINALITY if UNKNOWN_CARDINALITY in counts else sum(counts)
+
+    def open(self, context: Context) -> Stream:
+        return _ConcatenateStream(self.parts, context)
+
+
+class _ConcatenateStream(Stream):
+    def __init__(self, parts: tuple[Node, ...], context: Context) -> None:
+        self._parts = parts
+        self._context = context
+        self._at = 0
+        self._input: Stream | None = None
+
+    def _open(self) -> Stream | None:
+        """The part being read, or ``None`` at the end."""
+        if self._input is None and self._at < len(self._parts):
+            part = self._parts[self._at]
+            self._at += 1
+            self._input = part.open(self._context)
+        return self._input
+
+    def _end_part(self) -> None:
+        if self._input is not None:
+            self._input.close()
+            self._input = None
+
+    def next(self) -> Any:
+        while (stream := self._open()) is not None:
+            try:
+                return stream.next()
+            except StopIteration:
+                self._end_part()
+        raise StopIteration
+
+    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+        while (stream := self._open()) is not None:
+            if chunk := stream.next_chunk(max_elements, max_bytes):
+                return chunk
+            self._end_part()
+        return []
+
+    def advance(self, n: int) -> int:
+        left = n
+        while left:
+            left -= self._skip_whole_parts(left)
+            stream = self._open() if left else None
+            if stream is None:
+                break
+            passed = stream.advance(left)
+            if passed < left:
+                self._end_part()
+            left -= passed
+        return n - left
+
+    def _skip_whole_parts(self, n: int) -> int:
+        """Skips parts without opening them, where their length is known; returns the positions."""
+        passed = 0
+        if self._input is not None or self._context.splits is not None:
+            return 0
+        while self._at < len(self._parts):
+            part = self._parts[self._at]
+            length = part.cardinality()
+            if not 0 <= length <= n - passed or not is_exact(part):
+                break
+            passed += length
+            self._at += 1
+        return passed
+
+    def close(self) -> None:
+        self._at = len(self._parts)
+        self._end_part()

@@ -1,0 +1,152 @@
+"""interleave: datasets made of elements, several read in turn."""
+
+from typing import Any, ClassVar
+
+from stoker.dataset.execute import Context
+from stoker.dataset.node import AUTOTUNE, UNKNOWN_CARDINALITY, Node
+from stoker.dataset.nodes.nested import NestedDatasets
+from stoker.dataset.opaque import Opaque
+from stoker.dataset.stream import Failure, Stream
+from stoker.dataset.threads import pool
+from stoker.dataset.threads.readmany import ReadMany
+from stoker.dataset.threads.turns import TurnsStream
+from stoker.dataset.unpacking import arguments_of
+from stoker.dataset.values.spec import Spec, UnknownSpec
+
+# What AUTOTUNE may use: datasets are interleaved to wait for several files at once, and a thread
+# that waits needs no core.
+_AUTOTUNE_THREADS = 16
+
+# How far each dataset is read ahead on threads.
+_AHEAD_ELEMENTS = 128
+_AHEAD_BYTES = 64 << 20
+
+
+class Interleave(Node, frozen=True, eq=False, kw_only=True):
+    """Reads `cycle_length` datasets in turn, `block_length` elements from each.
+
+    Attributes:
+        input: what it reads.
+        function: makes a dataset of each element.
+        cycle_length: how many datasets are read in turn.
+        block_length: elements taken from one before the next one's turn.
+        num_parallel_calls: None to read them in the consumer's thread, else at most so many at
+            once on the pool; AUTOTUNE for as many as there are.
+        deterministic: False to yield, with `num_parallel_calls`, whatever is ready first.
+        spec: the element_spec the user declared.
+    """
+
+    kind: ClassVar[str] = "interleave"
+    tuning: ClassVar[frozenset[str]] = frozenset({"num_parallel_calls"})
+    input: Node
+    function: Opaque
+    cycle_length: int
+    block_length: int = 1
+    num_parallel_calls: int | None = None
+    deterministic: bool = True
+    spec: Opaque | None = None
+
+    @property
+    def unrepeatable(self) -> str:  # type: ignore[override]
+        if self.deterministic or self.num_parallel_calls is None:
+            return ""
+        return "with deterministic=False its order depends on threads; leave that argument out"
+
+    def element_spec(self) -> Spec:
+        return UnknownSpec() if self.spec is None else self.spec.value
+
+    def cardinality(self) -> int:
+        return 0 if self.input.cardinality() == 0 else UNKNOWN_CARDINALITY
+
+    def open(self, context: Context) -> Stream:
+        nested = NestedDatasets(context, self, self.function.value)
+        stream = self.input.open(context)
+        limit = self._limit(context)
+        if limit is None:
+            return TurnsStream(_InTurn(stream, nested), self.cycle_length, self.block_length)
+        open_at_once = self.cycle_length + limit
+        budget = min(_AHEAD_BYTES, context.autotune_bytes or _AHEAD_BYTES)
+        many = ReadMany(
+            stream,
+            lambda index, element: nested.open(index, arguments_of(element)),
+            limit=limit,
+            open_at_once=open_at_once if self.deterministic else self.cycle_length,
+            max_elements=max(2 * self.block_length, _AHEAD_ELEMENTS),
+            max_bytes=max(1, budget // open_at_once),
+        )
+        if not self.deterministic:
+            return _AnyOrderStream(many, self.block_length)
+        return TurnsStream(many, self.cycle_length, self.block_length)
+
+    def _limit(self, context: Context) -> int | None:
+        """How many threads; None to read inline, as always in a pool thread."""
+        if self.num_parallel_calls is None or pool.in_pool_thread():
+            return None
+        wanted = self.num_parallel_calls
+        if wanted == AUTOTUNE:
+            wanted = _AUTOTUNE_THREADS
+        limit = min(wanted, self.cycle_length)
+        return limit if context.threads is None else max(1, min(limit, context.threads))
+
+
+class _InTurn:
+    """Opens each dataset when its turn comes."""
+
+    def __init__(self, stream: Stream, nested: NestedDatasets) -> None:
+        self._stream = stream
+        self._nested = nested
+        self._index = 0
+
+    def next(self) -> Stream | None:
+        try:
+            self._index += 1
+            element = self._stream.next()
+            return self._nested.open(self._index - 1, arguments_of(element))
+        except StopIteration:
+            return None
+        except Exception as error:  # noqa: BLE001 - it takes a position
+            return _FailedStream(error)
+
+    def ready(self, stream: Stream, max_elements: int, max_bytes: int) -> list[Any]:
+        return []
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+class _FailedStream(Stream):
+    """One position: the error of a dataset that could not be opened."""
+
+    def __init__(self, error: Exception) -> None:
+        self._failure: Failure | None = Failure(error)
+
+    def next(self) -> Any:
+        failure, self._failure = self._failure, None
+        if failure is None:
+            raise StopIteration
+        raise failure.error
+
+    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+        if self._failure is not None:
+            self.next()
+        return []
+
+
+class _AnyOrderStream(Stream):
+    """Whatever is ready first, up to a block of it."""
+
+    def __init__(self, many: ReadMany, block_length: int) -> None:
+        self._many = many
+        self._block = block_length
+
+    def next(self) -> Any:
+        taken = self._many.take_any(1, 1, self._block)
+        if not taken:
+            raise StopIteration
+        return taken[0]
+
+    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+        return self._many.take_any(max_elements, max_bytes, self._block)
+
+    def close(self) -> None:
+        self._many.close()

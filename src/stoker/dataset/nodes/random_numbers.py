@@ -1,0 +1,56 @@
+"""random: numbers drawn by position."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from stoker.dataset.execute import Context
+from stoker.dataset.node import ENDLESS, INFINITE_CARDINALITY, IndexSplits, Node
+from stoker.dataset.random import node_seed
+from stoker.dataset.source import IndexStream
+from stoker.dataset.stream import Stream
+from stoker.dataset.values.spec import Spec, TensorSpec
+
+_INT_BYTES = 8
+
+# Philox turns each value of its counter into four words of 64 bits: eight numbers of 32.
+_WORDS = 4
+_NUMBERS = 8
+
+
+class RandomNumbers(Node, frozen=True, eq=False, kw_only=True):
+    """Integers in ``[0, 2**32)`` without end, each a function of (seed, node, pass, position).
+
+    Attributes:
+        seed: the user's; None for the pass's.
+        rerandomize_each_iteration: False to draw the same in every pass.
+    """
+
+    kind: ClassVar[str] = "random"
+    seed: int | None = None
+    rerandomize_each_iteration: bool = False
+
+    def element_spec(self) -> Spec:
+        return TensorSpec((), np.int64)
+
+    def cardinality(self) -> int:
+        return INFINITE_CARDINALITY
+
+    def splits(self) -> IndexSplits:
+        return IndexSplits(ENDLESS)
+
+    def open(self, context: Context) -> Stream:
+        sequence = node_seed(context, self, self.seed, per_epoch=self.rerandomize_each_iteration)
+        key = sequence.generate_state(2, np.uint64)
+
+        def read(start: int, stop: int) -> list[Any]:
+            first = start // _NUMBERS
+            words = (-(-stop // _NUMBERS) - first) * _WORDS
+            drawn = np.random.Philox(key=key, counter=first).random_raw(words)
+            # Little-endian, so that every machine halves the words alike.
+            numbers = drawn.astype("<u8", copy=False).view("<u4")
+            offset = first * _NUMBERS
+            found: list[Any] = numbers[start - offset : stop - offset].tolist()
+            return found
+
+        return IndexStream(context, self, ENDLESS, _INT_BYTES, read)

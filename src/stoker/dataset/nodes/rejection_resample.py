@@ -1,0 +1,109 @@
+"""rejection_resample: elements of each class as often as a target distribution says."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from stoker.dataset.execute import Context
+from stoker.dataset.node import UNKNOWN_CARDINALITY, Node
+from stoker.dataset.opaque import Opaque
+from stoker.dataset.random import rng
+from stoker.dataset.stepwise import SKIP, Stepwise
+from stoker.dataset.stream import Stream
+from stoker.dataset.unpacking import apply
+from stoker.dataset.values.spec import Spec, UnknownSpec
+from stoker.errors import InvalidArgumentError
+
+# Draws made at once; which element a draw is for does not depend on it.
+_DRAWS = 1024
+
+# How many elements of each class an estimate pretends to have seen, as in tf.data.
+_SMOOTHING = 10
+
+# Keeps the ratio of a class that never comes finite, as in tf.data.
+_TINY = float(np.finfo(np.float32).tiny)
+
+
+class RejectionResample(Node, frozen=True, eq=False, kw_only=True):
+    """Pairs of class and element, of the elements that are accepted.
+
+    An element of class c is accepted with a probability proportional to ``target[c] / initial[c]``,
+    the largest being 1: no element comes twice. Element k of the input has the k-th draw.
+
+    Attributes:
+        input: what it reads.
+        function: the user's: an element's class.
+        target_dist: of the classes in the output.
+        initial_dist: of the classes in the input; None to estimate it from the elements so far.
+        seed: the user's; None for the pass's.
+    """
+
+    kind: ClassVar[str] = "rejection_resample"
+    input: Node
+    function: Opaque
+    target_dist: tuple[float, ...]
+    initial_dist: tuple[float, ...] | None = None
+    seed: int | None = None
+
+    def element_spec(self) -> Spec:
+        return (UnknownSpec(), self.input.element_spec())
+
+    def cardinality(self) -> int:
+        return 0 if self.input.cardinality() == 0 else UNKNOWN_CARDINALITY
+
+    def open(self, context: Context) -> Stream:
+        return _ResampleStream(self, context, self.input.open(context))
+
+
+class _ResampleStream(Stepwise):
+    def __init__(self, node: RejectionResample, context: Context, stream: Stream) -> None:
+        super().__init__(context, node, stream)
+        self._function = node.function.value
+        self._target = np.asarray(node.target_dist, np.float64)
+        self._counts = np.full(len(self._target), _SMOOTHING, np.float64)
+        self._accepted: npt.NDArray[np.float64] | None = None
+        if node.initial_dist is not None:
+            self._accepted = _accepted(self._target, np.asarray(node.initial_dist, np.float64))
+        self._generator = rng(context, node, node.seed)
+        self._draws: list[float] = []
+        self._drawn = 0
+
+    def step(self, element: Any) -> Any:
+        drawn = self._next_draw()
+        label = apply(self._function, element)
+        return (label, element) if self._probability(label) > drawn else SKIP
+
+    def _next_draw(self) -> float:
+        """The draw of this position; those of positions that failed before it are dropped."""
+        drawn = 0.0
+        while self._drawn < self._index:
+            if not self._draws:
+                self._draws = self._generator.random(_DRAWS)[::-1].tolist()
+            drawn = self._draws.pop()
+            self._drawn += 1
+        return drawn
+
+    def _probability(self, label: Any) -> float:
+        try:
+            index = int(label.__index__())
+        except (AttributeError, TypeError):
+            index = -1
+        if not 0 <= index < len(self._target):
+            raise InvalidArgumentError(
+                f"`class_func` must return a class, an int from 0 to {len(self._target) - 1}, the "
+                f"places in `target_dist`; it returned {label!r}"
+            )
+        if self._accepted is not None:
+            return float(self._accepted[index])
+        self._counts[index] += 1
+        return float(_accepted(self._target, self._counts / self._counts.sum())[index])
+
+
+def _accepted(
+    target: npt.NDArray[np.float64], initial: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """The probability to accept each class, so that as many as possible are accepted."""
+    ratios = target / (initial + _TINY)
+    accepted: npt.NDArray[np.float64] = ratios / ratios.max()
+    return accepted

@@ -1,0 +1,160 @@
+"""shard: every n-th element."""
+
+import time
+from typing import Any, ClassVar
+
+from stoker.dataset.execute import Context
+from stoker.dataset.node import SHARD_HINT, IndexSplits, Node
+from stoker.dataset.stream import Stream
+from stoker.dataset.values.sizes import element_bytes
+from stoker.dataset.values.spec import Spec
+from stoker.errors import FailedPreconditionError
+
+# Of so many elements of a range it is cheaper to read all than to pass those between.
+_MOST_SLICED = 16
+_MOST_READ = 1 << 14
+
+# A chunk is handed on when reading it has taken this long.
+_CHUNK_SECONDS = 0.5e-3
+
+# An input that answers this fast is read on for the same chunk.
+_PROMPT_SECONDS = 20e-6
+
+
+class Shard(Node, frozen=True, eq=False, kw_only=True):
+    """The elements at positions `index`, ``index + num_shards``, ...
+
+    The others are passed by `advance`: a map before does not compute them.
+
+    Attributes:
+        input: what it reads.
+        num_shards: how many parts; SHARD_HINT, with an `index` of SHARD_HINT, for a service to
+            fill in.
+        index: which part.
+    """
+
+    kind: ClassVar[str] = "shard"
+    input: Node
+    num_shards: int
+    index: int
+
+    def element_spec(self) -> Spec:
+        return self.input.element_spec()
+
+    def cardinality(self) -> int:
+        whole = self.input.cardinality()
+        if whole < 0 or self.num_shards < 0:
+            return whole
+        return whole // self.num_shards + (self.index < whole % self.num_shards)
+
+    def open(self, context: Context) -> Stream:
+        if self.num_shards == SHARD_HINT:
+            raise FailedPreconditionError(
+                f"shard(SHARD_HINT, SHARD_HINT) ({self.site}) is filled in only where the dataset "
+                "is read with processing_mode=ShardingPolicy.HINT; use that, or give numbers"
+            )
+        stream = self.input.open(context)
+        cheap = not self.input.inputs and isinstance(self.input.splits(), IndexSplits)
+        if cheap and context.splits is None and self.num_shards <= _MOST_SLICED:
+            return _SlicedStream(self, stream)
+        return _ShardStream(self, stream, context.splits is None)
+
+
+class _ShardStream(Stream):
+    """Passes what belongs to other shards when an element is asked for.
+
+    Args:
+        node: the shard.
+        stream: the input.
+        flows: the input does not wait for splits.
+    """
+
+    def __init__(self, node: Shard, stream: Stream, flows: bool) -> None:
+        self._input = stream
+        self._step = node.num_shards
+        self._to_pass = node.index
+        self._flows = flows
+        self._prompt = False
+        self._failure: Exception | None = None
+
+    def next(self) -> Any:
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        if self._to_pass:
+            passed, self._to_pass = self._to_pass, 0
+            self._input.advance(passed)
+        try:
+            element = self._input.next()
+        except StopIteration:
+            raise
+        except Exception:
+            self._to_pass = self._step - 1
+            raise
+        self._to_pass = self._step - 1
+        return element
+
+    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+        begun = time.perf_counter()
+        try:
+            chunk = [self.next()]
+        except StopIteration:
+            return []
+        left = max_bytes - element_bytes(chunk[0])
+        # As map does, how long the next takes is foreseen from what the last did.
+        while self._flows and self._prompt and len(chunk) < max_elements and left > 0:
+            now = time.perf_counter()
+            if now - begun > _CHUNK_SECONDS:
+                break
+            try:
+                chunk.append(self.next())
+            except StopIteration:
+                break
+            except Exception as error:  # noqa: BLE001 - its position is the next call's
+                self._failure = error
+                break
+            left -= element_bytes(chunk[-1])
+            self._prompt = time.perf_counter() - now < _PROMPT_SECONDS
+        if len(chunk) == 1:
+            self._prompt = time.perf_counter() - begun < _PROMPT_SECONDS
+        return chunk
+
+    def advance(self, n: int) -> int:
+        if not n:
+            return 0
+        first = 0
+        if self._failure is not None:
+            self._failure = None
+            first = 1
+        wanted = n - first
+        if not wanted:
+            return first
+        whole = self._to_pass + 1 + (wanted - 1) * self._step
+        passed = self._input.advance(whole)
+        if passed == whole:
+            self._to_pass = self._step - 1
+            return n
+        reached = passed - self._to_pass
+        self._to_pass = 0
+        return first + (0 if reached <= 0 else -(-reached // self._step))
+
+    def close(self) -> None:
+        self._input.close()
+
+
+class _SlicedStream(_ShardStream):
+    """Reads chunks of a source that computes nothing, and keeps the shard's elements of them."""
+
+    def __init__(self, node: Shard, stream: Stream) -> None:
+        super().__init__(node, stream, True)
+
+    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+        step = self._step
+        while read := self._input.next_chunk(
+            min((max_elements - 1) * step + 1 + self._to_pass, _MOST_READ), max_bytes
+        ):
+            chunk = read[self._to_pass :: step]
+            self._to_pass = (self._to_pass - len(read)) % step
+            if chunk:
+                return chunk
+        return []

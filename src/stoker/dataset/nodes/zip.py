@@ -1,0 +1,228 @@
+"""zip: elements of several datasets side by side."""
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from stoker.dataset.execute import Context
+from stoker.dataset.node import (
+    INFINITE_CARDINALITY,
+    UNKNOWN_CARDINALITY,
+    IndexSplits,
+    Node,
+    Unsplittable,
+)
+from stoker.dataset.opaque import Opaque
+from stoker.dataset.splitting import aligned_branches, aligned_splits
+from stoker.dataset.stream import Failure, Stream
+from stoker.dataset.values.spec import Spec, UnknownSpec, spec_from_wire, spec_to_wire
+from stoker.dataset.values.structure import (
+    Container,
+    children,
+    container_of,
+    is_leaf,
+    map_structure,
+    pack_like,
+    rebuild,
+)
+from stoker.errors import FailedPreconditionError
+
+
+class Zip(Node, frozen=True, eq=False, kw_only=True):
+    """The k-th elements of all inputs as one element; ends with the shortest.
+
+    An error of an input occupies the position, and the others pass it too.
+
+    Attributes:
+        parts: what it reads, in the order of the leaves of `nesting`.
+        nesting: how an element holds them, as builtin values.
+        template: the same with the user's own classes, if it has any.
+    """
+
+    kind: ClassVar[str] = "zip"
+    parts: tuple[Node, ...]
+    nesting: Any
+    template: Opaque | None = None
+
+    @staticmethod
+    def nesting_of(datasets: Any) -> dict[str, Any]:
+        """The fields `nesting` and `template` for a nest of datasets."""
+        template = map_structure(lambda _: UnknownSpec(), datasets)
+        named = Opaque.of(template) if _names_classes(template) else None
+        return {"nesting": spec_to_wire(template), "template": named}
+
+    def _template(self) -> Any:
+        return spec_from_wire(self.nesting) if self.template is None else self.template.value
+
+    def element_spec(self) -> Spec:
+        return pack_like(self._template(), [part.element_spec() for part in self.parts])
+
+    def cardinality(self) -> int:
+        counts = [part.cardinality() for part in self.parts]
+        if 0 in counts:
+            return 0
+        if UNKNOWN_CARDINALITY in counts:
+            return UNKNOWN_CARDINALITY
+        return min((count for count in counts if count >= 0), default=INFINITE_CARDINALITY)
+
+    def splits(self) -> IndexSplits | Unsplittable:
+        return aligned_splits(self.parts)
+
+    def open(self, context: Context) -> Stream:
+        streams = [
+            part.open(branch)
+            for part, branch in zip(
+                self.parts, aligned_branches(self, self.parts, context), strict=True
+            )
+        ]
+        return _ZipStream(streams, [part.cardinality() for part in self.parts], self._template())
+
+
+def _names_classes(template: Any) -> bool:
+    container = container_of(type(template))
+    if container in (Container.NAMEDTUPLE, Container.DATACLASS):
+        return True
+    return container is not Container.LEAF and any(_names_classes(x) for _, x in children(template))
+
+
+class _ZipStream(Stream):
+    """Keeps what one input gave and another has not matched yet.
+
+    Args:
+        streams: the inputs.
+        cardinalities: of the inputs: those that may be long are passed last.
+        template: the nesting of an element.
+    """
+
+    def __init__(self, streams: list[Stream], cardinalities: list[int], template: Any) -> None:
+        self._streams = streams
+        self._cardinalities = cardinalities
+        self._template = template
+        self._plain = container_of(type(template)) is Container.TUPLE and _is_flat(template)
+        # What an input gave, from the place behind what has been handed out.
+        self._kept: list[list[Any]] = [[] for _ in streams]
+        self._at = [0] * len(streams)
+        self._keeps = False
+        self._ended = False
+        self._interrupted = False
+
+    def next(self) -> Any:
+        if self._keeps or self._ended or self._interrupted:
+            chunk = self.next_chunk(1, 1)
+            if not chunk:
+                raise StopIteration
+            return chunk[0]
+        row = []
+        failure: Exception | None = None
+        for stream in self._streams:
+            try:
+                row.append(stream.next())
+            except StopIteration:
+                self._end(stream)
+                raise
+            except Exception as error:  # noqa: BLE001 - the others pass the position too
+                failure = failure or error
+            except BaseException:
+                self._interrupted = True
+                raise
+        if failure is not None:
+            raise failure
+        return tuple(row) if self._plain else _pack(self._template, iter([x] for x in row), 1)[0]
+
+    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+        self._check_aligned()
+        if self._ended or not self._fill(max_elements, max(1, max_bytes // len(self._streams))):
+            return []
+        count = min(max_elements, *map(self._left, range(len(self._streams))))
+        heads = [kept[at] for kept, at in zip(self._kept, self._at, strict=True)]
+        failure = next((item.error for item in heads if type(item) is Failure), None)
+        columns = [self._taken(i, 1 if failure else count) for i in range(len(self._streams))]
+        self._keeps = any(self._kept)
+        if failure is not None:
+            raise failure
+        return _pack(self._template, iter(columns), count)
+
+    def _left(self, i: int) -> int:
+        return len(self._kept[i]) - self._at[i]
+
+    def _taken(self, i: int, count: int) -> list[Any]:
+        kept, at = self._kept[i], self._at[i]
+        if at + count < len(kept):
+            self._at[i] = at + count
+            return kept[at : at + count]
+        self._kept[i], self._at[i] = [], 0
+        return kept[at:] if at else kept
+
+    def _fill(self, most: int, max_bytes: int) -> bool:
+        """Reads at least one of every input; False at the end."""
+        for i, stream in enumerate(self._streams):
+            if not self._kept[i]:
+                try:
+                    # No more than the inputs before it can match.
+                    self._kept[i] = stream.next_chunk(most, max_bytes)
+                except Exception as error:  # noqa: BLE001 - it occupies its position
+                    self._kept[i] = [Failure(error)]
+                except BaseException:
+                    self._interrupted = True
+                    raise
+                if not self._kept[i]:
+                    self._end(stream)
+                    return False
+            most = min(most, self._left(i))
+        return True
+
+    def _check_aligned(self) -> None:
+        if self._interrupted and not self._ended:
+            raise FailedPreconditionError(
+                "this iterator was interrupted while it read the inputs of `zip`, so that their "
+                "elements may no longer belong together; make a new one with iter(dataset)"
+            )
+
+    def _end(self, ended: Stream) -> None:
+        """Reads the others once more: caches that end here too are complete then, as in tf.data."""
+        self._ended = True
+        for i in range(self._streams.index(ended) + 1, len(self._streams)):
+            if not self._kept[i] and self._cardinalities[i] != INFINITE_CARDINALITY:
+                try:
+                    self._streams[i].next_chunk(1, 1)
+                except Exception:  # noqa: BLE001 - behind the end nobody reads it
+                    continue
+
+    def advance(self, n: int) -> int:
+        self._check_aligned()
+        if self._ended:
+            return 0
+        passed = n
+        # What is known to end comes first, so that no endless input is passed further than needed.
+        for i in sorted(range(len(self._streams)), key=lambda i: self._cardinalities[i] < 0):
+            held = len(self._taken(i, min(passed, self._left(i))))
+            if passed > held:
+                passed = held + self._streams[i].advance(passed - held)
+        self._keeps = any(self._kept)
+        self._ended = passed < n
+        return passed
+
+    def close(self) -> None:
+        self._ended = True
+        for stream in self._streams:
+            stream.close()
+
+
+def _is_flat(template: Any) -> bool:
+    return all(is_leaf(member) for _, member in children(template))
+
+
+def _pack(template: Any, columns: Iterator[list[Any]], count: int) -> list[Any]:
+    """Makes `count` elements of a column for each leaf, container by container."""
+    container = container_of(type(template))
+    if container is Container.LEAF:
+        return next(columns)
+    members = [_pack(member, columns, count) for _, member in children(template)]
+    if not members:
+        return [rebuild(template, ()) for _ in range(count)]
+    rows = zip(*members, strict=True)
+    if container is Container.TUPLE:
+        return list(rows)
+    if container is Container.DICT:
+        keys = list(template)
+        return [dict(zip(keys, row)) for row in rows]  # noqa: B905
+    return [rebuild(template, row) for row in rows]
