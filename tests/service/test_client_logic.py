@@ -304,3 +304,19 @@ def test_it_says_whom_it_waits_for():
     assert client.waiting_for() == "worker here:1, worker there:1 (reset)"
     client.session_lost(0.0)
     assert client.waiting_for().startswith("the dispatcher at service:1, ")
+
+
+def test_what_tasks_count_is_added_up_and_nothing_twice():
+    client = _reading(None, TASK, OTHER)
+    client.worker_message(1, f.Counts({"errors_ignored": 2}), 0.0)
+    client.worker_message(2, f.Counts({"errors_ignored": 1, "others": 4}), 0.0)
+    assert client.take_counts() == {"errors_ignored": 3, "others": 4}
+    assert client.take_counts() == {}
+    client.connection_lost(1, "reset", 0.0)
+    client.tick(10.0)
+    client.connected(3)
+    client.worker_message(3, f.Welcome(1, "here:1"), 0.0)
+    client.worker_message(3, f.Counts({"errors_ignored": 2}), 0.0)
+    assert client.take_counts() == {"errors_ignored": 0}
+    client.worker_message(3, f.Counts({"errors_ignored": 5}), 0.0)
+    assert client.take_counts() == {"errors_ignored": 3}

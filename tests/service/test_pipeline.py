@@ -22,6 +22,7 @@ class _Host:
     ) -> None:
         self.tree, self.options = encode_tree(dataset.node), dataset.options()
         self.pieces: list[Any] = []
+        self.counts: list[tuple[int, dict[str, int]]] = []
         self.room = room
         self.ended = threading.Event()
         self.asked: list[tuple[int, int, int]] = []
@@ -34,6 +35,9 @@ class _Host:
     def produced(self, task_id: int, piece: Any) -> bool:
         self.pieces.append(piece)
         return len(self.pieces) < self.room
+
+    def counted(self, task_id: int, counts: dict[str, int]) -> None:
+        self.counts.append((len(self.pieces), counts))
 
     def exhausted(self, task_id: int) -> None:
         self.ended.set()
@@ -164,3 +168,22 @@ def test_splits_that_cannot_be_listed_are_an_error_of_the_iteration():
     answer = list_splits(m.ListSplits(7, "d", 1, (0,), [0]), _Host(dataset))
     assert answer.error is not None
     assert answer.error.code == "NotFoundError"
+
+
+def test_what_it_counts_is_told_before_what_comes_after_it():
+    def function(x: int) -> float:
+        return 6 / (x - 1) / (x - 3)
+
+    host = _Host(stoker.Dataset.range(4).map(function).ignore_errors())
+    host.run()
+    assert _ends(host.pipeline)
+    assert host.elements == [2.0, -6.0]
+    assert host.counts[-1] == (len(host.pieces), {"errors_ignored": 2})  # before it says it ended
+    assert [count["errors_ignored"] for _, count in host.counts] == [1, 2]
+
+
+def test_a_pipeline_that_counts_nothing_says_nothing_of_it():
+    host = _Host(stoker.Dataset.range(4))
+    host.run()
+    assert _ends(host.pipeline)
+    assert host.counts == []

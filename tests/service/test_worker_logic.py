@@ -278,3 +278,25 @@ def test_a_client_of_another_protocol_is_told_so():
     assert bye.message.error is not None
     assert "98 to 99" in bye.message.error.message
     assert hang_up == w.HangUp(9)
+
+
+def test_what_a_task_counts_is_said_when_it_changes_and_before_the_end():
+    worker = _running()
+    assert worker.counted(20, {"errors_ignored": 1}) == []
+    assert _sent(worker.produced(20, Piece(["a"], 1))) == [
+        (1, 0, ["a"]),
+        (1, f.Counts({"errors_ignored": 1})),
+    ]
+    assert _sent(worker.produced(20, Piece(["b"], 1))) == [(1, 1, ["b"])]
+    worker.counted(20, {"errors_ignored": 3})
+    assert _sent(worker.exhausted(20)) == [(1, f.Counts({"errors_ignored": 3})), (1, f.End(2))]
+
+
+def test_what_a_task_has_counted_is_said_again_on_a_new_connection():
+    worker = _running()
+    worker.counted(20, {"errors_ignored": 1})
+    worker.produced(20, Piece(["a"], 1))
+    worker.client_lost(1)
+    actions = worker.client_message(2, _hello(attempt=2, next_frame=1), 0.0)
+    assert _sent(actions)[-1] == (2, f.Counts({"errors_ignored": 1}))
+    assert worker.counted(77, {"errors_ignored": 1}) == []

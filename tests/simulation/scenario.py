@@ -8,7 +8,7 @@ import msgspec
 
 from stoker.dataset.node import IndexSplits, ListedSplits, Source, WireNode
 from stoker.dataset.options import Options
-from stoker.dataset.spec import UnknownSpec, spec_to_wire
+from stoker.dataset.values.spec import UnknownSpec, spec_to_wire
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from tests.simulation.actors import SimClient, SimDispatcher, SimWorker

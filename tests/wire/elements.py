@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from stoker.dataset.codec.elements import TypeResolver
-from stoker.dataset.ragged import RaggedArray
-from stoker.dataset.sparse import SparseArray
+from stoker.dataset.values.ragged import RaggedArray
+from stoker.dataset.values.sparse import SparseArray
 from stoker.wire.frames import PREFIX, Frame, decode, encode, parse_prefix
 
 Point = namedtuple("Point", "x y")  # noqa: PYI024

@@ -15,7 +15,7 @@ from stoker.dataset.node import (
 )
 from stoker.dataset.opaque import Opaque
 from stoker.dataset.options import Options
-from stoker.dataset.spec import Spec, spec_from_wire
+from stoker.dataset.values.spec import Spec, spec_from_wire
 from stoker.service import messages as m
 from stoker.service import rpc
 from stoker.service.arguments import CrossTrainerCache, check_compression, parse_reading

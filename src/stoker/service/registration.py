@@ -12,7 +12,7 @@ from stoker.dataset.node import (
     encode_tree,
     source_summary,
 )
-from stoker.dataset.spec import spec_to_wire
+from stoker.dataset.values.spec import spec_to_wire
 from stoker.service import messages as m
 from stoker.service import rpc
 from stoker.service.versions import versions

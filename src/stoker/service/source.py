@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from stoker.dataset.execute import Context, Statistics
 from stoker.dataset.node import Node, Splits, Unsplittable
 from stoker.dataset.opaque import Opaque
-from stoker.dataset.spec import Spec
 from stoker.dataset.stream import Stream
+from stoker.dataset.values.spec import Spec
 from stoker.service import messages as m
 from stoker.service.client.shell import ServiceStream
 from stoker.service.registration import register
@@ -71,7 +71,10 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
     """
 
     kind = "distribute"
-    resumable = False
+    unrepeatable = (
+        "what it yields depends on what other machines do; take the state of a dataset that is "
+        "read locally"
+    )
 
     reading: Opaque
     spec: Opaque

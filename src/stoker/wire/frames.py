@@ -77,6 +77,15 @@ class Frame(msgspec.Struct, frozen=True, eq=False):
     error: ErrorRecord | None = None
 
 
+class Counts(msgspec.Struct, frozen=True, tag=True):
+    """Worker to client: what the task has counted since it began, such as ``errors_ignored``.
+
+    Said when it changes, after frames and before `End`, and again on each connection.
+    """
+
+    counts: dict[str, Count]
+
+
 class End(msgspec.Struct, frozen=True, tag=True):
     """Worker to client: the task has ended after `frames` frames for this client."""
 
@@ -108,13 +117,13 @@ class FrameHeader(msgspec.Struct, frozen=True, tag="Frame"):
     error: ErrorRecord | None = None
 
 
-Message: TypeAlias = Hello | Welcome | Credit | Ready | Frame | End | GiveBack | Bye
+Message: TypeAlias = Hello | Welcome | Credit | Ready | Frame | Counts | End | GiveBack | Bye
 
 PREFIX = struct.Struct("<4sIQ")
 _MAGIC = b"stk1"
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(
-    Hello | Welcome | Credit | Ready | FrameHeader | End | GiveBack | Bye
+    Hello | Welcome | Credit | Ready | FrameHeader | Counts | End | GiveBack | Bye
 )
 _DEFAULT_TYPES = TypeResolver()
 

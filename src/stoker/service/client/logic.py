@@ -102,6 +102,7 @@ class Client:
         self._by_connection: dict[int, Reader] = {}
         self._ready: deque[Chunk] = deque()
         self._current: Chunk | None = None
+        self._counted: dict[str, int] = {}
         self._error: StokerError | None = None
         self._closed = False
         self._actions: list[Action] = []
@@ -211,6 +212,8 @@ class Client:
             reader.ended = reader.ended and not message.elements
             task_id = reader.task.task_id
             self._report_all(self._windows.ready(task_id, message.elements, message.returned))
+        elif isinstance(message, f.Counts):
+            self._count(reader, message.counts)
         elif isinstance(message, f.End):
             reader.ended = True
         elif isinstance(message, f.Bye):
@@ -238,6 +241,17 @@ class Client:
         self._ready.append(chunk)
         self.outstanding += chunk.positions
         self._windows.received(chunk.task_id, chunk.positions)
+
+    def _count(self, reader: Reader, counts: dict[str, int]) -> None:
+        """Workers say what a task has counted in all, so that nothing is counted twice."""
+        for name, count in counts.items():
+            self._counted[name] = self._counted.get(name, 0) + count - reader.counts.get(name, 0)
+        reader.counts = counts
+
+    def take_counts(self) -> dict[str, int]:
+        """What was counted by the tasks that are read, since this was asked last."""
+        counts, self._counted = self._counted, {}
+        return counts
 
     def _dismissed(self, reader: Reader, error: ErrorRecord | None, now: float) -> None:
         """The worker will not go on: does not have the task (yet), is stopping, or refuses."""

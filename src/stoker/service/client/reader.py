@@ -1,7 +1,7 @@
 """How far a client is in reading one task."""
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from stoker.service import messages as m
 
@@ -25,6 +25,7 @@ class Reader:
         attempts: how often connecting failed since it last succeeded.
         try_at: when to try again.
         why: what went wrong last.
+        counts: what the task had counted when the worker said so last.
     """
 
     task: m.TaskInfo
@@ -39,6 +40,7 @@ class Reader:
     attempts: int = 0
     try_at: float = 0.0
     why: str = ""
+    counts: dict[str, int] = field(default_factory=dict)
 
     @property
     def over(self) -> bool:

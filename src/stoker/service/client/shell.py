@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 
 from stoker.dataset.codec.elements import TypeResolver
 from stoker.dataset.execute import Statistics
-from stoker.dataset.spec import Spec, compatible, spec_of
 from stoker.dataset.stream import Stream
+from stoker.dataset.values.spec import Spec, compatible, spec_of
 from stoker.errors import InvalidArgumentError, StokerError, from_record
 from stoker.service import messages as m
 from stoker.service import rpc
@@ -37,7 +37,7 @@ class ServiceStream(Stream):
         max_outstanding: elements sent and not taken, over all workers.
         transport: name of the data transport; ``None`` for the best there is.
         connect_timeout: seconds to wait for the dispatcher.
-        statistics: counts what is lost, as ``tasks_lost`` and ``splits_lost``.
+        statistics: counts ``tasks_lost`` and ``splits_lost``, and adds up what tasks count.
     """
 
     def __init__(
@@ -229,6 +229,8 @@ class ServiceStream(Stream):
             message = connection.receive()
             with self._changed:
                 self._carry_out(self._logic.worker_message(number, message, time.monotonic()))
+                for name, count in self._logic.take_counts().items():
+                    self._statistics.add(name, count)
                 self._changed.notify_all()
             if isinstance(message, f.Bye):
                 return

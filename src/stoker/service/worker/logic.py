@@ -192,6 +192,13 @@ class Worker:
             self._pump(task)
         return self._take_actions()
 
+    def counted(self, task_id: int, counts: dict[str, int]) -> list[Action]:
+        """What the task's pipeline has counted in all; readers hear of it with what comes next."""
+        task = self.tasks.get(task_id)
+        if task is not None:
+            task.counts = counts
+        return self._take_actions()
+
     def exhausted(self, task_id: int) -> list[Action]:
         """The task's pipeline is at its end."""
         task = self.tasks.get(task_id)

@@ -9,16 +9,16 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 from stoker.dataset.codec.elements import check_encodable
-from stoker.dataset.execute import Context, open_stream
+from stoker.dataset.execute import Context, Statistics, open_stream
 from stoker.dataset.node import Node, number
 from stoker.dataset.options import Options
 from stoker.dataset.stream import Stream
+from stoker.dataset.values.sizes import chunk_bytes
 from stoker.errors import ErrorRecord, FailedPreconditionError, InvalidArgumentError
 from stoker.service import messages as m
 from stoker.service.worker.buffer import Piece
 from stoker.service.worker.failure import describe
 from stoker.service.worker.logic import FRAME_BYTES, FRAME_ELEMENTS
-from stoker.wire.sizes import chunk_nbytes
 
 logger = logging.getLogger("stoker.worker")
 
@@ -33,6 +33,9 @@ class Host(Protocol):
 
     def produced(self, task_id: int, piece: Piece) -> bool:
         """Hands over what was computed; returns whether there is room for more."""
+
+    def counted(self, task_id: int, counts: dict[str, int]) -> None:
+        """What the pipeline has counted in all, where that has changed."""
 
     def exhausted(self, task_id: int) -> None:
         """The pipeline is at its end."""
@@ -52,6 +55,8 @@ class Pipeline:
     def __init__(self, start: m.TaskStart, host: Host) -> None:
         self._start = start
         self._host = host
+        self._statistics = Statistics()
+        self._counts: dict[str, int] = {}
         self._closed = threading.Event()
         self._room = threading.Event()
         self._splits: dict[tuple[int, int], queue.SimpleQueue[list[Any]]] = defaultdict(
@@ -114,17 +119,20 @@ class Pipeline:
             except Exception:  # all it had is handed over: the task has ended all the same
                 logger.exception("closing the pipeline of task %d failed", self._start.task_id)
         if not self._closed.is_set():
+            self._tell_counts()
             self._host.exhausted(self._start.task_id)
 
     def _open_stream(self) -> Stream:
         root, options = self._host.load(self._start.dataset_id)
         context = Context(
             seed=self._start.seed if options.seed is None else options.seed,
+            seed_given=options.seed is not None,
             threads=options.threads,
             epoch=self._start.epoch,
             explicit_epoch=True,
             numbers=number(root),
             splits=None if self._start.split_sources is None else self,
+            statistics=self._statistics,
         )
         return open_stream(root, context)
 
@@ -149,7 +157,14 @@ class Pipeline:
     def _report(self, error: ErrorRecord) -> None:
         self._hand_over(_piece_of_error(error))
 
+    def _tell_counts(self) -> None:
+        counts = self._statistics.snapshot()
+        if counts != self._counts:
+            self._counts = counts
+            self._host.counted(self._start.task_id, counts)
+
     def _hand_over(self, piece: Piece) -> None:
+        self._tell_counts()
         self._room.clear()
         if not self._host.produced(self._start.task_id, piece) and not self._closed.is_set():
             self._room.wait()
@@ -173,7 +188,7 @@ def pieces_of(chunk: list[Any], worker: str, position: int) -> Iterator[Piece]:
             yield from pieces_of(chunk[:middle], worker, position)
             yield from pieces_of(chunk[middle:], worker, position + middle)
     else:
-        yield Piece(chunk, chunk_nbytes(chunk))
+        yield Piece(chunk, chunk_bytes(chunk))
 
 
 def _piece_of_error(error: ErrorRecord) -> Piece:

@@ -20,6 +20,7 @@ class Reading:
         announced: the client was told that something waits, since it last granted credit.
         next_number: the number of the next frame.
         kept_positions: how many positions were sent and are not known to be consumed.
+        told: what the task had counted when the client was told last, on this connection.
         backlog: what was sent on an earlier connection and did not arrive; goes out first.
     """
 
@@ -32,6 +33,7 @@ class Reading:
         self.announced = False
         self.next_number = 0
         self.kept_positions = 0
+        self.told: dict[str, int] = {}
         self.backlog = FirstCome()
         self._kept_bytes = 0
         self._kept: deque[tuple[int, Piece]] = deque()
@@ -55,6 +57,7 @@ class Reading:
         """
         self.connection, self.attempt = connection, attempt
         self.ended = self.announced = False
+        self.told = {}
         self._credit, self._used = NO_CREDIT, 0
         unreceived: deque[Piece] = deque()
         while self._kept and self._kept[-1][0] >= next_frame:

@@ -222,6 +222,10 @@ class Shell:
             self._carry_out(self.logic.produced(task_id, piece))
             return self.logic.may_produce(task_id)
 
+    def counted(self, task_id: int, counts: dict[str, int]) -> None:
+        """What the task has counted so far."""
+        self._run(self.logic.counted, task_id, counts)
+
     def exhausted(self, task_id: int) -> None:
         """The task's pipeline is at its end."""
         self._run(self.logic.exhausted, task_id)

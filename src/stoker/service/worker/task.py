@@ -29,6 +29,7 @@ class Task:
         exhausted: the pipeline is at its end.
         full: the pipeline waits for room.
         lost: positions dropped because their client was lost.
+        counts: what the pipeline has counted, such as errors ignored.
     """
 
     start: m.TaskStart
@@ -38,6 +39,7 @@ class Task:
     exhausted: bool = False
     full: bool = False
     lost: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
 
     def queue(self, source: int, repetition: int) -> SplitQueue:
         """The splits of one pass over one source."""
@@ -74,7 +76,10 @@ class Task:
         return reading.backlog if reading.backlog.positions else self.buffer
 
     def _news(self, reading: Reading) -> Iterator[f.Message]:
-        """What a reader should know besides its frames: what waits, what does not, or the end."""
+        """What a reader should know besides its frames: counts, what waits or not, the end."""
+        if self.counts != reading.told:
+            reading.told = self.counts
+            yield f.Counts(self.counts)
         if waiting := self.buffer.positions + reading.backlog.positions:
             if reading.metered and not reading.announced:
                 reading.announced, reading.ended = True, False
