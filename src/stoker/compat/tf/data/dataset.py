@@ -1,0 +1,244 @@
+"""tf.data.Dataset: `stoker.Dataset` with TensorFlow's arguments and TensorFlow's text."""
+
+import os
+from collections.abc import Callable, Iterable
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from stoker.compat.tf import random
+from stoker.compat.tf.data import generator as generators
+from stoker.compat.tf.data.numpy_iterator import NumpyIterator
+from stoker.compat.tf.data.options import Options
+from stoker.compat.tf.data.tolerance import tolerant
+from stoker.compat.tf.data.values import as_constants
+from stoker.compat.tf.dtypes import as_dtype
+from stoker.dataset.dataset import Dataset as StokerDataset
+from stoker.dataset.fluent.fluent import Fluent
+from stoker.dataset.node import Node
+from stoker.dataset.options import Options as StokerOptions
+from stoker.dataset.values.spec import Spec, TensorSpec
+from stoker.dataset.values.structure import map_structure
+from stoker.errors import InvalidArgumentError, UnimplementedError
+
+
+@tolerant
+class Dataset(StokerDataset):
+    """A pipeline with tf.data's method arguments; as tf.data.Dataset.
+
+    It differs from `stoker.Dataset` in what TensorFlow's differs: text is bytes, Python's numbers
+    in `from_tensors` and `from_tensor_slices` are int32 and float32, `as_numpy_iterator` yields
+    NumPy scalars, and arguments without a meaning here (``name=``, ``deterministic=``) are dropped.
+    Iterating yields NumPy and Python values, not tensors: they have no ``.numpy()``.
+
+    Example:
+        >>> from stoker.compat import tf
+        >>> dataset = tf.data.Dataset.from_tensor_slices(["a", "b"], name="letters")
+        >>> list(dataset.as_numpy_iterator())
+        [b'a', b'b']
+    """
+
+    @classmethod
+    def of(cls, dataset: StokerDataset) -> "Dataset":
+        """The dataset with TensorFlow's methods; the same seed and options.
+
+        Example:
+            >>> import stoker
+            >>> from stoker.compat import tf
+            >>> list(tf.data.Dataset.of(stoker.Dataset.range(2)).as_numpy_iterator())
+            [0, 1]
+        """
+        if isinstance(dataset, cls):
+            return dataset
+        return cls(dataset.node, dataset.options(), _seed=dataset._seed)
+
+    @classmethod
+    def _source(cls, node: Node) -> Self:
+        return cls(node, StokerOptions(seed=random.get_seed()))
+
+    @classmethod
+    def range(cls, *args: int, output_type: npt.DTypeLike = np.int64) -> Self:
+        """Ints, of `output_type` if it is given; as tf.data.Dataset.range."""
+        return super().range(*args)._cast(output_type)
+
+    @classmethod
+    def counter(cls, start: int = 0, step: int = 1, dtype: npt.DTypeLike = np.int64) -> Self:
+        """Ints without end, of `dtype` if it is given; as tf.data.Dataset.counter."""
+        return super().counter(start, step)._cast(dtype)
+
+    def _cast(self, dtype: npt.DTypeLike) -> Self:
+        resolved = as_dtype(dtype)
+        if resolved == np.int64:
+            return self
+        return self.map(resolved.type, element_spec=TensorSpec((), resolved))
+
+    @classmethod
+    def from_tensors(cls, tensors: Any) -> Self:
+        """One element; text is bytes, Python's numbers int32 and float32."""
+        return super().from_tensors(as_constants(tensors))
+
+    @classmethod
+    def from_tensor_slices(cls, tensors: Any) -> Self:
+        """Slices; text is bytes, Python's numbers int32 and float32."""
+        return super().from_tensor_slices(as_constants(tensors))
+
+    @classmethod
+    def list_files(
+        cls,
+        file_pattern: Any,
+        shuffle: bool | None = None,
+        seed: int | None = None,
+    ) -> Self:
+        """The paths that match, as bytes; as tf.data.Dataset.list_files."""
+        single = isinstance(file_pattern, str | bytes | os.PathLike)
+        patterns = [file_pattern] if single else file_pattern
+        paths = super().list_files([os.fsdecode(p) for p in patterns], shuffle=shuffle, seed=seed)
+        return paths.map(os.fsencode, element_spec=TensorSpec((), object))
+
+    @classmethod
+    def from_generator(
+        cls,
+        generator: Callable[..., Iterable[Any]],
+        output_types: Any = None,
+        output_shapes: Any = None,
+        args: tuple[Any, ...] | list[Any] | None = None,
+        output_signature: Spec | None = None,
+    ) -> Self:
+        """What the generator yields, in the declared dtypes; as tf.data.Dataset.from_generator.
+
+        Args:
+            generator: returns an iterable of elements.
+            output_types: deprecated: the elements' dtypes.
+            output_shapes: deprecated: their shapes, with `output_types`.
+            args: the generator's arguments.
+            output_signature: the elements' spec. Without it and `output_types` the values come as
+                they are.
+
+        Raises:
+            InvalidArgumentError: both ways of declaring are used; when read, if a value has
+                another shape or structure.
+        """
+        if output_signature is not None and (output_types, output_shapes) != (None, None):
+            raise InvalidArgumentError(
+                "`output_types` and `output_shapes` can not be used together with "
+                "`output_signature`; give `output_signature` alone"
+            )
+        arguments = () if args is None else tuple(args)
+        if output_types is not None:
+            output_signature = generators.signature_of(output_types, output_shapes)
+        if output_signature is None or not callable(generator):
+            return super().from_generator(generator, args=arguments)
+        conforming = generators.Conforming(generator, output_signature)
+        declared = generators.declared(output_signature)
+        return super().from_generator(conforming, args=arguments, output_signature=declared)
+
+    def ragged_batch(
+        self,
+        batch_size: int,
+        drop_remainder: bool = False,
+        row_splits_dtype: npt.DTypeLike = np.int64,
+    ) -> Self:
+        """Runs of consecutive elements of different lengths; as tf.data.Dataset.ragged_batch."""
+        return super().ragged_batch(batch_size, drop_remainder)
+
+    def window(
+        self,
+        size: int,
+        shift: int | None = None,
+        stride: int = 1,
+        drop_remainder: bool = False,
+    ) -> Self:
+        """Datasets of consecutive elements; as tf.data.Dataset.window."""
+        windows = super().window(size, shift=shift, stride=stride, drop_remainder=drop_remainder)
+        return windows.map(_adopt_members, element_spec=windows.element_spec)
+
+    def group_by_window(
+        self,
+        key_func: Callable[..., int],
+        reduce_func: Callable[[int, Any], Fluent],
+        window_size: int | None = None,
+        window_size_func: Callable[[int], int] | None = None,
+        *,
+        element_spec: Spec | None = None,
+    ) -> Self:
+        """A dataset of each key's windows; as tf.data.Dataset.group_by_window."""
+        if callable(reduce_func):
+            reduce_func = _OfDatasets(reduce_func)
+        return super().group_by_window(
+            key_func, reduce_func, window_size, window_size_func, element_spec=element_spec
+        )
+
+    def snapshot(
+        self,
+        path: str | os.PathLike[str],
+        compression: str | None = "AUTO",
+        reader_func: Callable[..., Any] | None = None,
+        shard_func: Callable[..., Any] | None = None,
+    ) -> Self:
+        """Keeps the elements in files; as tf.data.Dataset.snapshot."""
+        reader = _OfDatasets(reader_func) if callable(reader_func) else reader_func
+        return super().snapshot(path, compression, reader_func=reader, shard_func=shard_func)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        element_spec: Spec | None = None,
+        compression: str | None = "AUTO",
+        reader_func: Callable[..., Any] | None = None,
+        wait: bool = False,
+    ) -> Self:
+        """Reads what `save` wrote; as tf.data.Dataset.load.
+
+        Args:
+            path: the folder given to `save`.
+            element_spec: of the elements; stands in the files, too.
+            compression: stands in the files; checked if it is given.
+            reader_func: from a dataset of the files' datasets to the one to read.
+            wait: waiting for the writer is not in this version.
+
+        Raises:
+            UnimplementedError: `wait` is True.
+        """
+        if wait:
+            raise UnimplementedError(
+                "`wait=True` is not in this version of stoker; call load when save has returned"
+            )
+        reader = _OfDatasets(reader_func) if callable(reader_func) else reader_func
+        return super().load(path, element_spec, compression, reader_func=reader)
+
+    def with_options(self, options: StokerOptions | Options) -> Self:
+        """The dataset with these options set: tf.data's or stoker's."""
+        return super().with_options(options.resolve() if isinstance(options, Options) else options)
+
+    def distribute(
+        self, service: Any, *, processing_mode: Any = "distributed_epoch", **settings: Any
+    ) -> "Dataset":
+        """What comes before runs on a service's workers; as `stoker.Dataset.distribute`."""
+        return Dataset.of(super().distribute(service, processing_mode=processing_mode, **settings))
+
+    def as_numpy_iterator(self) -> NumpyIterator:  # type: ignore[override]  # it wraps one
+        """Begins a pass that yields NumPy values: scalars, arrays, and bytes for text."""
+        return NumpyIterator(self.iterator())
+
+
+class _OfDatasets:
+    """A function that is handed datasets, of which it expects TensorFlow's methods."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def __call__(self, *args: Any) -> Any:
+        return self._function(*_adopt(args))
+
+
+def _adopt_members(*members: Any) -> Any:
+    """For `Dataset.map`, which unpacks plain tuples."""
+    return _adopt(members if len(members) > 1 else members[0])
+
+
+def _adopt(value: Any) -> Any:
+    return map_structure(
+        lambda leaf: Dataset.of(leaf) if isinstance(leaf, StokerDataset) else leaf, value
+    )

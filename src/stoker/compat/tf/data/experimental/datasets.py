@@ -1,0 +1,121 @@
+"""tf.data.experimental: functions that make a dataset or take one, most of them methods by now."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stoker.compat.tf.data.dataset import Dataset
+from stoker.compat.tf.data.values import as_constants
+from stoker.dataset.dataset import Dataset as StokerDataset
+from stoker.dataset.values.spec import Spec, spec_of
+from stoker.dataset.values.structure import same_structure
+from stoker.errors import InvalidArgumentError
+
+
+def cardinality(dataset: StokerDataset) -> int:
+    """How many elements; as tf.data.experimental.cardinality."""
+    return dataset.cardinality()
+
+
+def get_structure(dataset: StokerDataset) -> Spec:
+    """The spec of the elements; as `Dataset.element_spec`."""
+    return dataset.element_spec
+
+
+def get_single_element(dataset: StokerDataset) -> Any:
+    """The one element; as `Dataset.get_single_element`."""
+    return Dataset.of(dataset).get_single_element()
+
+
+def save(dataset: StokerDataset, path: str, *args: Any, **kwargs: Any) -> None:
+    """Writes the elements to files; as `Dataset.save`."""
+    Dataset.of(dataset).save(path, *args, **kwargs)
+
+
+def load(path: str, element_spec: Spec | None = None, *args: Any, **kwargs: Any) -> Dataset:
+    """Reads what `save` wrote; as `Dataset.load`."""
+    if element_spec is not None:
+        kwargs["element_spec"] = element_spec
+    dataset: Dataset = Dataset.load(path, *args, **kwargs)
+    return dataset
+
+
+def sample_from_datasets(
+    datasets: Sequence[StokerDataset],
+    weights: Any = None,
+    seed: int | None = None,
+    stop_on_empty_dataset: bool = False,
+) -> Dataset:
+    """Elements of several datasets, drawn by weight; as `Dataset.sample_from_datasets`."""
+    dataset: Dataset = Dataset.sample_from_datasets(
+        [Dataset.of(one) for one in datasets],
+        weights,
+        seed=seed,
+        stop_on_empty_dataset=stop_on_empty_dataset,
+    )
+    return dataset
+
+
+def choose_from_datasets(
+    datasets: Sequence[StokerDataset],
+    choice_dataset: StokerDataset,
+    stop_on_empty_dataset: bool = False,
+) -> Dataset:
+    """Elements of several datasets, by a dataset of indices; as `Dataset.choose_from_datasets`.
+
+    Unlike the method, it goes on by default when a dataset ends.
+    """
+    dataset: Dataset = Dataset.choose_from_datasets(
+        [Dataset.of(one) for one in datasets],
+        choice_dataset,
+        stop_on_empty_dataset=stop_on_empty_dataset,
+    )
+    return dataset
+
+
+def Counter(start: int = 0, step: int = 1, dtype: npt.DTypeLike = np.int64) -> Dataset:  # noqa: N802
+    """Ints without end; as `Dataset.counter`."""
+    dataset: Dataset = Dataset.counter(start, step, dtype=dtype)
+    return dataset
+
+
+def RandomDataset(  # noqa: N802 - a class there
+    seed: int | None = None, rerandomize_each_iteration: bool | None = None
+) -> Dataset:
+    """Random ints without end; as `Dataset.random`."""
+    dataset: Dataset = Dataset.random(
+        seed=seed, rerandomize_each_iteration=rerandomize_each_iteration
+    )
+    return dataset
+
+
+def from_list(elements: Sequence[Any]) -> Dataset:
+    """A dataset of these elements; as tf.data.experimental.from_list.
+
+    Args:
+        elements: at least one, all of one structure. Their shapes may differ; lists are arrays.
+
+    Raises:
+        InvalidArgumentError: there are none, or they differ in structure.
+
+    Example:
+        >>> list(from_list([(1, [1]), (2, [2, 3])]).as_numpy_iterator())
+        [(1, array([1], dtype=int32)), (2, array([2, 3], dtype=int32))]
+    """
+    if not isinstance(elements, list) or not elements:
+        raise InvalidArgumentError(f"`elements` must be a non-empty list; got {elements!r}")
+    constants = [as_constants(element) for element in elements]
+    for number, constant in enumerate(constants):
+        if not same_structure(constant, constants[0]):
+            raise InvalidArgumentError(
+                f"`elements` must all have one structure; element {number} is {constant!r}, "
+                f"element 0 is {constants[0]!r}"
+            )
+    spec = spec_of(constants[0])
+    alike = all(spec_of(constant) == spec for constant in constants)
+    # By its number each element can be split off and skipped.
+    return Dataset.range(len(constants)).map(
+        constants.__getitem__, element_spec=spec if alike else None
+    )

@@ -1,0 +1,141 @@
+"""What `Dataset.from_generator` of tf.data makes of a generator's values."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stoker.compat.tf.data.values import as_bytes
+from stoker.compat.tf.dtypes import as_dtype, string
+from stoker.dataset.values.spec import Spec, TensorSpec, UnknownSpec
+from stoker.dataset.values.structure import (
+    Container,
+    children,
+    container_of,
+    map_structure,
+    rebuild,
+)
+from stoker.errors import InvalidArgumentError
+
+
+def signature_of(output_types: Any, output_shapes: Any) -> Spec:
+    """The spec that the two deprecated arguments of from_generator stand for.
+
+    Args:
+        output_types: a dtype, or a nest of them.
+        output_shapes: the shapes in the same nest; ``None``, or ``None`` for a leaf: unknown.
+    """
+    container = container_of(type(output_types))
+    if container is not Container.LEAF:
+        steps = [step for step, _ in children(output_types)]
+        shapes = [None] * len(steps) if output_shapes is None else _members(output_shapes)
+        types = [member for _, member in children(output_types)]
+        return rebuild(
+            output_types, [signature_of(t, s) for t, s in zip(types, shapes, strict=True)]
+        )
+    if output_shapes is None:
+        return _AnyShape(as_dtype(output_types))
+    return TensorSpec(output_shapes, as_dtype(output_types))
+
+
+def _members(shapes: Any) -> list[Any]:
+    return [member for _, member in children(shapes)]
+
+
+class _AnyShape:
+    """A leaf of which only the dtype is known."""
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        self.dtype = dtype
+
+
+def declared(signature: Spec) -> Spec | None:
+    """The signature as stoker's element_spec: ``None`` where it knows too little."""
+    return map_structure(
+        lambda leaf: UnknownSpec() if isinstance(leaf, _AnyShape) else leaf, signature
+    )
+
+
+class Conforming:
+    """A generator function whose values take the dtypes of a signature; may be pickled.
+
+    As with tf.data, lists become arrays and text bytes, NumPy's numbers are cast to any dtype, and
+    Python's where that loses nothing but precision.
+    """
+
+    def __init__(self, generator: Callable[..., Iterable[Any]], signature: Spec) -> None:
+        self._generator = generator
+        self._signature = signature
+
+    def __call__(self, *args: Any) -> Iterator[Any]:
+        for value in self._generator(*args):
+            yield _conform(self._signature, value)
+
+
+def _conform(signature: Spec, value: Any) -> Any:
+    container = container_of(type(signature))
+    if container is Container.LEAF:
+        return _leaf(signature, value)
+    specs = children(signature)
+    if container is Container.DICT:
+        if not isinstance(value, dict) or value.keys() != signature.keys():
+            raise _unlike(signature, value)
+        members = [value[key] for key in signature]
+    else:
+        if container_of(type(value)) is not container or len(children(value)) != len(specs):
+            raise _unlike(signature, value)
+        members = [member for _, member in children(value)]
+    return rebuild(signature, [_conform(s, v) for (_, s), v in zip(specs, members, strict=True)])
+
+
+def _leaf(signature: Any, value: Any) -> Any:
+    if not isinstance(signature, TensorSpec | _AnyShape):
+        return as_bytes(value)
+    try:
+        array = _cast(value, signature.dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        kind = "text" if signature.dtype == string else signature.dtype
+        raise InvalidArgumentError(
+            f"`generator` yielded {value!r}, which is no {kind}: {error}"
+        ) from error
+    if isinstance(signature, TensorSpec) and not _fits(array.shape, signature.shape):
+        raise InvalidArgumentError(
+            f"`generator` yielded an element of shape {array.shape} where an element of shape "
+            f"{signature.shape} was expected; None in a shape stands for any length"
+        )
+    return array[()] if array.ndim == 0 else array
+
+
+# What a Python number may become: its own kind or one further on; NumPy's bfloat16 is of kind V.
+_KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "V": 2, "c": 3}
+
+
+def _cast(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    array = np.asarray(value)
+    if dtype == string:
+        if array.size and array.dtype.kind not in "USO":
+            raise TypeError(f"it is {array.dtype}")
+        array = np.asarray(as_bytes(np.array(value, dtype=object)))
+        for item in array.flat:
+            if not isinstance(item, bytes):
+                raise TypeError(f"it holds {item!r}")
+        return array
+    if array.dtype.kind in "USO":
+        raise TypeError("it is not numeric")
+    pythons = not isinstance(value, np.ndarray | np.generic)
+    if pythons and array.size and _KINDS.get(array.dtype.kind, 9) > _KINDS.get(dtype.kind, 9):
+        raise TypeError(f"it is {array.dtype}")
+    return np.asarray(value, dtype=dtype)
+
+
+def _fits(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
+    return len(shape) == len(expected) and all(
+        wanted is None or length == wanted for length, wanted in zip(shape, expected, strict=True)
+    )
+
+
+def _unlike(signature: Any, value: Any) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"`generator` yielded {value!r}, which is not structured as its signature {signature!r}"
+    )

@@ -1,0 +1,47 @@
+"""tf.data's NumpyIterator."""
+
+from types import TracebackType
+from typing import Any
+
+from stoker.compat.tf.data.values import as_numpy
+from stoker.dataset.iterator import Iterator
+
+
+class NumpyIterator:
+    """One pass over a dataset, yielding NumPy values; made by `Dataset.as_numpy_iterator`.
+
+    What else a `stoker.Iterator` has, this has too.
+
+    Example:
+        >>> from stoker.compat import tf
+        >>> iterator = tf.data.Dataset.range(3).as_numpy_iterator()
+        >>> next(iterator).item(), iterator.stats()["elements"]
+        (0, 1)
+    """
+
+    def __init__(self, iterator: Iterator) -> None:
+        self._iterator = iterator
+
+    def __iter__(self) -> "NumpyIterator":
+        return self
+
+    def __next__(self) -> Any:
+        return as_numpy(next(self._iterator))
+
+    def next(self) -> Any:
+        """The next element; as ``next(iterator)``."""
+        return next(self)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._iterator, name)
+
+    def __enter__(self) -> "NumpyIterator":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._iterator.close()

@@ -1,0 +1,150 @@
+"""tf.data's file datasets: classes there, functions here; elements are bytes, or NumPy's."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stoker.compat.tf.data.dataset import Dataset
+from stoker.compat.tf.data.values import as_constants
+from stoker.compat.tf.dtypes import as_dtype, string
+from stoker.dataset.dataset import Dataset as StokerDataset
+from stoker.errors import InvalidArgumentError
+
+
+def TextLineDataset(  # noqa: N802 - classes there
+    filenames: Any,
+    compression_type: str | None = None,
+    buffer_size: int | None = None,  # noqa: ARG001 - of the reading, measured here, not set
+    num_parallel_reads: int | None = None,
+    name: str | None = None,  # noqa: ARG001 - nothing is named here
+) -> Dataset:
+    """The lines of text files as bytes; as tf.data.TextLineDataset.
+
+    Args:
+        filenames: a path, several, or a dataset of them.
+        compression_type: as for `stoker.Dataset.text_lines`.
+        buffer_size: dropped.
+        num_parallel_reads: as for `stoker.Dataset.text_lines`.
+        name: dropped.
+    """
+    return Dataset.text_lines(
+        _adopted(filenames), compression_type, num_parallel_reads, encoding=None
+    )
+
+
+def TFRecordDataset(  # noqa: N802
+    filenames: Any,
+    compression_type: str | None = None,
+    buffer_size: int | None = None,  # noqa: ARG001
+    num_parallel_reads: int | None = None,
+    name: str | None = None,  # noqa: ARG001
+) -> Dataset:
+    """The records of TFRecord files as bytes; as tf.data.TFRecordDataset.
+
+    Args:
+        filenames: a path, several, or a dataset of them.
+        compression_type: as for `stoker.Dataset.tfrecords`.
+        buffer_size: dropped.
+        num_parallel_reads: as for `stoker.Dataset.tfrecords`.
+        name: dropped.
+    """
+    return Dataset.tfrecords(_adopted(filenames), compression_type, num_parallel_reads)
+
+
+def FixedLengthRecordDataset(  # noqa: N802
+    filenames: Any,
+    record_bytes: int,
+    header_bytes: int | None = None,
+    footer_bytes: int | None = None,
+    buffer_size: int | None = None,  # noqa: ARG001
+    compression_type: str | None = None,
+    num_parallel_reads: int | None = None,
+    name: str | None = None,  # noqa: ARG001
+) -> Dataset:
+    """Records of one length as bytes; as tf.data.FixedLengthRecordDataset.
+
+    Args:
+        filenames: a path, several, or a dataset of them.
+        record_bytes: as for `stoker.Dataset.fixed_length_records`.
+        header_bytes: as for `stoker.Dataset.fixed_length_records`.
+        footer_bytes: as for `stoker.Dataset.fixed_length_records`.
+        buffer_size: dropped.
+        compression_type: as for `stoker.Dataset.fixed_length_records`.
+        num_parallel_reads: as for `stoker.Dataset.fixed_length_records`.
+        name: dropped.
+    """
+    return Dataset.fixed_length_records(
+        _adopted(filenames),
+        record_bytes,
+        header_bytes,
+        footer_bytes,
+        compression_type,
+        num_parallel_reads,
+    )
+
+
+def CsvDataset(  # noqa: N802
+    filenames: Any,
+    record_defaults: Sequence[Any],
+    compression_type: str | None = None,
+    buffer_size: int | None = None,  # noqa: ARG001
+    header: bool = False,
+    field_delim: str = ",",
+    use_quote_delim: bool = True,
+    na_value: str = "",
+    select_cols: Sequence[int] | None = None,
+    exclude_cols: Sequence[int] | None = None,
+) -> Dataset:
+    """The rows of CSV files as tuples; as tf.data.experimental.CsvDataset.
+
+    Args:
+        filenames: a path, several, or a dataset of them.
+        record_defaults: for each column a dtype if a field is required, or a missing field's value
+            (also as an array or list of one). Python's ints are int32 and floats float32.
+        compression_type: as for `stoker.Dataset.csv`.
+        buffer_size: dropped.
+        header: as for `stoker.Dataset.csv`.
+        field_delim: as for `stoker.Dataset.csv`.
+        use_quote_delim: as for `stoker.Dataset.csv`.
+        na_value: as for `stoker.Dataset.csv`.
+        select_cols: which columns to read; with neither this nor `exclude_cols`, all.
+        exclude_cols: which columns not to read.
+
+    Raises:
+        InvalidArgumentError: both `select_cols` and `exclude_cols` are given.
+    """
+    if exclude_cols is not None:
+        if select_cols is not None:
+            raise InvalidArgumentError(
+                "either `select_cols` or `exclude_cols` may be given, not both; got "
+                f"{select_cols!r} and {exclude_cols!r}"
+            )
+        columns = range(len(record_defaults) + len(exclude_cols))
+        select_cols = [column for column in columns if column not in exclude_cols]
+    return Dataset.csv(
+        _adopted(filenames),
+        [_column(default) for default in record_defaults],
+        compression_type,
+        header=header,
+        field_delim=field_delim,
+        use_quote_delim=use_quote_delim,
+        na_value=na_value,
+        select_cols=select_cols,
+    )
+
+
+def _adopted(filenames: Any) -> Any:
+    return Dataset.of(filenames) if isinstance(filenames, StokerDataset) else filenames
+
+
+def _column(default: Any) -> Any:
+    """An entry of `record_defaults` as stoker takes it."""
+    if isinstance(default, type | np.dtype):
+        return bytes if as_dtype(default) == string else as_dtype(default)
+    default = as_constants(default)
+    if not isinstance(default, np.ndarray) or default.ndim == 0:
+        return default
+    if default.size:
+        return default.flat[0]
+    return bytes if default.dtype == string else default.dtype

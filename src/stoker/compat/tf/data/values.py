@@ -1,0 +1,130 @@
+"""Between Python's values and TensorFlow's: text is bytes, and what is iterated is NumPy's."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stoker.dataset.values.structure import (
+    Container,
+    children,
+    container_of,
+    map_structure,
+    rebuild,
+)
+
+_INT32 = np.iinfo(np.int32)
+
+
+def as_constants(value: Any) -> Any:
+    """The value as TensorFlow makes tensors of it, for `from_tensors` and `from_tensor_slices`.
+
+    Python ints become int32 where they fit and int64 otherwise, floats float32, text bytes; arrays
+    keep their dtype.
+
+    Example:
+        >>> as_constants(([1, 2], {"x": 0.5, "name": "a"}))
+        (array([1, 2], dtype=int32), {'x': np.float32(0.5), 'name': b'a'})
+    """
+    container = container_of(type(value))
+    if container is Container.LIST:
+        return _array_of_list(value)
+    if container is not Container.LEAF:
+        return rebuild(value, [as_constants(member) for _, member in children(value)])
+    if type(value) is int and _INT32.min <= value <= _INT32.max:
+        return np.int32(value)
+    if type(value) is float:
+        return np.float32(value)
+    return as_bytes(value)
+
+
+def _array_of_list(value: list[Any]) -> Any:
+    try:
+        array = np.asarray(value)
+    except (ValueError, OverflowError):
+        return value  # the constructors say what is wrong with it
+    if array.dtype.kind in "USO":
+        return _encoded(np.array(value, dtype=object))
+    if array.dtype == np.float64 and _is_pythons(value, float | int):
+        return array.astype(np.float32)
+    if array.dtype == np.int64 and _is_pythons(value, int):
+        fits = not array.size or (_INT32.min <= array.min() and array.max() <= _INT32.max)
+        return array.astype(np.int32) if fits else array
+    return array
+
+
+def _is_pythons(value: Any, kind: Any) -> bool:
+    """Whether the first number in nested lists is Python's own; an empty list counts as such."""
+    while isinstance(value, list | tuple):
+        if not value:
+            return True
+        value = value[0]
+    return isinstance(value, kind) and not isinstance(value, np.generic)
+
+
+def as_bytes(leaf: Any) -> Any:
+    """Text as bytes in UTF-8, in object arrays where it is an array; anything else as it is."""
+    if isinstance(leaf, str):
+        return leaf.encode()
+    if isinstance(leaf, np.bytes_):
+        return bytes(leaf)
+    if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "USO":
+        return _encoded(leaf)
+    return leaf
+
+
+def _encoded(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    if array.dtype == object and not any(isinstance(item, str) for item in array.flat):
+        return array
+    encoded = np.empty(array.size, dtype=object)
+    encoded[:] = [
+        item.encode() if isinstance(item, str) else bytes(item) if isinstance(item, bytes) else item
+        for item in array.flat
+    ]
+    return encoded.reshape(array.shape)
+
+
+def as_numpy(element: Any) -> Any:
+    """An element as tf.data's `as_numpy_iterator` yields it.
+
+    Numbers are NumPy scalars, which print as they did before NumPy 2 (and in TensorFlow's
+    examples): as the number alone.
+
+    Example:
+        >>> as_numpy({"x": 1, "y": [0.5, "a"]})
+        {'x': 1, 'y': [0.5, b'a']}
+        >>> as_numpy(1).dtype
+        dtype('int64')
+    """
+    scalar = _SCALARS.get(type(element))
+    return map_structure(_numpy_leaf, element) if scalar is None else scalar(element)
+
+
+def _numpy_leaf(leaf: Any) -> Any:
+    scalar = _SCALARS.get(type(leaf))
+    if scalar is not None:
+        return scalar(leaf)
+    if isinstance(leaf, np.ndarray) and leaf.ndim == 0:
+        leaf = leaf[()]
+    if isinstance(leaf, np.number):
+        kind: Any = leaf.dtype.type
+        return _plain(kind)(leaf)
+    return as_bytes(leaf)
+
+
+@functools.cache
+def _plain(scalar: Any) -> Any:
+    """A subclass of a NumPy scalar type whose values print as the number alone."""
+    names = {"__slots__": (), "__repr__": scalar.__str__, "__module__": scalar.__module__}
+    return type(scalar.__name__, (scalar,), names)
+
+
+_SCALARS: dict[type, Callable[[Any], Any]] = {
+    bool: np.bool_,
+    int: _plain(np.int64),
+    float: _plain(np.float64),
+    complex: _plain(np.complex128),
+    str: str.encode,
+}

@@ -1,0 +1,339 @@
+"""tf.data.Dataset: what it has of TensorFlow's and `stoker.Dataset` has not."""
+
+import inspect
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stoker
+from stoker.compat import tf
+from tests.serving import Service, read
+
+TF_METHODS = {
+    "as_numpy_iterator": "",
+    "from_tensors": "tensors, name",
+    "from_tensor_slices": "tensors, name",
+    "from_generator": "generator, output_types, output_shapes, args, output_signature, name",
+    "zip": "datasets, name",
+    "concatenate": "dataset, name",
+    "counter": "start, step, dtype, name",
+    "rebatch": "batch_size, drop_remainder, name",
+    "prefetch": "buffer_size, name",
+    "list_files": "file_pattern, shuffle, seed, name",
+    "repeat": "count, name",
+    "enumerate": "start, name",
+    "shuffle": "buffer_size, seed, reshuffle_each_iteration, name",
+    "cache": "filename, name",
+    "take": "count, name",
+    "skip": "count, name",
+    "shard": "num_shards, index, name",
+    "save": "path, compression, shard_func, checkpoint_args",
+    "load": "path, element_spec, compression, reader_func, wait",
+    "batch": "batch_size, drop_remainder, num_parallel_calls, deterministic, name",
+    "padded_batch": "batch_size, padded_shapes, padding_values, drop_remainder, name",
+    "ragged_batch": "batch_size, drop_remainder, row_splits_dtype, name",
+    "map": "map_func, num_parallel_calls, deterministic, synchronous, use_unbounded_threadpool, "
+    "name",
+    "flat_map": "map_func, name",
+    "ignore_errors": "log_warning, name",
+    "interleave": "map_func, cycle_length, block_length, num_parallel_calls, deterministic, name",
+    "filter": "predicate, name",
+    "apply": "transformation_func",
+    "window": "size, shift, stride, drop_remainder, name",
+    "reduce": "initial_state, reduce_func, name",
+    "get_single_element": "name",
+    "unbatch": "name",
+    "with_options": "options, name",
+    "group_by_window": "key_func, reduce_func, window_size, window_size_func, name",
+    "bucket_by_sequence_length": "element_length_func, bucket_boundaries, bucket_batch_sizes, "
+    "padded_shapes, padding_values, pad_to_bucket_boundary, no_padding, drop_remainder, name",
+    "random": "seed, rerandomize_each_iteration, name",
+    "snapshot": "path, compression, reader_func, shard_func, name",
+    "scan": "initial_state, scan_func, name",
+    "take_while": "predicate, name",
+    "unique": "name",
+    "rejection_resample": "class_func, target_dist, initial_dist, seed, name",
+    "sample_from_datasets": "datasets, weights, seed, stop_on_empty_dataset, "
+    "rerandomize_each_iteration",
+    "choose_from_datasets": "datasets, choice_dataset, stop_on_empty_dataset",
+}
+"""tf.data.Dataset's methods and their arguments in TensorFlow 2.21."""
+
+ABSENT = {"fingerprint", "sparse_batch"}
+"""What else it has: a hash of the graph, and batches as sparse tensors (`ragged_batch` here)."""
+
+
+@pytest.mark.parametrize("method", sorted(TF_METHODS))
+def test_a_method_takes_every_argument_of_tensorflows_by_name(method):
+    signature = inspect.signature(getattr(tf.data.Dataset, method))
+    names = [name for name in TF_METHODS[method].split(", ") if name]
+    if "self" in signature.parameters:
+        names.insert(0, "self")
+    signature.bind(**dict.fromkeys(names))
+
+
+@pytest.mark.parametrize("method", sorted(TF_METHODS))
+def test_a_method_takes_tensorflows_arguments_by_position_up_to_those_it_drops(method):
+    """Nobody gives those by position: they come last, after half a dozen others."""
+    parameters = inspect.signature(getattr(tf.data.Dataset, method)).parameters
+    dropped = {"name", "deterministic", "synchronous", "use_unbounded_threadpool"}
+    expected = [name for name in TF_METHODS[method].split(", ") if name and name not in dropped]
+    given = [name for name in parameters if name not in dropped and name != "self"]
+    assert given[: len(expected)] == expected or method == "zip"
+
+
+Untyped: Any = tf.data.Dataset
+"""Type checkers see `stoker.Dataset`'s arguments, not those that are dropped."""
+
+
+@pytest.mark.parametrize("method", sorted(ABSENT))
+def test_a_method_that_is_absent_is_an_attribute_error(method):
+    assert not hasattr(tf.data.Dataset, method)
+
+
+def elements(dataset):
+    return list(dataset.as_numpy_iterator())
+
+
+def test_text_is_bytes():
+    dataset = tf.data.Dataset.from_tensor_slices({"a": ["x", "é"], "b": np.array(["y", "z"])})
+    assert elements(dataset) == [{"a": b"x", "b": b"y"}, {"a": "é".encode(), "b": b"z"}]
+    assert list(tf.data.Dataset.from_tensors("x")) == [b"x"]
+    assert elements(dataset.batch(2))[0]["b"].tolist() == [b"y", b"z"]
+
+
+def test_text_that_functions_return_is_bytes_where_numpy_is_asked_for():
+    dataset = tf.data.Dataset.range(2).map(str)
+    assert elements(dataset) == [b"0", b"1"]
+    assert elements(dataset.batch(2))[0].tolist() == [b"0", b"1"]
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        ([1, 2], "int32"),
+        ([2**31], "int64"),
+        ([0.5], "float32"),
+        ([1, 0.5], "float32"),
+        ([True], "bool"),
+        ([np.float64(1)], "float64"),
+        (np.array([1]), "int64"),
+        ([], "float32"),
+    ],
+)
+def test_lists_become_what_tensorflow_makes_of_them(value, dtype):
+    assert tf.data.Dataset.from_tensor_slices(value).element_spec == tf.TensorSpec((), dtype)
+    assert next(iter(tf.data.Dataset.from_tensors(value))).dtype == dtype
+
+
+@pytest.mark.parametrize(("value", "dtype"), [(1, "int32"), (0.5, "float32"), (2**40, "int64")])
+def test_numbers_become_what_tensorflow_makes_of_them(value, dtype):
+    assert elements(tf.data.Dataset.from_tensors((value, 0)))[0][0].dtype == dtype
+
+
+def test_a_ragged_list_is_refused():
+    with pytest.raises(tf.errors.InvalidArgumentError, match="is a list that is no array"):
+        tf.data.Dataset.from_tensor_slices([[1], [2, 3]])
+
+
+def test_numpy_values_print_as_in_tensorflows_examples():
+    values = elements(tf.data.Dataset.range(3))
+    assert repr(values) == "[0, 1, 2]"
+    assert [value.item() for value in values] == [0, 1, 2]
+    assert {value.dtype for value in values} == {np.dtype("int64")}
+    assert np.asarray(values).dtype == np.int64
+    halves = elements(tf.data.Dataset.from_tensor_slices([0.5, 1.5]))
+    assert repr(halves) == "[0.5, 1.5]"
+    assert isinstance(halves[0], np.float32)
+
+
+def test_numpy_values_keep_their_structure_and_arrays():
+    dataset = tf.data.Dataset.range(1).map(
+        lambda x: {"pair": (x, True), "array": np.ones(2), "zero": np.array(7, np.int8), "no": None}
+    )
+    (value,) = elements(dataset)
+    assert value["pair"] == (0, True)
+    assert value["array"].tolist() == [1, 1]
+    assert (value["zero"].dtype, value["zero"].shape) == (np.int8, ())
+    assert isinstance(value["zero"], np.number)
+    assert value["no"] is None
+
+
+def test_a_numpy_iterator_is_a_pass_that_can_be_closed():
+    with tf.data.Dataset.range(3).as_numpy_iterator() as iterator:
+        assert (next(iterator), iterator.next(), iterator.stats()["elements"]) == (0, 1, 2)
+    with pytest.raises(tf.errors.FailedPreconditionError):
+        next(iterator)
+
+
+def test_iterating_yields_python_and_numpy_values():
+    assert list(tf.data.Dataset.range(3)) == [0, 1, 2]
+    assert isinstance(iter(tf.data.Dataset.range(3)), tf.data.Iterator)
+    assert {type(element) for element in tf.data.Dataset.range(3)} == {int}
+
+
+def test_range_has_an_output_type():
+    dataset = tf.data.Dataset.range(2, 5, output_type=tf.float32)
+    assert dataset.element_spec == tf.TensorSpec((), tf.float32)
+    assert [type(element) for element in dataset] == [np.float32] * 3
+
+
+def test_listed_files_are_bytes(tmp_path):
+    for name in ("b.txt", "a.txt"):
+        (tmp_path / name).touch()
+    dataset = tf.data.Dataset.list_files(str(tmp_path / "*.txt"), shuffle=False)
+    expected = [os.fsencode(tmp_path / name) for name in ("a.txt", "b.txt")]
+    assert elements(dataset) == expected
+    patterns = [os.fsencode(tmp_path / "a*"), str(tmp_path / "b*")]
+    assert sorted(tf.data.Dataset.list_files(patterns)) == expected
+
+
+def counting():
+    yield from ((i, [str(i)] * i) for i in range(3))
+
+
+def test_a_generator_has_the_deprecated_arguments():
+    dataset = tf.data.Dataset.from_generator(
+        counting, (tf.int32, tf.string), (tf.TensorShape([]), tf.TensorShape([None]))
+    )
+    assert dataset.element_spec == (tf.TensorSpec((), tf.int32), tf.TensorSpec([None], tf.string))
+    numbers, texts = zip(*dataset, strict=True)
+    assert [type(number) for number in numbers] == [np.int32] * 3
+    assert [text.tolist() for text in texts] == [[], [b"1"], [b"1"[:0] + b"2"] * 2]
+
+
+def test_a_generator_without_shapes_has_dtypes_only():
+    dataset = tf.data.Dataset.from_generator(lambda: iter([1, [1, 2]]), tf.float32)
+    assert [np.shape(element) for element in dataset] == [(), (2,)]
+    assert {element.dtype for element in dataset} == {np.dtype("float32")}
+
+
+def test_a_generator_with_a_signature_yields_its_dtypes():
+    signature = {"x": tf.TensorSpec([2], tf.int16), "name": tf.TensorSpec([], tf.string)}
+    dataset = tf.data.Dataset.from_generator(
+        lambda n: iter([{"name": "a", "x": [n, 2]}]), output_signature=signature, args=(1,)
+    )
+    (element,) = dataset
+    assert element["name"] == b"a"
+    assert (element["x"].tolist(), element["x"].dtype) == ([1, 2], np.int16)
+
+
+def test_a_generator_without_a_signature_yields_what_it_yields():
+    assert list(tf.data.Dataset.from_generator(lambda: iter([1, "a"]))) == [1, "a"]
+
+
+@pytest.mark.parametrize(
+    ("value", "signature", "message"),
+    [
+        ([1, 2, 3], tf.TensorSpec([2], tf.int32), r"shape \(3,\) where .* \(2,\) was expected"),
+        ("a", tf.TensorSpec([], tf.int32), "which is no int32"),
+        ((1, 2, 3), (tf.TensorSpec([]), tf.TensorSpec([])), "not structured as its signature"),
+        (1, (tf.TensorSpec([]), tf.TensorSpec([])), "not structured as its signature"),
+        ([1, 2], (tf.TensorSpec([]), tf.TensorSpec([])), "not structured as its signature"),
+        (1.5, tf.TensorSpec([], tf.int32), "1.5, which is no int32: it is float64"),
+        (300, tf.TensorSpec([], tf.uint8), "300, which is no uint8"),
+        (1, tf.TensorSpec([], tf.bool), "1, which is no bool"),
+        (1, tf.TensorSpec([], tf.string), "1, which is no text"),
+        ([None], tf.TensorSpec([1], tf.string), "which is no text: it holds None"),
+        (None, tf.TensorSpec([], tf.float32), "None, which is no float32"),
+        ([[1], [2, 3]], tf.TensorSpec([None], tf.int32), "which is no int32"),
+        ({"x": 1}, {"y": tf.TensorSpec([])}, "not structured as its signature"),
+    ],
+)
+def test_a_generator_that_breaks_its_signature_is_an_error(value, signature, message):
+    dataset = tf.data.Dataset.from_generator(lambda: iter([value]), output_signature=signature)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        list(dataset)
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "expected"),
+    [
+        (True, tf.int32, 1),
+        (1, tf.float32, 1.0),
+        (1.5, tf.complex64, 1.5),
+        (np.float64(1.5), tf.int32, 1),
+        (np.int64(2), tf.uint8, 2),
+        ([], tf.string, []),
+        (np.array(["a"]), tf.string, [b"a"]),
+    ],
+)
+def test_a_generators_values_are_cast_as_tensorflow_casts_them(value, dtype, expected):
+    (element,) = tf.data.Dataset.from_generator(lambda: iter([value]), dtype)
+    assert np.asarray(element).tolist() == expected
+    assert element.dtype == dtype
+
+
+def test_a_generator_is_declared_in_one_way():
+    with pytest.raises(tf.errors.InvalidArgumentError, match="can not be used together"):
+        tf.data.Dataset.from_generator(counting, tf.int32, output_signature=tf.TensorSpec([]))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="`generator`"):
+        Untyped.from_generator([1, 2], tf.int32)
+
+
+def test_arguments_without_meaning_are_dropped():
+    dataset = Untyped.range(6, name="a").map(
+        lambda x: x + 1, num_parallel_calls=2, deterministic=False, name="b"
+    )
+    batched = dataset.batch(3, deterministic=True, name="c").prefetch(1, name="d")
+    assert [batch.tolist() for batch in batched] == [[1, 2, 3], [4, 5, 6]]
+
+
+def test_an_argument_that_nobody_has_is_an_error():
+    with pytest.raises(TypeError, match="no_such"):
+        Untyped.range(3).batch(2, no_such=1)
+
+
+def test_every_method_gives_a_dataset_of_the_same_class():
+    dataset = tf.data.Dataset.range(4).map(abs).batch(2).repeat(2).shuffle(2).take(1).prefetch(1)
+    assert type(dataset) is tf.data.Dataset
+    assert type(dataset.apply(lambda each: each)) is tf.data.Dataset
+
+
+def test_a_stoker_dataset_can_be_given_tensorflows_methods():
+    dataset = stoker.Dataset.range(9).shuffle(9).with_options(stoker.Options(threads=1))
+    adopted = tf.data.Dataset.of(dataset)
+    assert list(adopted) == list(dataset)
+    assert adopted.options() == dataset.options()
+    assert tf.data.Dataset.of(adopted) is adopted
+
+
+def test_windows_have_tensorflows_methods():
+    windows = Untyped.range(4).window(2, name="w")
+    assert [elements(window) for window in windows] == [[0, 1], [2, 3]]
+    batched = windows.flat_map(lambda window: window.batch(2, name="b"))
+    assert [batch.tolist() for batch in batched] == [[0, 1], [2, 3]]
+    pairs = tf.data.Dataset.range(2).map(lambda x: (x, x)).window(2)
+    (first, second) = next(iter(pairs))
+    assert (elements(first), elements(second)) == ([0, 1], [0, 1])
+
+
+def test_groups_have_tensorflows_methods():
+    dataset = Untyped.range(6).group_by_window(
+        key_func=lambda x: x % 2,
+        reduce_func=lambda key, window: window.batch(3, name="b"),
+        window_size=3,
+        name="g",
+    )
+    assert sorted(batch.tolist() for batch in dataset) == [[0, 2, 4], [1, 3, 5]]
+
+
+def test_distributing_gives_a_dataset_with_tensorflows_methods():
+    service = tf.data.experimental.service
+    with Service(workers=1) as cluster:
+        dataset = Untyped.from_tensor_slices(["a", "b"])
+        applied = dataset.apply(service.distribute("parallel_epochs", cluster.target))
+        dataset_id = service.register_dataset(cluster.target, dataset, dataset_id="letters")
+        registered = service.from_dataset_id("parallel_epochs", cluster.target, dataset_id)
+        fluent = dataset.distribute(cluster.target, processing_mode="parallel_epochs")
+        for distributed in (applied, registered, fluent):
+            assert type(distributed) is tf.data.Dataset
+            assert read(distributed.batch(2).map(list)) == [[b"a", b"b"]]
+
+
+def test_a_counter_has_a_dtype():
+    dataset = tf.data.Dataset.counter(10, -1, dtype=tf.int8)
+    assert dataset.element_spec == tf.TensorSpec((), tf.int8)
+    assert [type(element) for element in dataset.take(2)] == [np.int8] * 2

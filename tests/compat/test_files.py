@@ -1,0 +1,96 @@
+"""tf.data's file datasets: TensorFlow's arguments, and bytes."""
+
+import gzip
+
+import numpy as np
+import pytest
+
+import stoker
+from stoker.compat import tf
+from tests.serving import outcomes
+
+
+def elements(dataset):
+    return list(dataset.as_numpy_iterator())
+
+
+@pytest.fixture
+def lines(tmp_path):
+    for name, text in (("a.txt", "one\ntwo\n"), ("b.txt", "dréi")):
+        (tmp_path / name).write_text(text)
+    return [str(tmp_path / name) for name in ("a.txt", "b.txt")]
+
+
+def test_lines_of_text_are_bytes(lines):
+    expected = [b"one", b"two", "dréi".encode()]
+    assert elements(tf.data.TextLineDataset(lines, name="lines")) == expected
+    assert elements(tf.data.TextLineDataset(lines, None, 100)) == expected
+    assert tf.data.TextLineDataset(lines).element_spec == tf.TensorSpec((), tf.string)
+
+
+def test_files_may_be_named_by_a_dataset(lines):
+    expected = [b"one", b"two", "dréi".encode()]
+    listed = tf.data.Dataset.from_tensor_slices(lines)
+    assert elements(tf.data.TextLineDataset(listed)) == expected
+    assert elements(tf.data.TextLineDataset(stoker.Dataset.from_tensor_slices(lines))) == expected
+    assert elements(listed.flat_map(tf.data.TextLineDataset)) == expected
+    assert sorted(elements(listed.interleave(tf.data.TextLineDataset))) == sorted(expected)
+
+
+def test_several_files_may_be_read_in_turn(lines):
+    dataset = tf.data.TextLineDataset(lines, num_parallel_reads=2)
+    assert elements(dataset) == [b"one", "dréi".encode(), b"two"]
+
+
+def test_listed_files_can_be_read(lines, tmp_path):
+    files = tf.data.Dataset.list_files(str(tmp_path / "*.txt"), shuffle=False)
+    assert len(elements(tf.data.TextLineDataset(files))) == 3
+
+
+def test_records_written_are_read(tmp_path):
+    path = str(tmp_path / "records")
+    with tf.io.TFRecordWriter(path) as writer:
+        for record in (b"one", b"", b"two"):
+            writer.write(record)
+    assert elements(tf.data.TFRecordDataset([path])) == [b"one", b"", b"two"]
+    assert elements(tf.data.TFRecordDataset(path, "", 100, 1)) == [b"one", b"", b"two"]
+
+
+def test_compressed_records_are_read(tmp_path):
+    path = tmp_path / "pairs.gz"
+    path.write_bytes(gzip.compress(b"#aabbcc!"))
+    dataset = tf.data.FixedLengthRecordDataset(
+        str(path), 2, header_bytes=1, footer_bytes=1, compression_type="GZIP"
+    )
+    assert elements(dataset) == [b"aa", b"bb", b"cc"]
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("name,size,price\nx,1,0.5\ny,,\n")
+    return str(path)
+
+
+def test_rows_have_tensorflows_types(table):
+    defaults = [tf.string, 7, [0.25]]
+    rows = elements(tf.data.experimental.CsvDataset(table, defaults, header=True))
+    assert rows == [(b"x", 1, 0.5), (b"y", 7, 0.25)]
+    assert [value.dtype for value in rows[1][1:]] == [np.int32, np.float32]
+
+
+def test_columns_may_be_required(table):
+    defaults = [tf.string, np.array([], np.int64), tf.float32]
+    with iter(tf.data.experimental.CsvDataset(table, defaults, header=True)) as rows:
+        found = outcomes(rows)
+    assert found[0] == (b"x", 1, 0.5)
+    assert [type(row) for row in found[1:]] == [tf.errors.InvalidArgumentError]
+
+
+def test_columns_may_be_excluded(table):
+    dataset = tf.data.experimental.CsvDataset(
+        table, ["", np.float64(0)], header=True, exclude_cols=[1]
+    )
+    assert elements(dataset) == [(b"x", 0.5), (b"y", 0)]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="not both"):
+        tf.data.experimental.CsvDataset(table, [""], select_cols=[0], exclude_cols=[1])

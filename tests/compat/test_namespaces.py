@@ -1,0 +1,149 @@
+"""tf's namespaces: what is in them, and what is said of the rest."""
+
+import importlib
+import pickle
+
+import numpy as np
+import pytest
+
+import stoker
+from stoker.compat import tf
+
+MODULES = [
+    "stoker.compat.tf",
+    "stoker.compat.tf.data",
+    "stoker.compat.tf.data.experimental",
+    "stoker.compat.tf.data.experimental.service",
+    "stoker.compat.tf.errors",
+]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_listed_name_exists(name):
+    module = importlib.import_module(name)
+    assert [each for each in module.__all__ if not hasattr(module, each)] == []
+
+
+@pytest.mark.parametrize(
+    ("namespace", "name"),
+    [
+        (tf, "keras"),
+        (tf.data, "make_initializable_iterator"),
+        (tf.data.experimental, "make_csv_dataset"),
+        (tf.data.experimental.service, "no_such_name"),
+        (tf.errors, "no_such_name"),
+        (tf.io, "read_file"),
+        (tf.random, "uniform"),
+    ],
+)
+def test_a_name_that_is_not_covered_says_what_is(namespace, name):
+    with pytest.raises(AttributeError, match=rf"tf.*\.{name}; it covers tf\.data.*docs/compat\.md"):
+        getattr(namespace, name)
+
+
+def test_constants_are_tensorflows():
+    assert (tf.data.AUTOTUNE, tf.data.experimental.AUTOTUNE) == (-1, -1)
+    assert (tf.data.INFINITE_CARDINALITY, tf.data.UNKNOWN_CARDINALITY) == (-1, -2)
+    assert tf.data.experimental.INFINITE_CARDINALITY == -1
+    assert tf.data.experimental.UNKNOWN_CARDINALITY == -2
+    assert tf.data.experimental.SHARD_HINT == -1
+
+
+@pytest.mark.parametrize(
+    "name", ["int8", "uint16", "int32", "int64", "float16", "float32", "float64", "complex64"]
+)
+def test_dtypes_are_numpys(name):
+    assert getattr(tf, name) == np.dtype(name)
+    assert tf.as_dtype(name) == getattr(tf, name)
+
+
+def test_text_is_held_as_objects():
+    assert tf.string == np.dtype(object)
+    for text in ("string", str, bytes, "U5", np.dtype("S3")):
+        assert tf.as_dtype(text) == tf.string
+
+
+def test_bool_and_bfloat16_are_dtypes():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    assert tf.bool == np.dtype(bool)
+    assert tf.bfloat16 == np.dtype(ml_dtypes.bfloat16)
+
+
+def test_a_tensor_spec_is_stokers_and_drops_its_name():
+    spec = tf.TensorSpec([None, 3], tf.string, name="image")
+    assert spec == stoker.TensorSpec((None, 3), object)
+    assert isinstance(spec, tf.TensorSpec)
+    assert isinstance(tf.data.Dataset.range(3).element_spec, tf.TensorSpec)
+    assert tf.data.Dataset.range(3).element_spec == tf.TensorSpec(shape=(), dtype=tf.int64)
+    assert tf.TensorSpec([]).dtype == tf.float32
+
+
+def test_a_ragged_spec_has_one_ragged_dimension():
+    assert tf.RaggedTensorSpec([2, None], tf.int32).shape == (2, None)
+    with pytest.raises(tf.errors.UnimplementedError, match="`ragged_rank` is 2"):
+        tf.RaggedTensorSpec([2, None, None], tf.int32, ragged_rank=2)
+
+
+def test_a_sparse_spec_is_stokers():
+    assert tf.SparseTensorSpec([None, 5], tf.int64).shape == (None, 5)
+
+
+def test_a_tensor_shape_has_rank_and_list():
+    shape = tf.TensorShape([None, 3])
+    assert (shape, shape.rank, shape.as_list()) == ((None, 3), 2, [None, 3])
+
+
+@pytest.mark.parametrize("name", sorted(tf.errors.__all__))
+def test_every_error_is_an_op_error_and_can_be_caught(name):
+    error = getattr(tf.errors, name)
+    with pytest.raises(tf.errors.OpError):
+        raise error("what happened")
+
+
+def test_errors_are_stokers_own():
+    assert tf.errors.NotFoundError is stoker.errors.NotFoundError
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        tf.data.Dataset.range(3).batch(0)
+
+
+def test_a_seed_is_that_of_datasets_made_afterwards():
+    tf.random.set_seed(3)
+    try:
+        one, other = (tf.data.Dataset.range(20).shuffle(20) for _ in range(2))
+        assert list(one) == list(other) == list(one.iterator(epoch=0))
+        assert one.options().seed == 3
+    finally:
+        tf.random.set_seed(None)
+    assert tf.data.Dataset.range(3).options().seed is None
+
+
+def test_options_are_attributes_to_set():
+    options = tf.data.Options()
+    options.deterministic = False
+    options.autotune.enabled = True
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    options.experimental_optimization.map_parallelization = True
+    options.threading.private_threadpool_size = 3
+    assert (options.deterministic, options.experimental_slack) == (False, None)
+    assert tf.data.Dataset.range(3).with_options(options).options() == stoker.Options(threads=3)
+
+
+def test_an_option_that_tf_data_does_not_have_is_an_error():
+    with pytest.raises(AttributeError, match=r"tf\.data\.Options\.no_such"):
+        tf.data.Options().no_such = 1
+    with pytest.raises(AttributeError, match=r"tf\.data\.ThreadingOptions\.no_such"):
+        tf.data.Options().threading.no_such  # noqa: B018 - the access is the test
+
+
+def test_stokers_options_are_taken_too():
+    dataset = tf.data.Dataset.range(3).with_options(stoker.Options(seed=1))
+    assert dataset.options().seed == 1
+    with pytest.raises(tf.errors.InvalidArgumentError, match="`options`"):
+        dataset.with_options({"seed": 1})  # type: ignore[arg-type]
+
+
+def test_a_dataset_may_be_pickled():
+    dataset = tf.data.Dataset.from_tensor_slices(["a", "b"]).batch(2)
+    copy = pickle.loads(pickle.dumps(dataset))
+    assert isinstance(copy, tf.data.Dataset)
+    assert copy.as_numpy_iterator().next().tolist() == [b"a", b"b"]
