@@ -29,7 +29,7 @@ LAYERS = {
 }
 """A module or package directly under `stoker`, and how high it stands."""
 
-ADAPTERS = {"torch", "jax", "keras", "compat"}
+ADAPTERS = {"torch", "jax", "keras"}
 """These need a framework that is not installed for the tests."""
 
 FACADE = {"stoker", "stoker.__main__", "stoker.random"}
@@ -157,6 +157,15 @@ def test_importing_stoker_loads_nothing_heavy():
     assert done.stdout.strip() == "[]"
 
 
+def test_the_names_of_other_libraries_are_loaded_on_demand_and_without_them():
+    code = (
+        "import sys, stoker; print('stoker.compat' in sys.modules);"
+        "from stoker.compat import tf; print('tensorflow' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
+
+
 def test_every_module_can_be_imported_first():
     """No import cycle hides behind the order in which a test run happens to import."""
     modules = [name for name in _sources() if name != "stoker.__main__" and not _is_adapter(name)]
@@ -168,14 +177,20 @@ def test_every_module_can_be_imported_first():
 
 IMPORT_EACH = """
 import os, sys, importlib, traceback
-import numpy, msgspec  # what every module needs, once
+import asyncio, cloudpickle, grpclib.client, grpclib.server  # others', once
+import stoker  # whatever module of a package is imported, the package comes first
+running = set()
 for name in sys.argv[1:]:
+    if len(running) == os.cpu_count():
+        running.discard(os.wait()[0])
     if (pid := os.fork()) == 0:
         try:
             importlib.import_module(name)
         except BaseException:
             print(name, traceback.format_exc(), flush=True)
         os._exit(0)
+    running.add(pid)
+for pid in running:
     os.waitpid(pid, 0)
 """
 

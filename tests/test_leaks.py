@@ -51,10 +51,14 @@ def test_segments_in_shared_memory_and_temporary_files_of_ours_are_found():
 
 def test_a_child_process_is_named_by_its_command():
     before = holdings()
+    code = "print(flush=True); input()"
     with subprocess.Popen(
-        [sys.executable, "-c", "__import__('sys').stdin.read()"], stdin=subprocess.PIPE
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as child:
+        assert child.stdout is not None
+        child.stdout.readline()  # before it runs, it has no command to name
         found = leaks_since(before, deadline=0.05)
+        child.communicate(b"\n")
     assert [line for line in found if line.startswith("child: ")] == [
-        f"child: {child.pid}: {sys.executable} -c __import__('sys').stdin.read()"
+        f"child: {child.pid}: {sys.executable} -c {code}"
     ]

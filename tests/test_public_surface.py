@@ -19,6 +19,7 @@ STOKER = {
     "RaggedSpec",
     "SparseArray",
     "SparseSpec",
+    "TFRecordWriter",
     "AUTOTUNE",
     "INFINITE_CARDINALITY",
     "UNKNOWN_CARDINALITY",

@@ -17,18 +17,16 @@ from typing import TYPE_CHECKING, Any
 from stoker import errors, random
 from stoker.dataset.dataset import Dataset
 from stoker.dataset.iterator import Iterator
-from stoker.dataset.node import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
+from stoker.dataset.node import AUTOTUNE, INFINITE_CARDINALITY, SHARD_HINT, UNKNOWN_CARDINALITY
 from stoker.dataset.options import Options
 from stoker.dataset.per_worker import per_worker
-from stoker.dataset.ragged import RaggedArray
-from stoker.dataset.sparse import SparseArray
-from stoker.dataset.spec import RaggedSpec, SparseSpec, TensorSpec, UnknownSpec
+from stoker.dataset.values.ragged import RaggedArray
+from stoker.dataset.values.sparse import SparseArray
+from stoker.dataset.values.spec import RaggedSpec, SparseSpec, TensorSpec, UnknownSpec
 
 if TYPE_CHECKING:
     from stoker.cluster import LocalCluster
-
-SHARD_HINT = -1
-"""Stands for the shard's place under ShardingPolicy.HINT; as tf.data.experimental.SHARD_HINT."""
+    from stoker.dataset.formats.tfrecord_writer import TFRecordWriter
 
 __version__ = "0.1.0.dev0"
 
@@ -45,6 +43,7 @@ __all__ = [
     "RaggedSpec",
     "SparseArray",
     "SparseSpec",
+    "TFRecordWriter",
     "TensorSpec",
     "UnknownSpec",
     "__version__",
@@ -60,6 +59,10 @@ def __getattr__(name: str) -> Any:
         from stoker.cluster import LocalCluster
 
         return LocalCluster
+    if name == "TFRecordWriter":
+        from stoker.dataset.formats.tfrecord_writer import TFRecordWriter
+
+        return TFRecordWriter
     raise AttributeError(f"module 'stoker' has no attribute {name!r}")
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from stoker import Dataset
@@ -72,3 +73,34 @@ def test_an_exception_that_takes_no_attributes_keeps_its_note() -> None:
     error = mark_failure(ClosedError(), Origin("map", "a.py:1", None))
     assert error.__notes__ == ["raised in `map` (a.py:1)"]
     assert failure_origin(error) is None
+
+
+def endless_searches(never: Any) -> list[Dataset]:
+    count = Dataset.counter()
+    return [
+        count.filter(never),
+        count.filter(never).repeat().batch(2),
+        count.filter(never).skip(5),
+        count.map(lambda x: never(x) or 0).unique().skip(1).window(2),
+        count.flat_map(lambda x: Dataset.range(int(never(x)))),
+        count.interleave(lambda x: Dataset.range(int(never(x))), 2),
+        count.map(lambda x: np.zeros(int(never(x)))).unbatch(),
+        count.rejection_resample(lambda x: int(never(x)), [0.0, 1.0], [0.5, 0.5]),
+        Dataset.zip(count, Dataset.random().enumerate().map(lambda x, _: x).filter(never)),
+    ]
+
+
+@pytest.mark.parametrize("which", range(9))
+def test_closing_ends_a_search_that_finds_nothing(which: int) -> None:
+    """`close` may come from another thread; here it comes out of the function that is searched."""
+
+    def never(x: int) -> bool:
+        assert x < 50_000
+        if x == 1000:
+            stream.close()
+        return False
+
+    stream = open_stream(endless_searches(never)[which].node, Context())
+    with pytest.raises(StopIteration):
+        stream.next()
+    assert stream.next_chunk(9, 1 << 20) == []

@@ -11,7 +11,7 @@ import stoker
 from stoker import Dataset, Options
 from stoker.dataset.execute import Context
 from stoker.dataset.node import number
-from stoker.dataset.random import call, generator, rng
+from stoker.dataset.random import generator, keyed, rng
 from stoker.errors import FailedPreconditionError, InvalidArgumentError
 
 TREE = Dataset.range(3).batch(1).node
@@ -185,13 +185,12 @@ def test_a_seed_that_is_none_is_refused(seed: Any) -> None:
         list(Dataset.range(1).map(lambda x: generator(seed)))
 
 
-def test_call_keys_one_call_and_unpacks_tuples() -> None:
-    def add(a: int, b: int) -> tuple[int, int]:
-        return a + b, drawn()
-
-    results = [call(CONTEXT, TREE, index, add, (1, 2)) for index in (4, 4, 5)]
-    assert [total for total, _ in results] == [3, 3, 3]
-    assert results[0] == results[1] != results[2]
+def test_keyed_draws_by_position() -> None:
+    draws = []
+    for index in (4, 4, 5):
+        with keyed(CONTEXT, TREE, index):
+            draws.append(drawn())
+    assert draws[0] == draws[1] != draws[2]
 
 
 def test_user_code_that_seeds_the_standard_library_changes_nothing() -> None:

@@ -14,7 +14,7 @@ from stoker import Dataset, Options
 from stoker.dataset.iterator import Iterator
 from stoker.dataset.nodes.range import Range
 from stoker.dataset.stream import Stream
-from stoker.errors import InvalidArgumentError, UnimplementedError
+from stoker.errors import FailedPreconditionError, InvalidArgumentError, UnimplementedError
 
 
 def noisy(x: int) -> tuple[int, float]:
@@ -148,7 +148,26 @@ def test_it_may_be_taken_after_the_end_and_after_close() -> None:
     state = iterator.state_dict()
     assert state["position"] == 3
     iterator.close()
+    with pytest.raises(StopIteration):
+        next(iterator)
     assert iterator.state_dict() == state
+
+
+def test_reading_a_closed_iterator_does_not_move_its_state() -> None:
+    iterator = iter(Dataset.range(3))
+    next(iterator)
+    iterator.close()
+    with pytest.raises(FailedPreconditionError):
+        next(iterator)
+    assert iterator.state_dict()["position"] == 1
+    assert iterator.stats() == {"elements": 1, "errors": 0}
+
+
+def test_a_state_at_the_end_has_nothing_left() -> None:
+    dataset = Dataset.range(3)
+    iterator = iter(dataset)
+    assert list(iterator) == [0, 1, 2]
+    state = iterator.state_dict()
     assert list(dataset.iterator(state=state)) == []
 
 
@@ -220,6 +239,38 @@ def test_a_pass_over_a_service_has_none_yet() -> None:
         state = Dataset.range(3).iterator().state_dict()
         with pytest.raises(UnimplementedError, match=r"`distribute`.* has no state"):
             dataset.iterator(state=state)
+
+
+@pytest.mark.parametrize("parallel", [None, 2])
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
+def test_an_interrupted_pass_is_over_and_its_state_goes_on(
+    parallel: int | None, interrupt: type[BaseException]
+) -> None:
+    interrupts = [interrupt()]
+
+    def function(x: int) -> int:
+        if x == 4 and interrupts:
+            raise interrupts.pop()
+        return x
+
+    dataset = Dataset.range(9).map(function, parallel).enumerate()
+    iterator = iter(dataset)
+    read: list[Any] = []
+    with pytest.raises(interrupt):
+        read.extend(iterator)
+    for _ in range(2):
+        with pytest.raises(FailedPreconditionError, match=r"iterator\(state=iterator.state_dict"):
+            next(iterator)
+    state = iterator.state_dict()
+    assert state["position"] <= 4
+    resumed = dataset.iterator(state=state)
+    assert list(resumed) == [(x, x) for x in range(state["position"], 9)]
+
+
+def test_an_order_that_depends_on_threads_has_none() -> None:
+    dataset = Dataset.range(3).interleave(Dataset.range, num_parallel_calls=2, deterministic=False)
+    with pytest.raises(UnimplementedError, match="with deterministic=False its order depends"):
+        dataset.iterator().state_dict()
 
 
 def test_an_iterator_over_a_bare_stream_has_none() -> None:

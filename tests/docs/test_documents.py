@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import stoker
 from tests.docs.session import ROOT, Session, SnippetFailedError
 from tests.docs.snippets import Snippet, commands_of, snippets_of
 
@@ -27,7 +28,8 @@ def test_every_example_in_a_docstring_runs(path: Path):
     parts = path.relative_to(SOURCE).with_suffix("").parts
     module = importlib.import_module(".".join(parts).removesuffix(".__init__"))
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-    result = doctest.testmod(module, optionflags=flags, report=True)
+    names = {"stoker": stoker, "Dataset": stoker.Dataset}
+    result = doctest.testmod(module, extraglobs=names, optionflags=flags, report=True)
     assert result.attempted > 0
     assert result.failed == 0
 

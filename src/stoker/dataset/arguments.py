@@ -3,9 +3,12 @@
 import operator
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from stoker.dataset.node import AUTOTUNE
 from stoker.dataset.opaque import Opaque
-from stoker.dataset.spec import Spec, is_spec
+from stoker.dataset.values.spec import Spec, is_spec
 from stoker.errors import InvalidArgumentError
 
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
@@ -28,17 +31,17 @@ def integer(name: str, value: Any, *, minimum: int = _INT64_MIN, what: str = "an
 
 def count(name: str, value: Any, meaning: str) -> int:
     """A count where -1 has a `meaning` of its own."""
-    return integer(name, value, minimum=-1, what=f"0 or more, or -1 for {meaning}")
+    return integer(name, value, minimum=-1, what=f"an int of 0 or more, or -1 for {meaning}")
 
 
 def size(name: str, value: Any) -> int:
     """A size of at least one element."""
-    return integer(name, value, minimum=1, what="at least 1")
+    return integer(name, value, minimum=1, what="an int of at least 1")
 
 
 def size_or_autotune(name: str, value: Any) -> int:
     """A size of at least one, or AUTOTUNE."""
-    what = "at least 1, or stoker.AUTOTUNE"
+    what = "an int of at least 1, or stoker.AUTOTUNE"
     number = integer(name, value, minimum=AUTOTUNE, what=what)
     if number == 0:
         raise InvalidArgumentError(f"`{name}` must be {what}; got 0")
@@ -57,6 +60,18 @@ def flag(name: str, value: Any) -> bool:
     return value
 
 
+def integers(name: str, values: Any, *, minimum: int = _INT64_MIN, what: str) -> list[int]:
+    """A list of ints of 64 bits.
+
+    Raises:
+        InvalidArgumentError: it is none, or one is less than `minimum`; says it must be `what`.
+    """
+    try:
+        return [integer(name, value, minimum=minimum, what=what) for value in values]
+    except TypeError as error:
+        raise InvalidArgumentError(f"`{name}` must be {what}; got {values!r}") from error
+
+
 def function(name: str, value: Any) -> Opaque:
     """A function of the user's, held unopened."""
     if not callable(value):
@@ -72,7 +87,27 @@ def spec(name: str, value: Spec | None) -> Opaque | None:
         return None
     if not is_spec(value):
         raise InvalidArgumentError(
-            f"`{name}` must be a TensorSpec or UnknownSpec, or tuples and dicts of them; "
+            f"`{name}` must be a TensorSpec, RaggedSpec, SparseSpec or UnknownSpec, or tuples and "
+            f"dicts of them; "
             f"got {value!r}"
         )
     return Opaque.of(value)
+
+
+def weights(weights: Any, count: int) -> "npt.NDArray[np.float64]":
+    """The weights of one draw, as floats.
+
+    Raises:
+        InvalidArgumentError: they are not `count` numbers of 0 or more, one of them more.
+    """
+    try:
+        values = np.asarray(weights, np.float64).reshape(-1)
+    except (TypeError, ValueError):
+        values = np.empty(0)
+    if len(values) != count or not (np.isfinite(values).all() and (values >= 0).all()):
+        raise InvalidArgumentError(
+            f"`weights` must be {count} numbers of 0 or more, one for each dataset; got {weights!r}"
+        )
+    if not values.any():
+        raise InvalidArgumentError(f"one of `weights` must be more than 0; got {weights!r}")
+    return values

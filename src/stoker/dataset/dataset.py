@@ -26,9 +26,9 @@ from stoker.dataset.node import (
     number,
 )
 from stoker.dataset.options import Options
-from stoker.dataset.spec import Spec
 from stoker.dataset.state import State, check_resumable, digest_of, parse_state
 from stoker.dataset.stream import Stream
+from stoker.dataset.values.spec import Spec
 from stoker.errors import InvalidArgumentError
 
 _Result = TypeVar("_Result")
@@ -73,6 +73,11 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
     def __init__(
         self, node: Node, options: Options | None = None, *, _seed: _DrawnSeed | None = None
     ) -> None:
+        if not isinstance(node, Node):
+            raise InvalidArgumentError(
+                "datasets are made by the class methods of Dataset, such as "
+                f"Dataset.from_tensor_slices([1, 2]); got {node!r}"
+            )
         self._node = node
         self._options = options or Options()
         self._seed = _seed or _DrawnSeed()
@@ -221,7 +226,9 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
             return self._resume(state, epoch)
         explicit = epoch is not None
         if explicit:
-            which = arguments.integer("epoch", epoch, minimum=0, what="0 or more, or None")
+            which = arguments.integer(
+                "epoch", epoch, minimum=0, what="an int of 0 or more, or None"
+            )
         else:
             with _passes_lock:
                 which = self._passes
@@ -255,6 +262,7 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
         seed = self._options.seed
         context = Context(
             seed=self._seed.get() if seed is None else seed,
+            seed_given=seed is not None,
             epoch=(epoch,),
             explicit_epoch=explicit,
             threads=self._options.threads,

@@ -49,22 +49,26 @@ class Context:
 
     Attributes:
         seed: for the seeds the user did not give.
+        seed_given: the user gave it (`Options.seed`); otherwise it was drawn.
         epoch: the pass, then one number for each enclosing repeat or flat_map opening.
         explicit_epoch: the caller named the pass.
         numbers: the number of every node of the tree.
         splits: where sources get what to read; ``None``: they read everything.
         allocate: makes the arrays that batches are assembled in.
         threads: the most pool threads one stream may use; ``None``: no limit of its own.
+        autotune_bytes: the most one step with AUTOTUNE may hold; ``None``: by the cores.
         statistics: where streams count what the reader may ask for.
     """
 
     seed: int = 0
+    seed_given: bool = False
     epoch: tuple[int, ...] = (0,)
     explicit_epoch: bool = False
     numbers: Mapping[Node, int] = dataclasses.field(default_factory=dict)
     splits: SplitReader | None = None
     allocate: Callable[[tuple[int, ...], np.dtype[Any]], npt.NDArray[Any]] = np.empty
     threads: int | None = None
+    autotune_bytes: int | None = None
     statistics: Statistics = dataclasses.field(default_factory=Statistics)
 
     def inner(self, k: int) -> "Context":

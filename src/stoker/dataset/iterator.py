@@ -3,6 +3,7 @@
 import os
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -18,8 +19,9 @@ class Iterator:
     """One pass over a dataset; made by ``iter(dataset)`` or `Dataset.iterator`.
 
     Reading past an element whose function raised is allowed: the error occupies that element's
-    position. Threads and connections are released at the end, by `close`, on leaving a ``with``
-    block, when the iterator is forgotten and at interpreter exit. In a forked child it raises.
+    position. Reading on after Ctrl-C is not; `state_dict` says where to go on. Threads and
+    connections are released at the end, by `close`, on leaving a ``with`` block, when the iterator
+    is forgotten and at interpreter exit. In a forked child it raises.
 
     Example:
         >>> from stoker import Dataset
@@ -54,10 +56,25 @@ class Iterator:
             self._shut(_end)
             raise
         except Exception:
-            self._errors += 1
+            if self._finalizer.alive:  # what a closed iterator says is no position's error
+                self._errors += 1
+            raise
+        except BaseException:
+            self._interrupt()
             raise
         self._elements += 1
         return element
+
+    def _interrupt(self) -> None:
+        """Ends the pass: an interrupt may come in the middle of anything.
+
+        Going on could lose elements, or pair the wrong ones. Over a service, where no state could
+        be gone on from, the pass remains as it is.
+        """
+        if self._begin is not None:
+            with suppress(UnimplementedError):
+                self._begin()
+                self._shut(_interrupted)
 
     def close(self) -> None:
         """Releases what the pass holds; idempotent. Reading afterwards raises."""
@@ -100,6 +117,7 @@ class Iterator:
 
         With a service also ``tasks_lost`` and ``splits_lost``: how many tasks' workers are gone,
         and how many splits those had begun. Of these, elements that had not arrived are lost.
+        With `ignore_errors` also ``errors_ignored``, once there was one; workers' are in it.
         """
         own = {"elements": self._elements, "errors": self._errors}
         return own | self._statistics.snapshot()
@@ -127,6 +145,13 @@ def _end() -> NoReturn:
 
 def _closed() -> NoReturn:
     raise FailedPreconditionError("this iterator is closed; make a new one with iter(dataset)")
+
+
+def _interrupted() -> NoReturn:
+    raise FailedPreconditionError(
+        "this iterator was interrupted (Ctrl-C or an exit in a function); what it had in hand is "
+        "gone: go on with dataset.iterator(state=iterator.state_dict()), which loses nothing"
+    )
 
 
 def _inherited() -> NoReturn:

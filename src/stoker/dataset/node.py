@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import msgspec
 
 from stoker.dataset.opaque import Opaque
-from stoker.dataset.spec import Spec
+from stoker.dataset.values.spec import Spec
 from stoker.errors import InvalidArgumentError, NotFoundError
 
 if TYPE_CHECKING:
@@ -24,9 +24,16 @@ AUTOTUNE = -1
 INFINITE_CARDINALITY = -1
 UNKNOWN_CARDINALITY = -2
 
+SHARD_HINT = -1
+"""Stands for the shard's place under ShardingPolicy.HINT; as tf.data.experimental.SHARD_HINT."""
+
+
+ENDLESS = 2**62
+"""The `count` of an index source without end; no pass comes near it."""
+
 
 class IndexSplits(msgspec.Struct, frozen=True, tag="index"):
-    """The source is `count` elements that can be cut anywhere."""
+    """The source is `count` elements that can be cut anywhere; `ENDLESS`: it has no end."""
 
     count: int
 
@@ -64,13 +71,14 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
     Attributes:
         kind: the wire tag.
         tuning: fields that change how fast it runs, never what it yields.
-        resumable: it yields the same again, so that a pass can be continued elsewhere.
+        unrepeatable: why a pass cannot be repeated, and so not be continued from a state;
+            completes "... has no state: ". Empty where it can.
         site: the user's line that built it, such as ``"train.py:12"``; not part of the structure.
     """
 
     kind: ClassVar[str]
     tuning: ClassVar[frozenset[str]] = frozenset()
-    resumable: ClassVar[bool] = True
+    unrepeatable: ClassVar[str] = ""
     site: str = ""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -105,13 +113,28 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
         """How many elements: a count, INFINITE_CARDINALITY or UNKNOWN_CARDINALITY."""
         raise NotImplementedError
 
+    def inputs_per_element(self) -> int | None:
+        """How many elements of its input make each of its own, whatever they are.
+
+        The last may be made of fewer. ``None``: that is known only by reading, or it has not one
+        input. A `zip` of such nodes can be split (`splitting.py`).
+        """
+        return None
+
     def open(self, context: "Context") -> "Stream":
         """Opens the node and what it reads for one pass."""
         raise NotImplementedError
 
     def splits(self) -> Splits | None:
-        """How the source can be cut; ``None`` for a node that is not a source."""
+        """How the source can be cut; ``None`` for a node that is not a source.
+
+        A node with inputs that has splits stands for all the sources below it.
+        """
         return None
+
+    def split_inputs(self) -> "tuple[Node, ...]":
+        """The inputs whose sources are handed out in splits; each task reads the others whole."""
+        return self.inputs
 
     def list_splits(self, context: "Context") -> list[Any]:
         """The splits of a `ListedSplits` source as builtin values; runs where the data is."""
@@ -233,8 +256,16 @@ def decode_wire_nodes(data: bytes) -> list[WireNode]:
     return wire_nodes
 
 
+def _class_of(kind: str) -> type[Node] | None:
+    if kind not in _registry:
+        from stoker.dataset import nodes  # those that were not used here are not yet imported
+
+        nodes.register_all()
+    return _registry.get(kind)
+
+
 def _node_of(wire: WireNode, nodes: list[Node]) -> Node:
-    cls = _registry.get(wire.kind)
+    cls = _class_of(wire.kind)
     if cls is None:
         raise NotFoundError(
             f"node kind {wire.kind!r} is not known to this stoker; use a version that has it "
@@ -297,11 +328,24 @@ def _plain_fields(node: Node, tuning: bool = True) -> msgspec.Raw:
 
 
 def source_summary(root: Node) -> list[Source]:
-    """The sources of a tree, in the order of their numbers."""
+    """The sources that are handed out in splits, in the order of their numbers."""
+    found: dict[Node, Splits] = {}
+    seen: set[Node] = set()
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        splits = node.splits()
+        if splits is None:
+            stack.extend(node.split_inputs())
+        else:
+            found[node] = splits
     return [
-        Source(position, node.kind, node.site, splits)
+        Source(position, node.kind, node.site, found[node])
         for node, position in number(root).items()
-        if (splits := node.splits()) is not None
+        if node in found
     ]
 
 

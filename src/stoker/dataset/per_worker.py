@@ -2,7 +2,6 @@
 
 import os
 import threading
-import uuid
 import weakref
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -44,7 +43,7 @@ class per_worker(Generic[_T]):  # noqa: N801 - used like a function, as functool
             )
         self._factory = factory
         self._per_thread = per_thread
-        self._key = uuid.uuid4().hex
+        self._key = os.urandom(16).hex()
         self._place: _Place | None = None
 
     def get(self) -> _T:

@@ -2,7 +2,7 @@
 
 import operator
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -155,14 +155,3 @@ def keyed(context: "Context", node: "Node", index: int) -> Iterator[None]:
     with Calls(context, node).over(iter((None,)), index + 1) as elements:
         next(elements)
         yield
-
-
-def call(
-    context: "Context", node: "Node", index: int, function: Callable[..., Any], element: Any
-) -> Any:
-    """``function(element)``, with randomness keyed to position `index` of `node`'s input.
-
-    A plain tuple is unpacked into arguments, as tf.data does.
-    """
-    with keyed(context, node, index):
-        return function(*element) if type(element) is tuple else function(element)

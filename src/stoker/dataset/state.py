@@ -1,6 +1,5 @@
 """Where an iterator stands, as small JSON: what it takes to go on elsewhere."""
 
-import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,21 +36,22 @@ class State(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 def digest_of(root: Node) -> str:
     """A digest of what a tree computes, as far as it can be told without running its functions."""
+    import hashlib  # OpenSSL costs milliseconds at `import stoker`
+
     structure = structure_of(root, tuning=False)
     return hashlib.blake2s(structure, digest_size=16).hexdigest()
 
 
 def check_resumable(root: Node) -> None:
-    """Checks that every source can be read again as it was.
+    """Checks that every node yields the same again.
 
     Raises:
         UnimplementedError: one cannot; names it.
     """
     for node in number(root):
-        if not node.resumable:
+        if node.unrepeatable:
             raise UnimplementedError(
-                f"`{node.kind}` ({node.site}) has no state: what it yields depends on what other "
-                "machines do; take the state of a dataset that is read locally"
+                f"`{node.kind}` ({node.site}) has no state: {node.unrepeatable}"
             )
 
 

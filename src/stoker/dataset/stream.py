@@ -3,6 +3,9 @@
 from abc import ABC, abstractmethod
 from typing import Any
 
+# About what `advance` holds at once of elements that it drops.
+_DROPPED_BYTES = 1 << 20
+
 
 class Failure:
     """An error travelling as an item to the position it occupies.
@@ -75,3 +78,28 @@ class Stream(ABC):
 
     def close(self) -> None:  # noqa: B027 - most streams hold nothing
         """Closes the inputs and leaves no thread behind; idempotent."""
+
+
+class ChunkedStream(Stream):
+    """A stream that is read chunk by chunk: `next` is a chunk of one, `advance` drops chunks."""
+
+    def next(self) -> Any:
+        chunk = self.next_chunk(1, 1)
+        if not chunk:
+            raise StopIteration
+        return chunk[0]
+
+    @abstractmethod
+    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]: ...
+
+    def advance(self, n: int) -> int:
+        left = n
+        while left > 0:
+            try:
+                passed = len(self.next_chunk(left, _DROPPED_BYTES))
+            except Exception:  # noqa: BLE001 - the position is passed, whatever it holds
+                passed = 1
+            if not passed:
+                break
+            left -= passed
+        return n - left

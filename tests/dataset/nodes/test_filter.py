@@ -93,3 +93,21 @@ def test_the_predicate_sees_each_element_once_however_it_is_read() -> None:
         found += chunk
     assert seen == list(range(1000))
     assert len(found) == 197
+
+
+@pytest.mark.parametrize("at", range(12))
+def test_a_stop_iteration_takes_its_position_wherever_a_chunk_comes_to_it(at: int) -> None:
+    def predicate(x: int) -> bool:
+        if x == at:
+            raise StopIteration
+        return True
+
+    stream = open_stream(Dataset.range(12).filter(predicate).node, Context())
+    found: list[Any] = []
+    for _ in range(13):
+        try:
+            found += stream.next_chunk(12, 1 << 20)
+        except RuntimeError as error:
+            origin = failure_origin(error)
+            found.append(("stopped", origin.index if origin else None))
+    assert found == [*range(at), ("stopped", at), *range(at + 1, 12)]

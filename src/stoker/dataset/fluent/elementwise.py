@@ -5,8 +5,12 @@ from typing import Any, Self
 
 from stoker.dataset import arguments, nodes
 from stoker.dataset.fluent.fluent import Fluent
-from stoker.dataset.node import call_site
-from stoker.dataset.spec import Spec
+from stoker.dataset.node import AUTOTUNE, call_site
+from stoker.dataset.opaque import Opaque
+from stoker.dataset.values.spec import Spec
+
+# Not the number of cores: the order must not depend on the machine.
+_CYCLE_LENGTH = 8
 
 
 class Elementwise(Fluent):
@@ -16,6 +20,7 @@ class Elementwise(Fluent):
         self,
         map_func: Callable[..., Any],
         num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
         *,
         element_spec: Spec | None = None,
     ) -> Self:
@@ -26,8 +31,9 @@ class Elementwise(Fluent):
 
         Args:
             map_func: called with the element, or with its members if it is a tuple.
-            num_parallel_calls: ``None`` calls in the reading thread; a number or
-                `stoker.AUTOTUNE` on that many threads of the process's pool.
+            num_parallel_calls: ``None`` calls in the reading thread; a number on that many threads
+                of the process's pool, `stoker.AUTOTUNE` on as many as pay.
+            deterministic: accepted without effect: results come in order, as False allows too.
             element_spec: of the results, if known; user code is never run to guess it.
 
         Raises:
@@ -40,6 +46,8 @@ class Elementwise(Fluent):
         calls = num_parallel_calls
         if calls is not None:
             calls = arguments.size_or_autotune("num_parallel_calls", calls)
+        if deterministic is not None:
+            arguments.flag("deterministic", deterministic)
         return self._derive(
             nodes.Map(
                 input=self.node,
@@ -88,6 +96,101 @@ class Elementwise(Fluent):
             nodes.FlatMap(
                 input=self.node,
                 function=arguments.function("map_func", map_func),
+                spec=arguments.spec("element_spec", element_spec),
+                site=call_site(),
+            )
+        )
+
+    def interleave(
+        self,
+        map_func: Callable[..., "Fluent"],
+        cycle_length: int | None = None,
+        block_length: int | None = None,
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        *,
+        element_spec: Spec | None = None,
+    ) -> Self:
+        """The elements of several datasets in turn, one made for each element of this one.
+
+        As tf.data.Dataset.interleave, in its order: `block_length` elements of each of
+        `cycle_length` datasets. One that ends gives up the rest of its turn and is replaced by the
+        next when its turn comes again. An error counts in its turn like an element; one of
+        `map_func` itself is that of a dataset with nothing else in it.
+
+        Args:
+            map_func: called with the element, or with its members if it is a tuple; returns a
+                Dataset.
+            cycle_length: how many datasets are read in turn; ``None`` or `stoker.AUTOTUNE`: 8, on
+                any machine.
+            block_length: elements of one before the next one's turn; ``None``: 1.
+            num_parallel_calls: ``None`` reads in the reading thread; a number or
+                `stoker.AUTOTUNE` reads all of them ahead, at most so many at once, on threads.
+            deterministic: False: with `num_parallel_calls`, whatever is ready first, in any order.
+            element_spec: of the results, if known.
+
+        Raises:
+            InvalidArgumentError: an argument is none of these; when read, if the function
+                returns something else.
+
+        Example:
+            >>> twice = Dataset.range(1, 5).interleave(
+            ...     lambda x: Dataset.range(x, x + 1).repeat(3), cycle_length=2, block_length=2
+            ... )
+            >>> list(twice)
+            [1, 1, 2, 2, 1, 2, 3, 3, 4, 4, 3, 4]
+        """
+        calls = num_parallel_calls
+        if calls is not None:
+            calls = arguments.size_or_autotune("num_parallel_calls", calls)
+        cycle = cycle_length
+        if cycle is not None:
+            cycle = arguments.size_or_autotune("cycle_length", cycle)
+        block = 1 if block_length is None else block_length
+        ordered = True if deterministic is None else deterministic
+        return self._derive(
+            nodes.Interleave(
+                input=self.node,
+                function=arguments.function("map_func", map_func),
+                cycle_length=_CYCLE_LENGTH if cycle in (None, AUTOTUNE) else cycle,
+                block_length=arguments.size("block_length", block),
+                num_parallel_calls=calls,
+                deterministic=arguments.flag("deterministic", ordered),
+                spec=arguments.spec("element_spec", element_spec),
+                site=call_site(),
+            )
+        )
+
+    def scan(
+        self,
+        initial_state: Any,
+        scan_func: Callable[[Any, Any], tuple[Any, Any]],
+        *,
+        element_spec: Spec | None = None,
+    ) -> Self:
+        """A function of each element and of a state that it hands on; as tf.data.Dataset.scan.
+
+        A call that raises takes its element's position and leaves the state as it was.
+
+        Args:
+            initial_state: of every pass.
+            scan_func: called with the state and the element (a tuple is one argument); returns the
+                new state and what the element becomes.
+            element_spec: of the results, if known.
+
+        Raises:
+            InvalidArgumentError: an argument is none of these; when read, if the function
+                returns something else.
+
+        Example:
+            >>> list(Dataset.range(1, 5).scan(0, lambda total, x: (total + x, total + x)))
+            [1, 3, 6, 10]
+        """
+        return self._derive(
+            nodes.Scan(
+                input=self.node,
+                initial_state=Opaque.of(initial_state),
+                function=arguments.function("scan_func", scan_func),
                 spec=arguments.spec("element_spec", element_spec),
                 site=call_site(),
             )

@@ -2,6 +2,7 @@
 
 from typing import Self
 
+from stoker.dataset.iterator import Iterator
 from stoker.dataset.node import Node
 
 
@@ -23,4 +24,8 @@ class Fluent:
 
         Its options are those of all of them; where they contradict, a later one's hold.
         """
+        raise NotImplementedError
+
+    def iterator(self) -> Iterator:
+        """Begins a pass."""
         raise NotImplementedError

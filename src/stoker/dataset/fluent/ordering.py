@@ -1,10 +1,13 @@
 """The fluent API: which elements come, how often and in what order."""
 
-from typing import Self
+from collections.abc import Callable
+from itertools import islice
+from typing import Any, Self
 
 from stoker.dataset import arguments, nodes
 from stoker.dataset.fluent.fluent import Fluent
 from stoker.dataset.node import call_site
+from stoker.errors import InvalidArgumentError
 
 
 class Ordering(Fluent):
@@ -92,3 +95,54 @@ class Ordering(Fluent):
         """
         skipped = arguments.count("count", count, "all")
         return self._derive(nodes.Skip(input=self.node, count=skipped, site=call_site()))
+
+    def take_while(self, predicate: Callable[..., Any]) -> Self:
+        """The elements before the first the predicate does not accept; as tf.data's take_while.
+
+        Args:
+            predicate: called with the element, or with its members if it is a tuple; not called
+                any more once it was false.
+
+        Raises:
+            InvalidArgumentError: `predicate` cannot be called.
+
+        Example:
+            >>> list(Dataset.range(10).take_while(lambda x: x < 3))
+            [0, 1, 2]
+        """
+        function = arguments.function("predicate", predicate)
+        return self._derive(nodes.TakeWhile(input=self.node, function=function, site=call_site()))
+
+    def unique(self) -> Self:
+        """The elements without those that equal one before; as tf.data.Dataset.unique.
+
+        Every distinct element is remembered for the whole pass: numbers and short text as they
+        are, longer values as 32 bytes. Values of different dtype or shape differ, and floats are
+        compared by their bytes, so that NaN equals NaN. Unlike with tf.data elements may be
+        nested.
+
+        Example:
+            >>> list(Dataset.from_tensor_slices([1, 37, 2, 37, 2, 1]).unique().map(int))
+            [1, 37, 2]
+        """
+        return self._derive(nodes.Unique(input=self.node, site=call_site()))
+
+    def get_single_element(self) -> Any:
+        """The only element of the dataset, read in a pass; as tf.data.Dataset.get_single_element.
+
+        Raises:
+            InvalidArgumentError: there is none, or more than one.
+
+        Example:
+            >>> Dataset.range(5).batch(5).get_single_element()
+            array([0, 1, 2, 3, 4])
+        """
+        with self.iterator() as iterator:
+            elements = list(islice(iterator, 2))
+        if len(elements) == 1:
+            return elements[0]
+        what = "was empty" if not elements else "had more than one element"
+        raise InvalidArgumentError(
+            f"Dataset {what}; get_single_element reads a dataset of exactly one, such as "
+            "batch(n) or take(1) gives"
+        )

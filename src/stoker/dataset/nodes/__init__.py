@@ -1,34 +1,109 @@
-"""One small file per family of nodes; importing this registers them all."""
+"""One small file per family of nodes, imported when first used: `import stoker` stays light."""
 
-from stoker.dataset.nodes.batch import Batch, MapAndBatch
-from stoker.dataset.nodes.cache import Cache
-from stoker.dataset.nodes.files import ListFiles
-from stoker.dataset.nodes.filter import Filter
-from stoker.dataset.nodes.flat_map import FlatMap
-from stoker.dataset.nodes.generator import Generator
-from stoker.dataset.nodes.map import Map
-from stoker.dataset.nodes.prefetch import Prefetch
-from stoker.dataset.nodes.range import Range
-from stoker.dataset.nodes.repeat import Repeat
-from stoker.dataset.nodes.shuffle import Shuffle
-from stoker.dataset.nodes.take import Skip, Take
-from stoker.dataset.nodes.tensors import Tensors, TensorSlices
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "Batch",
-    "Cache",
-    "Filter",
-    "FlatMap",
-    "Generator",
-    "ListFiles",
-    "Map",
-    "MapAndBatch",
-    "Prefetch",
-    "Range",
-    "Repeat",
-    "Shuffle",
-    "Skip",
-    "Take",
-    "TensorSlices",
-    "Tensors",
-]
+if TYPE_CHECKING:
+    from stoker.dataset.nodes.assert_cardinality import AssertCardinality as AssertCardinality
+    from stoker.dataset.nodes.batch import Batch as Batch
+    from stoker.dataset.nodes.batch import MapAndBatch as MapAndBatch
+    from stoker.dataset.nodes.cache import Cache as Cache
+    from stoker.dataset.nodes.cache_file import CacheFile as CacheFile
+    from stoker.dataset.nodes.choose import Choose as Choose
+    from stoker.dataset.nodes.choose import Sample as Sample
+    from stoker.dataset.nodes.choose import SampleByWeights as SampleByWeights
+    from stoker.dataset.nodes.concatenate import Concatenate as Concatenate
+    from stoker.dataset.nodes.elements import Elements as Elements
+    from stoker.dataset.nodes.enumerate import Enumerate as Enumerate
+    from stoker.dataset.nodes.files import ListFiles as ListFiles
+    from stoker.dataset.nodes.filter import Filter as Filter
+    from stoker.dataset.nodes.flat_map import FlatMap as FlatMap
+    from stoker.dataset.nodes.generator import Generator as Generator
+    from stoker.dataset.nodes.group_by_window import GroupByWindow as GroupByWindow
+    from stoker.dataset.nodes.ignore_errors import IgnoreErrors as IgnoreErrors
+    from stoker.dataset.nodes.interleave import Interleave as Interleave
+    from stoker.dataset.nodes.load import Load as Load
+    from stoker.dataset.nodes.map import Map as Map
+    from stoker.dataset.nodes.padded_batch import PaddedBatch as PaddedBatch
+    from stoker.dataset.nodes.prefetch import Prefetch as Prefetch
+    from stoker.dataset.nodes.ragged_batch import RaggedBatch as RaggedBatch
+    from stoker.dataset.nodes.random_numbers import RandomNumbers as RandomNumbers
+    from stoker.dataset.nodes.range import Counter as Counter
+    from stoker.dataset.nodes.range import Range as Range
+    from stoker.dataset.nodes.rebatch import Rebatch as Rebatch
+    from stoker.dataset.nodes.records import Records as Records
+    from stoker.dataset.nodes.rejection_resample import RejectionResample as RejectionResample
+    from stoker.dataset.nodes.repeat import Repeat as Repeat
+    from stoker.dataset.nodes.scan import Scan as Scan
+    from stoker.dataset.nodes.shard import Shard as Shard
+    from stoker.dataset.nodes.shuffle import Shuffle as Shuffle
+    from stoker.dataset.nodes.snapshot import Snapshot as Snapshot
+    from stoker.dataset.nodes.take import Skip as Skip
+    from stoker.dataset.nodes.take import Take as Take
+    from stoker.dataset.nodes.take import TakeWhile as TakeWhile
+    from stoker.dataset.nodes.tensors import Tensors as Tensors
+    from stoker.dataset.nodes.tensors import TensorSlices as TensorSlices
+    from stoker.dataset.nodes.unbatch import Unbatch as Unbatch
+    from stoker.dataset.nodes.unique import Unique as Unique
+    from stoker.dataset.nodes.window import Window as Window
+    from stoker.dataset.nodes.zip import Zip as Zip
+
+_HOMES = {
+    "AssertCardinality": "assert_cardinality",
+    "Batch": "batch",
+    "MapAndBatch": "batch",
+    "Cache": "cache",
+    "CacheFile": "cache_file",
+    "Choose": "choose",
+    "Sample": "choose",
+    "SampleByWeights": "choose",
+    "Concatenate": "concatenate",
+    "Elements": "elements",
+    "Enumerate": "enumerate",
+    "ListFiles": "files",
+    "Filter": "filter",
+    "FlatMap": "flat_map",
+    "Generator": "generator",
+    "GroupByWindow": "group_by_window",
+    "IgnoreErrors": "ignore_errors",
+    "Interleave": "interleave",
+    "Load": "load",
+    "Map": "map",
+    "PaddedBatch": "padded_batch",
+    "Prefetch": "prefetch",
+    "RaggedBatch": "ragged_batch",
+    "RandomNumbers": "random_numbers",
+    "Counter": "range",
+    "Range": "range",
+    "Rebatch": "rebatch",
+    "Records": "records",
+    "RejectionResample": "rejection_resample",
+    "Repeat": "repeat",
+    "Scan": "scan",
+    "Shard": "shard",
+    "Shuffle": "shuffle",
+    "Snapshot": "snapshot",
+    "Skip": "take",
+    "Take": "take",
+    "TakeWhile": "take",
+    "Tensors": "tensors",
+    "TensorSlices": "tensors",
+    "Unbatch": "unbatch",
+    "Unique": "unique",
+    "Window": "window",
+    "Zip": "zip",
+}
+"""Each node's class and the module it stands in."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return value
+
+
+def register_all() -> None:
+    """Imports every family, so that the registry knows each kind."""
+    for name in _HOMES:
+        __getattr__(name)

@@ -9,8 +9,8 @@ from stoker.dataset.execute import Context
 from stoker.dataset.node import UNKNOWN_CARDINALITY, ListedSplits, Node
 from stoker.dataset.random import rng
 from stoker.dataset.source import ListedStream
-from stoker.dataset.spec import Spec, TensorSpec
 from stoker.dataset.stream import Stream
+from stoker.dataset.values.spec import Spec, TensorSpec
 from stoker.errors import NotFoundError
 
 

@@ -4,15 +4,16 @@ import operator
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, ClassVar
 
 from stoker.dataset.execute import Context, Origin, mark_failure, raise_failure
 from stoker.dataset.node import UNKNOWN_CARDINALITY, Node
 from stoker.dataset.opaque import Opaque
 from stoker.dataset.random import Calls
-from stoker.dataset.spec import Spec
-from stoker.dataset.stream import Stream
+from stoker.dataset.stream import ChunkedStream, Stream
+from stoker.dataset.unpacking import apply
+from stoker.dataset.values.spec import Spec
 
 # A chunk is computed in blocks: one that takes this long is not doubled.
 _BLOCK_SECONDS = 0.0005
@@ -35,7 +36,7 @@ class Filter(Node, frozen=True, eq=False, kw_only=True):
         return _FilterStream(self, context)
 
 
-class _FilterStream(Stream):
+class _FilterStream(ChunkedStream):
     """Asks the predicate about each element; those not yet asked about wait in `_block`.
 
     An error behind elements already accepted waits in `_failure` for the next call.
@@ -61,7 +62,7 @@ class _FilterStream(Stream):
             self._examined += 1
             try:
                 with self._keyed.over(iter((element,)), self._examined) as elements:
-                    accepted = bool(_ask(self._function, next(elements)))
+                    accepted = bool(apply(self._function, next(elements)))
             except Exception as error:  # noqa: BLE001 - user code may raise anything
                 raise_failure(error, self._origin())
             if accepted:
@@ -78,7 +79,7 @@ class _FilterStream(Stream):
                 self._block = iter(elements)
                 # Calling without a wrapper is four times as fast; only tuples need it.
                 unpacks = tuple in set(map(type, elements))
-                self._predicate = partial(_ask, self._function) if unpacks else self._function
+                self._predicate = partial(apply, self._function) if unpacks else self._function
             if not self._examine(chunk, max_elements):
                 break
         return chunk
@@ -89,16 +90,16 @@ class _FilterStream(Stream):
         while left := operator.length_hint(self._block):
             size = min(self._size, max_elements - len(chunk), left)
             begun = time.perf_counter()
-            failure: Exception | None = None
+            # `extend` takes a predicate's StopIteration for the end, so the end is made to differ.
+            failure: Exception | None = StopIteration()
             try:
                 with self._keyed.over(self._block, self._examined + left) as elements:
-                    chunk.extend(filter(self._predicate, islice(elements, size)))
+                    chunk.extend(filter(self._predicate, chain(islice(elements, size), _BLOCK_END)))
+            except _BlockEnd:
+                failure = None
             except Exception as error:  # noqa: BLE001 - user code may raise anything
                 failure = error
-            examined = left - operator.length_hint(self._block)
-            self._examined += examined
-            if failure is None and examined < size:  # `extend` took it for the end
-                failure = StopIteration()
+            self._examined += left - operator.length_hint(self._block)
             if failure is not None:
                 self._failure = mark_failure(failure, self._origin())
                 if not chunk:
@@ -122,18 +123,6 @@ class _FilterStream(Stream):
             failure, self._failure = self._failure, None
             raise failure
 
-    def advance(self, n: int) -> int:
-        left = n
-        while left:
-            try:
-                passed = len(self.next_chunk(left, 1 << 20))
-            except Exception:  # noqa: BLE001 - user code may raise anything
-                passed = 1  # an error's position
-            if not passed:
-                break
-            left -= passed
-        return n - left
-
     def close(self) -> None:
         self._input.close()
 
@@ -141,5 +130,18 @@ class _FilterStream(Stream):
 _END = object()
 
 
-def _ask(predicate: Callable[..., Any], element: Any) -> Any:
-    return predicate(*element) if type(element) is tuple else predicate(element)
+class _BlockEnd(Exception):  # noqa: N818 - no error
+    """The predicate has seen all elements of a block."""
+
+
+class _EndOfBlock:
+    """An iterator that says so by raising."""
+
+    def __iter__(self) -> "_EndOfBlock":
+        return self
+
+    def __next__(self) -> Any:
+        raise _BlockEnd
+
+
+_BLOCK_END = _EndOfBlock()

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 from stoker.dataset.execute import Context, Origin, raise_failure
 from stoker.dataset.node import UNKNOWN_CARDINALITY, Node, Unsplittable
 from stoker.dataset.opaque import Opaque
-from stoker.dataset.spec import Spec, UnknownSpec
 from stoker.dataset.stream import Stream
+from stoker.dataset.values.spec import Spec, UnknownSpec
 
 
 class Generator(Node, frozen=True, eq=False, kw_only=True):

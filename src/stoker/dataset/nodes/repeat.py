@@ -4,8 +4,8 @@ from typing import Any, ClassVar
 
 from stoker.dataset.execute import Context
 from stoker.dataset.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Node, number
-from stoker.dataset.spec import Spec
 from stoker.dataset.stream import Stream
+from stoker.dataset.values.spec import Spec
 
 
 class Repeat(Node, frozen=True, eq=False, kw_only=True):
@@ -106,7 +106,7 @@ class _RepeatStream(Stream):
         """Skips passes without opening them, where their length is known; returns the positions."""
         if self._input is not None or n < self._length or not self._skips_passes:
             return 0
-        if not _is_exact(self._node.input):
+        if not is_exact(self._node.input):
             self._skips_passes = False
             return 0
         passes = n // self._length
@@ -122,6 +122,6 @@ class _RepeatStream(Stream):
             self._input = None
 
 
-def _is_exact(root: Node) -> bool:
+def is_exact(root: Node) -> bool:
     """Whether the cardinality is a fact: an endless repeat of nothing may say infinite too."""
     return all(node.cardinality() != UNKNOWN_CARDINALITY for node in number(root))

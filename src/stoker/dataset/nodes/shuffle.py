@@ -7,9 +7,9 @@ import numpy as np
 from stoker.dataset.execute import Context
 from stoker.dataset.node import INFINITE_CARDINALITY, Node
 from stoker.dataset.random import rng
-from stoker.dataset.sizes import element_bytes
-from stoker.dataset.spec import Spec
 from stoker.dataset.stream import Failure, Stream
+from stoker.dataset.values.sizes import element_bytes
+from stoker.dataset.values.spec import Spec
 from stoker.errors import FailedPreconditionError
 
 # Draws made at once. Part of the order a seed stands for: changing it changes every shuffle.
@@ -48,6 +48,9 @@ class Shuffle(Node, frozen=True, eq=False, kw_only=True):
 
     def cardinality(self) -> int:
         return self.input.cardinality()
+
+    def inputs_per_element(self) -> int:
+        return 1
 
     def open(self, context: Context) -> Stream:
         generator = rng(context, self, self.seed, per_epoch=self.reshuffle_each_iteration)

@@ -1,11 +1,15 @@
-"""take and skip: the beginning of a dataset, and what is behind it."""
+"""take, take_while and skip: the beginning of a dataset, and what is behind it."""
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from stoker.dataset.execute import Context
 from stoker.dataset.node import UNKNOWN_CARDINALITY, Node
-from stoker.dataset.spec import Spec
+from stoker.dataset.opaque import Opaque
+from stoker.dataset.stepwise import END, Stepwise
 from stoker.dataset.stream import Stream
+from stoker.dataset.unpacking import apply
+from stoker.dataset.values.spec import Spec
 
 
 class Take(Node, frozen=True, eq=False, kw_only=True):
@@ -56,6 +60,32 @@ class _TakeStream(Stream):
 
     def close(self) -> None:
         self._input.close()
+
+
+class TakeWhile(Node, frozen=True, eq=False, kw_only=True):
+    """The elements before the first that the predicate does not accept."""
+
+    kind: ClassVar[str] = "take_while"
+    input: Node
+    function: Opaque
+
+    def element_spec(self) -> Spec:
+        return self.input.element_spec()
+
+    def cardinality(self) -> int:
+        return 0 if self.input.cardinality() == 0 else UNKNOWN_CARDINALITY
+
+    def open(self, context: Context) -> Stream:
+        return _TakeWhileStream(context, self, self.input.open(context))
+
+
+class _TakeWhileStream(Stepwise):
+    def __init__(self, context: Context, node: TakeWhile, stream: Stream) -> None:
+        super().__init__(context, node, stream)
+        self._predicate: Callable[..., Any] = node.function.value
+
+    def step(self, element: Any) -> Any:
+        return element if apply(self._predicate, element) else END
 
 
 class Skip(Node, frozen=True, eq=False, kw_only=True):

@@ -1,0 +1,61 @@
+"""scan: a function of each element and of what it returned for those before."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from stoker.dataset.execute import Context
+from stoker.dataset.node import Node
+from stoker.dataset.opaque import Opaque
+from stoker.dataset.stepwise import Stepwise
+from stoker.dataset.stream import Stream
+from stoker.dataset.values.frozen import fresh, frozen
+from stoker.dataset.values.spec import Spec, UnknownSpec
+from stoker.errors import InvalidArgumentError
+
+
+class Scan(Node, frozen=True, eq=False, kw_only=True):
+    """Calls ``function(state, element)``, which returns the next state and an element.
+
+    Attributes:
+        input: what it reads.
+        initial_state: of every pass.
+        function: the user's.
+        spec: the element_spec the user declared.
+    """
+
+    kind: ClassVar[str] = "scan"
+    input: Node
+    initial_state: Opaque
+    function: Opaque
+    spec: Opaque | None = None
+
+    def element_spec(self) -> Spec:
+        return UnknownSpec() if self.spec is None else self.spec.value
+
+    def cardinality(self) -> int:
+        return self.input.cardinality()
+
+    def inputs_per_element(self) -> int:
+        return 1
+
+    def open(self, context: Context) -> Stream:
+        return _ScanStream(context, self, self.input.open(context))
+
+
+class _ScanStream(Stepwise):
+    """A call that fails leaves the state as it was."""
+
+    def __init__(self, context: Context, node: Scan, stream: Stream) -> None:
+        super().__init__(context, node, stream)
+        self._function: Callable[..., Any] = node.function.value
+        # The next pass begins with the same: arrays are read-only, containers this pass's own.
+        (self._state,) = fresh([frozen(node.initial_state.value)])
+
+    def step(self, element: Any) -> Any:
+        result = self._function(self._state, element)
+        if not isinstance(result, tuple | list) or len(result) != 2:
+            raise InvalidArgumentError(
+                f"the function of `scan` must return (new_state, element); it returned {result!r}"
+            )
+        self._state, found = result
+        return found

@@ -1,0 +1,112 @@
+"""unique: the first of equal elements."""
+
+import struct
+from typing import Any, ClassVar
+
+import numpy as np
+
+from stoker.dataset.execute import Context
+from stoker.dataset.node import UNKNOWN_CARDINALITY, Node
+from stoker.dataset.stepwise import SKIP, Stepwise
+from stoker.dataset.stream import Stream
+from stoker.dataset.values.ragged import RaggedArray
+from stoker.dataset.values.sparse import SparseArray
+from stoker.dataset.values.spec import Spec
+from stoker.dataset.values.structure import children, field_names, is_leaf
+from stoker.errors import InvalidArgumentError
+
+# Longer values are remembered by a digest of this many bytes: it takes some 2**128 of them before
+# two that differ share one.
+_DIGEST_BYTES = 32
+
+_FLOAT = np.dtype(np.float64).str
+
+
+class Unique(Node, frozen=True, eq=False, kw_only=True):
+    """The elements without those that equal one before."""
+
+    kind: ClassVar[str] = "unique"
+    input: Node
+
+    def element_spec(self) -> Spec:
+        return self.input.element_spec()
+
+    def cardinality(self) -> int:
+        return 0 if self.input.cardinality() == 0 else UNKNOWN_CARDINALITY
+
+    def open(self, context: Context) -> Stream:
+        return _UniqueStream(context, self, self.input.open(context))
+
+
+class _UniqueStream(Stepwise):
+    def __init__(self, context: Context, node: Unique, stream: Stream) -> None:
+        super().__init__(context, node, stream)
+        self._seen: set[Any] = set()
+
+    def step(self, element: Any) -> Any:
+        key = element if type(element) is int else _key(element)
+        before = len(self._seen)
+        self._seen.add(key)
+        return SKIP if len(self._seen) == before else element
+
+
+def _key(value: Any) -> Any:
+    """Equal for equal values of one dtype and shape; floats are compared by their bytes.
+
+    Python's numbers are those of NumPy's 64 bits.
+    """
+    if not is_leaf(value):
+        return tuple((name, _key(member)) for name, member in sorted(_members(value)))
+    if isinstance(value, np.ndarray | np.generic):
+        return _array_key(value)
+    if isinstance(value, str | bytes):
+        return _text_key(value)
+    if isinstance(value, bool):
+        return ("?", value)
+    if isinstance(value, int):
+        return value
+    if isinstance(value, float):
+        return (_FLOAT, struct.pack("d", value))
+    if value is None or isinstance(value, complex):
+        return (type(value), value)
+    if isinstance(value, RaggedArray | SparseArray):
+        cls = type(value)
+        return (cls, *(_array_key(getattr(value, name)) for name in field_names(cls)))
+    raise InvalidArgumentError(
+        f"`unique` compares arrays, numbers and text; the element holds a "
+        f"{type(value).__qualname__}: {value!r}; map it to one of these"
+    )
+
+
+def _members(value: Any) -> list[tuple[str, Any]]:
+    # By name: a tuple is no list, a dict has no order.
+    return [("", type(value).__name__), *children(value)]
+
+
+def _array_key(array: Any) -> Any:
+    if array.dtype == object:
+        return (array.shape, tuple(_text_key(item) for item in array.flat))
+    if array.ndim:
+        return (array.dtype.str, array.shape, _short(array.tobytes()))
+    if array.dtype == np.int64:
+        return int(array)
+    return ("?", bool(array)) if array.dtype == bool else (array.dtype.str, array.tobytes())
+
+
+def _text_key(text: Any) -> Any:
+    if isinstance(text, str):
+        return text if len(text) <= _DIGEST_BYTES else ("str", _short(text.encode()))
+    if text is None or isinstance(text, bytes):
+        return (type(text), text if text is None else _short(text))
+    raise InvalidArgumentError(
+        f"`unique` compares arrays of text, but an array holds a {type(text).__qualname__}: "
+        f"{text!r}; give arrays of numbers their dtype in a map before"
+    )
+
+
+def _short(data: bytes) -> bytes:
+    if len(data) <= _DIGEST_BYTES:
+        return data
+    import hashlib  # OpenSSL costs milliseconds at `import stoker`
+
+    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
