@@ -1,0 +1,172 @@
+"""AUTOTUNE against every fixed number of parallel calls, on five pipelines.
+
+    python benchmarks/bench_autotune.py [--rounds 3] [--only JPEG ...] [--settings 2 ...]
+
+Each measurement is a fresh process that opens the pipeline and reads it for some seconds, so what
+AUTOTUNE needs to find its settings is in its figure, and no setting inherits another's memory. All
+settings of a pipeline are measured in turn, round by round. The ratio is AUTOTUNE's median rate
+over the best median of the fixed settings.
+"""
+
+import argparse
+import time
+import zlib
+from collections.abc import Callable
+from functools import cache, partial
+from pathlib import Path
+from tempfile import gettempdir
+from typing import Any, NamedTuple
+
+import numpy as np
+from harness import in_fresh_process, interleaved, machine, median, rate
+
+import stoker
+
+FIXED = (None, 1, 2, 4, 8, 16, 32, 64)
+ENDLESS = 10**12
+
+
+class Pipeline(NamedTuple):
+    """One row of the table: a dataset of endless elements, by its number of parallel calls."""
+
+    build: Callable[[int | None], stoker.Dataset]
+    weigh: Callable[[Any], int]
+
+
+def cheap(calls: int | None) -> stoker.Dataset:
+    """A function that costs less than the thread it would run on."""
+    return stoker.Dataset.range(ENDLESS).map(lambda x: x * x, calls).batch(128)
+
+
+@cache
+def photos() -> list[bytes]:
+    """JPEG files of 500 x 375, as photographs cost."""
+    from stoker.cli.demo.images import make_images
+
+    paths = make_images(Path(gettempdir()) / "stoker-bench-jpeg", 256, lambda _: None)
+    return [Path(path).read_bytes() for path in paths]
+
+
+def decode(calls: int | None) -> stoker.Dataset:
+    """JPEG decoding, scaled down: releases the GIL."""
+    import io
+
+    from PIL import Image
+
+    files = photos()
+
+    def load(number: int) -> np.ndarray[Any, Any]:
+        with Image.open(io.BytesIO(files[number % len(files)])) as photo:
+            return np.asarray(photo.convert("RGB").resize((224, 224), Image.Resampling.BILINEAR))
+
+    return stoker.Dataset.range(ENDLESS).map(load, calls).batch(32)
+
+
+def slow_io(calls: int | None) -> stoker.Dataset:
+    """10 ms of waiting an element, as for an object store nearby."""
+
+    def fetch(number: int) -> int:
+        time.sleep(10e-3)
+        return number
+
+    return stoker.Dataset.range(ENDLESS).map(fetch, calls)
+
+
+@cache
+def packed() -> tuple[bytes, bytes]:
+    """Two compressed blocks, of which the second takes 50 times as long to unpack."""
+    block = np.random.default_rng(0).integers(0, 16, 24_000, dtype=np.uint8).tobytes()
+    return zlib.compress(block), zlib.compress(block * 50)
+
+
+def skewed(calls: int | None) -> stoker.Dataset:
+    """Unpacking, of which one element in 20 takes 50 times as long: releases the GIL."""
+    small, large = packed()
+    rng = np.random.default_rng(1)
+    is_large = (rng.random(4096) < 1 / 20).tolist()
+
+    def unpack(number: int) -> int:
+        return len(zlib.decompress(large if is_large[number % 4096] else small))
+
+    return stoker.Dataset.range(ENDLESS).map(unpack, calls)
+
+
+def skewed_io(calls: int | None) -> stoker.Dataset:
+    """Waiting of 1 ms, of which one element in 20 waits 50 ms."""
+    is_slow = (np.random.default_rng(1).random(4096) < 1 / 20).tolist()
+
+    def fetch(number: int) -> int:
+        time.sleep(50e-3 if is_slow[number % 4096] else 1e-3)
+        return number
+
+    return stoker.Dataset.range(ENDLESS).map(fetch, calls)
+
+
+def memory_heavy(calls: int | None) -> stoker.Dataset:
+    """Results of 8 MB each, made by NumPy: the byte budget bounds how many are held."""
+
+    def widen(number: int) -> np.ndarray[Any, Any]:
+        values = np.full(1_000_000, number, np.float64)
+        np.sqrt(values, out=values)
+        return np.add(values, 1.0, out=values)
+
+    return stoker.Dataset.range(ENDLESS).map(widen, calls)
+
+
+def one(_: object) -> int:
+    """An element counts for one."""
+    return 1
+
+
+PIPELINES = {
+    "cheap map, batch 128": Pipeline(cheap, len),
+    "JPEG decoding, batch 32": Pipeline(decode, len),
+    "slow I/O, 10 ms": Pipeline(slow_io, one),
+    "skewed decoding, 1 in 20 x 50": Pipeline(skewed, one),
+    "skewed I/O, 1 in 20 x 50": Pipeline(skewed_io, one),
+    "memory-heavy, 8 MB": Pipeline(memory_heavy, one),
+}
+
+
+SETTINGS = {str(calls): calls for calls in FIXED} | {"AUTOTUNE": stoker.AUTOTUNE}
+
+
+def compare(name: str, settings: list[str], rounds: int, seconds: float) -> str:
+    """The pipeline's line of the table."""
+    systems = {
+        label: partial(in_fresh_process, __file__, "--measure", name, label, str(seconds))
+        for label in settings
+    }
+    medians = {label: median(values) for label, values in interleaved(systems, rounds).items()}
+    tuned = medians.pop("AUTOTUNE")
+    best = max(medians, key=medians.__getitem__)
+    figures = "".join(f"{value:>11,.0f}" for value in (*medians.values(), tuned))
+    return f"{name:30}{figures}   {tuned / medians[best]:.2f} of {best}"
+
+
+def main() -> None:
+    """Measures and prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--only", nargs="*", default=[""], help="words of the pipelines' names")
+    parser.add_argument("--settings", nargs="*", choices=SETTINGS, default=list(SETTINGS))
+    parser.add_argument("--measure", nargs=3, metavar=("PIPELINE", "CALLS", "SECONDS"))
+    options = parser.parse_args()
+    if options.measure:
+        name, label, seconds = options.measure
+        pipeline = PIPELINES[name]
+        print(rate(pipeline.build(SETTINGS[label]), float(seconds), pipeline.weigh))
+        return
+    photos()
+    print(machine())
+    print(f"elements/s, medians of {options.rounds} rounds of {options.seconds:g} s in one run")
+    settings = [label for label in options.settings if label != "AUTOTUNE"] + ["AUTOTUNE"]
+    print(f"{'num_parallel_calls':30}{''.join(f'{label:>11}' for label in settings)}   ratio")
+    for name in PIPELINES:
+        if any(word in name for word in options.only):
+            print(compare(name, settings, options.rounds, options.seconds), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,215 @@
+"""JPEG decode, random crop, resize to 224, flip, batch of 64, on two threads (or worker processes).
+
+    python benchmarks/bench_jpeg.py [--rounds 5] [--images 3000]
+
+With Pillow's functions: stoker, a hand-written thread pool, PyTorch's DataLoader. tf.data has
+functions of its own; its decoder takes the same time, but its resizing is bilinear from four pixels
+where Pillow's takes in all of them. So it is measured both ways: as it comes, beside stoker with
+OpenCV's functions, which resize in that way too; and antialiased, beside stoker with Pillow's.
+Every measurement is an epoch in a fresh process, behind a first batch that is not counted:
+DataLoader's worker processes have started by then. Images are read from files.
+"""
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from tempfile import gettempdir
+from typing import Any
+
+import numpy as np
+from harness import in_fresh_process, interleaved, machine, median
+from numpy.typing import NDArray
+from PIL import Image
+
+SIZE = 224
+BATCH = 64
+THREADS = 2
+FILES = 512
+
+Sample = tuple[NDArray[np.uint8], int]
+
+
+def photos() -> list[str]:
+    """Paths of photo-like JPEG files, 500 x 375; made once."""
+    from stoker.cli.demo.images import make_images
+
+    return make_images(Path(gettempdir()) / "stoker-bench-jpeg", FILES, lambda _: None)
+
+
+def square_of(chance: random.Random, width: int, height: int) -> tuple[int, int, int]:
+    """A random square to cut out: left, top and the length of its sides."""
+    side = chance.randint(SIZE, min(width, height))
+    return chance.randint(0, width - side), chance.randint(0, height - side), side
+
+
+def load(path: str, number: int) -> Sample:
+    """With Pillow: decodes one file, cuts a square, scales it to `SIZE`, flips every other one."""
+    chance = random.Random(number)
+    with Image.open(path) as photo:
+        left, top, side = square_of(chance, *photo.size)
+        square = (left, top, left + side, top + side)
+        whole = photo if photo.mode == "RGB" else photo.convert("RGB")
+        image = whole.resize((SIZE, SIZE), Image.Resampling.BILINEAR, box=square)
+    if chance.random() < 0.5:
+        image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    return np.asarray(image), number % 1000
+
+
+def load_opencv(path: str, number: int) -> Sample:
+    """The same with OpenCV, which scales without antialiasing."""
+    import cv2
+
+    cv2.setNumThreads(1)
+    chance = random.Random(number)
+    photo = cv2.imdecode(np.fromfile(path, np.uint8), cv2.IMREAD_COLOR_RGB)
+    height, width = photo.shape[:2]
+    left, top, side = square_of(chance, width, height)
+    image = cv2.resize(photo[top : top + side, left : left + side], (SIZE, SIZE))
+    if chance.random() < 0.5:
+        image = cv2.flip(image, 1)
+    return image, number % 1000
+
+
+def stoker_batches(
+    paths: list[str], images: int, calls: int = -1, function: Callable[[str, int], Sample] = load
+) -> Iterable[Any]:
+    """Map and batch, as a user writes them; by default with AUTOTUNE."""
+    import stoker
+
+    def load_number(number: int) -> Sample:
+        return function(paths[number % len(paths)], number)
+
+    return stoker.Dataset.range(images).map(load_number, num_parallel_calls=calls).batch(BATCH)
+
+
+class Photos:
+    """The dataset for PyTorch."""
+
+    def __init__(self, paths: list[str], images: int) -> None:
+        self._paths = paths
+        self._images = images
+
+    def __len__(self) -> int:
+        return self._images
+
+    def __getitem__(self, number: int) -> Sample:
+        return load(self._paths[number % len(self._paths)], number)
+
+
+def torch_batches(paths: list[str], images: int) -> Iterable[Any]:
+    """DataLoader with two worker processes and its own collation, into shared memory."""
+    from torch.utils.data import DataLoader
+
+    return DataLoader(Photos(paths, images), batch_size=BATCH, num_workers=THREADS)  # type: ignore[arg-type]
+
+
+def pool_batches(paths: list[str], images: int) -> Iterator[Any]:
+    """The bare functions on two threads: each writes into its row, one batch is made ahead."""
+
+    def fill(rows: NDArray[np.uint8], labels: NDArray[np.int64], slot: int, number: int) -> None:
+        rows[slot], labels[slot] = load(paths[number % len(paths)], number)
+
+    def begin(pool: ThreadPoolExecutor, first: int) -> tuple[Any, Any, list[Future[None]]]:
+        size = min(BATCH, images - first)
+        rows = np.empty((size, SIZE, SIZE, 3), np.uint8)
+        labels = np.empty(size, np.int64)
+        calls = [pool.submit(fill, rows, labels, slot, first + slot) for slot in range(size)]
+        return rows, labels, calls
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        coming = begin(pool, 0)
+        for first in range(BATCH, images + BATCH, BATCH):
+            rows, labels, calls = coming
+            if first < images:
+                coming = begin(pool, first)
+            for call in calls:
+                call.result()
+            yield rows, labels
+
+
+def tensorflow_batches(paths: list[str], images: int, *, antialias: bool = False) -> Iterable[Any]:
+    """tf.data with the operations of TensorFlow, two parallel calls and two threads."""
+    import tensorflow as tf
+
+    files = tf.constant(paths)
+
+    def load_number(number: Any) -> Any:
+        photo = tf.io.decode_jpeg(tf.io.read_file(files[number % len(paths)]), 3)
+        shape = tf.shape(photo)
+        side = tf.random.uniform((), SIZE, tf.minimum(shape[0], shape[1]) + 1, tf.int32)
+        photo = tf.image.random_crop(photo, tf.stack([side, side, 3]))
+        photo = tf.image.resize(photo, (SIZE, SIZE), antialias=antialias)
+        photo = tf.image.random_flip_left_right(photo)
+        return tf.cast(photo, tf.uint8), number % 1000
+
+    dataset = tf.data.Dataset.range(images).map(load_number, num_parallel_calls=THREADS)
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = THREADS
+    return dataset.batch(BATCH).with_options(options).as_numpy_iterator()
+
+
+SYSTEMS: dict[str, Callable[[list[str], int], Iterable[Any]]] = {
+    "stoker, AUTOTUNE": stoker_batches,
+    "stoker, 2 parallel calls": partial(stoker_batches, calls=THREADS),
+    "bare pool of 2 threads": pool_batches,
+    "PyTorch DataLoader, 2 workers": torch_batches,
+    "tf.data, antialiased": partial(tensorflow_batches, antialias=True),
+    "stoker, AUTOTUNE, OpenCV": partial(stoker_batches, function=load_opencv),
+    "tf.data": tensorflow_batches,
+}
+COUNTERPARTS = dict.fromkeys(("stoker, AUTOTUNE, OpenCV", "tf.data"), "stoker, AUTOTUNE, OpenCV")
+"""Whom a system's rate is compared with, if not with stoker, AUTOTUNE."""
+
+
+def measure(system: str, images: int) -> float:
+    """Images a second of one epoch, in this process, behind its first batch."""
+    paths = photos()
+    seen = 0
+    began = time.perf_counter()
+    for pixels, labels in SYSTEMS[system](paths, images):
+        assert tuple(pixels.shape[1:]) == (SIZE, SIZE, 3), pixels.shape
+        if not seen:
+            began = time.perf_counter()
+        seen += len(labels)
+    assert seen == images, f"{seen} of {images} images"
+    return (images - BATCH) / (time.perf_counter() - began)
+
+
+def compare(rounds: int, images: int) -> None:
+    """Runs the rounds and prints the table."""
+    photos()
+    systems = {
+        name: lambda name=name: in_fresh_process(__file__, "--measure", name, str(images))  # type: ignore[misc]
+        for name in SYSTEMS
+    }
+    rates = interleaved(systems, rounds)
+    print(machine())
+    print(f"images/s, {images} images an epoch, {rounds} rounds in one run")
+    print(f"{'':32}{'median':>8}{'stoker against it: median, least of rounds':>46}")
+    for name in SYSTEMS:
+        stoker_rates = rates[COUNTERPARTS.get(name, "stoker, AUTOTUNE")]
+        ratios = [ours / its for ours, its in zip(stoker_rates, rates[name], strict=True)]
+        print(f"{name:32}{median(rates[name]):>8,.0f}{median(ratios):>38.2f}{min(ratios):>8.2f}")
+
+
+def main() -> None:
+    """Compares; or, called by itself, measures one system."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--images", type=int, default=3_000)
+    parser.add_argument("--measure", nargs=2, metavar=("SYSTEM", "IMAGES"))
+    options = parser.parse_args()
+    if options.measure:
+        print(measure(options.measure[0], int(options.measure[1])))
+        sys.stdout.flush()
+    else:
+        compare(options.rounds, options.images)
+
+
+if __name__ == "__main__":
+    main()

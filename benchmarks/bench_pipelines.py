@@ -1,0 +1,271 @@
+"""Local pipelines in one process: stoker, tf.data and Grain in turn.
+
+    python benchmarks/bench_pipelines.py [--rounds 5] [--seconds 2] [--only map ...]
+
+Every measurement is a fresh process that reads for some seconds after a warm second. Rates count
+elements before batching. All systems of a row do the same work and check the same checksums:
+
+    map       range -> map(x * x) -> batch(128)
+    shuffle   range -> shuffle(10,000) -> batch(128)
+    records   1 KB TFRecords with their checksums, one by one
+    batches   the same in batches of 100
+    padded    token arrays of 1 to 2,048 int64 -> padded batches of 32
+    lists     the same from Python lists of ints (tf.data: from the same arrays as above)
+    resume    range -> map -> batch(100), continued at element 10,000,000: milliseconds to the
+              first batch, and that the function was not called before
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from tempfile import gettempdir
+from typing import Any
+
+import numpy as np
+from harness import in_fresh_process, interleaved, machine, median, rate
+
+Weigh = Callable[[Any], int]
+Opened = tuple[Iterable[Any], Weigh]
+
+MANY = 10**12
+RECORDS = Path(gettempdir()) / "stoker-bench-1kb.tfrecord"
+RECORD_COUNT, RECORD_BYTES = 100_000, 1_000
+
+
+def one(_: object) -> int:
+    """An element that stands for itself."""
+    return 1
+
+
+def token_arrays() -> list[np.ndarray[Any, Any]]:
+    """A thousand texts of 1 to 2,048 tokens."""
+    generator = np.random.default_rng(0)
+    lengths = generator.integers(1, 2049, 1000)
+    return [generator.integers(0, 50_000, length) for length in lengths]
+
+
+def make_records() -> None:
+    """The file of TFRecords that every system reads; made once."""
+    import stoker
+
+    if RECORDS.exists():
+        return
+    generator = np.random.default_rng(0)
+    partial_file = RECORDS.with_suffix(".partial")
+    with stoker.TFRecordWriter(str(partial_file)) as writer:
+        for _ in range(RECORD_COUNT):
+            writer.write(generator.bytes(RECORD_BYTES))
+    partial_file.rename(RECORDS)
+
+
+def stoker_map() -> Opened:
+    """Plain functions on Python ints."""
+    import stoker
+
+    return stoker.Dataset.range(MANY).map(lambda x: x * x).batch(128), len
+
+
+def tensorflow_map() -> Opened:
+    """The function traced into a graph, calls in parallel as TensorFlow sees fit."""
+    import tensorflow as tf
+
+    dataset = tf.data.Dataset.range(MANY).map(lambda x: x * x).batch(128)
+    return dataset.as_numpy_iterator(), len
+
+
+def grain_map(threads: int | None) -> Opened:
+    """Grain's map dataset, read by its own threads (None: as many as it likes) or by none."""
+    import grain
+
+    dataset = grain.MapDataset.range(10**9).map(lambda x: x * x).batch(128)
+    if threads is None:
+        return dataset.to_iter_dataset(), len
+    options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=threads)
+    return dataset.to_iter_dataset(options), len
+
+
+def stoker_shuffle() -> Opened:
+    """A buffer of 10,000."""
+    import stoker
+
+    return stoker.Dataset.range(MANY).shuffle(10_000).batch(128), len
+
+
+def tensorflow_shuffle() -> Opened:
+    """The same."""
+    import tensorflow as tf
+
+    return tf.data.Dataset.range(MANY).shuffle(10_000).batch(128).as_numpy_iterator(), len
+
+
+def stoker_records() -> Opened:
+    """One by one, over and over."""
+    import stoker
+
+    return stoker.Dataset.tfrecords(str(RECORDS)).repeat(), one
+
+
+def tensorflow_records() -> Opened:
+    """The same."""
+    import tensorflow as tf
+
+    return tf.data.TFRecordDataset(str(RECORDS)).repeat().as_numpy_iterator(), one
+
+
+def stoker_batches() -> Opened:
+    """Object arrays of bytes."""
+    import stoker
+
+    return stoker.Dataset.tfrecords(str(RECORDS)).repeat().batch(100), len
+
+
+def tensorflow_batches() -> Opened:
+    """The same."""
+    import tensorflow as tf
+
+    return tf.data.TFRecordDataset(str(RECORDS)).repeat().batch(100).as_numpy_iterator(), len
+
+
+def stoker_padded() -> Opened:
+    """Arrays, looked up by number."""
+    import stoker
+
+    texts = token_arrays()
+    return stoker.Dataset.range(MANY).map(lambda i: texts[i % 1000]).padded_batch(32), len
+
+
+def stoker_lists() -> Opened:
+    """Lists of Python ints, looked up by number."""
+    import stoker
+
+    texts = [text.tolist() for text in token_arrays()]
+    return stoker.Dataset.range(MANY).map(lambda i: texts[i % 1000]).padded_batch(32), len
+
+
+def tensorflow_padded() -> Opened:
+    """Rows of one ragged tensor: no function is called."""
+    import tensorflow as tf
+
+    texts = token_arrays()
+    ragged = tf.RaggedTensor.from_row_lengths(np.concatenate(texts), [len(text) for text in texts])
+    dataset = tf.data.Dataset.from_tensor_slices(ragged).map(lambda row: row).repeat()
+    return dataset.padded_batch(32).as_numpy_iterator(), len
+
+
+def resume_stoker(_: float) -> float:
+    """Milliseconds from a state at element 10,000,000 to the first batch."""
+    import stoker
+
+    calls: list[int] = []
+
+    def square(x: int) -> int:
+        calls.append(x)
+        return x * x
+
+    dataset = stoker.Dataset.range(MANY).map(square).batch(100)
+    with dataset.iterator() as first:
+        next(first)
+        state = first.state_dict() | {"position": 100_000}
+    calls.clear()
+    began = time.perf_counter()
+    iterator = dataset.iterator(state=state)
+    assert not calls, "the function was called to pass elements"
+    batch = next(iterator)
+    milliseconds = (time.perf_counter() - began) * 1e3
+    assert batch[0] == 10_000_000**2
+    return milliseconds
+
+
+def read(opened: Callable[[], Opened], seconds: float) -> float:
+    """Elements a second, after a warm second."""
+    elements, weigh = opened()
+    iterator = iter(elements)
+    rate(_kept_open(iterator), 1, weigh)
+    return rate(_kept_open(iterator), seconds, weigh)
+
+
+def _kept_open(iterator: Any) -> Iterable[Any]:
+    for element in iterator:  # noqa: UP028 - `yield from` would close it
+        yield element
+
+
+ROWS: dict[str, tuple[str, dict[str, Callable[[float], float]]]] = {
+    "map": (
+        "range -> map -> batch(128), elements/s",
+        {
+            "stoker": partial(read, stoker_map),
+            "tf.data": partial(read, tensorflow_map),
+            "Grain": partial(read, partial(grain_map, None)),
+            "Grain, no threads": partial(read, partial(grain_map, 0)),
+        },
+    ),
+    "shuffle": (
+        "range -> shuffle(10,000) -> batch(128)",
+        {"stoker": partial(read, stoker_shuffle), "tf.data": partial(read, tensorflow_shuffle)},
+    ),
+    "records": (
+        "TFRecords of 1 KB, one by one",
+        {"stoker": partial(read, stoker_records), "tf.data": partial(read, tensorflow_records)},
+    ),
+    "batches": (
+        "TFRecords of 1 KB, in batches of 100",
+        {"stoker": partial(read, stoker_batches), "tf.data": partial(read, tensorflow_batches)},
+    ),
+    "padded": (
+        "arrays of 1 to 2,048 tokens -> padded_batch(32)",
+        {"stoker": partial(read, stoker_padded), "tf.data": partial(read, tensorflow_padded)},
+    ),
+    "lists": (
+        "Python lists of 1 to 2,048 tokens -> padded_batch(32)",
+        {"stoker": partial(read, stoker_lists), "tf.data": partial(read, tensorflow_padded)},
+    ),
+    "resume": ("resume at element 10,000,000, milliseconds", {"stoker": resume_stoker}),
+}
+
+
+def compare(name: str, rounds: int, seconds: float) -> None:
+    """Measures one row and prints it."""
+    title, systems = ROWS[name]
+    measured = interleaved(
+        {
+            system: partial(in_fresh_process, __file__, "--measure", name, system, str(seconds))
+            for system in systems
+        },
+        rounds,
+    )
+    ours = measured["stoker"]
+    print(f"{title:56}{'stoker':>18}{median(ours):>14,.1f}")
+    for system, theirs in measured.items():
+        if system != "stoker":
+            ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
+            print(
+                f"{'':56}{system:>18}{median(theirs):>14,.1f}"
+                f"   stoker is {median(ratios):.2f} x (least {min(ratios):.2f})"
+            )
+
+
+def main() -> None:
+    """Compares; or, called by itself, measures one system once."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--only", nargs="*", choices=ROWS, default=list(ROWS))
+    parser.add_argument("--measure", nargs=3, metavar=("ROW", "SYSTEM", "SECONDS"))
+    options = parser.parse_args()
+    if options.measure:
+        name, system, seconds = options.measure
+        print(ROWS[name][1][system](float(seconds)))
+        return
+    if {"records", "batches"} & set(options.only):
+        make_records()
+    print(f"{machine()}; medians of {options.rounds} rounds in one run")
+    for name in options.only:
+        compare(name, options.rounds, options.seconds)
+
+
+if __name__ == "__main__":
+    main()
