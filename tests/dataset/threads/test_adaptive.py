@@ -39,7 +39,7 @@ class Gauge:
             self.most = max(self.most, self._running)
             if self.most >= self.enough:
                 self._seen.set()
-        self._seen.wait(2e-3)
+        self._seen.wait(10e-3)  # so long that 128 at once do not keep a core busy
         with self._lock:
             self._running -= 1
         return x
