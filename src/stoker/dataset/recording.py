@@ -29,15 +29,13 @@ class RecordingStream(Stream):
     Args:
         stream: the input.
         record: where to.
-        on_error: told of the error that ends the recording.
+        keeper: who keeps it, as a warning names it: its call and the line that made it.
     """
 
-    def __init__(
-        self, stream: Stream, record: Record, on_error: Callable[[Exception], None]
-    ) -> None:
+    def __init__(self, stream: Stream, record: Record, keeper: str) -> None:
         self._stream = stream
         self._record: Record | None = record
-        self._on_error = on_error
+        self._keeper = keeper
         self._lock = threading.Lock()  # `close` may come from another thread
         self._held: list[Any] = []
 
@@ -105,7 +103,18 @@ class RecordingStream(Stream):
     def _spoilt(self, error: Exception) -> None:
         if self._record is not None:
             self._abandon()
-            self._on_error(error)
+            self._warn(error)
+
+    def _warn(self, error: Exception) -> None:
+        import logging
+
+        logging.getLogger("stoker.dataset").warning(
+            "%s keeps nothing of this pass: an element failed with %s: %s. With ignore_errors() "
+            "before it, the others are kept",
+            self._keeper,
+            type(error).__name__,
+            error,
+        )
 
     def _abandon(self) -> None:
         with self._lock:
@@ -115,6 +124,15 @@ class RecordingStream(Stream):
         record, self._record = self._record, None
         if record is not None:
             record.abandon()
+
+
+def recorded(open_it: Callable[[], Stream], record: Record, keeper: str) -> Stream:
+    """What `open_it` opens, kept as `RecordingStream` does; if it fails, the record is given up."""
+    try:
+        return RecordingStream(open_it(), record, keeper)
+    except BaseException:
+        record.abandon()
+        raise
 
 
 class LazyStream(Stream):

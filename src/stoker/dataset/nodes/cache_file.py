@@ -18,7 +18,7 @@ from stoker.dataset.formats.naming import named, naming
 from stoker.dataset.identity import Identity, check_same
 from stoker.dataset.node import Node
 from stoker.dataset.opaque import Opaque
-from stoker.dataset.recording import LazyStream, Record, RecordingStream
+from stoker.dataset.recording import LazyStream, Record, recorded
 from stoker.dataset.stream import Stream
 from stoker.dataset.values.spec import Spec
 
@@ -92,11 +92,8 @@ class CacheFile(Node, frozen=True, eq=False, kw_only=True):
         return self._record(context, _UnnamedRecord(file, path, kept))
 
     def _record(self, context: Context, record: Record) -> Stream:
-        try:
-            return RecordingStream(self.input.open(context), record, self._warn)
-        except BaseException:
-            record.abandon()
-            raise
+        keeper = f"`cache({self.filename.value!r})` ({self.site})"
+        return recorded(lambda: self.input.open(context), record, keeper)
 
     def _read(
         self,
@@ -113,18 +110,6 @@ class CacheFile(Node, frozen=True, eq=False, kw_only=True):
                 file.close()
             raise
         return ElementFilesStream([opened.count], lambda _: opened, opened=opened)
-
-    def _warn(self, error: Exception) -> None:
-        import logging
-
-        logging.getLogger("stoker.dataset").warning(
-            "`cache(%r)` (%s) keeps nothing of this pass: an element failed with %s: %s. With "
-            "ignore_errors() before it, the others are kept",
-            self.filename.value,
-            self.site,
-            type(error).__name__,
-            error,
-        )
 
 
 def _open_kept(path: str) -> BinaryIO | None:

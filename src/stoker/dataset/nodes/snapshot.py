@@ -19,7 +19,7 @@ from stoker.dataset.node import Node
 from stoker.dataset.nodes.load import Load
 from stoker.dataset.nodes.nested import NestedDatasets
 from stoker.dataset.opaque import Opaque
-from stoker.dataset.recording import LazyStream, RecordingStream
+from stoker.dataset.recording import LazyStream, recorded
 from stoker.dataset.stream import Stream
 from stoker.dataset.unpacking import arguments_of
 from stoker.dataset.values.spec import Spec, spec_to_wire
@@ -100,11 +100,8 @@ class Snapshot(Node, frozen=True, eq=False, kw_only=True):
         )
 
     def _record(self, context: Context, record: FolderWriter) -> Stream:
-        try:
-            return RecordingStream(self.input.open(context), record, self._warn)
-        except BaseException:
-            record.abandon()
-            raise
+        keeper = f"`snapshot({self.path.value!r})` ({self.site})"
+        return recorded(lambda: self.input.open(context), record, keeper)
 
     def _read(self, context: Context, folder: str, found: Description) -> Stream:
         spec = Opaque.of(self.element_spec())
@@ -116,18 +113,6 @@ class Snapshot(Node, frozen=True, eq=False, kw_only=True):
         datasets = dataset_of_files(Dataset, load, found.files)
         nested = NestedDatasets(context, self, self.reader_func.value)
         return nested.open(0, (datasets,))
-
-    def _warn(self, error: Exception) -> None:
-        import logging
-
-        logging.getLogger("stoker.dataset").warning(
-            "`snapshot(%r)` (%s) keeps nothing of this pass: an element failed with %s: %s. With "
-            "ignore_errors() before it, the others are kept",
-            self.path.value,
-            self.site,
-            type(error).__name__,
-            error,
-        )
 
 
 def dataset_of_files(
