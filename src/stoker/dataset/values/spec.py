@@ -27,8 +27,24 @@ from stoker.errors import InvalidArgumentError
 Spec = Any
 
 
-@dataclasses.dataclass(frozen=True, init=False)
-class TensorSpec:
+@dataclasses.dataclass(frozen=True, init=False, repr=False)
+class _ArraySpec:
+    """What the specs of arrays, ragged and sparse ones share; specs of two classes are unequal."""
+
+    __stoker_leaf__: ClassVar[bool] = True
+
+    shape: tuple[int | None, ...]
+    dtype: np.dtype[Any]
+
+    def __init__(self, shape: Iterable[int | None] = (), dtype: npt.DTypeLike = np.float32) -> None:
+        object.__setattr__(self, "shape", _lengths(shape))
+        object.__setattr__(self, "dtype", _resolved(dtype))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(shape={self.shape}, dtype={self.dtype})"
+
+
+class TensorSpec(_ArraySpec):
     """Shape and dtype of an array, number, bool or text; as tf.TensorSpec.
 
     Text, bytes and None have the dtype ``object``.
@@ -45,21 +61,8 @@ class TensorSpec:
         TensorSpec(shape=(None, 3), dtype=float32)
     """
 
-    __stoker_leaf__: ClassVar[bool] = True
 
-    shape: tuple[int | None, ...]
-    dtype: np.dtype[Any]
-
-    def __init__(self, shape: Iterable[int | None] = (), dtype: npt.DTypeLike = np.float32) -> None:
-        object.__setattr__(self, "shape", _lengths(shape))
-        object.__setattr__(self, "dtype", _resolved(dtype))
-
-    def __repr__(self) -> str:
-        return f"TensorSpec(shape={self.shape}, dtype={self.dtype})"
-
-
-@dataclasses.dataclass(frozen=True, init=False)
-class RaggedSpec:
+class RaggedSpec(_ArraySpec):
     """Shape and dtype of a RaggedArray; as tf.RaggedTensorSpec with one ragged dimension.
 
     Attributes:
@@ -75,29 +78,18 @@ class RaggedSpec:
         RaggedSpec(shape=(3, None), dtype=int64)
     """
 
-    __stoker_leaf__: ClassVar[bool] = True
-
-    shape: tuple[int | None, ...]
-    dtype: np.dtype[Any]
-
     def __init__(
         self, shape: Iterable[int | None] = (None, None), dtype: npt.DTypeLike = np.float32
     ) -> None:
-        lengths = _lengths(shape)
-        if len(lengths) < 2 or lengths[1] is not None:
+        super().__init__(shape, dtype)
+        if len(self.shape) < 2 or self.shape[1] is not None:
             raise InvalidArgumentError(
                 f"`shape` of a RaggedSpec must be (rows, None, ...), its second dimension being "
-                f"ragged; got {lengths}"
+                f"ragged; got {self.shape}"
             )
-        object.__setattr__(self, "shape", lengths)
-        object.__setattr__(self, "dtype", _resolved(dtype))
-
-    def __repr__(self) -> str:
-        return f"RaggedSpec(shape={self.shape}, dtype={self.dtype})"
 
 
-@dataclasses.dataclass(frozen=True, init=False)
-class SparseSpec:
+class SparseSpec(_ArraySpec):
     """Dense shape and dtype of a SparseArray; as tf.SparseTensorSpec.
 
     Attributes:
@@ -111,18 +103,6 @@ class SparseSpec:
         >>> SparseSpec([None, 100], "float32")
         SparseSpec(shape=(None, 100), dtype=float32)
     """
-
-    __stoker_leaf__: ClassVar[bool] = True
-
-    shape: tuple[int | None, ...]
-    dtype: np.dtype[Any]
-
-    def __init__(self, shape: Iterable[int | None] = (), dtype: npt.DTypeLike = np.float32) -> None:
-        object.__setattr__(self, "shape", _lengths(shape))
-        object.__setattr__(self, "dtype", _resolved(dtype))
-
-    def __repr__(self) -> str:
-        return f"SparseSpec(shape={self.shape}, dtype={self.dtype})"
 
 
 def _lengths(shape: Iterable[int | None]) -> tuple[int | None, ...]:
