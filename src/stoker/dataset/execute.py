@@ -4,7 +4,7 @@ import dataclasses
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +43,9 @@ class SplitReader(Protocol):
         ...
 
 
+Allocate: TypeAlias = Callable[[tuple[int, ...], np.dtype[Any]], npt.NDArray[Any]]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Context:
     """What a pass depends on besides the tree.
@@ -54,7 +57,8 @@ class Context:
         explicit_epoch: the caller named the pass.
         numbers: the number of every node of the tree.
         splits: where sources get what to read; ``None``: they read everything.
-        allocate: makes the arrays that batches are assembled in.
+        allocate: makes the arrays of batches that leave the pipeline; see `allocate_for`.
+        outgoing: the nodes that make them.
         threads: the most pool threads one stream may use; ``None``: no limit of its own.
         autotune_bytes: the most one step with AUTOTUNE may hold; ``None``: by the cores.
         statistics: where streams count what the reader may ask for.
@@ -66,10 +70,20 @@ class Context:
     explicit_epoch: bool = False
     numbers: Mapping[Node, int] = dataclasses.field(default_factory=dict)
     splits: SplitReader | None = None
-    allocate: Callable[[tuple[int, ...], np.dtype[Any]], npt.NDArray[Any]] = np.empty
+    allocate: Allocate = np.empty
+    outgoing: frozenset[Node] = frozenset()
     threads: int | None = None
     autotune_bytes: int | None = None
     statistics: Statistics = dataclasses.field(default_factory=Statistics)
+
+    def allocate_for(self, node: Node) -> Allocate:
+        """What makes the arrays of the batches of `node`.
+
+        Whoever gave `allocate` may hand the memory to another process that writes to it. So only
+        batches nobody here can see afterwards are made there: behind them are only nodes that pass
+        elements on. All others are made in ordinary memory.
+        """
+        return self.allocate if node in self.outgoing else np.empty
 
     def inner(self, k: int) -> "Context":
         """For the k-th opening of the same tree below this node."""
@@ -77,7 +91,9 @@ class Context:
 
     def nested(self, root: Node, k: int) -> "Context":
         """For a dataset built inside a function: its own numbers, and it reads everything."""
-        return dataclasses.replace(self, epoch=(*self.epoch, k), numbers=number(root), splits=None)
+        return dataclasses.replace(
+            self, epoch=(*self.epoch, k), numbers=number(root), splits=None, allocate=np.empty
+        )
 
 
 def open_stream(root: Node, context: Context) -> Stream:
@@ -89,7 +105,20 @@ def open_stream(root: Node, context: Context) -> Stream:
     """
     numbers = context.numbers if root in context.numbers else number(root)
     tree, numbers = rewrite(root, numbers)
-    return tree.open(dataclasses.replace(context, numbers=numbers))
+    return tree.open(dataclasses.replace(context, numbers=numbers, outgoing=_makers(tree)))
+
+
+def _makers(root: Node) -> frozenset[Node]:
+    """The nodes that make what the tree yields; all above them pass elements on."""
+    makers = set()
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node.passes_on:
+            stack.extend(node.inputs)
+        else:
+            makers.add(node)
+    return frozenset(makers)
 
 
 class Origin(NamedTuple):

@@ -73,12 +73,14 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
         tuning: fields that change how fast it runs, never what it yields.
         unrepeatable: why a pass cannot be repeated, and so not be continued from a state;
             completes "... has no state: ". Empty where it can.
+        passes_on: what it yields are its inputs' elements, each once, and it keeps none of them.
         site: the user's line that built it, such as ``"train.py:12"``; not part of the structure.
     """
 
     kind: ClassVar[str]
     tuning: ClassVar[frozenset[str]] = frozenset()
     unrepeatable: ClassVar[str] = ""
+    passes_on: ClassVar[bool] = False
     site: str = ""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -1,20 +1,20 @@
 """From elements to one batch: leaf by leaf, checked, and written into rows where possible."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from stoker.dataset.collation.vectors import is_vector, vectors, write_text
+from stoker.dataset.execute import Allocate
 from stoker.dataset.values.ragged import RaggedArray
 from stoker.dataset.values.sparse import SparseArray
 from stoker.dataset.values.structure import Container, children, container_of, rebuild
 from stoker.errors import InvalidArgumentError
 
 Array = npt.NDArray[Any]
-Allocate = Callable[[tuple[int, ...], np.dtype[Any]], Array]
 
 # Below this, keeping the array and stacking it later is cheaper than a row of its own.
 _ROW_BYTES = 512

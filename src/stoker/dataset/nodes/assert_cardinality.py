@@ -16,6 +16,7 @@ class AssertCardinality(Node, frozen=True, eq=False, kw_only=True):
     """
 
     kind: ClassVar[str] = "assert_cardinality"
+    passes_on: ClassVar[bool] = True
     input: Node
     expected: int
 

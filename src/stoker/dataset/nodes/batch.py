@@ -4,8 +4,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
-from stoker.dataset.collation.collate import Allocate, Rows, collate
-from stoker.dataset.execute import Context, Origin, mark_failure
+from stoker.dataset.collation.collate import Rows, collate
+from stoker.dataset.execute import Allocate, Context, Origin, mark_failure
 from stoker.dataset.node import AUTOTUNE, Node
 from stoker.dataset.nodes.map import InlineMap, Map, parallel_limit
 from stoker.dataset.random import Calls
@@ -49,7 +49,7 @@ class Batch(Node, frozen=True, eq=False, kw_only=True):
             self.input.open(context),
             self.batch_size,
             self.drop_remainder,
-            partial(collate, allocate=context.allocate),
+            partial(collate, allocate=context.allocate_for(self)),
             Origin(self.kind, self.site, None),
         )
 
@@ -89,7 +89,7 @@ class MapAndBatch(Node, frozen=True, eq=False, kw_only=True):
         stream = mapping.input.open(context)
         new_calls = partial(Calls, context, mapping)
         mapped = InlineMap(stream, function, map_origin, new_calls())
-        stack = partial(collate, allocate=context.allocate)
+        stack = partial(collate, allocate=context.allocate_for(self))
         stacking = (self.batch_size, self.drop_remainder, stack, batch_origin)
         if limit is None:
             return BatchStream(mapped, *stacking)
@@ -103,7 +103,7 @@ class MapAndBatch(Node, frozen=True, eq=False, kw_only=True):
                 new_calls,
                 size=self.batch_size,
                 sink=lambda n: _BatchSink(
-                    self.batch_size, context.allocate, batch_origin._replace(index=n)
+                    self.batch_size, context.allocate_for(self), batch_origin._replace(index=n)
                 ),
                 drop_remainder=self.drop_remainder,
             ),

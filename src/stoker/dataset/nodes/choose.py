@@ -39,6 +39,7 @@ class Sample(Node, frozen=True, eq=False, kw_only=True):
     """
 
     kind: ClassVar[str] = "sample_from_datasets"
+    passes_on: ClassVar[bool] = True
     parts: tuple[Node, ...]
     weights: tuple[float, ...]
     stop_on_empty_dataset: bool = False
@@ -81,6 +82,7 @@ class SampleByWeights(Node, frozen=True, eq=False, kw_only=True):
     """
 
     kind: ClassVar[str] = "sample_by_weights"
+    passes_on: ClassVar[bool] = True
     weights: Node
     parts: tuple[Node, ...]
     stop_on_empty_dataset: bool = False
@@ -114,6 +116,7 @@ class Choose(Node, frozen=True, eq=False, kw_only=True):
     """
 
     kind: ClassVar[str] = "choose_from_datasets"
+    passes_on: ClassVar[bool] = True
     choices: Node
     parts: tuple[Node, ...]
     stop_on_empty_dataset: bool = True

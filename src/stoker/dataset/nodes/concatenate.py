@@ -14,6 +14,7 @@ class Concatenate(Node, frozen=True, eq=False, kw_only=True):
     """The elements of each input, one input after the other; each is opened when it is reached."""
 
     kind: ClassVar[str] = "concatenate"
+    passes_on: ClassVar[bool] = True
     parts: tuple[Node, ...]
 
     def element_spec(self) -> Spec:

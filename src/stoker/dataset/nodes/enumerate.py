@@ -14,6 +14,7 @@ class Enumerate(Node, frozen=True, eq=False, kw_only=True):
     """Pairs of a position, from `start`, and the element there; an error has one too."""
 
     kind: ClassVar[str] = "enumerate"
+    passes_on: ClassVar[bool] = True
     input: Node
     start: int = 0
 

@@ -22,6 +22,7 @@ class IgnoreErrors(Node, frozen=True, eq=False, kw_only=True):
     """
 
     kind: ClassVar[str] = "ignore_errors"
+    passes_on: ClassVar[bool] = True
     input: Node
     log_warning: bool = False
     max_errors: int | None = None

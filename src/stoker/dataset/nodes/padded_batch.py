@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stoker.dataset.collation.collate import (
-    Allocate,
     Array,
     Collation,
     as_array,
@@ -22,7 +21,7 @@ from stoker.dataset.collation.padding import (
     padded_spec,
     padding_value,
 )
-from stoker.dataset.execute import Context, Origin
+from stoker.dataset.execute import Allocate, Context, Origin
 from stoker.dataset.node import Node
 from stoker.dataset.nodes.batch import BatchStream, batched_cardinality
 from stoker.dataset.opaque import Opaque
@@ -65,7 +64,7 @@ class PaddedBatch(Node, frozen=True, eq=False, kw_only=True):
             self.input.open(context),
             self.batch_size,
             self.drop_remainder,
-            partial(pad, shapes=shapes, values=values, allocate=context.allocate),
+            partial(pad, shapes=shapes, values=values, allocate=context.allocate_for(self)),
             Origin(self.kind, self.site, None),
         )
 

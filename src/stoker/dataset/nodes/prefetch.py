@@ -28,6 +28,7 @@ class Prefetch(Node, frozen=True, eq=False, kw_only=True):
     """
 
     kind: ClassVar[str] = "prefetch"
+    passes_on: ClassVar[bool] = True
     tuning: ClassVar[frozenset[str]] = frozenset({"buffer_size"})
     input: Node
     buffer_size: int

@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from stoker.dataset.collation.collate import Allocate, Collation, as_array, leaf_called, mismatch
-from stoker.dataset.execute import Context, Origin
+from stoker.dataset.collation.collate import Collation, as_array, leaf_called, mismatch
+from stoker.dataset.execute import Allocate, Context, Origin
 from stoker.dataset.node import Node
 from stoker.dataset.nodes.batch import BatchStream, batched_cardinality, ragged_twice
 from stoker.dataset.stream import Stream
@@ -60,7 +60,7 @@ class RaggedBatch(Node, frozen=True, eq=False, kw_only=True):
             self.input.open(context),
             self.batch_size,
             self.drop_remainder,
-            partial(_lay, dense=dense, allocate=context.allocate),
+            partial(_lay, dense=dense, allocate=context.allocate_for(self)),
             Origin(self.kind, self.site, None),
         )
 

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from stoker.dataset.collation.batch_reader import BatchReader
-from stoker.dataset.collation.collate import Allocate, Collation, leaf_called, mismatch
+from stoker.dataset.collation.collate import Collation, leaf_called, mismatch
 from stoker.dataset.collation.rows import as_rows, row_spec
 from stoker.dataset.collation.vectors import vector
-from stoker.dataset.execute import Context, Origin, mark_failure
+from stoker.dataset.execute import Allocate, Context, Origin, mark_failure
 from stoker.dataset.node import Node
 from stoker.dataset.nodes.unbatch import unbatched_cardinality
 from stoker.dataset.stream import Stream
@@ -57,7 +57,7 @@ class Rebatch(Node, frozen=True, eq=False, kw_only=True):
         return batches + (last > 0 and not self.drop_remainder)
 
     def open(self, context: Context) -> Stream:
-        return _RebatchStream(self, self.input.open(context), context.allocate)
+        return _RebatchStream(self, self.input.open(context), context.allocate_for(self))
 
 
 def _batches_of(rows: int, first: int, sizes: Sequence[int]) -> tuple[int, int]:

@@ -12,6 +12,7 @@ class Repeat(Node, frozen=True, eq=False, kw_only=True):
     """The input `count` times over, without end if `count` is -1."""
 
     kind: ClassVar[str] = "repeat"
+    passes_on: ClassVar[bool] = True
     input: Node
     count: int
 

@@ -34,6 +34,7 @@ class Shard(Node, frozen=True, eq=False, kw_only=True):
     """
 
     kind: ClassVar[str] = "shard"
+    passes_on: ClassVar[bool] = True
     input: Node
     num_shards: int
     index: int

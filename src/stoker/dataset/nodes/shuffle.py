@@ -38,6 +38,7 @@ class Shuffle(Node, frozen=True, eq=False, kw_only=True):
     """
 
     kind: ClassVar[str] = "shuffle"
+    passes_on: ClassVar[bool] = True
     input: Node
     buffer_size: int
     seed: int | None = None

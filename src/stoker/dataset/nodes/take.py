@@ -16,6 +16,7 @@ class Take(Node, frozen=True, eq=False, kw_only=True):
     """The first `count` elements, all if `count` is -1."""
 
     kind: ClassVar[str] = "take"
+    passes_on: ClassVar[bool] = True
     input: Node
     count: int
 
@@ -92,6 +93,7 @@ class Skip(Node, frozen=True, eq=False, kw_only=True):
     """All but the first `count` elements, none if `count` is -1."""
 
     kind: ClassVar[str] = "skip"
+    passes_on: ClassVar[bool] = True
     input: Node
     count: int
 

@@ -39,6 +39,7 @@ class Zip(Node, frozen=True, eq=False, kw_only=True):
     """
 
     kind: ClassVar[str] = "zip"
+    passes_on: ClassVar[bool] = True
     parts: tuple[Node, ...]
     nesting: Any
     template: Opaque | None = None
