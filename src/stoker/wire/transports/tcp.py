@@ -13,8 +13,9 @@ import time
 from collections.abc import Iterator
 
 from stoker.dataset.codec.elements import TypeResolver
-from stoker.dataset.codec.layout import Buffer, empty_body
+from stoker.dataset.codec.layout import Buffer
 from stoker.errors import UnavailableError, WireError
+from stoker.wire.buffers import BufferPool
 from stoker.wire.frames import MAX_HEADER_BYTES, PREFIX, Message, decode, encode, parse_prefix
 from stoker.wire.transports import Connection, Listener, OnConnection, Transport
 from stoker.wire.transports.accepting import TcpListener, listen_on
@@ -27,6 +28,9 @@ MAX_BODY_BYTES = 64 << 30
 
 MAX_LISTENER_BYTES = 1 << 20
 """What a listener accepts, as header and as body, from whoever connects: clients send no frames."""
+
+POOLED_BYTES = 64 << 20
+"""Of received bodies a connection uses so many bytes again: about what is under way on it."""
 
 _READ_AHEAD = 4096
 _MAX_BUFFERS = 1024  # of one sendmsg: Linux's UIO_MAXIOV, macOS's IOV_MAX
@@ -66,6 +70,7 @@ class TcpConnection(Connection):
         self._head = bytearray(_READ_AHEAD)
         self._head_have = 0
         self._header = b""
+        self._bodies = BufferPool(POOLED_BYTES)
         self._body: memoryview | None = None
         self._body_have = 0
         self._timeval = _FOR_EVER
@@ -116,7 +121,7 @@ class TcpConnection(Connection):
         end = PREFIX.size + header_size
         self._receive_head(end, deadline)
         early = min(self._head_have - end, body_size)
-        body = empty_body(body_size)
+        body = self._bodies.take(body_size)
         body[:early] = memoryview(self._head)[end : end + early]
         self._header = bytes(self._head[PREFIX.size : end])
         self._body, self._body_have = body, early
