@@ -5,6 +5,7 @@ import os
 import pickle
 import subprocess
 import sys
+from operator import length_hint
 from typing import Any
 
 import pytest
@@ -29,6 +30,48 @@ class Counted(Stream):
 
     def close(self) -> None:
         self.closed += 1
+
+
+class Ready(Stream):
+    """Has three at once, then an error, then two more."""
+
+    def __init__(self) -> None:
+        self.left = [[0, 1, 2], None, [3, 4]]
+
+    def next(self) -> int:
+        if not self.left:
+            raise StopIteration
+        chunk = self.left.pop(0)
+        if chunk is None:
+            raise ValueError("between")
+        self.ready = iter(chunk)
+        return next(self.ready)
+
+
+def test_what_is_ready_is_read_and_counted_one_by_one() -> None:
+    stream = Ready()
+    iterator = Iterator(stream)
+    assert iterator.stats()["elements"] == 0
+    assert next(iterator) == 0
+    assert iterator.stats()["elements"] == 1
+    assert next(iterator) == 1
+    assert length_hint(stream.ready) == 1  # what the iterator gave was taken from the stream
+    assert next(iterator) == 2
+    with pytest.raises(ValueError, match="between"):
+        next(iterator)
+    assert list(iterator) == [3, 4]
+    assert iterator.stats() == {"elements": 5, "errors": 1}
+
+
+def test_what_is_ready_is_not_read_after_closing() -> None:
+    stream = Ready()
+    iterator = Iterator(stream)
+    assert next(iterator) == 0
+    iterator.close()
+    with pytest.raises(FailedPreconditionError, match="closed"):
+        next(iterator)
+    assert iterator.stats()["elements"] == 1
+    assert list(stream.ready) == [1, 2]
 
 
 def test_the_stream_is_closed_once_at_the_end() -> None:

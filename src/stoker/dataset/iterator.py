@@ -4,6 +4,7 @@ import os
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from operator import length_hint
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -40,7 +41,8 @@ class Iterator:
         self._begin = begin
         self._statistics = Statistics() if statistics is None else statistics
         self._next: Callable[[], Any] = stream.next
-        self._elements = 0
+        self._ready = stream.ready
+        self._elements = 0  # counts those in `_ready` too
         self._errors = 0
         # Also runs at interpreter exit, while threads can still be joined.
         self._finalizer = weakref.finalize(self, stream.close)
@@ -50,6 +52,8 @@ class Iterator:
         return self
 
     def __next__(self) -> Any:
+        for element in self._ready:  # a third of what calling the stream takes
+            return element
         try:
             element = self._next()
         except StopIteration:
@@ -63,7 +67,13 @@ class Iterator:
             self._interrupt()
             raise
         self._elements += 1
+        if self._stream.ready is not self._ready:
+            self._ready = self._stream.ready
+            self._elements += length_hint(self._ready)
         return element
+
+    def _received(self) -> int:
+        return self._elements - length_hint(self._ready)
 
     def _interrupt(self) -> None:
         """Ends the pass: an interrupt may come in the middle of anything.
@@ -83,9 +93,14 @@ class Iterator:
 
     def _shut(self, then: Callable[[], NoReturn]) -> None:
         if self._next is not _inherited:
-            self._next = then
+            self._leave(then)
             self._finalizer()
         _open_iterators.discard(self)
+
+    def _leave(self, then: Callable[[], NoReturn]) -> None:
+        """What is not read yet will not be."""
+        self._elements, self._ready = self._received(), iter(())
+        self._next = then
 
     def state_dict(self) -> dict[str, Any]:
         """Where this pass stands, as a dict of a few numbers that JSON can hold.
@@ -109,7 +124,7 @@ class Iterator:
         if self._begin is None:
             raise UnimplementedError("this iterator was not made by a Dataset and has no state")
         begin = self._begin()
-        position = begin.position + self._elements + self._errors
+        position = begin.position + self._received() + self._errors
         return msgspec.structs.replace(begin, position=position).to_dict()
 
     def stats(self) -> dict[str, int]:
@@ -117,9 +132,10 @@ class Iterator:
 
         With a service also ``tasks_lost`` and ``splits_lost``: how many tasks' workers are gone,
         and how many splits those had begun. Of these, elements that had not arrived are lost.
+        ``shared_memory_bytes`` is how much of workers' memory this pass has views of.
         With `ignore_errors` also ``errors_ignored``, once there was one; workers' are in it.
         """
-        own = {"elements": self._elements, "errors": self._errors}
+        own = {"elements": self._received(), "errors": self._errors}
         return own | self._statistics.snapshot()
 
     def __enter__(self) -> "Iterator":
@@ -166,7 +182,7 @@ _open_iterators: "weakref.WeakSet[Iterator]" = weakref.WeakSet()
 
 def _poison_inherited() -> None:
     for iterator in list(_open_iterators):
-        iterator._next = _inherited
+        iterator._leave(_inherited)
         # Closing here would wait for threads that only the parent has.
         iterator._finalizer.detach()
     _open_iterators.clear()

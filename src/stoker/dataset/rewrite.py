@@ -33,6 +33,8 @@ def _rewrite_node(node: Node, done: Mapping[Node, Node]) -> Node:
 
 def _fuse_map_and_batch(node: Node) -> Node:
     """Batch(Map(x)) in one step: the thread that computes element k writes it into slot k."""
+    if getattr(node, "kind", None) != "batch":
+        return node  # without the imports: who reads from a service needs neither
     from stoker.dataset.nodes.batch import Batch, MapAndBatch
     from stoker.dataset.nodes.map import Map
 

@@ -34,7 +34,7 @@ class IndexStream(Stream):
     ) -> None:
         self._position = 0
         self._stop = count
-        self._ready: Iterator[Any] = iter(())
+        self.ready = iter(())
         self._read = read
         self._element_bytes = max(1, element_bytes)
         self._runs: Iterator[Any] = iter(())
@@ -59,24 +59,24 @@ class IndexStream(Stream):
         return self._read(start, self._position)
 
     def next(self) -> Any:
-        element = next(self._ready, _END)
+        element = next(self.ready, _END)
         if element is not _END:
             return element
         if self._position >= self._stop and not self._next_run():
             raise StopIteration
-        self._ready = iter(self._take(_READ_AHEAD))
-        return next(self._ready)
+        self.ready = iter(self._take(_READ_AHEAD))
+        return next(self.ready)
 
     def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
         room = max(1, min(max_elements, max_bytes // self._element_bytes))
-        if ready := list(islice(self._ready, room)):
+        if ready := list(islice(self.ready, room)):
             return ready
         if self._position >= self._stop and not self._next_run():
             return []
         return self._take(room)
 
     def advance(self, n: int) -> int:
-        left = n - sum(1 for _ in islice(self._ready, n))
+        left = n - sum(1 for _ in islice(self.ready, n))
         while left and (self._position < self._stop or self._next_run()):
             step = min(left, self._stop - self._position)
             self._position += step
@@ -86,7 +86,7 @@ class IndexStream(Stream):
     def close(self) -> None:
         """Ends the stream, so that a search through it that finds nothing ends too."""
         self._stop = 0
-        self._ready = self._runs = iter(())
+        self.ready = self._runs = iter(())
 
 
 class ListedStream(Stream):

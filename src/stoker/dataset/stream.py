@@ -1,6 +1,7 @@
 """The three verbs of an open pipeline: `next`, `next_chunk`, `advance`."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Any
 
 # About what `advance` holds at once of elements that it drops.
@@ -33,7 +34,13 @@ class Stream(ABC):
     that continues behind it. `StopIteration` means the end and is never raised for a user's error;
     after the end every `next` raises it again and every `next_chunk` returns ``[]``.
     A stream is read by one thread at a time; `close` may come from another.
+
+    Attributes:
+        ready: elements that can be had without a call. What is taken from it is taken from the
+            stream; while it is not empty, only reading replaces it.
     """
+
+    ready: Iterator[Any] = iter(())
 
     @abstractmethod
     def next(self) -> Any:

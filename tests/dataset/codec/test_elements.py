@@ -10,7 +10,9 @@ from hypothesis import given, settings
 
 from stoker.dataset.codec.columns import LARGE_BYTES
 from stoker.dataset.codec.elements import TypeResolver
+from stoker.dataset.codec.encodable import encodable_bytes
 from stoker.dataset.values.ragged import RaggedArray
+from stoker.dataset.values.sizes import chunk_bytes
 from stoker.dataset.values.sparse import SparseArray
 from stoker.errors import InvalidArgumentError
 from stoker.wire.frames import Frame, encode
@@ -21,6 +23,12 @@ from tests.wire.elements import Point, Sample, exact, frames_of_elements, travel
 @given(frames_of_elements())
 def test_every_element_arrives_as_it_was(elements):
     assert [exact(element) for element in travel(elements)] == [exact(e) for e in elements]
+
+
+@settings(max_examples=200, deadline=None)
+@given(frames_of_elements())
+def test_a_check_also_tells_what_elements_weigh(elements):
+    assert encodable_bytes(elements) == chunk_bytes(elements)
 
 
 @pytest.mark.parametrize(
@@ -192,11 +200,21 @@ class Colour(enum.IntEnum):
 def test_what_cannot_travel_is_named_with_its_place_and_a_remedy(element, message):
     with pytest.raises(InvalidArgumentError, match=message):
         encode(Frame(0, [element]))
+    with pytest.raises(InvalidArgumentError, match=message):
+        encodable_bytes([element])
+
+
+def test_one_that_cannot_travel_is_found_among_many_that_can():
+    for bad in ("\ud800", np.array([1, "a"], object), {1.5: 0}, {3}):
+        with pytest.raises(InvalidArgumentError):
+            encodable_bytes([("a", np.zeros(3), {"x": 1}, b"")] * 9 + [("a", bad, {"x": 1}, b"")])
 
 
 def test_an_element_that_contains_itself_is_refused():
     element: list = []
     element.append(element)
+    with pytest.raises(InvalidArgumentError, match="contains itself"):
+        encodable_bytes([element])
     with pytest.raises(InvalidArgumentError, match="nested more than 64 deep, or contains itself"):
         encode(Frame(0, [element]))
 

@@ -86,8 +86,9 @@ class ElementDecoder:
 
     def _pieces(self, count: int) -> Iterator[memoryview]:
         sizes = self.body.sizes(count)
-        start = self.body.take(sum(sizes))
-        data = self.body.view[start : self.body.position]
+        total = sum(sizes)
+        start = self.body.take(total)
+        data = self.body.view[start : start + total]
         return (data[a:b] for a, b in _spans(sizes))
 
     def _scalars(self, column: c.Scalars, count: int, depth: int) -> list[Any]:

@@ -12,13 +12,11 @@ from typing import Any
 from stoker.dataset.codec.columns import Column
 from stoker.dataset.codec.decoder import ElementDecoder
 from stoker.dataset.codec.encoder import ElementEncoder
-from stoker.dataset.codec.layout import BodyReader, Buffer
+from stoker.dataset.codec.layout import Body, BodyReader, Buffer
 from stoker.dataset.codec.records import TypeResolver
 from stoker.errors import WireError
 
-__all__ = ["TypeResolver", "check_encodable", "decode_elements", "encode_elements"]
-
-_ALWAYS_ENCODABLE = frozenset({int, float, bool, bytes, complex, type(None)})
+__all__ = ["TypeResolver", "decode_elements", "encode_elements"]
 
 
 def encode_elements(elements: list[Any]) -> tuple[Column, list[Buffer], int]:
@@ -34,17 +32,7 @@ def encode_elements(elements: list[Any]) -> tuple[Column, list[Buffer], int]:
     return column, encoder.body.buffers, encoder.body.size
 
 
-def check_encodable(elements: list[Any]) -> None:
-    """Checks that `elements` can travel; nothing large is copied for it.
-
-    Raises:
-        InvalidArgumentError: something in an element cannot; names its type and place.
-    """
-    if not _ALWAYS_ENCODABLE.issuperset(map(type, elements)):
-        encode_elements(elements)
-
-
-def decode_elements(column: Column, count: int, body: Buffer, types: TypeResolver) -> list[Any]:
+def decode_elements(column: Column, count: int, body: Body, types: TypeResolver) -> list[Any]:
     """The `count` elements that `column` describes and `body` holds.
 
     Arrays of 64 KiB and more are views into `body` if it is writable; all else is copied out.

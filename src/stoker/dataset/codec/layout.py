@@ -1,6 +1,6 @@
 """The body of a frame: buffers one after the other, each starting at a multiple of 64 bytes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,6 +13,13 @@ ALIGNMENT = 64
 """A cache line, and what vector instructions like best."""
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
+
+Body: TypeAlias = Buffer | Sequence[Buffer]
+"""A whole body; or its parts in order, for one that lies in several places.
+
+No buffer of a column crosses from one part to the next; a part starts where a buffer starts, or the
+padding before it.
+"""
 
 _PADDING = bytes(ALIGNMENT)
 _INT64 = np.dtype("<i8")
@@ -31,6 +38,20 @@ def empty_body(size: int) -> memoryview:
         raise WireError(f"a body of {size} bytes does not fit in memory here") from error
     start = -memory.ctypes.data % ALIGNMENT
     return memory[start : start + size].data
+
+
+def body_size(body: Body) -> int:
+    """How many bytes `body` has."""
+    return sum(map(_size_of, parts_of(body)))
+
+
+def parts_of(body: Body) -> Sequence[Buffer]:
+    """The parts of `body`; one that lies in one place is its only part."""
+    return [body] if isinstance(body, bytes | bytearray | memoryview) else body
+
+
+def _size_of(buffer: Buffer) -> int:
+    return memoryview(buffer).nbytes
 
 
 class BodyWriter:
@@ -81,32 +102,45 @@ class BodyWriter:
 
 
 class BodyReader:
-    """Takes the buffers of a body back in the order they were written, never beyond its end."""
+    """Takes the buffers of a body back in the order they were written, never beyond its end.
 
-    def __init__(self, body: Buffer) -> None:
-        view = memoryview(body).cast("B")
-        if view.readonly:
-            # What is decoded must be writable, whatever memory it arrived in.
-            copy = empty_body(view.nbytes)
-            copy[:] = view
-            view = copy
-        self.view = view
-        self.size = view.nbytes
+    Attributes:
+        view: the part that the buffer taken last lies in.
+        position: where in the whole body the buffer taken last ends.
+        size: of the whole body.
+    """
+
+    def __init__(self, body: Body) -> None:
+        parts = [_writable(part) for part in parts_of(body)] or [empty_body(0)]
+        self.view = parts[0]
+        self._later = parts[:0:-1]
+        self._begin, self._end = 0, self.view.nbytes
+        self.size = sum(part.nbytes for part in parts)
         self.position = 0
 
     def take(self, size: int) -> int:
-        """The offset of the next buffer, of `size` bytes.
+        """The offset in `view` of the next buffer, of `size` bytes.
 
         Raises:
-            WireError: the body ends before it does.
+            WireError: the body ends before it does, or it crosses from one part to another.
         """
         start = self.position + -self.position % ALIGNMENT
-        if size < 0 or start + size > self.size:
-            raise WireError(
-                f"the header describes a buffer of {size} bytes at {start} of a body of {self.size}"
-            )
+        if size < 0 or start + size > self._end:
+            self._enter_part(start, size)
         self.position = start + size
-        return start
+        return start - self._begin
+
+    def _enter_part(self, start: int, size: int) -> None:
+        """Move on to the part in which a buffer at `start` lies."""
+        while self._later and size >= 0 and start >= self._end:
+            self.view = self._later.pop()
+            self._begin, self._end = self._end, self._end + self.view.nbytes
+        if size < 0 or start + size > self._end:
+            crosses = ", across its parts" if 0 <= size <= self.size - start else ""
+            raise WireError(
+                f"the header describes a buffer of {size} bytes at {start} of a body of "
+                f"{self.size}{crosses}"
+            )
 
     def array(self, dtype: Dtype, count: int) -> npt.NDArray[Any]:
         """The next buffer as a view of `count` items."""
@@ -139,3 +173,13 @@ class BodyReader:
             raise WireError(
                 f"a body of {self.size} bytes, of which the header describes {self.position}"
             )
+
+
+def _writable(part: Buffer) -> memoryview:
+    view = memoryview(part).cast("B")
+    if not view.readonly:
+        return view
+    # What is decoded must be writable, whatever memory it arrived in.
+    copy = empty_body(view.nbytes)
+    copy[:] = view
+    return copy

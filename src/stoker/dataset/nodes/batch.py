@@ -187,14 +187,16 @@ class BatchStream(Stream):
             return []
         batches = [self._stack_first()]
         self._batch_bytes = element_bytes(batches[0])
-        for _ in range(min(max_elements, max_bytes // self._batch_bytes) - 1):
-            if len(self._held) < self._size:
-                break
+        most = min(max_elements, max_bytes // self._batch_bytes) - 1
+        used = 0  # removed together: for each batch alone, all that is behind it would move
+        for stop in range(self._size, min(most * self._size, len(self._held)) + 1, self._size):
             try:
-                batches.append(self._stack(self._held[: self._size]))
+                batches.append(self._stack(self._held[used:stop]))
             except Exception:  # noqa: BLE001 - its elements stay, so the next call raises it
                 break
-            self._take_first()
+            used = stop
+            self._index += 1
+        del self._held[:used]
         return batches
 
     def advance(self, n: int) -> int:
