@@ -2,12 +2,14 @@ import gc
 import itertools
 import threading
 from collections import deque
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stoker.errors import WireError
 from stoker.wire import buffers
 from stoker.wire.buffers import POOLED_FROM_BYTES, BufferPool, lend
 
@@ -65,6 +67,30 @@ def test_a_cycle_gives_memory_back_inside_the_collector():
     del memory, cycle
     assert not dead
     gc.collect()
+    assert list(dead) == [1]
+
+
+class Phoenix:
+    """Comes back from the garbage collector with what it holds."""
+
+    risen: ClassVar[list] = []
+
+    def __init__(self, view):
+        self.view = view
+        self.cycle = self
+
+    def __del__(self):
+        self.risen.append(self.view)
+
+
+def test_what_rises_from_the_collector_is_still_lent():
+    memory, dead = lent()
+    Phoenix(np.frombuffer(memory, np.uint8))
+    del memory
+    gc.collect()
+    assert len(Phoenix.risen) == 1
+    assert not dead
+    Phoenix.risen.clear()
     assert list(dead) == [1]
 
 
@@ -149,6 +175,13 @@ def test_what_is_small_or_larger_than_the_pool_is_not_pooled():
         BIG - 1,
         2 * BIG + 1,
     ]
+    assert pool.statistics()["bytes"] == 0
+
+
+def test_memory_there_was_not_enough_of_is_not_counted():
+    pool = BufferPool(1 << 62)
+    with pytest.raises(WireError, match="does not fit in memory here"):
+        pool.take(1 << 61)
     assert pool.statistics()["bytes"] == 0
 
 

@@ -79,6 +79,26 @@ def test_a_frame_of_more_buffers_than_one_call_takes_arrives(raw):
     other.close()
 
 
+def test_messages_without_a_body_take_no_memory_for_one(raw, monkeypatch):
+    plain, connection = raw
+    monkeypatch.setattr(connection._bodies, "take", None)
+    plain.sendall(message_bytes(Ready(1)) + message_bytes(Frame(0, [])))
+    assert connection.receive(5) == Ready(1)
+    assert connection.receive(5).elements == []
+
+
+def test_memory_for_a_long_header_is_let_go_of(raw):
+    plain, connection = raw
+    before = len(connection._reader.data)
+    elements = [{f"key {i}": i for i in range(500)}]
+    plain.sendall(message_bytes(Frame(0, elements)))
+    assert connection.receive(5).elements == elements
+    assert len(connection._reader.data) > before
+    plain.sendall(message_bytes(Ready(1)))
+    assert connection.receive(5) == Ready(1)
+    assert len(connection._reader.data) == before
+
+
 def test_half_a_message_and_a_close_is_a_peer_that_is_gone(raw):
     plain, connection = raw
     plain.sendall(message_bytes(Frame(0, [np.zeros(1000)]))[:500])
@@ -127,12 +147,14 @@ def test_close_wakes_a_blocked_send(raw):
     thread = threading.Thread(target=send)
     thread.start()
     # Once the kernel takes no more, the send is in it for good.
-    sock = connection._socket
-    assert meets(lambda: connection._send_lock.locked() and not select.select([], [sock], [], 0)[1])
+    sock = connection._stream._socket
+    assert meets(
+        lambda: connection._stream._send_lock.locked() and not select.select([], [sock], [], 0)[1]
+    )
     connection.close()
     thread.join(5)
     assert outcome == ["the connection to the peer was closed on this side"]
-    assert connection._socket.fileno() == -1
+    assert connection._stream._socket.fileno() == -1
 
 
 def test_the_last_words_of_a_peer_are_heard_after_a_send_to_it_failed(raw):
@@ -239,4 +261,4 @@ def test_sockets_are_closed_in_programs_that_are_started():
     with connected(TCP) as pair:
         for connection in pair.both:
             assert isinstance(connection, TcpConnection)
-            assert not os.get_inheritable(connection._socket.fileno())
+            assert not os.get_inheritable(connection._stream._socket.fileno())

@@ -3,6 +3,8 @@
 NumPy shortens chains of views: a slice of a slice refers to the array at their end, so the death of
 an array in between says nothing about its views. The end is where an array's base is no array: so
 an array made over a plain buffer, which nobody else is given, lives exactly as long as any view.
+And it dies with the last one, not before: objects that take part in cyclic garbage collection, as
+ctypes arrays do, are declared dead while what is unreachable with them can still come back.
 """
 
 import threading
@@ -17,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stoker.dataset.codec.layout import ALIGNMENT, empty_body
+from stoker.errors import WireError
 
 Memory: TypeAlias = npt.NDArray[np.uint8]
 
@@ -93,7 +96,12 @@ class BufferPool:
             if memory is None and not self._make_room(rounded):
                 return empty_body(size)
         if memory is None:
-            memory = np.frombuffer(empty_body(rounded), np.uint8)
+            try:
+                memory = np.frombuffer(empty_body(rounded), np.uint8)
+            except WireError:
+                with self._lock:
+                    self._bytes -= rounded
+                raise
         return lend(memory[:size], partial(self._dead.append, memory))
 
     def statistics(self) -> dict[str, int]:

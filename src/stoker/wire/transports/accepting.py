@@ -85,12 +85,12 @@ def _listening(family: int, address: Any, one_family: bool) -> socket.socket:
     return sock
 
 
-class TcpListener(Listener):
+class SocketListener(Listener):
     """Accepts on a thread of its own.
 
     Args:
         sockets: listening and non-blocking; it owns them.
-        host: as the user wrote it, for `address`.
+        address: what a client connects to.
         make: makes the connection of an accepted socket; on OSError the socket is closed.
         on_connection: called for each connection.
     """
@@ -98,11 +98,11 @@ class TcpListener(Listener):
     def __init__(
         self,
         sockets: list[socket.socket],
-        host: str,
+        address: str,
         make: MakeConnection,
         on_connection: OnConnection,
     ) -> None:
-        self.address = format_address(host, sockets[0].getsockname()[1])
+        self.address = address
         self._sockets = sockets
         self._make = make
         self._serving = Serving(on_connection)
@@ -156,3 +156,22 @@ class TcpListener(Listener):
         for sock in [*self._sockets, self._wake, self._waker]:
             sock.close()
         self._serving.close()
+
+
+class TcpListener(SocketListener):
+    """Accepts TCP connections.
+
+    Args:
+        sockets, make, on_connection: as `SocketListener`'s.
+        host: as the user wrote it, for `address`.
+    """
+
+    def __init__(
+        self,
+        sockets: list[socket.socket],
+        host: str,
+        make: MakeConnection,
+        on_connection: OnConnection,
+    ) -> None:
+        address = format_address(host, sockets[0].getsockname()[1])
+        super().__init__(sockets, address, make, on_connection)

@@ -1,0 +1,116 @@
+"""Memory that processes share: a sealed memfd, mapped."""
+
+import ctypes
+import fcntl
+import mmap
+import os
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from stoker.errors import WireError
+from stoker.wire.transports.shm import forking
+
+Memory: TypeAlias = npt.NDArray[np.uint8]
+
+# Names only Linux has; elsewhere this package can be imported, and nothing of it used.
+_SHRINK, _GROW, _SEAL, _WRITE = (
+    getattr(fcntl, f"F_SEAL_{name}", 0) for name in ("SHRINK", "GROW", "SEAL", "WRITE")
+)
+_MAP_FIXED = 0x10
+_FAILED = ctypes.c_void_p(-1).value
+
+_mmap = ctypes.CDLL(None, use_errno=True).mmap
+_mmap.restype = ctypes.c_void_p
+_mmap.argtypes = [
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_long,
+]
+
+
+class Mapping:
+    """A memfd mapped for reading and writing: until this object and all views of it are gone.
+
+    In a forked child it becomes a private copy, made page by page where the child writes.
+
+    Args:
+        descriptor: of the memfd; owned from here on, also when this raises.
+        size: of the memfd in bytes, or less.
+
+    Attributes:
+        descriptor: to be sent to others.
+        memory: all of it.
+
+    Raises:
+        OSError: it cannot be mapped.
+    """
+
+    def __init__(self, descriptor: int, size: int) -> None:
+        self.descriptor = descriptor
+        self.memory: Memory = np.frombuffer(mmap.mmap(descriptor, size), np.uint8)
+        self.address: int = self.memory.__array_interface__["data"][0]
+        forking.watch(self)
+
+    def __del__(self) -> None:
+        os.close(self.descriptor)
+
+    def before_fork(self) -> None:
+        """Nothing has to hold still."""
+
+    def after_fork_in_parent(self) -> None:
+        """Nothing changes."""
+
+    def after_fork_in_child(self) -> None:
+        """Put a private mapping in the place of the shared one, under all views there are."""
+        protection, flags = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | _MAP_FIXED
+        size = self.memory.nbytes
+        if _mmap(self.address, size, protection, flags, self.descriptor, 0) == _FAILED:
+            raise OSError(ctypes.get_errno(), "cannot make shared memory private after fork")
+
+
+def new_mapping(size: int) -> Mapping:
+    """A mapped memfd of `size` bytes that nobody can shrink under its readers.
+
+    Raises:
+        OSError: there is no memory, no descriptor, or no memfd on this system.
+    """
+    descriptor = os.memfd_create("stoker-segment", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.ftruncate(descriptor, size)
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SHRINK | _GROW | _SEAL)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return Mapping(descriptor, size)
+
+
+def received_mapping(descriptor: int, size: int) -> Mapping:
+    """Maps what a peer sent as a segment of `size` bytes; owns `descriptor`.
+
+    Raises:
+        WireError: it is no such segment: reading it could kill this process.
+        OSError: it cannot be mapped here.
+    """
+    try:
+        _check(descriptor, size)
+    except WireError:
+        os.close(descriptor)
+        raise
+    return Mapping(descriptor, size)
+
+
+def _check(descriptor: int, size: int) -> None:
+    try:
+        seals = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)
+    except OSError as error:
+        raise WireError(f"a segment that is no memfd: {error}") from error
+    if not seals & _SHRINK or seals & _WRITE:
+        raise WireError(f"a segment with the seals {seals:#x}: it could shrink while it is read")
+    actual = os.fstat(descriptor).st_size
+    if not 0 < size <= actual:
+        raise WireError(f"a segment claimed to have {size} bytes has {actual}")

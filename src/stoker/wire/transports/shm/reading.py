@@ -1,0 +1,58 @@
+"""Receives from a Unix socket: bytes, and the descriptors that come with them."""
+
+import array
+import errno
+import socket
+from collections import deque
+
+from stoker.errors import WireError
+from stoker.wire.transports.read_ahead import ReadAhead
+from stoker.wire.transports.stream_socket import StreamSocket
+
+_READ_AHEAD = 64 << 10
+_MAX_DESCRIPTORS = 16
+_ANCILLARY = socket.CMSG_SPACE(_MAX_DESCRIPTORS * 4)
+
+
+class Reader(ReadAhead):
+    """Reads ahead, and keeps the descriptors that come until they are asked for.
+
+    `need` raises WireError when more came than were announced.
+    """
+
+    def __init__(self, stream: StreamSocket) -> None:
+        super().__init__(stream, _READ_AHEAD)
+        self._descriptors: deque[int] = deque()
+        self._lost_descriptors = False
+
+    def descriptor(self) -> int:
+        """The next descriptor; the caller owns it.
+
+        Raises:
+            WireError: none was sent.
+            OSError: this process may open no more.
+        """
+        if not self._descriptors:
+            if self._lost_descriptors:
+                raise OSError(errno.EMFILE, "too many files are open; raise `ulimit -n`")
+            raise WireError("a segment without a descriptor")
+        return self._descriptors.popleft()
+
+    def close(self) -> None:
+        """Close the descriptors nobody asked for."""
+        while self._descriptors:
+            socket.close(self._descriptors.popleft())
+
+    def _receive(self, target: memoryview, deadline: float | None) -> int:
+        got, ancillary, flags = self.stream.receive_ancillary(
+            target, deadline, _ANCILLARY, socket.MSG_CMSG_CLOEXEC
+        )
+        for level, kind, data in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                found = array.array("i")
+                found.frombytes(data[: len(data) // 4 * 4])
+                self._descriptors.extend(found)
+        self._lost_descriptors |= bool(flags & socket.MSG_CTRUNC)
+        if len(self._descriptors) > _MAX_DESCRIPTORS:
+            raise WireError(f"{len(self._descriptors)} descriptors nobody announced")
+        return got

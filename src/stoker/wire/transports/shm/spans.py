@@ -1,0 +1,52 @@
+"""Which parts of a segment are free."""
+
+from bisect import bisect_left
+
+
+class Spans:
+    """Hands out parts of ``range(size)`` and takes them back.
+
+    The lowest that fits is given first: what was used before is in memory, and perhaps in a cache.
+
+    Args:
+        size: of the whole.
+
+    Example:
+        >>> spans = Spans(100)
+        >>> spans.take(60), spans.take(60), spans.take(40)
+        (0, None, 60)
+        >>> spans.give(0, 60)
+        >>> spans.take(10)
+        0
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._free = [(0, size)]
+
+    @property
+    def free(self) -> int:
+        """How much is free in all."""
+        return sum(stop - start for start, stop in self._free)
+
+    def take(self, size: int) -> int | None:
+        """Where a part of `size` begins that was free; None if there is none."""
+        for at, (start, stop) in enumerate(self._free):
+            if stop - start >= size:
+                if stop - start == size:
+                    del self._free[at]
+                else:
+                    self._free[at] = (start + size, stop)
+                return start
+        return None
+
+    def give(self, start: int, size: int) -> None:
+        """Take back what `take` gave."""
+        stop = start + size
+        at = bisect_left(self._free, (start, stop))
+        if at < len(self._free) and self._free[at][0] == stop:
+            stop = self._free.pop(at)[1]
+        if at and self._free[at - 1][1] == start:
+            start = self._free.pop(at - 1)[0]
+            at -= 1
+        self._free.insert(at, (start, stop))

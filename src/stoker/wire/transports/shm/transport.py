@@ -1,0 +1,133 @@
+"""Where processes of one host meet: Unix sockets with names of their own."""
+
+import os
+import secrets
+import socket
+import struct
+from functools import partial
+
+from stoker.errors import InvalidArgumentError, PermissionDeniedError, UnavailableError
+from stoker.wire.transports import Connection, Listener, OnConnection, Transport
+from stoker.wire.transports.accepting import SocketListener
+from stoker.wire.transports.shm import forking
+from stoker.wire.transports.shm.connection import ShmConnection
+from stoker.wire.transports.shm.mapping import new_mapping
+from stoker.wire.transports.shm.segments import PAGE, Segments
+
+MAX_LISTENER_BYTES = 1 << 20
+"""What a listener accepts, as header and as body: clients send no frames."""
+
+_DEFAULT_BYTES = 256 << 20
+_NAME = "@stoker-"
+_BACKLOG = 1024
+_CREDENTIALS = struct.Struct("iII")
+
+
+class ShmTransport(Transport):
+    """Shared memory between processes of one user on one Linux host.
+
+    Addresses are "@stoker-<random>": abstract names of Unix sockets, which no file system holds and
+    which end with the process. Who connects proves by it that the host is the same.
+
+    Args:
+        segments: what listeners send from; None makes a pool for each, closed with it.
+    """
+
+    name = "shm"
+
+    def __init__(self, segments: Segments | None = None) -> None:
+        self._segments = segments
+        self._unusable = ""
+
+    def listen(self, host: str, port: int, on_connection: OnConnection) -> Listener:
+        """As `Transport.listen`; neither `host` nor `port` matters."""
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        forking.close_in_child(sock)
+        address = _NAME + secrets.token_hex(16)
+        try:
+            # What cannot be shared later is better known now, while other transports are at hand.
+            new_mapping(PAGE)
+            sock.bind(_abstract(address))
+            sock.listen(_BACKLOG)
+            sock.setblocking(False)
+        except OSError as error:
+            sock.close()
+            raise UnavailableError(f"cannot share memory on this host: {error}") from error
+        segments = self._segments or Segments(_DEFAULT_BYTES)
+        owned = segments if self._segments is None else None
+        return ShmListener(sock, address, segments, owned, on_connection)
+
+    def connect(self, address: str, timeout: float) -> Connection:
+        if not address.startswith(_NAME):
+            raise InvalidArgumentError(
+                f"{address!r} is not an address of the shm transport: {_NAME}<random>"
+            )
+        if self._unusable:
+            raise UnavailableError(f"cannot connect to {address}: {self._unusable}")
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        forking.close_in_child(sock)
+        try:
+            sock.settimeout(max(timeout, 1e-3))
+            sock.connect(_abstract(address))
+            _check_peer(sock)
+            return ShmConnection(sock, address, cannot_map=self._give_up)
+        except OSError as error:
+            sock.close()
+            raise UnavailableError(
+                f"cannot connect to {address}: {error}; it is on another host, or ended"
+            ) from error
+
+    def _give_up(self, why: str) -> None:
+        # Out of descriptors or of address space, as it may be again: other transports need neither.
+        self._unusable = why
+
+
+class ShmListener(SocketListener):
+    """Accepts processes of this user; closes the pool with it that is its own."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        address: str,
+        segments: Segments,
+        owned: Segments | None,
+        on_connection: OnConnection,
+    ) -> None:
+        self._owned = owned
+        super().__init__([sock], address, partial(_accepted, segments), on_connection)
+
+    def close(self) -> None:
+        super().close()
+        if self._owned is not None:
+            self._owned.close()
+
+
+def _accepted(segments: Segments, sock: socket.socket, _address: object) -> Connection:
+    forking.close_in_child(sock)
+    process = _check_peer(sock)
+    peer = f"process {process}"
+    return ShmConnection(sock, peer, segments, MAX_LISTENER_BYTES, MAX_LISTENER_BYTES)
+
+
+def _check_peer(sock: socket.socket) -> int:
+    """The id of the process at the other end of `sock`.
+
+    Raises:
+        PermissionDeniedError: another user runs it.
+    """
+    size = _CREDENTIALS.size
+    credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    process, user, _ = _CREDENTIALS.unpack(credentials)
+    if user != os.geteuid():
+        raise PermissionDeniedError(
+            f"process {process} is of user {user}, this one of user {os.geteuid()}; memory is "
+            f"shared only between processes of one user"
+        )
+    return int(process)
+
+
+def _abstract(address: str) -> bytes:
+    return b"\0" + address[1:].encode()
+
+
+SHM = ShmTransport()

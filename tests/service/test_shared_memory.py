@@ -1,0 +1,109 @@
+"""Elements in shared memory, from the pipeline to the user's loop."""
+
+import logging
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stoker
+from stoker.service import DispatchServer, WorkerServer
+from tests.serving import eventually
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memfd is Linux's")
+
+BATCH_BYTES = 16 * 10_000 * 8
+
+
+def batches() -> stoker.Dataset:
+    return stoker.Dataset.range(16 * 40).map(lambda x: np.full(10_000, x)).batch(16)
+
+
+@pytest.fixture
+def dispatcher() -> Iterator[DispatchServer]:
+    with DispatchServer() as dispatcher:
+        yield dispatcher
+
+
+@pytest.fixture
+def worker(dispatcher: DispatchServer) -> Iterator[WorkerServer]:
+    with WorkerServer(dispatcher_address=dispatcher.target) as worker:
+        yield worker
+
+
+def shared(dataset: stoker.Dataset, dispatcher: DispatchServer) -> stoker.Iterator:
+    distributed = dataset.distribute(
+        dispatcher.target, processing_mode="parallel_epochs", data_transfer_protocol="shm"
+    )
+    return distributed.iterator()
+
+
+def test_what_the_trainer_sees_and_the_worker_has_lent_is_shown(
+    dispatcher: DispatchServer, worker: WorkerServer
+) -> None:
+    with shared(batches(), dispatcher) as iterator:
+        kept = [next(iterator) for _ in range(3)]
+        assert iterator.stats()["shared_memory_bytes"] >= 3 * BATCH_BYTES
+        stats = worker.stats()
+        assert stats["shared_memory_limit"] == 256 << 20
+        assert 3 * BATCH_BYTES <= stats["shared_memory_lent"] <= stats["shared_memory_bytes"]
+        kept.clear()
+        rest = sum(1 for _ in iterator)
+        assert rest == 37
+        assert iterator.stats()["shared_memory_bytes"] == 0
+    assert eventually(lambda: worker.stats()["shared_memory_lent"] == 0)
+    assert worker.stats()["shared_memory_refused"] == 0
+
+
+def test_outgoing_batches_are_assembled_where_the_trainer_sees_them(
+    dispatcher: DispatchServer, worker: WorkerServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool: Any = worker._shell.segments  # type: ignore[union-attr]
+    lent_in_place = []
+    lend = pool.lend_in_place
+
+    def watched(*arguments: Any) -> Any:
+        loan = lend(*arguments)
+        lent_in_place.append(loan is not None)
+        return loan
+
+    monkeypatch.setattr(pool, "lend_in_place", watched)
+    with shared(batches().prefetch(2), dispatcher) as iterator:
+        for number, batch in enumerate(iterator):
+            assert batch[:, -1].tolist() == list(range(16 * number, 16 * number + 16))
+    # The first were made before anybody was there to see them.
+    assert sum(lent_in_place) >= 10
+
+
+def test_writing_in_place_disturbs_nobody(dispatcher: DispatchServer, worker: WorkerServer) -> None:
+    cached = batches().cache().repeat(2).prefetch(1)
+    with shared(cached, dispatcher) as iterator:
+        for number, batch in enumerate(iterator):
+            assert batch[:, 0].tolist() == list(range(16 * (number % 40), 16 * (number % 40) + 16))
+            batch[:] = -1
+    assert number == 79
+
+
+def test_a_trainer_that_keeps_everything_gets_copies(dispatcher: DispatchServer) -> None:
+    with WorkerServer(
+        dispatcher_address=dispatcher.target, shared_memory_bytes=8 * BATCH_BYTES
+    ) as worker:
+        with shared(batches(), dispatcher) as iterator:
+            kept = list(iterator)
+        assert [batch[0, 0] for batch in kept] == list(range(0, 640, 16))
+        assert worker.stats()["shared_memory_refused"] > 0
+        assert worker.stats()["shared_memory_bytes"] <= 8 * BATCH_BYTES
+
+
+def test_without_shared_memory_elements_come_over_tcp(
+    dispatcher: DispatchServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "stoker.client")
+    with WorkerServer(dispatcher_address=dispatcher.target, shared_memory_bytes=0) as worker:
+        with shared(batches(), dispatcher) as iterator:
+            assert sum(1 for _ in iterator) == 40
+            assert iterator.stats()["shared_memory_bytes"] == 0
+        assert worker.stats() == {"tasks": worker.num_tasks()}
+    assert [record for record in caplog.messages if "'shm' cannot be used" in record]
