@@ -31,6 +31,7 @@ from tests.wire.elements import frames_of_elements, message_bytes, parse
 
 MESSAGES = [
     Hello(1, 2, -5, 2**63 - 1, 0, "trainer-a"),
+    Hello(1, 2, 3, 4, 5, compression="ZSTD"),
     Welcome(1, "host:1"),
     Credit(1, 2, 3),
     Ready(4),

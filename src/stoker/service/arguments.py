@@ -6,6 +6,7 @@ from stoker.errors import InvalidArgumentError, UnimplementedError
 from stoker.service import messages as m
 from stoker.service.config import ShardingPolicy, parse_service
 from stoker.service.source import Reading
+from stoker.wire.compression import AUTO, CODECS
 from stoker.wire.transports import get_transport
 
 TARGET_WORKERS = ("AUTO", "ANY", "LOCAL")
@@ -40,6 +41,7 @@ def parse_reading(
     cross_trainer_cache: CrossTrainerCache | None,
     target_workers: Any,
     connect_timeout: float,
+    buffer_bytes: Any,
 ) -> Reading:
     """Checks the arguments that `distribute` and `from_dataset_id` share."""
     address = parse_service(service)[1]
@@ -48,6 +50,11 @@ def parse_reading(
     if max_outstanding_requests is not None and not _is_positive(max_outstanding_requests):
         raise InvalidArgumentError(
             f"`max_outstanding_requests` must be a positive int, got {max_outstanding_requests!r}"
+        )
+    if not _is_positive(buffer_bytes):
+        raise InvalidArgumentError(
+            f"`buffer_bytes` must be a positive int, got {buffer_bytes!r}; it bounds what workers "
+            "send ahead of what is taken here"
         )
     if not isinstance(target_workers, str) or target_workers.upper() not in TARGET_WORKERS:
         raise InvalidArgumentError(
@@ -69,6 +76,7 @@ def parse_reading(
         max_outstanding=max_outstanding_requests,
         transport=data_transfer_protocol,
         connect_timeout=connect_timeout,
+        buffer_bytes=buffer_bytes,
         registration=None,
     )
 
@@ -97,10 +105,12 @@ def _check_consumers(job_name: str | None, index: Any, count: Any) -> None:
 
 
 def check_compression(compression: Any) -> None:
-    """Raises InvalidArgumentError unless it is "AUTO" or ``None``."""
-    if compression not in ("AUTO", None):
+    """Raises InvalidArgumentError unless it is "AUTO", ``None`` or a codec of this version."""
+    names = (AUTO, *CODECS)
+    if compression is not None and compression not in names:
         raise InvalidArgumentError(
-            f"Invalid `compression` argument: {compression!r}. Must be 'AUTO' or None"
+            f"Invalid `compression` argument: {compression!r}. Must be one of "
+            f"{', '.join(map(repr, names))} or None"
         )
 
 

@@ -1,18 +1,21 @@
 """The messages of the data plane, and the bytes of one.
 
 A message on the wire is a prefix (magic, header length, body length), a msgpack header and a body
-of raw buffers. Only `Frame` has a body. What `decode` is given may be anything at all.
+of raw buffers. Only `Frame` has a body, compressed if the header names a codec. What `decode` is
+given may be anything at all.
 """
 
 import struct
+from collections.abc import Callable
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
 from stoker.dataset.codec.columns import Column
 from stoker.dataset.codec.elements import TypeResolver, decode_elements, encode_elements
-from stoker.dataset.codec.layout import Buffer
+from stoker.dataset.codec.layout import Body, Buffer, body_size, empty_body
 from stoker.errors import ErrorRecord, FailedPreconditionError, WireError
+from stoker.wire import compression
 
 PROTOCOL_MIN = 1
 PROTOCOL_MAX = 1
@@ -27,7 +30,8 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
     """Client to worker, first: who reads which task, and the first frame it has not received.
 
     `attempt` grows with each connection of the client to the task: one that arrives late, after a
-    newer one, is told apart. A `metered` client wants to hear `Ready`.
+    newer one, is told apart. A `metered` client wants to hear `Ready`. `compression` is "AUTO",
+    the name of a codec or ``None``: a request, which the worker follows frame by frame as it can.
     """
 
     protocol_min: int
@@ -38,13 +42,18 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
     trainer: str = ""
     attempt: Count = 0
     metered: bool = False
+    compression: str | None = None
 
 
 class Welcome(msgspec.Struct, frozen=True, tag=True):
-    """Worker to client, in answer to `Hello`: the version both speak from here on."""
+    """Worker to client, in answer to `Hello`: the version both speak from here on.
+
+    Whatever its credit, the worker keeps no more than about `buffer_bytes` sent and not consumed.
+    """
 
     protocol: int
     worker: str
+    buffer_bytes: Count = 0
 
 
 class Credit(msgspec.Struct, frozen=True, tag=True):
@@ -70,11 +79,15 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
 
 
 class Frame(msgspec.Struct, frozen=True, eq=False):
-    """Worker to client: consecutive elements of one task; or the error at one position."""
+    """Worker to client: consecutive elements of one task; or the error at one position.
+
+    `nbytes` is what they count for against the bytes of `Credit`.
+    """
 
     number: int
     elements: list[Any]
     error: ErrorRecord | None = None
+    nbytes: int = 0
 
 
 class Counts(msgspec.Struct, frozen=True, tag=True):
@@ -108,13 +121,19 @@ class Bye(msgspec.Struct, frozen=True, tag=True):
     error: ErrorRecord | None = None
 
 
-class FrameHeader(msgspec.Struct, frozen=True, tag="Frame"):
-    """`Frame` as its header: `column` describes the elements, whose values are in the body."""
+class FrameHeader(msgspec.Struct, frozen=True, tag="Frame", omit_defaults=True):
+    """`Frame` as its header: `column` describes the elements, whose values are in the body.
+
+    With a `codec` the body is compressed, and has `size` bytes once it is not.
+    """
 
     number: Count
     count: Count
     column: Column | None = None
     error: ErrorRecord | None = None
+    nbytes: Count = 0
+    codec: str | None = None
+    size: Count = 0
 
 
 Message: TypeAlias = Hello | Welcome | Credit | Ready | Frame | Counts | End | GiveBack | Bye
@@ -126,6 +145,9 @@ _DECODER: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(
     Hello | Welcome | Credit | Ready | FrameHeader | Counts | End | GiveBack | Bye
 )
 _DEFAULT_TYPES = TypeResolver()
+
+Pack: TypeAlias = Callable[[list[Buffer], int], tuple[str, Buffer] | None]
+"""Compresses the buffers of a body of so many bytes; ``None``: it is to travel as it is."""
 
 
 def negotiate(theirs_min: int, theirs_max: int) -> int:
@@ -143,10 +165,11 @@ def negotiate(theirs_min: int, theirs_max: int) -> int:
     return version
 
 
-def encode(message: Message) -> list[Buffer]:
+def encode(message: Message, pack: Pack | None = None) -> list[Buffer]:
     """The bytes of `message`: prefix and header first, then the buffers of the body.
 
-    Large arrays are not copied: the result refers to their memory until it is sent.
+    Large arrays are not copied: the result refers to their memory until it is sent. Bodies are
+    offered to `pack`, if there is one.
 
     Raises:
         InvalidArgumentError: an element holds a value that cannot travel; names its type and place.
@@ -155,9 +178,14 @@ def encode(message: Message) -> list[Buffer]:
         header = _ENCODER.encode(message)
         return [PREFIX.pack(_MAGIC, len(header), 0) + header]
     column, body, size = encode_elements(message.elements) if message.elements else (None, [], 0)
-    header = _ENCODER.encode(
-        FrameHeader(message.number, len(message.elements), column, message.error)
+    description = FrameHeader(
+        message.number, len(message.elements), column, message.error, message.nbytes
     )
+    if pack is not None and (packed := pack(body, size)) is not None:
+        codec, data = packed
+        description = msgspec.structs.replace(description, codec=codec, size=size)
+        body, size = [data], memoryview(data).nbytes
+    header = _ENCODER.encode(description)
     if len(header) > MAX_HEADER_BYTES:
         raise FailedPreconditionError(
             f"the structure of frame {message.number} takes {len(header)} bytes, more than "
@@ -186,11 +214,23 @@ def parse_prefix(prefix: Buffer, max_body_bytes: int) -> tuple[int, int]:
 
 
 def decode(
-    header: Buffer, body: Buffer | None = None, types: TypeResolver = _DEFAULT_TYPES
+    header: Buffer,
+    body: Body | None = None,
+    types: TypeResolver = _DEFAULT_TYPES,
+    *,
+    max_body_bytes: int = compression.MAX_BYTES,
+    allocate: compression.Allocate = empty_body,
 ) -> Message:
     """The message of a header (without prefix) and its body.
 
-    Large arrays are views into `body` where it is writable.
+    Large arrays are views into the body where it is writable.
+
+    Args:
+        header: as it arrived.
+        body: as it arrived, in one piece or in parts.
+        types: rebuilds namedtuples and dataclasses.
+        max_body_bytes: a compressed body that claims to be larger is refused.
+        allocate: gives memory to decompress into.
 
     Raises:
         WireError: these bytes are not a message.
@@ -199,12 +239,14 @@ def decode(
         parsed = _DECODER.decode(header)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise WireError(f"not a header of stoker's protocol: {error}") from error
-    size = 0 if body is None else memoryview(body).nbytes
+    size = 0 if body is None else body_size(body)
     if not isinstance(parsed, FrameHeader):
         if size:
             raise WireError(f"a {type(parsed).__name__} message with a body of {size} bytes")
         message: Message = parsed
         return message
+    if parsed.codec is not None and body is not None:
+        body = _decompressed(parsed, body, max_body_bytes, allocate)
     elements: list[Any] = []
     if parsed.column is not None and body is not None:
         elements = decode_elements(parsed.column, parsed.count, body, types)
@@ -212,4 +254,16 @@ def decode(
         raise WireError(
             f"frame {parsed.number} claims {parsed.count} elements, its body has {size} bytes"
         )
-    return Frame(parsed.number, elements, parsed.error)
+    return Frame(parsed.number, elements, parsed.error, parsed.nbytes)
+
+
+def _decompressed(
+    header: FrameHeader, body: Body, max_body_bytes: int, allocate: compression.Allocate
+) -> memoryview:
+    limit = min(max_body_bytes, compression.MAX_BYTES)
+    if not 0 < header.size <= limit:
+        raise WireError(
+            f"frame {header.number} claims a body of {header.size} bytes, compressed to "
+            f"{body_size(body)}; up to {limit} are allowed here"
+        )
+    return compression.decompress(header.codec or "", body, header.size, allocate)
