@@ -27,6 +27,7 @@ def test_without_a_command_the_commands_are_named():
     [
         ("dispatcher", ["--host", "--port", "--insecure"]),
         ("worker", ["--dispatcher", "--host", "--port", "--processes", "--tags", "--insecure"]),
+        ("worker", ["--data-transfer-protocol", "--shared-memory-bytes"]),
         ("demo", ["--directory"]),
     ],
 )

@@ -79,6 +79,24 @@ def test_a_dispatcher_and_workers_started_by_command_serve_an_epoch():
         assert sorted(dataset) == list(range(100))
 
 
+def test_workers_told_to_serve_by_grpc_serve_by_nothing_else():
+    with (
+        a_dispatcher() as address,
+        running("worker", "--dispatcher", address, "--data-transfer-protocol", "grpc") as workers,
+    ):
+        workers.wait_for(r"serves at localhost:\d+")
+        dataset = stoker.Dataset.range(100).distribute(address, data_transfer_protocol="tcp")
+        assert sorted(dataset) == list(range(100))
+
+
+def test_a_transport_that_workers_cannot_be_told_to_serve_by_is_one_line():
+    with running(
+        "worker", "--dispatcher", "localhost:1", "--data-transfer-protocol", "pigeon"
+    ) as command:
+        assert command.end() == 1
+    assert "no data transfer protocol 'pigeon' to serve; there are 'grpc', 'tcp'" in command.said
+
+
 def test_a_killed_worker_process_is_named_and_replaced():
     with (
         a_dispatcher() as address,

@@ -16,10 +16,13 @@ def _slow(number: int) -> int:
     return number
 
 
-@pytest.mark.parametrize("cut_after", [(100, 2_000_000), (700_000,)])
+@pytest.mark.parametrize(
+    ("transport", "cut_after"),
+    [("tcp", (100, 2_000_000)), ("tcp", (700_000,)), ("grpc", (700_000,))],
+)
 @pytest.mark.parametrize("mode", ["parallel_epochs", "distributed_epoch"])
 def test_a_stream_cut_again_and_again_yields_every_element_once_and_in_order(
-    mode: str, cut_after: tuple[int, ...]
+    mode: str, transport: str, cut_after: tuple[int, ...]
 ) -> None:
     with DispatchServer() as dispatcher:
         first = WorkerServer(dispatcher_address=dispatcher.target)
@@ -30,12 +33,13 @@ def test_a_stream_cut_again_and_again_yields_every_element_once_and_in_order(
             WorkerServer(
                 dispatcher_address=dispatcher.target,
                 port=port,
+                data_transfer_protocol=transport,
                 data_transfer_address=f"localhost:{proxy.port}",
             ),
         ):
             dataset = stoker.Dataset.range(50_000).map(lambda x: (x, str(x) * 9))
             distributed = dataset.distribute(
-                dispatcher.target, processing_mode=mode, data_transfer_protocol="tcp"
+                dispatcher.target, processing_mode=mode, data_transfer_protocol=transport
             )
             got = list(distributed)
             assert proxy.cuts > 0
@@ -83,4 +87,4 @@ def test_a_client_that_finds_no_dispatcher_says_so_when_its_patience_ends() -> N
         target = dispatcher.target
     dataset = stoker.Dataset.range(3).distribute(target, connect_timeout=0.5)
     with pytest.raises(errors.UnavailableError, match=r"no dispatcher answered at localhost:\d+"):
-        iter(dataset)
+        list(dataset)

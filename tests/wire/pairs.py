@@ -5,6 +5,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from stoker.wire.transports import Connection, Listener, Transport
 
@@ -43,3 +44,8 @@ def meets(condition: Callable[[], bool], deadline: float = 5.0) -> bool:
             return True
         tick.wait(0.005)
     return condition()
+
+
+def shared_mappings() -> int:
+    """How many segments of shared memory this process has mapped, for whatever purpose."""
+    return Path("/proc/self/maps").read_text().count("memfd:stoker-segment")

@@ -1,6 +1,7 @@
 """What every transport must do."""
 
 import queue
+import sys
 import threading
 
 import numpy as np
@@ -11,7 +12,7 @@ from stoker.wire.frames import Bye, Credit, Frame, Ready
 from stoker.wire.transports import get_transport
 from tests.wire.pairs import Pair, connected, meets
 
-NAMES = ("local", "memory", "tcp")
+NAMES = ("grpc", "local", "memory", "tcp", *(["shm"] if sys.platform == "linux" else []))
 
 
 @pytest.fixture(params=NAMES)
@@ -26,8 +27,8 @@ def pair(transport):
 
 
 def test_an_unknown_transport_is_named_with_those_that_exist():
-    with pytest.raises(NotFoundError, match="'shm'; there are 'local', 'memory', 'tcp'"):
-        get_transport("shm")
+    with pytest.raises(NotFoundError, match="'pigeon'; there are 'grpc', 'local', 'memory', 'shm'"):
+        get_transport("pigeon")
 
 
 def test_a_transport_is_called_what_it_was_asked_for(transport):
@@ -40,6 +41,29 @@ def test_messages_arrive_in_order_both_ways(pair: Pair):
         pair.far.send(Credit(n, 0, 0))
     assert [pair.far.receive(5) for _ in range(100)] == [Ready(n) for n in range(100)]
     assert [pair.near.receive(5) for _ in range(100)] == [Credit(n, 0, 0) for n in range(100)]
+
+
+def test_what_is_sent_now_arrives_and_what_is_not_can_be_sent(pair: Pair):
+    frames = [Frame(n, [np.full(50_000, n)] * (n % 3)) for n in range(50)]
+    for frame in frames:
+        if not pair.far.send_now(frame):
+            pair.far.send(frame)
+        got = pair.near.receive(5)
+        assert isinstance(got, Frame)
+        assert got.number == frame.number
+        assert [array.tolist() for array in got.elements] == [[got.number] * 50_000] * len(
+            frame.elements
+        )
+
+
+def test_sending_now_to_who_is_gone_is_an_error_or_left_to_send(pair: Pair):
+    def send() -> None:
+        if not pair.far.send_now(Ready(1)):
+            pair.far.send(Ready(1))
+
+    pair.far.close()
+    with pytest.raises(UnavailableError):
+        send()
 
 
 def test_a_read_only_array_arrives_writable_and_the_original_stays(pair: Pair):

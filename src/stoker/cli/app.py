@@ -71,6 +71,17 @@ def worker(
         typer.Option(metavar="TAG", help="Tag of the workers, such as COLOCATED; may be repeated."),
     ] = None,
     insecure: InsecureOption = False,
+    data_transfer_protocol: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Serve elements by nothing but 'tcp' or 'grpc', at the port; not given: by all.",
+            show_default=False,
+        ),
+    ] = None,
+    shared_memory_bytes: Annotated[
+        int, typer.Option(min=0, help="Shared with trainers on this host, by each process at most.")
+    ] = 256 << 20,
 ) -> None:
     """Start worker processes, and start again each that dies."""
     from stoker.cli import servers
@@ -82,6 +93,8 @@ def worker(
         processes=processes,
         tags=tags or [],
         insecure=insecure,
+        data_transfer_protocol=data_transfer_protocol,
+        shared_memory_bytes=shared_memory_bytes,
     )
 
 

@@ -29,7 +29,15 @@ def run_dispatcher(*, host: str, port: int, insecure: bool) -> None:
 
 
 def run_worker(
-    *, dispatcher: str, host: str, port: int, processes: int, tags: list[str], insecure: bool
+    *,
+    dispatcher: str,
+    host: str,
+    port: int,
+    processes: int,
+    tags: list[str],
+    insecure: bool,
+    data_transfer_protocol: str | None,
+    shared_memory_bytes: int,
 ) -> None:
     """Keeps `processes` workers running until asked to stop."""
     _log_to_stderr()
@@ -41,6 +49,8 @@ def run_worker(
                 port=port,
                 worker_tags=tags,
                 insecure=insecure,
+                data_transfer_protocol=data_transfer_protocol,
+                shared_memory_bytes=shared_memory_bytes,
             )
             supervisor = Supervisor(config, processes)
         except (StokerError, ValueError) as error:

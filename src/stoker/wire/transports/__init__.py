@@ -8,6 +8,7 @@ from typing import TypeAlias
 from stoker.dataset.codec.elements import TypeResolver
 from stoker.errors import NotFoundError
 from stoker.wire.frames import Message
+from stoker.wire.packing import Packer
 
 
 class Connection(ABC):
@@ -17,15 +18,23 @@ class Connection(ABC):
         peer: the other side, for error messages.
         types: rebuilds namedtuples and dataclasses in what is received; set it from the reader's
             element_spec before the first frame arrives.
+        packer: compresses the frames that are sent, as the peer wishes; ``None``: they are not. Of
+            no effect where nothing is gained: in shared memory and within a process.
     """
 
     peer: str
     types: TypeResolver
+    packer: Packer | None = None
 
     @property
     @abstractmethod
     def closed(self) -> bool:
         """Whether this side was closed."""
+
+    @property
+    def shared_bytes(self) -> int:
+        """How many bytes of the peer's memory are seen by views of what was received."""
+        return 0
 
     @abstractmethod
     def send(self, message: Message) -> None:
@@ -36,6 +45,17 @@ class Connection(ABC):
             InvalidArgumentError: an element cannot travel; nothing was sent.
             FailedPreconditionError: the elements of a frame differ too much; nothing was sent.
         """
+
+    def send_now(self, message: Message) -> bool:
+        """Hand `message` over if that does not wait for the peer, or for the network.
+
+        Returns:
+            False if it would: nothing was sent, and `send` of the same message is to follow.
+
+        Raises:
+            As `send`.
+        """
+        return False
 
     @abstractmethod
     def receive(self, timeout: float | None = None) -> Message:
@@ -108,14 +128,16 @@ class Transport(ABC):
 
 
 _TRANSPORTS = {
+    "grpc": ("stoker.wire.transports.grpc", "GRPC"),
     "local": ("stoker.wire.transports.local", "LOCAL"),
     "memory": ("stoker.wire.transports.memory", "MEMORY"),
+    "shm": ("stoker.wire.transports.shm", "SHM"),
     "tcp": ("stoker.wire.transports.tcp", "TCP"),
 }
 
 
 def get_transport(name: str) -> Transport:
-    """The transport called `name`: "tcp", "local" or "memory".
+    """The transport called `name`: "tcp", "shm", "grpc", "local" or "memory".
 
     Raises:
         NotFoundError: there is none of this name.

@@ -80,6 +80,10 @@ class QueueConnection(Connection):
             raise UnavailableError(f"the connection to {self.peer} was closed on this side")
         self._outbox.put(item)
 
+    def send_now(self, message: Message) -> bool:
+        self.send(message)
+        return True
+
     def receive(self, timeout: float | None = None) -> Message:
         return self.unpack(self._inbox.get(self.peer, timeout))
 

@@ -1,0 +1,105 @@
+"""By which transports a client reaches its workers."""
+
+import logging
+import threading
+import time
+
+from stoker.errors import FailedPreconditionError, StokerError, UnavailableError
+from stoker.service import messages as m
+from stoker.wire.transports import Connection, get_transport
+from stoker.wire.transports.local import process_token
+
+logger = logging.getLogger("stoker.client")
+
+BEST_FIRST = ("local", "shm", "tcp", "grpc")
+
+
+class Route:
+    """Connects a client to workers: by what it was told to, else by the best that gets through.
+
+    Whether a worker shares this host or this process, and what the network between lets pass, is
+    found out by trying. What failed where something else then worked is not tried again, so that a
+    broken connection comes back as fast as the first one came.
+
+    Args:
+        wanted: the name of a transport to try first; when it cannot be used, that is said once.
+    """
+
+    def __init__(self, wanted: str | None) -> None:
+        self._wanted = wanted
+        self._lock = threading.Lock()
+        self._useless: set[tuple[str, str]] = set()
+        self._warned = False
+
+    def connect(self, task: m.TaskInfo, timeout: float) -> Connection:
+        """A connection to the worker of `task`.
+
+        Args:
+            task: says where the worker is.
+            timeout: seconds, shared by the transports that are tried.
+
+        Raises:
+            UnavailableError: no transport gets through now.
+            FailedPreconditionError: the worker serves by none that this process could use.
+        """
+        deadline = time.monotonic() + timeout
+        failed: dict[tuple[str, str], StokerError] = {}
+        places = self._places(task)
+        for tried, place in enumerate(places):
+            # Where packets vanish, the next must not be left without time.
+            patience = (deadline - time.monotonic()) / (len(places) - tried)
+            try:
+                connection = get_transport(place[0]).connect(place[1], patience)
+            except StokerError as error:
+                failed[place] = error
+                continue
+            self._succeeded(place, failed, task)
+            return connection
+        with self._lock:
+            # Nothing is known to work any more.
+            self._useless.difference_update(task.transfers.items())
+        if len(failed) == 1:
+            [only] = failed.values()
+            raise only
+        reasons = "; ".join(f"{name}: {error}" for (name, _), error in failed.items())
+        raise UnavailableError(f"no transport reaches worker {task.worker}: {reasons}")
+
+    def _places(self, task: m.TaskInfo) -> list[tuple[str, str]]:
+        """Transports and addresses to try for a task, in this order."""
+        usable = {name: task.transfers[name] for name in BEST_FIRST if name in task.transfers}
+        if not usable.get("local", "").startswith(f"{process_token()}/"):
+            usable.pop("local", None)
+        if self._wanted is not None and self._wanted in usable:
+            usable = {self._wanted: usable[self._wanted], **usable}
+        if not usable:
+            offered = ", ".join(sorted(task.transfers)) or "nothing"
+            raise FailedPreconditionError(
+                f"worker {task.worker} serves elements by {offered}, none of which this process "
+                f"can use ({', '.join(BEST_FIRST)}); install the same stoker version on both"
+            )
+        with self._lock:
+            found = [place for place in usable.items() if place not in self._useless]
+        return found or list(usable.items())
+
+    def _succeeded(
+        self, place: tuple[str, str], failed: dict[tuple[str, str], StokerError], task: m.TaskInfo
+    ) -> None:
+        reasons = {name: str(error) for (name, _), error in failed.items()}
+        with self._lock:
+            self._useless.update(failed)
+            warn = self._wanted not in (None, place[0]) and not self._warned
+            self._warned = self._warned or warn
+        if not warn:
+            logger.debug("worker %s is read over %s: %s", task.worker, place[0], reasons)
+            return
+        if self._wanted not in task.transfers:
+            why = "it does not serve it"
+        else:
+            why = reasons.get(self._wanted, "it runs in another process")
+        logger.warning(
+            "data_transfer_protocol %r cannot be used with worker %s (%s); reading it over %s",
+            self._wanted,
+            task.worker,
+            why,
+            place[0],
+        )

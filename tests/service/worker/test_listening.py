@@ -1,0 +1,108 @@
+import socket
+import sys
+
+import pytest
+
+from stoker.errors import UnavailableError
+from stoker.service.config import WorkerConfig
+from stoker.service.worker.listening import Listening, shared_segments
+from stoker.wire.transports import Connection, get_transport
+
+DISPATCHER = "localhost:5050"
+linux = pytest.mark.skipif(sys.platform != "linux", reason="shared memory is Linux's")
+
+
+def _nobody(connection: Connection) -> None:
+    connection.close()
+
+
+def _listening(**fields):
+    config = WorkerConfig(dispatcher_address=DISPATCHER, **fields)
+    return Listening(config, DISPATCHER, _nobody, shared_segments(config))
+
+
+@linux
+def test_a_worker_serves_by_every_transport_there_is():
+    listening = _listening()
+    try:
+        assert set(listening.transfers) == {"tcp", "grpc", "local", "shm"}
+        assert listening.address == listening.transfers["tcp"]
+        assert listening.transfers["grpc"] != listening.transfers["tcp"]
+        for name, address in listening.transfers.items():
+            get_transport(name).connect(address, 5).close()
+    finally:
+        listening.close()
+
+
+@pytest.mark.parametrize("name", ["tcp", "grpc"])
+def test_a_worker_told_to_serve_by_one_serves_other_processes_by_nothing_else(name):
+    listening = _listening(data_transfer_protocol=name)
+    try:
+        assert set(listening.transfers) == {name, "local"}
+        assert listening.address == listening.transfers[name]
+        get_transport(name).connect(listening.address, 5).close()
+    finally:
+        listening.close()
+
+
+def test_grpc_takes_the_port_when_it_is_the_only_one():
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    listening = _listening(data_transfer_protocol="grpc", port=port)
+    listening.close()
+    assert listening.address == f"localhost:{port}"
+
+
+def test_no_bytes_of_shared_memory_are_no_shared_memory():
+    listening = _listening(shared_memory_bytes=0)
+    listening.close()
+    assert set(listening.transfers) == {"tcp", "grpc", "local"}
+
+
+def test_where_there_is_no_shared_memory_the_others_serve(monkeypatch):
+    monkeypatch.setattr("stoker.service.worker.listening.sys.platform", "darwin")
+    listening = _listening()
+    listening.close()
+    assert set(listening.transfers) == {"tcp", "grpc", "local"}
+
+
+@linux
+def test_shared_memory_that_cannot_be_opened_is_a_warning(monkeypatch, caplog):
+    def refuse(*_):
+        raise UnavailableError("cannot share memory on this host: not permitted")
+
+    monkeypatch.setattr("stoker.wire.transports.shm.ShmTransport.listen", refuse)
+    listening = _listening()
+    listening.close()
+    assert set(listening.transfers) == {"tcp", "grpc", "local"}
+    assert "not served by shared memory: cannot share memory on this host" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("data_address", "names"),
+    [
+        ("worker.example", {"tcp", "grpc", "local"}),
+        ("worker.example:%port%", {"tcp", "grpc", "local"}),
+        ("worker.example:%dts_port%", {"tcp", "grpc", "local"}),
+        ("worker.example:7000", {"tcp", "local"}),
+    ],
+)
+def test_each_port_is_told_under_the_address_that_was_configured(data_address, names):
+    listening = _listening(data_transfer_address=data_address, shared_memory_bytes=0)
+    ports = [listener.address.rpartition(":")[2] for listener in listening._listeners]
+    listening.close()
+    assert set(listening.transfers) == names
+    assert listening.address.startswith("localhost:")
+    if "grpc" in names:
+        assert listening.transfers["tcp"] == f"worker.example:{ports[0]}"
+        assert listening.transfers["grpc"] == f"worker.example:{ports[1]}"
+    else:
+        assert listening.transfers["tcp"] == data_address
+
+
+def test_a_port_that_is_taken_leaves_nothing_open():
+    first = _listening()
+    port = int(first.address.rpartition(":")[2])
+    with pytest.raises(UnavailableError, match="cannot listen on"):
+        _listening(port=port)
+    first.close()
