@@ -2,12 +2,17 @@
 
 import random
 
+import msgspec
+
 from stoker.errors import ErrorRecord, NotFoundError, StokerError, UnavailableError
 from stoker.service import messages as m
 from stoker.service.client import logic as c
-from stoker.service.client.credit import BYTES, ELEMENTS
+from stoker.service.client.account import BYTES
+from stoker.service.client.credit import BUFFER_BYTES, WORKERS
+from stoker.service.client.pace import FIRST, GROWTH
 from stoker.wire import frames as f
 
+EVEN = BUFFER_BYTES // (4 * WORKERS)
 HELLO = m.ClientHello(1, 1, "dataset", "job", m.JobParameters("DYNAMIC"), (0,))
 WELCOME = m.ClientWelcome(1, 40, 30, "journal", 500)
 TASK = m.TaskInfo(20, "here:1", {"tcp": "here:1"})
@@ -36,13 +41,13 @@ def _frame(client: c.Client, number: int, elements: list[object], connection: in
 
 
 def _taken(client: c.Client) -> object:
-    taken, _ = client.take()
+    taken, _ = client.take(0.0, 0.0)
     return taken.elements if isinstance(taken, c.Chunk) else taken
 
 
 def _end_confirmed(client: c.Client, *readings: tuple[int, int]) -> bool:
     """Whether the end is asked for on each (connection, frames) first, and then told."""
-    taken, actions = client.take()
+    taken, actions = client.take(0.0, 0.0)
     asked = {
         action.connection
         for action in actions
@@ -68,8 +73,32 @@ def test_it_asks_for_its_iteration_and_reads_the_tasks_it_is_told_of():
     assert client.session_message(m.Tasks(added=[TASK]), 0.0) == [c.Connect(1, TASK)]
     assert client.connected(1) == [c.ToWorker(1, f.Hello(1, 1, 40, 20, 0, attempt=1))]
     assert client.worker_message(1, f.Welcome(1, "here:1"), 0.0) == [
-        c.ToWorker(1, f.Credit(0, ELEMENTS, BYTES))
+        c.ToWorker(1, f.Credit(0, FIRST, EVEN))
     ]
+
+
+def test_its_dataset_is_sent_only_if_the_dispatcher_asks_for_it():
+    registration = m.RegisterDataset("digest", b"tree")
+    hello = msgspec.structs.replace(HELLO, dataset_id="", registration=registration)
+    brief = msgspec.structs.replace(hello, registration=m.RegisterDataset("digest"))
+    client = c.Client(hello, None, 60.0, "service:1", random.Random(0), 0.0)
+    assert client.session_opened() == [c.ToDispatcher(brief)]
+    assert client.session_message(m.DatasetUnknown(), 0.0) == [c.ToDispatcher(hello)]
+    client.session_message(WELCOME, 0.0)
+    client.session_lost(1.0)
+    [again] = client.session_opened()
+    assert isinstance(again, c.ToDispatcher)
+    assert isinstance(again.message, m.ClientHello)
+    assert (again.message.client_id, again.message.registration) == (40, None)
+
+
+def test_workers_are_told_the_compression_that_the_first_welcome_names():
+    client = _client()
+    client.session_message(msgspec.structs.replace(WELCOME, compression="ZSTD"), 0.0)
+    client.session_message(WELCOME, 0.0)  # after a broken session, which says nothing of it
+    client.session_message(m.Tasks(added=[TASK]), 0.0)
+    hello = f.Hello(1, 1, 40, 20, 0, attempt=1, compression="ZSTD")
+    assert client.connected(1) == [c.ToWorker(1, hello)]
 
 
 def test_the_user_gets_frames_in_order_and_then_the_end():
@@ -87,7 +116,7 @@ def test_what_is_given_back_just_before_the_end_is_told_is_read():
     client = _reading()
     client.worker_message(1, f.End(0), 0.0)
     _finish(client)
-    assert client.take() == (None, [c.ToWorker(1, f.Credit(0, ELEMENTS, BYTES))])
+    assert client.take(0.0, 0.0) == (None, [c.ToWorker(1, f.Credit(0, FIRST, EVEN))])
     _frame(client, 0, ["late"])
     assert _taken(client) == ["late"]
     client.worker_message(1, f.End(1), 0.0)
@@ -99,7 +128,7 @@ def test_an_error_is_delivered_in_its_place():
     error = ErrorRecord("UserFunctionError", "no")
     client.worker_message(1, f.Frame(0, [], error), 0.0)
     _frame(client, 1, ["a"])
-    assert client.take()[0] == c.Chunk(20, 0, [], error)
+    assert client.take(0.0, 0.0)[0] == c.Chunk(20, 0, [], error)
     assert _taken(client) == ["a"]
 
 
@@ -216,28 +245,68 @@ def test_closing_gives_back_what_the_user_has_not_taken_on_both_ways():
 def test_an_error_the_user_has_seen_is_not_given_back():
     client = _reading()
     client.worker_message(1, f.Frame(0, [], ErrorRecord("UserFunctionError", "no")), 0.0)
-    client.take()
+    client.take(0.0, 0.0)
     assert client.close(taken=0)[0] == c.ToWorker(1, f.GiveBack(0, 1))
 
 
-def test_consumption_is_reported_when_nothing_more_has_arrived():
+def test_a_quarter_of_the_window_is_reported_when_the_next_message_comes():
     client = _reading()
-    _frame(client, 0, ["a"])
-    _frame(client, 1, ["b"])
-    assert client.take()[1] == []
-    client.take()
-    assert client.take()[1] == [c.ToWorker(1, f.Credit(2, ELEMENTS + 2, BYTES))]
+    for number in range(3):
+        _frame(client, number, [number])
+    client.take(0.0, 0.0)
+    assert client.take(0.0, 0.0)[1] == []
+    window = FIRST + GROWTH
+    assert client.worker_message(1, f.Frame(3, [3]), 0.0) == [
+        c.ToWorker(1, f.Credit(1, 1 + window, BYTES))
+    ]
+
+
+def test_half_of_the_window_is_reported_by_the_user_at_once():
+    client = _reading()
+    for number in range(4):
+        _frame(client, number, [number])
+    assert client.take(0.0, 0.0)[1] == []
+    assert client.take(0.0, 0.0)[1] == []
+    window = FIRST + 2 * GROWTH
+    assert client.take(0.0, 0.0)[1] == [c.ToWorker(1, f.Credit(2, 2 + window, BYTES))]
+
+
+def test_half_of_the_bytes_is_reported_at_once():
+    client = _reading()
+    client.worker_message(1, f.Frame(0, ["a"], nbytes=1), 0.0)
+    client.take(0.0, 0.0)
+    client.worker_message(1, f.Frame(1, ["b"], nbytes=BYTES), 0.0)
+    assert client.take(0.0, 0.0)[1] == []
+    [said] = client.take(0.0, 0.0)[1]
+    assert isinstance(said, c.ToWorker)
+    assert isinstance(said.message, f.Credit)
+    assert said.message.consumed == 2
+
+
+def test_less_is_reported_after_a_while_when_nothing_more_has_arrived():
+    client = _reading()
+    _frame(client, 0, list(range(40)))
+    client.take(0.0, 0.0)
+    client.take(0.0, 0.0)
+    _frame(client, 1, ["a"])
+    client.take(0.0, 0.0)
+    assert client.take(0.0, 0.0) == (None, [])
+    [said] = client.tick(0.1)
+    assert isinstance(said, c.ToWorker)
+    assert isinstance(said.message, f.Credit)
+    assert said.message.consumed == 2
+    assert client.tick(0.2) == []
 
 
 def test_with_a_limit_only_what_is_ready_is_asked_for():
     client = _reading(1, TASK, OTHER)
-    assert client.worker_message(1, f.Ready(5), 0.0) == [c.ToWorker(1, f.Credit(0, 1, BYTES))]
+    assert client.worker_message(1, f.Ready(5), 0.0) == [c.ToWorker(1, f.Credit(0, 1, EVEN))]
     assert client.worker_message(2, f.Ready(5), 0.0) == []
     _frame(client, 0, ["a"])
     assert client.outstanding == 1
-    client.take()
-    assert client.take()[1] == [
-        c.ToWorker(2, f.Credit(0, 1, BYTES)),
+    client.take(0.0, 0.0)
+    assert client.take(0.0, 0.0)[1] == [
+        c.ToWorker(2, f.Credit(0, 1, EVEN)),
         c.ToWorker(1, f.Credit(1, 1, BYTES)),
     ]
 
@@ -246,7 +315,7 @@ def test_a_dead_worker_does_not_hold_the_only_place():
     client = _reading(1, TASK, OTHER)
     client.worker_message(1, f.Ready(5), 0.0)
     client.worker_message(2, f.Ready(5), 0.0)
-    assert client.connection_lost(1, "reset", 0.0) == [c.ToWorker(2, f.Credit(0, 1, BYTES))]
+    assert client.connection_lost(1, "reset", 0.0) == [c.ToWorker(2, f.Credit(0, 1, EVEN))]
 
 
 def test_a_session_is_taken_up_again_under_the_same_id():

@@ -13,7 +13,7 @@ ERROR = ErrorRecord("UserFunctionError", "no")
 @pytest.fixture
 def reading() -> Reading:
     """Three frames were sent: two elements, an error, three elements."""
-    reading = Reading(client_id=5)
+    reading = Reading(client_id=5, max_bytes=1000)
     reading.connect(1, attempt=1, next_frame=0)
     reading.credit(Credit(0, 10, 100))
     reading.send(Piece(["a", "b"], 20))
@@ -37,6 +37,39 @@ def test_credit_counts_what_was_sent_and_bytes_what_is_kept(reading: Reading):
     reading.credit(Credit(2, 12, 100))
     assert reading.room == (6, 70)
     assert reading.kept_positions == 3
+
+
+def test_the_worker_keeps_no_more_than_it_may_whatever_the_client_would_take():
+    reading = Reading(client_id=5, max_bytes=60)
+    reading.connect(1, attempt=1, next_frame=0)
+    reading.credit(Credit(0, 10, 100))
+    reading.send(Piece(["a"], 50))
+    assert reading.room == (9, 10)
+    reading.send(Piece(["b"], 50))
+    assert reading.room == (8, -40)
+
+
+def test_a_frame_is_a_quarter_of_the_window_so_that_the_next_is_there_when_one_is_used_up():
+    reading = Reading(client_id=5, max_bytes=1000)
+    reading.connect(1, attempt=1, next_frame=0)
+    reading.credit(Credit(0, 100, 400))
+    assert reading.frame_room == (25, 100)
+    reading.send(Piece(list(range(90)), 90))
+    assert reading.frame_room == (10, 100)
+    reading.credit(Credit(0, 130, 400))  # 90 of them are held, so the window is 130
+    assert reading.frame_room == (32, 100)
+    reading.credit(Credit(1, 132, 400))
+    assert reading.frame_room == (10, 100)
+    reading.credit(Credit(1, 133, 0))
+    assert reading.frame_room[1] <= 0
+
+
+def test_metered_credit_may_be_used_in_one_frame():
+    reading = Reading(client_id=5, max_bytes=1000)
+    reading.metered = True
+    reading.connect(1, attempt=1, next_frame=0)
+    reading.credit(Credit(0, 8, 400))
+    assert reading.frame_room[0] == 8
 
 
 def test_credit_that_is_not_used_can_be_returned_once(reading: Reading):

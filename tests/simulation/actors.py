@@ -1,5 +1,6 @@
 """What the shells do, on the simulated network: dispatcher, workers, clients around their logic."""
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -307,7 +308,8 @@ class SimClient:
         self._chunk: client_logic.Chunk | None = None
         self._taken = 0
         self._busy = False
-        self._heartbeat, self._next_heartbeat = 0.1, 0.0
+        self._worked = 0.0
+        self._heartbeat, self._next_heartbeat = 0.1, math.inf
         self.logic = client_logic.Client(hello, max_outstanding, 30.0, "sim", world.rng, world.now)
         self.session = Session(
             world,
@@ -359,8 +361,8 @@ class SimClient:
         if self.state != "reading" or self._busy:
             return
         if self._chunk is None or self._taken >= len(self._chunk.elements):
-            chunk, actions = self.logic.take()
-            self._chunk, self._taken = None, 0
+            chunk, actions = self.logic.take(self._worked, self.world.now)
+            self._chunk, self._taken, self._worked = None, 0, 0.0
             self._carry_out(actions)
             if chunk is None:
                 return
@@ -389,7 +391,9 @@ class SimClient:
             self._leave("closed")
             return
         self._busy = True
-        self.world.after(self._seconds * self.world.rng.uniform(0.5, 1.5), self._rested)
+        seconds = self._seconds * self.world.rng.uniform(0.5, 1.5)
+        self._worked += seconds
+        self.world.after(seconds, self._rested)
 
     def _rested(self) -> None:
         self._busy = False
@@ -417,6 +421,7 @@ class SimClient:
                         self._sides.pop(connection).close()
                 case client_logic.SetHeartbeat(milliseconds):
                     self._heartbeat = milliseconds / 1000
+                    self._next_heartbeat = min(self._next_heartbeat, self.world.now)
                 case client_logic.Warn(text):
                     self.warnings.append(text)
 

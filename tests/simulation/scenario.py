@@ -50,6 +50,7 @@ class Scenario:
     breaks: float
     crashes: tuple[Crash, ...]
     client_crash: float | None
+    registered: bool
 
     @property
     def lossless(self) -> bool:
@@ -93,6 +94,7 @@ def draw(seed: int) -> Scenario:
         breaks=rng.choice([0.5, 2, 8]) if faults in ("breaks", "both") else 0.0,
         crashes=tuple(crashes),
         client_crash=rng.uniform(0, 1.0) if faults == "client" and clients > 1 else None,
+        registered=rng.random() < 0.5,
     )
 
 
@@ -139,7 +141,9 @@ def run(seed: int, *, tracing: bool = False) -> Outcome:
     dispatcher = SimDispatcher(world, config)
     by_address: dict[str, SimWorker] = {}
     outcome = Outcome(scenario, world, dispatcher, [], [])
-    _register(dispatcher, scenario.plan)
+    registration = _registration(scenario.plan)
+    if scenario.registered:
+        assert isinstance(dispatcher.call(registration), m.DatasetRegistered)
 
     def start_worker(k: int, address: str, name: str) -> None:
         seconds = scenario.worker_seconds[k]
@@ -155,7 +159,7 @@ def run(seed: int, *, tracing: bool = False) -> Outcome:
         late = scenario.workers
         world.after(scenario.late, lambda: start_worker(late, f"host:{late}", f"W{late}"))
     for k in range(scenario.clients):
-        outcome.clients.append(_client(k, scenario, world, dispatcher, by_address))
+        outcome.clients.append(_client(k, scenario, registration, world, dispatcher, by_address))
     for crash in scenario.crashes:
         _plan_crash(crash, world, dispatcher, by_address, start_worker)
     if scenario.client_crash is not None:
@@ -170,21 +174,20 @@ def run(seed: int, *, tracing: bool = False) -> Outcome:
     return outcome
 
 
-def _register(dispatcher: SimDispatcher, plan: Plan) -> None:
+def _registration(plan: Plan) -> m.RegisterDataset:
     splits = {
         x.number: ListedSplits() if x.per_file else IndexSplits(x.count) for x in plan.sources
     }
     sources = [Source(number, "sim", "", how) for number, how in splits.items()]
     tree = msgspec.msgpack.encode([WireNode("sim", [], msgspec.Raw(b"\x80"), {}, "")])
     spec = spec_to_wire(UnknownSpec())
-    request = m.RegisterDataset("digest", tree, spec, Options(), sources, dataset_id="sim")
-    reply = dispatcher.call(request)
-    assert isinstance(reply, m.DatasetRegistered)
+    return m.RegisterDataset("digest", tree, spec, Options(), sources, dataset_id="sim")
 
 
 def _client(
     k: int,
     scenario: Scenario,
+    registration: m.RegisterDataset,
     world: World,
     dispatcher: SimDispatcher,
     workers: dict[str, SimWorker],
@@ -192,6 +195,8 @@ def _client(
     """Client `k`; only the last one may stop early."""
     mode = "DYNAMIC" if scenario.dynamic else "OFF"
     hello = m.ClientHello(1, 1, "sim", "job", m.JobParameters(mode), (0,))
+    if not scenario.registered:
+        hello = msgspec.structs.replace(hello, dataset_id="", registration=registration)
     last = k == scenario.clients - 1
     return SimClient(
         world,

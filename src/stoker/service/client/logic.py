@@ -9,7 +9,7 @@ import random
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -24,7 +24,7 @@ from stoker.service.client.actions import (
     ToWorker,
     Warn,
 )
-from stoker.service.client.credit import BYTES, Metered, Windows
+from stoker.service.client.credit import BUFFER_BYTES, Metered, Windows
 from stoker.service.client.patience import Patience
 from stoker.service.client.reader import Reader
 from stoker.wire import frames as f
@@ -42,9 +42,6 @@ __all__ = [
     "Warn",
 ]
 
-REPORT_FRAMES = 4
-"""Consumption is reported after so many frames, or when nothing more has arrived."""
-
 
 @dataclass(frozen=True)
 class Chunk:
@@ -54,11 +51,20 @@ class Chunk:
     frame: int
     elements: list[Any]
     error: ErrorRecord | None = None
+    nbytes: int = 0
 
     @property
     def positions(self) -> int:
         """How many positions of the stream it covers."""
         return len(self.elements) if self.error is None else 1
+
+
+class Taken(NamedTuple):
+    """A chunk the user is done with, after so many seconds of work on it."""
+
+    chunk: Chunk
+    seconds: float
+    at: float
 
 
 class End:
@@ -75,6 +81,7 @@ class Client:
         service: the dispatcher's address, for messages.
         rng: spreads attempts to reconnect.
         now: seconds, on the clock of all later calls.
+        buffer_bytes: that may be sent and not taken, over all workers, about.
     """
 
     def __init__(
@@ -85,6 +92,7 @@ class Client:
         service: str,
         rng: random.Random,
         now: float,
+        buffer_bytes: int = BUFFER_BYTES,
     ) -> None:
         self.readers: dict[int, Reader] = {}
         self.finished = False
@@ -93,15 +101,23 @@ class Client:
         self.tasks_lost = 0
         self.outstanding = 0
         self._hello = hello
-        self._windows = Windows() if max_outstanding is None else Metered(max_outstanding)
+        self._windows = (
+            Windows(buffer_bytes)
+            if max_outstanding is None
+            else Metered(max_outstanding, buffer_bytes)
+        )
         needs_splits = hello.parameters.processing_mode == "DYNAMIC"
         self._patience = Patience(service, connect_timeout, needs_splits, now)
         self._service = service
         self._rng = rng
+        self._compression: str | None = None
         self._last_connection = 0
         self._by_connection: dict[int, Reader] = {}
         self._ready: deque[Chunk] = deque()
+        self._waits_since: float | None = None
         self._current: Chunk | None = None
+        self._taken: list[Taken] = []
+        self._taken_positions = self._taken_bytes = 0
         self._counted: dict[str, int] = {}
         self._error: StokerError | None = None
         self._closed = False
@@ -111,7 +127,7 @@ class Client:
     def session_opened(self) -> list[Action]:
         """The dispatcher was reached, for the first time or again."""
         if self._error is None and not self._closed:  # asking again would be refused again
-            self._do(ToDispatcher(self._hello))
+            self._do(ToDispatcher(_brief(self._hello)))
         return self._take_actions()
 
     def session_lost(self, now: float) -> list[Action]:
@@ -125,15 +141,19 @@ class Client:
             return []
         if isinstance(message, m.ClientWelcome):
             self._patience.welcomed()
+            if self._hello.client_id is None:
+                self._compression = message.compression
             self._hello = _resumed(self._hello, message)
             self._do(SetHeartbeat(message.heartbeat_ms))
             if message.warning:
                 self._do(Warn(message.warning))
+        elif isinstance(message, m.DatasetUnknown):
+            self._do(ToDispatcher(self._hello))
         elif isinstance(message, m.Tasks):
             for task in message.added:
                 self._add(task)
             for lost in message.lost:
-                self._lose(lost)
+                self._lose(lost, now)
             self.finished = self.finished or message.finished
         elif isinstance(message, m.Refused):
             self.fail(from_record(message.error))
@@ -148,7 +168,7 @@ class Client:
             self.readers[task.task_id] = Reader(task)
             self._connect(self.readers[task.task_id])
 
-    def _lose(self, lost: m.TaskLost) -> None:
+    def _lose(self, lost: m.TaskLost, now: float) -> None:
         """The task's worker is gone. What has arrived is kept, what is under way is not."""
         reader = self.readers.setdefault(
             lost.task_id, Reader(m.TaskInfo(lost.task_id, lost.worker, {}))
@@ -158,7 +178,7 @@ class Client:
         complete = reader.ended
         reader.lost = True
         self._let_go(reader, reader.next_frame, 0)  # what has arrived stays here
-        self._report_all(self._windows.gone(lost.task_id))
+        self._report_all(self._windows.gone(lost.task_id), now)
         if complete:
             return
         self.tasks_lost += 1
@@ -185,6 +205,7 @@ class Client:
                 reader.next_frame,
                 attempt=connection,
                 metered=self._windows.metered,
+                compression=self._compression,
             )
             self._do(ToWorker(connection, hello))
         return self._take_actions()
@@ -202,27 +223,33 @@ class Client:
         if reader is None:
             return []
         self._patience.heard(now)
+        self._settle(now)
         if isinstance(message, f.Frame):
             self._receive(reader, message, now)
         elif isinstance(message, f.Welcome):
             reader.open, reader.attempts, reader.why = True, 0, ""
-            self._windows.opened(reader.task.task_id)
-            self._report(reader)
+            self._windows.opened(reader.task.task_id, message.buffer_bytes)
+            self._report(reader, now)
         elif isinstance(message, f.Ready):
             reader.ended = reader.ended and not message.elements
             task_id = reader.task.task_id
-            self._report_all(self._windows.ready(task_id, message.elements, message.returned))
+            grown = self._windows.ready(task_id, message.elements, message.returned)
+            self._report_all(grown, now)
         elif isinstance(message, f.Counts):
             self._count(reader, message.counts)
         elif isinstance(message, f.End):
             reader.ended = True
+            self._windows.ended(reader.task.task_id)
         elif isinstance(message, f.Bye):
             self._dismissed(reader, message.error, now)
         return self._take_actions()
 
     def tick(self, now: float) -> list[Action]:
         """Time passed: tries again what broke, and gives up what is hopeless."""
+        self._settle(now)
         for reader in self.readers.values():
+            if not self._ready and reader.reported < reader.consumed:
+                self._report(reader, now)
             waits = reader.connection is None and not reader.lost and not self._closed
             if waits and now >= reader.try_at:
                 self._connect(reader)
@@ -237,10 +264,13 @@ class Client:
             return
         reader.next_frame += 1
         reader.ended = reader.confirmed = False
-        chunk = Chunk(reader.task.task_id, frame.number, frame.elements, frame.error)
+        task_id = reader.task.task_id
+        chunk = Chunk(task_id, frame.number, frame.elements, frame.error, frame.nbytes)
         self._ready.append(chunk)
         self.outstanding += chunk.positions
-        self._windows.received(chunk.task_id, chunk.positions)
+        waited = 0.0 if self._waits_since is None else now - self._waits_since
+        self._waits_since = None  # not for this one
+        self._windows.received(chunk.task_id, chunk.positions, waited, now)
 
     def _count(self, reader: Reader, counts: dict[str, int]) -> None:
         """Workers say what a task has counted in all, so that nothing is counted twice."""
@@ -269,7 +299,7 @@ class Client:
 
     def _retry(self, reader: Reader, why: str, now: float) -> None:
         reader.postpone(why, now, self._rng)
-        self._report_all(self._windows.gone(reader.task.task_id))
+        self._report_all(self._windows.gone(reader.task.task_id), now)
 
     def _disconnect(self, reader: Reader, farewell: bool = False) -> None:
         if reader.connection is not None:
@@ -286,23 +316,37 @@ class Client:
             self._disconnect(reader)
 
     # ── the user ──────────────────────────────────────────────────────────────────────────────────
-    def take(self) -> tuple[Chunk | End | StokerError | None, list[Action]]:
-        """The next chunk, taking the one before as consumed; ``None``: wait for something."""
-        self._consume()
+    def take(
+        self, seconds: float, now: float
+    ) -> tuple[Chunk | End | StokerError | None, list[Action]]:
+        """The next chunk, taking the one before as consumed; ``None``: wait for something.
+
+        What is consumed is settled when the next message comes, on the thread that receives it,
+        unless so much is that the worker could be out of credit.
+
+        Args:
+            seconds: that the user has worked on the chunk before.
+            now: seconds.
+        """
+        before, self._current = self._current, None
+        if before is not None:
+            self._taken.append(Taken(before, seconds, now))
+            self._taken_positions += before.positions
+            self._taken_bytes += before.nbytes
+            if self._windows.urgent(before.task_id, self._taken_positions, self._taken_bytes):
+                self._settle(now)
         if self._ready:
             self._current = self._ready.popleft()
-        if not self._ready:
-            for reader in self.readers.values():
-                if reader.reported < reader.consumed:
-                    self._report(reader)
-        if self._current is not None:
             return self._current, self._take_actions()
+        if self._waits_since is None:
+            self._waits_since = now
         if self.finished and all(reader.over for reader in self.readers.values()):
-            asked = self._confirm_end()
+            self._settle(now)
+            asked = self._confirm_end(now)
             return None if asked else End(), self._take_actions()
         return self._error, self._take_actions()
 
-    def _confirm_end(self) -> bool:
+    def _confirm_end(self, now: float) -> bool:
         """Asks workers whether it is the end still: another client may have given back since.
 
         Returns whether one is asked that had not been; it says `End` again, or sends what came.
@@ -310,13 +354,14 @@ class Client:
         unsure = [x for x in self.readers.values() if x.open and x.ended and not x.confirmed]
         for reader in unsure:
             reader.ended, reader.confirmed = False, True
-            self._report(reader)
+            self._report(reader, now)
         return bool(unsure)
 
     def close(self, taken: int) -> list[Action]:
         """The user stops after `taken` elements of the current chunk: the rest goes back."""
         if self._closed:
             return []
+        self._account()
         self._closed = True
         current = self._current
         if current is not None:
@@ -338,30 +383,34 @@ class Client:
             waiting.insert(0, f"the dispatcher at {self._service}")
         return ", ".join(waiting) or "the dispatcher to find a worker for it"
 
-    def _consume(self) -> None:
-        chunk, self._current = self._current, None
-        if chunk is None:
-            return
-        self.elements_delivered += len(chunk.elements)
-        self.outstanding -= chunk.positions
-        reader = self.readers[chunk.task_id]
-        reader.consumed = chunk.frame + 1
-        grown = self._windows.consumed(chunk.task_id, chunk.positions)
-        if self._windows.metered or reader.consumed - reader.reported >= REPORT_FRAMES:
-            grown.append(chunk.task_id)
-        self._report_all(grown)
+    def _settle(self, now: float) -> None:
+        """Accounts for what the user has consumed, and tells the workers that should know."""
+        if self._taken:
+            self._report_all(self._account(), now)
+
+    def _account(self) -> list[int]:
+        """Accounts for what the user has consumed; returns the tasks that should be told."""
+        taken, self._taken = self._taken, []
+        self._taken_positions = self._taken_bytes = 0
+        due: list[int] = []
+        for chunk, seconds, at in taken:
+            self.elements_delivered += len(chunk.elements)
+            self.outstanding -= chunk.positions
+            self.readers[chunk.task_id].consumed = chunk.frame + 1
+            due += self._windows.consumed(chunk.task_id, chunk.positions, chunk.nbytes, seconds, at)
+        return due
 
     # ── mechanics ─────────────────────────────────────────────────────────────────────────────────
-    def _report(self, reader: Reader) -> None:
+    def _report(self, reader: Reader, now: float) -> None:
         """Tells the worker what is consumed and how much may be outstanding."""
         if reader.open and reader.connection is not None:
-            granted = self._windows.granted(reader.task.task_id)
-            self._do(ToWorker(reader.connection, f.Credit(reader.consumed, granted, BYTES)))
+            elements, nbytes = self._windows.credit(reader.task.task_id, now)
+            self._do(ToWorker(reader.connection, f.Credit(reader.consumed, elements, nbytes)))
             reader.reported = reader.consumed
 
-    def _report_all(self, task_ids: Iterable[int]) -> None:
+    def _report_all(self, task_ids: Iterable[int], now: float) -> None:
         for task_id in dict.fromkeys(task_ids):
-            self._report(self.readers[task_id])
+            self._report(self.readers[task_id], now)
 
     def _check_patience(self, now: float) -> None:
         reading = any(reader.open and not reader.over for reader in self.readers.values())
@@ -380,5 +429,13 @@ class Client:
 def _resumed(hello: m.ClientHello, welcome: m.ClientWelcome) -> m.ClientHello:
     """What to say when the session is opened again."""
     return msgspec.structs.replace(
-        hello, client_id=welcome.client_id, journal_id=welcome.journal_id
+        hello, client_id=welcome.client_id, journal_id=welcome.journal_id, registration=None
     )
+
+
+def _brief(hello: m.ClientHello) -> m.ClientHello:
+    """Without the tree, which the dispatcher has if anybody read the dataset before."""
+    if hello.registration is None:
+        return hello
+    known = msgspec.structs.replace(hello.registration, tree=b"")
+    return msgspec.structs.replace(hello, registration=known)

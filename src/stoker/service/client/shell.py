@@ -1,23 +1,26 @@
 """The client's shell: a stream over `logic.Client`; a thread for each worker."""
 
 import logging
+import math
 import os
 import random
 import threading
 import time
+from itertools import islice
+from operator import length_hint
 from typing import Any, NoReturn
 
 from stoker.dataset.codec.elements import TypeResolver
 from stoker.dataset.execute import Statistics
 from stoker.dataset.stream import Stream
 from stoker.dataset.values.spec import Spec, compatible, spec_of
-from stoker.errors import InvalidArgumentError, StokerError, from_record
+from stoker.errors import FailedPreconditionError, InvalidArgumentError, StokerError, from_record
 from stoker.service import messages as m
 from stoker.service import rpc
 from stoker.service.client import logic
+from stoker.service.client.route import Route
 from stoker.wire import frames as f
-from stoker.wire.transports import Connection, get_transport
-from stoker.wire.transports.local import process_token
+from stoker.wire.transports import Connection
 
 logger = logging.getLogger("stoker.client")
 
@@ -37,7 +40,9 @@ class ServiceStream(Stream):
         max_outstanding: elements sent and not taken, over all workers.
         transport: name of the data transport; ``None`` for the best there is.
         connect_timeout: seconds to wait for the dispatcher.
-        statistics: counts ``tasks_lost`` and ``splits_lost``, and adds up what tasks count.
+        buffer_bytes: that may be sent and not taken, over all workers, about.
+        statistics: counts ``tasks_lost`` and ``splits_lost``, and adds up what tasks count; shows
+            ``shared_memory_bytes``.
     """
 
     def __init__(
@@ -48,24 +53,32 @@ class ServiceStream(Stream):
         max_outstanding: int | None,
         transport: str | None,
         connect_timeout: float,
+        buffer_bytes: int,
         statistics: Statistics,
     ) -> None:
         self._pid = os.getpid()
         self._statistics = statistics
+        statistics.watch("shared_memory_bytes", self._shared_bytes)
         self._spec: Spec | None = spec
         self._types = TypeResolver(spec)
-        self._transport = transport
+        self._route = Route(transport)
         self._changed = threading.Condition()
         self._connections: dict[int, Connection | None] = {}
         self._threads: set[threading.Thread] = set()
         self._heartbeat = 1.0
-        self._next_heartbeat = 0.0
-        self._elements: list[Any] = []
-        self._position = 0
+        self._next_heartbeat = math.inf  # none before the welcome
+        self._chunk_size = 0
+        self._taken_at = time.monotonic()
         self._closed = False
         self._failure: StokerError | None = None
         self._logic = logic.Client(
-            hello, max_outstanding, connect_timeout, address, random.Random(), time.monotonic()
+            hello,
+            max_outstanding,
+            connect_timeout,
+            address,
+            random.Random(),
+            time.monotonic(),
+            buffer_bytes,
         )
         with self._changed:  # its callbacks come at once, and need it
             self._session = rpc.Session(
@@ -74,20 +87,19 @@ class ServiceStream(Stream):
 
     # ── the three verbs ───────────────────────────────────────────────────────────────────────────
     def next(self) -> Any:
-        if self._position == len(self._elements):
-            self._take()
-        element = self._elements[self._position]
-        self._position += 1
-        return element
+        for element in self.ready:
+            return element
+        self._take()
+        return next(self.ready)
 
     def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
-        if self._position == len(self._elements):
+        chunk = list(islice(self.ready, max_elements))
+        if not chunk:
             try:
                 self._take()
             except StopIteration:
                 return []
-        chunk = self._elements[self._position : self._position + max_elements]
-        self._position += len(chunk)
+            chunk = list(islice(self.ready, max_elements))
         return chunk
 
     def close(self) -> None:
@@ -102,7 +114,8 @@ class ServiceStream(Stream):
             if self._closed:
                 return
             self._closed = True
-            self._carry_out(self._logic.close(self._position))
+            self._carry_out(self._logic.close(self._chunk_size - length_hint(self.ready)))
+            self.ready = iter(())
             self._changed.notify_all()
             threads = list(self._threads)
         self._session.close()
@@ -119,16 +132,18 @@ class ServiceStream(Stream):
     def _take(self) -> None:
         """Gets the next chunk, or raises: its error, StopIteration at the end."""
         began = warned = time.monotonic()
+        worked = began - self._taken_at
         with self._changed:
             while True:
                 if self._failure is not None:
                     raise self._failure
                 if self._closed:
                     raise StopIteration
-                taken, actions = self._logic.take()
-                self._elements, self._position = [], 0
+                taken, actions = self._logic.take(worked, time.monotonic())
+                self._chunk_size = 0
                 self._carry_out(actions)
                 if taken is not None:
+                    self._taken_at = time.monotonic()
                     break
                 self._changed.wait(max(0.0, warned + STALL_SECONDS - time.monotonic()))
                 if time.monotonic() - warned >= STALL_SECONDS:
@@ -147,7 +162,13 @@ class ServiceStream(Stream):
         if self._spec is not None:
             self._check_spec(self._spec, taken.elements[0])
             self._spec = None
-        self._elements = taken.elements
+        self._chunk_size = len(taken.elements)
+        self.ready = iter(taken.elements)
+
+    def _shared_bytes(self) -> int:
+        with self._changed:
+            connections = [c for c in self._connections.values() if c is not None]
+        return sum(connection.shared_bytes for connection in connections)
 
     def _check_spec(self, spec: Spec, element: Any) -> None:
         if not compatible(spec, spec_of(element)):
@@ -194,29 +215,27 @@ class ServiceStream(Stream):
 
     # ── workers (each connection has a thread) ────────────────────────────────────────────────────
     def _read(self, number: int, task: m.TaskInfo) -> None:
+        why = "the connection was closed"
+        failure: StokerError | None = None
         try:
-            transport, address = _choose(task, self._transport)
-        except StokerError as error:  # trying again would not help
-            with self._changed:
-                self._logic.fail(error)
-                self._threads.discard(threading.current_thread())
-                self._changed.notify_all()
-            return
-        try:
-            self._converse(number, transport, address)
-            why = "the connection was closed"
+            self._converse(number, task)
+        except FailedPreconditionError as error:
+            failure = error  # trying again would not help
         except (StokerError, TimeoutError) as error:
             why = str(error)
         with self._changed:
             connection = self._connections.pop(number, None)
-            self._carry_out(self._logic.connection_lost(number, why, time.monotonic()))
+            if failure is not None:
+                self._logic.fail(failure)
+            else:
+                self._carry_out(self._logic.connection_lost(number, why, time.monotonic()))
             self._threads.discard(threading.current_thread())
             self._changed.notify_all()
         if connection is not None:
             connection.close()
 
-    def _converse(self, number: int, transport: str, address: str) -> None:
-        connection = get_transport(transport).connect(address, CONNECT_SECONDS)
+    def _converse(self, number: int, task: m.TaskInfo) -> None:
+        connection = self._route.connect(task, CONNECT_SECONDS)
         connection.types = self._types
         with self._changed:
             if number not in self._connections:  # let go of while connecting
@@ -257,6 +276,7 @@ class ServiceStream(Stream):
                 self._disconnect(action)
             elif isinstance(action, logic.SetHeartbeat):
                 self._heartbeat = action.milliseconds / 1000
+                self._next_heartbeat = min(self._next_heartbeat, time.monotonic())
             else:
                 logger.warning("%s", action.text)
 
@@ -274,22 +294,3 @@ class ServiceStream(Stream):
             self._connections.pop(action.connection, None)
         elif not action.farewell:
             connection.close()
-
-
-def _choose(task: m.TaskInfo, wanted: str | None) -> tuple[str, str]:
-    """The transport to read a task by, and the worker's address on it."""
-    local = task.transfers.get("local", "").startswith(f"{process_token()}/")
-    if wanted is None:
-        wanted = "local" if local else "tcp"
-    if wanted == "local" and not local:
-        raise InvalidArgumentError(
-            f'worker {task.worker} runs in another process: data_transfer_protocol="local" reads '
-            'only workers of the trainer\'s own; leave it out, or use "tcp"'
-        )
-    if wanted not in task.transfers:
-        offered = ", ".join(sorted(task.transfers))
-        raise InvalidArgumentError(
-            f"worker {task.worker} does not serve data_transfer_protocol {wanted!r}; it "
-            f"serves {offered}"
-        )
-    return wanted, task.transfers[wanted]

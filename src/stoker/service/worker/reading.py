@@ -8,9 +8,16 @@ from stoker.wire.frames import Credit, Frame
 
 NO_CREDIT = Credit(0, 0, 0)
 
+FRAMES_UNDER_WAY = 4
+"""A window is cut into so many frames: one is in use, one is here, two are on their way."""
+
 
 class Reading:
     """Frames sent to one client, each kept until the client's user has taken all of it.
+
+    Args:
+        client_id: who reads.
+        max_bytes: to send and keep at most, about, whatever the client would take.
 
     Attributes:
         connection: the shell's number for the open connection; ``None`` while it is broken.
@@ -24,8 +31,9 @@ class Reading:
         backlog: what was sent on an earlier connection and did not arrive; goes out first.
     """
 
-    def __init__(self, client_id: int) -> None:
+    def __init__(self, client_id: int, max_bytes: int) -> None:
         self.client_id = client_id
+        self._max_bytes = max_bytes
         self.connection: int | None = None
         self.attempt = -1
         self.ended = False
@@ -39,11 +47,19 @@ class Reading:
         self._kept: deque[tuple[int, Piece]] = deque()
         self._credit = NO_CREDIT
         self._used = 0
+        self._most = 0, 0
 
     @property
     def room(self) -> tuple[int, int]:
-        """Elements and bytes the client would take now; nothing is sent unless both are > 0."""
-        return self._credit.elements - self._used, self._credit.bytes - self._kept_bytes
+        """Elements and bytes that may be sent now; nothing is sent unless both are > 0."""
+        nbytes = min(self._credit.bytes, self._max_bytes) - self._kept_bytes
+        return self._credit.elements - self._used, nbytes
+
+    @property
+    def frame_room(self) -> tuple[int, int]:
+        """Elements and bytes of the next frame, at most."""
+        (elements, nbytes), (most, most_bytes) = self.room, self._most
+        return min(elements, most), min(nbytes, most_bytes)
 
     def can_resume(self, next_frame: int) -> bool:
         """Whether everything from `next_frame` on is still here."""
@@ -74,10 +90,22 @@ class Reading:
         self._credit = credit
         while self._kept and self._kept[0][0] < credit.consumed:
             self._count([self._kept.popleft()[1]], -1)
+        self._most = self._cut()
+
+    def _cut(self) -> tuple[int, int]:
+        """How large frames should be: what the client would have, in a few of them.
+
+        A user who takes little at a time then has the next frame when one is used up. Credit that
+        is metered was given for what is ready, and all of that may go at once.
+        """
+        window = self._credit.elements - self._used + self.kept_positions
+        parts = 1 if self.metered else FRAMES_UNDER_WAY
+        nbytes = min(self._credit.bytes, self._max_bytes)
+        return max(1, window // parts), max(1, nbytes // FRAMES_UNDER_WAY)
 
     def send(self, piece: Piece) -> Frame:
         """The next frame, kept until it is consumed."""
-        frame = Frame(self.next_number, piece.elements, piece.error)
+        frame = Frame(self.next_number, piece.elements, piece.error, piece.nbytes)
         self.next_number += 1
         self.ended = False
         self._used += piece.positions
