@@ -92,6 +92,51 @@ def test_a_task_reaches_worker_and_client_at_once():
     )
 
 
+def _registration(tree: bytes, **fields) -> m.RegisterDataset:
+    spec, sources = spec_to_wire(UnknownSpec()), [Source(0, "sim", "train.py:1", FOUR)]
+    return m.RegisterDataset("other", tree, spec, Options(), sources, **fields)
+
+
+def _presenting(registration: m.RegisterDataset) -> m.ClientHello:
+    return m.ClientHello(1, 1, "", "job", m.JobParameters("OFF"), (0,), registration=registration)
+
+
+def test_clients_of_one_job_are_told_how_their_own_datasets_are_compressed():
+    talk = Talk()
+    for peer, codec in ((C1, "LZ4"), (C2, None)):
+        registration = _registration(TREE, compression=codec)
+        registration = msgspec.structs.replace(registration, digest=f"digest with {codec}")
+        said = talk.say(peer, _presenting(registration))
+        [(_, welcome)] = _only(said, m.ClientWelcome)
+        assert (welcome.compression, welcome.warning) == (codec, "")
+
+
+def test_a_dataset_nobody_has_read_is_registered_by_the_client_that_reads_it():
+    talk = Talk()
+    talk.join(W1)
+    assert talk.say(C1, _presenting(_registration(b""))) == [(C1, m.DatasetUnknown())]
+    assert len(talk.logic.state.datasets) == 1
+    said = talk.say(C1, _presenting(_registration(TREE)))
+    assert [type(x) for _, x in said] == [m.ClientWelcome, m.TaskStart, m.Tasks]
+    [(_, start)] = _only(said, m.TaskStart)
+    assert start.dataset_id == "other"
+
+
+def test_a_dataset_that_is_known_is_read_without_sending_it():
+    talk = Talk()
+    talk.join(W1)
+    talk.say(C1, _presenting(_registration(TREE)))
+    said = talk.say(C2, _presenting(_registration(b"")))
+    assert [type(x) for _, x in said] == [m.ClientWelcome, m.Tasks]
+    assert len(talk.logic.state.datasets) == 2
+
+
+def test_a_client_with_what_is_no_dataset_is_refused():
+    said = Talk().say(C1, _presenting(_registration(b"garbage")))
+    assert "not a dataset" in _refusal(said).message
+    assert said[-1] == (C1, "end")
+
+
 def test_a_worker_that_comes_later_joins_what_is_being_read():
     talk = Talk()
     talk.join(W1)

@@ -15,6 +15,9 @@ EVERY_MESSAGE = [
     m.TaskExhausted(1),
     m.WorkerLeave(),
     m.ClientHello(1, 1, "d", "j", m.JobParameters("OFF"), (0, 1), True, "p", 3, "j"),
+    m.ClientHello(
+        1, 1, "", "j", m.JobParameters("OFF"), (0,), registration=m.RegisterDataset("x", b"tree")
+    ),
     m.ClientClose(),
 ]
 
@@ -34,6 +37,7 @@ def test_what_is_said_to_the_dispatcher_survives(message):
         m.SplitGrant(1, 2, 3, [4], [5], [(6, [0, 10])], True),
         m.ClientGone(1, 2),
         m.ClientWelcome(1, 2, 3, "j", 1000, "careful"),
+        m.DatasetUnknown(),
         m.Tasks([m.TaskInfo(1, "h:1", {"tcp": "h:1"})], [m.TaskLost(2, "h:2", "gone", 3)], True),
     ],
     ids=lambda message: type(message).__name__,

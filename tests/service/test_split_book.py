@@ -55,9 +55,17 @@ def test_batches_shrink_toward_the_end_so_that_workers_finish_together():
     while chosen := book.choose(100, 2):
         book.assign(chosen, 1)
         sizes.append(len(chosen))
-    assert sizes[0] == MAX_BATCH
+    assert sizes[0] == 100
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[-1] == 1
+
+
+def test_batches_do_not_shrink_below_what_is_worth_asking_for():
+    book = SplitBook(100)
+    assert len(book.choose(50, 2)) == 12
+    assert len(book.choose(50, 2, least=20)) == 20
+    assert len(book.choose(10, 2, least=20)) == 10
+    assert len(book.choose(500, 2, least=200)) == 100
 
 
 def test_what_was_given_back_is_handed_out_first_and_in_order():

@@ -93,6 +93,7 @@ class Heartbeat(Message, frozen=True, tag=True):
 class SplitRequest(Message, frozen=True, tag=True):
     """`begin` is the notice that these splits will be read; `want` more are asked for.
 
+    `least` of them even near the end, if there are so many: fewer would be read in no time.
     `done`: the source was told that there are no more, so nothing will be asked again.
     """
 
@@ -101,6 +102,7 @@ class SplitRequest(Message, frozen=True, tag=True):
     repetition: int
     begin: list[int] = []
     want: int = 0
+    least: int = 1
     done: bool = False
 
 
@@ -187,6 +189,7 @@ class ClientHello(Message, frozen=True, tag=True):
     """First on a client's session: read this repetition of this job, creating what is missing.
 
     With `client_id`: the session is taken up again. `process` tells workers in the same process.
+    With `registration`, it says which dataset, in place of `dataset_id`; without its tree at first.
     """
 
     protocol_min: int
@@ -199,6 +202,7 @@ class ClientHello(Message, frozen=True, tag=True):
     process: str = ""
     client_id: int | None = None
     journal_id: str = ""
+    registration: "RegisterDataset | None" = None
 
 
 class ClientClose(Message, frozen=True, tag=True):
@@ -212,7 +216,11 @@ class ClientClose(Message, frozen=True, tag=True):
 
 # ── dispatcher → client ──────────────────────────────────────────────────────────────────────────
 class ClientWelcome(Message, frozen=True, tag=True):
-    """The session is open; `warning` is for the user."""
+    """The session is open; `warning` is for the user.
+
+    `compression` is what the client's own dataset was registered with, for its greetings to
+    workers; said once, to a new client.
+    """
 
     protocol: int
     client_id: int
@@ -220,6 +228,11 @@ class ClientWelcome(Message, frozen=True, tag=True):
     journal_id: str
     heartbeat_ms: int
     warning: str = ""
+    compression: str | None = None
+
+
+class DatasetUnknown(Message, frozen=True, tag=True):
+    """The dataset of the `ClientHello` is not registered: say it again, with the tree."""
 
 
 class Tasks(Message, frozen=True, tag=True):
@@ -315,7 +328,7 @@ FromWorker: TypeAlias = (
 FromClient: TypeAlias = ClientHello | Heartbeat | ClientClose
 ToDispatcher: TypeAlias = FromWorker | FromClient
 ToWorker: TypeAlias = WorkerWelcome | TaskStart | TaskStop | ListSplits | SplitGrant | ClientGone
-ToClient: TypeAlias = ClientWelcome | Tasks
+ToClient: TypeAlias = ClientWelcome | DatasetUnknown | Tasks
 FromDispatcher: TypeAlias = ToWorker | ToClient | Refused
 Request: TypeAlias = RegisterDataset | GetDataset | KeepAlive | ReportDeath | GetCluster
 Reply: TypeAlias = DatasetRegistered | DatasetReply | ClusterReply | Done | Failed

@@ -12,9 +12,13 @@ from stoker.dataset.opaque import Opaque
 from stoker.dataset.stream import Stream
 from stoker.dataset.values.spec import Spec
 from stoker.service import messages as m
+from stoker.service.client.route import BEST_FIRST
 from stoker.service.client.shell import ServiceStream
-from stoker.service.registration import register
+from stoker.wire.transports import get_transport
 from stoker.wire.transports.local import process_token
+
+for _name in BEST_FIRST[:-1]:  # with the dataset, not while its first element is waited for
+    get_transport(_name)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +26,7 @@ class Reading:
     """How a job is read: everything about a distributed dataset that is not its structure.
 
     Attributes:
-        registration: what to register before reading; ``None``: `dataset_id` exists.
+        registration: what to read, registered if it is new; ``None``: `dataset_id` exists.
     """
 
     address: str
@@ -32,23 +36,22 @@ class Reading:
     max_outstanding: int | None
     transport: str | None
     connect_timeout: float
+    buffer_bytes: int
     registration: m.RegisterDataset | None
     dataset_id: str = ""
 
     def open(self, repetition: tuple[int, ...], spec: Spec, statistics: Statistics) -> Stream:
-        """Registers if need be, and begins to read one repetition of the job."""
-        dataset_id = self.dataset_id
-        if self.registration is not None:
-            dataset_id = register(self.address, self.registration, self.connect_timeout)
+        """Begins to read one repetition of the job."""
         hello = m.ClientHello(
             m.PROTOCOL_MIN,
             m.PROTOCOL_MAX,
-            dataset_id,
+            self.dataset_id,
             self.job,
             self.parameters,
             repetition,
             self.named,
             process_token(),
+            registration=self.registration,
         )
         return ServiceStream(
             hello,
@@ -57,6 +60,7 @@ class Reading:
             self.max_outstanding,
             self.transport,
             self.connect_timeout,
+            self.buffer_bytes,
             statistics,
         )
 

@@ -4,6 +4,7 @@ from stoker.dataset.node import structure_of
 from stoker.dataset.values.spec import compatible, spec_from_wire
 from stoker.errors import InvalidArgumentError, NotFoundError
 from stoker.service import messages as m
+from stoker.service.dispatcher.ledger import Ledger
 from stoker.service.dispatcher.records import DatasetAdded
 from stoker.service.dispatcher.state import State
 
@@ -20,6 +21,20 @@ def find_dataset(state: State, dataset_id: str) -> DatasetAdded:
         raise NotFoundError(
             f"Dataset id {dataset_id} not found: register it first with register_dataset"
         ) from None
+
+
+def registered_id(ledger: Ledger, request: m.RegisterDataset) -> str:
+    """The id of the dataset, which is registered if it is new; "" if its tree is needed for that.
+
+    Raises:
+        InvalidArgumentError: the explicit id belongs to another dataset, or the tree is none.
+    """
+    dataset_id = known_id(ledger.state, request)
+    if not dataset_id and request.tree:
+        record = new_dataset(request)
+        ledger.commit(record)
+        dataset_id = record.dataset_id
+    return dataset_id
 
 
 def known_id(state: State, request: m.RegisterDataset) -> str:

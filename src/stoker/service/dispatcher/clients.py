@@ -1,10 +1,13 @@
 """Clients: admitted to an iteration, taken up again after a broken session, and released."""
 
+import msgspec
+
 from stoker.errors import NotFoundError, UnavailableError, to_record
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher import records as r
 from stoker.service.dispatcher import state as s
+from stoker.service.dispatcher.catalog import registered_id
 from stoker.service.dispatcher.iterations import Iterations
 from stoker.service.dispatcher.ledger import Ledger
 from stoker.service.dispatcher.sessions import Sessions, heartbeat_ms, negotiate
@@ -29,9 +32,16 @@ class Clients:
             StokerError: it asks for what cannot be had.
         """
         protocol = negotiate(hello.protocol_min, hello.protocol_max)
-        warning = ""
+        warning, compression = "", None
         if hello.client_id is None:
+            if hello.registration is not None:
+                dataset_id = registered_id(self._ledger, hello.registration)
+                if not dataset_id:
+                    self._sessions.reply(peer, m.DatasetUnknown())
+                    return
+                hello = msgspec.structs.replace(hello, dataset_id=dataset_id)
             iteration, warning = self._iterations.open(hello)
+            compression = self._state.datasets[hello.dataset_id].compression
             client_id = self._ledger.new_id()
             self._ledger.commit(r.ClientAdded(client_id, iteration.iteration_id, hello.process))
             client = self._state.clients[client_id]
@@ -48,6 +58,7 @@ class Clients:
                 self._ledger.journal_id,
                 heartbeat_ms(self._timeout_ms),
                 warning,
+                compression,
             ),
         )
         if iteration.error is not None:

@@ -18,11 +18,12 @@ class SplitDesk:
     """Grants splits to tasks.
 
     Attributes:
-        waiting: for each pass, the tasks that want more splits and how many, first come first.
+        waiting: for each pass, the tasks that want more splits and their requests, first come
+            first.
     """
 
     def __init__(self, ledger: Ledger, sessions: Sessions) -> None:
-        self.waiting: dict[Pass, dict[int, int]] = {}
+        self.waiting: dict[Pass, dict[int, m.SplitRequest]] = {}
         self._ledger = ledger
         self._sessions = sessions
 
@@ -49,7 +50,7 @@ class SplitDesk:
             self._send(task, m.SplitGrant(*key, list(begun), refused))
         place = (iteration.iteration_id, request.source, request.repetition)
         if request.want > 0:
-            self.waiting.setdefault(place, {})[task.task_id] = request.want
+            self.waiting.setdefault(place, {})[task.task_id] = request
         self._settle(iteration, place)
 
     def _begin(self, task: Task, book: SplitBook, request: m.SplitRequest) -> dict[int, None]:
@@ -83,8 +84,8 @@ class SplitDesk:
             waiting.clear()
         elif book.available:
             running = sum(1 for task in iteration.tasks.values() if task.running)
-            for task_id, want in list(waiting.items()):
-                if chosen := book.choose(want, running):
+            for task_id, request in list(waiting.items()):
+                if chosen := book.choose(request.want, running, request.least):
                     del waiting[task_id]
                     self._assign(iteration.tasks[task_id], place, chosen)
         if not waiting:

@@ -12,7 +12,7 @@ from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher import state as s
 from stoker.service.dispatcher.actions import Action, Hangup, Send
-from stoker.service.dispatcher.catalog import find_dataset, known_id, new_dataset
+from stoker.service.dispatcher.catalog import find_dataset, registered_id
 from stoker.service.dispatcher.clients import Clients
 from stoker.service.dispatcher.grants import SplitDesk
 from stoker.service.dispatcher.iterations import Iterations
@@ -109,12 +109,7 @@ class Dispatcher:
 
     def _answer(self, request: m.Request, now: float) -> m.Reply:
         if isinstance(request, m.RegisterDataset):
-            dataset_id = known_id(self.state, request)
-            if not dataset_id and request.tree:
-                record = new_dataset(request)
-                self._ledger.commit(record)
-                dataset_id = record.dataset_id
-            return m.DatasetRegistered(dataset_id)
+            return m.DatasetRegistered(registered_id(self._ledger, request))
         if isinstance(request, m.GetDataset):
             dataset = find_dataset(self.state, request.dataset_id)
             tree = dataset.tree if request.with_tree else b""

@@ -57,6 +57,10 @@ class Sessions:
         if peer is not None:
             self._actions.append(Send(peer, message))
 
+    def reply(self, peer: int, message: m.FromDispatcher) -> None:
+        """Answers on a session that has no holder yet."""
+        self._actions.append(Send(peer, message))
+
     def refuse(self, peer: int, error: StokerError) -> None:
         """Says why and ends the session."""
         self._actions += [Send(peer, m.Refused(to_record(error))), Hangup(peer)]

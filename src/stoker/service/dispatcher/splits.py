@@ -15,11 +15,10 @@ MAX_INDEX_SPLITS = 4096
 ENDLESS_SPLIT = 1024
 """Elements in a split of an index source without end: workers stay close together."""
 
-MAX_BATCH = 64
-"""The most splits assigned at once; few enough that a late worker still finds some."""
+MAX_BATCH = 4096
+"""The most splits assigned at once, of a source without end."""
 
-
-REMEMBERED = 4 * MAX_BATCH
+REMEMBERED = 2 * MAX_BATCH
 """A task gives notice of fewer splits than so many before it is answered: of those begun longer ago
 it never asks again, and of a source without end there is no room for all."""
 
@@ -53,12 +52,13 @@ class SplitBook:
         """Nothing is left that could be handed out, now or later."""
         return not self.available and not self.assigned
 
-    def choose(self, want: int, workers: int) -> list[int]:
+    def choose(self, want: int, workers: int, least: int = 1) -> list[int]:
         """The next splits to assign to one of `workers` tasks, in order.
 
-        Batches shrink toward the end (a quarter of an even share), so that workers finish together.
+        Batches shrink toward the end (a quarter of an even share), so that workers finish together;
+        but not below `least`.
         """
-        share = max(1, self.available // (4 * max(1, workers)))
+        share = max(1, least, self.available // (4 * max(1, workers)))
         size = min(want, share, MAX_BATCH, self.available)
         chosen = heapq.nsmallest(size, self._returned)
         return chosen + list(range(self._cursor, self._cursor + size - len(chosen)))
