@@ -19,7 +19,7 @@ def serve() -> Iterator[Callable[..., Service]]:
         yield start
 
 
-@pytest.fixture(params=["tcp", "local"])
+@pytest.fixture(params=["tcp", "shm", "grpc", "local"])
 def transport(request: pytest.FixtureRequest) -> str:
-    """How elements travel: over a socket, or handed over within the process."""
+    """How elements travel: between processes, if these were two, or handed over within one."""
     return str(request.param)

@@ -61,6 +61,8 @@ def _both(**arguments):
         ({"max_outstanding_requests": -3}, ValueError, "`max_outstanding_requests`"),
         ({"max_outstanding_requests": "2"}, ValueError, "`max_outstanding_requests`"),
         ({"max_outstanding_requests": True}, ValueError, "`max_outstanding_requests`"),
+        ({"buffer_bytes": 0}, ValueError, "`buffer_bytes` must be .*0"),
+        ({"buffer_bytes": 1.5}, ValueError, "`buffer_bytes`"),
         ({"target_workers": "NEAR"}, ValueError, "`target_workers`.*NEAR"),
         ({"target_workers": None}, ValueError, "`target_workers`"),
         ({"data_transfer_protocol": "pigeon"}, LookupError, "'pigeon'.*'tcp'"),
@@ -73,14 +75,19 @@ def test_a_wrong_argument_is_refused_at_once(arguments, builtin, message):
         assert isinstance(caught.value, errors.StokerError)
 
 
-@pytest.mark.parametrize("compression", ["ZIP", "", 5, "auto"])
+@pytest.mark.parametrize("compression", ["ZIP", "", 5, "auto", "lz4", ["LZ4"]])
 def test_an_unknown_compression_is_refused(compression):
     for call in (
         lambda: distribute("parallel_epochs", ADDRESS, compression=compression),
         lambda: register_dataset(ADDRESS, DATASET, compression=compression),
     ):
-        with pytest.raises(ValueError, match="Invalid `compression` argument"):
+        with pytest.raises(ValueError, match=r"Invalid `compression` argument.*'LZ4'.* or None"):
             call()
+
+
+@pytest.mark.parametrize("compression", ["AUTO", None, "LZ4", "SNAPPY", "ZSTD"])
+def test_a_known_compression_is_taken(compression):
+    distribute("parallel_epochs", ADDRESS, compression=compression)
 
 
 @pytest.mark.parametrize("trainer", ["", None])

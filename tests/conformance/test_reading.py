@@ -228,7 +228,7 @@ def test_a_client_made_before_its_servers_waits_for_them(serve):
 
 
 def test_a_client_warns_of_what_it_waits_for(serve, caplog, monkeypatch):
-    monkeypatch.setattr("stoker.service.rpc.WARN_SECONDS", 0.01)
+    monkeypatch.setattr("stoker.service.client.shell.STALL_SECONDS", 0.01)
     target = f"localhost:{free_port()}"
     dataset = stoker.Dataset.range(10).distribute(target, connect_timeout=0.5)
     with (

@@ -182,7 +182,7 @@ def elsewhere(monkeypatch):
     import sys
 
     monkeypatch.setattr(sys.modules["stoker.service.source"], "process_token", lambda: "elsewhere")
-    monkeypatch.setattr("stoker.service.client.shell.process_token", lambda: "elsewhere")
+    monkeypatch.setattr("stoker.service.client.route.process_token", lambda: "elsewhere")
 
 
 @pytest.mark.parametrize("tag", ["COLOCATED", "colocated"])

@@ -30,6 +30,7 @@ def test_the_workers_defaults_are_the_documented_ones():
     assert (config.data_transfer_protocol, config.data_transfer_address) == (None, None)
     assert (config.worker_tags, config.shutdown_quiet_period_ms) == ([], 0)
     assert config.cross_trainer_cache_size_bytes == 10 << 30
+    assert config.shared_memory_bytes == 256 << 20
 
 
 @pytest.mark.parametrize(
@@ -55,6 +56,7 @@ def test_a_wrong_dispatcher_field_is_a_value_error(fields, message):
         ({"heartbeat_interval_ms": 0}, "`heartbeat_interval_ms` must be positive"),
         ({"dispatcher_timeout_ms": 0}, "`dispatcher_timeout_ms` must be positive"),
         ({"buffer_bytes": 0}, "`buffer_bytes` must be positive"),
+        ({"shared_memory_bytes": -1}, "`shared_memory_bytes` must not be negative, got -1"),
         ({"worker_tags": [""]}, "Worker tags cannot be empty"),
         ({"dispatcher_address": ""}, "must not be empty"),
         ({"dispatcher_address": "host"}, "'host:port'"),

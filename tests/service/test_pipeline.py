@@ -3,6 +3,7 @@
 import threading
 from typing import Any
 
+import numpy as np
 import pytest
 
 import stoker
@@ -16,6 +17,7 @@ class _Host:
     """Takes all, or as much as `room`; hands out `splits` in order."""
 
     address = "host:1"
+    chunk_bytes = 1 << 20
 
     def __init__(
         self, dataset: stoker.Dataset, splits: tuple[Any, ...] = (), room: int = 1 << 30
@@ -31,6 +33,9 @@ class _Host:
 
     def load(self, dataset_id: str) -> tuple[Node, stoker.Options]:
         return decode_tree(self.tree), self.options
+
+    def allocate(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        return np.empty(shape, dtype)
 
     def produced(self, task_id: int, piece: Any) -> bool:
         self.pieces.append(piece)

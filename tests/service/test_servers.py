@@ -17,8 +17,6 @@ from stoker.errors import (
     UnavailableError,
 )
 from stoker.service import DispatchServer, WorkerServer, distribute, messages, rpc
-from stoker.service.client.credit import BYTES
-from stoker.service.client.logic import REPORT_FRAMES
 from stoker.wire import frames
 from stoker.wire.transports import get_transport
 from tests.serving import Service, eventually, free_port, read
@@ -152,7 +150,7 @@ def test_a_slow_consumer_keeps_the_workers_memory_bounded(transport):
             [reading] = task.readings.values()
             kept = reading.kept_positions
         assert max(made) <= 6 << 20
-        assert kept <= (BYTES >> 20) + REPORT_FRAMES + 1
+        assert kept <= 4 + 1
 
 
 # ── data port ────────────────────────────────────────────────────────────────────────────────────
@@ -220,9 +218,7 @@ def test_a_connection_reset_in_the_middle_of_a_message_does_not_disturb_a_worker
 @pytest.mark.parametrize("transport", ["tcp", "local"])
 def test_a_hello_of_another_protocol_is_refused_with_both_versions(service, transport):
     worker = service.workers[0]
-    address = worker.address
-    if transport == "local":
-        address = worker._shell._listeners[1].address
+    address = worker._shell._listening.transfers[transport]
     connection = get_transport(transport).connect(address, 5)
     connection.send(_hello(protocol_min=98, protocol_max=99))
     answer = connection.receive(5)
@@ -244,7 +240,7 @@ def test_a_newer_peer_that_still_speaks_ours_is_welcome():
             connection.send(_hello(protocol_max=99, client_id=12345, task_id=task_id))
             answer = connection.receive(5)
             connection.close()
-        assert answer == frames.Welcome(1, service.workers[0].address)
+        assert answer == frames.Welcome(1, service.workers[0].address, 64 << 20)
 
 
 # ── control port ─────────────────────────────────────────────────────────────────────────────────

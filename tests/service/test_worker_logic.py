@@ -1,5 +1,7 @@
 """The worker's logic by values: what is said in, what it does."""
 
+from collections import Counter
+
 from stoker.errors import ErrorRecord
 from stoker.service import messages as m
 from stoker.service.worker import logic as w
@@ -8,7 +10,8 @@ from stoker.wire import frames as f
 
 HELLO = m.WorkerHello(1, 1, "here:1", {"tcp": "here:1"}, m.Versions("3.11", "2"))
 WELCOME = m.WorkerWelcome(1, 7, "journal", 1000)
-START = m.TaskStart(20, 30, "dataset", 1, (0,), [m.SplitSource(0, 5, 5)])
+START = m.TaskStart(20, 30, "dataset", 1, (0,), [m.SplitSource(0, 5)])
+WANT = m.SplitRequest(20, 0, 0, want=2)
 CREDIT = f.Credit(0, 100, 1 << 20)
 
 
@@ -55,7 +58,7 @@ def test_it_presents_itself_and_keeps_the_interval_it_is_told():
 
 def test_a_task_is_opened_once():
     worker = _worker()
-    assert worker.session_message(START, 0.0) == [w.OpenTask(START)]
+    assert worker.session_message(START, 0.0) == [w.OpenTask(START), w.ToDispatcher(WANT)]
     assert worker.session_message(START, 0.0) == []
 
 
@@ -69,7 +72,8 @@ def test_a_client_that_comes_before_its_task_waits_for_it():
     assert worker.client_message(1, _hello(), 0.0) == []
     assert worker.session_message(START, 1.0) == [
         w.OpenTask(START),
-        w.ToClient(1, f.Welcome(1, "here:1")),
+        w.ToDispatcher(WANT),
+        w.ToClient(1, f.Welcome(1, "here:1", 1000)),
     ]
 
 
@@ -209,8 +213,7 @@ def test_a_full_buffer_stops_the_pipeline_until_there_is_room():
 
 def test_a_source_reads_what_the_dispatcher_has_begun_and_leaves_the_queue_at_the_end():
     worker = _running()
-    want = m.SplitRequest(20, 0, 0, want=2)
-    assert worker.need_split(20, 0, 0, 0.0) == [w.ToDispatcher(want)]
+    assert worker.need_split(20, 0, 0, 0.0) == []
     grant = m.SplitGrant(20, 0, 0, splits=[(3, "file")])
     begin = m.SplitRequest(20, 0, 0, begin=[3], want=2)
     assert worker.session_message(grant, 0.0) == [w.ToDispatcher(begin)]
@@ -223,6 +226,18 @@ def test_a_source_reads_what_the_dispatcher_has_begun_and_leaves_the_queue_at_th
         w.ToDispatcher(done),
     ]
     assert worker.tasks[20].queues == {}
+
+
+def test_the_first_split_of_the_only_source_is_had_before_the_source_asks():
+    worker = _running()
+    worker.session_message(m.SplitGrant(20, 0, 0, splits=[(3, "file"), (4, "next")]), 0.0)
+    assert worker.session_message(m.SplitGrant(20, 0, 0, begun=[3]), 0.0) == []
+    assert worker.need_split(20, 0, 0, 0.0) == [w.GiveSplit(20, 0, 0, ["file"])]
+
+
+def test_with_several_sources_none_is_asked_for_before_it_is_read():
+    start = m.TaskStart(20, 30, "data", 1, (0,), [m.SplitSource(0, 5), m.SplitSource(1, 5)])
+    assert _worker().session_message(start, 0.0) == [w.OpenTask(start)]
 
 
 def test_a_source_of_a_task_that_is_gone_is_at_its_end():
@@ -300,3 +315,29 @@ def test_what_a_task_has_counted_is_said_again_on_a_new_connection():
     actions = worker.client_message(2, _hello(attempt=2, next_frame=1), 0.0)
     assert _sent(actions)[-1] == (2, f.Counts({"errors_ignored": 1}))
     assert worker.counted(77, {"errors_ignored": 1}) == []
+
+
+def test_a_metered_reader_is_not_asked_for_credit_while_bytes_hold_up_what_it_has_given():
+    worker = _worker(buffer_bytes=10)
+    worker.session_message(START, 0.0)
+    worker.client_message(1, _hello(metered=True), 0.0)
+    assert (1, f.Ready(3)) in _sent(worker.produced(20, Piece(["a", "b", "c"], 30)))
+    assert _sent(worker.client_message(1, f.Credit(0, 2, 1 << 20), 0.0)) == [(1, 0, ["a"])]
+    assert _sent(worker.client_message(1, f.Credit(1, 2, 1 << 20), 0.0)) == [
+        (1, 1, ["b"]),
+        (1, f.Ready(1)),
+    ]
+
+
+def test_a_client_that_pauses_holds_its_window_and_no_more():
+    worker = _running()
+    worker.client_message(2, _hello(41), 0.0)
+    worker.client_message(2, f.Credit(0, 4, 1 << 20), 0.0)
+    actions = worker.produced(20, Piece(list(range(104)), 104))
+    shares = Counter[int]()
+    for action in actions:
+        if isinstance(action, w.ToClient) and isinstance(action.message, f.Frame):
+            shares[action.connection] += len(action.message.elements)
+    assert shares == {1: 100, 2: 4}
+    assert _sent(worker.produced(20, Piece([104, 105], 2))) == []
+    assert _sent(worker.client_message(1, f.Credit(4, 200, 1 << 20), 0.0)) == [(1, 4, [104, 105])]

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 from stoker.errors import InvalidArgumentError, NotFoundError, UnimplementedError
 
 PROTOCOLS = ("grpc",)
+TRANSFERS = ("grpc", "tcp")
+"""What a worker can be told to serve elements by, and nothing else."""
 
 
 class ShardingPolicy(enum.IntEnum):
@@ -205,14 +207,20 @@ class WorkerConfig:
         heartbeat_interval_ms: the longest interval between signs of life; the dispatcher may ask
             for a shorter one.
         dispatcher_timeout_ms: give up when the dispatcher cannot be reached for so long.
-        data_transfer_protocol: "tcp", or ``None`` for the best there is.
-        data_transfer_address: as `worker_address`, for elements.
+        data_transfer_protocol: how elements are served: "tcp" or "grpc" at `port`, and by nothing
+            else to other processes; ``None``: by all there is, "tcp" at `port`, "grpc" at a free
+            port and shared memory.
+        data_transfer_address: as `worker_address`, for elements. An address with a port of its own
+            is that of `port` as others see it; "grpc" beside "tcp" is not served then.
         worker_tags: labels, such as "COLOCATED".
         cross_trainer_cache_size_bytes: of the cross-trainer cache; not in this version.
         shutdown_quiet_period_ms: how long `stop` lets trainers go on reading.
         host: to bind; other than loopback only with `insecure`.
         insecure: serve other machines without authentication.
-        buffer_bytes: how much each task computes ahead of its readers, about.
+        buffer_bytes: how much each task computes ahead of its readers, about; and how much each
+            reader of it is sent ahead of its user.
+        shared_memory_bytes: of memory to share with trainers on this host, at most; what does not
+            fit is copied. 0 shares none.
     """
 
     dispatcher_address: str
@@ -228,7 +236,8 @@ class WorkerConfig:
     shutdown_quiet_period_ms: int = 0
     host: str = "localhost"
     insecure: bool = False
-    buffer_bytes: int = 16 << 20
+    buffer_bytes: int = 64 << 20
+    shared_memory_bytes: int = 256 << 20
 
     def __post_init__(self) -> None:
         parse_service((self.protocol, "localhost:1"))
@@ -238,10 +247,15 @@ class WorkerConfig:
         _positive(self, "heartbeat_interval_ms", "dispatcher_timeout_ms", "buffer_bytes")
         if any(not tag for tag in self.worker_tags):
             raise InvalidArgumentError(f"Worker tags cannot be empty, got {self.worker_tags!r}")
-        if self.data_transfer_protocol not in (None, "tcp"):
+        if self.shared_memory_bytes < 0:
+            raise InvalidArgumentError(
+                f"`shared_memory_bytes` must not be negative, got {self.shared_memory_bytes}"
+            )
+        if self.data_transfer_protocol not in (None, *TRANSFERS):
+            known = ", ".join(repr(name) for name in TRANSFERS)
             raise NotFoundError(
                 f"no data transfer protocol {self.data_transfer_protocol!r} to serve; "
-                "there is 'tcp'"
+                f"there are {known}"
             )
 
 

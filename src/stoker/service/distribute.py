@@ -19,6 +19,7 @@ from stoker.dataset.values.spec import Spec, spec_from_wire
 from stoker.service import messages as m
 from stoker.service import rpc
 from stoker.service.arguments import CrossTrainerCache, check_compression, parse_reading
+from stoker.service.client.credit import BUFFER_BYTES
 from stoker.service.config import ShardingPolicy, parse_processing_mode, parse_service
 from stoker.service.registration import register, registration_of
 from stoker.service.source import Distributed, Reading
@@ -40,6 +41,7 @@ def distribute(
     target_workers: str = "AUTO",
     *,
     connect_timeout: float = CONNECT_TIMEOUT,
+    buffer_bytes: int = BUFFER_BYTES,
 ) -> Callable[[Dataset], Dataset]:
     """A transformation that moves what comes before it to the workers of a service.
 
@@ -52,11 +54,18 @@ def distribute(
         consumer_index: for coordinated reads; not in this version.
         num_consumers: for coordinated reads; not in this version.
         max_outstanding_requests: elements sent by workers and not yet taken here, at most.
-        data_transfer_protocol: "tcp" or "local"; ``None``: the best there is.
-        compression: "AUTO" or ``None``; this version never compresses.
+        data_transfer_protocol: "local" (within this process), "shm" (shared memory, on this host),
+            "tcp" or "grpc"; ``None``: the first of these that reaches the worker. One that does not
+            is passed over with a warning.
+        compression: how elements travel to this trainer. "AUTO": compressed where the network is
+            the bottleneck and that makes reading faster, by measurement. "LZ4", "SNAPPY", "ZSTD":
+            always, with that codec. ``None``: never. Elements in shared memory and within a process
+            are not compressed. Clients of one job may differ in it.
         cross_trainer_cache: not in this version.
         target_workers: "AUTO", "ANY" or "LOCAL" (only workers of this process).
         connect_timeout: seconds to wait for the dispatcher.
+        buffer_bytes: what workers have sent and was not yet taken here is at most about so much,
+            over all workers; one element of each may come on top.
 
     Returns:
         A function for `Dataset.apply`.
@@ -88,6 +97,7 @@ def distribute(
         cross_trainer_cache,
         target_workers,
         connect_timeout,
+        buffer_bytes,
     )
     site = call_site()
 
@@ -119,7 +129,8 @@ def register_dataset(
     Args:
         service: "grpc://host:port" of the dispatcher, (protocol, address), or a `LocalCluster`.
         dataset: what the workers shall run.
-        compression: "AUTO" or ``None``; this version never compresses.
+        compression: as for `distribute`, for whoever reads the id. Of an id registered twice the
+            first stands.
         dataset_id: an id of your own; without, identical datasets have the same id.
 
     Returns:
@@ -153,6 +164,7 @@ def from_dataset_id(
     target_workers: str = "AUTO",
     *,
     connect_timeout: float = CONNECT_TIMEOUT,
+    buffer_bytes: int = BUFFER_BYTES,
 ) -> Dataset:
     """A dataset that reads what was registered under an id.
 
@@ -169,6 +181,7 @@ def from_dataset_id(
         cross_trainer_cache: as for `distribute`.
         target_workers: as for `distribute`.
         connect_timeout: as for `distribute`.
+        buffer_bytes: as for `distribute`.
 
     Raises:
         InvalidArgumentError: an argument is wrong.
@@ -189,6 +202,7 @@ def from_dataset_id(
         cross_trainer_cache,
         target_workers,
         connect_timeout,
+        buffer_bytes,
     )
     size = UNKNOWN_CARDINALITY
     if element_spec is None:

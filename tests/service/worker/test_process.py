@@ -9,8 +9,10 @@ import sys
 
 import pytest
 
+import stoker
 from stoker.errors import UnavailableError
 from stoker.service.config import WorkerConfig
+from stoker.service.worker.child import SWITCH_SECONDS
 from stoker.service.worker.process import Exit, WorkerProcess
 
 CONFIG = WorkerConfig(dispatcher_address="localhost:1")
@@ -117,3 +119,9 @@ def test_stop_returns_though_a_grandchild_keeps_stderr_open():
     (pid,) = process.wait().last_lines
     process.stop()
     os.kill(int(pid), signal.SIGKILL)
+
+
+def test_a_worker_process_lets_its_threads_take_short_turns():
+    with stoker.LocalCluster(1) as cluster:
+        intervals = stoker.Dataset.range(1).map(lambda _: sys.getswitchinterval())
+        assert list(intervals.distribute(cluster)) == [pytest.approx(SWITCH_SECONDS)]

@@ -58,7 +58,8 @@ class Worker:
 
     Args:
         hello: how this worker presents itself to the dispatcher.
-        buffer_bytes: how much a task computes ahead of its readers, about.
+        buffer_bytes: how much a task computes ahead of its readers, and how much each reader may
+            be sent ahead of its user, about.
 
     Attributes:
         tasks: by id.
@@ -122,8 +123,12 @@ class Worker:
     def _start(self, start: m.TaskStart, now: float) -> None:
         if start.task_id in self.tasks:
             return
-        self.tasks[start.task_id] = Task(start)
+        self.tasks[start.task_id] = task = Task(start)
         self._do(OpenTask(start))
+        if start.split_sources is not None and len(start.split_sources) == 1:
+            # It will be read for certain, and first: while the pipeline is opened, its first split
+            # can be had, which spares the first element two round trips.
+            self._say(task.queue(start.split_sources[0].number, 0).ask())
         for connection, (hello, _) in list(self.parked.items()):
             if hello.task_id == start.task_id:
                 del self.parked[connection]
@@ -260,7 +265,8 @@ class Worker:
             if task is None:
                 self.parked[connection] = (hello, now + PARKED_SECONDS)
                 return
-            reading = task.readings.get(hello.client_id) or Reading(hello.client_id)
+            reading = task.readings.get(hello.client_id)
+            reading = reading or Reading(hello.client_id, self._buffer_bytes)
             _check_resumable(reading, hello)
         except StokerError as error:
             self._dismiss(connection, error)
@@ -269,7 +275,7 @@ class Worker:
         task.readings[hello.client_id] = reading
         reading.metered = hello.metered
         self.connections[connection] = (hello.task_id, hello.client_id)
-        self._do(ToClient(connection, f.Welcome(protocol, self._hello.address)))
+        self._do(ToClient(connection, f.Welcome(protocol, self._hello.address, self._buffer_bytes)))
         reading.connect(connection, hello.attempt, hello.next_frame)
         self._pump(task)
 

@@ -8,28 +8,39 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from stoker.dataset.codec.elements import check_encodable
+import numpy as np
+import numpy.typing as npt
+
+from stoker.dataset.codec.encodable import encodable_bytes
 from stoker.dataset.execute import Context, Statistics, open_stream
 from stoker.dataset.node import Node, number
 from stoker.dataset.options import Options
 from stoker.dataset.stream import Stream
-from stoker.dataset.values.sizes import chunk_bytes
 from stoker.errors import ErrorRecord, FailedPreconditionError, InvalidArgumentError
 from stoker.service import messages as m
 from stoker.service.worker.buffer import Piece
 from stoker.service.worker.failure import describe
-from stoker.service.worker.logic import FRAME_BYTES, FRAME_ELEMENTS
+from stoker.service.worker.logic import FRAME_ELEMENTS
 
 logger = logging.getLogger("stoker.worker")
 
 
 class Host(Protocol):
-    """What a pipeline needs of the worker it runs on; callable from any thread."""
+    """What a pipeline needs of the worker it runs on; callable from any thread.
+
+    Attributes:
+        address: of the worker, for errors.
+        chunk_bytes: about how many bytes to compute between two looks at whether there is room.
+    """
 
     address: str
+    chunk_bytes: int
 
     def load(self, dataset_id: str) -> tuple[Node, Options]:
         """A fresh tree of a registered dataset, and its options."""
+
+    def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        """Makes the arrays of batches that leave: where a client can see them, if one could."""
 
     def produced(self, task_id: int, piece: Piece) -> bool:
         """Hands over what was computed; returns whether there is room for more."""
@@ -133,6 +144,7 @@ class Pipeline:
             numbers=number(root),
             splits=None if self._start.split_sources is None else self,
             statistics=self._statistics,
+            allocate=self._host.allocate,
         )
         return open_stream(root, context)
 
@@ -140,7 +152,7 @@ class Pipeline:
         position = 0
         while not self._closed.is_set():
             try:
-                chunk = stream.next_chunk(FRAME_ELEMENTS, FRAME_BYTES)
+                chunk = stream.next_chunk(FRAME_ELEMENTS, self._host.chunk_bytes)
             except Exception as error:  # noqa: BLE001 - it occupies its element's position
                 self._report(describe(error, self._host.address, position))
                 position += 1
@@ -158,7 +170,7 @@ class Pipeline:
         self._hand_over(_piece_of_error(error))
 
     def _tell_counts(self) -> None:
-        counts = self._statistics.snapshot()
+        counts = self._statistics.counts()
         if counts != self._counts:
             self._counts = counts
             self._host.counted(self._start.task_id, counts)
@@ -179,7 +191,7 @@ def pieces_of(chunk: list[Any], worker: str, position: int) -> Iterator[Piece]:
         position: of the first element in its task's stream.
     """
     try:
-        check_encodable(chunk)
+        size = encodable_bytes(chunk)
     except InvalidArgumentError as error:
         if len(chunk) == 1:
             yield _piece_of_error(describe(error, worker, position))
@@ -188,7 +200,7 @@ def pieces_of(chunk: list[Any], worker: str, position: int) -> Iterator[Piece]:
             yield from pieces_of(chunk[:middle], worker, position)
             yield from pieces_of(chunk[middle:], worker, position + middle)
     else:
-        yield Piece(chunk, chunk_bytes(chunk))
+        yield Piece(chunk, size)
 
 
 def _piece_of_error(error: ErrorRecord) -> Piece:

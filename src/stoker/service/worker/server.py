@@ -88,6 +88,28 @@ class WorkerServer:
         """How many tasks the worker runs."""
         return 0 if self._shell is None else len(self._shell.logic.tasks)
 
+    def stats(self) -> dict[str, int]:
+        """What the worker has in hand: ``tasks``, and of the memory it shares with trainers, bytes.
+
+        ``shared_memory_limit`` is `WorkerConfig.shared_memory_bytes`, ``shared_memory_bytes`` what
+        it has of that; of these ``shared_memory_lent`` are with trainers, and
+        ``shared_memory_retired`` are not used again, because a trainer that is gone or has forked
+        may still see them. ``shared_memory_refused`` counts how often there was no room, so that
+        elements were sent as copies: trainers keep what they get, or the limit is small.
+        """
+        found = {"tasks": self.num_tasks()}
+        pool = None if self._shell is None else self._shell.segments
+        if pool is not None:
+            shared = pool.statistics()
+            found |= {
+                "shared_memory_limit": shared["max_bytes"],
+                "shared_memory_bytes": shared["bytes"],
+                "shared_memory_lent": shared["lent_bytes"],
+                "shared_memory_retired": shared["retired_bytes"],
+                "shared_memory_refused": shared["refused"],
+            }
+        return found
+
     def _gave_up(self) -> None:
         threading.Thread(target=self.stop, name="stoker-worker-stop", daemon=True).start()
 

@@ -1,17 +1,18 @@
 """The worker's shell: sockets, threads and pipelines around `logic.Worker`."""
 
+import contextlib
 import logging
-import queue
-import socket
 import threading
 import time
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from stoker.dataset.node import Node, decode_tree
 from stoker.dataset.options import Options
 from stoker.errors import (
     ErrorRecord,
-    FailedPreconditionError,
     InvalidArgumentError,
     StokerError,
     UnavailableError,
@@ -20,19 +21,16 @@ from stoker.errors import (
 )
 from stoker.service import messages as m
 from stoker.service import rpc
-from stoker.service.config import (
-    WorkerConfig,
-    is_loopback,
-    join_address,
-    parse_service,
-    split_address,
-)
+from stoker.service.config import WorkerConfig, parse_service
 from stoker.service.versions import versions
 from stoker.service.worker import logic
 from stoker.service.worker.buffer import Piece
+from stoker.service.worker.listening import Listening, shared_segments
+from stoker.service.worker.outbox import Outbox
 from stoker.service.worker.pipeline import Pipeline, list_splits
 from stoker.wire import frames as f
-from stoker.wire.transports import Connection, Listener, get_transport
+from stoker.wire.packing import packer_for
+from stoker.wire.transports import Connection
 
 logger = logging.getLogger("stoker.worker")
 
@@ -53,8 +51,11 @@ class Shell:
         self._registered = threading.Event()
         self._refused: ErrorRecord | None = None
         self._session: rpc.Session | None = None
-        self._listeners: list[Listener] = []
-        self._outboxes: dict[int, queue.SimpleQueue[f.Message | None]] = {}
+        self._listening: Listening | None = None
+        self.segments = shared_segments(config)
+        self.chunk_bytes = max(1, min(logic.FRAME_BYTES, config.buffer_bytes // 4))
+        self._outboxes: dict[int, Outbox] = {}
+        self._touched: set[Outbox] = set()
         self._last_connection = 0
         self._pipelines: dict[int, Pipeline] = {}
         self._datasets: dict[str, m.DatasetReply] = {}
@@ -67,25 +68,19 @@ class Shell:
     # ── life ──────────────────────────────────────────────────────────────────────────────────────
     def start(self) -> None:
         """Binds, registers, and returns once the dispatcher has answered."""
-        tcp = get_transport("tcp").listen(self._config.host, self._config.port, self._serve)
-        self._listeners.append(tcp)
-        local = get_transport("local").listen("", 0, self._serve)
-        self._listeners.append(local)
-        port = split_address(tcp.address)[1]
-        self.address = self._advertised(self._config.worker_address, port)
-        data_address = self._advertised(
-            self._config.data_transfer_address or self._config.worker_address, port
-        )
-        hello = m.WorkerHello(
-            m.PROTOCOL_MIN,
-            m.PROTOCOL_MAX,
-            self.address,
-            {"tcp": data_address, "local": local.address},
-            versions(),
-            self._config.worker_tags,
-        )
-        self.logic = logic.Worker(hello, self._config.buffer_bytes)
-        with self._lock:  # its callbacks come at once, and need it
+        with self._lock:  # a client that connects at once waits for the logic
+            self._listening = Listening(self._config, self._dispatcher, self._serve, self.segments)
+            self.address = self._listening.address
+            hello = m.WorkerHello(
+                m.PROTOCOL_MIN,
+                m.PROTOCOL_MAX,
+                self.address,
+                self._listening.transfers,
+                versions(),
+                self._config.worker_tags,
+            )
+            self.logic = logic.Worker(hello, self._config.buffer_bytes)
+            # Its callbacks come at once, and need the lock.
             self._session = rpc.Session(
                 self._dispatcher,
                 self._session_opened,
@@ -101,8 +96,8 @@ class Shell:
         if self._session is not None:
             self._session.send(m.WorkerLeave())
             self._session.close()
-        for listener in self._listeners:
-            listener.close()
+        if self._listening is not None:
+            self._listening.close()
         with self._lock:
             pipelines = list(self._pipelines.values())
             self._pipelines.clear()
@@ -111,19 +106,11 @@ class Shell:
             pipeline.close()
         for outbox in outboxes:
             outbox.put(None)
+        _flush(set(outboxes))
         for pipeline in pipelines:
             pipeline.join(1.0)
-
-    def _advertised(self, configured: str | None, port: int) -> str:
-        """The address others use: as configured, or found by asking the route to the dispatcher."""
-        if configured:
-            configured = configured.replace("%port%", str(port)).replace("%dts_port%", str(port))
-            return configured if ":" in configured else join_address(configured, port)
-        if is_loopback(self._config.host):
-            return join_address("localhost", port)
-        if self._config.host not in ("0.0.0.0", "::", ""):
-            return join_address(self._config.host, port)
-        return join_address(_route_to(split_address(self._dispatcher)), port)
+        if self.segments is not None:
+            self.segments.close()
 
     def _await_registration(self) -> None:
         """Waits for the dispatcher's welcome, telling the user whom it waits for."""
@@ -176,19 +163,19 @@ class Shell:
             hello = connection.receive(HELLO_SECONDS)
             if not isinstance(hello, f.Hello):
                 raise InvalidArgumentError(f"expected Hello, got {type(hello).__name__}")
+            f.negotiate(hello.protocol_min, hello.protocol_max)
+            connection.packer = packer_for(hello.compression)
         except (StokerError, TimeoutError) as error:
             logger.warning("connection from %s is closed: %s", connection.peer, error)
+            with contextlib.suppress(StokerError):  # it may be closed already
+                connection.send(f.Bye(to_record(error)))
             connection.close()
             return
-        outbox: queue.SimpleQueue[f.Message | None] = queue.SimpleQueue()
+        outbox = Outbox(connection)
         with self._lock:
             self._last_connection += 1
             number = self._last_connection
             self._outboxes[number] = outbox
-        sender = threading.Thread(
-            target=_send_all, args=(connection, outbox), name="stoker-send", daemon=True
-        )
-        sender.start()
         try:
             message: f.Message = hello
             while True:
@@ -203,8 +190,8 @@ class Shell:
                 del self._outboxes[number]
             self._run(self.logic.client_lost, number)
             outbox.put(None)
-            sender.join()
-            connection.close()
+            outbox.flush()
+            outbox.join()
 
     # ── pipelines (called on their threads) ───────────────────────────────────────────────────────
     def load(self, dataset_id: str) -> tuple[Node, Options]:
@@ -216,11 +203,19 @@ class Shell:
             self._datasets[dataset_id] = reply = answer
         return decode_tree(reply.tree), reply.options
 
+    def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        """An array for a batch that leaves: in shared memory, where there is a client to see it."""
+        if self.segments is None or not self.segments.clients:
+            return np.empty(shape, dtype)
+        return self.segments.allocate(shape, dtype)
+
     def produced(self, task_id: int, piece: Piece) -> bool:
         """The task computed something; returns whether there is room for more."""
         with self._lock:
             self._carry_out(self.logic.produced(task_id, piece))
-            return self.logic.may_produce(task_id)
+            more, touched = self.logic.may_produce(task_id), self._take_touched()
+        _flush(touched)
+        return more
 
     def counted(self, task_id: int, counts: dict[str, int]) -> None:
         """What the task has counted so far."""
@@ -241,19 +236,24 @@ class Shell:
     def _run(self, method: Any, *arguments: Any) -> None:
         with self._lock:
             self._carry_out(method(*arguments))
+            touched = self._take_touched()
+        _flush(touched)
+
+    def _take_touched(self) -> set[Outbox]:
+        """Under the lock: the outboxes with something new, to be flushed without it."""
+        touched, self._touched = self._touched, set()
+        return touched
 
     def _carry_out(self, actions: list[logic.Action]) -> None:
         """Under the lock; nothing here blocks."""
         for action in actions:
             if isinstance(action, logic.ToClient):
-                if action.connection in self._outboxes:
-                    self._outboxes[action.connection].put(action.message)
+                self._put(action.connection, action.message)
             elif isinstance(action, logic.ToDispatcher):
                 if self._session is not None:
                     self._session.send(action.message)
             elif isinstance(action, logic.HangUp):
-                if action.connection in self._outboxes:
-                    self._outboxes[action.connection].put(None)
+                self._put(action.connection, None)
             elif isinstance(action, logic.SetHeartbeat):
                 self._interval = min(action.milliseconds, self._config.heartbeat_interval_ms) / 1000
             elif isinstance(action, logic.ListSources):
@@ -262,6 +262,12 @@ class Shell:
                 ).start()
             else:
                 self._to_pipeline(action)
+
+    def _put(self, connection: int, message: f.Message | None) -> None:
+        outbox = self._outboxes.get(connection)
+        if outbox is not None:
+            outbox.put(message)
+            self._touched.add(outbox)
 
     def _to_pipeline(
         self, action: logic.OpenTask | logic.CloseTask | logic.Produce | logic.GiveSplit
@@ -281,29 +287,6 @@ class Shell:
             del self._pipelines[action.task_id]
 
 
-def _send_all(connection: Connection, outbox: "queue.SimpleQueue[f.Message | None]") -> None:
-    """Sends what the logic says until it hangs up or the client is gone, then closes."""
-    try:
-        while (message := outbox.get()) is not None:
-            try:
-                connection.send(message)
-            except (InvalidArgumentError, FailedPreconditionError) as error:
-                # Each element can travel, as the pipeline has checked, but not all together.
-                connection.send(f.Bye(to_record(error)))
-                return
-    except StokerError as error:
-        logger.debug("cannot send to %s: %s", connection.peer, error)
-    finally:
-        connection.close()
-
-
-def _route_to(address: tuple[str, int]) -> str:
-    """The address of this machine on the way to another; nothing is sent."""
-    for family, kind, protocol, _, target in socket.getaddrinfo(*address, type=socket.SOCK_DGRAM):
-        with socket.socket(family, kind, protocol) as probe:
-            try:
-                probe.connect(target)
-            except OSError:
-                continue
-            return str(probe.getsockname()[0])
-    return socket.gethostname()
+def _flush(outboxes: set[Outbox]) -> None:
+    for outbox in outboxes:
+        outbox.flush()

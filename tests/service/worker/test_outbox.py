@@ -1,0 +1,138 @@
+"""What is to be sent goes out in order, whoever sends it."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from stoker.errors import InvalidArgumentError, UnavailableError
+from stoker.service.worker.outbox import Outbox
+from stoker.wire import frames as f
+from stoker.wire.transports import Connection
+from tests.serving import DEADLINE, eventually
+
+
+class _Connection(Connection):
+    """Notes what it is sent, and by which thread; `ready` says what needs no waiting."""
+
+    peer = "a client"
+
+    def __init__(self, ready: Callable[[Any], bool]) -> None:
+        self.sent: list[tuple[Any, str]] = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self._ready = ready
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def send(self, message: Any) -> None:
+        assert self.gate.wait(DEADLINE)
+        self._note(message)
+
+    def send_now(self, message: Any) -> bool:
+        if not self._ready(message):
+            return False
+        self._note(message)
+        return True
+
+    def _note(self, message: Any) -> None:
+        if isinstance(message, Exception):
+            raise message
+        self.sent.append((message, threading.current_thread().name))
+
+    def receive(self, timeout: float | None = None) -> f.Message:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        self._closed = True
+
+
+def _outbox(ready: Callable[[Any], bool]) -> tuple[Any, _Connection]:
+    connection = _Connection(ready)
+    return Outbox(connection), connection
+
+
+def _end(outbox: Any, connection: _Connection) -> None:
+    outbox.put(None)
+    outbox.flush()
+    outbox.join()
+    assert connection.closed
+
+
+def test_what_needs_no_waiting_is_sent_by_whoever_has_it():
+    outbox, connection = _outbox(lambda message: True)
+    for number in range(5):
+        outbox.put(number)
+    outbox.flush()
+    me = threading.current_thread().name
+    assert connection.sent == [(number, me) for number in range(5)]
+    _end(outbox, connection)
+
+
+def test_what_has_to_wait_keeps_nobody_and_its_place():
+    outbox, connection = _outbox(lambda message: message != 1)
+    connection.gate.clear()
+    for number in range(3):
+        outbox.put(number)
+    outbox.flush()
+    outbox.put(3)
+    outbox.flush()
+    assert [message for message, _ in connection.sent] == [0]
+    connection.gate.set()
+    assert eventually(lambda: len(connection.sent) == 4)
+    assert [message for message, _ in connection.sent] == [0, 1, 2, 3]
+    assert connection.sent[1][1] == "stoker-send"
+    _end(outbox, connection)
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_a_client_that_is_gone_is_sent_nothing_more(ready: bool):
+    outbox, connection = _outbox(lambda message: ready)
+    for message in (1, UnavailableError("gone"), 2):
+        outbox.put(message)
+    outbox.flush()
+    outbox.join()
+    assert connection.closed
+    assert [message for message, _ in connection.sent] == [1]
+    outbox.put(3)
+    outbox.flush()
+    assert len(connection.sent) == 1
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_elements_that_cannot_travel_together_end_the_connection_with_the_reason(ready: bool):
+    outbox, connection = _outbox(lambda message: ready)
+    for message in (InvalidArgumentError("too different"), 2):
+        outbox.put(message)
+    outbox.flush()
+    outbox.join()
+    [(bye, _)] = connection.sent
+    assert isinstance(bye, f.Bye)
+    assert bye.error is not None
+    assert bye.error.message == "too different"
+
+
+@pytest.mark.parametrize("share", [1, 2, 3, 1000])
+def test_nothing_is_left_behind_when_many_threads_put(share: int):
+    outbox, connection = _outbox(lambda message: message[1] % share != 0)
+    lock = threading.Lock()
+    count = iter(range(1 << 30))
+
+    def put() -> None:
+        for _ in range(300):
+            with lock:  # as the worker's: the order of the messages is that of the puts
+                outbox.put((0, next(count)))
+            outbox.flush()
+
+    threads = [threading.Thread(target=put) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert eventually(lambda: len(connection.sent) == 1200)
+    assert [number for (_, number), _ in connection.sent] == list(range(1200))
+    _end(outbox, connection)
