@@ -2,12 +2,12 @@
 
     python benchmarks/bench_jpeg.py [--rounds 5] [--images 3000]
 
-With Pillow's functions: stoker, a hand-written thread pool, PyTorch's DataLoader. tf.data has
-functions of its own; its decoder takes the same time, but its resizing is bilinear from four pixels
-where Pillow's takes in all of them. So it is measured both ways: as it comes, beside stoker with
-OpenCV's functions, which resize in that way too; and antialiased, beside stoker with Pillow's.
+With Pillow's functions: stoker, a hand-written thread pool, PyTorch's DataLoader, Grain. tf.data
+has functions of its own; its decoder takes the same time, but its resizing is bilinear from four
+pixels where Pillow's takes in all of them. So it is measured both ways: as it comes, beside stoker
+with OpenCV's functions, which resize in that way too; and antialiased, beside stoker with Pillow's.
 Every measurement is an epoch in a fresh process, behind a first batch that is not counted:
-DataLoader's worker processes have started by then. Images are read from files.
+DataLoader's and Grain's worker processes have started by then. Images are read from files.
 """
 
 import argparse
@@ -132,7 +132,20 @@ def pool_batches(paths: list[str], images: int) -> Iterator[Any]:
             yield rows, labels
 
 
-def tensorflow_batches(paths: list[str], images: int, *, antialias: bool = False) -> Iterable[Any]:
+def grain_batches(paths: list[str], images: int) -> Iterable[Any]:
+    """Grain with two worker processes, each of which makes whole batches."""
+    import grain
+
+    def load_number(number: int) -> Sample:
+        return load(paths[number % len(paths)], number)
+
+    dataset = grain.MapDataset.range(images).map(load_number).batch(BATCH)
+    reading = grain.ReadOptions(num_threads=1, prefetch_buffer_size=2)
+    workers = grain.MultiprocessingOptions(num_workers=THREADS, per_worker_buffer_size=2)
+    return dataset.to_iter_dataset(reading).mp_prefetch(workers)
+
+
+def tensorflow_dataset(paths: list[str], images: int, *, antialias: bool = False) -> Any:
     """tf.data with the operations of TensorFlow, two parallel calls and two threads."""
     import tensorflow as tf
 
@@ -150,7 +163,12 @@ def tensorflow_batches(paths: list[str], images: int, *, antialias: bool = False
     dataset = tf.data.Dataset.range(images).map(load_number, num_parallel_calls=THREADS)
     options = tf.data.Options()
     options.threading.private_threadpool_size = THREADS
-    return dataset.batch(BATCH).with_options(options).as_numpy_iterator()
+    return dataset.batch(BATCH).with_options(options)
+
+
+def tensorflow_batches(paths: list[str], images: int, *, antialias: bool = False) -> Iterable[Any]:
+    """Its batches, as NumPy arrays."""
+    return tensorflow_dataset(paths, images, antialias=antialias).as_numpy_iterator()
 
 
 SYSTEMS: dict[str, Callable[[list[str], int], Iterable[Any]]] = {
@@ -158,6 +176,7 @@ SYSTEMS: dict[str, Callable[[list[str], int], Iterable[Any]]] = {
     "stoker, 2 parallel calls": partial(stoker_batches, calls=THREADS),
     "bare pool of 2 threads": pool_batches,
     "PyTorch DataLoader, 2 workers": torch_batches,
+    "Grain, 2 workers": grain_batches,
     "tf.data, antialiased": partial(tensorflow_batches, antialias=True),
     "stoker, AUTOTUNE, OpenCV": partial(stoker_batches, function=load_opencv),
     "tf.data": tensorflow_batches,

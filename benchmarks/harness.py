@@ -8,9 +8,14 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import TypeVar
+
+Figure = TypeVar("Figure")
 
 
-def interleaved(systems: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
+def interleaved(
+    systems: Mapping[str, Callable[[], Figure]], rounds: int
+) -> dict[str, list[Figure]]:
     """What each system measured, once a round: a machine that slows down slows all of them.
 
     Args:
@@ -18,7 +23,7 @@ def interleaved(systems: Mapping[str, Callable[[], float]], rounds: int) -> dict
         rounds: how many measurements of each. Every round begins with another system.
     """
     names = list(systems)
-    measured: dict[str, list[float]] = {name: [] for name in names}
+    measured: dict[str, list[Figure]] = {name: [] for name in names}
     for number in range(rounds):
         shift = number % len(names)
         for name in names[shift:] + names[:shift]:
@@ -49,21 +54,25 @@ def rate(elements: Iterable[object], seconds: float, weigh: Callable[[object], i
     return seen / (now - began)
 
 
-def in_fresh_process(script: str, *words: str) -> float:
-    """The number that ``python script words...`` prints last: no system warms another."""
-    environment = {
+def environment() -> dict[str, str]:
+    """That of every measured process."""
+    return {
         **os.environ,
         "TF_CPP_MIN_LOG_LEVEL": "3",
         "CUDA_VISIBLE_DEVICES": "",
         # Decoders and resizers run on the threads that are measured, and on no others.
         "OMP_NUM_THREADS": "1",
     }
+
+
+def in_fresh_process(script: str, *words: str) -> float:
+    """The number that ``python script words...`` prints last: no system warms another."""
     result = subprocess.run(
         [sys.executable, script, *words],
         capture_output=True,
         text=True,
         check=False,
-        env=environment,
+        env=environment(),
     )
     if result.returncode:
         raise RuntimeError(f"{Path(script).name} {' '.join(words)} failed:\n{result.stderr}")

@@ -1,0 +1,79 @@
+"""The service at work: stoker, tf.data service and the machine's own limits, in turn, in one run.
+
+    python benchmarks/bench_service.py [--only scalars ...] [--subjects TCP ...] [--rounds 3]
+
+Every measurement runs in fresh processes: a server process with dispatcher and worker (stoker's
+worker is a child process, as `stoker worker` has it), and a trainer process that reads for some
+seconds behind a warm part. All subjects of a row are measured in turn, round by round, so ratios
+are of neighbours in time. The elements are the same for both systems:
+
+    scalars    range
+    kilobytes  range -> map(128 int64, all written)
+    images     range -> map(150,528 bytes, all written)
+    batches    images -> batch(64)
+    photos     range -> map(copy of one of 64 photographs); compressed rows
+    jpeg       files -> decode, crop, resize, flip (Pillow) -> batch(64): the whole pipeline
+
+Trainers read every byte with one function, `elements.fold`, except in the rows named so. Limits do
+the same work without a service: `socket pair` writes each element afresh, sends it to another
+process over TCP, and reads every byte there; `memcpy` only copies.
+"""
+
+import argparse
+import sys
+import time
+from functools import partial
+
+import bench_jpeg
+from harness import interleaved, machine
+from service.measuring import Measured, measure
+from service.rows import ROWS
+from service.servers import serve
+from service.table import HEADER, LEGEND, lines_of, verdicts
+from service.trainers import train
+
+
+def compare(names: list[str], words: list[str], rounds: int, seconds: float) -> None:
+    """Measures the rows, prints each when it is done, and in the end what was reached."""
+    bench_jpeg.photos()
+    began = time.monotonic()
+    print(f"{machine()}; medians of {rounds} rounds of {seconds:g} s in one run")
+    print(LEGEND, HEADER, sep="\n", flush=True)
+    measured: dict[str, dict[str, list[Measured]]] = {}
+    for name in names:
+        labels = [subject.label for subject in ROWS[name].subjects]
+        subjects = {
+            label: partial(measure, __file__, name, label, seconds)
+            for label in labels
+            if not words or any(word.lower() in label.lower() for word in words)
+        }
+        if subjects:
+            measured[name] = interleaved(subjects, rounds)
+            print(*lines_of(name, measured[name]), sep="\n", flush=True)
+    print("", *verdicts(measured), f"in {(time.monotonic() - began) / 60:.1f} min", sep="\n")
+
+
+def main() -> None:
+    """Compares; or, called by itself, serves or trains."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--only", nargs="*", choices=ROWS, default=list(ROWS))
+    parser.add_argument("--subjects", nargs="*", default=[], help="words of the subjects' names")
+    parser.add_argument("--serve", nargs=2, metavar=("SYSTEM", "WORKERS"))
+    parser.add_argument("--train", nargs=3, metavar=("ROW", "SUBJECT", "SECONDS"))
+    options = parser.parse_args()
+    if options.serve:
+        serve(*options.serve)
+    elif options.train:
+        name, label, seconds = options.train
+        train(name, label, float(seconds))
+    else:
+        compare(options.only, options.subjects, options.rounds, options.seconds)
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

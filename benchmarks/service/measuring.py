@@ -1,0 +1,124 @@
+"""One measurement, seen from outside: fresh processes for servers and trainer, and their memory."""
+
+import json
+import math
+import select
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO, Any
+
+from harness import environment
+
+from service.processes import UNKNOWN, Memory, Peaks, children, wait_until_gone
+from service.rows import ROWS, Row, Subject
+from service.servers import SERVERS
+from service.trainers import Report
+
+_START_SECONDS = 60.0
+_READ_SECONDS = 45.0
+_END_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Measured(Report):
+    """A trainer's report, and the memory of both sides.
+
+    Attributes:
+        trainer: the peaks of the trainer's process.
+        workers: those of the workers' processes together, or of the trainer's children.
+    """
+
+    trainer: Memory = UNKNOWN
+    workers: Memory = UNKNOWN
+
+    @property
+    def trainer_own(self) -> float:
+        """MB of the trainer's process, without pages of shared memory; nan if not known."""
+        return self.trainer.own or math.nan
+
+
+def measure(script: str, name: str, label: str, seconds: float) -> Measured:
+    """Runs one subject of a row once, in processes of its own; what goes wrong is in its `why`.
+
+    Args:
+        script: called again for each process, with ``--serve`` and ``--train``.
+        name: of the row.
+        label: of the subject.
+        seconds: how long to read.
+    """
+    row = ROWS[name]
+    try:
+        # The trainer imports what it needs while the servers start.
+        with (
+            _started(script, "--train", name, label, str(seconds)) as trainer,
+            _served(script, row, row.subject(label)) as served,
+        ):
+            groups = {"trainer": [trainer.process.pid], "workers": served["workers"]}
+            with Peaks(groups) as peaks:
+                answer = trainer.answer(served["target"], _READ_SECONDS + seconds * row.slow)
+    except (OSError, RuntimeError, ValueError) as error:
+        return Measured(why=str(error))
+    return Measured(**answer, trainer=peaks.of("trainer"), workers=peaks.of("workers"))
+
+
+class _Child:
+    """A process of the same script that answers with one line of JSON."""
+
+    def __init__(self, process: "subprocess.Popen[str]", complaints: IO[str]) -> None:
+        self.process = process
+        self._complaints = complaints
+
+    def answer(self, told: str | None, seconds: float) -> dict[str, Any]:
+        """Tells it a line, if there is one to tell, and waits for its answer.
+
+        Raises:
+            RuntimeError: there is none.
+        """
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        if told is not None:
+            self.process.stdin.write(f"{told}\n")
+            self.process.stdin.flush()
+        if not select.select([self.process.stdout], [], [], seconds)[0]:
+            raise RuntimeError(f"no answer within {seconds:g} s")
+        line = self.process.stdout.readline()
+        if not line:
+            self._complaints.seek(0)
+            last = self._complaints.read().strip().splitlines()[-1:]
+            raise RuntimeError(f"ended with {self.process.wait()}: {' '.join(last)}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+@contextmanager
+def _started(script: str, *words: str) -> Iterator[_Child]:
+    with (
+        tempfile.TemporaryFile("w+") as complaints,
+        subprocess.Popen(
+            [sys.executable, script, *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=complaints,
+            text=True,
+            env=environment(),
+        ) as process,
+    ):
+        try:
+            yield _Child(process, complaints)
+        finally:
+            offspring = children(process.pid)
+            process.kill()
+            wait_until_gone([process.pid, *offspring], _END_SECONDS)
+
+
+@contextmanager
+def _served(script: str, row: Row, subject: Subject) -> Iterator[dict[str, Any]]:
+    if subject.system not in SERVERS or subject.transport == "local":
+        yield {"target": "", "workers": []}
+        return
+    with _started(script, "--serve", subject.system, str(row.workers)) as server:
+        yield server.answer(None, _START_SECONDS)

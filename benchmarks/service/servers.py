@@ -1,0 +1,75 @@
+"""Dispatcher and workers, in processes of their own, for both systems.
+
+A server process prints one JSON line, ``{"target": ..., "workers": [pid, ...]}``, and serves until
+its stdin ends.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from service.processes import children
+
+
+def serve_stoker(workers: int, _: str) -> None:
+    """Workers are the child processes that ``stoker worker`` runs, with their tuned allocator."""
+    import stoker
+
+    with stoker.LocalCluster(workers) as cluster:
+        _announce(cluster.target, children(os.getpid()))
+        sys.stdin.read()
+
+
+def serve_tensorflow(workers: int, script: str) -> None:
+    """The first worker shares the dispatcher's process; each further one has its own."""
+    import tensorflow as tf
+
+    service = tf.data.experimental.service
+    dispatcher = service.DispatchServer()
+    address = dispatcher.target.split("://")[1]
+    worker = service.WorkerServer(service.WorkerConfig(dispatcher_address=address))
+    command = [sys.executable, script, "--serve", "tf.data worker", address]
+    others = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for _ in range(workers - 1)
+    ]
+    for other in others:
+        assert other.stdout is not None
+        other.stdout.readline()
+    _announce(dispatcher.target, [os.getpid(), *(other.pid for other in others)])
+    sys.stdin.read()
+    del worker
+
+
+def serve_tensorflow_worker(address: str, _: str) -> None:
+    """One more worker."""
+    import tensorflow as tf
+
+    service = tf.data.experimental.service
+    worker = service.WorkerServer(service.WorkerConfig(dispatcher_address=address))
+    print(flush=True)
+    sys.stdin.read()
+    del worker
+
+
+def _announce(target: str, workers: list[int]) -> None:
+    print(json.dumps({"target": target, "workers": workers}), flush=True)
+
+
+def serve(system: str, argument: str) -> None:
+    """What the process does that `bench_service.py --serve SYSTEM ARGUMENT` starts."""
+    script = str(Path(sys.argv[0]).resolve())
+    if system == "tf.data worker":
+        serve_tensorflow_worker(argument, script)
+    else:
+        SERVERS[system](int(argument), script)
+    os._exit(0)  # TensorFlow's servers wait for their clients
+
+
+SERVERS: dict[str, Callable[[int, str], None]] = {
+    "stoker": serve_stoker,
+    "tf.data service": serve_tensorflow,
+}

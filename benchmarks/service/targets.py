@@ -1,0 +1,91 @@
+"""What the table must reach, as data."""
+
+from typing import Literal, NamedTuple
+
+from service.rows import (
+    BARE,
+    COPY_FRESH,
+    LOCAL_STOKER,
+    ROWS,
+    SHM,
+    TCP,
+    TENSORFLOW,
+    Subject,
+    dynamic,
+)
+
+
+class Target(NamedTuple):
+    """A figure that must be reached.
+
+    Attributes:
+        figure: in the issue's words.
+        row: a key of `ROWS`.
+        label: of the subject.
+        against: the label that its figure is divided by; None where the figure itself counts.
+        bound: what the median over the rounds must reach.
+        of: the attribute of `measuring.Measured` that counts; what must be "at least" is a rate,
+            what must be "at most" a cost.
+    """
+
+    figure: str
+    row: str
+    label: str
+    against: str | None
+    bound: float
+    of: Literal["rate", "milliseconds", "user_microseconds", "trainer_own"] = "rate"
+
+    @property
+    def at_least(self) -> bool:
+        """Whether more is better."""
+        return self.of == "rate"
+
+
+def _beside(figure: str, row: str, subject: Subject, bound: float) -> Target:
+    assert subject in ROWS[row].subjects
+    return Target(figure, row, subject.label, subject.against, bound)
+
+
+def _first(figure: str, row: str, subject: Subject) -> Target:
+    return Target(figure, row, subject.label, subject.against, 1, "milliseconds")
+
+
+def _user_thread(figure: str, row: str, subject: Subject, bound: float) -> Target:
+    return Target(figure, row, subject.label, None, bound, "user_microseconds")
+
+
+TARGETS = (
+    _beside("scalars, one worker process, TCP", "scalars", TCP, 1000),
+    _beside("1 KB batches (128 int64), TCP", "kilobytes", TCP, 50),
+    _beside("150 KB images, TCP", "images", TCP, 6),
+    _beside("150 KB images, shared memory", "images", SHM, 15),
+    _beside("9.6 MB batches, TCP", "batches", TCP, 2),
+    _beside("9.6 MB batches, shared memory", "batches", SHM, 6),
+    Target("150 KB images, TCP / bare socket pair", "images", TCP.label, BARE.label, 0.85),
+    Target("9.6 MB batches, TCP / bare socket pair", "batches", TCP.label, BARE.label, 0.85),
+    Target("9.6 MB, shared memory / fresh memcpy", "batches", SHM.label, COPY_FRESH.label, 0.7),
+    _beside("scalars, busy trainer, TCP", "scalars-busy", TCP, 1),
+    _beside("150 KB images, busy trainer, TCP", "images-busy", TCP, 1),
+    _beside("150 KB images, busy trainer, shared memory", "images-busy", SHM, 3),
+    _beside("9.6 MB batches, busy trainer, TCP", "batches-busy", TCP, 1),
+    _beside("9.6 MB batches, busy trainer, shared memory", "batches-busy", SHM, 3),
+    _beside("the same, not read, TCP", "batches-busy-unread", TCP, 1),
+    _beside("the same, not read, shared memory", "batches-busy-unread", SHM, 3),
+    _beside("DYNAMIC over range, scalars", "scalars", dynamic(TCP), 1000),
+    Target("DYNAMIC / OFF, scalars", "scalars", dynamic(TCP).label, TCP.label, 0.9),
+    Target("DYNAMIC / OFF, 1 KB", "kilobytes", dynamic(TCP).label, TCP.label, 0.9),
+    Target("DYNAMIC / OFF, 150 KB images", "images", dynamic(TCP).label, TCP.label, 0.9),
+    Target("JPEG through stoker, TCP / local", "jpeg", TCP.label, LOCAL_STOKER.label, 0.95),
+    Target(
+        "JPEG through stoker, shared memory / local", "jpeg", SHM.label, LOCAL_STOKER.label, 0.95
+    ),
+    _first("first element after iter(), TCP", "first", TCP),
+    _first("first element after iter(), shared memory", "first", SHM),
+    _first("first 150 KB image after iter(), TCP", "first-image", TCP),
+    _first("first 150 KB image after iter(), shared memory", "first-image", SHM),
+    Target("JPEG, trainer's own memory", "jpeg", SHM.label, TENSORFLOW.label, 0.25, "trainer_own"),
+    _user_thread("user's thread a scalar, µs", "scalars", TCP, 2),
+    _user_thread("user's thread a kilobyte, µs", "kilobytes-unread", TCP, 2),
+    _user_thread("user's thread a 9.6 MB batch, TCP, µs", "batches-unread", TCP, 100),
+    _user_thread("user's thread a 9.6 MB batch, shared memory, µs", "batches-unread", SHM, 100),
+)

@@ -1,0 +1,214 @@
+"""The trainer's process: opens what a subject names, reads it for some seconds, and reports."""
+
+import dataclasses
+import json
+import logging
+import os
+import statistics
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+import bench_jpeg
+
+from service import limits
+from service.elements import ENDLESS, Element
+from service.rows import ROWS, Row, Subject
+
+Open = Callable[[str], Iterable[Any]]
+"""Given the dispatcher's address (empty without a service), what a new pass is read from."""
+
+_WARM_SECONDS = 0.5
+_BURST_SECONDS = 0.01
+_FEWEST_FIRSTS = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What one trainer measured.
+
+    Attributes:
+        rate: of what the element counts, a second.
+        gigabytes: a second.
+        user_microseconds: CPU of the thread that reads, for each element.
+        cpu_per_gigabyte: seconds of CPU of the trainer's whole process.
+        milliseconds: from ``iter()`` to the first element; the median.
+        why: what kept it from measuring.
+    """
+
+    rate: float = float("nan")
+    gigabytes: float = float("nan")
+    user_microseconds: float = float("nan")
+    cpu_per_gigabyte: float = float("nan")
+    milliseconds: float = float("nan")
+    why: str = ""
+
+
+def open_stoker(row: Row, subject: Subject) -> Open:
+    """A distributed dataset; the worker runs in this process for the transport "local"."""
+    import stoker
+
+    if subject.transport == "local":
+        cluster = stoker.LocalCluster(row.workers, threads=True)
+    dataset = row.element.stoker()
+
+    def opened(target: str) -> Iterable[Any]:
+        distributed: Iterable[Any] = dataset.distribute(
+            cluster.target if subject.transport == "local" else target,
+            processing_mode=subject.mode,
+            data_transfer_protocol=subject.transport,
+            compression=subject.compression,
+        )
+        return distributed
+
+    return opened
+
+
+class _Arrays:
+    """A dataset of tf.data whose passes yield NumPy arrays."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+
+    def __iter__(self) -> Iterator[Any]:
+        iterator: Iterator[Any] = self._dataset.as_numpy_iterator()
+        return iterator
+
+
+def open_tensorflow(row: Row, subject: Subject) -> Open:
+    """The same of tf.data service."""
+    import tensorflow as tf
+
+    distribute = tf.data.experimental.service.distribute
+    dataset = row.element.tensorflow()
+
+    def opened(target: str) -> Iterable[Any]:
+        how = distribute(subject.mode, target, compression=subject.compression)
+        return _Arrays(dataset.apply(how))
+
+    return opened
+
+
+def open_here(make: Callable[[Element], Iterable[Any]]) -> Callable[[Row, Subject], Open]:
+    """What needs no service: a limit of the machine, or a pipeline of this process."""
+    return lambda row, _: lambda _: make(row.element)
+
+
+def _photos(
+    batches: Callable[[list[str], int], Iterable[Any]],
+) -> Callable[[Element], Iterable[Any]]:
+    return lambda _: batches(bench_jpeg.photos(), ENDLESS)
+
+
+READERS: dict[str, Callable[[Row, Subject], Open]] = {
+    "stoker": open_stoker,
+    "tf.data service": open_tensorflow,
+    "socket pair": open_here(limits.socket_pair),
+    "memcpy, fresh": open_here(limits.copied_fresh),
+    "memcpy, reused": open_here(limits.copied_again),
+    "stoker, local": open_here(lambda element: element.stoker()),
+    "tf.data, local": open_here(lambda element: _Arrays(element.tensorflow())),
+    "DataLoader": open_here(_photos(bench_jpeg.torch_batches)),
+    "Grain": open_here(_photos(bench_jpeg.grain_batches)),
+}
+
+
+def train(name: str, label: str, seconds: float) -> None:
+    """What the process does that ``bench_service.py --train ROW LABEL SECONDS`` starts.
+
+    Imports and builds the dataset while the servers start; their address comes by stdin.
+    """
+    row = ROWS[name]
+    said = _listen_to_warnings()
+    try:
+        opened = READERS[row.subject(label).system](row, row.subject(label))
+        elements = opened(sys.stdin.readline().strip())
+        if row.busy:
+            threading.Thread(target=_compute_for_ever, daemon=True).start()
+        report = (_first_elements if row.first else _rates)(row, elements, seconds)
+        if said:  # such as: another transport is used than the one that was asked for
+            report = Report(why=said[0])
+    except Exception as error:  # noqa: BLE001 - whatever it is, the table says so
+        report = Report(why=traceback.format_exception_only(error)[-1].strip())
+    print(json.dumps(dataclasses.asdict(report)), flush=True)
+    os._exit(0)  # TensorFlow takes seconds to leave
+
+
+def _listen_to_warnings() -> list[str]:
+    said: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("stoker").addHandler(handler)
+    return said
+
+
+def _compute_for_ever() -> None:
+    number = 0
+    while True:
+        number += 1
+
+
+def _rates(row: Row, elements: Iterable[Any], seconds: float) -> Report:
+    iterator = iter(elements)
+    row.element.check(next(iterator))
+    read = row.element.read if row.reading else None
+    _pace(iterator, read, _WARM_SECONDS * row.slow)
+    thread, process = time.thread_time(), time.process_time()
+    count, taken = _pace(iterator, read, seconds * row.slow)
+    thread, process = time.thread_time() - thread, time.process_time() - process
+    gigabytes = count * row.element.nbytes / 1e9
+    return Report(
+        rate=count * row.element.weigh / taken,
+        gigabytes=gigabytes / taken,
+        user_microseconds=thread / count * 1e6,
+        cpu_per_gigabyte=float("nan") if row.busy else process / gigabytes,
+    )
+
+
+def _pace(
+    iterator: Iterator[Any], read: Callable[[Any], Any] | None, seconds: float
+) -> tuple[int, float]:
+    """Reads for about `seconds`; returns how many elements came, and the seconds it took.
+
+    A plain loop, as users write it; the clock is read between bursts of about 10 ms.
+    """
+    seen, burst = 0, 1
+    began = now = time.perf_counter()
+    while now - began < seconds:
+        before = now
+        if read is None:
+            for _ in islice(iterator, burst):
+                pass
+        else:
+            for element in islice(iterator, burst):
+                read(element)
+        seen += burst
+        now = time.perf_counter()
+        if now - before < _BURST_SECONDS:
+            burst *= 2
+    return seen, now - began
+
+
+def _first_elements(row: Row, elements: Iterable[Any], seconds: float) -> Report:
+    """The median over passes after the first, which is not counted."""
+    _milliseconds_to_first(row, elements)
+    measured: list[float] = []
+    began = time.perf_counter()
+    while len(measured) < _FEWEST_FIRSTS or time.perf_counter() - began < seconds:
+        measured.append(_milliseconds_to_first(row, elements))
+    return Report(milliseconds=statistics.median(measured))
+
+
+def _milliseconds_to_first(row: Row, elements: Iterable[Any]) -> float:
+    began = time.perf_counter()
+    iterator = iter(elements)
+    element = next(iterator)
+    milliseconds = (time.perf_counter() - began) * 1e3
+    row.element.check(element)
+    if hasattr(iterator, "close"):  # TensorFlow's end when they are forgotten
+        iterator.close()
+    return milliseconds
