@@ -1,11 +1,13 @@
 """What a connection does to the bodies of the frames it sends: the client's wish, carried out."""
 
+import threading
 import time
 from collections.abc import Callable
 
 from stoker.dataset.codec.layout import Buffer
 from stoker.wire import compression
 from stoker.wire.adaptive import MIN_BYTES, Adaptive
+from stoker.wire.frames import Frame, Message, encode
 
 
 class _Always:
@@ -25,7 +27,7 @@ class _Always:
 
 
 class Packer:
-    """Compresses the bodies of one connection. One thread at a time.
+    """Compresses the bodies of one connection. One thread at a time, which holds `lock`.
 
     Encode with `pack`, send what that gives, then call `sent`: "AUTO" decides by how long it took.
 
@@ -39,6 +41,7 @@ class Packer:
         self._clock = clock
         self._size = self._wire = 0
         self._ready = 0.0
+        self.lock = threading.Lock()
 
     def pack(self, body: list[Buffer], size: int) -> tuple[str, Buffer] | None:
         """As `frames.encode` wants it."""
@@ -58,6 +61,18 @@ class Packer:
         if self._size >= MIN_BYTES:
             self._policy.sent(self._size, self._wire, self._ready, self._clock())
         self._size = 0
+
+
+def send_packed(
+    message: Message, packer: Packer | None, send: Callable[[list[Buffer]], None]
+) -> None:
+    """Encodes a message, has `packer` compress it if it is a frame, and calls `send`."""
+    if packer is None or not isinstance(message, Frame):
+        send(encode(message))
+        return
+    with packer.lock:
+        send(encode(message, packer.pack))
+        packer.sent()
 
 
 def packer_for(wish: str | None) -> Packer | None:

@@ -5,22 +5,15 @@ together with the first bytes of its body and the rest of the body in one call (
 """
 
 import socket
-import threading
 import time
 from dataclasses import dataclass
 
 from stoker.dataset.codec.elements import TypeResolver
+from stoker.dataset.codec.layout import Buffer
 from stoker.errors import UnavailableError, WireError
 from stoker.wire.buffers import BufferPool
-from stoker.wire.frames import (
-    MAX_HEADER_BYTES,
-    PREFIX,
-    Frame,
-    Message,
-    decode,
-    encode,
-    parse_prefix,
-)
+from stoker.wire.frames import MAX_HEADER_BYTES, PREFIX, Message, decode, parse_prefix
+from stoker.wire.packing import send_packed
 from stoker.wire.transports import Connection, Listener, OnConnection, Transport
 from stoker.wire.transports.accepting import TcpListener, listen_on
 from stoker.wire.transports.addresses import format_address
@@ -71,7 +64,6 @@ class TcpConnection(Connection):
         self._max_header_bytes = max_header_bytes
         self._stream = StreamSocket(sock, peer)
         self._reader = ReadAhead(self._stream, _READ_AHEAD)
-        self._pack_lock = threading.Lock()
         self._bodies = BufferPool(POOLED_BYTES)
         self._arriving: _Arriving | None = None
 
@@ -80,13 +72,10 @@ class TcpConnection(Connection):
         return self._stream.closed
 
     def send(self, message: Message) -> None:
-        packer = self.packer
-        if packer is None or not isinstance(message, Frame):
-            self._stream.send_by(self._stream.send_all, encode(message))
-            return
-        with self._pack_lock:
-            self._stream.send_by(self._stream.send_all, encode(message, packer.pack))
-            packer.sent()
+        send_packed(message, self.packer, self._send)
+
+    def _send(self, buffers: list[Buffer]) -> None:
+        self._stream.send_by(self._stream.send_all, buffers)
 
     def receive(self, timeout: float | None = None) -> Message:
         deadline = None if timeout is None else time.monotonic() + timeout

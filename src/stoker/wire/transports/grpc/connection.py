@@ -11,16 +11,14 @@ from stoker.wire.buffers import BufferPool
 from stoker.wire.frames import (
     MAX_HEADER_BYTES,
     PREFIX,
-    Frame,
     Message,
     decode,
-    encode,
     parse_prefix,
 )
+from stoker.wire.packing import send_packed
 from stoker.wire.transports import Connection
 from stoker.wire.transports.grpc.call import Call
-
-POOLED_BYTES = 64 << 20
+from stoker.wire.transports.tcp import POOLED_BYTES
 
 _MAX_AHEAD_BYTES = 1 << 20
 
@@ -53,7 +51,6 @@ class GrpcConnection(Connection):
         self._call = Call(sock, peer, self._read_ahead)
         self.open_call = self._call.open
         self.accept_call = self._call.accept
-        self._packing = threading.Lock()
         self._changed = threading.Condition()
         self._reading = False  # whether a thread does; nobody else may touch what comes in
         self._inbox: deque[tuple[memoryview, memoryview]] = deque()
@@ -73,13 +70,7 @@ class GrpcConnection(Connection):
         self._call.close()
 
     def send(self, message: Message) -> None:
-        packer = self.packer
-        if packer is None or not isinstance(message, Frame):
-            self._call.send(encode(message))
-            return
-        with self._packing:
-            self._call.send(encode(message, packer.pack))
-            packer.sent()
+        send_packed(message, self.packer, self._call.send)
 
     def receive(self, timeout: float | None = None) -> Message:
         deadline = None if timeout is None else time.monotonic() + timeout

@@ -17,14 +17,10 @@ from stoker.wire.transports.shm.lending import Lender
 from stoker.wire.transports.shm.reading import Reader
 from stoker.wire.transports.shm.segments import Segments
 from stoker.wire.transports.stream_socket import StreamSocket
-
-MAX_BODY_BYTES = 64 << 30
-"""What a client accepts from the worker it has chosen to read from."""
+from stoker.wire.transports.tcp import MAX_BODY_BYTES, POOLED_BYTES
 
 _AT_ONCE_BYTES = 64 << 10
 """What a Unix socket takes that says it takes more: a quarter of its 208 KiB at most is filled."""
-
-_POOL_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +70,7 @@ class ShmConnection(Connection):
         self._borrower = Borrower() if segments is None else None
         self._stream = StreamSocket(sock, peer, self._release)
         self._reader = Reader(self._stream)
-        self._pool = BufferPool(_POOL_BYTES)
+        self._pool = BufferPool(POOLED_BYTES)
         self._arriving: _Arriving | None = None
         self._kept: _Kept | None = None
 

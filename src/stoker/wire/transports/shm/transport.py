@@ -13,9 +13,7 @@ from stoker.wire.transports.shm import forking
 from stoker.wire.transports.shm.connection import ShmConnection
 from stoker.wire.transports.shm.mapping import new_mapping
 from stoker.wire.transports.shm.segments import PAGE, Segments
-
-MAX_LISTENER_BYTES = 1 << 20
-"""What a listener accepts, as header and as body: clients send no frames."""
+from stoker.wire.transports.tcp import MAX_LISTENER_BYTES
 
 _DEFAULT_BYTES = 256 << 20
 _NAME = "@stoker-"
