@@ -25,7 +25,7 @@ with atheris.instrument_imports(include=["stoker"]):
     import msgspec
     import numpy as np
 
-    from stoker.dataset.codec.layout import empty_body
+    from stoker.elements.codec.layout import empty_body
     from stoker.errors import StokerError, WireError
     from stoker.wire import frames, packing
     from stoker.wire.transports.grpc import http2

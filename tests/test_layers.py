@@ -1,8 +1,9 @@
-"""Imports go down the layers only.
+"""Imports go down the layers only, and no files import each other in a circle.
 
-    errors < dataset < wire < service < cluster, adapters < cli
+    errors < elements < wire, dataset < service < cluster, compat, adapters < cli
 
-Read from the source with `ast`, imports inside functions included.
+Imports are read from the source with `ast`, those inside functions and under TYPE_CHECKING
+included. `wire` and `dataset` do not import each other.
 """
 
 import ast
@@ -17,7 +18,8 @@ ROOT = Path(__file__).parents[1] / "src" / "stoker"
 
 LAYERS = {
     "errors": 0,
-    "dataset": 1,
+    "elements": 1,
+    "dataset": 2,
     "wire": 2,
     "service": 3,
     "cluster": 4,
@@ -27,21 +29,24 @@ LAYERS = {
     "compat": 4,
     "cli": 5,
 }
-"""A module or package directly under `stoker`, and how high it stands."""
+"""The modules and packages directly under `stoker`, with their layer."""
+
+INDEPENDENT = {"dataset", "wire"}
+"""Packages of one layer that must not import each other."""
 
 ADAPTERS = {"torch", "jax", "keras"}
-"""These need a framework that is not installed for the tests."""
+"""Modules that need a framework that is not installed for the tests."""
 
 FACADE = {"stoker", "stoker.__main__", "stoker.random"}
-"""These gather the layers' names for users and may import from all of them."""
+"""Modules that gather the names of all layers for users and may import from any of them."""
 
 HEAVY = ("grpc", "grpclib", "asyncio", "fsspec", "typer", "rich", "cloudpickle", "PIL")
-"""What `import stoker` must not load."""
+"""Modules that `import stoker` must not load."""
 
 
 @dataclass(frozen=True)
 class Import:
-    """One import statement: who, of what, where, and in which function."""
+    """One import statement, with its line and the function it is in."""
 
     importer: str
     imported: str
@@ -50,7 +55,7 @@ class Import:
 
 
 def imports_of(source: str, importer: str, *, package: bool = False) -> list[Import]:
-    """Every import of a stoker module in `source`, by absolute name."""
+    """Return the imports of stoker modules in `source`, by absolute name."""
     found: list[Import] = []
 
     def visit(node: ast.AST, function: str) -> None:
@@ -83,10 +88,15 @@ def _absolute(node: ast.ImportFrom, importer: str, package: bool) -> str:
     return ".".join([*base, node.module] if node.module else base)
 
 
-def layer_of(module: str) -> int | None:
-    """The layer of `stoker.x.y`: that of x; `None` for the package's own names."""
+def package_of(module: str) -> str:
+    """Return the `x` of `stoker.x.y`; empty for the names of `stoker` itself."""
     parts = module.split(".")
-    return LAYERS.get(parts[1]) if len(parts) > 1 else None
+    return parts[1] if len(parts) > 1 else ""
+
+
+def layer_of(module: str) -> int | None:
+    """Return the layer of `stoker.x.y`, that of x; `None` for the names of `stoker` itself."""
+    return LAYERS.get(package_of(module))
 
 
 def _sources() -> dict[str, Path]:
@@ -98,7 +108,7 @@ def _sources() -> dict[str, Path]:
 
 
 def upward(imports: list[Import]) -> list[Import]:
-    """The imports that go up, or that reach for the facade from below it."""
+    """Return the imports that go up, or that import the facade from below it."""
     return [
         entry
         for entry in imports
@@ -110,7 +120,8 @@ def _above(imported: str, importer: str) -> bool:
     theirs, mine = layer_of(imported), layer_of(importer)
     if theirs is None or mine is None:
         return mine is None or mine < max(LAYERS.values())
-    return theirs > mine
+    packages = {package_of(imported), package_of(importer)}
+    return theirs > mine or packages == INDEPENDENT
 
 
 def _all_imports() -> list[Import]:
@@ -119,6 +130,32 @@ def _all_imports() -> list[Import]:
         for module, path in _sources().items()
         for entry in imports_of(path.read_text(), module, package=path.stem == "__init__")
     ]
+
+
+def circles(imports: list[Import], modules: set[str]) -> list[set[str]]:
+    """Return the sets of modules that import each other, directly or through others."""
+    edges: dict[str, set[str]] = {module: set() for module in modules}
+    for entry in imports:
+        parent = entry.imported.rpartition(".")[0]
+        target = entry.imported if entry.imported in modules else parent
+        if {target, entry.importer} <= modules and target != entry.importer:
+            edges[entry.importer].add(target)
+    reachable = {module: _reachable(module, edges) for module in modules}
+    found = {
+        frozenset(other for other in reachable[module] if module in reachable[other])
+        for module in modules
+    }
+    return sorted((set(circle) for circle in found if circle), key=len)
+
+
+def _reachable(start: str, edges: dict[str, set[str]]) -> set[str]:
+    found: set[str] = set()
+    stack = [start]
+    while stack:
+        for module in edges[stack.pop()] - found:
+            found.add(module)
+            stack.append(module)
+    return found
 
 
 def test_every_module_belongs_to_a_layer():
@@ -133,16 +170,33 @@ def test_imports_go_down_but_for_distribute():
     ], "\n".join(f"{i.importer}:{i.line} imports {i.imported}" for i in found)
 
 
+def test_no_modules_import_each_other_but_for_distribute():
+    """`Dataset.distribute` closes the one circle, when it is called."""
+    assert circles(_all_imports(), set(_sources()) - FACADE) == [
+        {"stoker.dataset.dataset", "stoker.service.distribute", "stoker.service.registration"}
+    ]
+
+
+def test_circles_through_late_and_type_checking_imports_are_found():
+    late = imports_of("def f():\n    from stoker.dataset import b", "stoker.dataset.a")
+    typed = imports_of("if TYPE_CHECKING:\n    from stoker.dataset.a import A", "stoker.dataset.b")
+    modules = {"stoker.dataset.a", "stoker.dataset.b", "stoker.dataset.c"}
+    assert circles(late + typed, modules) == [{"stoker.dataset.a", "stoker.dataset.b"}]
+    assert circles(late, modules) == []
+
+
 @pytest.mark.parametrize(
     ("source", "importer", "imported"),
     [
         ("import stoker.service.rpc", "stoker.wire.frames", ["stoker.service.rpc"]),
         ("def f():\n    from stoker.cli import main", "stoker.cluster", ["stoker.cli.main"]),
-        ("from ..wire import codec", "stoker.dataset.node", ["stoker.wire.codec"]),
+        ("from ..wire import codec", "stoker.dataset.iterator", ["stoker.wire.codec"]),
+        ("import stoker.dataset.iterator", "stoker.wire.frames", ["stoker.dataset.iterator"]),
+        ("from stoker.wire import frames", "stoker.dataset.iterator", ["stoker.wire.frames"]),
         ("from stoker import Dataset", "stoker.service.distribute", ["stoker.Dataset"]),
         ("import stoker", "stoker.errors", ["stoker"]),
-        ("from stoker.errors import StokerError", "stoker.dataset.node", []),
-        ("from . import node", "stoker.dataset.execute", []),
+        ("from stoker.errors import StokerError", "stoker.dataset.tree.node", []),
+        ("from . import node", "stoker.dataset.streams.execute", []),
         ("import stoker", "stoker.cli.demo.pipeline", []),
         ("from stoker import Dataset", "stoker.cli.demo.pipeline", []),
     ],

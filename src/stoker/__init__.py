@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 from stoker import errors, random
 from stoker.dataset.dataset import Dataset
 from stoker.dataset.iterator import Iterator
-from stoker.dataset.node import AUTOTUNE, INFINITE_CARDINALITY, SHARD_HINT, UNKNOWN_CARDINALITY
 from stoker.dataset.options import Options
 from stoker.dataset.per_worker import per_worker
-from stoker.dataset.values.ragged import RaggedArray
-from stoker.dataset.values.sparse import SparseArray
-from stoker.dataset.values.spec import RaggedSpec, SparseSpec, TensorSpec, UnknownSpec
+from stoker.dataset.tree.node import AUTOTUNE, INFINITE_CARDINALITY, SHARD_HINT, UNKNOWN_CARDINALITY
+from stoker.elements.ragged import RaggedArray
+from stoker.elements.sparse import SparseArray
+from stoker.elements.spec import RaggedSpec, SparseSpec, TensorSpec, UnknownSpec
 
 if TYPE_CHECKING:
     from stoker.cluster import LocalCluster

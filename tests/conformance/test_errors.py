@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import stoker
-from stoker.dataset.node import encode_tree
+from stoker.dataset.tree.wire_form import encode_tree
 from stoker.errors import (
     FailedPreconditionError,
     InvalidArgumentError,
@@ -262,9 +262,9 @@ def _needing_a_module(monkeypatch, count: int) -> stoker.Dataset:
 
 
 def _with_blob(dataset: stoker.Dataset, blob: bytes) -> stoker.Dataset:
-    from stoker.dataset.opaque import Opaque
+    from stoker.dataset.pickled import Pickled
 
-    node = msgspec.structs.replace(dataset.node, function=Opaque.from_blob(blob))
+    node = msgspec.structs.replace(dataset.node, function=Pickled.from_blob(blob))
     return stoker.Dataset(node, stoker.Options())
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stoker import Dataset, Iterator
-from stoker.dataset.stream import Stream
+from stoker.dataset.streams.stream import Stream
 from stoker.errors import FailedPreconditionError
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import stoker
 from stoker import Dataset, per_worker
-from stoker.dataset.opaque import Opaque
+from stoker.dataset.pickled import Pickled
 from stoker.errors import InvalidArgumentError
 
 
@@ -85,7 +85,7 @@ def test_one_a_thread_if_asked_for() -> None:
 
 def test_copies_of_one_share_what_was_built_and_others_do_not() -> None:
     shared = per_worker(Model)
-    copy: Any = Opaque.from_blob(Opaque.of(shared).blob).value
+    copy: Any = Pickled.from_blob(Pickled.of(shared).blob).value
     assert copy.get() is shared.get()
     assert per_worker(Model).get() is not shared.get()
 

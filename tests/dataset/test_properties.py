@@ -11,9 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import stoker
-from stoker.dataset.node import Node, _registry, decode_tree, encode_tree, number
 from stoker.dataset.nodes.repeat import Repeat
-from stoker.dataset.stream import Stream
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import Node, number, registry
+from stoker.dataset.tree.wire_form import decode_tree, encode_tree
 from tests.dataset.trees import (
     POSITIONS,
     TREES,
@@ -208,6 +209,6 @@ def test_trees_cover_every_node_and_both_outcomes(folder: Path) -> None:
                 outcomes.add(isinstance(position, tuple) and position[:1] == ("raised",))
 
     collect()
-    known = {kind for kind, cls in _registry.items() if cls.__module__.startswith("stoker.")}
+    known = {kind for kind, cls in registry.items() if cls.__module__.startswith("stoker.")}
     assert known - kinds <= _ELSEWHERE.keys()
     assert outcomes == {True, False}

@@ -9,9 +9,8 @@ import pytest
 
 import stoker
 from stoker import Dataset, Options
-from stoker.dataset.execute import Context
-from stoker.dataset.node import number
 from stoker.dataset.random import generator, keyed, rng
+from stoker.dataset.tree.node import Context, number
 from stoker.errors import FailedPreconditionError, InvalidArgumentError
 
 TREE = Dataset.range(3).batch(1).node

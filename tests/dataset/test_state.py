@@ -13,7 +13,8 @@ import stoker
 from stoker import Dataset, Options
 from stoker.dataset.iterator import Iterator
 from stoker.dataset.nodes.range import Range
-from stoker.dataset.stream import Stream
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import Context
 from stoker.errors import FailedPreconditionError, InvalidArgumentError, UnimplementedError
 
 
@@ -274,7 +275,7 @@ def test_an_order_that_depends_on_threads_has_none() -> None:
 
 
 def test_an_iterator_over_a_bare_stream_has_none() -> None:
-    stream: Stream = Range(start=0, stop=1, step=1).open(stoker.dataset.execute.Context())
+    stream: Stream = Range(start=0, stop=1, step=1).open(Context())
     with pytest.raises(UnimplementedError, match="was not made by a Dataset"):
         Iterator(stream).state_dict()
 

@@ -10,8 +10,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 import stoker
-from stoker.dataset.execute import Context, open_stream
-from stoker.dataset.stream import Stream
+from stoker.dataset.streams.execute import open_stream
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import Context
 
 Spec = tuple[Any, ...]
 Tree = tuple[Spec, list[Spec]]
@@ -308,7 +309,7 @@ def build(tree: Tree, folder: Path) -> stoker.Dataset:
 
 def opened(dataset: stoker.Dataset) -> Stream:
     """A pass that is the same every time."""
-    return open_stream(dataset.node, Context(seed=11, epoch=(2,)))
+    return open_stream(dataset.node, Context(seed=11, epoch=(2,), make_dataset=stoker.Dataset))
 
 
 def failed(error: Exception) -> Any:

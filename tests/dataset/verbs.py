@@ -8,14 +8,17 @@ from typing import Any
 import numpy as np
 
 from stoker import Dataset
-from stoker.dataset.execute import Context, open_stream
-from stoker.dataset.node import decode_tree, encode_tree
-from stoker.dataset.stream import Stream
-from stoker.dataset.values.structure import children, is_leaf, rebuild
+from stoker.dataset.streams.execute import open_stream
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import Context
+from stoker.dataset.tree.wire_form import decode_tree, encode_tree
+from stoker.elements.structure import children, is_leaf, rebuild
 
 
 def opened(dataset: Dataset, **context: Any) -> Stream:
-    return open_stream(dataset.node, Context(**{"seed": 11, "epoch": (2,), **context}))
+    return open_stream(
+        dataset.node, Context(**{"seed": 11, "epoch": (2,), "make_dataset": Dataset, **context})
+    )
 
 
 def plain(value: Any) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import stoker
-from stoker.dataset.codec.layout import Buffer
+from stoker.elements.codec.layout import Buffer
 from stoker.wire import frames
 from stoker.wire.frames import PREFIX, Hello
 from stoker.wire.transports import get_transport

@@ -5,9 +5,10 @@ import random
 import msgspec
 import pytest
 
-from stoker.dataset.node import IndexSplits, ListedSplits, Source, Unsplittable, WireNode
 from stoker.dataset.options import Options
-from stoker.dataset.values.spec import UnknownSpec, spec_to_wire
+from stoker.dataset.tree.splits import IndexSplits, ListedSplits, Source, Unsplittable
+from stoker.dataset.tree.structure import WireNode
+from stoker.elements.spec import UnknownSpec, spec_to_wire
 from stoker.errors import ErrorRecord
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig

@@ -3,7 +3,8 @@ import pickle
 import pytest
 
 import stoker
-from stoker.dataset.node import encode_tree, source_summary
+from stoker.dataset.tree.structure import source_summary
+from stoker.dataset.tree.wire_form import encode_tree
 from stoker.service import distribute, from_dataset_id
 from stoker.service.registration import registration_of
 from stoker.service.source import Distributed, Reading

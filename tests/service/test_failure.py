@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from stoker.dataset.execute import Origin, mark_failure
+from stoker.dataset.streams.failures import Origin, mark_failure
 from stoker.errors import NotFoundError, UserFunctionError, from_record
 from stoker.service.worker.failure import LONGEST_TEXT, describe
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import stoker
-from stoker.dataset.node import Node, decode_tree, encode_tree, number
+from stoker.dataset.tree.node import Node, number
+from stoker.dataset.tree.wire_form import decode_tree, encode_tree
 from stoker.service import messages as m
 from stoker.service.worker.pipeline import Pipeline, list_splits
 from tests.serving import eventually

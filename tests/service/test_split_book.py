@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.dataset.node import ENDLESS
+from stoker.dataset.tree.splits import ENDLESS
 from stoker.service.dispatcher.splits import (
     ENDLESS_SPLIT,
     MAX_BATCH,

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from stoker.dataset.node import IndexSplits, ListedSplits, Source, WireNode
 from stoker.dataset.options import Options
-from stoker.dataset.values.spec import UnknownSpec, spec_to_wire
+from stoker.dataset.tree.splits import IndexSplits, ListedSplits, Source
+from stoker.dataset.tree.structure import WireNode
+from stoker.elements.spec import UnknownSpec, spec_to_wire
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from tests.simulation.actors import SimClient, SimDispatcher, SimWorker

@@ -10,9 +10,9 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from stoker.dataset.codec.elements import TypeResolver
-from stoker.dataset.values.ragged import RaggedArray
-from stoker.dataset.values.sparse import SparseArray
+from stoker.elements.codec.elements import TypeResolver
+from stoker.elements.ragged import RaggedArray
+from stoker.elements.sparse import SparseArray
 from stoker.wire.frames import PREFIX, Frame, decode, encode, parse_prefix
 
 Point = namedtuple("Point", "x y")  # noqa: PYI024

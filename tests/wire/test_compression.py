@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.dataset.codec import columns as c
-from stoker.dataset.codec.layout import Buffer, empty_body
+from stoker.elements.codec import columns as c
+from stoker.elements.codec.layout import Buffer, empty_body
 from stoker.errors import WireError
 from stoker.wire import compression
 from stoker.wire.compression import CODECS, compress, decompress, get_codec

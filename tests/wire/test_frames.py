@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoker.dataset.codec import columns as c
-from stoker.dataset.codec.dtypes import Field, Structured
+from stoker.elements.codec import columns as c
+from stoker.elements.codec.dtypes import Field, Structured
 from stoker.errors import ErrorRecord, FailedPreconditionError, WireError
 from stoker.wire.frames import (
     MAX_HEADER_BYTES,

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoker.dataset.codec.layout import BodyReader, body_size
+from stoker.elements.codec.layout import BodyReader, body_size
 from stoker.errors import WireError
 from stoker.wire.frames import PREFIX, Frame, decode, encode
 from tests.wire.elements import TYPES, exact, frames_of_elements

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stoker.dataset.node import AUTOTUNE
-from stoker.dataset.opaque import Opaque
-from stoker.dataset.values.spec import Spec, is_spec
+from stoker.dataset.pickled import Pickled
+from stoker.dataset.tree.node import AUTOTUNE
+from stoker.elements.spec import Spec, is_spec
 from stoker.errors import InvalidArgumentError
 
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
@@ -72,16 +72,16 @@ def integers(name: str, values: Any, *, minimum: int = _INT64_MIN, what: str) ->
         raise InvalidArgumentError(f"`{name}` must be {what}; got {values!r}") from error
 
 
-def function(name: str, value: Any) -> Opaque:
+def function(name: str, value: Any) -> Pickled:
     """A function of the user's, held unopened."""
     if not callable(value):
         raise InvalidArgumentError(
             f"`{name}` must be a function; got a {type(value).__qualname__}: {value!r}"
         )
-    return Opaque.of(value)
+    return Pickled.of(value)
 
 
-def spec(name: str, value: Spec | None) -> Opaque | None:
+def spec(name: str, value: Spec | None) -> Pickled | None:
     """A declared element_spec; opaque, because it may name classes of the user's."""
     if value is None:
         return None
@@ -91,7 +91,7 @@ def spec(name: str, value: Spec | None) -> Opaque | None:
             f"dicts of them; "
             f"got {value!r}"
         )
-    return Opaque.of(value)
+    return Pickled.of(value)
 
 
 def weights(weights: Any, count: int) -> "npt.NDArray[np.float64]":

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
 from stoker.dataset import arguments
-from stoker.dataset.execute import Context, open_stream
 from stoker.dataset.fluent.batching import Batching
 from stoker.dataset.fluent.combining import Combining
 from stoker.dataset.fluent.elementwise import Elementwise
@@ -17,18 +16,19 @@ from stoker.dataset.fluent.keeping import Keeping
 from stoker.dataset.fluent.ordering import Ordering
 from stoker.dataset.fluent.sources import Sources
 from stoker.dataset.iterator import Iterator
-from stoker.dataset.node import (
-    INFINITE_CARDINALITY,
-    UNKNOWN_CARDINALITY,
-    Node,
-    decode_tree,
-    encode_tree,
-    number,
-)
 from stoker.dataset.options import Options
 from stoker.dataset.state import State, check_resumable, digest_of, parse_state
-from stoker.dataset.stream import Stream
-from stoker.dataset.values.spec import Spec
+from stoker.dataset.streams.execute import open_stream
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import (
+    INFINITE_CARDINALITY,
+    UNKNOWN_CARDINALITY,
+    Context,
+    Node,
+    number,
+)
+from stoker.dataset.tree.wire_form import decode_tree, encode_tree
+from stoker.elements.spec import Spec
 from stoker.errors import InvalidArgumentError
 
 _Result = TypeVar("_Result")
@@ -267,6 +267,7 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
             explicit_epoch=explicit,
             threads=self._options.threads,
             autotune_bytes=self._options.autotune_bytes,
+            make_dataset=Dataset,
         )
         return open_stream(self.node, context), context
 

@@ -10,9 +10,9 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from stoker.dataset.execute import Statistics
 from stoker.dataset.state import State
-from stoker.dataset.stream import Stream
+from stoker.dataset.streams.statistics import Statistics
+from stoker.dataset.streams.stream import Stream
 from stoker.errors import FailedPreconditionError, UnimplementedError
 
 

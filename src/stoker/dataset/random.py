@@ -4,15 +4,12 @@ import operator
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from stoker.dataset.tree.node import Context, Node
 from stoker.errors import FailedPreconditionError, InvalidArgumentError
-
-if TYPE_CHECKING:
-    from stoker.dataset.execute import Context
-    from stoker.dataset.node import Node
 
 _SEED_MASK = 2**64 - 1
 
@@ -21,7 +18,7 @@ _IN_FUNCTIONS = 1
 
 
 def node_seed(
-    context: "Context", node: "Node", seed: int | None = None, *, per_epoch: bool = True
+    context: Context, node: Node, seed: int | None = None, *, per_epoch: bool = True
 ) -> "np.random.SeedSequence":
     """The seed of `node` in this pass: a function of (seed, the node's number, the epoch).
 
@@ -38,7 +35,7 @@ def node_seed(
 
 
 def rng(
-    context: "Context", node: "Node", seed: int | None = None, *, per_epoch: bool = True
+    context: Context, node: Node, seed: int | None = None, *, per_epoch: bool = True
 ) -> "np.random.Generator":
     """A generator seeded by `node_seed`."""
     return np.random.Generator(np.random.PCG64(node_seed(context, node, seed, per_epoch=per_epoch)))
@@ -94,7 +91,7 @@ class Calls:
 
     __slots__ = ("_before", "_context", "_drawn", "_elements", "_generators", "_node", "_stop")
 
-    def __init__(self, context: "Context", node: "Node") -> None:
+    def __init__(self, context: Context, node: Node) -> None:
         self._context = context
         self._node = node
         self._before: Calls | None = None
@@ -150,7 +147,7 @@ _running = _Running()
 
 
 @contextmanager
-def keyed(context: "Context", node: "Node", index: int) -> Iterator[None]:
+def keyed(context: Context, node: Node, index: int) -> Iterator[None]:
     """In its ``with`` block `generator` draws for `node`'s call at position `index`."""
     with Calls(context, node).over(iter((None,)), index + 1) as elements:
         next(elements)

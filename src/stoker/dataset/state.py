@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 
-from stoker.dataset.node import Node, number, structure_of
+from stoker.dataset.tree.node import Node, number
+from stoker.dataset.tree.structure import structure_of
 from stoker.errors import InvalidArgumentError, UnimplementedError
 
 VERSION = 1

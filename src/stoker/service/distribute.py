@@ -8,14 +8,12 @@ from typing import Any
 import msgspec
 
 from stoker.dataset.dataset import Dataset
-from stoker.dataset.node import (
-    UNKNOWN_CARDINALITY,
-    call_site,
-    structure_of,
-)
-from stoker.dataset.opaque import Opaque
 from stoker.dataset.options import Options
-from stoker.dataset.values.spec import Spec, spec_from_wire
+from stoker.dataset.pickled import Pickled
+from stoker.dataset.tree.call_site import call_site
+from stoker.dataset.tree.node import UNKNOWN_CARDINALITY
+from stoker.dataset.tree.structure import structure_of
+from stoker.elements.spec import Spec, spec_from_wire
 from stoker.service import messages as m
 from stoker.service import rpc
 from stoker.service.arguments import CrossTrainerCache, check_compression, parse_reading
@@ -227,8 +225,8 @@ def _dataset(
     structure = structure_of(registration.tree) if registration is not None else b""
     return Dataset(
         Distributed(
-            reading=Opaque.of(reading),
-            spec=Opaque.of(spec),
+            reading=Pickled.of(reading),
+            spec=Pickled.of(spec),
             structure=structure,
             processing_mode=reading.parameters.processing_mode,
             size=size,

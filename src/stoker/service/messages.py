@@ -10,8 +10,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from stoker.dataset.node import UNKNOWN_CARDINALITY, Source
 from stoker.dataset.options import Options
+from stoker.dataset.tree.node import UNKNOWN_CARDINALITY
+from stoker.dataset.tree.splits import Source
 from stoker.errors import ErrorRecord
 
 PROTOCOL_MIN = 1

@@ -5,14 +5,10 @@ import hashlib
 import msgspec
 
 from stoker.dataset.dataset import Dataset
-from stoker.dataset.node import (
-    INFINITE_CARDINALITY,
-    UNKNOWN_CARDINALITY,
-    decode_wire_nodes,
-    encode_tree,
-    source_summary,
-)
-from stoker.dataset.values.spec import spec_to_wire
+from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
+from stoker.dataset.tree.structure import decode_wire_nodes, source_summary
+from stoker.dataset.tree.wire_form import encode_tree
+from stoker.elements.spec import spec_to_wire
 from stoker.service import messages as m
 from stoker.service import rpc
 from stoker.service.versions import versions
@@ -33,7 +29,7 @@ def registration_of(dataset: Dataset, compression: str | None) -> m.RegisterData
         options=options,
         size=_cardinality(dataset),
         sources=source_summary(dataset.node),
-        runs_python=any(node.opaques for node in decode_wire_nodes(tree)),
+        runs_python=any(node.pickled for node in decode_wire_nodes(tree)),
         versions=versions(),
         compression=compression,
     )

@@ -6,11 +6,12 @@ import threading
 import weakref
 from collections.abc import Iterator
 
-from stoker.dataset.execute import Context, Statistics
-from stoker.dataset.node import Node, Splits, Unsplittable
-from stoker.dataset.opaque import Opaque
-from stoker.dataset.stream import Stream
-from stoker.dataset.values.spec import Spec
+from stoker.dataset.pickled import Pickled
+from stoker.dataset.streams.statistics import Statistics
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import Context, Node
+from stoker.dataset.tree.splits import Splits, Unsplittable
+from stoker.elements.spec import Spec
 from stoker.service import messages as m
 from stoker.service.client.route import BEST_FIRST
 from stoker.service.client.shell import ServiceStream
@@ -80,8 +81,8 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
         "read locally"
     )
 
-    reading: Opaque
-    spec: Opaque
+    reading: Pickled
+    spec: Pickled
     structure: bytes
     processing_mode: str
     size: int

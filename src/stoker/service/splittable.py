@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from stoker.dataset.node import Source, Unsplittable
+from stoker.dataset.tree.splits import Source, Unsplittable
 from stoker.errors import UnimplementedError
 
 

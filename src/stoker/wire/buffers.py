@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from stoker.dataset.codec.layout import ALIGNMENT, empty_body
+from stoker.elements.codec.layout import ALIGNMENT, empty_body
 from stoker.errors import WireError
 
 Memory: TypeAlias = npt.NDArray[np.uint8]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stoker.dataset.codec.layout import Body, Buffer, body_size, empty_body, parts_of
+from stoker.elements.codec.layout import Body, Buffer, body_size, empty_body, parts_of
 from stoker.errors import WireError
 from stoker.wire.buffers import BufferPool
 

@@ -11,9 +11,9 @@ from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
-from stoker.dataset.codec.columns import Column
-from stoker.dataset.codec.elements import TypeResolver, decode_elements, encode_elements
-from stoker.dataset.codec.layout import Body, Buffer, body_size, empty_body
+from stoker.elements.codec.columns import Column
+from stoker.elements.codec.elements import TypeResolver, decode_elements, encode_elements
+from stoker.elements.codec.layout import Body, Buffer, body_size, empty_body
 from stoker.errors import ErrorRecord, FailedPreconditionError, WireError
 from stoker.wire import compression
 

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from stoker.dataset.codec.layout import Buffer
+from stoker.elements.codec.layout import Buffer
 from stoker.wire import compression
 from stoker.wire.adaptive import MIN_BYTES, Adaptive
 from stoker.wire.frames import Frame, Message, encode

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from stoker import Dataset
 from stoker.dataset.formats.csv import CsvReader
-from stoker.dataset.values.spec import TensorSpec
+from stoker.elements.spec import TensorSpec
 from stoker.errors import InvalidArgumentError
 from tests.dataset.verbs import check_verbs, tape
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stoker.dataset.codec.elements import TypeResolver
 from stoker.dataset.formats import elements_file
 from stoker.dataset.formats.elements_file import COMPRESSIONS, ElementsFile, ElementsWriter
 from stoker.dataset.formats.elements_stream import ElementFilesStream
 from stoker.dataset.formats.locks import claim, release
-from stoker.dataset.values.ragged import RaggedArray
-from stoker.dataset.values.sparse import SparseArray
+from stoker.elements.codec.elements import TypeResolver
+from stoker.elements.ragged import RaggedArray
+from stoker.elements.sparse import SparseArray
 from stoker.errors import DataLossError, FailedPreconditionError, InvalidArgumentError
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from stoker import Dataset
 from stoker.dataset.formats import opening
-from stoker.dataset.values.spec import TensorSpec
+from stoker.elements.spec import TensorSpec
 from stoker.errors import InvalidArgumentError
 from tests.dataset.verbs import check_verbs
 

@@ -3,8 +3,9 @@
 import pytest
 
 from stoker.compat import tf
-from stoker.dataset.execute import Context, open_stream
-from stoker.dataset.node import decode_tree, encode_tree
+from stoker.dataset.streams.execute import open_stream
+from stoker.dataset.tree.node import Context
+from stoker.dataset.tree.wire_form import decode_tree, encode_tree
 from stoker.errors import FailedPreconditionError, InvalidArgumentError
 from tests.serving import outcomes
 

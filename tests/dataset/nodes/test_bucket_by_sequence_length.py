@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stoker import Dataset
-from stoker.dataset.values.spec import TensorSpec
+from stoker.elements.spec import TensorSpec
 from stoker.errors import InvalidArgumentError
 from tests.dataset.verbs import check_verbs, plain
 

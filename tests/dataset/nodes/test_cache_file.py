@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 import stoker
-from stoker.dataset.execute import Context, open_stream
 from stoker.dataset.formats import elements_file
-from stoker.dataset.node import decode_tree, encode_tree, number
+from stoker.dataset.streams.execute import open_stream
+from stoker.dataset.tree.node import Context, number
+from stoker.dataset.tree.wire_form import decode_tree, encode_tree
 from stoker.errors import DataLossError, FailedPreconditionError, InvalidArgumentError
 from stoker.service import distribute
 from tests.dataset.splits import ScriptedSplits

@@ -8,7 +8,7 @@ import pytest
 
 import stoker
 from stoker import Dataset, Options, TensorSpec
-from stoker.dataset.node import source_summary
+from stoker.dataset.tree.structure import source_summary
 from stoker.errors import InvalidArgumentError
 from tests.dataset.verbs import check_verbs, failed, opened, tape
 

@@ -5,7 +5,7 @@ import pytest
 
 import stoker
 from stoker import Dataset, Options, TensorSpec, UnknownSpec
-from stoker.dataset.node import decode_tree, encode_tree
+from stoker.dataset.tree.wire_form import decode_tree, encode_tree
 from stoker.errors import InvalidArgumentError
 from tests.dataset.verbs import check_verbs, failed, opened, tape
 

@@ -4,7 +4,7 @@ import pytest
 
 import stoker
 from stoker import Dataset, TensorSpec
-from stoker.dataset.node import ENDLESS, IndexSplits
+from stoker.dataset.tree.splits import ENDLESS, IndexSplits
 from stoker.errors import InvalidArgumentError
 from tests.dataset.splits import ScriptedSplits
 from tests.dataset.verbs import check_verbs, opened, positions

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from stoker import Dataset
-from stoker.dataset.execute import Context, open_stream
-from stoker.dataset.node import ListedSplits, number
 from stoker.dataset.nodes import ListFiles
+from stoker.dataset.streams.execute import open_stream
+from stoker.dataset.tree.node import Context, number
+from stoker.dataset.tree.splits import ListedSplits
 from stoker.errors import NotFoundError
 from tests.dataset.splits import ScriptedSplits
 

@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from stoker import Dataset
-from stoker.dataset.execute import Context, failure_origin, open_stream
+from stoker.dataset.streams.execute import open_stream
+from stoker.dataset.streams.failures import failure_origin
+from stoker.dataset.tree.node import Context
 
 
 def broken_at(*numbers: int) -> Any:

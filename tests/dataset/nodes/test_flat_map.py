@@ -5,8 +5,11 @@ from typing import Any
 import pytest
 
 from stoker import Dataset
-from stoker.dataset.execute import Context, failure_origin, open_stream
-from stoker.dataset.node import Unsplittable, source_summary
+from stoker.dataset.streams.execute import open_stream
+from stoker.dataset.streams.failures import failure_origin
+from stoker.dataset.tree.node import Context
+from stoker.dataset.tree.splits import Unsplittable
+from stoker.dataset.tree.structure import source_summary
 from stoker.errors import InvalidArgumentError
 from tests.dataset.splits import ScriptedSplits
 

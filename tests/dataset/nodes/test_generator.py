@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from stoker import Dataset
-from stoker.dataset.execute import failure_origin
-from stoker.dataset.node import Unsplittable
+from stoker.dataset.streams.failures import failure_origin
+from stoker.dataset.tree.splits import Unsplittable
 
 
 def test_each_pass_calls_the_generator_anew_with_its_arguments() -> None:

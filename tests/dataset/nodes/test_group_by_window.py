@@ -9,9 +9,9 @@ import pytest
 
 import stoker
 from stoker import Dataset
-from stoker.dataset.execute import failure_origin
-from stoker.dataset.node import UNKNOWN_CARDINALITY
-from stoker.dataset.values.spec import TensorSpec, UnknownSpec
+from stoker.dataset.streams.failures import failure_origin
+from stoker.dataset.tree.node import UNKNOWN_CARDINALITY
+from stoker.elements.spec import TensorSpec, UnknownSpec
 from stoker.errors import InvalidArgumentError
 from tests.dataset.verbs import check_verbs, opened, positions, tape
 

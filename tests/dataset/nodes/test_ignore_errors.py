@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 import stoker
-from stoker.dataset.execute import Context, open_stream
-from stoker.dataset.node import decode_tree, encode_tree
 from stoker.dataset.nodes.ignore_errors import IgnoreErrors
 from stoker.dataset.nodes.range import Range
-from stoker.dataset.stream import Stream
+from stoker.dataset.streams.execute import open_stream
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import Context
+from stoker.dataset.tree.wire_form import decode_tree, encode_tree
 from stoker.errors import (
     DataLossError,
     FailedPreconditionError,

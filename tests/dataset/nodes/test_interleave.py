@@ -10,10 +10,12 @@ import pytest
 
 import stoker
 from stoker import Dataset
-from stoker.dataset.execute import Context, failure_origin
-from stoker.dataset.node import UNKNOWN_CARDINALITY, Unsplittable, source_summary
+from stoker.dataset.streams.failures import failure_origin
 from stoker.dataset.threads import pool
-from stoker.dataset.values.spec import TensorSpec, UnknownSpec
+from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context
+from stoker.dataset.tree.splits import Unsplittable
+from stoker.dataset.tree.structure import source_summary
+from stoker.elements.spec import TensorSpec, UnknownSpec
 from stoker.errors import InvalidArgumentError, UnimplementedError
 from tests.dataset.splits import ScriptedSplits
 from tests.dataset.verbs import check_verbs, opened, positions, tape

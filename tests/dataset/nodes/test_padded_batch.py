@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from stoker import AUTOTUNE, Dataset, RaggedArray, SparseArray, TensorSpec, UnknownSpec
-from stoker.dataset.execute import failure_origin
+from stoker.dataset.streams.failures import failure_origin
 from stoker.errors import InvalidArgumentError
 from tests.dataset.verbs import check_verbs, opened, plain, tape
 

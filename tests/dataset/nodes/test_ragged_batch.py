@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stoker import Dataset, RaggedArray, RaggedSpec, SparseArray, SparseSpec, TensorSpec
-from stoker.dataset.execute import failure_origin
+from stoker.dataset.streams.failures import failure_origin
 from stoker.errors import InvalidArgumentError
 from tests.dataset.verbs import check_verbs, opened
 

@@ -3,8 +3,9 @@
 import pytest
 
 from stoker import Dataset
-from stoker.dataset.execute import Context, open_stream
-from stoker.dataset.node import IndexSplits
+from stoker.dataset.streams.execute import open_stream
+from stoker.dataset.tree.node import Context
+from stoker.dataset.tree.splits import IndexSplits
 
 
 @pytest.mark.parametrize("args", [(5,), (2, 9), (9, 2), (9, 2, -3), (0, 10, 4), (0,), (-3, 3)])

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker import Dataset, RaggedArray, RaggedSpec, SparseArray, SparseSpec, TensorSpec
-from stoker.dataset.execute import failure_origin
+from stoker.dataset.streams.failures import failure_origin
 from stoker.errors import InvalidArgumentError
 from tests.dataset.verbs import check_verbs, opened, plain, tape
 

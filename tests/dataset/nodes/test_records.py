@@ -13,9 +13,10 @@ import stoker
 from stoker import Dataset
 from stoker.dataset.formats import counts, opening
 from stoker.dataset.formats.opening import open_window
-from stoker.dataset.node import IndexSplits, source_summary
 from stoker.dataset.nodes import records as records_node
-from stoker.dataset.values.spec import TensorSpec
+from stoker.dataset.tree.splits import IndexSplits
+from stoker.dataset.tree.structure import source_summary
+from stoker.elements.spec import TensorSpec
 from stoker.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
 from stoker.service import distribute
 from tests.dataset.splits import ScriptedSplits

@@ -3,7 +3,8 @@
 import pytest
 
 from stoker import Dataset
-from stoker.dataset.execute import Context, open_stream
+from stoker.dataset.streams.execute import open_stream
+from stoker.dataset.tree.node import Context
 from tests.dataset.splits import ScriptedSplits
 
 

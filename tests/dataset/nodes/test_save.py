@@ -15,10 +15,12 @@ import numpy as np
 import pytest
 
 import stoker
-from stoker.dataset.execute import Context, open_stream
 from stoker.dataset.formats import elements_file, elements_folder
-from stoker.dataset.node import IndexSplits, decode_tree, encode_tree, number
-from stoker.dataset.values.observed import ObservedSpec
+from stoker.dataset.streams.execute import open_stream
+from stoker.dataset.tree.node import Context, number
+from stoker.dataset.tree.splits import IndexSplits
+from stoker.dataset.tree.wire_form import decode_tree, encode_tree
+from stoker.elements.observed import ObservedSpec
 from stoker.errors import (
     DataLossError,
     FailedPreconditionError,

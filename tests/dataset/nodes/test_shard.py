@@ -4,7 +4,7 @@ import pytest
 
 import stoker
 from stoker import Dataset
-from stoker.dataset.node import decode_tree, encode_tree
+from stoker.dataset.tree.wire_form import decode_tree, encode_tree
 from stoker.errors import FailedPreconditionError, InvalidArgumentError
 from tests.dataset.splits import ScriptedSplits
 from tests.dataset.verbs import check_verbs, failed, opened, tape

@@ -3,7 +3,8 @@
 import pytest
 
 from stoker import Dataset
-from stoker.dataset.execute import Context, open_stream
+from stoker.dataset.streams.execute import open_stream
+from stoker.dataset.tree.node import Context
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 5, 9])

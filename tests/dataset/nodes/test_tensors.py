@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from stoker import Dataset, RaggedArray, SparseArray
-from stoker.dataset.execute import Context, open_stream
+from stoker.dataset.streams.execute import open_stream
+from stoker.dataset.tree.node import Context
 from stoker.errors import InvalidArgumentError
 
 

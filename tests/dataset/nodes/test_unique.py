@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 from stoker import Dataset, RaggedArray
-from stoker.dataset.execute import failure_origin
-from stoker.dataset.node import UNKNOWN_CARDINALITY
-from stoker.dataset.nodes.elements import dataset_of
+from stoker.dataset.nodes.elements import Elements
+from stoker.dataset.streams.failures import failure_origin
+from stoker.dataset.tree.node import UNKNOWN_CARDINALITY
 from stoker.errors import InvalidArgumentError
 from tests.dataset.verbs import check_verbs, opened
 
 
 def distinct(*elements: Any) -> int:
     """How many of these the node tells apart."""
-    return len(list(dataset_of(list(elements), None, "").unique()))
+    return len(list(Dataset(Elements.of(list(elements), None, "")).unique()))
 
 
 def test_the_first_of_equal_elements_stays() -> None:

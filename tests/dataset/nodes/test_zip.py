@@ -10,7 +10,9 @@ import pytest
 
 import stoker
 from stoker import Dataset, Options, TensorSpec, UnknownSpec
-from stoker.dataset.node import IndexSplits, Unsplittable, decode_tree, encode_tree, structure_of
+from stoker.dataset.tree.splits import IndexSplits, Unsplittable
+from stoker.dataset.tree.structure import structure_of
+from stoker.dataset.tree.wire_form import decode_tree, encode_tree
 from stoker.errors import FailedPreconditionError, InvalidArgumentError
 from tests.dataset.verbs import check_verbs, failed, opened, tape
 from tests.serving import eventually

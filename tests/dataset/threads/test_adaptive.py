@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from stoker import AUTOTUNE, Dataset, Options
-from stoker.dataset.execute import Context, open_stream
 from stoker.dataset.nodes.map import Map
 from stoker.dataset.nodes.range import Range
-from stoker.dataset.opaque import Opaque
+from stoker.dataset.pickled import Pickled
+from stoker.dataset.streams.execute import open_stream
+from stoker.dataset.tree.node import Context
 
 SECONDS = 20.0
 ENDLESS = 10**9
@@ -187,7 +188,7 @@ def test_advance_equals_dropping_while_the_limit_rises(passed: int) -> None:
     gauge = Gauge(enough=16)
     node = Map(
         input=Range(start=0, stop=6_000, step=1),
-        function=Opaque.of(gauge),
+        function=Pickled.of(gauge),
         num_parallel_calls=AUTOTUNE,
     )
     stream = open_stream(node, Context())

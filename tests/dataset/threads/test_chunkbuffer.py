@@ -2,7 +2,7 @@
 
 import pytest
 
-from stoker.dataset.stream import Failure
+from stoker.dataset.streams.failures import Failure
 from stoker.dataset.threads.chunkbuffer import ChunkBuffer
 
 

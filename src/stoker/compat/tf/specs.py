@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from stoker.compat.tf.dtypes import as_dtype
-from stoker.dataset.values.spec import RaggedSpec, SparseSpec
-from stoker.dataset.values.spec import TensorSpec as StokerTensorSpec
+from stoker.elements.spec import RaggedSpec, SparseSpec
+from stoker.elements.spec import TensorSpec as StokerTensorSpec
 from stoker.errors import UnimplementedError
 
 

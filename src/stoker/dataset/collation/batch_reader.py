@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from stoker.dataset.collation.rows import row_count
-from stoker.dataset.execute import Origin, mark_failure
-from stoker.dataset.stream import Stream
+from stoker.dataset.streams.failures import Origin, mark_failure
+from stoker.dataset.streams.stream import Stream
 
 
 class BatchReader:

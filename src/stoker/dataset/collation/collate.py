@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from stoker.dataset.collation.vectors import is_vector, vectors, write_text
-from stoker.dataset.execute import Allocate
-from stoker.dataset.values.ragged import RaggedArray
-from stoker.dataset.values.sparse import SparseArray
-from stoker.dataset.values.structure import Container, children, container_of, rebuild
+from stoker.dataset.tree.node import Allocate
+from stoker.elements.ragged import RaggedArray
+from stoker.elements.sparse import SparseArray
+from stoker.elements.structure import Container, children, container_of, rebuild
 from stoker.errors import InvalidArgumentError
 
 Array = npt.NDArray[Any]

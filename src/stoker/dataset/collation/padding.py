@@ -8,8 +8,8 @@ import numpy as np
 
 from stoker.dataset.collation.collate import leaf_called
 from stoker.dataset.collation.vectors import is_vector
-from stoker.dataset.values.spec import RaggedSpec, SparseSpec, Spec, TensorSpec
-from stoker.dataset.values.structure import Container, children, container_of, field_names, rebuild
+from stoker.elements.spec import RaggedSpec, SparseSpec, Spec, TensorSpec
+from stoker.elements.structure import Container, children, container_of, field_names, rebuild
 from stoker.errors import InvalidArgumentError
 
 Shape = tuple[int | None, ...]

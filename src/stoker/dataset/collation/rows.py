@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from stoker.dataset.collation.vectors import is_vector, write_text
-from stoker.dataset.values.ragged import RaggedArray
-from stoker.dataset.values.sparse import SparseArray
-from stoker.dataset.values.spec import RaggedSpec, SparseSpec, Spec, TensorSpec
-from stoker.dataset.values.structure import (
+from stoker.elements.ragged import RaggedArray
+from stoker.elements.sparse import SparseArray
+from stoker.elements.spec import RaggedSpec, SparseSpec, Spec, TensorSpec
+from stoker.elements.structure import (
     Container,
     children,
     container_of,

@@ -7,8 +7,9 @@ import numpy as np
 
 from stoker.dataset import arguments, nodes
 from stoker.dataset.fluent.fluent import Fluent
-from stoker.dataset.node import Node, call_site
-from stoker.dataset.opaque import Opaque
+from stoker.dataset.pickled import Pickled
+from stoker.dataset.tree.call_site import call_site
+from stoker.dataset.tree.node import Node
 from stoker.errors import InvalidArgumentError
 
 
@@ -99,7 +100,7 @@ class Batching(Fluent):
                 input=self.node,
                 batch_size=arguments.size("batch_size", batch_size),
                 drop_remainder=arguments.flag("drop_remainder", drop_remainder),
-                padding=Opaque.of((padded_shapes, padding_values)),
+                padding=Pickled.of((padded_shapes, padding_values)),
                 site=call_site(),
             )
         )

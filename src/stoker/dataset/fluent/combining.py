@@ -5,10 +5,11 @@ from typing import Any, Self
 
 from stoker.dataset import arguments, nodes
 from stoker.dataset.fluent.fluent import Fluent
-from stoker.dataset.node import SHARD_HINT, Node, call_site
-from stoker.dataset.values.common_spec import common_spec
-from stoker.dataset.values.spec import TensorSpec, UnknownSpec
-from stoker.dataset.values.structure import children, flatten, is_leaf
+from stoker.dataset.tree.call_site import call_site
+from stoker.dataset.tree.node import SHARD_HINT, Node
+from stoker.elements.common_spec import common_spec
+from stoker.elements.spec import TensorSpec, UnknownSpec
+from stoker.elements.structure import children, flatten, is_leaf
 from stoker.errors import InvalidArgumentError
 
 

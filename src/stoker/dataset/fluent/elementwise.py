@@ -5,9 +5,10 @@ from typing import Any, Self
 
 from stoker.dataset import arguments, nodes
 from stoker.dataset.fluent.fluent import Fluent
-from stoker.dataset.node import AUTOTUNE, call_site
-from stoker.dataset.opaque import Opaque
-from stoker.dataset.values.spec import Spec
+from stoker.dataset.pickled import Pickled
+from stoker.dataset.tree.call_site import call_site
+from stoker.dataset.tree.node import AUTOTUNE
+from stoker.elements.spec import Spec
 
 # Not the number of cores: the order must not depend on the machine.
 _CYCLE_LENGTH = 8
@@ -189,7 +190,7 @@ class Elementwise(Fluent):
         return self._derive(
             nodes.Scan(
                 input=self.node,
-                initial_state=Opaque.of(initial_state),
+                initial_state=Pickled.of(initial_state),
                 function=arguments.function("scan_func", scan_func),
                 spec=arguments.spec("element_spec", element_spec),
                 site=call_site(),

@@ -12,8 +12,9 @@ import numpy as np
 from stoker.dataset import arguments, nodes
 from stoker.dataset.fluent.fluent import Fluent
 from stoker.dataset.formats.opening import checked_compression
-from stoker.dataset.node import AUTOTUNE, Node, call_site
-from stoker.dataset.opaque import Opaque
+from stoker.dataset.pickled import Pickled
+from stoker.dataset.tree.call_site import call_site
+from stoker.dataset.tree.node import AUTOTUNE, Node
 from stoker.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -239,10 +240,10 @@ class Files(Fluent):
             count = arguments.size_or_autotune("num_parallel_reads", num_parallel_reads)
             node = nodes.Interleave(
                 input=paths,
-                function=Opaque.of(partial(_records_of_one, cls, layout, compression)),
+                function=Pickled.of(partial(_records_of_one, cls, layout, compression)),
                 cycle_length=_AUTOTUNE_FILES if count == AUTOTUNE else count,
                 num_parallel_calls=count,
-                spec=Opaque.of(layout.element_spec()),
+                spec=Pickled.of(layout.element_spec()),
                 site=call_site(),
             )
         if isinstance(filenames, Fluent):
@@ -257,7 +258,7 @@ def _records_of_one(
     path: Any,
 ) -> Files:
     """What `num_parallel_reads` interleaves."""
-    node = nodes.Tensors(value=Opaque.of(path))
+    node = nodes.Tensors(value=Pickled.of(path))
     return cls._source(nodes.Records(input=node, format=layout, compression=compression))
 
 
@@ -275,7 +276,7 @@ def _paths(filenames: Filenames) -> Node:
         raise InvalidArgumentError(f"`filenames` must not hold an empty path; got {filenames!r}")
     value = np.empty(len(paths), object)
     value[:] = paths
-    return nodes.TensorSlices(value=Opaque.of(value), count=len(paths), site=call_site())
+    return nodes.TensorSlices(value=Pickled.of(value), count=len(paths), site=call_site())
 
 
 def _encoding(value: str | None) -> str | None:

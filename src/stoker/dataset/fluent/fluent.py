@@ -3,7 +3,8 @@
 from typing import Self
 
 from stoker.dataset.iterator import Iterator
-from stoker.dataset.node import Node
+from stoker.dataset.tree.node import Node
+from stoker.elements.spec import Spec
 
 
 class Fluent:
@@ -12,6 +13,11 @@ class Fluent:
     @property
     def node(self) -> Node:
         """The tree, as it is executed and sent."""
+        raise NotImplementedError
+
+    @property
+    def element_spec(self) -> Spec:
+        """What is known or declared of the elements."""
         raise NotImplementedError
 
     @classmethod

@@ -7,9 +7,9 @@ from typing import Any, Self
 from stoker.dataset import arguments, nodes
 from stoker.dataset.collation.padding import check_padding
 from stoker.dataset.fluent.fluent import Fluent
-from stoker.dataset.node import call_site
-from stoker.dataset.opaque import Opaque
-from stoker.dataset.values.spec import Spec
+from stoker.dataset.pickled import Pickled
+from stoker.dataset.tree.call_site import call_site
+from stoker.elements.spec import Spec
 from stoker.errors import InvalidArgumentError
 
 
@@ -170,7 +170,7 @@ class Grouping(Fluent):
         if any(a >= b for a, b in itertools.pairwise(boundaries)):
             raise InvalidArgumentError(f"`bucket_boundaries` must rise; got {boundaries}")
         check_padding(padded_shapes, padding_values)
-        from stoker.dataset.collation.buckets import Buckets
+        from stoker.dataset.fluent.buckets import Buckets
 
         site = call_site()
         buckets = Buckets(
@@ -187,9 +187,9 @@ class Grouping(Fluent):
         return self._derive(
             nodes.GroupByWindow(
                 input=self.node,
-                key_function=Opaque.of(buckets.key),
-                reduce_function=Opaque.of(buckets.batches),
-                window_size_function=Opaque.of(buckets.size),
+                key_function=Pickled.of(buckets.key),
+                reduce_function=Pickled.of(buckets.batches),
+                window_size_function=Pickled.of(buckets.size),
                 spec=arguments.spec("element_spec", element_spec),
                 site=site,
             )

@@ -3,20 +3,17 @@
 import os
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from stoker.dataset import arguments, nodes
-from stoker.dataset.execute import Origin
+from stoker.dataset.fingerprint import Identity
 from stoker.dataset.fluent.fluent import Fluent
-from stoker.dataset.identity import Identity
-from stoker.dataset.node import call_site
-from stoker.dataset.opaque import Opaque
-from stoker.dataset.values.observed import ObservedSpec
-from stoker.dataset.values.spec import Spec, compatible, spec_from_wire, spec_to_wire
+from stoker.dataset.pickled import Pickled
+from stoker.dataset.streams.failures import Origin
+from stoker.dataset.tree.call_site import call_site
+from stoker.elements.observed import ObservedSpec
+from stoker.elements.spec import Spec, compatible, spec_from_wire, spec_to_wire
 from stoker.errors import InvalidArgumentError, NotFoundError, UnimplementedError
-
-if TYPE_CHECKING:
-    from stoker.dataset.dataset import Dataset
 
 
 class Keeping(Fluent):
@@ -65,7 +62,7 @@ class Keeping(Fluent):
         return self._derive(
             nodes.CacheFile(
                 input=self.node,
-                filename=Opaque.of(path),
+                filename=Pickled.of(path),
                 identity=Identity.of(self.node),
                 site=call_site(),
             )
@@ -75,7 +72,7 @@ class Keeping(Fluent):
         self,
         path: str | os.PathLike[str],
         compression: str | None = "AUTO",
-        reader_func: Callable[["Dataset"], "Dataset"] | None = None,
+        reader_func: Callable[[Self], Self] | None = None,
         shard_func: Callable[..., int] | None = None,
     ) -> Self:
         """Keeps the first whole pass in a folder and reads it from then on.
@@ -110,7 +107,7 @@ class Keeping(Fluent):
         return self._derive(
             nodes.Snapshot(
                 input=self.node,
-                path=Opaque.of(_path("path", path)),
+                path=Pickled.of(_path("path", path)),
                 compression=_compression(compression),
                 identity=Identity.of(self.node),
                 shard_func=shard,
@@ -153,7 +150,6 @@ class Keeping(Fluent):
             ...     list(Dataset.load(folder))
             [array([0, 1]), array([2])]
         """
-        from stoker.dataset.dataset import Dataset
         from stoker.dataset.formats.elements_folder import FolderWriter
         from stoker.dataset.nodes.snapshot import file_chooser
 
@@ -162,7 +158,6 @@ class Keeping(Fluent):
                 "`checkpoint_args` are not supported: a saving that was interrupted leaves nothing "
                 "and starts anew; leave them out"
             )
-        assert isinstance(self, Dataset)
         file_of = None
         if shard_func is not None:
             arguments.function("shard_func", shard_func)
@@ -187,7 +182,7 @@ class Keeping(Fluent):
         path: str | os.PathLike[str],
         element_spec: Spec | None = None,
         compression: str | None = "AUTO",
-        reader_func: Callable[["Dataset"], "Dataset"] | None = None,
+        reader_func: Callable[[Self], Self] | None = None,
     ) -> Self:
         """The elements that `save` wrote; as tf.data.Dataset.load.
 
@@ -214,11 +209,9 @@ class Keeping(Fluent):
             ...     list(Dataset.load(folder).skip(998))
             [998, 999]
         """
-        from stoker.dataset.dataset import Dataset
         from stoker.dataset.formats.elements_folder import read_description
-        from stoker.dataset.nodes.snapshot import dataset_of_files
+        from stoker.dataset.nodes.snapshot import datasets_of_files
 
-        assert issubclass(cls, Dataset)
         folder = _path("path", path)
         _compression(compression)
         found = read_description(folder)
@@ -236,7 +229,8 @@ class Keeping(Fluent):
         if reader_func is None:
             return cls._source(load(files=tuple(found.files)))
         arguments.function("reader_func", reader_func)
-        result = reader_func(dataset_of_files(cls, load, found.files))
+        tree = datasets_of_files(cls._source, load, found.files, call_site())
+        result = reader_func(cls._source(tree))
         if not isinstance(result, cls):
             raise InvalidArgumentError(f"`reader_func` must return a Dataset; got {result!r}")
         return result

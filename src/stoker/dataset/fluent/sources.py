@@ -6,9 +6,9 @@ from typing import Any, Self
 
 from stoker.dataset import arguments, nodes
 from stoker.dataset.fluent.fluent import Fluent
-from stoker.dataset.node import call_site
-from stoker.dataset.opaque import Opaque
-from stoker.dataset.values.spec import Spec
+from stoker.dataset.pickled import Pickled
+from stoker.dataset.tree.call_site import call_site
+from stoker.elements.spec import Spec
 from stoker.errors import InvalidArgumentError
 
 
@@ -113,7 +113,7 @@ class Sources(Fluent):
         """
         from stoker.dataset.nodes.tensors import as_tensors
 
-        value = Opaque.of(as_tensors(tensors))
+        value = Pickled.of(as_tensors(tensors))
         return cls._source(nodes.Tensors(value=value, site=call_site()))
 
     @classmethod
@@ -136,7 +136,7 @@ class Sources(Fluent):
 
         value = as_tensors(tensors)
         return cls._source(
-            nodes.TensorSlices(value=Opaque.of(value), count=count_of(value), site=call_site())
+            nodes.TensorSlices(value=Pickled.of(value), count=count_of(value), site=call_site())
         )
 
     @classmethod
@@ -219,7 +219,7 @@ class Sources(Fluent):
         return cls._source(
             nodes.Generator(
                 function=arguments.function("generator", generator),
-                args=Opaque.of(tuple(args)),
+                args=Pickled.of(tuple(args)),
                 spec=arguments.spec("output_signature", output_signature),
                 site=call_site(),
             )

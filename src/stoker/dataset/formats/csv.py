@@ -9,7 +9,7 @@ import msgspec
 from stoker.dataset.formats.csv_columns import Column
 from stoker.dataset.formats.opening import Window
 from stoker.dataset.formats.reader import Reader
-from stoker.dataset.values.spec import Spec
+from stoker.elements.spec import Spec
 from stoker.errors import InvalidArgumentError
 
 # What one read parses at most: about half a millisecond's work.

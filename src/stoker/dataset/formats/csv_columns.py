@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from stoker.dataset.values.dtypes import dtype_from_wire, dtype_to_wire
-from stoker.dataset.values.spec import Spec, TensorSpec
+from stoker.elements.dtypes import dtype_from_wire, dtype_to_wire
+from stoker.elements.spec import Spec, TensorSpec
 from stoker.errors import InvalidArgumentError
 
 _PYTHON: dict[str, type] = {"str": str, "bytes": bytes, "int": int, "float": float}

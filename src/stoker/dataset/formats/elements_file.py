@@ -24,13 +24,13 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from stoker.dataset.codec.columns import Column
-from stoker.dataset.codec.elements import TypeResolver, decode_elements, encode_elements
-from stoker.dataset.codec.layout import Buffer, empty_body
-from stoker.dataset.values.ragged import RaggedArray
-from stoker.dataset.values.sizes import element_bytes
-from stoker.dataset.values.sparse import SparseArray
-from stoker.dataset.values.structure import field_names, make_dataclass_instance, map_structure
+from stoker.elements.codec.columns import Column
+from stoker.elements.codec.elements import TypeResolver, decode_elements, encode_elements
+from stoker.elements.codec.layout import Buffer, empty_body
+from stoker.elements.ragged import RaggedArray
+from stoker.elements.sizes import element_bytes
+from stoker.elements.sparse import SparseArray
+from stoker.elements.structure import field_names, make_dataclass_instance, map_structure
 from stoker.errors import DataLossError, FailedPreconditionError, WireError
 
 VERSION = 1

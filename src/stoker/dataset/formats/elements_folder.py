@@ -16,10 +16,10 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from stoker.dataset.codec.elements import TypeResolver
 from stoker.dataset.formats.elements_file import ElementsFile, ElementsWriter
 from stoker.dataset.formats.locks import claim, release
 from stoker.dataset.formats.naming import named, naming
+from stoker.elements.codec.elements import TypeResolver
 from stoker.errors import DataLossError, FailedPreconditionError, NotFoundError
 
 VERSION = 1
@@ -103,7 +103,7 @@ def open_part(path: str, part: ElementsPart, types: TypeResolver) -> ElementsFil
 
 
 class FolderWriter:
-    """Writes a folder: a `stoker.dataset.recording.Record`.
+    """Writes a folder: a `stoker.dataset.streams.caching.Record`.
 
     Args:
         path: the folder.

@@ -7,8 +7,8 @@ from itertools import accumulate
 from typing import Any
 
 from stoker.dataset.formats.elements_file import ElementsFile
-from stoker.dataset.stream import Stream
-from stoker.dataset.values.sizes import element_bytes
+from stoker.dataset.streams.stream import Stream
+from stoker.elements.sizes import element_bytes
 from stoker.errors import DataLossError
 
 

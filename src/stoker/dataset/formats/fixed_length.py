@@ -5,7 +5,7 @@ import numpy as np
 
 from stoker.dataset.formats.opening import Window
 from stoker.dataset.formats.reader import Reader
-from stoker.dataset.values.spec import Spec, TensorSpec
+from stoker.elements.spec import Spec, TensorSpec
 from stoker.errors import DataLossError, InvalidArgumentError
 
 # What one read returns at most, well under a millisecond's work.

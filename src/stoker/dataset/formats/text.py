@@ -8,7 +8,7 @@ import numpy as np
 
 from stoker.dataset.formats.opening import Window
 from stoker.dataset.formats.reader import Reader
-from stoker.dataset.values.spec import Spec, TensorSpec
+from stoker.elements.spec import Spec, TensorSpec
 from stoker.errors import InvalidArgumentError
 
 # What is split and decoded at once: well under a millisecond's work.

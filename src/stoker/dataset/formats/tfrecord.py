@@ -10,7 +10,7 @@ import numpy as np
 from stoker.dataset.formats.checksum import MASK_DELTA, load_crc32c, masked
 from stoker.dataset.formats.opening import Window
 from stoker.dataset.formats.reader import Reader
-from stoker.dataset.values.spec import Spec, TensorSpec
+from stoker.elements.spec import Spec, TensorSpec
 from stoker.errors import DataLossError
 
 _HEADER = 12

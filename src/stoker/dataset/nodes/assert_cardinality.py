@@ -2,10 +2,9 @@
 
 from typing import Any, ClassVar
 
-from stoker.dataset.execute import Context
-from stoker.dataset.node import INFINITE_CARDINALITY, Node
-from stoker.dataset.stream import Stream
-from stoker.dataset.values.spec import Spec
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import INFINITE_CARDINALITY, Context, Node
+from stoker.elements.spec import Spec
 from stoker.errors import FailedPreconditionError
 
 
@@ -16,7 +15,7 @@ class AssertCardinality(Node, frozen=True, eq=False, kw_only=True):
     """
 
     kind: ClassVar[str] = "assert_cardinality"
-    passes_on: ClassVar[bool] = True
+    forwards_elements: ClassVar[bool] = True
     input: Node
     expected: int
 

@@ -5,16 +5,16 @@ from functools import partial
 from typing import Any, ClassVar
 
 from stoker.dataset.collation.collate import Rows, collate
-from stoker.dataset.execute import Allocate, Context, Origin, mark_failure
-from stoker.dataset.node import AUTOTUNE, Node
 from stoker.dataset.nodes.map import InlineMap, Map, parallel_limit
 from stoker.dataset.random import Calls
-from stoker.dataset.stream import Stream
+from stoker.dataset.streams.failures import Origin, mark_failure
+from stoker.dataset.streams.stream import Stream
 from stoker.dataset.threads.adaptive import MEASURE_SECONDS, AdaptiveCalls, HandOver
 from stoker.dataset.threads.parallel import OrderedCalls
-from stoker.dataset.values.sizes import element_bytes
-from stoker.dataset.values.spec import RaggedSpec, SparseSpec, Spec, TensorSpec
-from stoker.dataset.values.structure import map_structure
+from stoker.dataset.tree.node import AUTOTUNE, Allocate, Context, Node
+from stoker.elements.sizes import element_bytes
+from stoker.elements.spec import RaggedSpec, SparseSpec, Spec, TensorSpec
+from stoker.elements.structure import map_structure
 from stoker.errors import InvalidArgumentError
 
 # A batch holds its elements anyway: whatever is ready of them is taken at once.
@@ -43,6 +43,17 @@ class Batch(Node, frozen=True, eq=False, kw_only=True):
 
     def inputs_per_element(self) -> int:
         return self.batch_size
+
+    def fused(self) -> Node:
+        # On one thread there is nothing to gain.
+        if not isinstance(self.input, Map) or self.input.num_parallel_calls is None:
+            return self
+        return MapAndBatch(
+            input=self.input,
+            batch_size=self.batch_size,
+            drop_remainder=self.drop_remainder,
+            site=self.site,
+        )
 
     def open(self, context: Context) -> Stream:
         return BatchStream(

@@ -5,12 +5,13 @@ from dataclasses import replace
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
-from stoker.dataset.execute import Context, SplitReader
-from stoker.dataset.node import Node
-from stoker.dataset.stream import ChunkedStream, Failure, Stream
-from stoker.dataset.values.frozen import fresh, frozen
-from stoker.dataset.values.sizes import element_bytes
-from stoker.dataset.values.spec import Spec
+from stoker.dataset.streams.failures import Failure
+from stoker.dataset.streams.stream import ChunkedStream, Stream
+from stoker.dataset.tree.node import Context, Node
+from stoker.dataset.tree.splits import SplitReader
+from stoker.elements.frozen import fresh, frozen
+from stoker.elements.sizes import element_bytes
+from stoker.elements.spec import Spec
 
 
 class Cache(Node, frozen=True, eq=False, kw_only=True):

@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
 from weakref import WeakKeyDictionary
 
-from stoker.dataset.codec.elements import TypeResolver
-from stoker.dataset.execute import Context, SplitReader
+from stoker.dataset.fingerprint import Identity, check_same
 from stoker.dataset.formats.elements_file import ElementsFile, ElementsWriter
 from stoker.dataset.formats.elements_stream import ElementFilesStream
 from stoker.dataset.formats.locks import claim, release
 from stoker.dataset.formats.naming import named, naming
-from stoker.dataset.identity import Identity, check_same
-from stoker.dataset.node import Node
-from stoker.dataset.opaque import Opaque
-from stoker.dataset.recording import LazyStream, Record, recorded
-from stoker.dataset.stream import Stream
-from stoker.dataset.values.spec import Spec
+from stoker.dataset.pickled import Pickled
+from stoker.dataset.streams.caching import LazyStream, Record, recorded
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import Context, Node
+from stoker.dataset.tree.splits import SplitReader
+from stoker.elements.codec.elements import TypeResolver
+from stoker.elements.spec import Spec
 
 _NOTHING_KEPT = "nothing is kept of this pass"
 
@@ -41,7 +41,7 @@ class CacheFile(Node, frozen=True, eq=False, kw_only=True):
 
     kind: ClassVar[str] = "cache_file"
     input: Node
-    filename: Opaque
+    filename: Pickled
     identity: Identity
 
     def element_spec(self) -> Spec:

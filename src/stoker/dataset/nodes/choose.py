@@ -6,19 +6,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from stoker.dataset.choices import (
+from stoker.dataset.random import rng
+from stoker.dataset.streams.choices import (
     Choices,
     Draws,
     GivenChoices,
     VaryingChoices,
     WeightedChoices,
 )
-from stoker.dataset.execute import Context
-from stoker.dataset.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Node
-from stoker.dataset.random import rng
-from stoker.dataset.stream import ChunkedStream, Stream
-from stoker.dataset.values.common_spec import common_spec
-from stoker.dataset.values.spec import Spec
+from stoker.dataset.streams.stream import ChunkedStream, Stream
+from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Context, Node
+from stoker.elements.common_spec import common_spec
+from stoker.elements.spec import Spec
 
 # Draws made at once where nothing says how many are needed.
 _DRAWS = 1024
@@ -39,7 +38,7 @@ class Sample(Node, frozen=True, eq=False, kw_only=True):
     """
 
     kind: ClassVar[str] = "sample_from_datasets"
-    passes_on: ClassVar[bool] = True
+    forwards_elements: ClassVar[bool] = True
     parts: tuple[Node, ...]
     weights: tuple[float, ...]
     stop_on_empty_dataset: bool = False
@@ -82,7 +81,7 @@ class SampleByWeights(Node, frozen=True, eq=False, kw_only=True):
     """
 
     kind: ClassVar[str] = "sample_by_weights"
-    passes_on: ClassVar[bool] = True
+    forwards_elements: ClassVar[bool] = True
     weights: Node
     parts: tuple[Node, ...]
     stop_on_empty_dataset: bool = False
@@ -116,7 +115,7 @@ class Choose(Node, frozen=True, eq=False, kw_only=True):
     """
 
     kind: ClassVar[str] = "choose_from_datasets"
-    passes_on: ClassVar[bool] = True
+    forwards_elements: ClassVar[bool] = True
     choices: Node
     parts: tuple[Node, ...]
     stop_on_empty_dataset: bool = True

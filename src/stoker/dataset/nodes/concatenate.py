@@ -2,19 +2,18 @@
 
 from typing import Any, ClassVar
 
-from stoker.dataset.execute import Context
-from stoker.dataset.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Node
 from stoker.dataset.nodes.repeat import is_exact
-from stoker.dataset.stream import Stream
-from stoker.dataset.values.common_spec import common_spec
-from stoker.dataset.values.spec import Spec
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Context, Node
+from stoker.elements.common_spec import common_spec
+from stoker.elements.spec import Spec
 
 
 class Concatenate(Node, frozen=True, eq=False, kw_only=True):
     """The elements of each input, one input after the other; each is opened when it is reached."""
 
     kind: ClassVar[str] = "concatenate"
-    passes_on: ClassVar[bool] = True
+    forwards_elements: ClassVar[bool] = True
     parts: tuple[Node, ...]
 
     def element_spec(self) -> Spec:

@@ -1,18 +1,15 @@
 """Elements in memory as a source: what a window or a group is a dataset of."""
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Self
 
-from stoker.dataset.execute import Context
-from stoker.dataset.node import IndexSplits, Node
-from stoker.dataset.opaque import Opaque
-from stoker.dataset.source import IndexStream
-from stoker.dataset.stream import Stream
-from stoker.dataset.values.frozen import fresh
-from stoker.dataset.values.sizes import element_bytes
-from stoker.dataset.values.spec import Spec, UnknownSpec
-
-if TYPE_CHECKING:
-    from stoker.dataset.dataset import Dataset
+from stoker.dataset.pickled import Pickled
+from stoker.dataset.streams.source import IndexStream
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import Context, Node
+from stoker.dataset.tree.splits import IndexSplits
+from stoker.elements.frozen import fresh
+from stoker.elements.sizes import element_bytes
+from stoker.elements.spec import Spec, UnknownSpec
 
 
 class Elements(Node, frozen=True, eq=False, kw_only=True):
@@ -25,9 +22,14 @@ class Elements(Node, frozen=True, eq=False, kw_only=True):
     """
 
     kind: ClassVar[str] = "elements"
-    value: Opaque
+    value: Pickled
     count: int
-    spec: Opaque | None = None
+    spec: Pickled | None = None
+
+    @classmethod
+    def of(cls, elements: list[Any], spec: Pickled | None, site: str) -> Self:
+        """Return the node of a list, which is kept and not copied."""
+        return cls(value=Pickled.of(elements), count=len(elements), spec=spec, site=site)
 
     def element_spec(self) -> Spec:
         return UnknownSpec() if self.spec is None else self.spec.value
@@ -46,17 +48,3 @@ class Elements(Node, frozen=True, eq=False, kw_only=True):
 
         unit = element_bytes(elements[0]) if elements else 1
         return IndexStream(context, self, self.count, unit, read)
-
-
-def dataset_of(elements: list[Any], spec: Opaque | None, site: str) -> "Dataset":
-    """A Dataset of elements whose arrays are read-only (`frozen`).
-
-    Args:
-        elements: kept, not copied.
-        spec: what is known of them.
-        site: the user's line that asked for it.
-    """
-    from stoker.dataset.dataset import Dataset  # imports the nodes
-
-    value = Opaque.of(elements)
-    return Dataset(Elements(value=value, count=len(elements), spec=spec, site=site))

@@ -4,17 +4,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from stoker.dataset.execute import Context
-from stoker.dataset.node import Node
-from stoker.dataset.stream import Stream
-from stoker.dataset.values.spec import Spec, TensorSpec
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import Context, Node
+from stoker.elements.spec import Spec, TensorSpec
 
 
 class Enumerate(Node, frozen=True, eq=False, kw_only=True):
     """Pairs of a position, from `start`, and the element there; an error has one too."""
 
     kind: ClassVar[str] = "enumerate"
-    passes_on: ClassVar[bool] = True
+    forwards_elements: ClassVar[bool] = True
     input: Node
     start: int = 0
 

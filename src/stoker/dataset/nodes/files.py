@@ -5,12 +5,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from stoker.dataset.execute import Context
-from stoker.dataset.node import UNKNOWN_CARDINALITY, ListedSplits, Node
 from stoker.dataset.random import rng
-from stoker.dataset.source import ListedStream
-from stoker.dataset.stream import Stream
-from stoker.dataset.values.spec import Spec, TensorSpec
+from stoker.dataset.streams.source import ListedStream
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node
+from stoker.dataset.tree.splits import ListedSplits
+from stoker.elements.spec import Spec, TensorSpec
 from stoker.errors import NotFoundError
 
 

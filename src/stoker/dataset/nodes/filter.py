@@ -7,13 +7,13 @@ from functools import partial
 from itertools import chain, islice
 from typing import Any, ClassVar
 
-from stoker.dataset.execute import Context, Origin, mark_failure, raise_failure
-from stoker.dataset.node import UNKNOWN_CARDINALITY, Node
-from stoker.dataset.opaque import Opaque
+from stoker.dataset.pickled import Pickled
 from stoker.dataset.random import Calls
-from stoker.dataset.stream import ChunkedStream, Stream
+from stoker.dataset.streams.failures import Origin, mark_failure, raise_failure
+from stoker.dataset.streams.stream import ChunkedStream, Stream
+from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node
 from stoker.dataset.unpacking import apply
-from stoker.dataset.values.spec import Spec
+from stoker.elements.spec import Spec
 
 # A chunk is computed in blocks: one that takes this long is not doubled.
 _BLOCK_SECONDS = 0.0005
@@ -24,7 +24,7 @@ class Filter(Node, frozen=True, eq=False, kw_only=True):
 
     kind: ClassVar[str] = "filter"
     input: Node
-    function: Opaque
+    function: Pickled
 
     def element_spec(self) -> Spec:
         return self.input.element_spec()

@@ -2,13 +2,12 @@
 
 from typing import Any, ClassVar
 
-from stoker.dataset.execute import Context
-from stoker.dataset.node import UNKNOWN_CARDINALITY, Node
 from stoker.dataset.nodes.nested import NestedDatasets
-from stoker.dataset.opaque import Opaque
-from stoker.dataset.stream import Stream
+from stoker.dataset.pickled import Pickled
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node
 from stoker.dataset.unpacking import arguments_of
-from stoker.dataset.values.spec import Spec, UnknownSpec
+from stoker.elements.spec import Spec, UnknownSpec
 
 
 class FlatMap(Node, frozen=True, eq=False, kw_only=True):
@@ -16,8 +15,8 @@ class FlatMap(Node, frozen=True, eq=False, kw_only=True):
 
     kind: ClassVar[str] = "flat_map"
     input: Node
-    function: Opaque
-    spec: Opaque | None = None
+    function: Pickled
+    spec: Pickled | None = None
 
     def element_spec(self) -> Spec:
         return UnknownSpec() if self.spec is None else self.spec.value

@@ -4,20 +4,21 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, ClassVar
 
-from stoker.dataset.execute import Context, Origin, raise_failure
-from stoker.dataset.node import UNKNOWN_CARDINALITY, Node, Unsplittable
-from stoker.dataset.opaque import Opaque
-from stoker.dataset.stream import Stream
-from stoker.dataset.values.spec import Spec, UnknownSpec
+from stoker.dataset.pickled import Pickled
+from stoker.dataset.streams.failures import Origin, raise_failure
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node
+from stoker.dataset.tree.splits import Unsplittable
+from stoker.elements.spec import Spec, UnknownSpec
 
 
 class Generator(Node, frozen=True, eq=False, kw_only=True):
     """What ``generator(*args)`` yields, called anew for each pass."""
 
     kind: ClassVar[str] = "from_generator"
-    function: Opaque
-    args: Opaque
-    spec: Opaque | None = None
+    function: Pickled
+    args: Pickled
+    spec: Pickled | None = None
 
     def element_spec(self) -> Spec:
         return UnknownSpec() if self.spec is None else self.spec.value

@@ -6,16 +6,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from stoker.dataset.execute import Context, Origin, raise_failure
-from stoker.dataset.node import UNKNOWN_CARDINALITY, Node
-from stoker.dataset.nodes.elements import dataset_of
+from stoker.dataset.nodes.elements import Elements
 from stoker.dataset.nodes.nested import NestedDatasets
-from stoker.dataset.opaque import Opaque
+from stoker.dataset.pickled import Pickled
 from stoker.dataset.random import Calls, keyed
-from stoker.dataset.stream import Stream
+from stoker.dataset.streams.failures import Origin, raise_failure
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node
 from stoker.dataset.unpacking import apply
-from stoker.dataset.values.frozen import frozen
-from stoker.dataset.values.spec import Spec, UnknownSpec
+from stoker.elements.frozen import frozen
+from stoker.elements.spec import Spec, UnknownSpec
 from stoker.errors import InvalidArgumentError
 
 
@@ -33,11 +33,11 @@ class GroupByWindow(Node, frozen=True, eq=False, kw_only=True):
 
     kind: ClassVar[str] = "group_by_window"
     input: Node
-    key_function: Opaque
-    reduce_function: Opaque
+    key_function: Pickled
+    reduce_function: Pickled
     window_size: int | None = None
-    window_size_function: Opaque | None = None
-    spec: Opaque | None = None
+    window_size_function: Pickled | None = None
+    spec: Pickled | None = None
 
     def element_spec(self) -> Spec:
         return UnknownSpec() if self.spec is None else self.spec.value
@@ -58,8 +58,9 @@ class _GroupStream(Stream):
     def __init__(self, context: Context, node: GroupByWindow, stream: Stream) -> None:
         self._node = node
         self._stream = stream
+        self._make_dataset = context.make_dataset
         spec = node.input.element_spec()
-        self._group_spec = None if isinstance(spec, UnknownSpec) else Opaque.of(spec)
+        self._group_spec = None if isinstance(spec, UnknownSpec) else Pickled.of(spec)
         self._key: Callable[..., Any] = node.key_function.value
         # The three functions draw differently.
         self._nested = NestedDatasets(context, node, node.reduce_function.value)
@@ -171,7 +172,8 @@ class _GroupStream(Stream):
         return size
 
     def _open(self, key: int) -> Stream:
-        group = dataset_of(self._groups.pop(key), self._group_spec, self._node.site)
+        elements = Elements.of(self._groups.pop(key), self._group_spec, self._node.site)
+        group = self._make_dataset(elements)
         self._opened += 1
         self._inner = self._nested.open(self._opened - 1, (key, group))
         return self._inner

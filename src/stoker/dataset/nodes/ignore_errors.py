@@ -2,10 +2,10 @@
 
 from typing import Any, ClassVar
 
-from stoker.dataset.execute import Context, failure_origin
-from stoker.dataset.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Node
-from stoker.dataset.stream import ChunkedStream, Stream
-from stoker.dataset.values.spec import Spec
+from stoker.dataset.streams.failures import failure_origin
+from stoker.dataset.streams.stream import ChunkedStream, Stream
+from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Context, Node
+from stoker.elements.spec import Spec
 from stoker.errors import FailedPreconditionError, UnimplementedError
 
 
@@ -22,7 +22,7 @@ class IgnoreErrors(Node, frozen=True, eq=False, kw_only=True):
     """
 
     kind: ClassVar[str] = "ignore_errors"
-    passes_on: ClassVar[bool] = True
+    forwards_elements: ClassVar[bool] = True
     input: Node
     log_warning: bool = False
     max_errors: int | None = None

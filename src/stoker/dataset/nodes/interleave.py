@@ -2,16 +2,16 @@
 
 from typing import Any, ClassVar
 
-from stoker.dataset.execute import Context
-from stoker.dataset.node import AUTOTUNE, UNKNOWN_CARDINALITY, Node
 from stoker.dataset.nodes.nested import NestedDatasets
-from stoker.dataset.opaque import Opaque
-from stoker.dataset.stream import Failure, Stream
+from stoker.dataset.pickled import Pickled
+from stoker.dataset.streams.failures import Failure
+from stoker.dataset.streams.stream import Stream
 from stoker.dataset.threads import pool
 from stoker.dataset.threads.readmany import ReadMany
 from stoker.dataset.threads.turns import TurnsStream
+from stoker.dataset.tree.node import AUTOTUNE, UNKNOWN_CARDINALITY, Context, Node
 from stoker.dataset.unpacking import arguments_of
-from stoker.dataset.values.spec import Spec, UnknownSpec
+from stoker.elements.spec import Spec, UnknownSpec
 
 # What AUTOTUNE may use: datasets are interleaved to wait for several files at once, and a thread
 # that waits needs no core.
@@ -39,12 +39,12 @@ class Interleave(Node, frozen=True, eq=False, kw_only=True):
     kind: ClassVar[str] = "interleave"
     tuning: ClassVar[frozenset[str]] = frozenset({"num_parallel_calls"})
     input: Node
-    function: Opaque
+    function: Pickled
     cycle_length: int
     block_length: int = 1
     num_parallel_calls: int | None = None
     deterministic: bool = True
-    spec: Opaque | None = None
+    spec: Pickled | None = None
 
     @property
     def unrepeatable(self) -> str:  # type: ignore[override]

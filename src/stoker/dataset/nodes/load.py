@@ -3,15 +3,15 @@
 from functools import partial
 from typing import Any, ClassVar
 
-from stoker.dataset.codec.elements import TypeResolver
-from stoker.dataset.execute import Context
 from stoker.dataset.formats.elements_file import ElementsFile
 from stoker.dataset.formats.elements_folder import ElementsPart, open_part
 from stoker.dataset.formats.elements_stream import ElementFilesStream
-from stoker.dataset.node import IndexSplits, Node
-from stoker.dataset.opaque import Opaque
-from stoker.dataset.stream import Stream
-from stoker.dataset.values.spec import Spec, spec_from_wire
+from stoker.dataset.pickled import Pickled
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import Context, Node
+from stoker.dataset.tree.splits import IndexSplits
+from stoker.elements.codec.elements import TypeResolver
+from stoker.elements.spec import Spec, spec_from_wire
 
 
 class Load(Node, frozen=True, eq=False, kw_only=True):
@@ -28,7 +28,7 @@ class Load(Node, frozen=True, eq=False, kw_only=True):
     path: str
     files: tuple[ElementsPart, ...]
     stored: Any
-    spec: Opaque | None = None
+    spec: Pickled | None = None
 
     def element_spec(self) -> Spec:
         return spec_from_wire(self.stored) if self.spec is None else self.spec.value

@@ -6,18 +6,18 @@ from functools import partial
 from itertools import starmap
 from typing import Any, ClassVar
 
-from stoker.dataset.execute import Context, Origin, mark_failure
-from stoker.dataset.node import AUTOTUNE, Node
-from stoker.dataset.opaque import Opaque
+from stoker.dataset.pickled import Pickled
 from stoker.dataset.random import Calls
-from stoker.dataset.stream import Stream
+from stoker.dataset.streams.failures import Origin, mark_failure
+from stoker.dataset.streams.stream import Stream
 from stoker.dataset.threads import pool
 from stoker.dataset.threads.adaptive import MEASURE_SECONDS, AdaptiveCalls
 from stoker.dataset.threads.parallel import CHEAP_SECONDS, OrderedCalls
 from stoker.dataset.threads.tuning import MOST_THREADS, Tuning, default_bytes
+from stoker.dataset.tree.node import AUTOTUNE, Context, Node
 from stoker.dataset.unpacking import apply
-from stoker.dataset.values.sizes import element_bytes
-from stoker.dataset.values.spec import Spec, UnknownSpec
+from stoker.elements.sizes import element_bytes
+from stoker.elements.spec import Spec, UnknownSpec
 
 # A chunk is handed on when computing it has taken this long.
 _CHUNK_SECONDS = 0.5e-3
@@ -42,9 +42,9 @@ class Map(Node, frozen=True, eq=False, kw_only=True):
     kind: ClassVar[str] = "map"
     tuning: ClassVar[frozenset[str]] = frozenset({"num_parallel_calls"})
     input: Node
-    function: Opaque
+    function: Pickled
     num_parallel_calls: int | None = None
-    spec: Opaque | None = None
+    spec: Pickled | None = None
 
     def element_spec(self) -> Spec:
         return UnknownSpec() if self.spec is None else self.spec.value

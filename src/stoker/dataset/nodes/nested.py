@@ -4,10 +4,11 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from stoker.dataset.execute import Context, Origin, open_stream, raise_failure
-from stoker.dataset.node import Node
 from stoker.dataset.random import keyed
-from stoker.dataset.stream import Stream
+from stoker.dataset.streams.execute import open_stream
+from stoker.dataset.streams.failures import Origin, raise_failure
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import Context, Node
 from stoker.errors import InvalidArgumentError
 
 

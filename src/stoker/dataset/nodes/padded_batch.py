@@ -21,14 +21,14 @@ from stoker.dataset.collation.padding import (
     padded_spec,
     padding_value,
 )
-from stoker.dataset.execute import Allocate, Context, Origin
-from stoker.dataset.node import Node
 from stoker.dataset.nodes.batch import BatchStream, batched_cardinality
-from stoker.dataset.opaque import Opaque
-from stoker.dataset.stream import Stream
-from stoker.dataset.values.ragged import RaggedArray
-from stoker.dataset.values.sparse import SparseArray
-from stoker.dataset.values.spec import Spec
+from stoker.dataset.pickled import Pickled
+from stoker.dataset.streams.failures import Origin
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import Allocate, Context, Node
+from stoker.elements.ragged import RaggedArray
+from stoker.elements.sparse import SparseArray
+from stoker.elements.spec import Spec
 from stoker.errors import InvalidArgumentError
 
 
@@ -46,7 +46,7 @@ class PaddedBatch(Node, frozen=True, eq=False, kw_only=True):
     input: Node
     batch_size: int
     drop_remainder: bool = False
-    padding: Opaque
+    padding: Pickled
 
     def element_spec(self) -> Spec:
         length = self.batch_size if self.drop_remainder else None

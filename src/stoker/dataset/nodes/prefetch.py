@@ -3,14 +3,14 @@
 from collections import deque
 from typing import Any, ClassVar
 
-from stoker.dataset.execute import Context
-from stoker.dataset.node import AUTOTUNE, Node
-from stoker.dataset.stream import Failure, Stream
+from stoker.dataset.streams.failures import Failure
+from stoker.dataset.streams.stream import Stream
 from stoker.dataset.threads import pool
 from stoker.dataset.threads.readahead import ReadAhead
 from stoker.dataset.threads.tuning import default_bytes
-from stoker.dataset.values.sizes import element_bytes
-from stoker.dataset.values.spec import Spec
+from stoker.dataset.tree.node import AUTOTUNE, Context, Node
+from stoker.elements.sizes import element_bytes
+from stoker.elements.spec import Spec
 from stoker.errors import FailedPreconditionError
 
 # What AUTOTUNE begins with, and the most it grows to: that many hide any delay.
@@ -28,7 +28,7 @@ class Prefetch(Node, frozen=True, eq=False, kw_only=True):
     """
 
     kind: ClassVar[str] = "prefetch"
-    passes_on: ClassVar[bool] = True
+    forwards_elements: ClassVar[bool] = True
     tuning: ClassVar[frozenset[str]] = frozenset({"buffer_size"})
     input: Node
     buffer_size: int

@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stoker.dataset.collation.collate import Collation, as_array, leaf_called, mismatch
-from stoker.dataset.execute import Allocate, Context, Origin
-from stoker.dataset.node import Node
 from stoker.dataset.nodes.batch import BatchStream, batched_cardinality, ragged_twice
-from stoker.dataset.stream import Stream
-from stoker.dataset.values.ragged import RaggedArray
-from stoker.dataset.values.sparse import SparseArray
-from stoker.dataset.values.spec import RaggedSpec, SparseSpec, Spec, TensorSpec
-from stoker.dataset.values.structure import flatten, leaf_names, map_structure
+from stoker.dataset.streams.failures import Origin
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import Allocate, Context, Node
+from stoker.elements.ragged import RaggedArray
+from stoker.elements.sparse import SparseArray
+from stoker.elements.spec import RaggedSpec, SparseSpec, Spec, TensorSpec
+from stoker.elements.structure import flatten, leaf_names, map_structure
 from stoker.errors import InvalidArgumentError
 
 

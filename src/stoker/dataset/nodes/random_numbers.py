@@ -4,12 +4,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from stoker.dataset.execute import Context
-from stoker.dataset.node import ENDLESS, INFINITE_CARDINALITY, IndexSplits, Node
 from stoker.dataset.random import node_seed
-from stoker.dataset.source import IndexStream
-from stoker.dataset.stream import Stream
-from stoker.dataset.values.spec import Spec, TensorSpec
+from stoker.dataset.streams.source import IndexStream
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import INFINITE_CARDINALITY, Context, Node
+from stoker.dataset.tree.splits import ENDLESS, IndexSplits
+from stoker.elements.spec import Spec, TensorSpec
 
 _INT_BYTES = 8
 

@@ -11,15 +11,15 @@ from stoker.dataset.collation.batch_reader import BatchReader
 from stoker.dataset.collation.collate import Collation, leaf_called, mismatch
 from stoker.dataset.collation.rows import as_rows, row_spec
 from stoker.dataset.collation.vectors import vector
-from stoker.dataset.execute import Allocate, Context, Origin, mark_failure
-from stoker.dataset.node import Node
 from stoker.dataset.nodes.unbatch import unbatched_cardinality
-from stoker.dataset.stream import Stream
-from stoker.dataset.values.ragged import RaggedArray
-from stoker.dataset.values.sizes import element_bytes
-from stoker.dataset.values.sparse import SparseArray
-from stoker.dataset.values.spec import RaggedSpec, SparseSpec, Spec, TensorSpec
-from stoker.dataset.values.structure import map_structure
+from stoker.dataset.streams.failures import Origin, mark_failure
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import Allocate, Context, Node
+from stoker.elements.ragged import RaggedArray
+from stoker.elements.sizes import element_bytes
+from stoker.elements.sparse import SparseArray
+from stoker.elements.spec import RaggedSpec, SparseSpec, Spec, TensorSpec
+from stoker.elements.structure import map_structure
 from stoker.errors import InvalidArgumentError
 
 

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any, ClassVar
 
-from stoker.dataset.execute import Context
 from stoker.dataset.formats import counts
 from stoker.dataset.formats.checksum import load_crc32c
 from stoker.dataset.formats.csv import Csv
@@ -16,10 +15,10 @@ from stoker.dataset.formats.opening import open_window
 from stoker.dataset.formats.reader import Reader
 from stoker.dataset.formats.text import Text
 from stoker.dataset.formats.tfrecord import TFRecord
-from stoker.dataset.node import UNKNOWN_CARDINALITY, Node
-from stoker.dataset.stream import Stream
-from stoker.dataset.values.sizes import element_bytes
-from stoker.dataset.values.spec import Spec
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node
+from stoker.elements.sizes import element_bytes
+from stoker.elements.spec import Spec
 from stoker.errors import FailedPreconditionError, InvalidArgumentError
 
 _END = object()

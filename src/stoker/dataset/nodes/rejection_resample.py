@@ -5,14 +5,13 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from stoker.dataset.execute import Context
-from stoker.dataset.node import UNKNOWN_CARDINALITY, Node
-from stoker.dataset.opaque import Opaque
+from stoker.dataset.pickled import Pickled
 from stoker.dataset.random import rng
-from stoker.dataset.stepwise import SKIP, Stepwise
-from stoker.dataset.stream import Stream
+from stoker.dataset.streams.stepwise import SKIP, Stepwise
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node
 from stoker.dataset.unpacking import apply
-from stoker.dataset.values.spec import Spec, UnknownSpec
+from stoker.elements.spec import Spec, UnknownSpec
 from stoker.errors import InvalidArgumentError
 
 # Draws made at once; which element a draw is for does not depend on it.
@@ -41,7 +40,7 @@ class RejectionResample(Node, frozen=True, eq=False, kw_only=True):
 
     kind: ClassVar[str] = "rejection_resample"
     input: Node
-    function: Opaque
+    function: Pickled
     target_dist: tuple[float, ...]
     initial_dist: tuple[float, ...] | None = None
     seed: int | None = None

@@ -2,17 +2,22 @@
 
 from typing import Any, ClassVar
 
-from stoker.dataset.execute import Context
-from stoker.dataset.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Node, number
-from stoker.dataset.stream import Stream
-from stoker.dataset.values.spec import Spec
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import (
+    INFINITE_CARDINALITY,
+    UNKNOWN_CARDINALITY,
+    Context,
+    Node,
+    number,
+)
+from stoker.elements.spec import Spec
 
 
 class Repeat(Node, frozen=True, eq=False, kw_only=True):
     """The input `count` times over, without end if `count` is -1."""
 
     kind: ClassVar[str] = "repeat"
-    passes_on: ClassVar[bool] = True
+    forwards_elements: ClassVar[bool] = True
     input: Node
     count: int
 

@@ -3,13 +3,12 @@
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from stoker.dataset.execute import Context
-from stoker.dataset.node import Node
-from stoker.dataset.opaque import Opaque
-from stoker.dataset.stepwise import Stepwise
-from stoker.dataset.stream import Stream
-from stoker.dataset.values.frozen import fresh, frozen
-from stoker.dataset.values.spec import Spec, UnknownSpec
+from stoker.dataset.pickled import Pickled
+from stoker.dataset.streams.stepwise import Stepwise
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import Context, Node
+from stoker.elements.frozen import fresh, frozen
+from stoker.elements.spec import Spec, UnknownSpec
 from stoker.errors import InvalidArgumentError
 
 
@@ -25,9 +24,9 @@ class Scan(Node, frozen=True, eq=False, kw_only=True):
 
     kind: ClassVar[str] = "scan"
     input: Node
-    initial_state: Opaque
-    function: Opaque
-    spec: Opaque | None = None
+    initial_state: Pickled
+    function: Pickled
+    spec: Pickled | None = None
 
     def element_spec(self) -> Spec:
         return UnknownSpec() if self.spec is None else self.spec.value

@@ -3,11 +3,11 @@
 import time
 from typing import Any, ClassVar
 
-from stoker.dataset.execute import Context
-from stoker.dataset.node import SHARD_HINT, IndexSplits, Node
-from stoker.dataset.stream import Stream
-from stoker.dataset.values.sizes import element_bytes
-from stoker.dataset.values.spec import Spec
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import SHARD_HINT, Context, Node
+from stoker.dataset.tree.splits import IndexSplits
+from stoker.elements.sizes import element_bytes
+from stoker.elements.spec import Spec
 from stoker.errors import FailedPreconditionError
 
 # Of so many elements of a range it is cheaper to read all than to pass those between.
@@ -34,7 +34,7 @@ class Shard(Node, frozen=True, eq=False, kw_only=True):
     """
 
     kind: ClassVar[str] = "shard"
-    passes_on: ClassVar[bool] = True
+    forwards_elements: ClassVar[bool] = True
     input: Node
     num_shards: int
     index: int

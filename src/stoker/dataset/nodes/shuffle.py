@@ -4,12 +4,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from stoker.dataset.execute import Context
-from stoker.dataset.node import INFINITE_CARDINALITY, Node
 from stoker.dataset.random import rng
-from stoker.dataset.stream import Failure, Stream
-from stoker.dataset.values.sizes import element_bytes
-from stoker.dataset.values.spec import Spec
+from stoker.dataset.streams.failures import Failure
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import INFINITE_CARDINALITY, Context, Node
+from stoker.elements.sizes import element_bytes
+from stoker.elements.spec import Spec
 from stoker.errors import FailedPreconditionError
 
 # Draws made at once. Part of the order a seed stands for: changing it changes every shuffle.
@@ -38,7 +38,7 @@ class Shuffle(Node, frozen=True, eq=False, kw_only=True):
     """
 
     kind: ClassVar[str] = "shuffle"
-    passes_on: ClassVar[bool] = True
+    forwards_elements: ClassVar[bool] = True
     input: Node
     buffer_size: int
     seed: int | None = None

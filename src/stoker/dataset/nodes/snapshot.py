@@ -4,9 +4,9 @@ import operator
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from stoker.dataset.execute import Context, Origin, raise_failure
+from stoker.dataset.fingerprint import Identity, check_same
 from stoker.dataset.formats.elements_folder import (
     Description,
     ElementsPart,
@@ -14,19 +14,18 @@ from stoker.dataset.formats.elements_folder import (
     FolderWriter,
     read_description,
 )
-from stoker.dataset.identity import Identity, check_same
-from stoker.dataset.node import Node
 from stoker.dataset.nodes.load import Load
+from stoker.dataset.nodes.map import Map
 from stoker.dataset.nodes.nested import NestedDatasets
-from stoker.dataset.opaque import Opaque
-from stoker.dataset.recording import LazyStream, recorded
-from stoker.dataset.stream import Stream
+from stoker.dataset.nodes.range import Range
+from stoker.dataset.pickled import Pickled
+from stoker.dataset.streams.caching import LazyStream, recorded
+from stoker.dataset.streams.failures import Origin, raise_failure
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import Context, Node
 from stoker.dataset.unpacking import arguments_of
-from stoker.dataset.values.spec import Spec, spec_to_wire
+from stoker.elements.spec import Spec, spec_to_wire
 from stoker.errors import InvalidArgumentError
-
-if TYPE_CHECKING:
-    from stoker.dataset.dataset import Dataset
 
 
 class Snapshot(Node, frozen=True, eq=False, kw_only=True):
@@ -47,11 +46,11 @@ class Snapshot(Node, frozen=True, eq=False, kw_only=True):
 
     kind: ClassVar[str] = "snapshot"
     input: Node
-    path: Opaque
+    path: Pickled
     compression: str
     identity: Identity
-    shard_func: Opaque | None = None
-    reader_func: Opaque | None = None
+    shard_func: Pickled | None = None
+    reader_func: Pickled | None = None
 
     def element_spec(self) -> Spec:
         return self.input.element_spec()
@@ -104,26 +103,29 @@ class Snapshot(Node, frozen=True, eq=False, kw_only=True):
         return recorded(lambda: self.input.open(context), record, keeper)
 
     def _read(self, context: Context, folder: str, found: Description) -> Stream:
-        spec = Opaque.of(self.element_spec())
+        spec = Pickled.of(self.element_spec())
         load = partial(Load, path=folder, stored=found.spec, spec=spec, site=self.site)
         if self.reader_func is None:
             return load(files=tuple(found.files)).open(context)
-        from stoker.dataset.dataset import Dataset
-
-        datasets = dataset_of_files(Dataset, load, found.files)
+        make_dataset = context.make_dataset
+        datasets = make_dataset(datasets_of_files(make_dataset, load, found.files, self.site))
         nested = NestedDatasets(context, self, self.reader_func.value)
         return nested.open(0, (datasets,))
 
 
-def dataset_of_files(
-    dataset_class: "type[Dataset]", load: Callable[..., Load], files: list[ElementsPart]
-) -> "Dataset":
-    """A dataset of one dataset for each file, as a `reader_func` is given it."""
+def datasets_of_files(
+    make_dataset: Callable[[Node], Any],
+    load: Callable[..., Load],
+    files: list[ElementsPart],
+    site: str,
+) -> Node:
+    """Return the tree that yields one dataset per file, the argument of a `reader_func`."""
 
-    def dataset_of(number: int) -> "Dataset":
-        return dataset_class(load(files=(files[number],)))
+    def dataset_of(number: int) -> Any:
+        return make_dataset(load(files=(files[number],)))
 
-    return dataset_class.range(len(files)).map(dataset_of)
+    numbers = Range(start=0, stop=len(files), step=1, site=site)
+    return Map(input=numbers, function=Pickled.of(dataset_of), site=site)
 
 
 def file_chooser(function: Callable[..., Any], origin: Origin) -> Callable[[Any], int]:

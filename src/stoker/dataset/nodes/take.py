@@ -3,20 +3,19 @@
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from stoker.dataset.execute import Context
-from stoker.dataset.node import UNKNOWN_CARDINALITY, Node
-from stoker.dataset.opaque import Opaque
-from stoker.dataset.stepwise import END, Stepwise
-from stoker.dataset.stream import Stream
+from stoker.dataset.pickled import Pickled
+from stoker.dataset.streams.stepwise import END, Stepwise
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node
 from stoker.dataset.unpacking import apply
-from stoker.dataset.values.spec import Spec
+from stoker.elements.spec import Spec
 
 
 class Take(Node, frozen=True, eq=False, kw_only=True):
     """The first `count` elements, all if `count` is -1."""
 
     kind: ClassVar[str] = "take"
-    passes_on: ClassVar[bool] = True
+    forwards_elements: ClassVar[bool] = True
     input: Node
     count: int
 
@@ -68,7 +67,7 @@ class TakeWhile(Node, frozen=True, eq=False, kw_only=True):
 
     kind: ClassVar[str] = "take_while"
     input: Node
-    function: Opaque
+    function: Pickled
 
     def element_spec(self) -> Spec:
         return self.input.element_spec()
@@ -93,7 +92,7 @@ class Skip(Node, frozen=True, eq=False, kw_only=True):
     """All but the first `count` elements, none if `count` is -1."""
 
     kind: ClassVar[str] = "skip"
-    passes_on: ClassVar[bool] = True
+    forwards_elements: ClassVar[bool] = True
     input: Node
     count: int
 

@@ -6,16 +6,16 @@ import numpy as np
 import numpy.typing as npt
 
 from stoker.dataset.collation.rows import row_spec, slicer
-from stoker.dataset.execute import Context
-from stoker.dataset.node import IndexSplits, Node
-from stoker.dataset.opaque import Opaque
-from stoker.dataset.source import IndexStream
-from stoker.dataset.stream import Stream
-from stoker.dataset.values.frozen import frozen
-from stoker.dataset.values.ragged import RaggedArray
-from stoker.dataset.values.sparse import SparseArray
-from stoker.dataset.values.spec import Spec, spec_of
-from stoker.dataset.values.structure import (
+from stoker.dataset.pickled import Pickled
+from stoker.dataset.streams.source import IndexStream
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import Context, Node
+from stoker.dataset.tree.splits import IndexSplits
+from stoker.elements.frozen import frozen
+from stoker.elements.ragged import RaggedArray
+from stoker.elements.sparse import SparseArray
+from stoker.elements.spec import Spec, spec_of
+from stoker.elements.structure import (
     Container,
     children,
     container_of,
@@ -34,7 +34,7 @@ class Tensors(Node, frozen=True, eq=False, kw_only=True):
     """One element."""
 
     kind: ClassVar[str] = "from_tensors"
-    value: Opaque
+    value: Pickled
 
     def element_spec(self) -> Spec:
         return spec_of(self.value.value)
@@ -57,7 +57,7 @@ class TensorSlices(Node, frozen=True, eq=False, kw_only=True):
     """Slices of arrays along their first dimension."""
 
     kind: ClassVar[str] = "from_tensor_slices"
-    value: Opaque
+    value: Pickled
     count: int
 
     def element_spec(self) -> Spec:

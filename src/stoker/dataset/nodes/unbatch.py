@@ -14,11 +14,11 @@ from stoker.dataset.collation.rows import (
     rows_in_spec,
     slicer,
 )
-from stoker.dataset.execute import Context, Origin
-from stoker.dataset.node import UNKNOWN_CARDINALITY, Node
-from stoker.dataset.stream import Stream
-from stoker.dataset.values.sizes import element_bytes
-from stoker.dataset.values.spec import Spec
+from stoker.dataset.streams.failures import Origin
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node
+from stoker.elements.sizes import element_bytes
+from stoker.elements.spec import Spec
 
 # Rows cut at once for `next`: one by one costs three times as much.
 _CUT_AHEAD = 64

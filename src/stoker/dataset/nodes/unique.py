@@ -5,14 +5,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from stoker.dataset.execute import Context
-from stoker.dataset.node import UNKNOWN_CARDINALITY, Node
-from stoker.dataset.stepwise import SKIP, Stepwise
-from stoker.dataset.stream import Stream
-from stoker.dataset.values.ragged import RaggedArray
-from stoker.dataset.values.sparse import SparseArray
-from stoker.dataset.values.spec import Spec
-from stoker.dataset.values.structure import children, field_names, is_leaf
+from stoker.dataset.streams.stepwise import SKIP, Stepwise
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node
+from stoker.elements.ragged import RaggedArray
+from stoker.elements.sparse import SparseArray
+from stoker.elements.spec import Spec
+from stoker.elements.structure import children, field_names, is_leaf
 from stoker.errors import InvalidArgumentError
 
 # Longer values are remembered by a digest of this many bytes: it takes some 2**128 of them before

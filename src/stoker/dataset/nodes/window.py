@@ -4,15 +4,15 @@ import math
 import time
 from typing import Any, ClassVar
 
-from stoker.dataset.execute import Context, Origin, raise_failure
-from stoker.dataset.node import Node
-from stoker.dataset.nodes.elements import dataset_of
-from stoker.dataset.opaque import Opaque
-from stoker.dataset.stream import Failure, Stream
-from stoker.dataset.values.frozen import frozen
-from stoker.dataset.values.sizes import element_bytes
-from stoker.dataset.values.spec import Spec, UnknownSpec
-from stoker.dataset.values.structure import Container, children, container_of, field_names, rebuild
+from stoker.dataset.nodes.elements import Elements
+from stoker.dataset.pickled import Pickled
+from stoker.dataset.streams.failures import Failure, Origin, raise_failure
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import Context, Node
+from stoker.elements.frozen import frozen
+from stoker.elements.sizes import element_bytes
+from stoker.elements.spec import Spec, UnknownSpec
+from stoker.elements.structure import Container, children, container_of, field_names, rebuild
 from stoker.errors import InvalidArgumentError
 
 # The most asked of the input at once beyond what a window needs: passing an element held moves all
@@ -63,7 +63,7 @@ class Window(Node, frozen=True, eq=False, kw_only=True):
         # Only every step-th element is in any window: the others are passed, not computed.
         step = math.gcd(self.shift, self.stride)
         if step == 1:
-            return _WindowStream(self, self, stream)
+            return _WindowStream(context, self, self, stream)
         taken = Window(
             input=self.input,
             size=self.size,
@@ -71,7 +71,7 @@ class Window(Node, frozen=True, eq=False, kw_only=True):
             stride=self.stride // step,
             drop_remainder=self.drop_remainder,
         )
-        return _WindowStream(self, taken, _EveryStream(stream, step))
+        return _WindowStream(context, self, taken, _EveryStream(stream, step))
 
 
 def _spec(spec: Spec) -> Spec:
@@ -88,13 +88,15 @@ class _WindowStream(Stream):
     """Keeps what the next window may need; a window of which an element fails, fails.
 
     Args:
+        context: of the pass.
         node: whose windows they are.
         taken: the same over the elements that are in some window.
         stream: these elements.
     """
 
-    def __init__(self, node: Window, taken: Window, stream: Stream) -> None:
+    def __init__(self, context: Context, node: Window, taken: Window, stream: Stream) -> None:
         self._node = node
+        self._make_dataset = context.make_dataset
         self._shape = taken
         self._span = (taken.size - 1) * taken.stride + 1
         self._stream = stream
@@ -223,8 +225,8 @@ class _WindowStream(Stream):
     def _transpose(self, values: list[Any], spec: Spec) -> Any:
         first = values[0]
         if container_of(type(first)) in _LEAVES:
-            known = None if spec is None else Opaque.of(spec)
-            return dataset_of(values, known, self._node.site)
+            known = None if spec is None else Pickled.of(spec)
+            return self._make_dataset(Elements.of(values, known, self._node.site))
         columns = _columns(values)
         nested = container_of(type(spec)) is container_of(type(first))
         specs = [member for _, member in children(spec)] if nested else [None] * len(columns)

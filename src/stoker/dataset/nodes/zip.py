@@ -3,19 +3,14 @@
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from stoker.dataset.execute import Context
-from stoker.dataset.node import (
-    INFINITE_CARDINALITY,
-    UNKNOWN_CARDINALITY,
-    IndexSplits,
-    Node,
-    Unsplittable,
-)
-from stoker.dataset.opaque import Opaque
-from stoker.dataset.splitting import aligned_branches, aligned_splits
-from stoker.dataset.stream import Failure, Stream
-from stoker.dataset.values.spec import Spec, UnknownSpec, spec_from_wire, spec_to_wire
-from stoker.dataset.values.structure import (
+from stoker.dataset.pickled import Pickled
+from stoker.dataset.streams.failures import Failure
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Context, Node
+from stoker.dataset.tree.splits import IndexSplits, Unsplittable
+from stoker.dataset.tree.splitting import aligned_branches, aligned_splits
+from stoker.elements.spec import Spec, UnknownSpec, spec_from_wire, spec_to_wire
+from stoker.elements.structure import (
     Container,
     children,
     container_of,
@@ -39,16 +34,16 @@ class Zip(Node, frozen=True, eq=False, kw_only=True):
     """
 
     kind: ClassVar[str] = "zip"
-    passes_on: ClassVar[bool] = True
+    forwards_elements: ClassVar[bool] = True
     parts: tuple[Node, ...]
     nesting: Any
-    template: Opaque | None = None
+    template: Pickled | None = None
 
     @staticmethod
     def nesting_of(datasets: Any) -> dict[str, Any]:
         """The fields `nesting` and `template` for a nest of datasets."""
         template = map_structure(lambda _: UnknownSpec(), datasets)
-        named = Opaque.of(template) if _names_classes(template) else None
+        named = Pickled.of(template) if _names_classes(template) else None
         return {"nesting": spec_to_wire(template), "template": named}
 
     def _template(self) -> Any:

@@ -4,9 +4,9 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from stoker.dataset.stream import Stream
+from stoker.dataset.streams.stream import Stream
 from stoker.dataset.threads.parallel import CHEAP_SECONDS, OrderedCalls
-from stoker.dataset.values.sizes import element_bytes
+from stoker.elements.sizes import element_bytes
 from stoker.errors import FailedPreconditionError
 
 # How many calls on the pool are measured before a cheap function goes inline: more after every

@@ -3,8 +3,8 @@
 from collections import deque
 from typing import Any
 
-from stoker.dataset.stream import Failure
-from stoker.dataset.values.sizes import element_bytes
+from stoker.dataset.streams.failures import Failure
+from stoker.elements.sizes import element_bytes
 
 
 class ChunkBuffer:

@@ -5,16 +5,16 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from stoker.dataset.execute import Origin, mark_failure
 from stoker.dataset.random import Calls
-from stoker.dataset.stream import Failure, Stream
+from stoker.dataset.streams.failures import Failure, Origin, mark_failure
+from stoker.dataset.streams.stream import Stream
 from stoker.dataset.threads import pool
 from stoker.dataset.threads.meter import Cost, Meter
 from stoker.dataset.threads.readahead import ReadAhead
 from stoker.dataset.threads.tuning import Tuning, smallest_window
 from stoker.dataset.threads.units import Single, Sink, Unit
 from stoker.dataset.unpacking import apply
-from stoker.dataset.values.sizes import element_bytes
+from stoker.elements.sizes import element_bytes
 from stoker.errors import FailedPreconditionError
 
 # A function is cheap below this: handing a call to a thread and back costs about 20 us.

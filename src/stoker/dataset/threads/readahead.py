@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from stoker.dataset.stream import Failure, Stream
+from stoker.dataset.streams.failures import Failure
+from stoker.dataset.streams.stream import Stream
 
 # The most bytes asked of the input at once.
 CHUNK_BYTES = 1 << 20

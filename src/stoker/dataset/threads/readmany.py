@@ -7,7 +7,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-from stoker.dataset.stream import ChunkedStream, Failure, Stream
+from stoker.dataset.streams.failures import Failure
+from stoker.dataset.streams.stream import ChunkedStream, Stream
 from stoker.dataset.threads import pool
 from stoker.dataset.threads.chunkbuffer import ChunkBuffer
 from stoker.dataset.threads.readahead import CHUNK_BYTES, ReadAhead

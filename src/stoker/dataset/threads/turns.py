@@ -4,8 +4,8 @@ from contextlib import ExitStack
 from itertools import chain
 from typing import Any, Protocol
 
-from stoker.dataset.stream import Stream
-from stoker.dataset.values.sizes import element_bytes
+from stoker.dataset.streams.stream import Stream
+from stoker.elements.sizes import element_bytes
 
 # What `next` takes at once of what is ready.
 _READY_ELEMENTS = 16

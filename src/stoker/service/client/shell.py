@@ -10,10 +10,10 @@ from itertools import islice
 from operator import length_hint
 from typing import Any, NoReturn
 
-from stoker.dataset.codec.elements import TypeResolver
-from stoker.dataset.execute import Statistics
-from stoker.dataset.stream import Stream
-from stoker.dataset.values.spec import Spec, compatible, spec_of
+from stoker.dataset.streams.statistics import Statistics
+from stoker.dataset.streams.stream import Stream
+from stoker.elements.codec.elements import TypeResolver
+from stoker.elements.spec import Spec, compatible, spec_of
 from stoker.errors import FailedPreconditionError, InvalidArgumentError, StokerError, from_record
 from stoker.service import messages as m
 from stoker.service import rpc

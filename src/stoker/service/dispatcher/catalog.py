@@ -1,7 +1,7 @@
 """Registered datasets: identical ones are one, explicit ids must agree."""
 
-from stoker.dataset.node import structure_of
-from stoker.dataset.values.spec import compatible, spec_from_wire
+from stoker.dataset.tree.structure import structure_of
+from stoker.elements.spec import compatible, spec_from_wire
 from stoker.errors import InvalidArgumentError, NotFoundError
 from stoker.service import messages as m
 from stoker.service.dispatcher.ledger import Ledger

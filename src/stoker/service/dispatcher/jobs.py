@@ -1,7 +1,7 @@
 """What a job demands: of its clients, that they agree; of its workers, that they can run it."""
 
-from stoker.dataset.node import decode_wire_nodes
-from stoker.dataset.values.spec import compatible, spec_from_wire
+from stoker.dataset.tree.structure import decode_wire_nodes
+from stoker.elements.spec import compatible, spec_from_wire
 from stoker.errors import (
     FailedPreconditionError,
     InvalidArgumentError,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stoker.dataset.node import IndexSplits, ListedSplits
+from stoker.dataset.tree.splits import IndexSplits, ListedSplits
 from stoker.errors import ErrorRecord
 from stoker.service import messages as m
 from stoker.service.dispatcher import jobs

@@ -4,8 +4,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from stoker.dataset.node import Source
 from stoker.dataset.options import Options
+from stoker.dataset.tree.splits import Source
 from stoker.errors import ErrorRecord
 from stoker.service.messages import JobParameters, SplitSource, Versions
 

@@ -7,7 +7,7 @@ handed out again. What is assigned but not begun becomes available again when it
 import heapq
 from collections import Counter, defaultdict, deque
 
-from stoker.dataset.node import ENDLESS
+from stoker.dataset.tree.splits import ENDLESS
 
 MAX_INDEX_SPLITS = 4096
 """An index source is cut into at most so many splits, whatever the cluster."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from stoker.dataset.execute import failure_origin
+from stoker.dataset.streams.failures import failure_origin
 from stoker.errors import ErrorRecord, StokerError, to_record
 
 _PACKAGE = str(Path(__file__).parents[2])

@@ -11,11 +11,13 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from stoker.dataset.codec.encodable import encodable_bytes
-from stoker.dataset.execute import Context, Statistics, open_stream
-from stoker.dataset.node import Node, number
+from stoker.dataset.dataset import Dataset
 from stoker.dataset.options import Options
-from stoker.dataset.stream import Stream
+from stoker.dataset.streams.execute import open_stream
+from stoker.dataset.streams.statistics import Statistics
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import Context, Node, number
+from stoker.elements.codec.encodable import encodable_bytes
 from stoker.errors import ErrorRecord, FailedPreconditionError, InvalidArgumentError
 from stoker.service import messages as m
 from stoker.service.worker.buffer import Piece
@@ -102,7 +104,7 @@ class Pipeline:
         self._thread.join(timeout)
 
     def open(self, source: int) -> Iterator[Any]:
-        """The splits of a source, for its next pass; see `stoker.dataset.execute.SplitReader`."""
+        """Yield the splits of a source for its next pass, as `SplitReader.open` does."""
         key = (source, next(self._passes[source]))
         with self._lock:
             splits = self._splits[key]
@@ -145,6 +147,7 @@ class Pipeline:
             splits=None if self._start.split_sources is None else self,
             statistics=self._statistics,
             allocate=self._host.allocate,
+            make_dataset=Dataset,
         )
         return open_stream(root, context)
 

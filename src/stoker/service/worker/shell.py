@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stoker.dataset.node import Node, decode_tree
 from stoker.dataset.options import Options
+from stoker.dataset.tree.node import Node
+from stoker.dataset.tree.wire_form import decode_tree
 from stoker.errors import (
     ErrorRecord,
     InvalidArgumentError,

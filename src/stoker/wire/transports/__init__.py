@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TypeAlias
 
-from stoker.dataset.codec.elements import TypeResolver
+from stoker.elements.codec.elements import TypeResolver
 from stoker.errors import NotFoundError
 from stoker.wire.frames import Message
 from stoker.wire.packing import Packer

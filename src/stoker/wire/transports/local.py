@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from stoker.dataset.values.structure import map_structure
+from stoker.elements.structure import map_structure
 from stoker.errors import InvalidArgumentError, UnavailableError
 from stoker.wire.frames import Frame, Message
 from stoker.wire.transports import Connection

@@ -5,7 +5,7 @@ import threading
 import weakref
 from typing import Any
 
-from stoker.dataset.codec.layout import empty_body
+from stoker.elements.codec.layout import empty_body
 from stoker.wire.frames import PREFIX, Message, decode, encode, parse_prefix
 from stoker.wire.transports.addresses import format_address
 from stoker.wire.transports.queues import QueueConnection, QueueTransport

@@ -5,7 +5,7 @@ import time
 from collections import deque
 from typing import Any
 
-from stoker.dataset.codec.elements import TypeResolver
+from stoker.elements.codec.elements import TypeResolver
 from stoker.errors import UnavailableError
 from stoker.wire.frames import Message
 from stoker.wire.transports import Connection, Listener, OnConnection, Transport

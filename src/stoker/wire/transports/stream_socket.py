@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TypeAlias, TypeVar, TypeVarTuple
 
-from stoker.dataset.codec.layout import Buffer
+from stoker.elements.codec.layout import Buffer
 from stoker.errors import UnavailableError, WireError
 from stoker.wire.transports.addresses import parse_address
 

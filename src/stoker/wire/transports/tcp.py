@@ -8,8 +8,8 @@ import socket
 import time
 from dataclasses import dataclass
 
-from stoker.dataset.codec.elements import TypeResolver
-from stoker.dataset.codec.layout import Buffer
+from stoker.elements.codec.elements import TypeResolver
+from stoker.elements.codec.layout import Buffer
 from stoker.errors import UnavailableError, WireError
 from stoker.wire.buffers import BufferPool
 from stoker.wire.frames import MAX_HEADER_BYTES, PREFIX, Message, decode, parse_prefix

@@ -9,7 +9,7 @@ from stoker.compat.tf.data.options import Options, ThreadingOptions
 from stoker.compat.tf.data.readers import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
 from stoker.compat.tf.missing import missing
 from stoker.dataset.iterator import Iterator
-from stoker.dataset.node import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
+from stoker.dataset.tree.node import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 
 __all__ = [
     "AUTOTUNE",

@@ -16,10 +16,10 @@ from stoker.compat.tf.data.values import as_constants
 from stoker.compat.tf.dtypes import as_dtype
 from stoker.dataset.dataset import Dataset as StokerDataset
 from stoker.dataset.fluent.fluent import Fluent
-from stoker.dataset.node import Node
 from stoker.dataset.options import Options as StokerOptions
-from stoker.dataset.values.spec import Spec, TensorSpec
-from stoker.dataset.values.structure import map_structure
+from stoker.dataset.tree.node import Node
+from stoker.elements.spec import Spec, TensorSpec
+from stoker.elements.structure import map_structure
 from stoker.errors import InvalidArgumentError, UnimplementedError
 
 

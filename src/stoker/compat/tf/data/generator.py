@@ -8,8 +8,8 @@ import numpy.typing as npt
 
 from stoker.compat.tf.data.values import as_bytes
 from stoker.compat.tf.dtypes import as_dtype, string
-from stoker.dataset.values.spec import Spec, TensorSpec, UnknownSpec
-from stoker.dataset.values.structure import (
+from stoker.elements.spec import Spec, TensorSpec, UnknownSpec
+from stoker.elements.structure import (
     Container,
     children,
     container_of,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stoker.dataset.values.structure import (
+from stoker.elements.structure import (
     Container,
     children,
     container_of,

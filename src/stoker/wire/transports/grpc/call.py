@@ -4,7 +4,7 @@ import contextlib
 import socket
 from collections.abc import Callable, Iterator
 
-from stoker.dataset.codec.layout import Buffer
+from stoker.elements.codec.layout import Buffer
 from stoker.errors import UnavailableError, WireError
 from stoker.wire.transports.grpc import http2
 from stoker.wire.transports.grpc.inflow import LARGEST_FRAME_BYTES, FrameHandler, Inflow

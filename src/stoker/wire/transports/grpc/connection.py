@@ -5,7 +5,7 @@ import threading
 import time
 from collections import deque
 
-from stoker.dataset.codec.elements import TypeResolver
+from stoker.elements.codec.elements import TypeResolver
 from stoker.errors import WireError
 from stoker.wire.buffers import BufferPool
 from stoker.wire.frames import (

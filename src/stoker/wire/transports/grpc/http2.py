@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import hpack
 
-from stoker.dataset.codec.layout import Buffer
+from stoker.elements.codec.layout import Buffer
 from stoker.errors import WireError
 
 Headers: TypeAlias = dict[str, str]

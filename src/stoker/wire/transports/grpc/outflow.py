@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from stoker.dataset.codec.layout import Buffer
+from stoker.elements.codec.layout import Buffer
 from stoker.errors import UnavailableError, WireError
 from stoker.wire.transports.grpc import http2
 from stoker.wire.transports.stream_socket import StreamSocket

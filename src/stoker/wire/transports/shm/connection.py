@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from stoker.dataset.codec.elements import TypeResolver
-from stoker.dataset.codec.layout import ALIGNMENT, Buffer
+from stoker.elements.codec.elements import TypeResolver
+from stoker.elements.codec.layout import ALIGNMENT, Buffer
 from stoker.errors import UnavailableError, WireError
 from stoker.wire import frames as f
 from stoker.wire.buffers import BufferPool

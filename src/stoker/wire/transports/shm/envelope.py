@@ -9,7 +9,7 @@ import struct
 
 import msgspec
 
-from stoker.dataset.codec.layout import Buffer
+from stoker.elements.codec.layout import Buffer
 from stoker.errors import WireError
 
 PREFIX = struct.Struct("<4sB3xIII")

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from stoker.dataset.codec.layout import ALIGNMENT, Buffer
+from stoker.elements.codec.layout import ALIGNMENT, Buffer
 from stoker.errors import WireError
 from stoker.wire.transports.shm.envelope import MAX_PARTS, Part, Return
 from stoker.wire.transports.shm.mapping import Mapping

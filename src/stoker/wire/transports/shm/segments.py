@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stoker.dataset.codec.columns import LARGE_BYTES
+from stoker.elements.codec.columns import LARGE_BYTES
 from stoker.wire.buffers import lend
 from stoker.wire.transports.shm import forking
 from stoker.wire.transports.shm.mapping import Mapping, Memory, new_mapping

@@ -42,7 +42,7 @@ from stoker.compat.tf.data.options import (
 )
 from stoker.compat.tf.data.readers import CsvDataset
 from stoker.compat.tf.missing import missing
-from stoker.dataset.node import AUTOTUNE, INFINITE_CARDINALITY, SHARD_HINT, UNKNOWN_CARDINALITY
+from stoker.dataset.tree.node import AUTOTUNE, INFINITE_CARDINALITY, SHARD_HINT, UNKNOWN_CARDINALITY
 
 if TYPE_CHECKING:
     from stoker.compat.tf.data.experimental import service

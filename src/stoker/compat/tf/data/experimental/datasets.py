@@ -9,8 +9,8 @@ import numpy.typing as npt
 from stoker.compat.tf.data.dataset import Dataset
 from stoker.compat.tf.data.values import as_constants
 from stoker.dataset.dataset import Dataset as StokerDataset
-from stoker.dataset.values.spec import Spec, spec_of
-from stoker.dataset.values.structure import same_structure
+from stoker.elements.spec import Spec, spec_of
+from stoker.elements.structure import same_structure
 from stoker.errors import InvalidArgumentError
 
 

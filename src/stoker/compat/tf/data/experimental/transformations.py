@@ -6,8 +6,8 @@ from typing import Any
 from stoker.compat.tf.data.dataset import Dataset
 from stoker.dataset import arguments
 from stoker.dataset.dataset import Dataset as StokerDataset
-from stoker.dataset.node import call_site
 from stoker.dataset.nodes.assert_cardinality import AssertCardinality
+from stoker.dataset.tree.call_site import call_site
 
 Transformation = Callable[[StokerDataset], Dataset]
 

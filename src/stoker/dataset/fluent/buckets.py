@@ -1,0 +1,114 @@
+"""Buckets of elements of about one length: the functions of bucket_by_sequence_length."""
+
+import operator
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from stoker.dataset.collation.padding import Paddings
+from stoker.dataset.collation.vectors import is_vector
+from stoker.elements.spec import Spec, TensorSpec
+from stoker.elements.structure import Container, children, container_of, rebuild
+from stoker.errors import InvalidArgumentError
+
+
+class Buckets:
+    """What `group_by_window` calls: the key, the size and the batches of a bucket.
+
+    Args:
+        length_of: the user's, called with the element, or with its members if it is a tuple.
+        boundaries: the lengths at which the next bucket begins, rising.
+        batch_sizes: of each bucket, one more.
+        padded_shapes: for `padded_batch`, as the user gave them.
+        padding_values: for `padded_batch`, as the user gave them.
+        to_boundary: pad what has no fixed length to the bucket's boundary less one.
+        padded: False to use `batch`.
+        drop_remainder: drop batches that have fewer elements.
+        site: the user's line, for the errors of batches: these are built when they are read.
+    """
+
+    def __init__(
+        self,
+        length_of: Callable[..., Any],
+        boundaries: Sequence[int],
+        batch_sizes: Sequence[int],
+        padded_shapes: Any,
+        padding_values: Any,
+        *,
+        to_boundary: bool,
+        padded: bool,
+        drop_remainder: bool,
+        site: str,
+    ) -> None:
+        self._length_of = length_of
+        self._boundaries = list(boundaries)
+        self._batch_sizes = list(batch_sizes)
+        self._padded_shapes = padded_shapes
+        self._padding_values = padding_values
+        self._to_boundary = to_boundary
+        self._padded = padded
+        self._drop_remainder = drop_remainder
+        self._site = site
+
+    def key(self, *members: Any) -> int:
+        """The bucket of an element."""
+        length = self._length_of(*members)
+        try:
+            return bisect_right(self._boundaries, operator.index(length))
+        except TypeError as error:
+            raise InvalidArgumentError(
+                f"`element_length_func` must return an int; it returned {length!r}"
+            ) from error
+
+    def size(self, bucket: int) -> int:
+        """How many elements a bucket gathers."""
+        return self._batch_sizes[bucket]
+
+    def batches(self, bucket: int, group: Any) -> Any:
+        """The batch of a bucket's elements."""
+        size = self._batch_sizes[bucket]
+        if not self._padded:
+            return self._named(group.batch(size, self._drop_remainder))
+        shapes = self._padded_shapes
+        if self._to_boundary:
+            shapes = self._shapes_to_boundary(bucket, group)
+        return self._named(
+            group.padded_batch(size, shapes, self._padding_values, self._drop_remainder)
+        )
+
+    def _named(self, batches: Any) -> Any:
+        return batches._derive(msgspec.structs.replace(batches.node, site=self._site))
+
+    def _shapes_to_boundary(self, bucket: int, group: Any) -> Any:
+        if bucket == len(self._boundaries):
+            raise InvalidArgumentError(
+                "with `pad_to_bucket_boundary` elements must be shorter than the last of "
+                f"`bucket_boundaries`, {self._boundaries}; filter out the longer ones or add a "
+                "boundary"
+            )
+        length = self._boundaries[bucket] - 1
+        (first,) = group.take(1)
+        given = Paddings(self._padded_shapes, None, first)
+        return _shapes(first, group.element_spec, length, given, "")
+
+
+def _shapes(value: Any, spec: Spec, length: int, given: Paddings, name: str) -> Any:
+    """`value` with shapes for its leaves, the lengths that vary being `length`."""
+    container = container_of(type(value))
+    if container is Container.LEAF or (container is Container.LIST and is_vector(value)):
+        shape = given[name].shape
+        if shape is None and isinstance(spec, TensorSpec):
+            shape = spec.shape
+        if shape is None:  # nothing is known but the rank: the first dimension is the sequence
+            rest = np.ndim(value) - 1
+            return () if rest < 0 else (length, *[None] * rest)
+        return tuple(length if known is None else known for known in shape)
+    known = dict(children(spec)) if container_of(type(spec)) is container else {}
+    members = [
+        _shapes(member, known.get(step), length, given, name + step)
+        for step, member in children(value)
+    ]
+    return rebuild(value, members)

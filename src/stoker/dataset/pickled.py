@@ -1,0 +1,227 @@
+"""What only a worker opens: a user's function or value, pickled by cloudpickle."""
+
+import dis
+import functools
+import io
+import sys
+import sysconfig
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from stoker.errors import FailedPreconditionError, InvalidArgumentError
+
+# cloudpickle's set of modules that go by value is global: one registration at a time.
+_lock = threading.RLock()
+_UNSET: Any = object()
+
+
+class Pickled:
+    """A value that travels as bytes: pickled on first use of `blob`, unpickled on that of `value`.
+
+    Modules that are not installed distributions (the user's project, editable installs) go by
+    value, so that a worker needs installed packages only. Thread-safe.
+    """
+
+    __slots__ = ("_blob", "_value")
+
+    def __init__(self) -> None:
+        self._value: Any = _UNSET
+        self._blob: bytes | None = None
+
+    @classmethod
+    def of(cls, value: Any) -> "Pickled":
+        """Holds `value`."""
+        opaque = cls()
+        opaque._value = value
+        return opaque
+
+    @classmethod
+    def from_blob(cls, blob: bytes) -> "Pickled":
+        """Holds what `blob` was pickled from, unopened."""
+        opaque = cls()
+        opaque._blob = blob
+        return opaque
+
+    @property
+    def value(self) -> Any:
+        """The value.
+
+        Raises:
+            FailedPreconditionError: a module it needs is not installed here.
+        """
+        if self._value is _UNSET:
+            with _lock:
+                if self._value is _UNSET:
+                    assert self._blob is not None
+                    self._value = _unpickle(self._blob)
+        return self._value
+
+    @property
+    def blob(self) -> bytes:
+        """The pickled value, always the same bytes.
+
+        Raises:
+            InvalidArgumentError: it cannot be pickled; names the variable at fault.
+        """
+        if self._blob is None:
+            with _lock:
+                if self._blob is None:
+                    self._blob = _pickle(self._value)
+        return self._blob
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Pickled.from_blob, (self.blob,)
+
+    def __repr__(self) -> str:
+        if self._value is _UNSET:
+            return f"Pickled(<{len(self._blob or b'')} bytes>)"
+        return f"Pickled({_name(self._value)})"
+
+
+def _pickle(value: Any) -> bytes:
+    import cloudpickle  # type: ignore[import-untyped]
+
+    with _user_modules_by_value(cloudpickle):
+        try:
+            buffer = io.BytesIO()
+            cloudpickle.Pickler(buffer, protocol=5).dump(value)
+            return buffer.getvalue()
+        except Exception as error:
+            owner, variable, culprit = _find_culprit(cloudpickle, value)
+            raise InvalidArgumentError(_message(value, owner, variable, culprit, error)) from error
+
+
+def _message(value: Any, owner: Any, variable: str, culprit: Any, error: Exception) -> str:
+    kind = type(culprit)
+    described = f"a {kind.__module__}.{kind.__qualname__}".replace("a builtins.", "a ")
+    if variable:
+        what = f"`{variable}` ({described}), used by `{_name(owner)}`, cannot be pickled"
+    else:
+        what = f"`{_name(value)}` ({described}) cannot be pickled"
+    return f"{what}: {error}; create it inside the function, or pass what it is made from"
+
+
+def _name(value: Any) -> str:
+    if isinstance(value, functools.partial):
+        return _name(value.func)
+    return getattr(value, "__qualname__", None) or type(value).__qualname__
+
+
+@contextmanager
+def _user_modules_by_value(cloudpickle: ModuleType) -> Iterator[None]:
+    already = cloudpickle.list_registry_pickle_by_value()
+    added = []
+    module: Any  # not all that is found there is a module
+    for name, module in list(sys.modules.items()):
+        if not _is_user_module(name, getattr(module, "__file__", None)) or name in already:
+            continue
+        # Some put a stand-in under a name that is not its own: cloudpickle goes by __name__.
+        if isinstance(module, ModuleType) and module.__name__ == name:
+            cloudpickle.register_pickle_by_value(module)
+            added.append(module)
+    try:
+        yield
+    finally:
+        for module in added:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _is_user_module(name: str, file: Any) -> bool:
+    root = name.partition(".")[0]
+    if root in sys.stdlib_module_names or root in ("stoker", "__main__", "__mp_main__"):
+        return False
+    # Extension modules cannot go by value.
+    if not isinstance(file, str) or not file.endswith((".py", ".pyc")):
+        return False
+    path = Path(file).resolve()
+    if {"site-packages", "dist-packages"} & set(path.parts):
+        return False
+    return not any(path.is_relative_to(folder) for folder in _stdlib_folders())
+
+
+@functools.cache
+def _stdlib_folders() -> tuple[Path, ...]:
+    paths = sysconfig.get_paths()
+    return tuple({Path(paths[key]).resolve() for key in ("stdlib", "platstdlib")})
+
+
+def _find_culprit(cloudpickle: ModuleType, value: Any) -> tuple[Any, str, Any]:
+    """Who holds what cannot be pickled, under which name: the innermost that can be told."""
+    owner, variable, culprit = value, "", value
+    seen = {id(value)}
+    while True:
+        for name, held in _held_by(culprit):
+            if id(held) not in seen and not _picklable(cloudpickle, held):
+                seen.add(id(held))
+                if not isinstance(culprit, MethodType | functools.partial):
+                    owner = culprit
+                variable, culprit = name, held
+                break
+        else:
+            return owner, variable, culprit
+
+
+def _picklable(cloudpickle: ModuleType, value: Any) -> bool:
+    try:
+        cloudpickle.dumps(value)
+    except Exception:  # noqa: BLE001 - a __reduce__ may raise anything
+        return False
+    return True
+
+
+def _held_by(value: Any) -> list[tuple[str, Any]]:
+    """The variables that are pickled with `value`, by name."""
+    if isinstance(value, MethodType):
+        return [("self", value.__self__), (value.__func__.__name__, value.__func__)]
+    if isinstance(value, functools.partial):
+        held = [(f"argument {i}", v) for i, v in enumerate(value.args)]
+        return [*held, *value.keywords.items(), (_name(value.func), value.func)]
+    if isinstance(value, FunctionType):
+        held = [(n, value.__globals__[n]) for n in _global_names(value.__code__, value.__globals__)]
+        for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
+            try:
+                held.append((name, cell.cell_contents))
+            except ValueError:  # a variable not yet assigned
+                continue
+        held += [(f"default {i}", v) for i, v in enumerate(value.__defaults__ or ())]
+        return [*held, *(value.__kwdefaults__ or {}).items()]
+    if isinstance(value, dict):
+        return [(f"[{key!r}]", held) for key, held in value.items()]
+    if isinstance(value, list | tuple):
+        return [(f"[{i}]", held) for i, held in enumerate(value)]
+    attributes = getattr(value, "__dict__", None)
+    return [(f".{k}", v) for k, v in attributes.items()] if isinstance(attributes, dict) else []
+
+
+def _global_names(code: CodeType, variables: dict[str, Any]) -> list[str]:
+    names = [
+        str(instruction.argval)
+        for instruction in dis.get_instructions(code)
+        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+    ]
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            names += _global_names(constant, variables)
+    return [name for name in dict.fromkeys(names) if name in variables]
+
+
+def _unpickle(blob: bytes) -> Any:
+    import cloudpickle
+
+    try:
+        return cloudpickle.loads(blob)
+    except ModuleNotFoundError as error:
+        raise FailedPreconditionError(
+            f"a function of the dataset needs the module {error.name!r}, which is not installed "
+            f"here (python {sys.executable}); install it where the function runs"
+        ) from error
+    except Exception as error:
+        raise FailedPreconditionError(
+            f"a function of the dataset cannot be unpickled here: {type(error).__name__}: {error}; "
+            "install the same versions of Python and packages on both sides"
+        ) from error

@@ -1,0 +1,1 @@
+"""Open pipelines: the `Stream` interface and what implements it for many nodes."""

@@ -1,0 +1,1 @@
+"""Descriptions of pipelines: nodes, splits, structure and wire form."""

@@ -1,0 +1,27 @@
+"""The line of the user's program that built a node."""
+
+import functools
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+_PACKAGE = str(Path(__file__).resolve().parents[2]) + os.sep
+
+
+def call_site() -> str:
+    """``"file:line"`` of the innermost frame outside stoker.
+
+    A file in the working directory is named relative to it.
+    """
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return f"{_file_name(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+@functools.lru_cache(maxsize=1024)  # asking for the working directory is a system call
+def _file_name(path: str) -> str:
+    with suppress(OSError):  # the working directory may be gone
+        path = path.removeprefix(str(Path.cwd()) + os.sep)
+    return path

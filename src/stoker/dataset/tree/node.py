@@ -1,0 +1,226 @@
+"""`Node`, the immutable element of a pipeline tree, and `Context`, which opens it for one epoch."""
+
+import dataclasses
+import functools
+import operator
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Self, TypeAlias
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from stoker.dataset.pickled import Pickled
+from stoker.dataset.streams.statistics import Statistics
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.splits import SplitReader, Splits
+from stoker.elements.spec import Spec
+from stoker.errors import FailedPreconditionError
+
+AUTOTUNE = -1
+INFINITE_CARDINALITY = -1
+UNKNOWN_CARDINALITY = -2
+
+SHARD_HINT = -1
+"""Stands for the shard's place under ShardingPolicy.HINT; as tf.data.experimental.SHARD_HINT."""
+
+Allocate: TypeAlias = Callable[[tuple[int, ...], np.dtype[Any]], npt.NDArray[Any]]
+
+
+class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
+    """One step of a pipeline.
+
+    A subclass names its wire tag in `kind` and is registered when it is defined. Fields annotated
+    `Node` or ``tuple[Node, ...]`` (at most one, the last) are its inputs, fields annotated
+    `Pickled` (or ``Pickled | None``) are sent as blobs that only a worker unpickles, all others
+    are plain msgspec types. Nodes compare by identity.
+
+    Attributes:
+        kind: the wire tag.
+        tuning: fields that change how fast it runs, never what it yields.
+        unrepeatable: why a pass cannot be repeated, and so not be continued from a state;
+            completes "... has no state: ". Empty where it can.
+        forwards_elements: it yields each element of its inputs once and keeps no reference.
+        site: the user's line that built it, such as ``"train.py:12"``; not part of the structure.
+    """
+
+    kind: ClassVar[str]
+    tuning: ClassVar[frozenset[str]] = frozenset()
+    unrepeatable: ClassVar[str] = ""
+    forwards_elements: ClassVar[bool] = False
+    site: str = ""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        kind = cls.__dict__.get("kind")
+        if kind is not None:
+            registry[kind] = cls
+
+    @property
+    def inputs(self) -> "tuple[Node, ...]":
+        """The nodes this one reads, in the order of its fields."""
+        layout = layout_of(type(self))
+        several = getattr(self, layout.several) if layout.several else ()
+        return (*(getattr(self, name) for name in layout.inputs), *several)
+
+    def with_inputs(self, inputs: "Sequence[Node]") -> Self:
+        """This node with these in place of its `inputs`; itself if they are the same."""
+        if all(map(operator.is_, inputs, self.inputs)):
+            return self
+        layout = layout_of(type(self))
+        fixed = len(layout.inputs)
+        changes: dict[str, Any] = dict(zip(layout.inputs, inputs[:fixed], strict=True))
+        if layout.several is not None:
+            changes[layout.several] = tuple(inputs[fixed:])
+        return msgspec.structs.replace(self, **changes)
+
+    def element_spec(self) -> Spec:
+        """What is known of the elements; user code is never run to guess it."""
+        raise NotImplementedError
+
+    def cardinality(self) -> int:
+        """How many elements: a count, INFINITE_CARDINALITY or UNKNOWN_CARDINALITY."""
+        raise NotImplementedError
+
+    def inputs_per_element(self) -> int | None:
+        """How many elements of its input make each of its own, whatever they are.
+
+        The last may be made of fewer. ``None``: that is known only by reading, or it has not one
+        input. A `zip` of such nodes can be split (`splitting.py`).
+        """
+        return None
+
+    def fused(self) -> "Node":
+        """Return the node to run in place of this one and its inputs; itself by default."""
+        return self
+
+    def open(self, context: "Context") -> Stream:
+        """Opens the node and what it reads for one pass."""
+        raise NotImplementedError
+
+    def splits(self) -> Splits | None:
+        """How the source can be cut; ``None`` for a node that is not a source.
+
+        A node with inputs that has splits stands for all the sources below it.
+        """
+        return None
+
+    def split_inputs(self) -> "tuple[Node, ...]":
+        """The inputs whose sources are handed out in splits; each task reads the others whole."""
+        return self.inputs
+
+    def list_splits(self, context: "Context") -> list[Any]:
+        """The splits of a `ListedSplits` source as builtin values; runs where the data is."""
+        raise NotImplementedError
+
+
+registry: dict[str, type[Node]] = {}
+"""Node classes by kind; defining a class registers it."""
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """The fields of a node class, grouped by their representation in the wire form."""
+
+    inputs: tuple[str, ...]
+    several: str | None
+    pickled: tuple[str, ...]
+    plain: dict[str, Any]
+
+
+@functools.cache
+def layout_of(cls: type[Node]) -> Layout:
+    """Return the layout of a node class, from the annotations of its fields."""
+    inputs: list[str] = []
+    several: str | None = None
+    pickled: list[str] = []
+    plain: dict[str, Any] = {}
+    hints = typing.get_type_hints(cls)
+    for name in cls.__struct_fields__:
+        hint = hints[name]
+        if hint is Node:
+            inputs.append(name)
+        elif hint == tuple[Node, ...]:
+            several = name
+        elif hint is Pickled or Pickled in typing.get_args(hint):
+            pickled.append(name)
+        elif name != "site":
+            plain[name] = hint
+    return Layout(tuple(inputs), several, tuple(pickled), plain)
+
+
+def number(root: Node) -> dict[Node, int]:
+    """Every node's number: its position in the wire form, inputs first, shared nodes once."""
+    numbers: dict[Node, int] = {}
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        if node in numbers:
+            stack.pop()
+            continue
+        waiting = [child for child in reversed(node.inputs) if child not in numbers]
+        if waiting:
+            stack.extend(waiting)
+        else:
+            numbers[node] = len(numbers)
+            stack.pop()
+    return numbers
+
+
+def _no_dataset(root: Node) -> Any:
+    raise FailedPreconditionError(
+        f"`{root.kind}` is passed to a function as a Dataset, but the context that opened the "
+        "pipeline has no `make_dataset`"
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Context:
+    """What a pass depends on besides the tree.
+
+    Attributes:
+        seed: for the seeds the user did not give.
+        seed_given: the user gave it (`Options.seed`); otherwise it was drawn.
+        epoch: the pass, then one number for each enclosing repeat or flat_map opening.
+        explicit_epoch: the caller named the pass.
+        numbers: the number of every node of the tree.
+        splits: where sources get what to read; ``None``: they read everything.
+        make_dataset: wraps a tree in the `Dataset` that user functions receive.
+        allocate: makes the arrays of batches that leave the pipeline; see `allocate_for`.
+        outgoing: the nodes that make them.
+        threads: the most pool threads one stream may use; ``None``: no limit of its own.
+        autotune_bytes: the most one step with AUTOTUNE may hold; ``None``: by the cores.
+        statistics: where streams count what the reader may ask for.
+    """
+
+    seed: int = 0
+    seed_given: bool = False
+    epoch: tuple[int, ...] = (0,)
+    explicit_epoch: bool = False
+    numbers: Mapping[Node, int] = dataclasses.field(default_factory=dict)
+    splits: SplitReader | None = None
+    make_dataset: Callable[[Node], Any] = _no_dataset
+    allocate: Allocate = np.empty
+    outgoing: frozenset[Node] = frozenset()
+    threads: int | None = None
+    autotune_bytes: int | None = None
+    statistics: Statistics = dataclasses.field(default_factory=Statistics)
+
+    def allocate_for(self, node: Node) -> Allocate:
+        """What makes the arrays of the batches of `node`.
+
+        Whoever gave `allocate` may hand the memory to another process that writes to it. So only
+        batches nobody here can see afterwards are made there: behind them are only nodes that pass
+        elements on. All others are made in ordinary memory.
+        """
+        return self.allocate if node in self.outgoing else np.empty
+
+    def inner(self, k: int) -> "Context":
+        """For the k-th opening of the same tree below this node."""
+        return dataclasses.replace(self, epoch=(*self.epoch, k))
+
+    def nested(self, root: Node, k: int) -> "Context":
+        """For a dataset built inside a function: its own numbers, and it reads everything."""
+        return dataclasses.replace(
+            self, epoch=(*self.epoch, k), numbers=number(root), splits=None, allocate=np.empty
+        )

@@ -1,0 +1,30 @@
+"""Turns the tree the user wrote into the tree to run."""
+
+from collections.abc import Mapping
+from weakref import WeakKeyDictionary
+
+from stoker.dataset.tree.node import Node
+
+# A node is rewritten once, so that a cache below or above a rewrite stays the same node object in
+# every pass. None: unchanged (the node itself as a value would keep its own key alive).
+_rewritten: WeakKeyDictionary[Node, Node | None] = WeakKeyDictionary()
+
+
+def rewrite(root: Node, numbers: Mapping[Node, int]) -> tuple[Node, Mapping[Node, int]]:
+    """The tree to run and its numbers: a rewritten node keeps the number of what it stands for."""
+    result = dict(numbers)
+    done: dict[Node, Node] = {}
+    for node in sorted(numbers, key=numbers.__getitem__):
+        replaced = _rewrite_node(node, done)
+        done[node] = replaced
+        result[replaced] = numbers[node]
+    return done[root], result
+
+
+def _rewrite_node(node: Node, done: Mapping[Node, Node]) -> Node:
+    known = _rewritten.get(node, node)
+    if known is not node:
+        return node if known is None else known
+    replaced = node.with_inputs([done[child] for child in node.inputs]).fused()
+    _rewritten[node] = None if replaced is node else replaced
+    return replaced

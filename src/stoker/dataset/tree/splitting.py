@@ -1,0 +1,144 @@
+"""Splits of inputs read side by side: cut in elements of the zip, read in step by each branch.
+
+For whoever hands out splits a zip is one index source of as many elements as its shortest branch.
+A range of them stands, in each branch, for the range of its source's elements that make them.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from stoker.dataset.tree.node import Context, Node
+from stoker.dataset.tree.splits import ENDLESS, IndexSplits, SplitReader, Unsplittable
+
+
+@dataclass(frozen=True)
+class _Branch:
+    """One input of a zip, down to its source.
+
+    Attributes:
+        ratio: how many of the source's elements make one of the branch's.
+        count: of the source's elements.
+        length: of the branch's elements; `ENDLESS` without end.
+    """
+
+    ratio: int
+    count: int
+    length: int
+
+
+def aligned_splits(branches: Sequence[Node]) -> IndexSplits | Unsplittable:
+    """How inputs that are read side by side can be cut: in elements of theirs."""
+    lengths = []
+    for node in branches:
+        branch = _branch_of(node)
+        if isinstance(branch, Unsplittable):
+            return branch
+        lengths.append(branch.length)
+    return IndexSplits(min(lengths))
+
+
+def _branch_of(root: Node) -> _Branch | Unsplittable:
+    ratio = 1
+    node = root
+    while (splits := node.splits()) is None:
+        count = node.inputs_per_element()
+        if count is None:
+            return Unsplittable(
+                f"how many elements `{node.kind}` ({node.site}) makes of a split is known only by "
+                f"reading it, so its inputs cannot stay aligned; apply `{node.kind}` after `zip`"
+            )
+        ratio *= count
+        [node] = node.inputs
+    if isinstance(splits, Unsplittable):
+        return Unsplittable(f"its input `{node.kind}` ({node.site}) cannot be: {splits.why}")
+    if not isinstance(splits, IndexSplits):
+        return Unsplittable(
+            f"how many elements `{node.kind}` ({node.site}) has is known only where it is read, so "
+            "its inputs cannot stay aligned; apply `zip` to ranges or arrays"
+        )
+    length = ENDLESS if splits.count == ENDLESS else root.cardinality()
+    return _Branch(ratio, splits.count, length)
+
+
+def aligned_branches(node: Node, parts: Sequence[Node], context: Context) -> list[Context]:
+    """What to open each input of a zip with, so that they read the same splits in step.
+
+    Args:
+        node: the zip; its splits are handed out under its number.
+        parts: its inputs.
+        context: of the pass.
+    """
+    if context.splits is None:
+        return [context for _ in parts]
+    branches = [_branch_of(part) for part in parts]
+    ranges = _SharedRanges(
+        context.splits.open(context.numbers[node]),
+        [branch for branch in branches if isinstance(branch, _Branch)],
+    )
+    return [replace(context, splits=_BranchReader(ranges, i)) for i in range(len(parts))]
+
+
+class _SharedRanges:
+    """The ranges a zip is handed, read by each branch at its own pace, from any thread.
+
+    The range that holds a branch's last, shorter batch comes last, wherever it was handed out:
+    behind it the batches would no longer begin where the splits do.
+    """
+
+    def __init__(self, ranges: Iterator[Any], branches: list[_Branch]) -> None:
+        self._ranges = ranges
+        self._branches = branches
+        self._read: list[deque[tuple[int, int]]] = [deque() for _ in branches]
+        self._last: tuple[int, int] | None = None
+        self._failure: BaseException | None = None
+        self._lock = threading.Lock()
+
+    def scaled(self, branch: int) -> Iterator[tuple[int, int]]:
+        """The ranges in elements of the branch's source."""
+        ratio, count = self._branches[branch].ratio, self._branches[branch].count
+        while (found := self._next(branch)) is not None:
+            start, stop = found
+            yield min(start * ratio, count), min(stop * ratio, count)
+
+    def _next(self, branch: int) -> tuple[int, int] | None:
+        waiting = self._read[branch]
+        # Without the lock: another branch may hold it while it waits for the next range.
+        if not waiting:
+            with self._lock:
+                if not waiting:
+                    found = self._receive()
+                    if found is None:
+                        return None
+                    for queue in self._read:
+                        queue.append(found)
+        return waiting.popleft()
+
+    def _receive(self) -> tuple[int, int] | None:
+        if self._failure is not None:  # not an end: the other branch was told the same
+            raise self._failure
+        try:
+            for start, stop in self._ranges:
+                if not any(stop * each.ratio > each.count for each in self._branches):
+                    return start, stop
+                self._last = (start, stop)
+        except BaseException as error:
+            self._failure = error
+            raise
+        self._ranges = iter(())  # the end stays the end
+        last, self._last = self._last, None
+        return last
+
+
+class _BranchReader(SplitReader):
+    """Hands the ranges of a zip to the source below one of its inputs."""
+
+    def __init__(self, ranges: _SharedRanges, branch: int) -> None:
+        self._ranges = ranges
+        self._branch = branch
+
+    def open(self, source: int) -> Iterator[Any]:
+        """See `SplitReader`; each pass of the zip has a reader of its own."""
+        return self._ranges.scaled(self._branch)

@@ -1,0 +1,92 @@
+"""The parts of a tree that must agree between clients of one job and between saved states."""
+
+import msgspec
+
+from stoker.dataset.tree.node import Node, layout_of, number
+from stoker.dataset.tree.splits import Source, Splits
+from stoker.errors import InvalidArgumentError
+
+
+class WireNode(msgspec.Struct, frozen=True, array_like=True):
+    """A node as it travels; `inputs` are positions in the list of nodes, all before its own."""
+
+    kind: str
+    inputs: list[int]
+    fields: msgspec.Raw
+    pickled: dict[str, bytes]
+    site: str
+
+
+def decode_wire_nodes(data: bytes) -> list[WireNode]:
+    """The tree's nodes with fields and blobs as raw bytes: works for kinds unknown here.
+
+    Raises:
+        InvalidArgumentError: the bytes are not a tree.
+    """
+    try:
+        wire_nodes = msgspec.msgpack.decode(data, type=list[WireNode])
+    except msgspec.MsgspecError as error:
+        raise InvalidArgumentError(f"these bytes are not a dataset: {error}") from error
+    if not wire_nodes:
+        raise InvalidArgumentError("these bytes are not a dataset: it has no nodes")
+    for position, wire in enumerate(wire_nodes):
+        if any(not 0 <= child < position for child in wire.inputs):
+            raise InvalidArgumentError(
+                f"these bytes are not a dataset: node {position} ({wire.kind}) reads {wire.inputs}"
+            )
+    return wire_nodes
+
+
+def structure_of(tree: bytes | Node, *, tuning: bool = True) -> bytes:
+    """What clients of one job must agree on: kinds, inputs and plain fields.
+
+    Neither functions nor sites are in it. Works on the wire form without knowing its kinds.
+
+    Args:
+        tree: nodes, or their wire form.
+        tuning: with the fields that only change how fast it runs; False takes nodes only.
+
+    Raises:
+        InvalidArgumentError: the bytes are not a tree.
+    """
+    if isinstance(tree, Node):
+        numbers = number(tree)
+        parts = [
+            (node.kind, [numbers[child] for child in node.inputs], plain_fields(node, tuning))
+            for node in numbers
+        ]
+    else:
+        parts = [(wire.kind, wire.inputs, wire.fields) for wire in decode_wire_nodes(tree)]
+    return msgspec.msgpack.encode(parts)
+
+
+def plain_fields(node: Node, tuning: bool = True) -> msgspec.Raw:
+    """Return the encoded fields that are neither inputs nor pickled."""
+    fields = {
+        name: getattr(node, name)
+        for name in layout_of(type(node)).plain
+        if tuning or name not in node.tuning
+    }
+    return msgspec.Raw(msgspec.msgpack.encode(fields))
+
+
+def source_summary(root: Node) -> list[Source]:
+    """The sources that are handed out in splits, in the order of their numbers."""
+    found: dict[Node, Splits] = {}
+    seen: set[Node] = set()
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        splits = node.splits()
+        if splits is None:
+            stack.extend(node.split_inputs())
+        else:
+            found[node] = splits
+    return [
+        Source(position, node.kind, node.site, found[node])
+        for node, position in number(root).items()
+        if node in found
+    ]

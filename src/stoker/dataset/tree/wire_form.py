@@ -1,0 +1,84 @@
+"""The wire form of trees: encode any tree, decode one whose nodes are known here."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from stoker.dataset import nodes
+from stoker.dataset.pickled import Pickled
+from stoker.dataset.tree.node import Node, layout_of, number, registry
+from stoker.dataset.tree.structure import WireNode, decode_wire_nodes, plain_fields
+from stoker.errors import InvalidArgumentError, NotFoundError
+
+
+def encode_tree(root: Node) -> bytes:
+    """The tree in its wire form; user functions are pickled here.
+
+    Raises:
+        InvalidArgumentError: a function cannot be pickled, or a field has no wire form.
+    """
+    numbers = number(root)
+    return msgspec.msgpack.encode([_wire_node(node, numbers) for node in numbers])
+
+
+def _wire_node(node: Node, numbers: Mapping[Node, int]) -> WireNode:
+    layout = layout_of(type(node))
+    pickled = {name: getattr(node, name) for name in layout.pickled}
+    return WireNode(
+        kind=node.kind,
+        inputs=[numbers[child] for child in node.inputs],
+        fields=plain_fields(node),
+        pickled={name: opaque.blob for name, opaque in pickled.items() if opaque is not None},
+        site=node.site,
+    )
+
+
+def decode_tree(data: bytes) -> Node:
+    """The tree of a wire form; no function is unpickled before it is used.
+
+    Raises:
+        NotFoundError: a node's kind is not known here.
+        InvalidArgumentError: the bytes are not a tree.
+    """
+    decoded: list[Node] = []
+    for wire in decode_wire_nodes(data):
+        decoded.append(_node_of(wire, decoded))
+    return decoded[-1]
+
+
+def _class_of(kind: str) -> type[Node] | None:
+    if kind not in registry:
+        nodes.register_all()  # families are imported when first used
+    return registry.get(kind)
+
+
+def _node_of(wire: WireNode, decoded: list[Node]) -> Node:
+    cls = _class_of(wire.kind)
+    if cls is None:
+        raise NotFoundError(
+            f"node kind {wire.kind!r} is not known to this stoker; use a version that has it "
+            f"(known: {', '.join(sorted(registry))})"
+        )
+    layout = layout_of(cls)
+    fixed = len(layout.inputs)
+    if len(wire.inputs) < fixed or (len(wire.inputs) > fixed and layout.several is None):
+        raise InvalidArgumentError(
+            f"node {wire.kind!r} reads {fixed} nodes, but {len(wire.inputs)} are given"
+        )
+    values: dict[str, Any] = {"site": wire.site}
+    try:
+        fields = msgspec.msgpack.decode(wire.fields, type=dict[str, Any])
+        for name, value in fields.items():
+            if name in layout.plain:
+                values[name] = msgspec.convert(value, layout.plain[name])
+        inputs = [decoded[child] for child in wire.inputs]
+        values |= zip(layout.inputs, inputs[:fixed], strict=True)
+        if layout.several is not None:
+            values[layout.several] = tuple(inputs[fixed:])
+        for name in layout.pickled:
+            blob = wire.pickled.get(name)
+            values[name] = None if blob is None else Pickled.from_blob(blob)
+        return cls(**values)
+    except (msgspec.MsgspecError, TypeError) as error:
+        raise InvalidArgumentError(f"a {wire.kind!r} node has the wrong fields: {error}") from error

@@ -1,0 +1,167 @@
+"""How the elements of a frame are described: a tree of columns, one value per element in each.
+
+The header holds this tree; the values lie in the body, one buffer after another, in the order in
+which a walk of the tree (parents first, children from left to right) meets them. Offsets are never
+written: both sides compute them, so buffers cannot overlap or point outside the body.
+
+Every value takes at least one byte of the body (`filler` where it has none of its own), so a header
+cannot claim more values than its body holds.
+"""
+
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+
+from stoker.elements.codec.dtypes import WireDtype
+
+MAX_DEPTH = 64
+"""How deep an element may be nested."""
+
+LARGE_BYTES = 64 << 10
+"""From here on buffers are sent from, and handed out of, the memory they lie in."""
+
+Size: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Nones(msgspec.Struct, frozen=True, array_like=True, tag="none"):
+    """None. Body: filler."""
+
+
+class Bools(msgspec.Struct, frozen=True, array_like=True, tag="bool"):
+    """Python bools. Body: a byte each."""
+
+
+class Ints(msgspec.Struct, frozen=True, array_like=True, tag="int"):
+    """Python ints that fit. Body: int64."""
+
+
+class BigInts(msgspec.Struct, frozen=True, array_like=True, tag="bigint"):
+    """Python ints of any size. Body: lengths, then two's complements, little-endian."""
+
+
+class Floats(msgspec.Struct, frozen=True, array_like=True, tag="float"):
+    """Python floats. Body: float64."""
+
+
+class Complexes(msgspec.Struct, frozen=True, array_like=True, tag="complex"):
+    """Python complex numbers. Body: pairs of float64."""
+
+
+class Strs(msgspec.Struct, frozen=True, array_like=True, tag="str"):
+    """str, or `numpy.str_`. Body: lengths in bytes, then UTF-8."""
+
+    numpy: bool = False
+
+
+class Blobs(msgspec.Struct, frozen=True, array_like=True, tag="bytes"):
+    """bytes, or `numpy.bytes_`. Body: lengths, then the bytes."""
+
+    numpy: bool = False
+
+
+class Scalars(msgspec.Struct, frozen=True, array_like=True, tag="scalar"):
+    """NumPy scalars of one dtype. Body: their bytes."""
+
+    dtype: WireDtype
+
+
+class Arrays(msgspec.Struct, frozen=True, array_like=True, tag="array"):
+    """Arrays of one dtype and shape. Body: one after the other, each its own buffer if large."""
+
+    dtype: WireDtype
+    shape: list[Size]
+    fortran: bool = False
+
+
+class VariedArrays(msgspec.Struct, frozen=True, array_like=True, tag="arrays"):
+    """Arrays of one dtype and rank, of different shapes, all large or all small.
+
+    Body: shapes, then as `Arrays`.
+    """
+
+    dtype: WireDtype
+    rank: Annotated[int, msgspec.Meta(ge=1, le=64)]
+    large: bool
+    fortran: bool = False
+
+
+class ObjectArrays(msgspec.Struct, frozen=True, array_like=True, tag="object"):
+    """Object arrays of one rank; `items` are the str, bytes and None of all. Body: shapes."""
+
+    rank: Annotated[int, msgspec.Meta(ge=0, le=64)]
+    items: "Column"
+    fortran: bool = False
+
+
+class Items(msgspec.Struct, frozen=True, array_like=True, tag="items"):
+    """Tuples or lists of one length: a column for each place."""
+
+    sequence: Literal["tuple", "list"]
+    places: list["Column"]
+
+
+class Sequences(msgspec.Struct, frozen=True, array_like=True, tag="sequence"):
+    """Tuples or lists of different or great lengths; `items` are those of all. Body: lengths."""
+
+    sequence: Literal["tuple", "list"]
+    items: "Column"
+
+
+class Dicts(msgspec.Struct, frozen=True, array_like=True, tag="dict"):
+    """Dicts with the same keys in the same order: a column for each key."""
+
+    keys: list[str | int]
+    values: list["Column"]
+
+
+class Records(msgspec.Struct, frozen=True, array_like=True, tag="record"):
+    """Namedtuples or dataclasses of one class, described and not named: a column for each field."""
+
+    kind: Literal["namedtuple", "dataclass"]
+    name: str
+    fields: list[str]
+    values: list["Column"]
+
+
+class Raggeds(msgspec.Struct, frozen=True, array_like=True, tag="ragged"):
+    """`RaggedArray`."""
+
+    values: "Column"
+    row_splits: "Column"
+
+
+class Sparses(msgspec.Struct, frozen=True, array_like=True, tag="sparse"):
+    """`SparseArray`."""
+
+    indices: "Column"
+    values: "Column"
+    dense_shape: "Column"
+
+
+class Mixed(msgspec.Struct, frozen=True, array_like=True, tag="mixed"):
+    """Values of several kinds, each in the column of its kind. Body: each value's column number."""
+
+    variants: list["Column"]
+
+
+Column: TypeAlias = (
+    Nones
+    | Bools
+    | Ints
+    | BigInts
+    | Floats
+    | Complexes
+    | Strs
+    | Blobs
+    | Scalars
+    | Arrays
+    | VariedArrays
+    | ObjectArrays
+    | Items
+    | Sequences
+    | Dicts
+    | Records
+    | Raggeds
+    | Sparses
+    | Mixed
+)

@@ -1,0 +1,185 @@
+"""The body of a frame: buffers one after the other, each starting at a multiple of 64 bytes."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from stoker.elements.codec.dtypes import Dtype
+from stoker.errors import WireError
+
+ALIGNMENT = 64
+"""A cache line, and what vector instructions like best."""
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+Body: TypeAlias = Buffer | Sequence[Buffer]
+"""A whole body; or its parts in order, for one that lies in several places.
+
+No buffer of a column crosses from one part to the next; a part starts where a buffer starts, or the
+padding before it.
+"""
+
+_PADDING = bytes(ALIGNMENT)
+_INT64 = np.dtype("<i8")
+_BYTE = np.dtype(np.uint8)
+
+
+def empty_body(size: int) -> memoryview:
+    """Fresh aligned memory for a body, not zeroed: it is about to be written.
+
+    Raises:
+        WireError: there is not so much memory.
+    """
+    try:
+        memory = np.empty(size + ALIGNMENT, np.uint8)
+    except (MemoryError, ValueError) as error:
+        raise WireError(f"a body of {size} bytes does not fit in memory here") from error
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + size].data
+
+
+def body_size(body: Body) -> int:
+    """How many bytes `body` has."""
+    return sum(map(_size_of, parts_of(body)))
+
+
+def parts_of(body: Body) -> Sequence[Buffer]:
+    """The parts of `body`; one that lies in one place is its only part."""
+    return [body] if isinstance(body, bytes | bytearray | memoryview) else body
+
+
+def _size_of(buffer: Buffer) -> int:
+    return memoryview(buffer).nbytes
+
+
+class BodyWriter:
+    """Collects the buffers of a body, with the padding between them."""
+
+    def __init__(self) -> None:
+        self.buffers: list[Buffer] = []
+        self.size = 0
+
+    def align(self) -> None:
+        """Move to where the next buffer starts."""
+        gap = -self.size % ALIGNMENT
+        if gap:
+            self.buffers.append(_PADDING[:gap])
+            self.size += gap
+
+    def write(self, buffer: Buffer, size: int) -> None:
+        """Append an aligned buffer of `size` bytes, which is not copied."""
+        self.align()
+        if size:
+            self.buffers.append(buffer)
+            self.size += size
+
+    def write_joined(self, pieces: Iterable[bytes], sizes: Iterable[int], large: int) -> None:
+        """Append `pieces` as one buffer; not copied if one of them has `large` bytes."""
+        self.align()
+        pieces, sizes = list(pieces), list(sizes)
+        if len(pieces) > 1 and max(sizes) < large:
+            pieces = [b"".join(pieces)]
+        self.buffers.extend(piece for piece in pieces if piece)
+        self.size += sum(sizes)
+
+    def write_array(self, array: npt.NDArray[Any]) -> None:
+        """Append a C-contiguous array, which is not copied."""
+        size = array.nbytes
+        if size:
+            self.write(array.reshape(-1).view(_BYTE).data, size)
+        else:
+            self.align()
+
+    def write_int64(self, values: Any) -> None:
+        """Append numbers as int64; OverflowError if one does not fit."""
+        self.write_array(np.array(values, dtype=_INT64))
+
+    def filler(self, count: int) -> None:
+        """A byte for each of `count` values that have none of their own."""
+        self.write(bytes(count), count)
+
+
+class BodyReader:
+    """Takes the buffers of a body back in the order they were written, never beyond its end.
+
+    Attributes:
+        view: the part that the buffer taken last lies in.
+        position: where in the whole body the buffer taken last ends.
+        size: of the whole body.
+    """
+
+    def __init__(self, body: Body) -> None:
+        parts = [_writable(part) for part in parts_of(body)] or [empty_body(0)]
+        self.view = parts[0]
+        self._later = parts[:0:-1]
+        self._begin, self._end = 0, self.view.nbytes
+        self.size = sum(part.nbytes for part in parts)
+        self.position = 0
+
+    def take(self, size: int) -> int:
+        """The offset in `view` of the next buffer, of `size` bytes.
+
+        Raises:
+            WireError: the body ends before it does, or it crosses from one part to another.
+        """
+        start = self.position + -self.position % ALIGNMENT
+        if size < 0 or start + size > self._end:
+            self._enter_part(start, size)
+        self.position = start + size
+        return start - self._begin
+
+    def _enter_part(self, start: int, size: int) -> None:
+        """Move on to the part in which a buffer at `start` lies."""
+        while self._later and size >= 0 and start >= self._end:
+            self.view = self._later.pop()
+            self._begin, self._end = self._end, self._end + self.view.nbytes
+        if size < 0 or start + size > self._end:
+            crosses = ", across its parts" if 0 <= size <= self.size - start else ""
+            raise WireError(
+                f"the header describes a buffer of {size} bytes at {start} of a body of "
+                f"{self.size}{crosses}"
+            )
+
+    def array(self, dtype: Dtype, count: int) -> npt.NDArray[Any]:
+        """The next buffer as a view of `count` items."""
+        start = self.take(count * dtype.itemsize)
+        return np.ndarray((count,), dtype, self.view, start)
+
+    def int64(self, count: int) -> list[int]:
+        """The next buffer as Python ints."""
+        values: list[int] = self.array(_INT64, count).tolist()
+        return values
+
+    def sizes(self, count: int) -> list[int]:
+        """The next buffer as sizes; WireError if one is negative."""
+        sizes = self.int64(count)
+        if count and min(sizes) < 0:
+            raise WireError(f"a size of {min(sizes)}")
+        return sizes
+
+    def filler(self, count: int) -> None:
+        """Pass what `BodyWriter.filler` wrote."""
+        self.take(count)
+
+    def finish(self) -> None:
+        """Check that nothing is left.
+
+        Raises:
+            WireError: the body is longer than what the header describes.
+        """
+        if self.position != self.size:
+            raise WireError(
+                f"a body of {self.size} bytes, of which the header describes {self.position}"
+            )
+
+
+def _writable(part: Buffer) -> memoryview:
+    view = memoryview(part).cast("B")
+    if not view.readonly:
+        return view
+    # What is decoded must be writable, whatever memory it arrived in.
+    copy = empty_body(view.nbytes)
+    copy[:] = view
+    return copy

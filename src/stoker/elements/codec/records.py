@@ -1,0 +1,98 @@
+"""Namedtuples and dataclasses: described by name and fields, rebuilt from classes known here.
+
+The peer never names a class to import. A reader that has an element_spec gets its own classes back;
+for a description that matches none of them a class is generated.
+"""
+
+import keyword
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Literal, TypeAlias
+
+from stoker.elements.structure import (
+    Container,
+    children,
+    container_of,
+    field_names,
+    generated_dataclass,
+    generated_namedtuple,
+    make_dataclass_instance,
+)
+from stoker.errors import WireError
+
+Kind: TypeAlias = Literal["namedtuple", "dataclass"]
+Description: TypeAlias = tuple[Kind, str, tuple[str, ...]]
+
+_KINDS: dict[Container, Kind] = {
+    Container.NAMEDTUPLE: "namedtuple",
+    Container.DATACLASS: "dataclass",
+}
+
+
+def describe(cls: type) -> Description | None:
+    """How `cls` is described on the wire; None if it is neither a namedtuple nor a dataclass."""
+    kind = _KINDS.get(container_of(cls))
+    return None if kind is None else (kind, cls.__name__, field_names(cls))
+
+
+class TypeResolver:
+    """Finds the class for a description: one of those in an element_spec, else a generated one.
+
+    Args:
+        element_spec: a structure of the reader's; only the classes of its containers matter.
+
+    Example:
+        >>> import urllib.parse
+        >>> url = urllib.parse.urlsplit("tcp://host")  # a namedtuple of the reader's
+        >>> types = TypeResolver({"where": url})
+        >>> types.resolve("namedtuple", "SplitResult", url._fields)
+        <class 'urllib.parse.SplitResult'>
+        >>> types.resolve("namedtuple", "Point", ("x", "y"))(1, 2)
+        Point(x=1, y=2)
+    """
+
+    def __init__(self, element_spec: Any = None) -> None:
+        self._known: dict[Description, type] = {}
+        for cls in _record_classes(element_spec):
+            description = describe(cls)
+            if description is not None:
+                self._known.setdefault(description, cls)
+
+    def resolve(self, kind: Kind, name: str, fields: tuple[str, ...]) -> type:
+        """The class for a description from a peer.
+
+        Raises:
+            WireError: no class can have these fields.
+        """
+        return self._known.get((kind, name, fields)) or _generate(kind, name, fields)
+
+
+def _record_classes(spec: Any) -> Iterator[type]:
+    """Classes of the containers in `spec`, outermost first."""
+    if container_of(type(spec)) is not Container.LEAF:
+        yield type(spec)
+        for _, child in children(spec):
+            yield from _record_classes(child)
+
+
+def _generate(kind: Kind, name: str, fields: tuple[str, ...]) -> type:
+    for field in fields:
+        private = field.startswith("_" if kind == "namedtuple" else "__")
+        if not field.isidentifier() or keyword.iskeyword(field) or private:
+            raise WireError(f"a {kind} cannot have a field {field!r:.100}")
+    if len(set(fields)) < len(fields):
+        raise WireError(f"a {kind} with the fields {fields!r:.200}")
+    if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("__"):
+        name = "Record"
+    generate = generated_namedtuple if kind == "namedtuple" else generated_dataclass
+    return generate(name, fields)
+
+
+def builder(cls: type, kind: Kind) -> Callable[[tuple[Any, ...]], Any]:
+    """A function that makes an instance of `cls` from its values, in the order of its fields.
+
+    `__init__` and `__post_init__` are not run: they have been, where the value was made.
+    """
+    if kind == "namedtuple":
+        return partial(tuple.__new__, cls)
+    return partial(make_dataclass_instance, cls)

@@ -1,0 +1,47 @@
+"""What elements weigh, for bounds on chunks, buffers and credit: cheap estimates of memory."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stoker.elements.structure import Container, children, container_of
+
+PLAIN_BYTES = 32
+"""A number, a bool, None, an empty str or container: an object and the pointer to it."""
+
+_PLAIN = frozenset({int, float, bool, type(None), complex})
+
+
+def element_bytes(element: Any) -> int:
+    """About how many bytes `element` takes in memory; exact for the data of arrays.
+
+    Example:
+        >>> element_bytes(7), element_bytes({"image": np.zeros((10, 10)), "text": "dog"})
+        (32, 899)
+    """
+    kind = type(element)
+    if kind in _PLAIN:
+        return PLAIN_BYTES
+    if kind is np.ndarray:
+        size = int(element.nbytes)
+        if element.dtype.hasobject:
+            size += sum(map(element_bytes, element.reshape(-1).tolist()))
+        return PLAIN_BYTES + size
+    if kind is str or kind is bytes:
+        return PLAIN_BYTES + len(element)
+    if kind is tuple or kind is list:
+        return PLAIN_BYTES + chunk_bytes(element)
+    if kind is dict:
+        return PLAIN_BYTES + chunk_bytes(list(element.values()))
+    if container_of(kind) is not Container.LEAF:
+        return PLAIN_BYTES + sum(element_bytes(child) for _, child in children(element))
+    size = getattr(element, "nbytes", 0)
+    return PLAIN_BYTES + (size if isinstance(size, int) else 0)
+
+
+def chunk_bytes(elements: Sequence[Any]) -> int:
+    """The sum over `elements`; for plain numbers only their types are looked at."""
+    if _PLAIN.issuperset(map(type, elements)):
+        return PLAIN_BYTES * len(elements)
+    return sum(map(element_bytes, elements))

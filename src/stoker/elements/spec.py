@@ -1,0 +1,285 @@
+"""What is known of a dataset's elements before any is computed."""
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from stoker.elements.dtypes import dtype_from_wire, dtype_to_wire
+from stoker.elements.ragged import RaggedArray
+from stoker.elements.sparse import SparseArray
+from stoker.elements.structure import (
+    Container,
+    container_of,
+    field_names,
+    flatten_like,
+    generated_dataclass,
+    generated_namedtuple,
+    make_dataclass_instance,
+    map_structure,
+    same_structure,
+)
+from stoker.errors import InvalidArgumentError
+
+# A TensorSpec, RaggedSpec, SparseSpec or UnknownSpec, or a nest of them shaped as the elements are.
+Spec = Any
+
+
+@dataclasses.dataclass(frozen=True, init=False, repr=False)
+class _ArraySpec:
+    """What the specs of arrays, ragged and sparse ones share; specs of two classes are unequal."""
+
+    __stoker_leaf__: ClassVar[bool] = True
+
+    shape: tuple[int | None, ...]
+    dtype: np.dtype[Any]
+
+    def __init__(self, shape: Iterable[int | None] = (), dtype: npt.DTypeLike = np.float32) -> None:
+        object.__setattr__(self, "shape", _lengths(shape))
+        object.__setattr__(self, "dtype", _resolved(dtype))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(shape={self.shape}, dtype={self.dtype})"
+
+
+class TensorSpec(_ArraySpec):
+    """Shape and dtype of an array, number, bool or text; as tf.TensorSpec.
+
+    Text, bytes and None have the dtype ``object``.
+
+    Attributes:
+        shape: one length per dimension, ``None`` where it varies.
+        dtype: a NumPy dtype.
+
+    Raises:
+        InvalidArgumentError: the shape or dtype is none.
+
+    Example:
+        >>> TensorSpec([None, 3], "float32")
+        TensorSpec(shape=(None, 3), dtype=float32)
+    """
+
+
+class RaggedSpec(_ArraySpec):
+    """Shape and dtype of a RaggedArray; as tf.RaggedTensorSpec with one ragged dimension.
+
+    Attributes:
+        shape: the number of rows or ``None``, then ``None`` for the rows' lengths, then one length
+            per dimension of a row's items, ``None`` where it varies.
+        dtype: a NumPy dtype.
+
+    Raises:
+        InvalidArgumentError: the shape or dtype is none, or the second dimension has a length.
+
+    Example:
+        >>> RaggedSpec([3, None], "int64")
+        RaggedSpec(shape=(3, None), dtype=int64)
+    """
+
+    def __init__(
+        self, shape: Iterable[int | None] = (None, None), dtype: npt.DTypeLike = np.float32
+    ) -> None:
+        super().__init__(shape, dtype)
+        if len(self.shape) < 2 or self.shape[1] is not None:
+            raise InvalidArgumentError(
+                f"`shape` of a RaggedSpec must be (rows, None, ...), its second dimension being "
+                f"ragged; got {self.shape}"
+            )
+
+
+class SparseSpec(_ArraySpec):
+    """Dense shape and dtype of a SparseArray; as tf.SparseTensorSpec.
+
+    Attributes:
+        shape: one length per dimension, ``None`` where it varies.
+        dtype: a NumPy dtype.
+
+    Raises:
+        InvalidArgumentError: the shape or dtype is none.
+
+    Example:
+        >>> SparseSpec([None, 100], "float32")
+        SparseSpec(shape=(None, 100), dtype=float32)
+    """
+
+
+def _lengths(shape: Iterable[int | None]) -> tuple[int | None, ...]:
+    try:
+        lengths = tuple(None if length is None else int(length) for length in shape)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(
+            f"`shape` must be lengths or None, such as (None, 3); got {shape!r}"
+        ) from error
+    if any(length is not None and length < 0 for length in lengths):
+        raise InvalidArgumentError(f"`shape` must not be negative; got {lengths}")
+    return lengths
+
+
+def _resolved(dtype: npt.DTypeLike) -> np.dtype[Any]:
+    if dtype is str or dtype is bytes:  # text is held as objects
+        dtype = object
+    try:
+        return np.dtype(dtype)
+    except TypeError as error:
+        raise InvalidArgumentError(f"`dtype` must be a NumPy dtype; got {dtype!r}") from error
+
+
+@dataclasses.dataclass(frozen=True)
+class UnknownSpec:
+    """Nothing is known; agrees with any spec."""
+
+    __stoker_leaf__: ClassVar[bool] = True
+
+
+# By the kind they have on the wire.
+_ARRAYS: dict[str, type[TensorSpec | RaggedSpec | SparseSpec]] = {
+    "tensor": TensorSpec,
+    "ragged": RaggedSpec,
+    "sparse": SparseSpec,
+}
+_KINDS = {cls: kind for kind, cls in _ARRAYS.items()}
+
+_SCALARS: dict[type, np.dtype[Any]] = {
+    bool: np.dtype(np.bool_),
+    int: np.dtype(np.int64),
+    float: np.dtype(np.float64),
+    complex: np.dtype(np.complex128),
+    str: np.dtype(object),
+    bytes: np.dtype(object),
+    type(None): np.dtype(object),
+}
+
+
+def spec_of(value: Any) -> Spec:
+    """The spec of an element.
+
+    Example:
+        >>> import numpy as np
+        >>> spec_of({"x": np.zeros((2, 3), np.uint8), "label": 7})  # doctest: +NORMALIZE_WHITESPACE
+        {'x': TensorSpec(shape=(2, 3), dtype=uint8),
+         'label': TensorSpec(shape=(), dtype=int64)}
+    """
+    return map_structure(_leaf_spec, value)
+
+
+def _leaf_spec(leaf: Any) -> Spec:
+    if isinstance(leaf, np.ndarray | np.generic):
+        return TensorSpec(leaf.shape, leaf.dtype)
+    if isinstance(leaf, RaggedArray):
+        return RaggedSpec((len(leaf), None, *leaf.values.shape[1:]), leaf.dtype)
+    if isinstance(leaf, SparseArray):
+        return SparseSpec(leaf.dense_shape, leaf.dtype)
+    scalar = _SCALARS.get(type(leaf))
+    return UnknownSpec() if scalar is None else TensorSpec((), scalar)
+
+
+def is_spec(value: Any) -> bool:
+    """True for a TensorSpec, RaggedSpec, SparseSpec or UnknownSpec, or a nest of them."""
+    leaves: list[Any] = flatten_like(value, value)
+    return all(type(leaf) in _KINDS or isinstance(leaf, UnknownSpec) for leaf in leaves)
+
+
+def compatible(a: Spec, b: Spec) -> bool:
+    """True where no element of one could be wrong for the other.
+
+    Unknown agrees with anything, an unknown length with any length.
+    """
+    if isinstance(a, UnknownSpec) or isinstance(b, UnknownSpec):
+        return True
+    if type(a) in _KINDS and type(a) is type(b):
+        return a.dtype == b.dtype and _shapes_agree(a.shape, b.shape)
+    container = container_of(type(a))
+    if container is Container.LEAF or not _same_container(a, b):
+        return False
+    if container is Container.DICT:
+        return all(compatible(a[key], b[key]) for key in a)
+    if container in (Container.NAMEDTUPLE, Container.DATACLASS):
+        names = field_names(type(a))
+        return all(compatible(getattr(a, name), getattr(b, name)) for name in names)
+    return all(map(compatible, a, b))
+
+
+def _same_container(a: Spec, b: Spec) -> bool:
+    # One level of `same_structure`: below it an unknown may stand for a container.
+    if container_of(type(a)) is not container_of(type(b)):
+        return False
+    if container_of(type(a)) is Container.DICT:
+        return bool(a.keys() == b.keys())
+    if container_of(type(a)) in (Container.NAMEDTUPLE, Container.DATACLASS):
+        empty = [None] * len(field_names(type(a)))
+        if len(field_names(type(b))) != len(empty):
+            return False
+        return same_structure(_blank(type(a), empty), _blank(type(b), empty))
+    return len(a) == len(b)
+
+
+def _blank(cls: type, members: list[None]) -> Any:
+    if container_of(cls) is Container.NAMEDTUPLE:
+        return tuple.__new__(cls, members)
+    return make_dataclass_instance(cls, members)
+
+
+def _shapes_agree(a: tuple[int | None, ...], b: tuple[int | None, ...]) -> bool:
+    return len(a) == len(b) and all(
+        x is None or y is None or x == y for x, y in zip(a, b, strict=True)
+    )
+
+
+def spec_to_wire(spec: Spec) -> Any:
+    """The spec as builtin values; classes by their name only."""
+    if isinstance(spec, UnknownSpec):
+        return {"kind": "unknown"}
+    cls = type(spec)
+    if cls in _KINDS:
+        shape, dtype = list(spec.shape), dtype_to_wire(spec.dtype)
+        return {"kind": _KINDS[cls], "shape": shape, "dtype": dtype}
+    container = container_of(cls)
+    if container is Container.LEAF:
+        raise InvalidArgumentError(
+            f"an element_spec holds TensorSpec, RaggedSpec, SparseSpec and UnknownSpec; "
+            f"got a {cls.__qualname__}: {spec!r}"
+        )
+    wire: dict[str, Any] = {"kind": container.value}
+    if container is Container.DICT:
+        wire["items"] = [[key, spec_to_wire(member)] for key, member in spec.items()]
+    elif container in (Container.NAMEDTUPLE, Container.DATACLASS):
+        wire["name"] = cls.__name__
+        wire["items"] = [[n, spec_to_wire(getattr(spec, n))] for n in field_names(cls)]
+    else:
+        wire["items"] = [spec_to_wire(member) for member in spec]
+    return wire
+
+
+def spec_from_wire(wire: Any) -> Spec:
+    """The spec of builtin values; namedtuples and dataclasses get generated classes.
+
+    Raises:
+        InvalidArgumentError: the values are not a spec's.
+    """
+    try:
+        return _from_wire(wire)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"these values are not an element_spec: {error}") from error
+
+
+def _from_wire(wire: Any) -> Spec:
+    kind = wire["kind"]
+    if kind == "unknown":
+        return UnknownSpec()
+    if kind in _ARRAYS:
+        return _ARRAYS[kind](wire["shape"], dtype_from_wire(wire["dtype"]))
+    container = Container(kind)
+    if container is Container.LEAF:
+        raise ValueError(f"unknown kind {kind!r}")
+    items = wire["items"]
+    if container in (Container.TUPLE, Container.LIST):
+        members = [_from_wire(item) for item in items]
+        return tuple(members) if container is Container.TUPLE else members
+    pairs = [(key, _from_wire(item)) for key, item in items]
+    if container is Container.DICT:
+        return dict(pairs)
+    generate = generated_namedtuple if container is Container.NAMEDTUPLE else generated_dataclass
+    cls = generate(str(wire["name"]), tuple(name for name, _ in pairs))
+    return _blank(cls, [member for _, member in pairs])
