@@ -8,7 +8,8 @@ from typing import Protocol, Self
 
 from stoker.errors import FailedPreconditionError, InvalidArgumentError
 from stoker.service import DispatchServer, WorkerConfig, WorkerServer
-from stoker.service.worker.process import LifeSigns, WorkerProcess, report_death
+from stoker.service.worker.process import WorkerProcess
+from stoker.service.worker.supervisor_session import SupervisorSession
 
 logger = logging.getLogger(__name__)
 
@@ -39,17 +40,17 @@ class LocalCluster:
     def __init__(self, num_workers: int = 2, *, threads: bool = False) -> None:
         if num_workers < 0:
             raise InvalidArgumentError(f"`num_workers` must be 0 or more, got {num_workers}")
-        self._start: Callable[[WorkerConfig], _Member] = _Thread if threads else _Process
+        self._start: Callable[[WorkerConfig], _Member] = _Thread if threads else self._start_process
         self._members: list[_Member] = []
         self._stopped = False
         self._dispatcher = DispatchServer()
-        self._life_signs = LifeSigns(self._config(), lambda: self.workers)
+        self._session = SupervisorSession(self.target, self._worker_ids)
         try:
+            if not threads:
+                self._session.start()
             self._members = [self._start(self._config()) for _ in range(num_workers)]
             for member in self._members:
                 member.wait_serving()
-            if not threads:
-                self._life_signs.start()
         except BaseException:
             self.stop()
             raise
@@ -95,7 +96,7 @@ class LocalCluster:
     def stop(self) -> None:
         """Stops workers and dispatcher; idempotent."""
         self._stopped = True
-        self._life_signs.stop()
+        self._session.stop()
         stopping = [
             threading.Thread(target=member.stop, name="stoker-stop") for member in self._members
         ]
@@ -104,6 +105,13 @@ class LocalCluster:
         for thread in stopping:
             thread.join()
         self._dispatcher.stop()
+
+    def _start_process(self, config: WorkerConfig) -> "_Process":
+        return _Process(config, self._session)
+
+    def _worker_ids(self) -> list[int]:
+        ids = [member.worker_id for member in list(self._members)]
+        return [worker_id for worker_id in ids if worker_id is not None]
 
     def _config(self) -> WorkerConfig:
         return WorkerConfig(dispatcher_address=self.target)
@@ -125,6 +133,10 @@ class _Member(Protocol):
 
     address: str
 
+    @property
+    def worker_id(self) -> int | None:
+        """The id of a worker whose lease this process renews, while it runs."""
+
     def wait_serving(self) -> str:
         """Its address, once it takes tasks."""
 
@@ -141,6 +153,7 @@ class _Thread:
     def __init__(self, config: WorkerConfig) -> None:
         self._server = WorkerServer(config)
         self.address = self._server.address
+        self.worker_id = None  # it renews its own lease
 
     def wait_serving(self) -> str:
         return self.address
@@ -157,12 +170,16 @@ class _Thread:
 class _Process:
     """A worker in a child process, and a thread that reports its death."""
 
-    def __init__(self, config: WorkerConfig) -> None:
+    def __init__(self, config: WorkerConfig, session: SupervisorSession) -> None:
         self.address = ""
-        self._dispatcher = config.dispatcher_address
+        self._session = session
         self._process = WorkerProcess(config)
         self._stopping = False
         self._watcher = threading.Thread(target=self._watch, name="stoker-watch", daemon=True)
+
+    @property
+    def worker_id(self) -> int | None:
+        return self._process.worker_id if self._process.alive else None
 
     def wait_serving(self) -> str:
         if not self.address:
@@ -183,5 +200,7 @@ class _Process:
         how = self._process.wait()
         if self._stopping:
             return
+        worker_id = self._process.worker_id
         logger.warning("worker %s (process %d) %s", self.address, self._process.pid, how)
-        report_death(self._dispatcher, self.address, how)
+        if worker_id is not None:
+            self._session.report_death(worker_id, self.address, how)

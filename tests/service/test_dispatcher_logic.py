@@ -17,8 +17,8 @@ from stoker.service.dispatcher.logic import Dispatcher, Hangup, Send
 VERSIONS = m.Versions("3.11", "2")
 TREE = msgspec.msgpack.encode([WireNode("sim", [], msgspec.Raw(b"\x80"), {}, "")])
 FOUR = IndexSplits(4)
-W1, W2, C1, C2 = 1, 2, 11, 12
-"""Sessions of two workers and two clients."""
+W1, W2, C1, C2, S1 = 1, 2, 11, 12, 21
+"""Sessions of two workers, two clients and a supervisor."""
 
 
 class Talk:
@@ -215,12 +215,47 @@ def test_a_worker_that_is_silent_is_given_up():
 def test_a_supervisor_keeps_the_lease_of_its_child():
     talk = Talk(worker_timeout_ms=2_000)
     talk.join(W1)
+    worker_id = talk.worker_ids[W1]
+    talk.say(S1, m.SupervisorHello(1, 1))
     for _ in range(5):
         talk.pass_time(1.5)
-        assert talk.call(m.KeepAlive(["host:1"])) == m.Done()
+        talk.say(S1, m.KeepAlive([worker_id]))
     assert talk.call(m.GetCluster()) == m.ClusterReply(["host:1"])
-    talk.call(m.ReportDeath("host:1", "it was killed"))
+    talk.say(S1, m.WorkerDied(worker_id, "host:1", "it was killed"))
     assert talk.call(m.GetCluster()) == m.ClusterReply([])
+
+
+def test_a_supervisor_is_welcomed_with_journal_and_heartbeat():
+    talk = Talk(worker_timeout_ms=2_000)
+    journal = talk.logic._ledger.journal_id
+    assert talk.say(S1, m.SupervisorHello(1, 1)) == [(S1, m.SupervisorWelcome(1, journal, 200))]
+
+
+@pytest.mark.parametrize(
+    ("worker_id", "address"), [(99, "host:1"), (None, "host:2")], ids=["id", "address"]
+)
+def test_a_death_with_another_id_or_address_is_ignored(worker_id, address):
+    talk = Talk()
+    talk.join(W1)
+    talk.say(S1, m.SupervisorHello(1, 1))
+    talk.say(S1, m.WorkerDied(worker_id or talk.worker_ids[W1], address, "it was killed"))
+    assert talk.call(m.GetCluster()) == m.ClusterReply(["host:1"])
+
+
+def test_only_the_messages_of_supervisors_are_accepted_from_them():
+    talk = Talk()
+    talk.say(S1, m.SupervisorHello(1, 1))
+    said = talk.say(S1, m.WorkerLeave())
+    assert "not WorkerLeave" in _refusal(said).message
+    assert said[-1] == (S1, "end")
+
+
+def test_a_session_takes_one_hello_only():
+    talk = Talk()
+    talk.say(S1, m.SupervisorHello(1, 1))
+    said = talk.say(S1, m.SupervisorHello(1, 1))
+    assert "one hello only" in _refusal(said).message
+    assert said[-1] == (S1, "end")
 
 
 def test_the_epoch_is_finished_when_nothing_runs_and_something_ended():

@@ -293,7 +293,7 @@ def test_bytes_that_are_no_control_message_are_refused(service, data):
 )
 def test_a_session_must_open_with_a_hello(service, message):
     error = _refusal(service, rpc.encode(message))
-    assert "WorkerHello or ClientHello" in str(error)
+    assert "WorkerHello, ClientHello or SupervisorHello" in str(error)
     assert _still_serves(service)
 
 

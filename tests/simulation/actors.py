@@ -35,6 +35,10 @@ class Ear:
     lost: Callable[[], None]
 
 
+SUPERVISOR = -1
+"""The session of the supervisor of all workers."""
+
+
 class SimDispatcher:
     """The dispatcher and its open sessions."""
 
@@ -43,6 +47,7 @@ class SimDispatcher:
         self.logic = dispatcher_logic.Dispatcher(config, world.rng, world.now)
         self._sessions: dict[int, Side] = {}
         self._last_peer = 0
+        self._supervised = False
         world.every(0.25, lambda: self._do(self.logic.tick(world.now)), lambda: True)
 
     def accept(self, side: Side) -> None:
@@ -65,6 +70,14 @@ class SimDispatcher:
         reply, actions = self.logic.call(request, self.world.now)
         self._do(actions)
         return reply
+
+    def report_death(self, worker_id: int, address: str) -> None:
+        """Deliver the report of a supervisor whose session never breaks."""
+        if not self._supervised:
+            self._supervised = True
+            self._do(self.logic.received(SUPERVISOR, m.SupervisorHello(1, 1), self.world.now))
+        died = m.WorkerDied(worker_id, address, "it was killed")
+        self._do(self.logic.received(SUPERVISOR, died, self.world.now))
 
     def _do(self, actions: Sequence[dispatcher_logic.Action]) -> None:
         for action in actions:
@@ -155,6 +168,7 @@ class SimWorker:
         buffer_bytes: int,
     ) -> None:
         self.world, self.name, self.address, self.alive = world, name, address, True
+        self.worker_id: int | None = None
         self.pipelines: dict[int, Pipeline] = {}
         self._plan, self._seconds = plan, seconds
         self._sides: dict[int, Side] = {}
@@ -169,10 +183,15 @@ class SimWorker:
             name,
             dispatcher,
             lambda: self.do(self.logic.session_opened()),
-            lambda message: self.do(self.logic.session_message(message, world.now)),
+            self._session_message,
             lambda: self.do(self.logic.session_lost()),
         )
         world.every(TICK, self._tick, lambda: self.alive)
+
+    def _session_message(self, message: Any) -> None:
+        if isinstance(message, m.WorkerWelcome):
+            self.worker_id = message.worker_id
+        self.do(self.logic.session_message(message, self.world.now))
 
     def accept(self, side: Side) -> None:
         """A client opened a data connection."""

@@ -221,14 +221,12 @@ def _plan_crash(
     address = f"host:{crash.worker}"
 
     def die() -> None:
+        worker_id = by_address[address].worker_id
         by_address[address].crash()
-        if crash.reported:
-            world.after(0.05, report)
+        if crash.reported and worker_id is not None:
+            world.after(0.05, lambda: dispatcher.report_death(worker_id, address))
         if crash.back is not None:
             world.after(crash.back, come_back)
-
-    def report() -> None:
-        dispatcher.call(m.ReportDeath(address, "it was killed"))
 
     def come_back() -> None:
         new = address if crash.same_address else f"{address}b"

@@ -185,6 +185,37 @@ class ClientGone(Message, frozen=True, tag=True):
     taken: tuple[int, int] | None = None
 
 
+# ── supervisor → dispatcher ──────────────────────────────────────────────────────────────────────
+class SupervisorHello(Message, frozen=True, tag=True):
+    """First message of a process that runs workers in child processes."""
+
+    protocol_min: int
+    protocol_max: int
+
+
+class KeepAlive(Message, frozen=True, tag=True):
+    """Renew the leases of child processes that run, even if a function holds the GIL of one."""
+
+    worker_ids: list[int]
+
+
+class WorkerDied(Message, frozen=True, tag=True):
+    """A child process died; `how` completes "worker ... was lost: "."""
+
+    worker_id: int
+    address: str
+    how: str
+
+
+# ── dispatcher → supervisor ──────────────────────────────────────────────────────────────────────
+class SupervisorWelcome(Message, frozen=True, tag=True):
+    """The session is open; send `KeepAlive` every `heartbeat_ms`."""
+
+    protocol: int
+    journal_id: str
+    heartbeat_ms: int
+
+
 # ── client → dispatcher ──────────────────────────────────────────────────────────────────────────
 class ClientHello(Message, frozen=True, tag=True):
     """First on a client's session: read this repetition of this job, creating what is missing.
@@ -290,19 +321,6 @@ class DatasetReply(Message, frozen=True, tag=True):
     compression: str | None
 
 
-class KeepAlive(Message, frozen=True, tag=True):
-    """A supervisor's heartbeat for its children: they live, even if one holds the GIL."""
-
-    workers: list[str]
-
-
-class ReportDeath(Message, frozen=True, tag=True):
-    """A supervisor saw its child die: the worker at this address is gone now."""
-
-    worker: str
-    how: str
-
-
 class GetCluster(Message, frozen=True, tag=True):
     """Who is there?"""
 
@@ -311,10 +329,6 @@ class ClusterReply(Message, frozen=True, tag=True):
     """The addresses of the live workers."""
 
     workers: list[str]
-
-
-class Done(Message, frozen=True, tag=True):
-    """The call succeeded and has nothing to say."""
 
 
 class Failed(Message, frozen=True, tag=True):
@@ -326,10 +340,11 @@ class Failed(Message, frozen=True, tag=True):
 FromWorker: TypeAlias = (
     WorkerHello | Heartbeat | SplitRequest | SplitsListed | TaskExhausted | WorkerLeave
 )
+FromSupervisor: TypeAlias = SupervisorHello | KeepAlive | WorkerDied
 FromClient: TypeAlias = ClientHello | Heartbeat | ClientClose
-ToDispatcher: TypeAlias = FromWorker | FromClient
+ToDispatcher: TypeAlias = FromWorker | FromSupervisor | FromClient
 ToWorker: TypeAlias = WorkerWelcome | TaskStart | TaskStop | ListSplits | SplitGrant | ClientGone
 ToClient: TypeAlias = ClientWelcome | DatasetUnknown | Tasks
-FromDispatcher: TypeAlias = ToWorker | ToClient | Refused
-Request: TypeAlias = RegisterDataset | GetDataset | KeepAlive | ReportDeath | GetCluster
-Reply: TypeAlias = DatasetRegistered | DatasetReply | ClusterReply | Done | Failed
+FromDispatcher: TypeAlias = ToWorker | SupervisorWelcome | ToClient | Refused
+Request: TypeAlias = RegisterDataset | GetDataset | GetCluster
+Reply: TypeAlias = DatasetRegistered | DatasetReply | ClusterReply | Failed

@@ -20,6 +20,7 @@ from stoker.service.dispatcher.leases import Leases
 from stoker.service.dispatcher.ledger import Ledger
 from stoker.service.dispatcher.listing import SplitListing
 from stoker.service.dispatcher.sessions import Sessions
+from stoker.service.dispatcher.supervisors import Supervisors
 from stoker.service.dispatcher.workers import Workers
 
 __all__ = ["Action", "Dispatcher", "Hangup", "Send"]
@@ -54,6 +55,7 @@ class Dispatcher:
         shared = (self._ledger, self._sessions)
         self._iterations = Iterations(config, *shared, self.desk, self.listing)
         self._workers = Workers(config, *shared, self.desk, self.listing, self._iterations)
+        self._supervisors = Supervisors(config, *shared, self._workers)
         self._clients = Clients(config, *shared, self._iterations)
         self._collection_interval = config.job_gc_check_interval_ms / 1000
         self._next_collection = now + self._collection_interval
@@ -69,6 +71,7 @@ class Dispatcher:
     def disconnected(self, peer: int, now: float) -> list[Action]:
         """The session of `peer` broke. Its holder keeps its lease, and may come back."""
         self._sessions.broke(peer)
+        self._supervisors.disconnected(peer)
         return self._sessions.take_actions()
 
     def tick(self, now: float) -> list[Action]:
@@ -86,7 +89,7 @@ class Dispatcher:
     def call(self, request: m.Request, now: float) -> tuple[m.Reply, list[Action]]:
         """A question without a session."""
         try:
-            reply = self._answer(request, now)
+            reply = self._answer(request)
         except StokerError as error:
             reply = m.Failed(to_record(error))
         return reply, self._sessions.take_actions()
@@ -96,9 +99,14 @@ class Dispatcher:
             self._workers.hello(peer, message, now)
         elif isinstance(message, m.ClientHello):
             self._clients.hello(peer, message, now)
+        elif isinstance(message, m.SupervisorHello):
+            self._supervisors.hello(peer, message)
+        elif self._supervisors.connected(peer):
+            self._supervisors.received(message, now)
         elif (holder := self._sessions.holder(peer)) is None:
             raise FailedPreconditionError(
-                f"a session must open with WorkerHello or ClientHello, not {type(message).__name__}"
+                "a session must open with WorkerHello, ClientHello or SupervisorHello, not "
+                f"{type(message).__name__}"
             )
         else:
             self._sessions.leases.renew(holder, now)
@@ -107,7 +115,7 @@ class Dispatcher:
             else:
                 self._clients.said(holder, message, now)
 
-    def _answer(self, request: m.Request, now: float) -> m.Reply:
+    def _answer(self, request: m.Request) -> m.Reply:
         if isinstance(request, m.RegisterDataset):
             return m.DatasetRegistered(registered_id(self._ledger, request))
         if isinstance(request, m.GetDataset):
@@ -116,12 +124,4 @@ class Dispatcher:
             return m.DatasetReply(
                 tree, dataset.spec, dataset.options, dataset.size, dataset.compression
             )
-        if isinstance(request, m.GetCluster):
-            return m.ClusterReply(list(self.state.addresses))
-        if isinstance(request, m.KeepAlive):
-            for address in request.workers:
-                if address in self.state.addresses:
-                    self._sessions.leases.renew(self.state.addresses[address], now)
-        elif request.worker in self.state.addresses:
-            self._workers.lose(self.state.addresses[request.worker], request.how)
-        return m.Done()
+        return m.ClusterReply(list(self.state.addresses))

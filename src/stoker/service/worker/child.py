@@ -1,10 +1,11 @@
-"""A worker process: ``python -P -m stoker.service.worker.child FD``.
+"""A worker process: ``python -P -m stoker.service.worker.child LIFELINE PAGE``.
 
-FD is one end of a socket pair. On it the parent (`process.WorkerProcess`) sends one JSON line, a
-`WorkerConfig`; the child answers with one `Serving` line once it takes tasks, or says why it
-cannot. After that nothing is sent: the socket is the lifeline. When the parent is gone, however it
-died, its end closes and this process ends at once. What user functions print goes where the
-parent's output goes and cannot disturb the handshake.
+LIFELINE is the descriptor of one end of a socket pair. On it the parent (`process.WorkerProcess`)
+sends one JSON line, a `WorkerConfig`; the child answers with one `Serving` line once it accepts
+tasks, or with the error that prevents it. After that nothing is sent. When the parent dies, its end
+closes and this process ends immediately. PAGE is the descriptor of a `SharedPage`, on which the
+child writes its worker id. The output of user functions goes to the parent's standard output and
+error and cannot disturb the handshake.
 """
 
 import fcntl
@@ -13,6 +14,7 @@ import select
 import socket
 import sys
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,6 +22,7 @@ import msgspec
 from stoker.errors import ErrorRecord, InvalidArgumentError, StokerError, to_record
 from stoker.service.shutdown import StopRequest
 from stoker.service.worker.allocator import tune_allocator
+from stoker.service.worker.shared_page import SharedPage
 
 if TYPE_CHECKING:
     from stoker.service import WorkerServer
@@ -38,18 +41,21 @@ class Serving(msgspec.Struct, frozen=True, omit_defaults=True):
     error: ErrorRecord | None = None
 
 
-def main(descriptor: int) -> int:
+def main(lifeline: int, page_descriptor: int) -> int:
     """Serves until SIGTERM, or until the parent is gone; returns the exit status."""
     tune_allocator()
     sys.setswitchinterval(SWITCH_SECONDS)
-    parent = socket.socket(fileno=descriptor)  # open to the end: the lifeline's thread waits on it
+    page = SharedPage(page_descriptor)
+    parent = socket.socket(fileno=lifeline)  # open to the end: the lifeline's thread waits on it
     line = _receive_line(parent)
     _die_with(parent)
 
     from stoker.service import WorkerConfig, WorkerServer
 
     try:
-        server = WorkerServer(msgspec.json.decode(line, type=WorkerConfig))
+        server = WorkerServer(msgspec.json.decode(line, type=WorkerConfig), start=False)
+        server.on_registered = partial(setattr, page, "worker_id")
+        server.start()
     except (StokerError, OSError, ValueError) as error:
         _answer(parent, Serving(error=_record(error)))
         return 1
@@ -111,4 +117,4 @@ def _die_with(parent: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1])))
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))

@@ -1,6 +1,5 @@
 """A worker in a child process, seen from its parent."""
 
-import logging
 import os
 import select
 import signal
@@ -10,19 +9,15 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
 
-from stoker.errors import StokerError, UnavailableError, from_record
-from stoker.service import rpc
-from stoker.service.config import WorkerConfig, parse_service
-from stoker.service.control_loop import holding_control_loop
-from stoker.service.messages import KeepAlive, ReportDeath
+from stoker.errors import UnavailableError, from_record
+from stoker.service.config import WorkerConfig
 from stoker.service.worker.child import Serving
-
-logger = logging.getLogger(__name__)
+from stoker.service.worker.shared_page import SharedPage
 
 CHILD_COMMAND = (sys.executable, "-P", "-X", "faulthandler", "-m", "stoker.service.worker.child")
 """`-P` keeps the working directory off the child's path: a `types.py` there must not matter."""
@@ -30,7 +25,6 @@ CHILD_COMMAND = (sys.executable, "-P", "-X", "faulthandler", "-m", "stoker.servi
 GRACE = 5.0
 """Seconds from asking a child to stop to killing it."""
 
-_REPORT_SECONDS = 5.0
 _KEPT_LINES = 20
 _LAST_WORDS = 3
 
@@ -81,23 +75,26 @@ class WorkerProcess:
 
     Args:
         config: what the worker is; travels to the child as JSON.
-        command: the child's command line; the number of its end of the lifeline is appended.
+        command: the child's command line; the descriptors of its end of the lifeline and of the
+            `SharedPage` are appended.
     """
 
     def __init__(self, config: WorkerConfig, *, command: Sequence[str] = CHILD_COMMAND) -> None:
+        self._page = SharedPage.create()
         self._lifeline, theirs = socket.socketpair()
         with theirs:
             try:
                 self._process = subprocess.Popen(
-                    [*command, str(theirs.fileno())],
+                    [*command, str(theirs.fileno()), str(self._page.descriptor)],
                     stdin=subprocess.DEVNULL,
                     stderr=subprocess.PIPE,
-                    pass_fds=[theirs.fileno()],
+                    pass_fds=[theirs.fileno(), self._page.descriptor],
                     # Ctrl-C in a terminal reaches the parent alone, which then stops its children.
                     process_group=0,
                 )
             except OSError:
                 self._lifeline.close()
+                self._page.close()
                 raise
         _open_lifelines.add(self._lifeline)
         self._stderr = _StderrPump(self._process)
@@ -110,6 +107,11 @@ class WorkerProcess:
     def pid(self) -> int:
         """The child's process id."""
         return self._process.pid
+
+    @property
+    def worker_id(self) -> int | None:
+        """The id of the worker at the dispatcher; ``None`` before it is registered."""
+        return self._page.worker_id
 
     @property
     def alive(self) -> bool:
@@ -173,58 +175,8 @@ class WorkerProcess:
         self._stderr.finish()
         _open_lifelines.discard(self._lifeline)
         self._lifeline.close()
+        self._page.close()
         return ended
-
-
-def report_death(dispatcher: str, address: str, how: object) -> None:
-    """Tells the dispatcher that a child of ours is gone, so that it need not wait for the lease.
-
-    Args:
-        dispatcher: as in `WorkerConfig.dispatcher_address`.
-        address: the worker's.
-        how: its `Exit`, or words like it.
-    """
-    try:
-        request = ReportDeath(address, f"it {how}")
-        rpc.call(parse_service(dispatcher)[1], request, _REPORT_SECONDS)
-    except StokerError as error:
-        logger.debug(
-            "the death of %s could not be reported, its lease will tell: %s", address, error
-        )
-
-
-class LifeSigns:
-    """Renews the leases of child workers, so that one whose function holds the GIL keeps its tasks.
-
-    Args:
-        config: of the workers: where the dispatcher is, and how often.
-        addresses: asked each time for those that live.
-    """
-
-    def __init__(self, config: WorkerConfig, addresses: Callable[[], list[str]]) -> None:
-        self._dispatcher = parse_service(config.dispatcher_address)[1]
-        self._interval = config.heartbeat_interval_ms / 1000
-        self._addresses = addresses
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="stoker-life-signs", daemon=True)
-
-    def start(self) -> None:
-        """Begins; once."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Ends, if it was started; idempotent."""
-        self._stopping.set()
-        if self._thread.ident is not None:
-            self._thread.join()
-
-    def _run(self) -> None:
-        with holding_control_loop():
-            while not self._stopping.wait(self._interval):
-                try:
-                    rpc.call(self._dispatcher, KeepAlive(self._addresses()), self._interval)
-                except StokerError as error:
-                    logger.debug("no sign of life could be sent: %s", error)
 
 
 class _StderrPump:

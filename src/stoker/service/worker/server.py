@@ -1,6 +1,7 @@
 """The worker as users start it."""
 
 import threading
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -44,6 +45,8 @@ class WorkerServer:
         self._shell: Shell | None = None
         self._stopped = threading.Event()
         self._lock = threading.Lock()
+        self.on_registered: Callable[[int], None] = lambda _: None
+        """Called with the worker's id whenever a dispatcher assigns one; set it before `start`."""
         if start:
             self.start()
 
@@ -64,7 +67,7 @@ class WorkerServer:
             if self._stopped.is_set():
                 raise FailedPreconditionError("a stopped worker cannot start; make a new one")
             if self._shell is None:
-                shell = Shell(self._config, self._gave_up)
+                shell = Shell(self._config, self._gave_up, self.on_registered)
                 try:
                     shell.start()
                 except BaseException:

@@ -4,6 +4,7 @@ import contextlib
 import logging
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -44,8 +45,11 @@ CALL_SECONDS = 300.0
 class Shell:
     """Carries out the logic's actions. The logic is called under one lock, from any thread."""
 
-    def __init__(self, config: WorkerConfig, gave_up: Any) -> None:
+    def __init__(
+        self, config: WorkerConfig, gave_up: Any, on_registered: Callable[[int], None]
+    ) -> None:
         self._config = config
+        self._on_registered = on_registered
         self._gave_up = gave_up
         self._dispatcher = parse_service(config.dispatcher_address)[1]
         self._lock = threading.RLock()
@@ -148,6 +152,7 @@ class Shell:
             return
         self._run(self.logic.session_message, message, time.monotonic())
         if isinstance(message, m.WorkerWelcome):
+            self._on_registered(message.worker_id)
             self._registered.set()
 
     def _session_lost(self) -> None:

@@ -11,10 +11,9 @@ from stoker.service.config import WorkerConfig
 from stoker.service.worker.process import (
     CHILD_COMMAND,
     GRACE,
-    LifeSigns,
     WorkerProcess,
-    report_death,
 )
+from stoker.service.worker.supervisor_session import SupervisorSession
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +76,7 @@ class Supervisor:
         self._threads: list[threading.Thread] = []
         self._stopping = False
         self._changed = threading.Condition()
-        self._life_signs = LifeSigns(config, self._serving)
+        self._session = SupervisorSession(config.dispatcher_address, self._worker_ids)
 
     def start(self) -> None:
         """Starts the processes; does not wait for them (see `wait_serving`)."""
@@ -92,7 +91,7 @@ class Supervisor:
             ]
         for thread in self._threads:
             thread.start()
-        self._life_signs.start()
+        self._session.start()
 
     def wait_serving(self, timeout: float = 60.0) -> list[str]:
         """The addresses of all workers, once all take tasks.
@@ -132,7 +131,7 @@ class Supervisor:
     def stop(self, grace: float = GRACE) -> None:
         """Ends all children, by force after `grace` seconds."""
         self._ask_all_to_stop()
-        self._life_signs.stop()
+        self._session.stop()
         deadline = time.monotonic() + grace
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -149,9 +148,10 @@ class Supervisor:
             for process in self._running.values():
                 process.terminate()
 
-    def _serving(self) -> list[str]:
+    def _worker_ids(self) -> list[int]:
         with self._changed:
-            return list(self._addresses.values())
+            ids = [process.worker_id for process in self._running.values()]
+        return [worker_id for worker_id in ids if worker_id is not None]
 
     def _keep_running(self, number: int) -> None:
         backoff = Backoff(first=self._first_wait)
@@ -176,13 +176,14 @@ class Supervisor:
                 return f"could not be started: {error}"
             self._running[number] = process
         how = self._follow(number, process)
-        process.stop()
         with self._changed:
             del self._running[number]
+            worker_id = process.worker_id
             address = self._addresses.pop(number, "")
             planned = self._stopping
-        if address and not planned:
-            report_death(self._configs[number].dispatcher_address, address, how)
+        process.stop()
+        if worker_id is not None and not planned:
+            self._session.report_death(worker_id, address, how)
         return f"(process {process.pid}) {how}"
 
     def _follow(self, number: int, process: WorkerProcess) -> str:

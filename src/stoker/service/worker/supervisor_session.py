@@ -1,0 +1,97 @@
+"""The session of a process that runs workers in child processes."""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from stoker.service import messages as m
+from stoker.service import rpc
+from stoker.service.config import parse_service
+
+logger = logging.getLogger(__name__)
+
+_DEATHS_TO_REPEAT = 1024
+"""Reported deaths that are sent again on a new session; a session may break before they arrive."""
+
+
+class SupervisorSession:
+    """Renews the leases of child workers and reports their deaths, on one session.
+
+    A worker whose user function holds the GIL cannot send heartbeats; its parent does. A death is
+    known to the dispatcher within milliseconds, without waiting for the lease.
+
+    Args:
+        service: the dispatcher, as in `WorkerConfig.dispatcher_address`.
+        worker_ids: returns the ids of the children that run; called on the control loop.
+    """
+
+    def __init__(self, service: str, worker_ids: Callable[[], list[int]]) -> None:
+        self._dispatcher_address = parse_service(service)[1]
+        self._worker_ids = worker_ids
+        self._lock = threading.Lock()
+        self._deaths: deque[m.WorkerDied] = deque(maxlen=_DEATHS_TO_REPEAT)
+        self._session: rpc.Session | None = None
+        self._journal_id = ""
+        self._interval: float | None = None
+        self._next_heartbeat = 0.0
+
+    def start(self) -> None:
+        """Open the session; call once."""
+        with self._lock:  # the callbacks run immediately, and use the session
+            self._session = rpc.Session(
+                self._dispatcher_address, self._opened, self._received, self._lost, self._tick
+            )
+
+    def stop(self) -> None:
+        """Close the session; idempotent."""
+        with self._lock:
+            session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    def report_death(self, worker_id: int, address: str, how: object) -> None:
+        """Report that a child died; from any thread.
+
+        Args:
+            worker_id: the child's id at the dispatcher.
+            address: the worker's address.
+            how: its `Exit`, or words like it.
+        """
+        death = m.WorkerDied(worker_id, address, f"it {how}")
+        with self._lock:
+            self._deaths.append(death)
+        self._send(death)
+
+    def _send(self, message: m.FromSupervisor) -> None:
+        with self._lock:
+            session = self._session
+        if session is not None:
+            session.send(message)
+
+    def _opened(self) -> None:
+        self._send(m.SupervisorHello(m.PROTOCOL_MIN, m.PROTOCOL_MAX))
+
+    def _received(self, message: m.FromDispatcher) -> None:
+        if isinstance(message, m.SupervisorWelcome):
+            with self._lock:
+                if message.journal_id != self._journal_id:
+                    # Another dispatcher assigned the ids anew.
+                    self._journal_id = message.journal_id
+                    self._deaths.clear()
+                deaths = list(self._deaths)
+            self._interval = message.heartbeat_ms / 1000
+            for death in deaths:
+                self._send(death)
+        elif isinstance(message, m.Refused):
+            logger.error("the dispatcher refuses this supervisor: %s", message.error.message)
+
+    def _lost(self) -> None:
+        self._interval = None
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        if self._interval is not None and now >= self._next_heartbeat:
+            self._next_heartbeat = now + self._interval
+            self._send(m.KeepAlive(self._worker_ids()))

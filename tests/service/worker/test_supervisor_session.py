@@ -1,0 +1,77 @@
+"""The session of a parent of workers, against a real dispatcher."""
+
+from contextlib import ExitStack
+
+from stoker.service import DispatchServer, WorkerServer
+from stoker.service import messages as m
+from stoker.service.dispatcher.supervisors import Supervisors
+from stoker.service.worker.supervisor_session import SupervisorSession
+from tests.serving import eventually
+
+
+def recorded(monkeypatch) -> tuple[list[m.SupervisorHello], list[m.ToDispatcher]]:
+    """Record what supervisors send: hellos and other messages."""
+    hellos: list[m.SupervisorHello] = []
+    messages: list[m.ToDispatcher] = []
+    hello, received = Supervisors.hello, Supervisors.received
+
+    def record_hello(self, peer, message):
+        hellos.append(message)
+        hello(self, peer, message)
+
+    def record(self, message, now):
+        messages.append(message)
+        received(self, message, now)
+
+    monkeypatch.setattr(Supervisors, "hello", record_hello)
+    monkeypatch.setattr(Supervisors, "received", record)
+    return hellos, messages
+
+
+def test_leases_are_renewed_on_one_session(monkeypatch):
+    hellos, messages = recorded(monkeypatch)
+    with DispatchServer(worker_timeout_ms=300) as dispatcher:
+        session = SupervisorSession(dispatcher.target, lambda: [5, 6])
+        session.start()
+        try:
+            assert eventually(lambda: len(messages) >= 5)
+        finally:
+            session.stop()
+    assert len(hellos) == 1
+    assert set(map(type, messages)) == {m.KeepAlive}
+    assert messages[0] == m.KeepAlive([5, 6])
+
+
+def test_a_death_reported_without_a_session_is_sent_when_it_opens(monkeypatch):
+    _, messages = recorded(monkeypatch)
+    with DispatchServer() as dispatcher:
+        session = SupervisorSession(dispatcher.target, list)
+        session._journal_id = dispatcher._shell.logic._ledger.journal_id
+        session.report_death(9, "host:1", "was killed")
+        session.start()
+        try:
+            assert eventually(lambda: messages)
+        finally:
+            session.stop()
+    assert messages[0] == m.WorkerDied(9, "host:1", "it was killed")
+
+
+def test_deaths_are_not_repeated_to_another_dispatcher(monkeypatch):
+    _, messages = recorded(monkeypatch)
+    with ExitStack() as stack:
+        dispatcher = stack.enter_context(DispatchServer(worker_timeout_ms=300))
+        session = SupervisorSession(dispatcher.target, list)
+        session.report_death(9, "host:1", "was killed")
+        session.start()
+        stack.callback(session.stop)
+        assert eventually(lambda: messages)
+    assert set(map(type, messages)) == {m.KeepAlive}
+
+
+def test_a_worker_publishes_each_id_it_is_assigned():
+    ids: list[int] = []
+    with DispatchServer() as dispatcher:
+        worker = WorkerServer(dispatcher_address=dispatcher.target, start=False)
+        worker.on_registered = ids.append
+        with worker:
+            assert len(ids) == 1
