@@ -10,10 +10,11 @@ from stoker.service.client import logic as c
 from stoker.service.client.account import BYTES
 from stoker.service.client.credit import BUFFER_BYTES, WORKERS
 from stoker.service.client.pace import FIRST, GROWTH
+from stoker.service.config import ShardingPolicy
 from stoker.wire import frames as f
 
 EVEN = BUFFER_BYTES // (4 * WORKERS)
-HELLO = m.ClientHello(1, 1, "dataset", "job", m.JobParameters("DYNAMIC"), (0,))
+HELLO = m.ClientHello(1, 1, "dataset", "job", m.JobParameters(ShardingPolicy.DYNAMIC), (0,))
 WELCOME = m.ClientWelcome(1, 40, 30, "journal", 500)
 TASK = m.TaskInfo(20, "here:1", {"tcp": "here:1"})
 OTHER = m.TaskInfo(21, "there:1", {"tcp": "there:1"})

@@ -11,7 +11,7 @@ from stoker.dataset.tree.structure import WireNode
 from stoker.elements.spec import UnknownSpec, spec_to_wire
 from stoker.errors import ErrorRecord
 from stoker.service import messages as m
-from stoker.service.config import DispatcherConfig
+from stoker.service.config import DispatcherConfig, ShardingPolicy
 from stoker.service.dispatcher.logic import Dispatcher, Hangup, Send
 
 VERSIONS = m.Versions("3.11", "2")
@@ -58,7 +58,9 @@ class Talk:
         ] or [0]
         return said
 
-    def read(self, peer: int, mode: str = "DYNAMIC", **fields) -> list[tuple[int, object]]:
+    def read(
+        self, peer: int, mode: ShardingPolicy = ShardingPolicy.DYNAMIC, **fields
+    ) -> list[tuple[int, object]]:
         hello = m.ClientHello(1, 1, "data", "job", m.JobParameters(mode), (0,), **fields)
         return self.say(peer, hello)
 
@@ -99,7 +101,9 @@ def _registration(tree: bytes, **fields) -> m.RegisterDataset:
 
 
 def _presenting(registration: m.RegisterDataset) -> m.ClientHello:
-    return m.ClientHello(1, 1, "", "job", m.JobParameters("OFF"), (0,), registration=registration)
+    return m.ClientHello(
+        1, 1, "", "job", m.JobParameters(ShardingPolicy.OFF), (0,), registration=registration
+    )
 
 
 def test_clients_of_one_job_are_told_how_their_own_datasets_are_compressed():
@@ -150,7 +154,7 @@ def test_a_worker_that_comes_later_joins_what_is_being_read():
 def test_with_off_no_splits_are_handed_out():
     talk = Talk()
     talk.join(W1)
-    [(_, start)] = _only(talk.read(C1, "OFF"), m.TaskStart)
+    [(_, start)] = _only(talk.read(C1, ShardingPolicy.OFF), m.TaskStart)
     assert start.split_sources is None
 
 
@@ -428,8 +432,8 @@ def test_a_named_dynamic_job_is_not_collected_unless_configured():
 
 def test_clients_of_one_job_must_agree():
     talk = Talk()
-    talk.read(C1, "DYNAMIC")
-    error = _refusal(talk.read(C2, "OFF"))
+    talk.read(C1, ShardingPolicy.DYNAMIC)
+    error = _refusal(talk.read(C2, ShardingPolicy.OFF))
     assert error.code == "InvalidArgumentError"
     assert "Existing: DYNAMIC; got: OFF" in error.message
 
@@ -451,7 +455,7 @@ def test_a_client_of_another_dispatcher_is_told_so():
     [
         m.Heartbeat(),
         m.WorkerHello(98, 99, "host:1", {}, VERSIONS),
-        m.ClientHello(1, 1, "unknown", "job", m.JobParameters("OFF"), (0,)),
+        m.ClientHello(1, 1, "unknown", "job", m.JobParameters(ShardingPolicy.OFF), (0,)),
     ],
 )
 def test_a_session_that_opens_wrongly_is_refused_and_ended(message):

@@ -87,5 +87,5 @@ def test_what_is_given_is_what_is_read_by():
     assert (reading.address, reading.job, reading.named) == (ADDRESS, "j", True)
     assert (reading.max_outstanding, reading.transport) == (3, "tcp")
     assert (reading.connect_timeout, reading.buffer_bytes) == (1.5, 1 << 20)
-    assert reading.parameters.processing_mode == "OFF"
+    assert reading.parameters.processing_mode is stoker.service.ShardingPolicy.OFF
     assert reading.parameters.target_workers == "ANY"

@@ -5,6 +5,7 @@ import pytest
 from stoker.errors import InvalidArgumentError, NotFoundError, UnavailableError
 from stoker.service import messages as m
 from stoker.service import rpc
+from stoker.service.config import ShardingPolicy
 from tests.serving import Service, eventually, free_port
 
 EVERY_MESSAGE = [
@@ -14,9 +15,15 @@ EVERY_MESSAGE = [
     m.SplitsListed(1, {0: ["a", "b"]}),
     m.TaskExhausted(1),
     m.WorkerLeave(),
-    m.ClientHello(1, 1, "d", "j", m.JobParameters("OFF"), (0, 1), True, "p", 3, "j"),
+    m.ClientHello(1, 1, "d", "j", m.JobParameters(ShardingPolicy.OFF), (0, 1), True, "p", 3, "j"),
     m.ClientHello(
-        1, 1, "", "j", m.JobParameters("OFF"), (0,), registration=m.RegisterDataset("x", b"tree")
+        1,
+        1,
+        "",
+        "j",
+        m.JobParameters(ShardingPolicy.OFF),
+        (0,),
+        registration=m.RegisterDataset("x", b"tree"),
     ),
     m.ClientClose(),
 ]

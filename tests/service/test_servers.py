@@ -16,7 +16,14 @@ from stoker.errors import (
     StokerError,
     UnavailableError,
 )
-from stoker.service import DispatchServer, WorkerServer, distribute, messages, rpc
+from stoker.service import (
+    DispatchServer,
+    ShardingPolicy,
+    WorkerServer,
+    distribute,
+    messages,
+    rpc,
+)
 from stoker.wire import frames
 from stoker.wire.transports import get_transport
 from tests.serving import Service, eventually, free_port, read
@@ -303,7 +310,7 @@ def _client_hello(**changes) -> messages.ClientHello:
         "protocol_max": messages.PROTOCOL_MAX,
         "dataset_id": "none",
         "job": "j",
-        "parameters": messages.JobParameters("OFF"),
+        "parameters": messages.JobParameters(ShardingPolicy.OFF),
         "repetition": (0,),
     }
     return messages.ClientHello(**{**fields, **changes})
@@ -317,13 +324,13 @@ def test_a_client_of_another_protocol_is_refused_with_both_versions(service):
     assert _still_serves(service)
 
 
-def test_a_client_of_an_unknown_mode_does_not_disturb_the_dispatcher(service):
+@pytest.mark.parametrize("mode", ["SIDEWAYS", 99])
+def test_a_client_of_an_unknown_mode_is_refused(service, mode):
     dataset_id = stoker.service.register_dataset(service.target, stoker.Dataset.range(3))
-    hello = _client_hello(
-        dataset_id=dataset_id, parameters=messages.JobParameters("SIDEWAYS", "NOWHERE", 3, True)
-    )
-    with _RawSession(service.target.removeprefix("grpc://"), rpc.encode(hello)) as session:
-        assert eventually(lambda: session.answers)
+    parameters = messages.JobParameters(mode, "NOWHERE", 3, True)
+    hello = _client_hello(dataset_id=dataset_id, parameters=parameters)
+    error = _refusal(service, rpc.encode(hello))
+    assert "not a control message" in str(error)
     assert _still_serves(service)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from stoker.service import messages as m
 from stoker.service.client import logic as client_logic
 from stoker.service.client.credit import BUFFER_BYTES
+from stoker.service.config import ShardingPolicy
 from stoker.service.worker import logic as worker_logic
 from stoker.service.worker.buffer import Piece
 from stoker.wire import frames as f
@@ -143,7 +144,7 @@ class Client:
         self._worked = 0.0
         self._waits_since: float | None = 0.0
         self._chunk_bytes = 0
-        parameters = m.JobParameters("OFF")
+        parameters = m.JobParameters(ShardingPolicy.OFF)
         hello = m.ClientHello(1, 1, "dataset", "job", parameters, (0,))
         self.logic = client_logic.Client(
             hello, max_outstanding, 60.0, "sim", random.Random(number), 0.0, buffer_bytes

@@ -11,7 +11,7 @@ from stoker.dataset.tree.splits import IndexSplits, ListedSplits, Source
 from stoker.dataset.tree.structure import WireNode
 from stoker.elements.spec import UnknownSpec, spec_to_wire
 from stoker.service import messages as m
-from stoker.service.config import DispatcherConfig
+from stoker.service.config import DispatcherConfig, ShardingPolicy
 from tests.simulation.actors import SimClient, SimDispatcher, SimWorker
 from tests.simulation.network import World
 from tests.simulation.pipeline import Plan, SourcePlan
@@ -194,7 +194,7 @@ def _client(
     workers: dict[str, SimWorker],
 ) -> SimClient:
     """Client `k`; only the last one may stop early."""
-    mode = "DYNAMIC" if scenario.dynamic else "OFF"
+    mode = ShardingPolicy.DYNAMIC if scenario.dynamic else ShardingPolicy.OFF
     hello = m.ClientHello(1, 1, "sim", "job", m.JobParameters(mode), (0,))
     if not scenario.registered:
         hello = msgspec.structs.replace(hello, dataset_id="", registration=registration)

@@ -72,7 +72,7 @@ def parse_reading(
         address=address,
         job=job_name or "",
         named=job_name is not None,
-        parameters=m.JobParameters(policy.name, target_workers.upper()),
+        parameters=m.JobParameters(policy, target_workers.upper()),
         max_outstanding=max_outstanding_requests,
         transport=data_transfer_protocol,
         connect_timeout=connect_timeout,

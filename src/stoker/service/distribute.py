@@ -101,8 +101,7 @@ def distribute(
 
     def transformation(dataset: Dataset) -> Dataset:
         registration = registration_of(dataset, compression)
-        if policy is ShardingPolicy.DYNAMIC:
-            check_splittable(registration.sources)
+        check_splittable(policy, registration.sources)
         job = reading.job if reading.named else f"anonymous:{uuid.uuid4().hex}"
         return _dataset(
             dataclasses.replace(reading, job=job, registration=registration),
@@ -228,7 +227,7 @@ def _dataset(
             reading=Pickled.of(reading),
             spec=Pickled.of(spec),
             structure=structure,
-            processing_mode=reading.parameters.processing_mode,
+            processing_mode=reading.parameters.processing_mode.name,
             size=size,
             site=site,
         ),

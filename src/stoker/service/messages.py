@@ -14,6 +14,7 @@ from stoker.dataset.options import Options
 from stoker.dataset.tree.node import UNKNOWN_CARDINALITY
 from stoker.dataset.tree.splits import Source
 from stoker.errors import ErrorRecord
+from stoker.service.config import ShardingPolicy
 
 PROTOCOL_MIN = 1
 PROTOCOL_MAX = 1
@@ -33,7 +34,7 @@ class Versions(msgspec.Struct, frozen=True):
 class JobParameters(msgspec.Struct, frozen=True):
     """What all clients of one job must agree on, besides the dataset's structure."""
 
-    processing_mode: str
+    processing_mode: ShardingPolicy
     target_workers: str = "AUTO"
     num_consumers: int | None = None
     use_cross_trainer_cache: bool = False

@@ -27,6 +27,7 @@ from stoker.service.client.actions import (
 from stoker.service.client.credit import BUFFER_BYTES, Metered, Windows
 from stoker.service.client.patience import Patience
 from stoker.service.client.reader import Reader
+from stoker.service.splittable import assigns_splits
 from stoker.wire import frames as f
 
 __all__ = [
@@ -106,7 +107,7 @@ class Client:
             if max_outstanding is None
             else Metered(max_outstanding, buffer_bytes)
         )
-        needs_splits = hello.parameters.processing_mode == "DYNAMIC"
+        needs_splits = assigns_splits(hello.parameters.processing_mode)
         self._patience = Patience(service, connect_timeout, needs_splits, now)
         self._service = service
         self._rng = rng

@@ -14,7 +14,7 @@ from stoker.service.dispatcher.ledger import Ledger
 from stoker.service.dispatcher.listing import SplitListing
 from stoker.service.dispatcher.news import news_for
 from stoker.service.dispatcher.sessions import Sessions
-from stoker.service.splittable import check_splittable
+from stoker.service.splittable import assigns_splits, check_splittable
 
 
 class Iterations:
@@ -55,8 +55,7 @@ class Iterations:
         job = self._state.jobs.get(hello.job)
         warning = ""
         if job is None:
-            if hello.parameters.processing_mode == jobs.DYNAMIC:
-                check_splittable(dataset.sources)
+            check_splittable(hello.parameters.processing_mode, dataset.sources)
             self._ledger.commit(
                 r.JobAdded(hello.job, hello.named, hello.dataset_id, hello.parameters)
             )
@@ -157,7 +156,7 @@ class Iterations:
             job = iteration.job.added
             keep = (
                 job.named
-                and job.parameters.processing_mode == jobs.DYNAMIC
+                and assigns_splits(job.parameters.processing_mode)
                 and not self._config.gc_dynamic_sharding_jobs
             )
             if now - since >= timeout and not keep:
@@ -172,7 +171,7 @@ class Iterations:
     def start_of(self, task: s.Task) -> m.TaskStart:
         """What its worker needs to run a task."""
         iteration = task.iteration
-        dynamic = iteration.job.added.parameters.processing_mode == jobs.DYNAMIC
+        dynamic = assigns_splits(iteration.job.added.parameters.processing_mode)
         assert iteration.sources is not None
         return m.TaskStart(
             task.task_id,

@@ -1,5 +1,8 @@
 """What a job demands: of its clients, that they agree; of its workers, that they can run it."""
 
+import enum
+from typing import Any
+
 from stoker.dataset.tree.structure import decode_wire_nodes
 from stoker.elements.spec import compatible, spec_from_wire
 from stoker.errors import (
@@ -9,8 +12,6 @@ from stoker.errors import (
 from stoker.service import messages as m
 from stoker.service.dispatcher.records import DatasetAdded, WorkerAdded
 from stoker.service.dispatcher.state import Job, State
-
-DYNAMIC = "DYNAMIC"
 
 
 def check_agreement(state: State, job: Job, hello: m.ClientHello) -> str:
@@ -24,7 +25,8 @@ def check_agreement(state: State, job: Job, hello: m.ClientHello) -> str:
         has, wants = getattr(existing, name), getattr(requested, name)
         if has != wants:
             raise InvalidArgumentError(
-                f"job {hello.job!r} exists with another `{name}`. Existing: {has}; got: {wants}. "
+                f"job {hello.job!r} exists with another `{name}`. Existing: {_shown(has)}; got: "
+                f"{_shown(wants)}. "
                 "Use the same value, or another job_name"
             )
     if job.added.dataset_id == hello.dataset_id:
@@ -42,6 +44,10 @@ def check_agreement(state: State, job: Job, hello: m.ClientHello) -> str:
         f"job {hello.job!r} was created with other function bytes than this process would send; "
         "the first registration is used"
     )
+
+
+def _shown(value: Any) -> str:
+    return value.name if isinstance(value, enum.Enum) else str(value)
 
 
 def _describe(dataset: DatasetAdded) -> str:

@@ -11,6 +11,7 @@ from stoker.service.dispatcher.records import DatasetAdded, SplitsKnown
 from stoker.service.dispatcher.sessions import Sessions
 from stoker.service.dispatcher.splits import split_total
 from stoker.service.dispatcher.state import Iteration
+from stoker.service.splittable import assigns_splits
 
 
 class SplitListing:
@@ -29,7 +30,7 @@ class SplitListing:
         """Cuts index sources and asks a worker to list the others; returns whether all is known."""
         if iteration.sources is not None:
             return True
-        dynamic = iteration.job.added.parameters.processing_mode == jobs.DYNAMIC
+        dynamic = assigns_splits(iteration.job.added.parameters.processing_mode)
         if not dynamic or not _listed_sources(self._dataset(iteration)):
             self._know(iteration, {})
             return True
@@ -90,7 +91,7 @@ class SplitListing:
 
     def _know(self, iteration: Iteration, listed: dict[int, list[Any]]) -> None:
         sources = []
-        if iteration.job.added.parameters.processing_mode == jobs.DYNAMIC:
+        if assigns_splits(iteration.job.added.parameters.processing_mode):
             for source in self._dataset(iteration).sources:
                 if isinstance(source.splits, IndexSplits):
                     count = source.splits.count
