@@ -275,7 +275,7 @@ def test_the_epoch_is_finished_when_nothing_runs_and_something_ended():
 def test_a_broken_session_is_taken_up_and_what_may_be_lost_is_said_again():
     talk = Talk()
     talk.join(W1)
-    talk.read(C1)
+    [(_, start)] = _only(talk.read(C1), m.TaskStart)
     task, worker_id = talk.task(W1), talk.worker_ids[W1]
     talk.say(W1, m.SplitRequest(task, 0, 0, want=1))
     talk.logic.disconnected(W1, 0.0)
@@ -287,7 +287,7 @@ def test_a_broken_session_is_taken_up_and_what_may_be_lost_is_said_again():
     said = talk.say(W2, hello)
     assert [x for _, x in said][1:] == [
         m.TaskStop(99),
-        talk.logic._iterations.start_of(talk.logic.state.tasks[task]),
+        start,
         m.ClientGone(task, 7),
     ]
     assert talk.say(W2, m.SplitRequest(task, 0, 0, begin=[0]))[0] == (

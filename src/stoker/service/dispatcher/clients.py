@@ -5,8 +5,8 @@ import msgspec
 from stoker.errors import NotFoundError, UnavailableError, to_record
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
+from stoker.service.dispatcher import entities as e
 from stoker.service.dispatcher import records as r
-from stoker.service.dispatcher import state as s
 from stoker.service.dispatcher.catalog import registered_id
 from stoker.service.dispatcher.iterations import Iterations
 from stoker.service.dispatcher.ledger import Ledger
@@ -78,7 +78,7 @@ class Clients:
         self._sessions.send(client_id, m.Refused(to_record(self._unknown(client_id))))
         self._sessions.release(client_id)
 
-    def _find(self, client_id: int, journal_id: str) -> s.Client:
+    def _find(self, client_id: int, journal_id: str) -> e.Client:
         if journal_id != self._ledger.journal_id:
             raise UnavailableError(
                 "the dispatcher was restarted without a journal and has forgotten this job; begin "

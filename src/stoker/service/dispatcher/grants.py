@@ -4,11 +4,11 @@ from typing import Any, TypeAlias
 
 from stoker.errors import InvalidArgumentError
 from stoker.service import messages as m
+from stoker.service.dispatcher.entities import Iteration, Task
 from stoker.service.dispatcher.ledger import Ledger
 from stoker.service.dispatcher.records import SplitsAssigned, SplitsBegun, SplitsDone
 from stoker.service.dispatcher.sessions import Sessions
 from stoker.service.dispatcher.splits import SplitBook, split_range
-from stoker.service.dispatcher.state import Iteration, Task
 
 Pass: TypeAlias = tuple[int, int, int]
 """One pass over one source: iteration, source, repetition."""

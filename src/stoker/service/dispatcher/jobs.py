@@ -10,8 +10,10 @@ from stoker.errors import (
     InvalidArgumentError,
 )
 from stoker.service import messages as m
-from stoker.service.dispatcher.records import DatasetAdded, WorkerAdded
-from stoker.service.dispatcher.state import Job, State
+from stoker.service.dispatcher.entities import Job
+from stoker.service.dispatcher.placement import can_read, can_run
+from stoker.service.dispatcher.records import DatasetAdded
+from stoker.service.dispatcher.state import State
 
 
 def check_agreement(state: State, job: Job, hello: m.ClientHello) -> str:
@@ -55,11 +57,6 @@ def _describe(dataset: DatasetAdded) -> str:
     return f"{nodes} with element_spec {spec_from_wire(dataset.spec)}"
 
 
-def can_run(dataset: DatasetAdded, worker: WorkerAdded) -> bool:
-    """Whether functions pickled with the dataset's versions run on the worker."""
-    return not dataset.runs_python or dataset.versions == worker.versions
-
-
 def check_runnable(state: State, dataset: DatasetAdded) -> None:
     """Checks that, if there are workers, one of them can run the dataset.
 
@@ -80,16 +77,6 @@ def _versions(versions: m.Versions) -> str:
     return f"Python {versions.python} with NumPy {versions.numpy}"
 
 
-def sees(process: str, target_workers: str, worker: WorkerAdded) -> bool:
-    """Whether a client in `process` reads from `worker`."""
-    local = bool(process) and worker.transfers.get("local", "").startswith(f"{process}/")
-    if target_workers == "LOCAL":
-        return local
-    if target_workers == "ANY":
-        return True
-    return local or "COLOCATED" not in (tag.upper() for tag in worker.tags)
-
-
 def check_local(state: State, hello: m.ClientHello) -> None:
     """Checks that a client that reads only workers of its own process has one.
 
@@ -97,7 +84,7 @@ def check_local(state: State, hello: m.ClientHello) -> None:
         InvalidArgumentError: it has none.
     """
     if hello.parameters.target_workers == "LOCAL" and not any(
-        sees(hello.process, "LOCAL", worker.added) for worker in state.workers.values()
+        can_read(hello.process, "LOCAL", worker.added) for worker in state.workers.values()
     ):
         raise InvalidArgumentError(
             'Local reads require local tf.data workers: target_workers="LOCAL" reads only workers '

@@ -2,16 +2,14 @@
 
 from typing import Any
 
-from stoker.dataset.tree.splits import IndexSplits, ListedSplits
 from stoker.errors import ErrorRecord
 from stoker.service import messages as m
-from stoker.service.dispatcher import jobs
+from stoker.service.dispatcher.entities import Iteration
 from stoker.service.dispatcher.ledger import Ledger
+from stoker.service.dispatcher.modes import mode_of
+from stoker.service.dispatcher.placement import can_run
 from stoker.service.dispatcher.records import DatasetAdded, SplitsKnown
 from stoker.service.dispatcher.sessions import Sessions
-from stoker.service.dispatcher.splits import split_total
-from stoker.service.dispatcher.state import Iteration
-from stoker.service.splittable import assigns_splits
 
 
 class SplitListing:
@@ -30,8 +28,7 @@ class SplitListing:
         """Cuts index sources and asks a worker to list the others; returns whether all is known."""
         if iteration.sources is not None:
             return True
-        dynamic = assigns_splits(iteration.job.added.parameters.processing_mode)
-        if not dynamic or not _listed_sources(self._dataset(iteration)):
+        if not self._sources_to_list(iteration):
             self._know(iteration, {})
             return True
         if iteration.iteration_id not in self.listers:
@@ -46,7 +43,7 @@ class SplitListing:
         iteration = self._ledger.state.iterations[answer.iteration_id]
         if answer.error is not None:
             return answer.error
-        missing = set(_listed_sources(self._dataset(iteration))) - answer.splits.keys()
+        missing = set(self._sources_to_list(iteration)) - answer.splits.keys()
         if missing:
             return ErrorRecord(
                 "FailedPreconditionError", f"no splits were listed for sources {sorted(missing)}"
@@ -74,7 +71,7 @@ class SplitListing:
     def _ask(self, iteration: Iteration) -> None:
         dataset = self._dataset(iteration)
         for worker_id, worker in self._ledger.state.workers.items():
-            if jobs.can_run(dataset, worker.added):
+            if can_run(dataset, worker.added):
                 self.listers[iteration.iteration_id] = worker_id
                 self._request(worker_id, iteration)
                 return
@@ -85,24 +82,17 @@ class SplitListing:
             iteration.job.added.dataset_id,
             iteration.seed,
             iteration.repetition,
-            _listed_sources(self._dataset(iteration)),
+            self._sources_to_list(iteration),
         )
         self._sessions.send(worker_id, message)
 
     def _know(self, iteration: Iteration, listed: dict[int, list[Any]]) -> None:
-        sources = []
-        if assigns_splits(iteration.job.added.parameters.processing_mode):
-            for source in self._dataset(iteration).sources:
-                if isinstance(source.splits, IndexSplits):
-                    count = source.splits.count
-                    sources.append(m.SplitSource(source.number, split_total(count), count))
-                else:
-                    sources.append(m.SplitSource(source.number, len(listed[source.number])))
+        mode = mode_of(iteration.parameters)
+        sources = mode.split_sources(self._dataset(iteration), listed)
         self._ledger.commit(SplitsKnown(iteration.iteration_id, sources, listed))
+
+    def _sources_to_list(self, iteration: Iteration) -> list[int]:
+        return mode_of(iteration.parameters).sources_to_list(self._dataset(iteration))
 
     def _dataset(self, iteration: Iteration) -> DatasetAdded:
         return self._ledger.state.datasets[iteration.job.added.dataset_id]
-
-
-def _listed_sources(dataset: DatasetAdded) -> list[int]:
-    return [x.number for x in dataset.sources if isinstance(x.splits, ListedSplits)]

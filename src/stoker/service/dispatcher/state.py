@@ -5,11 +5,10 @@ replaying the records rebuilds it. Leases, sessions and waiting requests are not
 elsewhere.
 """
 
-import dataclasses
 import functools
-from typing import Any
 
-from stoker.errors import ErrorRecord
+from stoker.service.dispatcher.entities import Client, Iteration, Job, Task, Worker
+from stoker.service.dispatcher.modes import mode_of
 from stoker.service.dispatcher.records import (
     ClientAdded,
     ClientRemoved,
@@ -30,86 +29,6 @@ from stoker.service.dispatcher.records import (
     WorkerAdded,
     WorkerLost,
 )
-from stoker.service.dispatcher.splits import SplitBook
-from stoker.service.messages import SplitSource
-
-
-@dataclasses.dataclass
-class Worker:
-    """A worker process; `tasks` are those it runs or has run for a living iteration."""
-
-    added: WorkerAdded
-    tasks: dict[int, "Task"] = dataclasses.field(default_factory=dict)
-
-
-@dataclasses.dataclass
-class Task:
-    """One iteration's work on one worker; `lost` says why, once its worker is gone."""
-
-    task_id: int
-    worker: WorkerAdded
-    iteration: "Iteration"
-    seed: int
-    exhausted: bool = False
-    lost: str = ""
-
-    @property
-    def running(self) -> bool:
-        return not (self.exhausted or self.lost)
-
-
-@dataclasses.dataclass
-class Client:
-    """One iterator of one trainer process."""
-
-    client_id: int
-    iteration: "Iteration"
-    process: str
-
-
-@dataclasses.dataclass
-class Job:
-    """A dataset with a processing mode and a name, and its iterations by repetition."""
-
-    added: JobAdded
-    iterations: dict[tuple[int, ...], "Iteration"] = dataclasses.field(default_factory=dict)
-
-
-@dataclasses.dataclass
-class Iteration:
-    """One pass of a job.
-
-    Attributes:
-        sources: those whose splits are handed out; ``None`` until they are known.
-        books: (source, repetition of the source) → its splits.
-        finished: no task will produce another element, and none will be added.
-        stopped: its tasks are gone from their workers.
-    """
-
-    iteration_id: int
-    job: Job
-    repetition: tuple[int, ...]
-    seed: int
-    tasks: dict[int, Task] = dataclasses.field(default_factory=dict)
-    clients: dict[int, Client] = dataclasses.field(default_factory=dict)
-    sources: dict[int, SplitSource] | None = None
-    values: dict[int, list[Any]] = dataclasses.field(default_factory=dict)
-    books: dict[tuple[int, int], SplitBook] = dataclasses.field(default_factory=dict)
-    error: ErrorRecord | None = None
-    finished: bool = False
-    stopped: bool = False
-
-    def book(self, source: int, repetition: int) -> SplitBook:
-        """The splits of one pass over one source."""
-        key = (source, repetition)
-        if key not in self.books:
-            assert self.sources is not None
-            self.books[key] = SplitBook(self.sources[source].splits)
-        return self.books[key]
-
-    def splits_begun_by(self, task_id: int) -> int:
-        """How many splits the task has begun, over all sources."""
-        return sum(book.begun_by(task_id) for book in self.books.values())
 
 
 class State:
@@ -146,8 +65,7 @@ class State:
         del self.addresses[worker.added.address]
         for task in worker.tasks.values():
             task.lost = record.why
-            self._leave_books(task)
-            self._settle(task.iteration)
+            self._settle(task)
 
     @apply.register
     def _(self, record: JobAdded) -> None:
@@ -182,8 +100,7 @@ class State:
     def _(self, record: TaskEnded) -> None:
         task = self.tasks[record.task_id]
         task.exhausted = True
-        self._leave_books(task)
-        self._settle(task.iteration)
+        self._settle(task)
 
     @apply.register
     def _(self, record: SplitsAssigned) -> None:
@@ -234,13 +151,8 @@ class State:
             del self.jobs[iteration.job.added.job]
 
     @staticmethod
-    def _leave_books(task: Task) -> None:
-        for book in task.iteration.books.values():
-            book.leave(task.task_id)
-
-    @staticmethod
-    def _settle(iteration: Iteration) -> None:
-        """A pass is over when nothing runs and some task came to its end (not all were lost)."""
-        tasks = iteration.tasks.values()
-        if not any(task.running for task in tasks) and any(task.exhausted for task in tasks):
-            iteration.finished = True
+    def _settle(task: Task) -> None:
+        """Let the mode decide what the end of `task` means for its iteration."""
+        mode, iteration = mode_of(task.iteration.parameters), task.iteration
+        mode.end_task(task)
+        iteration.finished = iteration.finished or mode.is_finished(iteration)

@@ -3,12 +3,13 @@
 from stoker.errors import AlreadyExistsError
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
+from stoker.service.dispatcher import entities as e
 from stoker.service.dispatcher import records as r
-from stoker.service.dispatcher import state as s
 from stoker.service.dispatcher.grants import SplitDesk
 from stoker.service.dispatcher.iterations import Iterations
 from stoker.service.dispatcher.ledger import Ledger
 from stoker.service.dispatcher.listing import SplitListing
+from stoker.service.dispatcher.modes import mode_of
 from stoker.service.dispatcher.sessions import Sessions, heartbeat_ms, negotiate
 
 
@@ -103,7 +104,7 @@ class Workers:
         )
         return worker_id
 
-    def _resume(self, worker: s.Worker, hello: m.WorkerHello) -> None:
+    def _resume(self, worker: e.Worker, hello: m.WorkerHello) -> None:
         """What was said on the broken session may be lost: compare, and say it again.
 
         Splits it had not begun are taken back; it asks again for what it needs.
@@ -116,7 +117,8 @@ class Workers:
             if task.running:
                 self._ledger.commit(r.SplitsReturned(task_id))
                 if task_id not in hello.tasks:
-                    self._sessions.send(worker_id, self._iterations.start_of(task))
+                    start = mode_of(task.iteration.parameters).task_start(task)
+                    self._sessions.send(worker_id, start)
             for client_id in hello.readings.get(task_id, ()):
                 if client_id not in self._state.clients:
                     self._sessions.send(worker_id, m.ClientGone(task_id, client_id))

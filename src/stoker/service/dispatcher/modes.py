@@ -1,0 +1,161 @@
+"""The rules of each processing mode; no other file of the dispatcher knows modes.
+
+A mode decides which tasks an iteration has, what `TaskStart` carries, which tasks a client reads,
+when an iteration is finished, what the loss of a task means and when a job is collected. Modes have
+no state: what an iteration has done is in the dispatcher's state, so that replaying records
+rebuilds it.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from stoker.dataset.tree.splits import IndexSplits, ListedSplits
+from stoker.service import messages as m
+from stoker.service.config import DispatcherConfig, ShardingPolicy, parse_processing_mode
+from stoker.service.dispatcher.entities import Client, Iteration, Job, Task, Worker
+from stoker.service.dispatcher.placement import can_read, can_run
+from stoker.service.dispatcher.records import DatasetAdded
+from stoker.service.dispatcher.splits import split_total
+
+
+class Mode:
+    """The rules that modes share unless they override them."""
+
+    # ── tasks ─────────────────────────────────────────────────────────────────────────────────────
+    def workers_to_start(
+        self, iteration: Iteration, dataset: DatasetAdded, workers: Iterable[Worker]
+    ) -> Iterator[Worker]:
+        """Yield those of `workers` on which the iteration starts a task now.
+
+        A task is started only where some client can read it: another would compute for nobody.
+        """
+        busy = {task.worker.worker_id for task in iteration.tasks.values()}
+        target, clients = iteration.parameters.target_workers, iteration.clients.values()
+        for worker in workers:
+            added = worker.added
+            if (
+                added.worker_id not in busy
+                and can_run(dataset, added)
+                and any(can_read(client.process, target, added) for client in clients)
+            ):
+                yield worker
+
+    def task_start(self, task: Task) -> m.TaskStart:
+        """Return what the worker needs to run `task`."""
+        iteration = task.iteration
+        return m.TaskStart(
+            task.task_id,
+            iteration.iteration_id,
+            iteration.job.added.dataset_id,
+            task.seed,
+            iteration.repetition,
+        )
+
+    def reads(self, client: Client, task: Task) -> bool:
+        """Return whether `task` is assigned to `client`: every task that it can reach."""
+        return can_read(client.process, client.iteration.parameters.target_workers, task.worker)
+
+    # ── splits ────────────────────────────────────────────────────────────────────────────────────
+    def sources_to_list(self, dataset: DatasetAdded) -> list[int]:
+        """Return the sources whose splits a worker must list before tasks start."""
+        return []
+
+    def split_sources(
+        self, dataset: DatasetAdded, listed: dict[int, list[Any]]
+    ) -> list[m.SplitSource]:
+        """Return the sources whose splits are assigned to tasks."""
+        return []
+
+    # ── ends ──────────────────────────────────────────────────────────────────────────────────────
+    def end_task(self, task: Task) -> None:
+        """Update the iteration of a task that is exhausted or lost; called by `State.apply`."""
+
+    def is_finished(self, iteration: Iteration) -> bool:
+        """Return whether no task will produce another element and none will be added."""
+        return _all_ended(iteration.tasks.values())
+
+    def is_finished_for(self, client: Client) -> bool:
+        """Return whether `client` will get no more tasks and none of its tasks runs."""
+        iteration = client.iteration
+        if iteration.parameters.target_workers != "LOCAL":
+            return iteration.finished
+        # Its process may stop long before the others.
+        mine = [task for task in iteration.tasks.values() if self.reads(client, task)]
+        return iteration.finished or _all_ended(mine)
+
+    def loss(self, task: Task) -> m.TaskLost:
+        """Return what clients are told of a lost task."""
+        return m.TaskLost(task.task_id, task.worker.address, task.lost)
+
+    def is_collected(self, job: Job, config: DispatcherConfig) -> bool:
+        """Return whether a job without clients is removed after `job_gc_timeout_ms`."""
+        return True
+
+
+class Off(Mode):
+    """Every task yields the whole dataset."""
+
+
+class Dynamic(Mode):
+    """The dispatcher assigns splits to tasks, so that each element is yielded by one of them."""
+
+    def task_start(self, task: Task) -> m.TaskStart:
+        """Return what the worker needs to run `task`: also the sources it asks splits of."""
+        start, sources = super().task_start(task), task.iteration.sources
+        assert sources is not None
+        return msgspec.structs.replace(start, split_sources=list(sources.values()))
+
+    def sources_to_list(self, dataset: DatasetAdded) -> list[int]:
+        """Return the sources whose splits only a worker can know, such as files."""
+        return [x.number for x in dataset.sources if isinstance(x.splits, ListedSplits)]
+
+    def split_sources(
+        self, dataset: DatasetAdded, listed: dict[int, list[Any]]
+    ) -> list[m.SplitSource]:
+        """Return all sources of the dataset; those with an index are cut here."""
+        sources = []
+        for source in dataset.sources:
+            if isinstance(source.splits, IndexSplits):
+                count = source.splits.count
+                sources.append(m.SplitSource(source.number, split_total(count), count))
+            else:
+                sources.append(m.SplitSource(source.number, len(listed[source.number])))
+        return sources
+
+    def end_task(self, task: Task) -> None:
+        """Return the splits that the task had not begun to the others."""
+        for book in task.iteration.books.values():
+            book.leave(task.task_id)
+
+    def loss(self, task: Task) -> m.TaskLost:
+        """Return what clients are told: elements of the splits it had begun may be lost."""
+        begun = task.iteration.splits_begun_by(task.task_id)
+        return msgspec.structs.replace(super().loss(task), splits_begun=begun)
+
+    def is_collected(self, job: Job, config: DispatcherConfig) -> bool:
+        """Return whether the job is collected: a named one would start over if read again.
+
+        As in tf.data service it stays, unless `gc_dynamic_sharding_jobs` is set. A job without a
+        name cannot be asked for again.
+        """
+        return not job.added.named or config.gc_dynamic_sharding_jobs
+
+
+_MODES = {ShardingPolicy.OFF: Off(), ShardingPolicy.DYNAMIC: Dynamic()}
+
+
+def mode_of(parameters: m.JobParameters) -> Mode:
+    """Return the rules for jobs with these parameters.
+
+    Raises:
+        UnimplementedError: if this version does not have the processing mode.
+    """
+    return _MODES[parse_processing_mode(parameters.processing_mode)]
+
+
+def _all_ended(tasks: Iterable[Task]) -> bool:
+    """Return whether no task runs and at least one came to its end (not all were lost)."""
+    tasks = list(tasks)
+    return not any(task.running for task in tasks) and any(task.exhausted for task in tasks)

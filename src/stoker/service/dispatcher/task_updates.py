@@ -1,0 +1,22 @@
+"""Messages that tell a client about the tasks it reads."""
+
+from collections.abc import Iterable
+
+from stoker.service import messages as m
+from stoker.service.dispatcher.entities import Client, Task
+from stoker.service.dispatcher.modes import mode_of
+
+
+def task_update(client: Client, changed: Iterable[Task]) -> m.Tasks | None:
+    """Return what `client` must know about the `changed` tasks; ``None`` if nothing."""
+    mode = mode_of(client.iteration.parameters)
+    mine = [task for task in changed if mode.reads(client, task)]
+    added = [] if client.iteration.stopped else [_info(task) for task in mine if not task.lost]
+    lost = [mode.loss(task) for task in mine if task.lost]
+    finished = mode.is_finished_for(client)
+    return m.Tasks(added, lost, finished) if added or lost or finished else None
+
+
+def _info(task: Task) -> m.TaskInfo:
+    worker = task.worker
+    return m.TaskInfo(task.task_id, worker.address, worker.transfers, worker.tags)

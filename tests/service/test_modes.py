@@ -1,0 +1,131 @@
+"""The rules of each processing mode, on states made by records."""
+
+import pytest
+
+from stoker.dataset.options import Options
+from stoker.dataset.tree.splits import IndexSplits, ListedSplits, Source
+from stoker.errors import UnimplementedError
+from stoker.service import messages as m
+from stoker.service.config import DispatcherConfig, ShardingPolicy
+from stoker.service.dispatcher import records as r
+from stoker.service.dispatcher.modes import Dynamic, Mode, Off, mode_of
+from stoker.service.dispatcher.state import State
+
+VERSIONS = m.Versions("3.11", "2")
+DATASET = r.DatasetAdded(
+    "data",
+    "digest",
+    b"",
+    b"",
+    None,
+    Options(),
+    -2,
+    [Source(0, "range", "", IndexSplits(10)), Source(1, "list_files", "", ListedSplits())],
+    True,
+    VERSIONS,
+    None,
+)
+LISTED = {1: ["a", "b", "c"]}
+JOB, ITERATION, CLIENT, WORKER, TASK = "job", 1, 2, 10, 20
+
+
+def _state(policy: ShardingPolicy, *, named: bool = False, workers: int = 2) -> State:
+    """A job read by one client, with a task on each worker that the mode chooses."""
+    state = State()
+    parameters = m.JobParameters(policy)
+    mode = mode_of(parameters)
+    state.apply(DATASET)
+    state.apply(r.JobAdded(JOB, named, "data", parameters))
+    state.apply(r.IterationAdded(ITERATION, JOB, (0,), 7))
+    state.apply(r.ClientAdded(CLIENT, ITERATION, ""))
+    for k in range(workers):
+        state.apply(r.WorkerAdded(WORKER + k, f"host:{k}", {}, [], VERSIONS))
+    state.apply(r.SplitsKnown(ITERATION, mode.split_sources(DATASET, LISTED), LISTED))
+    iteration = state.iterations[ITERATION]
+    for worker in list(mode.workers_to_start(iteration, DATASET, state.workers.values())):
+        k = worker.added.worker_id - WORKER
+        state.apply(r.TaskAdded(TASK + k, ITERATION, WORKER + k, 70 + k))
+    return state
+
+
+@pytest.mark.parametrize(
+    ("policy", "mode"), [(ShardingPolicy.OFF, Off), (ShardingPolicy.DYNAMIC, Dynamic)]
+)
+def test_each_policy_has_its_mode(policy: ShardingPolicy, mode: type[Mode]):
+    assert type(mode_of(m.JobParameters(policy))) is mode
+
+
+def test_a_policy_without_a_mode_is_refused():
+    with pytest.raises(UnimplementedError, match="HINT"):
+        mode_of(m.JobParameters(ShardingPolicy.HINT))
+
+
+def test_off_lists_and_assigns_no_splits():
+    mode, state = Off(), _state(ShardingPolicy.OFF)
+    assert mode.sources_to_list(DATASET) == []
+    start = mode.task_start(state.tasks[TASK])
+    assert start == m.TaskStart(TASK, ITERATION, "data", 70, (0,))
+
+
+def test_dynamic_lists_files_and_assigns_all_sources():
+    mode, state = Dynamic(), _state(ShardingPolicy.DYNAMIC)
+    assert mode.sources_to_list(DATASET) == [1]
+    assert mode.task_start(state.tasks[TASK]).split_sources == [
+        m.SplitSource(0, 10, 10),
+        m.SplitSource(1, 3),
+    ]
+
+
+def test_each_worker_runs_one_task_if_its_versions_match():
+    state = _state(ShardingPolicy.OFF)
+    state.apply(r.WorkerAdded(12, "host:2", {}, [], m.Versions("3.99", "2")))
+    state.apply(r.WorkerAdded(13, "host:3", {}, ["COLOCATED"], VERSIONS))
+    state.apply(r.WorkerAdded(14, "host:4", {}, [], VERSIONS))
+    iteration = state.iterations[ITERATION]
+    new = Off().workers_to_start(iteration, DATASET, state.workers.values())
+    assert [worker.added.worker_id for worker in new] == [14]
+
+
+@pytest.mark.parametrize("policy", [ShardingPolicy.OFF, ShardingPolicy.DYNAMIC])
+def test_an_iteration_ends_when_no_task_runs_and_one_ended(policy: ShardingPolicy):
+    state = _state(policy)
+    iteration = state.iterations[ITERATION]
+    state.apply(r.TaskEnded(TASK))
+    assert not iteration.finished
+    state.apply(r.WorkerLost(WORKER + 1, "it died"))
+    assert iteration.finished
+
+
+@pytest.mark.parametrize("policy", [ShardingPolicy.OFF, ShardingPolicy.DYNAMIC])
+def test_an_iteration_whose_tasks_are_all_lost_goes_on(policy: ShardingPolicy):
+    state = _state(policy, workers=1)
+    state.apply(r.WorkerLost(WORKER, "it died"))
+    assert not state.iterations[ITERATION].finished
+
+
+def test_a_lost_dynamic_task_returns_splits_it_had_not_begun():
+    state = _state(ShardingPolicy.DYNAMIC)
+    state.apply(r.SplitsAssigned(TASK, 0, 0, [0, 1, 2]))
+    state.apply(r.SplitsBegun(TASK, 0, 0, [0]))
+    state.apply(r.WorkerLost(WORKER, "it died"))
+    iteration = state.iterations[ITERATION]
+    assert iteration.book(0, 0).available == 9
+    loss = mode_of(iteration.parameters).loss(state.tasks[TASK])
+    assert loss == m.TaskLost(TASK, "host:0", "it died", splits_begun=1)
+
+
+@pytest.mark.parametrize(
+    ("policy", "named", "collect_named", "collected"),
+    [
+        (ShardingPolicy.OFF, True, False, True),
+        (ShardingPolicy.DYNAMIC, False, False, True),
+        (ShardingPolicy.DYNAMIC, True, False, False),
+        (ShardingPolicy.DYNAMIC, True, True, True),
+    ],
+)
+def test_named_dynamic_jobs_are_kept_unless_configured(
+    policy: ShardingPolicy, named: bool, collect_named: bool, collected: bool
+):
+    job = _state(policy, named=named).jobs[JOB]
+    config = DispatcherConfig(gc_dynamic_sharding_jobs=collect_named)
+    assert mode_of(job.added.parameters).is_collected(job, config) is collected
