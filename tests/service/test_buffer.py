@@ -1,89 +1,47 @@
-"""What waits for readers: order, sizes, and what comes back."""
-
-import time
-
-from hypothesis import given
-from hypothesis import strategies as st
+"""Which client of a task gets which element."""
 
 from stoker.errors import ErrorRecord
-from stoker.service.worker.buffer import FirstCome, Piece
+from stoker.service.chunk import Chunk
+from stoker.service.messages import BufferPolicy
+from stoker.service.worker.buffer import MAX_ELEMENTS, Buffer, FirstCome, new_buffer
 
-ERROR = ErrorRecord("UserFunctionError", "no")
+ANN, BOB = 41, 42
 
 
-def _filled(*pieces: Piece) -> FirstCome:
-    buffer = FirstCome()
-    for piece in pieces:
-        buffer.put(piece)
+def _filled(*chunks: Chunk) -> Buffer:
+    buffer = new_buffer(BufferPolicy.FIRST_COME)
+    for chunk in chunks:
+        buffer.put(chunk)
     return buffer
 
 
-def test_small_pieces_are_taken_together():
-    buffer = _filled(Piece([1], 10), Piece([2, 3], 20))
-    assert buffer.take(100, 100) == Piece([1, 2, 3], 30)
-    assert (buffer.positions, buffer.nbytes) == (0, 0)
+def test_every_policy_has_a_buffer():
+    assert type(new_buffer(BufferPolicy.FIRST_COME)) is FirstCome
+    assert all(new_buffer(policy).empty for policy in BufferPolicy)
 
 
-def test_a_large_piece_is_taken_in_parts():
-    buffer = _filled(Piece([1, 2, 3, 4], 40))
-    assert buffer.take(1, 100) == Piece([1], 10)
-    assert buffer.take(100, 25) == Piece([2, 3], 20)
-    assert (buffer.positions, buffer.nbytes) == (1, 10)
+def test_first_come_gives_each_element_to_one_client():
+    buffer = _filled(Chunk([1, 2, 3], 30))
+    assert buffer.waiting(ANN) == buffer.waiting(BOB) == 3
+    assert buffer.take(ANN, 2, 100) == Chunk([1, 2], 20)
+    assert buffer.waiting(ANN) == 1
+    assert buffer.take(BOB, 2, 100) == Chunk([3], 10)
+    assert buffer.empty
 
 
-def test_one_element_is_taken_however_large():
-    buffer = _filled(Piece([1, 2], 2000))
-    assert buffer.take(10, 1) == Piece([1], 1000)
+def test_what_a_client_gives_back_is_first_for_the_others():
+    error = ErrorRecord("UserFunctionError", "no")
+    buffer = _filled(Chunk([3], 10))
+    buffer.give_back(ANN, [Chunk([1], 10), Chunk([], 5, error)])
+    assert buffer.nbytes == 25
+    assert [buffer.take(BOB, 10, 100) for _ in range(3)] == [
+        Chunk([1], 10),
+        Chunk([], 5, error),
+        Chunk([3], 10),
+    ]
 
 
-def test_an_error_comes_alone_and_in_its_place():
-    buffer = _filled(Piece([1], 1), Piece([], 5, ERROR), Piece([2], 1))
-    taken = [buffer.take(10, 100) for _ in range(3)]
-    assert taken == [Piece([1], 1), Piece([], 5, ERROR), Piece([2], 1)]
-
-
-def test_what_is_given_back_is_taken_first_even_amid_a_piece():
-    buffer = _filled(Piece([1, 2, 3], 30))
-    first = buffer.take(2, 100)
-    buffer.give_back([first, Piece([], 5, ERROR)])
-    assert (buffer.positions, buffer.nbytes) == (4, 35)
-    assert buffer.take(10, 100) == Piece([1, 2], 20)
-    assert buffer.take(10, 100) == Piece([], 5, ERROR)
-    assert buffer.take(10, 100) == Piece([3], 10)
-
-
-def test_an_empty_piece_is_nothing():
-    assert _filled(Piece([], 0)).positions == 0
-
-
-@given(
-    st.lists(st.integers(0, 9)),
-    st.lists(st.tuples(st.integers(1, 12), st.integers(1, 60), st.booleans())),
-)
-def test_order_and_counts_hold_for_any_takes_and_returns(sizes, takes):
-    elements = iter(range(1000))
-    buffer = _filled(*[Piece([next(elements) for _ in range(n)], 7 * n) for n in sizes])
-    got: list[int] = []
-    for most, nbytes, back in takes:
-        if buffer.positions:
-            piece = buffer.take(most, nbytes)
-            assert 1 <= len(piece.elements) <= most
-            if back:
-                buffer.give_back([piece])
-            else:
-                got += piece.elements
-    rest = [x for piece in buffer.drain() for x in piece.elements]
-    assert got + rest == list(range(sum(sizes)))
-    assert (buffer.positions, buffer.nbytes) == (0, 0)
-
-
-def test_taking_one_by_one_costs_the_same_for_each():
-    def seconds(count: int) -> float:
-        buffer = _filled(Piece(list(range(count)), count))
-        began = time.perf_counter()
-        for _ in range(count):
-            buffer.take(1, 1 << 20)
-        return time.perf_counter() - began
-
-    # Quadratic would be 256 times as long; the bound leaves room for a busy machine.
-    assert seconds(160_000) < 100 * max(seconds(10_000), 0.005)
+def test_room_is_bounded_in_bytes_and_in_elements():
+    assert _filled(Chunk([1], 99)).has_room(100)
+    assert not _filled(Chunk([1], 100)).has_room(100)
+    assert not _filled(Chunk([0] * MAX_ELEMENTS, 1)).has_room(100)

@@ -24,7 +24,7 @@ class _Host:
         self, dataset: stoker.Dataset, splits: tuple[Any, ...] = (), room: int = 1 << 30
     ) -> None:
         self.tree, self.options = encode_tree(dataset.node), dataset.options()
-        self.pieces: list[Any] = []
+        self.chunks: list[Any] = []
         self.counts: list[tuple[int, dict[str, int]]] = []
         self.room = room
         self.ended = threading.Event()
@@ -38,12 +38,12 @@ class _Host:
     def allocate(self, shape: tuple[int, ...], dtype: Any) -> Any:
         return np.empty(shape, dtype)
 
-    def produced(self, task_id: int, piece: Any) -> bool:
-        self.pieces.append(piece)
-        return len(self.pieces) < self.room
+    def produced(self, task_id: int, chunk: Any) -> bool:
+        self.chunks.append(chunk)
+        return len(self.chunks) < self.room
 
     def counted(self, task_id: int, counts: dict[str, int]) -> None:
-        self.counts.append((len(self.pieces), counts))
+        self.counts.append((len(self.chunks), counts))
 
     def exhausted(self, task_id: int) -> None:
         self.ended.set()
@@ -55,7 +55,7 @@ class _Host:
 
     @property
     def elements(self) -> list[Any]:
-        return [element for piece in self.pieces for element in piece.elements]
+        return [element for chunk in self.chunks for element in chunk.elements]
 
     def run(self, sources: list[m.SplitSource] | None = None) -> Pipeline:
         self.pipeline = object.__new__(Pipeline)  # known before its thread asks for splits
@@ -78,8 +78,8 @@ def test_it_hands_over_everything_and_says_that_it_ended():
 def test_it_waits_for_room_and_goes_on():
     host = _Host(stoker.Dataset.range(20_000), room=1)
     pipeline = host.run()
-    assert eventually(lambda: host.pieces)
-    assert len(host.pieces) == 1
+    assert eventually(lambda: host.chunks)
+    assert len(host.chunks) == 1
     assert not host.ended.is_set()
     host.room = 1 << 30
     pipeline.resume()
@@ -95,7 +95,7 @@ def test_a_closed_task_ends_wherever_it_waits_and_does_not_say_it_ended(waits_fo
     else:
         host, sources = _Host(dataset, splits=([(0, 50)],)), [m.SplitSource(0, 2, 100)]
     pipeline = host.run(sources)
-    assert eventually(lambda: len(host.pieces if waits_for == "room" else host.asked) > 0)
+    assert eventually(lambda: len(host.chunks if waits_for == "room" else host.asked) > 0)
     pipeline.close()
     assert _ends(pipeline)
     assert not host.ended.is_set()
@@ -117,7 +117,7 @@ def test_an_error_has_its_position_and_the_rest_follows():
 
     host = _Host(stoker.Dataset.range(5).map(fail))
     assert _ends(host.run())
-    [error] = [piece.error for piece in host.pieces if piece.error is not None]
+    [error] = [chunk.error for chunk in host.chunks if chunk.error is not None]
     assert (error.element, error.exception, error.worker) == (2, "ValueError", "host:1")
     assert host.elements == [0, 1, 3, 4]
     assert host.ended.is_set()
@@ -129,7 +129,7 @@ def test_sys_exit_ends_the_task_with_an_error():
 
     host = _Host(stoker.Dataset.range(5).map(leave))
     assert _ends(host.run())
-    assert [piece.error.exception for piece in host.pieces] == ["SystemExit"]
+    assert [chunk.error.exception for chunk in host.chunks] == ["SystemExit"]
     assert host.ended.is_set()
 
 
@@ -141,8 +141,8 @@ def test_a_dataset_that_cannot_be_loaded_is_one_error(failure):
 
     host = Broken(stoker.Dataset.range(5))
     assert _ends(host.run())
-    [piece] = host.pieces
-    assert type(failure).__name__ in piece.error.message
+    [chunk] = host.chunks
+    assert type(failure).__name__ in chunk.error.message
     assert host.ended.is_set()
 
 
@@ -184,7 +184,7 @@ def test_what_it_counts_is_told_before_what_comes_after_it():
     host.run()
     assert _ends(host.pipeline)
     assert host.elements == [2.0, -6.0]
-    assert host.counts[-1] == (len(host.pieces), {"errors_ignored": 2})  # before it says it ended
+    assert host.counts[-1] == (len(host.chunks), {"errors_ignored": 2})  # before it says it ended
     assert [count["errors_ignored"] for _, count in host.counts] == [1, 2]
 
 

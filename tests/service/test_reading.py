@@ -3,7 +3,7 @@
 import pytest
 
 from stoker.errors import ErrorRecord
-from stoker.service.worker.buffer import Piece
+from stoker.service.chunk import Chunk
 from stoker.service.worker.reading import Reading
 from stoker.wire.frames import Credit, Frame
 
@@ -16,20 +16,25 @@ def reading() -> Reading:
     reading = Reading(client_id=5, max_bytes=1000)
     reading.connect(1, attempt=1, next_frame=0)
     reading.credit(Credit(0, 10, 100))
-    reading.send(Piece(["a", "b"], 20))
-    reading.send(Piece([], 5, ERROR))
-    reading.send(Piece(["c", "d", "e"], 30))
+    reading.send(Chunk(["a", "b"], 20))
+    reading.send(Chunk([], 5, ERROR))
+    reading.send(Chunk(["c", "d", "e"], 30))
     return reading
 
 
 def _backlog(reading: Reading) -> list[object]:
-    return [piece.error or piece.elements for piece in reading.backlog.drain()]
+    return [chunk.error or chunk.elements for chunk in reading.backlog.drain()]
 
 
 def test_frames_are_numbered_from_zero(reading: Reading):
-    sent = reading.send(Piece(["f"], 1))
+    sent = reading.send(Chunk(["f"], 1))
     assert (sent.number, sent.elements, sent.error) == (3, ["f"], None)
     assert isinstance(sent, Frame)
+
+
+def test_a_frame_of_shared_elements_says_so(reading: Reading):
+    assert reading.send(Chunk(["f"], 1, shared=True)).shared
+    assert not reading.send(Chunk(["g"], 1)).shared
 
 
 def test_credit_counts_what_was_sent_and_bytes_what_is_kept(reading: Reading):
@@ -43,9 +48,9 @@ def test_the_worker_keeps_no_more_than_it_may_whatever_the_client_would_take():
     reading = Reading(client_id=5, max_bytes=60)
     reading.connect(1, attempt=1, next_frame=0)
     reading.credit(Credit(0, 10, 100))
-    reading.send(Piece(["a"], 50))
+    reading.send(Chunk(["a"], 50))
     assert reading.room == (9, 10)
-    reading.send(Piece(["b"], 50))
+    reading.send(Chunk(["b"], 50))
     assert reading.room == (8, -40)
 
 
@@ -54,7 +59,7 @@ def test_a_frame_is_a_quarter_of_the_window_so_that_the_next_is_there_when_one_i
     reading.connect(1, attempt=1, next_frame=0)
     reading.credit(Credit(0, 100, 400))
     assert reading.frame_room == (25, 100)
-    reading.send(Piece(list(range(90)), 90))
+    reading.send(Chunk(list(range(90)), 90))
     assert reading.frame_room == (10, 100)
     reading.credit(Credit(0, 130, 400))  # 90 of them are held, so the window is 130
     assert reading.frame_room == (32, 100)
@@ -130,11 +135,11 @@ def test_what_the_user_did_not_take_is_given_back(
     reading: Reading, frame: int, taken: int, rest: list[object]
 ):
     given = reading.give_back(frame, taken)
-    assert [piece.error or piece.elements for piece in given] == rest
+    assert [chunk.error or chunk.elements for chunk in given] == rest
     assert reading.kept_positions == 0
 
 
 def test_what_is_to_be_sent_again_is_given_back_too(reading: Reading):
     reading.connect(2, attempt=2, next_frame=2)
     given = reading.give_back(1, 1)
-    assert [piece.elements for piece in given] == [["c", "d", "e"]]
+    assert [chunk.elements for chunk in given] == [["c", "d", "e"]]

@@ -4,8 +4,8 @@ from collections import Counter
 
 from stoker.errors import ErrorRecord
 from stoker.service import messages as m
+from stoker.service.chunk import Chunk
 from stoker.service.worker import logic as w
-from stoker.service.worker.buffer import Piece
 from stoker.wire import frames as f
 
 HELLO = m.WorkerHello(1, 1, "here:1", {"tcp": "here:1"}, m.Versions("3.11", "2"))
@@ -64,7 +64,7 @@ def test_a_task_is_opened_once():
 
 def test_what_is_produced_goes_to_a_reader_with_credit():
     worker = _running()
-    assert _sent(worker.produced(20, Piece(["a", "b"], 2))) == [(1, 0, ["a", "b"])]
+    assert _sent(worker.produced(20, Chunk(["a", "b"], 2))) == [(1, 0, ["a", "b"])]
 
 
 def test_a_client_that_comes_before_its_task_waits_for_it():
@@ -88,17 +88,17 @@ def test_a_client_whose_task_never_comes_is_sent_away():
 
 def test_a_broken_connection_resumes_at_the_first_frame_not_received():
     worker = _running()
-    worker.produced(20, Piece(["a"], 1))
-    worker.produced(20, Piece(["b"], 1))
+    worker.produced(20, Chunk(["a"], 1))
+    worker.produced(20, Chunk(["b"], 1))
     worker.client_lost(1)
-    assert worker.produced(20, Piece(["c"], 1)) == []
+    assert worker.produced(20, Chunk(["c"], 1)) == []
     worker.client_message(2, _hello(attempt=2, next_frame=1), 0.0)
     assert _sent(worker.client_message(2, CREDIT, 0.0)) == [(2, 1, ["b"]), (2, 2, ["c"])]
 
 
 def test_what_did_not_arrive_goes_to_its_client_though_another_has_room():
     worker = _running()
-    worker.produced(20, Piece(["a"], 1))
+    worker.produced(20, Chunk(["a"], 1))
     worker.client_lost(1)
     worker.client_message(5, _hello(client=41), 0.0)
     worker.client_message(5, CREDIT, 0.0)
@@ -113,12 +113,12 @@ def test_a_greeting_that_comes_after_a_newer_one_changes_nothing():
     error = "the client has connected again since"
     assert refused == [w.ToClient(3, _bye("UnavailableError", error)), w.HangUp(3)]
     worker.client_message(2, CREDIT, 0.0)
-    assert _sent(worker.produced(20, Piece(["a"], 1))) == [(2, 0, ["a"])]
+    assert _sent(worker.produced(20, Chunk(["a"], 1))) == [(2, 0, ["a"])]
 
 
 def test_a_released_client_cannot_resume_what_is_gone():
     worker = _running()
-    worker.produced(20, Piece(["a"], 1))
+    worker.produced(20, Chunk(["a"], 1))
     worker.session_message(m.ClientGone(20, 40), 0.0)
     [bye, hang_up] = worker.client_message(2, _hello(attempt=2, next_frame=1), 0.0)
     assert isinstance(bye, w.ToClient)
@@ -130,7 +130,7 @@ def test_a_released_client_cannot_resume_what_is_gone():
 
 def test_what_a_client_gives_back_goes_to_the_next():
     worker = _running()
-    worker.produced(20, Piece(["a", "b", "c"], 3))
+    worker.produced(20, Chunk(["a", "b", "c"], 3))
     assert worker.client_message(1, f.GiveBack(0, 1), 0.0) == [
         w.ToClient(1, f.Bye()),
         w.HangUp(1),
@@ -141,7 +141,7 @@ def test_what_a_client_gives_back_goes_to_the_next():
 
 def test_a_closed_client_gives_back_by_way_of_the_dispatcher_too():
     worker = _running()
-    worker.produced(20, Piece(["a", "b", "c"], 3))
+    worker.produced(20, Chunk(["a", "b", "c"], 3))
     worker.client_lost(1)
     worker.session_message(m.ClientGone(20, 40, taken=(0, 2)), 0.0)
     worker.client_message(2, _hello(client=41), 0.0)
@@ -150,7 +150,7 @@ def test_a_closed_client_gives_back_by_way_of_the_dispatcher_too():
 
 def test_what_a_lost_client_had_is_dropped_and_counted():
     worker = _running()
-    worker.produced(20, Piece(["a", "b", "c"], 3))
+    worker.produced(20, Chunk(["a", "b", "c"], 3))
     worker.session_message(m.ClientGone(20, 40), 0.0)
     assert worker.tasks[20].lost == 3
     assert not worker.connections
@@ -160,7 +160,7 @@ def test_the_end_is_said_when_all_is_sent_and_again_if_something_came_back():
     worker = _running()
     worker.client_message(2, _hello(client=41), 0.0)
     worker.client_message(2, CREDIT, 0.0)
-    worker.produced(20, Piece(["a", "b"], 2))
+    worker.produced(20, Chunk(["a", "b"], 2))
     assert _sent(worker.exhausted(20)) == [(2, f.End(0)), (1, f.End(1))]
     assert _sent(worker.client_message(1, f.GiveBack(0, 1), 0.0)) == [
         (1, f.Bye()),
@@ -171,21 +171,21 @@ def test_the_end_is_said_when_all_is_sent_and_again_if_something_came_back():
 
 def test_who_was_told_of_the_end_is_served_after_who_was_not():
     worker = _running()
-    worker.produced(20, Piece(["a"], 1))
+    worker.produced(20, Chunk(["a"], 1))
     worker.exhausted(20)  # client 40 is at the end
     worker.client_message(2, _hello(client=41), 0.0)
     worker.client_message(3, _hello(client=42), 0.0)
     worker.client_message(3, CREDIT, 0.0)
     worker.tasks[20].readings[42].ended = False
-    worker.tasks[20].buffer.give_back([Piece(["b"], 1)])
-    assert _sent(worker.produced(20, Piece([], 0)))[0] == (3, 0, ["b"])
+    worker.tasks[20].buffer.give_back(41, [Chunk(["b"], 1)])
+    assert _sent(worker.produced(20, Chunk([], 0)))[0] == (3, 0, ["b"])
 
 
 def test_a_metered_client_hears_what_waits_and_gets_it_for_credit():
     worker = _worker()
     worker.session_message(START, 0.0)
     worker.client_message(1, _hello(metered=True), 0.0)
-    assert _sent(worker.produced(20, Piece(["a", "b"], 2))) == [(1, f.Ready(2))]
+    assert _sent(worker.produced(20, Chunk(["a", "b"], 2))) == [(1, f.Ready(2))]
     assert _sent(worker.client_message(1, f.Credit(0, 1, 100), 0.0)) == [
         (1, 0, ["a"]),
         (1, f.Ready(1)),
@@ -197,14 +197,14 @@ def test_credit_for_which_there_is_nothing_is_returned():
     worker.session_message(START, 0.0)
     worker.client_message(1, _hello(metered=True), 0.0)
     assert _sent(worker.client_message(1, f.Credit(0, 3, 100), 0.0)) == [(1, f.Ready(0, 3))]
-    assert _sent(worker.produced(20, Piece(["a"], 1))) == [(1, f.Ready(1))]
+    assert _sent(worker.produced(20, Chunk(["a"], 1))) == [(1, f.Ready(1))]
 
 
 def test_a_full_buffer_stops_the_pipeline_until_there_is_room():
     worker = _worker(buffer_bytes=10)
     worker.session_message(START, 0.0)
     assert worker.may_produce(20)
-    worker.produced(20, Piece(["a"], 10))
+    worker.produced(20, Chunk(["a"], 10))
     assert not worker.may_produce(20)
     worker.client_message(1, _hello(), 0.0)
     assert w.Produce(20) in worker.client_message(1, CREDIT, 0.0)
@@ -279,7 +279,7 @@ def test_a_worker_that_was_given_up_starts_over():
 
 def test_a_stopped_task_leaves_nothing():
     worker = _running()
-    worker.produced(20, Piece(["a"], 1))
+    worker.produced(20, Chunk(["a"], 1))
     assert worker.session_message(m.TaskStop(20), 0.0)[0] == w.CloseTask(20)
     assert (worker.tasks, worker.connections) == ({}, {})
     assert worker.session_message(m.TaskStop(20), 0.0) == []
@@ -298,11 +298,11 @@ def test_a_client_of_another_protocol_is_told_so():
 def test_what_a_task_counts_is_said_when_it_changes_and_before_the_end():
     worker = _running()
     assert worker.counted(20, {"errors_ignored": 1}) == []
-    assert _sent(worker.produced(20, Piece(["a"], 1))) == [
+    assert _sent(worker.produced(20, Chunk(["a"], 1))) == [
         (1, 0, ["a"]),
         (1, f.Counts({"errors_ignored": 1})),
     ]
-    assert _sent(worker.produced(20, Piece(["b"], 1))) == [(1, 1, ["b"])]
+    assert _sent(worker.produced(20, Chunk(["b"], 1))) == [(1, 1, ["b"])]
     worker.counted(20, {"errors_ignored": 3})
     assert _sent(worker.exhausted(20)) == [(1, f.Counts({"errors_ignored": 3})), (1, f.End(2))]
 
@@ -310,7 +310,7 @@ def test_what_a_task_counts_is_said_when_it_changes_and_before_the_end():
 def test_what_a_task_has_counted_is_said_again_on_a_new_connection():
     worker = _running()
     worker.counted(20, {"errors_ignored": 1})
-    worker.produced(20, Piece(["a"], 1))
+    worker.produced(20, Chunk(["a"], 1))
     worker.client_lost(1)
     actions = worker.client_message(2, _hello(attempt=2, next_frame=1), 0.0)
     assert _sent(actions)[-1] == (2, f.Counts({"errors_ignored": 1}))
@@ -321,7 +321,7 @@ def test_a_metered_reader_is_not_asked_for_credit_while_bytes_hold_up_what_it_ha
     worker = _worker(buffer_bytes=10)
     worker.session_message(START, 0.0)
     worker.client_message(1, _hello(metered=True), 0.0)
-    assert (1, f.Ready(3)) in _sent(worker.produced(20, Piece(["a", "b", "c"], 30)))
+    assert (1, f.Ready(3)) in _sent(worker.produced(20, Chunk(["a", "b", "c"], 30)))
     assert _sent(worker.client_message(1, f.Credit(0, 2, 1 << 20), 0.0)) == [(1, 0, ["a"])]
     assert _sent(worker.client_message(1, f.Credit(1, 2, 1 << 20), 0.0)) == [
         (1, 1, ["b"]),
@@ -333,11 +333,11 @@ def test_a_client_that_pauses_holds_its_window_and_no_more():
     worker = _running()
     worker.client_message(2, _hello(41), 0.0)
     worker.client_message(2, f.Credit(0, 4, 1 << 20), 0.0)
-    actions = worker.produced(20, Piece(list(range(104)), 104))
+    actions = worker.produced(20, Chunk(list(range(104)), 104))
     shares = Counter[int]()
     for action in actions:
         if isinstance(action, w.ToClient) and isinstance(action.message, f.Frame):
             shares[action.connection] += len(action.message.elements)
     assert shares == {1: 100, 2: 4}
-    assert _sent(worker.produced(20, Piece([104, 105], 2))) == []
+    assert _sent(worker.produced(20, Chunk([104, 105], 2))) == []
     assert _sent(worker.client_message(1, f.Credit(4, 200, 1 << 20), 0.0)) == [(1, 4, [104, 105])]

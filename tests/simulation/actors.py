@@ -11,11 +11,11 @@ import msgspec
 
 from stoker.errors import StokerError
 from stoker.service import messages as m
+from stoker.service.chunk import Chunk
 from stoker.service.client import logic as client_logic
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher import logic as dispatcher_logic
 from stoker.service.worker import logic as worker_logic
-from stoker.service.worker.buffer import Piece
 from stoker.wire import frames as f
 from tests.simulation.network import Link, Side, World
 from tests.simulation.pipeline import Element, Pipeline, Plan
@@ -262,8 +262,8 @@ class SimWorker:
         def need_split(task_id: int, source: int, repetition: int) -> None:
             self.do(self.logic.need_split(task_id, source, repetition, self.world.now))
 
-        def produced(task_id: int, piece: Piece) -> bool:
-            self.do(self.logic.produced(task_id, piece))
+        def produced(task_id: int, chunk: Chunk) -> bool:
+            self.do(self.logic.produced(task_id, chunk))
             return self.logic.may_produce(task_id)
 
         def exhausted(task_id: int) -> None:

@@ -11,11 +11,11 @@ from functools import partial
 from typing import Any
 
 from stoker.service import messages as m
+from stoker.service.chunk import Chunk
 from stoker.service.client import logic as client_logic
 from stoker.service.client.credit import BUFFER_BYTES
 from stoker.service.config import ShardingPolicy
 from stoker.service.worker import logic as worker_logic
-from stoker.service.worker.buffer import Piece
 from stoker.wire import frames as f
 from tests.simulation.network import World
 
@@ -88,10 +88,10 @@ class Worker:
             chunk.append(self._elements[self._next])
             nbytes += self._nbytes(chunk[-1])
             self._next += 1
-        self.world.after(self._seconds * len(chunk), partial(self._produced, Piece(chunk, nbytes)))
+        self.world.after(self._seconds * len(chunk), partial(self._produced, Chunk(chunk, nbytes)))
 
-    def _produced(self, piece: Piece) -> None:
-        self._do(self.logic.produced(self.number, piece))
+    def _produced(self, chunk: Chunk) -> None:
+        self._do(self.logic.produced(self.number, chunk))
         if self.logic.may_produce(self.number):
             self._produce()
 

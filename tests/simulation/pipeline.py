@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from stoker.errors import ErrorRecord
 from stoker.service import messages as m
-from stoker.service.worker.buffer import Piece
+from stoker.service.chunk import Chunk
 
 Element: TypeAlias = tuple[int, int, int]
 """What an element says of itself: its source, which pass over it, and its number there."""
@@ -74,7 +74,7 @@ class Pipeline:
         seconds: float,
         after: Callable[[float, Callable[[], None]], None],
         need_split: Callable[[int, int, int], None],
-        produced: Callable[[int, Piece], bool],
+        produced: Callable[[int, Chunk], bool],
         exhausted: Callable[[int], None],
     ) -> None:
         self.task_id = start.task_id
@@ -135,13 +135,13 @@ class Pipeline:
                         if not failed:
                             chunk.append(element)
                         if chunk and (failed or len(chunk) == size):
-                            yield from self._hand_over(Piece(chunk, 10 * len(chunk)))
+                            yield from self._hand_over(Chunk(chunk, 10 * len(chunk)))
                             chunk, size = [], self._rng.randint(1, 7)
                         if failed:
                             error = ErrorRecord("UserFunctionError", repr(element))
-                            yield from self._hand_over(Piece([], 5, error))
+                            yield from self._hand_over(Chunk([], 5, error))
         if chunk:
-            yield from self._hand_over(Piece(chunk, 10 * len(chunk)))
+            yield from self._hand_over(Chunk(chunk, 10 * len(chunk)))
 
     def _splits(self, source: SourcePlan, repetition: int) -> Iterator[range | None]:
         """The ranges to read; ``None`` while there is nothing but to wait."""
@@ -158,8 +158,8 @@ class Pipeline:
                 return
             yield source.read(given[0])
 
-    def _hand_over(self, piece: Piece) -> Iterator[float | None]:
-        yield self._seconds * piece.positions * self._rng.uniform(0.5, 1.5)
-        if not self._produced(self.task_id, piece):
+    def _hand_over(self, chunk: Chunk) -> Iterator[float | None]:
+        yield self._seconds * chunk.positions * self._rng.uniform(0.5, 1.5)
+        if not self._produced(self.task_id, chunk):
             self._full = True
             yield None

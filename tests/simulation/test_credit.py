@@ -77,7 +77,7 @@ def test_two_clients_of_one_job_share_it_and_neither_holds_much_at_the_end(worke
     for seconds in (1 / 5000, 1 / 5000):
         stage.add(seconds)
     assert stage.world.run(lambda: all(w.exhausted_at is not None for w in stage.workers), 100)
-    assert stage.world.run(lambda: not any(w.task.buffer.positions for w in stage.workers), 100)
+    assert stage.world.run(lambda: not any(w.task.buffer.waiting(0) for w in stage.workers), 100)
     held = [client.outstanding / 5000 for client in stage.clients]
     assert max(held) <= 0.12
     assert stage.run()

@@ -4,6 +4,7 @@ import sys
 import numpy as np
 import pytest
 
+from stoker.elements.ragged import RaggedArray
 from stoker.errors import InvalidArgumentError, UnavailableError
 from stoker.wire.frames import Frame
 from stoker.wire.transports.local import LOCAL, process_token
@@ -25,6 +26,24 @@ def test_a_frame_of_plain_values_is_the_senders_own():
         frame = Frame(0, [1, "a", None])
         pair.near.send(frame)
         assert pair.far.receive(5) is frame
+
+
+def test_shared_elements_are_copied_for_each_receiver():
+    array = np.zeros(3)
+    ragged = RaggedArray.from_rows([[1], [2, 3]])
+    with connected(LOCAL) as pair:
+        for _ in range(2):
+            pair.near.send(Frame(0, [{"array": array, "list": [ragged, "text"]}], shared=True))
+            received = pair.far.receive(5)
+            assert isinstance(received, Frame)
+            [element] = received.elements
+            assert (element["array"] == 0).all()
+            assert element["list"][0].to_list() == [[1], [2, 3]]
+            element["array"][:] = 7
+            element["list"][0].values[:] = 7
+            element["list"].clear()
+    assert (array == 0).all()
+    assert ragged.to_list() == [[1], [2, 3]]
 
 
 def test_addresses_begin_with_the_token_of_the_process():

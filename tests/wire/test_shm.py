@@ -45,10 +45,10 @@ def lent(pool):
     return pool.statistics()["lent_bytes"]
 
 
-def elements_of(pair, elements):
+def elements_of(pair, elements, *, shared=False):
     """What arrives of a frame."""
     # A body that goes inline is larger than what the kernel holds.
-    sender = threading.Thread(target=pair.far.send, args=(Frame(0, elements),))
+    sender = threading.Thread(target=pair.far.send, args=(Frame(0, elements, shared=shared),))
     sender.start()
     try:
         return received(pair)
@@ -90,6 +90,17 @@ def test_an_array_of_the_pool_is_seen_in_place(pair, pool):
     assert exact(yours) == exact(mine)
     yours[0, 0] = 5
     assert mine[0, 0] == 5
+
+
+def test_shared_arrays_of_the_pool_are_copied_for_each_receiver(pair, pool):
+    mine = pool.allocate((1000, 1000), np.float32)
+    mine[:] = 3
+    for _ in range(2):
+        (yours,) = elements_of(pair, [mine], shared=True)
+        assert is_shared(yours)
+        assert (yours == 3).all()
+        yours[:] = 5
+    assert (mine == 3).all()
 
 
 def test_ordinary_arrays_are_copied_once_into_the_pool(pair, pool):

@@ -6,6 +6,7 @@ msgspec Structs, tagged by class name, encoded as msgpack. A split is ``(number,
 index source the value is ``(start, stop)``, of a listed one what the listing worker said.
 """
 
+import enum
 from typing import Any, TypeAlias
 
 import msgspec
@@ -29,6 +30,12 @@ class Versions(msgspec.Struct, frozen=True):
 
     python: str
     numpy: str
+
+
+class BufferPolicy(enum.Enum):
+    """Which client of a task gets which of its elements."""
+
+    FIRST_COME = "first_come"
 
 
 class JobParameters(msgspec.Struct, frozen=True):
@@ -137,7 +144,11 @@ class WorkerWelcome(Message, frozen=True, tag=True):
 
 
 class TaskStart(Message, frozen=True, tag=True):
-    """Run the dataset for one iteration. `split_sources` is empty unless splits are handed out."""
+    """Run the dataset for one iteration.
+
+    `split_sources` is ``None`` unless the dispatcher assigns splits; `buffer` decides which client
+    gets which element.
+    """
 
     task_id: int
     iteration_id: int
@@ -145,6 +156,7 @@ class TaskStart(Message, frozen=True, tag=True):
     seed: int
     epoch: tuple[int, ...]
     split_sources: list[SplitSource] | None = None
+    buffer: BufferPolicy = BufferPolicy.FIRST_COME
 
 
 class TaskStop(Message, frozen=True, tag=True):

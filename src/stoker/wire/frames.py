@@ -81,13 +81,15 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
 class Frame(msgspec.Struct, frozen=True, eq=False):
     """Worker to client: consecutive elements of one task; or the error at one position.
 
-    `nbytes` is what they count for against the bytes of `Credit`.
+    `nbytes` is what they count for against the bytes of `Credit`. A `shared` frame's elements are
+    sent to other clients too, so the receiver must not get their memory; the flag does not travel.
     """
 
     number: int
     elements: list[Any]
     error: ErrorRecord | None = None
     nbytes: int = 0
+    shared: bool = False
 
 
 class Counts(msgspec.Struct, frozen=True, tag=True):

@@ -51,6 +51,7 @@ class Mode:
             iteration.job.added.dataset_id,
             task.seed,
             iteration.repetition,
+            buffer=m.BufferPolicy.FIRST_COME,
         )
 
     def reads(self, client: Client, task: Task) -> bool:

@@ -1,117 +1,89 @@
-"""What a task has produced and nobody has taken yet, and who takes which element of it."""
+"""Buffers: which client of a task gets which of its elements.
 
-from collections import deque
+One small class for each `BufferPolicy`. A buffer knows nothing of connections, credit or frames.
+"""
+
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
-from stoker.errors import ErrorRecord
+from stoker.service.chunk import Chunk
+from stoker.service.messages import BufferPolicy
+from stoker.service.worker.chunk_queue import ChunkQueue
+
+MAX_ELEMENTS = 131_072
+"""A task computes at most this many elements ahead, however small they are: 16 full frames."""
 
 
-@dataclass(frozen=True)
-class Piece:
-    """Consecutive elements of a task, or the error at one position of it (then without elements).
-
-    Attributes:
-        nbytes: about how many bytes the elements hold.
-    """
-
-    elements: list[Any]
-    nbytes: int
-    error: ErrorRecord | None = None
+class Buffer(ABC):
+    """Elements that a task has computed and no client has been sent."""
 
     @property
-    def positions(self) -> int:
-        """How many positions of the stream the piece covers."""
-        return len(self.elements) if self.error is None else 1
+    @abstractmethod
+    def nbytes(self) -> int:
+        """About how many bytes the buffered elements take."""
 
-    def after(self, taken: int) -> "Piece":
-        """What follows its first `taken` positions, of which it has more."""
-        if not taken:
-            return self
-        left = len(self.elements) - taken
-        return Piece(self.elements[taken:], self.nbytes * left // len(self.elements))
+    @property
+    @abstractmethod
+    def empty(self) -> bool:
+        """Whether nothing is buffered."""
+
+    @abstractmethod
+    def has_room(self, max_bytes: int) -> bool:
+        """Return whether the pipeline may compute more, with `max_bytes` as the limit."""
+
+    @abstractmethod
+    def put(self, chunk: Chunk) -> None:
+        """Add what the pipeline computed next."""
+
+    @abstractmethod
+    def waiting(self, client_id: int) -> int:
+        """Return how many positions the client can take now."""
+
+    @abstractmethod
+    def take(self, client_id: int, max_elements: int, max_bytes: int) -> Chunk:
+        """Remove and return what the client gets next: at least one element, or one error.
+
+        Something must be `waiting` for the client.
+        """
+
+    @abstractmethod
+    def give_back(self, client_id: int, chunks: Sequence[Chunk]) -> None:
+        """Take back what a client that leaves was sent and its user did not consume."""
 
 
-class FirstCome:
-    """Each element goes to whoever takes first: OFF and DYNAMIC.
-
-    Attributes:
-        positions: how many positions are waiting.
-        nbytes: about how many bytes they hold.
-    """
+class FirstCome(Buffer):
+    """Each element goes to the client that takes first."""
 
     def __init__(self) -> None:
-        self._pieces: deque[Piece] = deque()
-        self._taken = 0  # of the first piece
-        self._taken_bytes = 0
-        self.positions = 0
-        self.nbytes = 0
+        self._queue = ChunkQueue()
 
-    def put(self, piece: Piece) -> None:
-        """Adds what was produced next."""
-        if piece.positions:
-            self.positions += piece.positions
-            self.nbytes += piece.nbytes
-            self._pieces.append(piece)
+    @property
+    def nbytes(self) -> int:
+        return self._queue.nbytes
 
-    def give_back(self, pieces: Sequence[Piece]) -> None:
-        """Puts back, in front, what a reader had been sent and its user did not take."""
-        waiting = self.drain()
-        for piece in (*pieces, *waiting):
-            self.put(piece)
+    @property
+    def empty(self) -> bool:
+        return not self._queue.positions
 
-    def drain(self) -> list[Piece]:
-        """Removes everything."""
-        pieces = list(self._pieces)
-        if self._taken:
-            pieces[0] = pieces[0].after(self._taken)
-        self._pieces.clear()
-        self._taken = self._taken_bytes = self.positions = self.nbytes = 0
-        return pieces
+    def has_room(self, max_bytes: int) -> bool:
+        return self._queue.nbytes < max_bytes and self._queue.positions < MAX_ELEMENTS
 
-    def take(self, max_elements: int, max_bytes: int) -> Piece:
-        """Removes the next elements, at least one; an error comes alone.
+    def put(self, chunk: Chunk) -> None:
+        self._queue.put(chunk)
 
-        The buffer must not be empty.
-        """
-        if self._pieces[0].error is not None:
-            return self._remove_first()
-        elements: list[Any] = []
-        nbytes = 0
-        while len(elements) < max_elements and self._pieces and self._pieces[0].error is None:
-            count = self._fitting(max_elements - len(elements), max_bytes - nbytes)
-            if elements and not count:
-                break
-            part = self._remove(max(1, count))
-            elements += part.elements
-            nbytes += part.nbytes
-        return Piece(elements, nbytes)
+    def waiting(self, client_id: int) -> int:
+        return self._queue.positions
 
-    def _fitting(self, max_elements: int, max_bytes: int) -> int:
-        """How many elements of what is left of the first piece may be taken."""
-        first = self._pieces[0]
-        count = len(first.elements)
-        by_size = count * max(0, max_bytes) // max(1, first.nbytes)
-        return min(max_elements, by_size, count - self._taken)
+    def take(self, client_id: int, max_elements: int, max_bytes: int) -> Chunk:
+        return self._queue.take(max_elements, max_bytes)
 
-    def _remove(self, count: int) -> Piece:
-        first, start = self._pieces[0], self._taken
-        stop = start + count
-        if start == 0 and stop == len(first.elements):
-            return self._remove_first()
-        total = first.nbytes * stop // len(first.elements)
-        part = Piece(first.elements[start:stop], total - self._taken_bytes)
-        self._taken, self._taken_bytes = stop, total
-        self.positions -= count
-        self.nbytes -= part.nbytes
-        if stop == len(first.elements):
-            self._pieces.popleft()
-            self._taken = self._taken_bytes = 0
-        return part
+    def give_back(self, client_id: int, chunks: Sequence[Chunk]) -> None:
+        self._queue.put_back(chunks)
 
-    def _remove_first(self) -> Piece:
-        piece = self._pieces.popleft()
-        self.positions -= piece.positions
-        self.nbytes -= piece.nbytes
-        return piece
+
+_BUFFERS: dict[BufferPolicy, type[Buffer]] = {BufferPolicy.FIRST_COME: FirstCome}
+
+
+def new_buffer(policy: BufferPolicy) -> Buffer:
+    """Return an empty buffer that follows `policy`."""
+    return _BUFFERS[policy]()

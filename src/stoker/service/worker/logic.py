@@ -14,6 +14,7 @@ from stoker.errors import (
     to_record,
 )
 from stoker.service import messages as m
+from stoker.service.chunk import Chunk
 from stoker.service.worker.actions import (
     Action,
     CloseTask,
@@ -26,7 +27,6 @@ from stoker.service.worker.actions import (
     ToClient,
     ToDispatcher,
 )
-from stoker.service.worker.buffer import Piece
 from stoker.service.worker.reading import Reading
 from stoker.service.worker.splits import SplitQueue
 from stoker.service.worker.task import FRAME_BYTES, FRAME_ELEMENTS, Task
@@ -148,7 +148,7 @@ class Worker:
         if task is None or reading is None:
             return
         if message.taken is not None:
-            task.buffer.give_back(reading.give_back(*message.taken))
+            task.buffer.give_back(message.client_id, reading.give_back(*message.taken))
         else:
             task.lost += reading.kept_positions + reading.backlog.positions
         self._dismiss(reading.connection, NotFoundError("the client was released"))
@@ -189,11 +189,11 @@ class Worker:
         return self._take_actions()
 
     # ── production ────────────────────────────────────────────────────────────────────────────────
-    def produced(self, task_id: int, piece: Piece) -> list[Action]:
+    def produced(self, task_id: int, chunk: Chunk) -> list[Action]:
         """The task's pipeline produced; ask `may_produce` whether to go on."""
         task = self.tasks.get(task_id)
         if task is not None:
-            task.buffer.put(piece)
+            task.buffer.put(chunk)
             self._pump(task)
         return self._take_actions()
 
@@ -231,7 +231,8 @@ class Worker:
             if isinstance(message, f.Credit):
                 reading.credit(message)
             elif isinstance(message, f.GiveBack):
-                task.buffer.give_back(reading.give_back(message.frame, message.taken))
+                rest = reading.give_back(message.frame, message.taken)
+                task.buffer.give_back(reading.client_id, rest)
                 del task.readings[reading.client_id]
                 self._dismiss(connection, None)
             elif isinstance(message, f.Bye):

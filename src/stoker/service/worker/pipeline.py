@@ -20,7 +20,7 @@ from stoker.dataset.tree.node import Context, Node, number
 from stoker.elements.codec.encodable import encodable_bytes
 from stoker.errors import ErrorRecord, FailedPreconditionError, InvalidArgumentError
 from stoker.service import messages as m
-from stoker.service.worker.buffer import Piece
+from stoker.service.chunk import Chunk
 from stoker.service.worker.failure import describe
 from stoker.service.worker.logic import FRAME_ELEMENTS
 
@@ -44,7 +44,7 @@ class Host(Protocol):
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         """Makes the arrays of batches that leave: where a client can see them, if one could."""
 
-    def produced(self, task_id: int, piece: Piece) -> bool:
+    def produced(self, task_id: int, chunk: Chunk) -> bool:
         """Hands over what was computed; returns whether there is room for more."""
 
     def counted(self, task_id: int, counts: dict[str, int]) -> None:
@@ -155,7 +155,7 @@ class Pipeline:
         position = 0
         while not self._closed.is_set():
             try:
-                chunk = stream.next_chunk(FRAME_ELEMENTS, self._host.chunk_bytes)
+                elements = stream.next_chunk(FRAME_ELEMENTS, self._host.chunk_bytes)
             except Exception as error:  # noqa: BLE001 - it occupies its element's position
                 self._report(describe(error, self._host.address, position))
                 position += 1
@@ -163,14 +163,14 @@ class Pipeline:
             except BaseException as error:  # noqa: BLE001 - sys.exit: what is left of the stream is unknown
                 self._report(describe(error, self._host.address, position))
                 return
-            if not chunk:
+            if not elements:
                 return
-            for piece in pieces_of(chunk, self._host.address, position):
-                self._hand_over(piece)
-            position += len(chunk)
+            for chunk in chunks_of(elements, self._host.address, position):
+                self._hand_over(chunk)
+            position += len(elements)
 
     def _report(self, error: ErrorRecord) -> None:
-        self._hand_over(_piece_of_error(error))
+        self._hand_over(_chunk_of_error(error))
 
     def _tell_counts(self) -> None:
         counts = self._statistics.counts()
@@ -178,36 +178,36 @@ class Pipeline:
             self._counts = counts
             self._host.counted(self._start.task_id, counts)
 
-    def _hand_over(self, piece: Piece) -> None:
+    def _hand_over(self, chunk: Chunk) -> None:
         self._tell_counts()
         self._room.clear()
-        if not self._host.produced(self._start.task_id, piece) and not self._closed.is_set():
+        if not self._host.produced(self._start.task_id, chunk) and not self._closed.is_set():
             self._room.wait()
 
 
-def pieces_of(chunk: list[Any], worker: str, position: int) -> Iterator[Piece]:
-    """The chunk as pieces, with an error in the place of each element that cannot travel.
+def chunks_of(elements: list[Any], worker: str, position: int) -> Iterator[Chunk]:
+    """Yield the elements as chunks, with an error in place of each that cannot be encoded.
 
     Args:
-        chunk: elements.
+        elements: consecutive elements of a task.
         worker: the worker's address, for the error.
         position: of the first element in its task's stream.
     """
     try:
-        size = encodable_bytes(chunk)
+        size = encodable_bytes(elements)
     except InvalidArgumentError as error:
-        if len(chunk) == 1:
-            yield _piece_of_error(describe(error, worker, position))
+        if len(elements) == 1:
+            yield _chunk_of_error(describe(error, worker, position))
         else:
-            middle = len(chunk) // 2
-            yield from pieces_of(chunk[:middle], worker, position)
-            yield from pieces_of(chunk[middle:], worker, position + middle)
+            middle = len(elements) // 2
+            yield from chunks_of(elements[:middle], worker, position)
+            yield from chunks_of(elements[middle:], worker, position + middle)
     else:
-        yield Piece(chunk, size)
+        yield Chunk(elements, size)
 
 
-def _piece_of_error(error: ErrorRecord) -> Piece:
-    return Piece([], len(error.message) + len(error.remote_traceback), error)
+def _chunk_of_error(error: ErrorRecord) -> Chunk:
+    return Chunk([], len(error.message) + len(error.remote_traceback), error)
 
 
 def list_splits(request: m.ListSplits, host: Host) -> m.SplitsListed:

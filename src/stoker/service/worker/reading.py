@@ -3,7 +3,8 @@
 from collections import deque
 from collections.abc import Collection
 
-from stoker.service.worker.buffer import FirstCome, Piece
+from stoker.service.chunk import Chunk
+from stoker.service.worker.chunk_queue import ChunkQueue
 from stoker.wire.frames import Credit, Frame
 
 NO_CREDIT = Credit(0, 0, 0)
@@ -42,9 +43,9 @@ class Reading:
         self.next_number = 0
         self.kept_positions = 0
         self.told: dict[str, int] = {}
-        self.backlog = FirstCome()
+        self.backlog = ChunkQueue()
         self._kept_bytes = 0
-        self._kept: deque[tuple[int, Piece]] = deque()
+        self._kept: deque[tuple[int, Chunk]] = deque()
         self._credit = NO_CREDIT
         self._used = 0
         self._most = 0, 0
@@ -75,12 +76,12 @@ class Reading:
         self.ended = self.announced = False
         self.told = {}
         self._credit, self._used = NO_CREDIT, 0
-        unreceived: deque[Piece] = deque()
+        unreceived: deque[Chunk] = deque()
         while self._kept and self._kept[-1][0] >= next_frame:
             unreceived.appendleft(self._kept.pop()[1])
         self.next_number = next_frame
         self._count(unreceived, -1)
-        self.backlog.give_back(unreceived)
+        self.backlog.put_back(unreceived)
 
     def credit(self, credit: Credit) -> None:
         """The client has consumed frames, grants more, or asks whether it is the end still."""
@@ -103,14 +104,14 @@ class Reading:
         nbytes = min(self._credit.bytes, self._max_bytes)
         return max(1, window // parts), max(1, nbytes // FRAMES_UNDER_WAY)
 
-    def send(self, piece: Piece) -> Frame:
+    def send(self, chunk: Chunk) -> Frame:
         """The next frame, kept until it is consumed."""
-        frame = Frame(self.next_number, piece.elements, piece.error, piece.nbytes)
+        frame = Frame(self.next_number, chunk.elements, chunk.error, chunk.nbytes, chunk.shared)
         self.next_number += 1
         self.ended = False
-        self._used += piece.positions
-        self._kept.append((frame.number, piece))
-        self._count([piece], 1)
+        self._used += chunk.positions
+        self._kept.append((frame.number, chunk))
+        self._count([chunk], 1)
         return frame
 
     def return_credit(self) -> int:
@@ -119,18 +120,18 @@ class Reading:
         self._used += unused
         return unused
 
-    def give_back(self, number: int, taken: int) -> list[Piece]:
+    def give_back(self, number: int, taken: int) -> list[Chunk]:
         """What the user has not taken: all after the first `taken` positions of frame `number`."""
         rest = []
-        for kept, piece in self._kept:
+        for kept, chunk in self._kept:
             passed = taken if kept == number else 0
-            if kept >= number and passed < piece.positions:
-                rest.append(piece.after(passed))
+            if kept >= number and passed < chunk.positions:
+                rest.append(chunk.after(passed))
         rest += self.backlog.drain()
         self._kept.clear()
         self.kept_positions = self._kept_bytes = 0
         return rest
 
-    def _count(self, pieces: Collection[Piece], sign: int) -> None:
-        self.kept_positions += sign * sum(piece.positions for piece in pieces)
-        self._kept_bytes += sign * sum(piece.nbytes for piece in pieces)
+    def _count(self, chunks: Collection[Chunk], sign: int) -> None:
+        self.kept_positions += sign * sum(chunk.positions for chunk in chunks)
+        self._kept_bytes += sign * sum(chunk.nbytes for chunk in chunks)

@@ -23,10 +23,10 @@ from stoker.errors import (
 )
 from stoker.service import messages as m
 from stoker.service import rpc
+from stoker.service.chunk import Chunk
 from stoker.service.config import WorkerConfig, parse_service
 from stoker.service.versions import versions
 from stoker.service.worker import logic
-from stoker.service.worker.buffer import Piece
 from stoker.service.worker.listening import Listening, shared_segments
 from stoker.service.worker.outbox import Outbox
 from stoker.service.worker.pipeline import Pipeline, list_splits
@@ -215,10 +215,10 @@ class Shell:
             return np.empty(shape, dtype)
         return self.segments.allocate(shape, dtype)
 
-    def produced(self, task_id: int, piece: Piece) -> bool:
+    def produced(self, task_id: int, chunk: Chunk) -> bool:
         """The task computed something; returns whether there is room for more."""
         with self._lock:
-            self._carry_out(self.logic.produced(task_id, piece))
+            self._carry_out(self.logic.produced(task_id, chunk))
             more, touched = self.logic.may_produce(task_id), self._take_touched()
         _flush(touched)
         return more

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from stoker.service import messages as m
-from stoker.service.worker.buffer import FirstCome
+from stoker.service.chunk import Chunk
+from stoker.service.worker.buffer import Buffer, new_buffer
 from stoker.service.worker.reading import Reading
 from stoker.service.worker.splits import SplitQueue
 from stoker.wire import frames as f
@@ -15,9 +16,6 @@ both sides half as much again; with 8 MiB no less, and what is kept of a frame k
 
 FRAME_ELEMENTS = 8192
 """A frame holds so many elements at most: enough to make the cost of a frame vanish."""
-
-BUFFER_ELEMENTS = 16 * FRAME_ELEMENTS
-"""A task computes so many elements ahead at most, however small they are."""
 
 
 @dataclass
@@ -34,13 +32,16 @@ class Task:
     """
 
     start: m.TaskStart
-    buffer: FirstCome = field(default_factory=FirstCome)
+    buffer: Buffer = field(init=False)
     readings: dict[int, Reading] = field(default_factory=dict)
     queues: dict[tuple[int, int], SplitQueue] = field(default_factory=dict)
     exhausted: bool = False
     full: bool = False
     lost: int = 0
     counts: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.buffer = new_buffer(self.start.buffer)
 
     def queue(self, source: int, repetition: int) -> SplitQueue:
         """The splits of one pass over one source."""
@@ -56,13 +57,13 @@ class Task:
     def has_room(self, buffer_bytes: int) -> bool:
         """Whether the pipeline may go on.
 
-        Until somebody reads it has one piece ready: to compute more would keep the interpreter, and
+        Until somebody reads it has one chunk ready: to compute more would keep the interpreter, and
         the trainer's processor, from the client that is about to connect (measured: of 25 ms to the
         first of many scalars, 8).
         """
         if not self.readings:
-            return not self.buffer.positions
-        return self.buffer.nbytes < buffer_bytes and self.buffer.positions < BUFFER_ELEMENTS
+            return self.buffer.empty
+        return self.buffer.has_room(buffer_bytes)
 
     def deliver(self) -> Iterator[tuple[Reading, f.Message]]:
         """What to send now: frames to readers with room, one each in turn, then what else to say.
@@ -71,28 +72,34 @@ class Task:
         """
         readings = [reading for reading in self.readings.values() if reading.connection is not None]
         hungry = sorted(readings, key=lambda reading: reading.ended)
-        while hungry := [x for x in hungry if min(x.room) > 0 and self._for(x).positions]:
+        while hungry := [x for x in hungry if min(x.room) > 0 and self._waiting(x)]:
             for reading in hungry:
-                if (source := self._for(reading)).positions:
-                    elements, nbytes = reading.frame_room
-                    most = min(elements, FRAME_ELEMENTS), min(nbytes, FRAME_BYTES)
-                    yield reading, reading.send(source.take(*most))
+                if self._waiting(reading):
+                    yield reading, reading.send(self._take(reading))
         if len(readings) > 1:  # whoever was served first goes last next time
             first = readings[0]
             self.readings[first.client_id] = self.readings.pop(first.client_id)
         for reading in readings:
             yield from ((reading, message) for message in self._news(reading))
 
-    def _for(self, reading: Reading) -> FirstCome:
-        """Where the reader's next elements come from."""
-        return reading.backlog if reading.backlog.positions else self.buffer
+    def _waiting(self, reading: Reading) -> int:
+        """Return how many positions the client could be sent now, if it had credit."""
+        return reading.backlog.positions + self.buffer.waiting(reading.client_id)
+
+    def _take(self, reading: Reading) -> Chunk:
+        """Remove the client's next frame: from its backlog first."""
+        elements, nbytes = reading.frame_room
+        most = min(elements, FRAME_ELEMENTS), min(nbytes, FRAME_BYTES)
+        if reading.backlog.positions:
+            return reading.backlog.take(*most)
+        return self.buffer.take(reading.client_id, *most)
 
     def _news(self, reading: Reading) -> Iterator[f.Message]:
         """What a reader should know besides its frames: counts, what waits or not, the end."""
         if self.counts != reading.told:
             reading.told = self.counts
             yield f.Counts(self.counts)
-        if waiting := self.buffer.positions + reading.backlog.positions:
+        if waiting := self._waiting(reading):
             # With credit that is not used yet, bytes are what holds it back: more credit would only
             # be kept from other workers.
             if reading.metered and not reading.announced and reading.room[0] <= 0:

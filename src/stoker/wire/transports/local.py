@@ -1,5 +1,6 @@
 """Client and worker in one process: elements are handed over as the objects they are."""
 
+import copy
 import itertools
 import os
 import secrets
@@ -33,11 +34,12 @@ def process_token() -> str:
 
 
 class LocalConnection(QueueConnection):
-    """Passes messages on as they are; only arrays that may not be written to are copied."""
+    """Passes messages on as they are; arrays that are shared or read-only are copied."""
 
     def pack(self, message: Message) -> Any:
         if isinstance(message, Frame) and not _PLAIN.issuperset(map(type, message.elements)):
-            elements = [map_structure(_writable, element) for element in message.elements]
+            own = _copied if message.shared else _writable
+            elements = [map_structure(own, element) for element in message.elements]
             return msgspec.structs.replace(message, elements=elements)
         return message
 
@@ -46,6 +48,10 @@ def _writable(leaf: Any) -> Any:
     if isinstance(leaf, np.ndarray) and not leaf.flags.writeable:
         return leaf.copy(order="K")
     return leaf
+
+
+def _copied(leaf: Any) -> Any:
+    return leaf.copy(order="K") if isinstance(leaf, np.ndarray) else copy.deepcopy(leaf)
 
 
 class LocalTransport(QueueTransport):

@@ -108,7 +108,8 @@ class ShmConnection(Connection):
             size = sum(memoryview(buffer).nbytes for buffer in buffers)
             parts = [e.Part(size)] if size else []
         elif buffers:
-            plan = self._lender.place(buffers)
+            shared = isinstance(message, f.Frame) and message.shared
+            plan = self._lender.place(buffers, in_place=not shared)
             parts, buffers = plan.parts, plan.inline
             for number in plan.forgotten:
                 forget = e.Envelope(e.Kind.FORGET, parts=(e.Part(0, number),))

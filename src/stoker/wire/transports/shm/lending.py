@@ -50,20 +50,21 @@ class Lender:
         segments.client_came()
         self._known: set[int] = set()
 
-    def place(self, buffers: list[Buffer]) -> Plan:
+    def place(self, buffers: list[Buffer], *, in_place: bool = True) -> Plan:
         """Finds a place for each of the `buffers` of a body; by one thread at a time.
 
         Arrays that lie in the pool stay there if nobody else was ever shown them and they may be
         written to; the others are copied into the pool, or go inline where there is no room.
+        Without `in_place` all are copied: other clients are sent the same elements.
         """
         plan = Plan()
         run: list[memoryview] = []
         position = start = 0
-        in_place = _MAX_IN_PLACE if self._segments.viewed else 0
+        left = _MAX_IN_PLACE if in_place and self._segments.viewed else 0
         for buffer in buffers:
             view = memoryview(buffer)
             position += view.nbytes
-            if in_place and view.nbytes >= SHARED_FROM_BYTES and not view.readonly:
+            if left and view.nbytes >= SHARED_FROM_BYTES and not view.readonly:
                 address: int = np.frombuffer(view, np.uint8).__array_interface__["data"][0]
                 loan = self._segments.lend_in_place(self._loans, address, view.nbytes)
                 if loan is not None:
@@ -71,7 +72,7 @@ class Lender:
                     number, block = loan
                     offset = address - block.segment.mapping.address
                     self._add(plan, Part(view.nbytes, block.segment.number, number, offset), block)
-                    run, start, in_place = [], position, in_place - 1
+                    run, start, left = [], position, left - 1
                     continue
             run.append(view)
         self._place_copy(plan, run, start)
