@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
+import stoker
 from stoker.cli.demo import scenario
 from stoker.cli.demo.display import LiveLine, comparison, conclusions
 from stoker.cli.demo.images import HEIGHT, WIDTH, make_images, photo_like
@@ -115,6 +116,43 @@ def test_without_a_terminal_the_line_is_a_few_plain_lines():
         line.event("something happened")
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue().strip().splitlines() == ["title", "  something happened"]
+
+
+def test_all_events_happen_even_if_few_images_arrive(monkeypatch):
+    """The killed worker may have had so many that the epoch ends before the worker joins."""
+    happened: list[str] = []
+
+    class Cluster:
+        target = "localhost:1"
+
+        def __init__(self, num_workers: int) -> None:
+            happened.append(f"{num_workers} workers")
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            happened.append("stopped")
+
+        def kill_worker(self, index: int) -> None:
+            happened.append(f"killed {index}")
+
+        def add_worker(self) -> None:
+            happened.append("joined")
+
+    ended = Result(Progress(images=20, seconds=1.0, ended=True), 100, 0, 80)
+
+    def follow(_, on_progress):
+        on_progress(Progress(images=10))
+        on_progress(Progress(images=16))
+        on_progress(ended.progress)
+        return ended
+
+    monkeypatch.setattr(stoker, "LocalCluster", Cluster)
+    monkeypatch.setattr(scenario, "follow", follow)
+    console = Console(file=io.StringIO(), force_terminal=False, width=100)
+    assert scenario.run_served(Job("d", samples=100, step_seconds=0.1), console) == ended
+    assert happened == ["2 workers", "killed 0", "joined", "stopped"]
 
 
 @pytest.mark.timeout(120)

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections import Counter
 from contextlib import ExitStack
 
@@ -311,12 +312,20 @@ def test_a_worker_that_comes_late_joins_the_job(serve):
     assert eventually(lambda: not service.state.clients)
 
 
-def test_a_late_worker_starts_from_the_beginning_under_off(serve):
+def test_a_late_worker_starts_from_the_beginning_under_off(serve, tmp_path):
+    gate = tmp_path / "open"
+
+    def wait_at_the_gate(number: int) -> int:
+        while number >= 25_000 and not gate.exists():
+            time.sleep(0.01)
+        return number
+
     service = serve(1)
-    dataset = stoker.Dataset.range(500_000).apply(distribute("parallel_epochs", service.target))
-    with dataset.iterator() as iterator:
+    dataset = stoker.Dataset.range(50_000).map(wait_at_the_gate)
+    with dataset.apply(distribute("parallel_epochs", service.target)).iterator() as iterator:
         found = [next(iterator)]
         service.add_worker()
         assert eventually(lambda: service.workers[1].num_tasks() == 1)
+        gate.touch()
         found += read(iterator)
-    assert Counter(found) == Counter(list(range(500_000)) * 2)
+    assert Counter(found) == Counter(list(range(50_000)) * 2)

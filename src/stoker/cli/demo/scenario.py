@@ -113,7 +113,8 @@ def run_served(job: Job, console: Console) -> Result:
 
         def on_progress(seen: Progress) -> None:
             line.update(seen.images, running_words(seen))
-            if events and seen.images >= events[0][0] * job.samples:
+            # If the killed worker had buffered most samples, the epoch ends below a threshold.
+            while events and (seen.ended or seen.images >= events[0][0] * job.samples):
                 _, action, text = events.pop(0)
                 action()
                 line.event(f"at {seen.images:,} images: {text}")
@@ -131,6 +132,7 @@ def follow(job: Job, on_progress: Callable[[Progress], None]) -> Result:
         for line in lines:
             message = msgspec.json.decode(line, type=Progress | Result)
             if isinstance(message, Result):
+                on_progress(message.progress)
                 return message
             on_progress(message)
     raise DemoError("the trainer ended without a result; what it said stands above")

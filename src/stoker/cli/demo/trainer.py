@@ -38,12 +38,16 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Progress(msgspec.Struct, frozen=True, tag=True):
-    """How far it is: seconds are of the clock, of waiting for data, and of this process's CPU."""
+    """State of the epoch: images received, and seconds elapsed, waited for data and of CPU time.
+
+    `ended` is set in the last one, which the `Result` contains.
+    """
 
     images: int = 0
     seconds: float = 0.0
     waited: float = 0.0
     cpu: float = 0.0
+    ended: bool = False
 
 
 class Result(msgspec.Struct, frozen=True, tag=True):
@@ -128,14 +132,14 @@ class _Meter:
             self._reported = self.seconds
             _say(self.progress())
 
-    def progress(self) -> Progress:
+    def progress(self, ended: bool = False) -> Progress:
         cpu = time.process_time() - self._cpu_before
-        return Progress(self._images, self.seconds, self._device.waited, cpu)
+        return Progress(self._images, self.seconds, self._device.waited, cpu, ended)
 
     def result(self) -> Result:
         seen = self._times_seen
         return Result(
-            self.progress(),
+            self.progress(ended=True),
             samples=len(seen),
             repeated=int(np.maximum(seen - 1, 0).sum()),
             lost=int((seen == 0).sum()),
