@@ -133,8 +133,21 @@ def test_rows_read_column_by_column_are_those_read_one_by_one(
     dataset = Dataset.csv(path, defaults, na_value="NA", select_cols=selected)
     found = tape(dataset)
     with monkeypatch.context() as patch:
-        patch.setattr(CsvReader, "_plain_rows", lambda self: [])
+        patch.setattr(CsvReader, "_find_columns", lambda self: ([], 0))
         assert tape(dataset) == found
+
+
+LONG = "x" * 300_000
+
+
+@pytest.mark.parametrize(("field", "value"), [(LONG, LONG), (f'"a,\n""{LONG}"', f'a,\n"{LONG}')])
+def test_fields_longer_than_csv_allows_are_read(tmp_path: Path, field: str, value: str) -> None:
+    limit = csv.field_size_limit()
+    assert limit < 300_000
+    path = tmp_path / "a.csv"
+    path.write_text(f"a,b\n1,{field}\n2,c\n")
+    assert list(Dataset.csv(path, [str, str])) == [("a", "b"), ("1", value), ("2", "c")]
+    assert csv.field_size_limit() == limit
 
 
 def test_types_and_defaults(tmp_path: Path) -> None:

@@ -1,7 +1,15 @@
-"""CSV files: a record is a row, a tuple of the columns chosen; follows RFC 4180 as tf.data does."""
+"""CSV files: a record is a row, a tuple of the selected columns; follows RFC 4180 as tf.data does.
+
+Python's csv module is not used: it accepts quotes inside unquoted fields, limits fields to 131,072
+characters in the whole process and reports no byte offsets. Nor is it faster. Measured on rows of
+six fields, with conversion: without quotes 1.10 million rows/s by `split` and 0.93 by csv; with a
+quoted field 0.70 by a regular expression and 0.74 by csv and a check for misplaced quotes.
+"""
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import msgspec
@@ -9,14 +17,19 @@ import msgspec
 from stoker.dataset.formats.csv_columns import Column
 from stoker.dataset.formats.opening import Window
 from stoker.dataset.formats.reader import Reader
-from stoker.elements.spec import Spec
+from stoker.elements.spec import Spec, TensorSpec
 from stoker.errors import InvalidArgumentError
 
-# What one read parses at most: about half a millisecond's work.
-_MOST_ROWS = 128
+# The most that one read parses, unless a row is longer: about half a millisecond's work.
 _STEP_BYTES = 1 << 14
 
-_LINE_END = re.compile(b"[\r\n]")
+# No repeated group is possessive: Python 3.11.1 matches such wrongly (gh-100061).
+_QUOTED = rb'"[^"]*+(?:""[^"]*+)*"'
+
+# Without "\r" before the end of the block, where it may be half of "\r\n".
+_LINE_END_IN_BLOCK = rb"(?:\r?\n|\r(?=[^\n]))"
+
+_LINE_END = re.compile(rb"\r\n?|\n|\Z")
 
 
 class Csv(msgspec.Struct, frozen=True, tag="csv"):
@@ -30,247 +43,239 @@ class Csv(msgspec.Struct, frozen=True, tag="csv"):
     selected: tuple[int, ...] | None = None
 
     def element_spec(self) -> Spec:
-        """Of a row."""
-        return tuple(column.spec() for column in self.columns)
+        """Return the spec of a row."""
+        return tuple(TensorSpec((), column.dtype) for column in self.columns)
 
     def open(self, window: Window) -> Reader:
-        """Reads the file behind the window."""
+        """Return a reader of the file in `window`."""
         return CsvReader(window, self)
 
 
-class _BadRow(Exception):  # noqa: N818 - becomes an InvalidArgumentError that says where
-    """A row that cannot be read, and reading goes on behind it."""
+class _BadRow(Exception):  # noqa: N818 - becomes an InvalidArgumentError that names the row
+    """A row that is not as declared; the rows after it can be read."""
 
 
 class _Field(NamedTuple):
-    """What is done with a column."""
+    """A selected column: its index in the file, and how its fields become values."""
 
     place: int
     column: Column
-    convert: Callable[[bytes], Any]
-    convert_many: Callable[[Sequence[bytes]], list[Any]]
+    convert: Callable[[Sequence[bytes]], list[Any]]
     default: Any
 
 
 class CsvReader(Reader):
-    """Reads rows; one that is not as declared is an error in its place."""
+    """Reads rows; one that is not as declared is an error in its position."""
 
     def __init__(self, window: Window, layout: Csv) -> None:
         super().__init__(window)
-        self._layout = layout
         self._header = layout.header
+        self._quotes = layout.quotes
         self._delimiter = layout.delimiter.encode()
         self._missing = (b"", layout.missing.encode())
-        places = range(len(layout.columns)) if layout.selected is None else layout.selected
+        self._exact = layout.selected is None
+        indices = range(len(layout.columns)) if layout.selected is None else layout.selected
         self._fields = [
-            _Field(place, column, column.converter(), column.column_converter(), column.missing())
-            for place, column in zip(places, layout.columns, strict=True)
+            _Field(index, column, column.converter(), column.missing())
+            for index, column in zip(indices, layout.columns, strict=True)
         ]
-        self._least = 1 + max(places)
-        self._field_end = re.compile(b"[\r\n" + re.escape(self._delimiter) + b"]")
+        self._min_fields = 1 + max(indices)
+        self._step = _STEP_BYTES
+        self._is_last = False
+        delimiter = re.escape(self._delimiter)
+        unquoted = rb"[^\r\n%b%b]*+" % (delimiter, b'"' if self._quotes else b"")
+        self._any_field = b"%b|%b" % (_QUOTED, unquoted) if self._quotes else unquoted
+        self._more_fields = b"(?:%b(?:%b))*" % (delimiter, self._any_field)
+        row = b"(?:%b)%b%b" % (self._any_field, self._more_fields, _LINE_END_IN_BLOCK)
+        self._match_row = re.compile(row).match
+        rest = rb"([^\r\n%b]*+)(%b|\r\n?|\n|\Z)" % (delimiter, delimiter)
+        self._match_rest = re.compile(rest).match
+
+    @cached_property
+    def _match_fields(self) -> Callable[..., re.Match[bytes] | None]:
+        """Match a row with the right number of fields, each a group; compiled in 50 µs a field."""
+        fields = [b"(%b)" % self._any_field] * self._min_fields
+        more = b"" if self._exact else self._more_fields
+        return re.compile(re.escape(self._delimiter).join(fields) + more + _LINE_END_IN_BLOCK).match
 
     def _parse(self) -> list[tuple[Any, ...]]:
-        self._pass_header()
-        if plain := self._plain_rows():
-            return plain
-        rows: list[tuple[Any, ...]] = []
-        while len(rows) < _MOST_ROWS:
-            begin = self._window.offset + self._at
+        self._skip_header()
+        while not (rows := self._parse_columns()):
+            # The next row is longer than the step, not whole in the block, or bad.
+            start = self._at
             try:
-                fields = self._row(move=not rows)
-                if fields is None:
-                    break
-                rows.append(self._values(fields))
+                fields = self._scan()
+                if fields is not None:
+                    rows = [self._values(fields)]
             except _BadRow as bad:
-                where = self._where(begin - self._window.offset)
-                self._failure = InvalidArgumentError(f"{where}: {bad}")
+                self._failure = InvalidArgumentError(f"{self._where(start)}: {bad}")
                 self._number += 1
                 break
-            self._number += 1
+            if rows or not self._read_more():
+                break
+        self._number += len(rows)
         return rows
 
-    def _plain_rows(self) -> list[tuple[Any, ...]]:
-        """Many rows with no quotes and nothing wrong, column by column: three times as fast.
+    def _parse_columns(self) -> list[tuple[Any, ...]]:
+        """Parse many rows column by column; ``[]`` if the next row must be parsed by itself."""
+        self._step = min(2 * self._step + 1, _STEP_BYTES)
+        while True:
+            columns, end = self._find_columns()
+            if not columns:
+                return []
+            underscores = self._window.block.find(b"_", self._at, end) >= 0
+            try:
+                values = [self._column(columns[f.place], f, underscores) for f in self._fields]
+            except (ValueError, OverflowError):
+                self._step //= 4  # to read the rows before the bad one
+                continue
+            self._at = end
+            return list(zip(*values, strict=True))
 
-        Empty if there may be something else: then row by row is the way.
-        """
+    def _find_columns(self) -> tuple[list[Sequence[bytes]], int]:
+        """Return the fields of the next well-formed rows by column, and where the rows end."""
         block, at = self._window.block, self._at
-        end = block.rfind(b"\n", at, at + _STEP_BYTES)
-        if end < 0:
-            return []
-        text = block[at:end].removesuffix(b"\r").replace(b"\r\n", b"\n")
-        if b"\r" in text or (self._layout.quotes and b'"' in text):
-            return []
-        rows = [line.split(self._delimiter) for line in text.split(b"\n")]
-        widths = set(map(len, rows))
-        if min(widths) < self._least or (self._layout.selected is None and len(widths) > 1):
-            return []
-        columns = list(zip(*rows, strict=self._layout.selected is None))
-        if len(columns) > self._least and self._layout.selected is None:
-            return []
-        try:
-            grouped = b"_" in text
-            values = [self._column(columns[field.place], field, grouped) for field in self._fields]
-        except (ValueError, OverflowError):
-            return []
-        self._at = end + 1
-        self._number += len(rows)
-        return list(zip(*values, strict=True))
+        limit = at + self._step
+        if end := block.rfind(b"\n", at, limit) + 1:
+            # Splitting is 1.3 times as fast as matching.
+            text = block[at : end - 1].removesuffix(b"\r").replace(b"\r\n", b"\n")
+            if b"\r" not in text and not (self._quotes and b'"' in text):
+                lines = [line.split(self._delimiter) for line in text.split(b"\n")]
+                widths = set(map(len, lines))
+                if min(widths) >= self._min_fields and (
+                    not self._exact or widths == {self._min_fields}
+                ):
+                    return list(zip(*lines, strict=self._exact)), end
+        rows = []
+        if end or block.find(b"\r", at, limit) >= 0:
+            while match := self._match_fields(block, at, limit):
+                rows.append(match.groups())
+                at = match.end()
+        columns: list[Sequence[bytes]] = list(zip(*rows, strict=True))
+        return [_unquoted_column(column) for column in columns] if self._quotes else columns, at
 
-    def _column(self, texts: tuple[bytes, ...], field: _Field, grouped: bool) -> list[Any]:
-        """The values of a column; raises ValueError if one is missing that is required."""
+    def _column(self, texts: Sequence[bytes], field: _Field, underscores: bool) -> list[Any]:
+        """Convert fields of one column.
+
+        Raises:
+            ValueError: if a field is invalid, or missing and required.
+            OverflowError: if a field is out of range.
+        """
         empty, named = self._missing
-        if empty not in texts and named not in texts:
-            return list(map(field.convert, texts)) if grouped else field.convert_many(texts)
-        if field.column.required:
-            raise ValueError
-        return [field.default if text in self._missing else field.convert(text) for text in texts]
+        if empty in texts or named in texts:
+            if field.column.required:
+                raise ValueError
+            present = [text for text in texts if text not in self._missing]
+            values = iter(self._column(present, field, underscores) if present else ())
+            return [field.default if text in self._missing else next(values) for text in texts]
+        if underscores and field.column.is_number and b"_" in b"".join(texts):
+            raise ValueError  # Python accepts underscores between digits
+        return field.convert(texts)
+
+    def _values(self, fields: list[bytes]) -> tuple[Any, ...]:
+        count = len(fields)
+        if count < self._min_fields or (self._exact and count > self._min_fields):
+            at_least = "" if self._exact else "at least "
+            raise _BadRow(f"it has {count} fields; expected {at_least}{self._min_fields}")
+        values = []
+        for field in self._fields:
+            text = fields[field.place]
+            try:
+                values += self._column((text,), field, underscores=True)
+            except (ValueError, OverflowError) as error:
+                raise _BadRow(
+                    f"field {field.place} is required but missing; give a default in "
+                    "`record_defaults` to allow it"
+                    if text in self._missing
+                    else f"field {field.place} is not a valid {field.column.type_name}: {text!r}"
+                ) from error
+        return tuple(values)
 
     def _pass(self, n: int) -> int:
-        self._pass_header()
-        for passed in range(n):
-            try:
-                if self._row(move=not passed) is None:
-                    return passed
-            except _BadRow:
-                continue
-        return n
+        self._skip_header()
+        skipped = 0
+        while skipped < n:
+            if match := self._match_row(self._window.block, self._at, self._at + _STEP_BYTES):
+                self._at = match.end()
+            else:
+                with suppress(_BadRow):
+                    if self._scan() is None:
+                        if skipped or not self._read_more():
+                            break
+                        continue
+            skipped += 1
+        return skipped
 
-    def _pass_header(self) -> None:
+    def _skip_header(self) -> None:
         if not self._header:
             return
         self._header = False
         try:
-            found = self._row(move=True) is not None
-            why = "it is empty"
+            while (fields := self._scan()) is None and self._read_more():
+                pass
+            reason = "it is empty" if fields is None else ""
         except _BadRow as bad:
-            found, why = False, str(bad)
-        if not found:
-            raise InvalidArgumentError(f"{self._window.path} has no header that can be read: {why}")
+            reason = str(bad)
+        if reason:
+            path = self._window.path
+            raise InvalidArgumentError(f"{path} has no header that can be read: {reason}")
 
-    def _values(self, fields: list[bytes]) -> tuple[Any, ...]:
-        count = len(fields)
-        if count < self._least or (self._layout.selected is None and count > self._least):
-            least = "at least " if self._layout.selected is not None else ""
-            raise _BadRow(f"it has {count} fields; expected {least}{self._least}")
-        values = []
-        for place, column, convert, _, default in self._fields:
-            field = fields[place]
-            if field in self._missing:
-                if column.required:
-                    raise _BadRow(
-                        f"field {place} is required but missing; give a default in "
-                        "`record_defaults` to allow it"
-                    )
-                values.append(default)
-                continue
-            try:
-                values.append(convert(field))
-            except (ValueError, OverflowError) as error:
-                raise _BadRow(
-                    f"field {place} is not a valid {column.type_name}: {field!r}"
-                ) from error
-        return tuple(values)
+    def _read_more(self) -> bool:
+        """Move the window to hold more of the next row; False at the end of the file."""
+        if self._is_last:
+            return False
+        size = len(self._window.block)
+        need = size - self._at + 1 if self._at else 2 * size + 1
+        self._is_last = len(self._window.move(self._at, need)) < need
+        self._at = 0
+        return True
 
-    def _row(self, *, move: bool) -> list[bytes] | None:
-        """The next row's fields, passed; None at the end, or if it is not whole in the block.
-
-        Args:
-            move: move the window until the row is whole.
-        """
-        need = len(self._window.block) - self._at + 1
-        ended = False
-        while True:
-            block, at = self._window.block, self._at
-            if ended and at == len(block):
-                return None
-            fields = self._simple_row(block, at)
-            if fields is None:
-                fields = self._scan(block, at, ended=ended)
-            if fields is not None:
-                return fields
-            if not move:
-                return None
-            block = self._window.move(at, need)
-            self._at = 0
-            ended = len(block) < need
-            need = 2 * len(block)
-
-    def _simple_row(self, block: bytes, at: int) -> list[bytes] | None:
-        """A row that ends with a newline and has no quotes; None if it is none."""
-        newline = block.find(b"\n", at)
-        if newline < 0:
+    def _scan(self) -> list[bytes] | None:
+        """Consume a row field by field; None if the block does not hold all of it."""
+        block, at = self._window.block, self._at
+        if at == len(block):
             return None
-        end = newline - (block[newline - 1 : newline] == b"\r" and newline > at)
-        line = block[at:end]
-        if b"\r" in line or (self._layout.quotes and b'"' in line):
+        fields = []
+        separator, misquoted = self._delimiter, ""
+        while separator == self._delimiter and not misquoted:
+            start, quoted = at, self._quotes and block.startswith(b'"', at)
+            if quoted and not (at := _after_quoted(block, start)):
+                at, misquoted = len(block), "a quoted field is not closed"
+            match = self._match_rest(block, at)
+            assert match is not None  # it matches anything
+            rest, separator = match.groups()
+            fields.append(_unquoted(block[start:at]) if quoted else rest)
+            if quoted and rest:
+                misquoted = "a quote inside a quoted field must be doubled"
+            elif self._quotes and not quoted and b'"' in rest:
+                misquoted = "an unquoted field has a quote inside"
+            at = match.end()
+        if separator == self._delimiter:
+            match = _LINE_END.search(block, at)
+            assert match is not None
+            separator, at = match[0], match.end()
+        if at == len(block) and not self._is_last and not separator.endswith(b"\n"):
             return None
-        self._at = newline + 1
-        return line.split(self._delimiter)
+        self._at = at
+        if misquoted:
+            raise _BadRow(misquoted)
+        return fields
 
-    def _scan(self, block: bytes, at: int, *, ended: bool) -> list[bytes] | None:
-        """The row that begins there, field by field; None if the block may not hold all of it."""
-        fields: list[bytes] = []
-        while True:
-            if self._layout.quotes and block[at : at + 1] == b'"':
-                found = self._quoted(block, at, ended=ended)
-            else:
-                found = self._unquoted(block, at, ended=ended)
-            if found is None:
-                return None
-            field, at = found
-            fields.append(field)
-            if block[at : at + 1] == self._delimiter:
-                at += 1
-                continue
-            behind = self._behind_line(block, at, ended=ended)
-            if behind is None:
-                return None
-            self._at = behind
-            return fields
 
-    def _unquoted(self, block: bytes, at: int, *, ended: bool) -> tuple[bytes, int] | None:
-        match = self._field_end.search(block, at)
-        if match is None and not ended:
-            return None
-        end = len(block) if match is None else match.start()
-        field = block[at:end]
-        if self._layout.quotes and b'"' in field:
-            self._refuse(block, end, "an unquoted field has a quote inside", ended=ended)
-            return None
-        return field, end
+def _after_quoted(block: bytes, at: int) -> int:
+    """Return where the quoted field at `at` ends in the block; 0 if it does not."""
+    end = block.find(b'"', at + 1) + 1
+    while end and block.startswith(b'"', end):
+        end = block.find(b'"', end + 1) + 1
+    return end
 
-    def _quoted(self, block: bytes, at: int, *, ended: bool) -> tuple[bytes, int] | None:
-        quote = block.find(b'"', at + 1)
-        while quote >= 0 and block[quote + 1 : quote + 2] == b'"':
-            quote = block.find(b'"', quote + 2)
-        if quote < 0:
-            self._refuse(block, len(block), "a quoted field is not closed", ended=ended)
-            return None
-        end = quote + 1
-        if end == len(block) and not ended:  # a second quote may follow
-            return None
-        if block[end : end + 1] not in (self._delimiter, b"\r", b"\n", b""):
-            why = "a quote inside a quoted field must be doubled"
-            self._refuse(block, end, why, ended=ended)
-            return None
-        return block[at + 1 : quote].replace(b'""', b'"'), end
 
-    def _refuse(self, block: bytes, at: int, why: str, *, ended: bool) -> None:
-        """Passes the line and raises; None if it may go on behind the block."""
-        match = _LINE_END.search(block, at)
-        behind = len(block) if match is None else None
-        if match is not None:
-            behind = self._behind_line(block, match.start(), ended=ended)
-        if behind is None or (match is None and not ended):
-            return
-        self._at = behind
-        raise _BadRow(why)
+def _unquoted(field: bytes) -> bytes:
+    inner = field[1:-1]
+    return inner.replace(b'""', b'"') if b'"' in inner else inner
 
-    def _behind_line(self, block: bytes, at: int, *, ended: bool) -> int | None:
-        r"""Behind the line end that stands there, ``\n``, ``\r`` or ``\r\n``, or the file's end."""
-        if block[at : at + 1] == b"\r":
-            if at + 1 == len(block) and not ended:
-                return None
-            return at + 1 + (block[at + 1 : at + 2] == b"\n")
-        return min(at + 1, len(block))
+
+def _unquoted_column(fields: Sequence[bytes]) -> Sequence[bytes]:
+    if b'"' not in b"".join(fields):
+        return fields
+    return [_unquoted(field) if field[:1] == b'"' else field for field in fields]

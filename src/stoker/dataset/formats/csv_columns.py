@@ -1,6 +1,5 @@
 """The columns of CSV files: their types, and what stands for a missing field."""
 
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -9,10 +8,10 @@ import msgspec
 import numpy as np
 
 from stoker.elements.dtypes import dtype_from_wire, dtype_to_wire
-from stoker.elements.spec import Spec, TensorSpec
 from stoker.errors import InvalidArgumentError
 
-_PYTHON: dict[str, type] = {"str": str, "bytes": bytes, "int": int, "float": float}
+_PYTHON_TYPES = (str, bytes, int, float)
+_DTYPES = {"str": object, "bytes": object, "int": np.int64, "float": np.float64}
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -29,39 +28,42 @@ class Column(msgspec.Struct, frozen=True):
     default: str | int | float | None = None
 
     @property
-    def type_name(self) -> str:
-        """How users call the type."""
-        return self.kind if self.kind in _PYTHON else dtype_from_wire(self.kind).name
+    def dtype(self) -> np.dtype[Any]:
+        """Dtype of a batch of the column."""
+        return np.dtype(_DTYPES[self.kind]) if self.kind in _DTYPES else dtype_from_wire(self.kind)
 
-    def spec(self) -> Spec:
-        """Of a field."""
-        python = {"int": np.dtype(np.int64), "float": np.dtype(np.float64)}
-        if self.kind in _PYTHON:
-            return TensorSpec((), python.get(self.kind, np.dtype(object)))
-        return TensorSpec((), dtype_from_wire(self.kind))
+    @property
+    def type_name(self) -> str:
+        """Name of the type in errors."""
+        return self.kind if self.kind in _DTYPES else self.dtype.name
 
     def missing(self) -> Any:
-        """The value of a missing field."""
+        """Return the value of a missing field."""
         if self.kind == "bytes" and isinstance(self.default, str):
             return self.default.encode("latin-1")
-        if self.kind in _PYTHON or self.default is None:
+        if self.kind in _DTYPES or self.default is None:
             return self.default
-        return dtype_from_wire(self.kind).type(self.default)
+        return self.dtype.type(self.default)
 
-    def converter(self) -> Callable[[bytes], Any]:
-        """From a field's bytes to its value; raises ValueError or OverflowError."""
-        if self.kind in _PYTHON:
-            return _CONVERTERS[self.kind]
-        dtype = dtype_from_wire(self.kind)
-        if dtype.kind == "f":
-            return partial(_rounded, dtype.type, _least_infinite(dtype))
-        return partial(_integer, dtype.type)
+    @property
+    def is_number(self) -> bool:
+        """Fields are parsed as numbers."""
+        return self.kind not in ("str", "bytes")
 
-    def column_converter(self) -> Callable[[Sequence[bytes]], list[Any]]:
-        """What `converter` makes of each of many fields without underscores, at once."""
-        if self.kind in _PYTHON:
-            return _COLUMN_CONVERTERS[self.kind]
-        return partial(_numbers, dtype_from_wire(self.kind))
+    def converter(self) -> Callable[[Sequence[bytes]], list[Any]]:
+        """Return what converts fields; it raises ValueError or OverflowError.
+
+        Of numbers it accepts what Python does, also underscores between digits.
+        """
+        if self.kind == "str":
+            return lambda fields: list(map(bytes.decode, fields))
+        if self.kind == "bytes":
+            return list
+        if self.kind == "int":
+            return _integers
+        if self.kind == "float":
+            return lambda fields: list(map(float, fields))
+        return partial(_scalars, self.dtype)
 
 
 def column_of(default: Any, name: str) -> Column:
@@ -80,23 +82,21 @@ def column_of(default: Any, name: str) -> Column:
         value = value[0]
     if isinstance(value, np.ndarray) and value.size <= 1:
         value = value.reshape(-1)[0] if value.size else value.dtype
-    kind: str | None
     if isinstance(value, bytes):  # np.bytes_ too
         return Column(kind="bytes", required=False, default=value.decode("latin-1"))
-    if type(value) in _PYTHON.values():
+    if type(value) in _PYTHON_TYPES:
         if type(value) is int and not -(2**63) <= value < 2**63:
             raise InvalidArgumentError(f"`{name}` is {value}, beyond int64; give a float")
         return Column(kind=type(value).__name__, required=False, default=value)
-    if isinstance(value, np.generic):
-        kind = _kind_of_dtype(value.dtype)
-        if kind is not None:
-            return Column(kind=kind, required=False, default=value.item())
-    elif isinstance(value, type) and value in _PYTHON.values():
+    if isinstance(value, type) and value in _PYTHON_TYPES:
         return Column(kind=value.__name__, required=True)
-    elif isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
-        kind = _kind_of_dtype(np.dtype(value))
-        if kind is not None:
-            return Column(kind=kind, required=True)
+    if isinstance(value, np.generic) and (kind := _kind_of_dtype(value.dtype)):
+        return Column(kind=kind, required=False, default=value.item())
+    is_dtype = isinstance(value, np.dtype) or (
+        isinstance(value, type) and issubclass(value, np.generic)
+    )
+    if is_dtype and (kind := _kind_of_dtype(np.dtype(value))):
+        return Column(kind=kind, required=True)
     raise InvalidArgumentError(
         f"`{name}` must be str, bytes, int, float or a NumPy dtype of ints or floats, or a value "
         f"of one of these for a missing field; got {default!r}"
@@ -113,73 +113,15 @@ def _kind_of_dtype(dtype: np.dtype[Any]) -> str | None:
     return None
 
 
-def _least_infinite(dtype: np.dtype[Any]) -> float:
-    """The least number that is rounded to infinity: half a step beyond the greatest."""
-    info = np.finfo(dtype)
-    if dtype.itemsize == 8:
-        return math.inf
-    return float(2.0**info.maxexp - 2.0 ** (info.maxexp - info.nmant - 2))
-
-
-def _rounded(scalar: Callable[[float], Any], least_infinite: float, field: bytes) -> Any:
-    value = _to_float(field)
-    if abs(value) >= least_infinite:  # where NumPy would warn
-        value = math.copysign(math.inf, value)
-    return scalar(value)
-
-
-def _integer(scalar: Callable[[int], Any], field: bytes) -> Any:
-    return scalar(_to_int(field))
-
-
-def _to_int(field: bytes) -> int:
-    if b"_" in field:  # Python's own grouping of digits
-        raise ValueError
-    return int(field)
-
-
-def _to_int64(field: bytes) -> int:
-    value = _to_int(field)
-    if not -(2**63) <= value < 2**63:
-        raise OverflowError
-    return value
-
-
-def _to_float(field: bytes) -> float:
-    if b"_" in field:
-        raise ValueError
-    return float(field)
-
-
-_CONVERTERS: dict[str, Callable[[bytes], Any]] = {
-    "str": bytes.decode,
-    "bytes": bytes,
-    "int": _to_int64,
-    "float": _to_float,
-}
-
-
-def _numbers(dtype: np.dtype[Any], fields: Sequence[bytes]) -> list[Any]:
-    if dtype.kind != "f":
-        return list(np.array(list(map(int, fields)), dtype))
-    with np.errstate(over="ignore"):
-        return list(np.array(list(map(float, fields))).astype(dtype))
-
-
-def _ints(fields: Sequence[bytes]) -> list[Any]:
+def _integers(fields: Sequence[bytes]) -> list[int]:
     values = list(map(int, fields))
     if min(values) < -(2**63) or max(values) >= 2**63:
         raise OverflowError
     return values
 
 
-def _mapped(function: Callable[[bytes], Any]) -> Callable[[Sequence[bytes]], list[Any]]:
-    return lambda fields: list(map(function, fields))
-
-
-_COLUMN_CONVERTERS: dict[str, Callable[[Sequence[bytes]], list[Any]]] = {
-    "str": _mapped(bytes.decode),
-    "bytes": list,
-    "int": _ints,
-    "float": _mapped(float),
-}
+def _scalars(dtype: np.dtype[Any], fields: Sequence[bytes]) -> list[Any]:
+    if dtype.kind != "f":
+        return list(np.array(list(map(int, fields)), dtype))
+    with np.errstate(over="ignore"):
+        return list(np.array(list(map(float, fields))).astype(dtype))
