@@ -11,14 +11,13 @@ over the best median of the fixed settings.
 import argparse
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, partial
 from pathlib import Path
-from tempfile import gettempdir
 from typing import Any, NamedTuple
 
 import numpy as np
-from harness import in_fresh_process, interleaved, machine, median, rate
+from harness import Figure, Row, in_fresh_process, interleaved, machine, median, rate, slug
 
 import stoker
 
@@ -40,11 +39,10 @@ def cheap(calls: int | None) -> stoker.Dataset:
 
 @cache
 def photos() -> list[bytes]:
-    """JPEG files of 500 x 375, as photographs cost."""
-    from stoker.cli.demo.images import make_images
+    """Return JPEG files of 500 x 375, as expensive to decode as photographs."""
+    import bench_jpeg
 
-    paths = make_images(Path(gettempdir()) / "stoker-bench-jpeg", 256, lambda _: None)
-    return [Path(path).read_bytes() for path in paths]
+    return [Path(path).read_bytes() for path in bench_jpeg.photos()[:256]]
 
 
 def decode(calls: int | None) -> stoker.Dataset:
@@ -131,6 +129,25 @@ PIPELINES = {
 SETTINGS = {str(calls): calls for calls in FIXED} | {"AUTOTUNE": stoker.AUTOTUNE}
 
 
+def measure(name: str, label: str, seconds: float) -> Figure:
+    """Return elements per second of a pipeline with one setting, from `iter()` on."""
+    pipeline = PIPELINES[name]
+    return rate(pipeline.build(SETTINGS[label]), seconds, pipeline.weigh)
+
+
+def comparison_rows() -> Iterable[Row]:
+    """Return a row for every pipeline and setting; AUTOTUNE's are measured by default."""
+    for name in PIPELINES:
+        for label in SETTINGS:
+            yield Row(
+                f"autotune/{slug(name.split(',')[0])}/{label}",
+                partial(measure, name, label),
+                seconds=1.5,
+                prepare=photos if name.startswith("JPEG") else None,
+                default=label == "AUTOTUNE",
+            )
+
+
 def compare(name: str, settings: list[str], rounds: int, seconds: float) -> str:
     """The pipeline's line of the table."""
     systems = {
@@ -155,8 +172,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.measure:
         name, label, seconds = options.measure
-        pipeline = PIPELINES[name]
-        print(rate(pipeline.build(SETTINGS[label]), float(seconds), pipeline.weigh))
+        print(measure(name, label, float(seconds)).value)
         return
     photos()
     print(machine())

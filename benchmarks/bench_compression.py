@@ -11,17 +11,22 @@ shaper. Everything is measured in turn, every round in another order.
 
 import argparse
 import contextlib
+import os
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import product
 
 import numpy as np
-from harness import in_fresh_process, interleaved, machine, median
+from harness import Figure, Row, in_fresh_process, interleaved, machine, median, output_of
+from service.processes import cpu_seconds
 
+KINDS = ("noise", "text", "tokens")
+RATES = (12.5, 125.0, 0.0)
 WISHES = ("AUTO", "never", "LZ4", "SNAPPY", "ZSTD")
 ELEMENT_BYTES = 150_000
 BLOCKS = 10  # different ones
@@ -113,40 +118,76 @@ def _pass_on(source: socket.socket, target: socket.socket, rate: float) -> None:
             end.shutdown(socket.SHUT_RDWR)
 
 
-def read(target: str, wish: str, seconds: float) -> None:
-    """Prints how many megabytes of elements a trainer gets in a second."""
+def read(target: str, wish: str, seconds: float, server: int) -> None:
+    """Print the megabytes of elements that a trainer gets in a second, and their CPU time.
+
+    The CPU time is that of the trainer and the server's process, in microseconds per element.
+    """
     from stoker.service import from_dataset_id
 
     dataset = from_dataset_id("parallel_epochs", target, wish)
+    processes = [os.getpid(), server]
+    cpu = cpu_seconds(processes)
     began = time.perf_counter()
-    size = 0
+    size = count = 0
     with dataset.iterator() as iterator:
         for element in iterator:
             size += element.nbytes
+            count += 1
             if time.perf_counter() - began >= seconds:
                 break
-    print(size / (time.perf_counter() - began) / 1e6)
+        elapsed = time.perf_counter() - began
+        cpu = cpu_seconds(processes) - cpu
+    print(cpu / count * 1e6, size / elapsed / 1e6)
 
 
-def measure(kind: str, rate: float, seconds: float, rounds: int) -> None:
-    """Prints one row."""
+@contextlib.contextmanager
+def served(kind: str, rate: float) -> Iterator[tuple[str, int]]:
+    """Yield the target and the process id of a server for one row."""
     command = [sys.executable, __file__, "--serve", kind, str(rate)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as server:
         assert server.stdin is not None
         assert server.stdout is not None
-        target = server.stdout.readline().strip()
         try:
-            systems = {
-                wish: lambda wish=wish: in_fresh_process(
-                    __file__, "--read", target, wish, str(seconds)
-                )
-                for wish in WISHES
-            }
-            measured = interleaved(systems, rounds)
+            yield server.stdout.readline().strip(), server.pid
         finally:
             server.stdin.close()
+
+
+def measure_one(kind: str, rate: float, wish: str, seconds: float) -> Figure:
+    """Return the elements per second of one wish, over a link of its own."""
+    with served(kind, rate) as (target, server):
+        line = output_of(__file__, "--read", target, wish, str(seconds), str(server))
+    cpu, megabytes = map(float, line.split())
+    return Figure(megabytes * 1e6 / ELEMENT_BYTES, cpu=cpu)
+
+
+BY_DEFAULT = {("text", 12.5, "AUTO"), ("text", 125.0, "AUTO"), ("noise", 125.0, "AUTO")}
+
+
+def comparison_rows() -> Iterable[Row]:
+    """Return a row for every kind of data, link and wish."""
+    for kind, rate, wish in product(KINDS, RATES, WISHES):
+        yield Row(
+            f"compression/{kind}/{rate:g}/{wish}",
+            partial(measure_one, kind, rate, wish),
+            seconds=2.0,
+            default=(kind, rate, wish) in BY_DEFAULT,
+        )
+
+
+def measure(kind: str, rate: float, seconds: float, rounds: int) -> None:
+    """Print one row."""
+    with served(kind, rate) as (target, server):
+        systems = {
+            wish: partial(
+                in_fresh_process, __file__, "--read", target, wish, str(seconds), str(server)
+            )
+            for wish in WISHES
+        }
+        measured = interleaved(systems, rounds)
     others = [wish for wish in WISHES if wish != "AUTO"]
     best = max(others, key=lambda wish: median(measured[wish]))
     ratios = [
@@ -166,18 +207,18 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=6.0)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--rates", type=float, nargs="+", default=[12.5, 125.0, 0.0])
-    parser.add_argument("--data", nargs="+", default=["noise", "text", "tokens"])
+    parser.add_argument("--rates", type=float, nargs="+", default=RATES)
+    parser.add_argument("--data", nargs="+", default=KINDS)
     parser.add_argument("--serve", nargs=2)
     parser.add_argument("--shape", nargs=2)
-    parser.add_argument("--read", nargs=3)
+    parser.add_argument("--read", nargs=4)
     words = parser.parse_args()
     if words.serve:
         serve(words.serve[0], float(words.serve[1]))
     elif words.shape:
         shape(int(words.shape[0]), float(words.shape[1]))
     elif words.read:
-        read(words.read[0], words.read[1], float(words.read[2]))
+        read(*words.read[:2], float(words.read[2]), int(words.read[3]))
     else:
         print(f"{machine()}; {words.rounds} rounds of {words.seconds:g} s; MB/s of elements\n")
         print(f"| data | link | {' | '.join(WISHES)} | best fixed | AUTO to the best, least |")

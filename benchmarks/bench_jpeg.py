@@ -22,7 +22,7 @@ from tempfile import gettempdir
 from typing import Any
 
 import numpy as np
-from harness import in_fresh_process, interleaved, machine, median
+from harness import Figure, Row, in_fresh_process, interleaved, machine, median, slug, warm_rate
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -35,10 +35,18 @@ Sample = tuple[NDArray[np.uint8], int]
 
 
 def photos() -> list[str]:
-    """Paths of photo-like JPEG files, 500 x 375; made once."""
+    """Return the paths of photo-like JPEG files, 500 x 375; make those that are missing.
+
+    Files that exist are read without importing what makes them: `compare.py` measures checkouts
+    that keep it elsewhere.
+    """
+    folder = Path(gettempdir()) / "stoker-bench-jpeg"
+    paths = [folder / f"{number:05}.jpg" for number in range(FILES)]
+    if all(path.exists() for path in paths):
+        return [str(path) for path in paths]
     from stoker.cli.demo.images import make_images
 
-    return make_images(Path(gettempdir()) / "stoker-bench-jpeg", FILES, lambda _: None)
+    return make_images(folder, FILES, lambda _: None)
 
 
 def square_of(chance: random.Random, width: int, height: int) -> tuple[int, int, int]:
@@ -183,6 +191,24 @@ SYSTEMS: dict[str, Callable[[list[str], int], Iterable[Any]]] = {
 }
 COUNTERPARTS = dict.fromkeys(("stoker, AUTOTUNE, OpenCV", "tf.data"), "stoker, AUTOTUNE, OpenCV")
 """Whom a system's rate is compared with, if not with stoker, AUTOTUNE."""
+
+
+def measure_stoker(system: str, seconds: float) -> Figure:
+    """Return images per second over `seconds`, after the first batches."""
+    batches = SYSTEMS[system](photos(), 10**12)
+    return warm_rate(batches, seconds, lambda batch: len(batch[1]), seconds / 5)
+
+
+def comparison_rows() -> Iterable[Row]:
+    """Return stoker's own rows for `compare.py`."""
+    for system in ("stoker, AUTOTUNE", "stoker, 2 parallel calls", "stoker, AUTOTUNE, OpenCV"):
+        yield Row(
+            f"jpeg/{slug(system.removeprefix('stoker, '))}",
+            partial(measure_stoker, system),
+            seconds=2.0,
+            prepare=photos,
+            default="OpenCV" not in system,
+        )
 
 
 def measure(system: str, images: int) -> float:

@@ -24,7 +24,7 @@ from tempfile import gettempdir
 from typing import Any
 
 import numpy as np
-from harness import in_fresh_process, interleaved, machine, median, rate
+from harness import Figure, Row, in_fresh_process, interleaved, machine, median, repeated, warm_rate
 
 Weigh = Callable[[Any], int]
 Opened = tuple[Iterable[Any], Weigh]
@@ -32,6 +32,7 @@ Opened = tuple[Iterable[Any], Weigh]
 MANY = 10**12
 RECORDS = Path(gettempdir()) / "stoker-bench-1kb.tfrecord"
 RECORD_COUNT, RECORD_BYTES = 100_000, 1_000
+RECORD_ROWS = {"records", "batches"}
 
 
 def one(_: object) -> int:
@@ -154,8 +155,8 @@ def tensorflow_padded() -> Opened:
     return dataset.padded_batch(32).as_numpy_iterator(), len
 
 
-def resume_stoker(_: float) -> float:
-    """Milliseconds from a state at element 10,000,000 to the first batch."""
+def resume_stoker() -> float:
+    """Return the milliseconds from a state at element 10,000,000 to the first batch."""
     import stoker
 
     calls: list[int] = []
@@ -171,24 +172,23 @@ def resume_stoker(_: float) -> float:
     calls.clear()
     began = time.perf_counter()
     iterator = dataset.iterator(state=state)
-    assert not calls, "the function was called to pass elements"
+    assert not calls, "the function was called for skipped elements"
     batch = next(iterator)
     milliseconds = (time.perf_counter() - began) * 1e3
     assert batch[0] == 10_000_000**2
+    iterator.close()
     return milliseconds
 
 
-def read(opened: Callable[[], Opened], seconds: float) -> float:
-    """Elements a second, after a warm second."""
+def read(opened: Callable[[], Opened], seconds: float, warm_seconds: float = 1.0) -> float:
+    """Return elements per second, after `warm_seconds` that are not counted."""
+    return measure(opened, seconds, warm_seconds).value
+
+
+def measure(opened: Callable[[], Opened], seconds: float, warm_seconds: float) -> Figure:
+    """Return the same with its CPU time."""
     elements, weigh = opened()
-    iterator = iter(elements)
-    rate(_kept_open(iterator), 1, weigh)
-    return rate(_kept_open(iterator), seconds, weigh)
-
-
-def _kept_open(iterator: Any) -> Iterable[Any]:
-    for element in iterator:  # noqa: UP028 - `yield from` would close it
-        yield element
+    return warm_rate(elements, seconds, weigh, warm_seconds)
 
 
 ROWS: dict[str, tuple[str, dict[str, Callable[[float], float]]]] = {
@@ -221,8 +221,26 @@ ROWS: dict[str, tuple[str, dict[str, Callable[[float], float]]]] = {
         "Python lists of 1 to 2,048 tokens -> padded_batch(32)",
         {"stoker": partial(read, stoker_lists), "tf.data": partial(read, tensorflow_padded)},
     ),
-    "resume": ("resume at element 10,000,000, milliseconds", {"stoker": resume_stoker}),
+    "resume": ("resume at element 10,000,000, milliseconds", {"stoker": lambda _: resume_stoker()}),
 }
+
+
+PIPELINES = {
+    "map": stoker_map,
+    "shuffle": stoker_shuffle,
+    "records": stoker_records,
+    "batches": stoker_batches,
+    "padded": stoker_padded,
+    "lists": stoker_lists,
+}
+
+
+def comparison_rows() -> Iterable[Row]:
+    """Return stoker's own rows for `compare.py`."""
+    for name, opened in PIPELINES.items():
+        prepare = make_records if name in RECORD_ROWS else None
+        yield Row(f"pipelines/{name}", partial(measure, opened, warm_seconds=0.2), prepare=prepare)
+    yield Row("pipelines/resume", partial(repeated, resume_stoker), 0.5)
 
 
 def compare(name: str, rounds: int, seconds: float) -> None:
@@ -260,7 +278,7 @@ def main() -> None:
         name, system, seconds = options.measure
         print(ROWS[name][1][system](float(seconds)))
         return
-    if {"records", "batches"} & set(options.only):
+    if RECORD_ROWS & set(options.only):
         make_records()
     print(f"{machine()}; medians of {options.rounds} rounds in one run")
     for name in options.only:

@@ -22,15 +22,62 @@ process over TCP, and reads every byte there; `memcpy` only copies.
 import argparse
 import sys
 import time
+from collections.abc import Iterable
 from functools import partial
 
 import bench_jpeg
-from harness import interleaved, machine
+from harness import Figure, interleaved, machine, slug
+from harness import Row as ComparisonRow
 from service.measuring import Measured, measure
 from service.rows import ROWS
 from service.servers import serve
 from service.table import HEADER, LEGEND, lines_of, verdicts
 from service.trainers import train
+
+
+def measure_stoker(name: str, label: str, seconds: float) -> Figure:
+    """Return the rate, or the milliseconds, of one of stoker's lines.
+
+    Raises:
+        RuntimeError: if it could not be measured.
+    """
+    # A row says how many times as long as others it takes; `compare.py` was told that already.
+    measured = measure(__file__, name, label, seconds / ROWS[name].slow)
+    if measured.why:
+        raise RuntimeError(measured.why)
+    if ROWS[name].first:
+        return Figure(measured.milliseconds, "ms", measured.cpu_microseconds)
+    return Figure(measured.rate, cpu=measured.cpu_microseconds)
+
+
+BY_DEFAULT = {
+    "scalars": ("TCP", "shared memory", "gRPC", "TCP, DYNAMIC"),
+    "kilobytes": ("TCP", "shared memory"),
+    "images": ("TCP", "shared memory", "gRPC"),
+    "batches": ("TCP", "shared memory"),
+    "scalars-busy": ("TCP",),
+    "images-busy": ("shared memory",),
+    "images-compressed": ('TCP, "AUTO"',),
+    "images-2-workers": ("TCP",),
+    "first": ("TCP",),
+    "jpeg": ("TCP",),
+}
+"""The lines that `compare.py` measures when no row is named; the others take an hour more."""
+
+
+def comparison_rows() -> Iterable[ComparisonRow]:
+    """Return stoker's own lines for `compare.py`."""
+    for name, row in ROWS.items():
+        for subject in row.subjects:
+            if subject.system.startswith("stoker"):
+                label = subject.label.removeprefix("stoker, ")
+                yield ComparisonRow(
+                    f"service/{name}/{slug(label)}",
+                    partial(measure_stoker, name, subject.label),
+                    seconds=min(row.slow, 2.0),
+                    prepare=bench_jpeg.photos,
+                    default=label in BY_DEFAULT.get(name, ()),
+                )
 
 
 def compare(names: list[str], words: list[str], rounds: int, seconds: float) -> None:

@@ -57,9 +57,10 @@ def measure(script: str, name: str, label: str, seconds: float) -> Measured:
             _started(script, "--train", name, label, str(seconds)) as trainer,
             _served(script, row, row.subject(label)) as served,
         ):
+            servers = {"target": served["target"], "processes": served["processes"]}
             groups = {"trainer": [trainer.process.pid], "workers": served["workers"]}
             with Peaks(groups) as peaks:
-                answer = trainer.answer(served["target"], _READ_SECONDS + seconds * row.slow)
+                answer = trainer.answer(json.dumps(servers), _READ_SECONDS + seconds * row.slow)
     except (OSError, RuntimeError, ValueError) as error:
         return Measured(why=str(error))
     return Measured(**answer, trainer=peaks.of("trainer"), workers=peaks.of("workers"))
@@ -118,7 +119,8 @@ def _started(script: str, *words: str) -> Iterator[_Child]:
 @contextmanager
 def _served(script: str, row: Row, subject: Subject) -> Iterator[dict[str, Any]]:
     if subject.system not in SERVERS or subject.transport == "local":
-        yield {"target": "", "workers": []}
+        yield {"target": "", "workers": [], "processes": []}
         return
     with _started(script, "--serve", subject.system, str(row.workers)) as server:
-        yield server.answer(None, _START_SECONDS)
+        served = server.answer(None, _START_SECONDS)
+        yield served | {"processes": list({server.process.pid, *served["workers"]})}

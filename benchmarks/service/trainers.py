@@ -10,20 +10,20 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
 from typing import Any
 
 import bench_jpeg
+from harness import read_for
 
 from service import limits
 from service.elements import ENDLESS, Element
+from service.processes import cpu_seconds
 from service.rows import ROWS, Row, Subject
 
 Open = Callable[[str], Iterable[Any]]
 """Given the dispatcher's address (empty without a service), what a new pass is read from."""
 
 _WARM_SECONDS = 0.5
-_BURST_SECONDS = 0.01
 _FEWEST_FIRSTS = 5
 
 
@@ -37,6 +37,8 @@ class Report:
         user_microseconds: CPU of the thread that reads, for each element.
         cpu_per_gigabyte: seconds of CPU of the trainer's whole process.
         milliseconds: from ``iter()`` to the first element; the median.
+        cpu_microseconds: CPU of the trainer's and the servers' processes, per element (or per
+            iteration opened); nan for a busy trainer.
         why: what kept it from measuring.
     """
 
@@ -45,6 +47,7 @@ class Report:
     user_microseconds: float = float("nan")
     cpu_per_gigabyte: float = float("nan")
     milliseconds: float = float("nan")
+    cpu_microseconds: float = float("nan")
     why: str = ""
 
 
@@ -126,10 +129,12 @@ def train(name: str, label: str, seconds: float) -> None:
     said = _listen_to_warnings()
     try:
         opened = READERS[row.subject(label).system](row, row.subject(label))
-        elements = opened(sys.stdin.readline().strip())
+        servers = json.loads(sys.stdin.readline())
+        elements = opened(servers["target"])
         if row.busy:
             threading.Thread(target=_compute_for_ever, daemon=True).start()
-        report = (_first_elements if row.first else _rates)(row, elements, seconds)
+        processes = [os.getpid(), *servers["processes"]]
+        report = (_first_elements if row.first else _rates)(row, elements, seconds, processes)
         if said:  # such as: another transport is used than the one that was asked for
             report = Report(why=said[0])
     except Exception as error:  # noqa: BLE001 - whatever it is, the table says so
@@ -152,55 +157,38 @@ def _compute_for_ever() -> None:
         number += 1
 
 
-def _rates(row: Row, elements: Iterable[Any], seconds: float) -> Report:
+def _rates(row: Row, elements: Iterable[Any], seconds: float, processes: list[int]) -> Report:
     iterator = iter(elements)
     row.element.check(next(iterator))
     read = row.element.read if row.reading else None
-    _pace(iterator, read, _WARM_SECONDS * row.slow)
-    thread, process = time.thread_time(), time.process_time()
-    count, taken = _pace(iterator, read, seconds * row.slow)
+    read_for(iterator, min(_WARM_SECONDS, seconds / 2) * row.slow, read)
+    thread, process, together = time.thread_time(), time.process_time(), cpu_seconds(processes)
+    count, elapsed = read_for(iterator, seconds * row.slow, read)
     thread, process = time.thread_time() - thread, time.process_time() - process
+    together = cpu_seconds(processes) - together
     gigabytes = count * row.element.nbytes / 1e9
     return Report(
-        rate=count * row.element.weigh / taken,
-        gigabytes=gigabytes / taken,
+        rate=count * row.element.weigh / elapsed,
+        gigabytes=gigabytes / elapsed,
         user_microseconds=thread / count * 1e6,
         cpu_per_gigabyte=float("nan") if row.busy else process / gigabytes,
+        cpu_microseconds=float("nan") if row.busy else together / count / row.element.weigh * 1e6,
     )
 
 
-def _pace(
-    iterator: Iterator[Any], read: Callable[[Any], Any] | None, seconds: float
-) -> tuple[int, float]:
-    """Reads for about `seconds`; returns how many elements came, and the seconds it took.
-
-    A plain loop, as users write it; the clock is read between bursts of about 10 ms.
-    """
-    seen, burst = 0, 1
-    began = now = time.perf_counter()
-    while now - began < seconds:
-        before = now
-        if read is None:
-            for _ in islice(iterator, burst):
-                pass
-        else:
-            for element in islice(iterator, burst):
-                read(element)
-        seen += burst
-        now = time.perf_counter()
-        if now - before < _BURST_SECONDS:
-            burst *= 2
-    return seen, now - began
-
-
-def _first_elements(row: Row, elements: Iterable[Any], seconds: float) -> Report:
-    """The median over passes after the first, which is not counted."""
+def _first_elements(
+    row: Row, elements: Iterable[Any], seconds: float, processes: list[int]
+) -> Report:
+    """Return the median over the epochs after the first."""
     _milliseconds_to_first(row, elements)
     measured: list[float] = []
-    began = time.perf_counter()
+    began, cpu = time.perf_counter(), cpu_seconds(processes)
     while len(measured) < _FEWEST_FIRSTS or time.perf_counter() - began < seconds:
         measured.append(_milliseconds_to_first(row, elements))
-    return Report(milliseconds=statistics.median(measured))
+    return Report(
+        milliseconds=statistics.median(measured),
+        cpu_microseconds=(cpu_seconds(processes) - cpu) / len(measured) * 1e6,
+    )
 
 
 def _milliseconds_to_first(row: Row, elements: Iterable[Any]) -> float:

@@ -1,0 +1,1 @@
+"""Rows of `compare.py` without a service and without peers."""
