@@ -43,7 +43,7 @@ def _frame(client: c.Client, number: int, elements: list[object], connection: in
 
 def _taken(client: c.Client) -> object:
     taken, _ = client.take(0.0, 0.0)
-    return taken.elements if isinstance(taken, c.Chunk) else taken
+    return taken.elements if isinstance(taken, c.ReceivedChunk) else taken
 
 
 def _end_confirmed(client: c.Client, *readings: tuple[int, int]) -> bool:
@@ -129,7 +129,7 @@ def test_an_error_is_delivered_in_its_place():
     error = ErrorRecord("UserFunctionError", "no")
     client.worker_message(1, f.Frame(0, [], error), 0.0)
     _frame(client, 1, ["a"])
-    assert client.take(0.0, 0.0)[0] == c.Chunk(20, 0, [], error)
+    assert client.take(0.0, 0.0)[0] == c.ReceivedChunk([], 0, error, task_id=20, number=0)
     assert _taken(client) == ["a"]
 
 

@@ -184,6 +184,21 @@ def test_who_has_waited_longest_is_served_first():
     assert windows.consumed(1, 1, 0, 0.0, 0.0) == [2, 1]
 
 
+def test_the_order_decides_which_task_gets_credit_first():
+    windows = Metered(1, needed_first=max)
+    windows.ready(1, 1, 0)
+    windows.ready(2, 5, 0)
+    windows.ready(3, 5, 0)
+    windows.received(1, 1, 0.0, 0.0)
+    assert windows.consumed(1, 1, 0, 0.0, 0.0) == [3, 1]
+
+
+def test_credit_is_kept_for_a_task_that_is_needed_before_those_that_wait():
+    windows = Metered(1, needed_first=lambda tasks: 2 if 2 in tasks else None)
+    assert windows.ready(1, 1, 0) == []
+    assert windows.ready(2, 1, 0) == [2]
+
+
 def test_credit_a_worker_returns_goes_to_another():
     windows = Metered(2)
     windows.ready(1, 2, 0)

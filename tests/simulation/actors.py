@@ -289,10 +289,10 @@ class Delivery:
     by_task: dict[int, list[Element]] = field(default_factory=dict)
     last_frame: dict[int, int] = field(default_factory=dict)
 
-    def add(self, chunk: client_logic.Chunk, element: Element) -> None:
+    def add(self, chunk: client_logic.ReceivedChunk, element: Element) -> None:
         """The user got an element, or the error at its place."""
-        assert chunk.frame >= self.last_frame.get(chunk.task_id, 0), "frames out of order"
-        self.last_frame[chunk.task_id] = chunk.frame
+        assert chunk.number >= self.last_frame.get(chunk.task_id, 0), "frames out of order"
+        self.last_frame[chunk.task_id] = chunk.number
         self.elements.append(element)
         self.by_task.setdefault(chunk.task_id, []).append(element)
 
@@ -324,7 +324,7 @@ class SimClient:
         self._workers, self._seconds, self._stop_after = workers, seconds, stop_after
         self._connecting: set[int] = set()
         self._sides: dict[int, Side] = {}
-        self._chunk: client_logic.Chunk | None = None
+        self._chunk: client_logic.ReceivedChunk | None = None
         self._taken = 0
         self._busy = False
         self._worked = 0.0

@@ -200,7 +200,7 @@ class Client:
         if isinstance(chunk, client_logic.End):
             self.ended = now
             return
-        assert isinstance(chunk, client_logic.Chunk)
+        assert isinstance(chunk, client_logic.ReceivedChunk)
         if self.began is None:
             self.began = now
         elif self._waits_since is not None:

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter, defaultdict
+from collections.abc import Callable, Collection
 
 from stoker.service.client.account import BYTES, Account
 from stoker.service.client.pace import FIRST, MEMORY_WINDOWS, Pace
@@ -137,12 +138,23 @@ class Metered(Windows):
 
     Credit is given only for what was announced as ready, is given back by workers that turn out to
     have nothing, and is taken back when the connection breaks: no slow or dead worker holds any.
+
+    Args:
+        limit: elements that may be outstanding.
+        buffer_bytes: as of `Windows`.
+        needed_first: which of the tasks that wait for credit gets it, as `Order.needed_first`.
     """
 
     metered = True
 
-    def __init__(self, limit: int, buffer_bytes: int = BUFFER_BYTES) -> None:
+    def __init__(
+        self,
+        limit: int,
+        buffer_bytes: int = BUFFER_BYTES,
+        needed_first: Callable[[Collection[int]], int | None] = lambda tasks: next(iter(tasks)),
+    ) -> None:
         super().__init__(buffer_bytes)
+        self._needed_first = needed_first
         self._spare = limit
         self._granted: Counter[int] = Counter()
         self._under_way: Counter[int] = Counter()
@@ -185,10 +197,12 @@ class Metered(Windows):
         return self._granted[task_id]
 
     def _grant(self) -> list[int]:
-        """Gives what is spare to those who have waited longest."""
+        """Give what is spare to the tasks that are needed first."""
         grown = []
         while self._spare > 0 and self._ready:
-            task_id = next(iter(self._ready))
+            task_id = self._needed_first(self._ready)
+            if task_id is None:
+                break
             granted = min(self._ready.pop(task_id), self._spare)
             self._spare -= granted
             self._under_way[task_id] += granted

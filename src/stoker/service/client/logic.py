@@ -6,10 +6,8 @@ late from an older one is recognized.
 """
 
 import random
-from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -25,6 +23,7 @@ from stoker.service.client.actions import (
     Warn,
 )
 from stoker.service.client.credit import BUFFER_BYTES, Metered, Windows
+from stoker.service.client.order import ReceivedChunk, new_order
 from stoker.service.client.patience import Patience
 from stoker.service.client.reader import Reader
 from stoker.service.splittable import assigns_splits
@@ -32,11 +31,11 @@ from stoker.wire import frames as f
 
 __all__ = [
     "Action",
-    "Chunk",
     "Client",
     "Connect",
     "Disconnect",
     "End",
+    "ReceivedChunk",
     "SetHeartbeat",
     "ToDispatcher",
     "ToWorker",
@@ -44,26 +43,10 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class Chunk:
-    """Elements for the user, or the error at one position."""
-
-    task_id: int
-    frame: int
-    elements: list[Any]
-    error: ErrorRecord | None = None
-    nbytes: int = 0
-
-    @property
-    def positions(self) -> int:
-        """How many positions of the stream it covers."""
-        return len(self.elements) if self.error is None else 1
-
-
 class Taken(NamedTuple):
     """A chunk the user is done with, after so many seconds of work on it."""
 
-    chunk: Chunk
+    chunk: ReceivedChunk
     seconds: float
     at: float
 
@@ -102,10 +85,11 @@ class Client:
         self.tasks_lost = 0
         self.outstanding = 0
         self._hello = hello
+        self._order = new_order(hello.parameters)
         self._windows = (
             Windows(buffer_bytes)
             if max_outstanding is None
-            else Metered(max_outstanding, buffer_bytes)
+            else Metered(max_outstanding, buffer_bytes, self._order.needed_first)
         )
         needs_splits = assigns_splits(hello.parameters.processing_mode)
         self._patience = Patience(service, connect_timeout, needs_splits, now)
@@ -114,9 +98,8 @@ class Client:
         self._compression: str | None = None
         self._last_connection = 0
         self._by_connection: dict[int, Reader] = {}
-        self._ready: deque[Chunk] = deque()
         self._waits_since: float | None = None
-        self._current: Chunk | None = None
+        self._current: ReceivedChunk | None = None
         self._taken: list[Taken] = []
         self._taken_positions = self._taken_bytes = 0
         self._counted: dict[str, int] = {}
@@ -165,7 +148,7 @@ class Client:
         self._error = self._error or error
 
     def _add(self, task: m.TaskInfo) -> None:
-        if task.task_id not in self.readers:
+        if task.task_id not in self.readers and self._order.reads(task):
             self.readers[task.task_id] = Reader(task)
             self._connect(self.readers[task.task_id])
 
@@ -249,7 +232,7 @@ class Client:
         """Time passed: tries again what broke, and gives up what is hopeless."""
         self._settle(now)
         for reader in self.readers.values():
-            if not self._ready and reader.reported < reader.consumed:
+            if self._order.empty and reader.reported < reader.consumed:
                 self._report(reader, now)
             waits = reader.connection is None and not reader.lost and not self._closed
             if waits and now >= reader.try_at:
@@ -266,8 +249,10 @@ class Client:
         reader.next_frame += 1
         reader.ended = reader.confirmed = False
         task_id = reader.task.task_id
-        chunk = Chunk(task_id, frame.number, frame.elements, frame.error, frame.nbytes)
-        self._ready.append(chunk)
+        chunk = ReceivedChunk(
+            frame.elements, frame.nbytes, frame.error, task_id=task_id, number=frame.number
+        )
+        self._order.put(chunk)
         self.outstanding += chunk.positions
         waited = 0.0 if self._waits_since is None else now - self._waits_since
         self._waits_since = None  # not for this one
@@ -319,7 +304,7 @@ class Client:
     # ── the user ──────────────────────────────────────────────────────────────────────────────────
     def take(
         self, seconds: float, now: float
-    ) -> tuple[Chunk | End | StokerError | None, list[Action]]:
+    ) -> tuple[ReceivedChunk | End | StokerError | None, list[Action]]:
         """The next chunk, taking the one before as consumed; ``None``: wait for something.
 
         What is consumed is settled when the next message comes, on the thread that receives it,
@@ -336,8 +321,8 @@ class Client:
             self._taken_bytes += before.nbytes
             if self._windows.urgent(before.task_id, self._taken_positions, self._taken_bytes):
                 self._settle(now)
-        if self._ready:
-            self._current = self._ready.popleft()
+        self._current = self._order.take()
+        if self._current is not None:
             return self._current, self._take_actions()
         if self._waits_since is None:
             self._waits_since = now
@@ -397,7 +382,7 @@ class Client:
         for chunk, seconds, at in taken:
             self.elements_delivered += len(chunk.elements)
             self.outstanding -= chunk.positions
-            self.readers[chunk.task_id].consumed = chunk.frame + 1
+            self.readers[chunk.task_id].consumed = chunk.number + 1
             due += self._windows.consumed(chunk.task_id, chunk.positions, chunk.nbytes, seconds, at)
         return due
 
