@@ -11,6 +11,7 @@ from stoker.service.client.account import BYTES
 from stoker.service.client.credit import BUFFER_BYTES, WORKERS
 from stoker.service.client.pace import FIRST, GROWTH
 from stoker.service.config import ShardingPolicy
+from stoker.service.read_options import ReadOptions
 from stoker.wire import frames as f
 
 EVEN = BUFFER_BYTES // (4 * WORKERS)
@@ -21,13 +22,19 @@ OTHER = m.TaskInfo(21, "there:1", {"tcp": "there:1"})
 LOST = m.TaskLost(20, "here:1", "it died", splits_begun=2)
 
 
-def _client(max_outstanding: int | None = None) -> c.Client:
-    return c.Client(HELLO, max_outstanding, 60.0, "service:1", random.Random(0), 0.0)
+def _client(max_outstanding_requests: int | None = None, hello: m.ClientHello = HELLO) -> c.Client:
+    options = ReadOptions(
+        processing_mode=ShardingPolicy.DYNAMIC,
+        dispatcher_address="service:1",
+        max_outstanding_requests=max_outstanding_requests,
+        connect_timeout=60.0,
+    )
+    return c.Client(hello, options, random.Random(0), 0.0)
 
 
-def _reading(max_outstanding: int | None = None, *tasks: m.TaskInfo) -> c.Client:
+def _reading(max_outstanding_requests: int | None = None, *tasks: m.TaskInfo) -> c.Client:
     """Reads task 20 (or `tasks`) on connection 1 (and so on)."""
-    client = _client(max_outstanding)
+    client = _client(max_outstanding_requests)
     client.session_opened()
     client.session_message(WELCOME, 0.0)
     client.session_message(m.Tasks(added=list(tasks or (TASK,))), 0.0)
@@ -82,7 +89,7 @@ def test_its_dataset_is_sent_only_if_the_dispatcher_asks_for_it():
     registration = m.RegisterDataset("digest", b"tree")
     hello = msgspec.structs.replace(HELLO, dataset_id="", registration=registration)
     brief = msgspec.structs.replace(hello, registration=m.RegisterDataset("digest"))
-    client = c.Client(hello, None, 60.0, "service:1", random.Random(0), 0.0)
+    client = _client(hello=hello)
     assert client.session_opened() == [c.ToDispatcher(brief)]
     assert client.session_message(m.DatasetUnknown(), 0.0) == [c.ToDispatcher(hello)]
     client.session_message(WELCOME, 0.0)

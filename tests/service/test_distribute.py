@@ -5,19 +5,24 @@ import pytest
 import stoker
 from stoker.dataset.tree.structure import source_summary
 from stoker.dataset.tree.wire_form import encode_tree
-from stoker.service import distribute, from_dataset_id
+from stoker.service import ShardingPolicy, distribute, from_dataset_id
+from stoker.service.messages import JobParameters
+from stoker.service.read_options import ReadOptions
 from stoker.service.registration import registration_of
-from stoker.service.source import Distributed, Reading
+from stoker.service.source import Distributed
 from tests.serving import Service, read
 
 ADDRESS = "localhost:5050"
 
 
-def _reading(dataset: stoker.Dataset) -> Reading:
-    node = dataset.node
-    assert isinstance(node, Distributed)
-    reading: Reading = node.reading.value
-    return reading
+def _node(dataset: stoker.Dataset) -> Distributed:
+    assert isinstance(dataset.node, Distributed)
+    return dataset.node
+
+
+def _job(dataset: stoker.Dataset) -> str:
+    job: str = _node(dataset).hello.value.job
+    return job
 
 
 def test_distributing_opens_no_connection():
@@ -52,14 +57,14 @@ def test_a_digest_depends_on_all_of_the_dataset(other):
 def test_one_transformation_applied_twice_makes_two_anonymous_jobs():
     transformation = distribute("distributed_epoch", ADDRESS)
     one, other = (stoker.Dataset.range(3).apply(transformation) for _ in range(2))
-    assert _reading(one).job != _reading(other).job
+    assert _job(one) != _job(other)
 
 
 def test_a_pickled_copy_shares_the_job_and_the_next_pass():
     with Service(1) as service:
         dataset = stoker.Dataset.range(10).distribute(service.target)
         copy = pickle.loads(pickle.dumps(dataset))
-        assert _reading(copy).job == _reading(dataset).job
+        assert _job(copy) == _job(dataset)
         assert read(dataset) == list(range(10))
         assert read(copy) == []
         assert read(copy) == list(range(10))
@@ -68,14 +73,14 @@ def test_a_pickled_copy_shares_the_job_and_the_next_pass():
 def test_jobs_by_id_are_prefixed_with_the_id():
     spec = stoker.UnknownSpec()
     dataset = from_dataset_id("parallel_epochs", ADDRESS, "d", element_spec=spec, job_name="j")
-    assert _reading(dataset).job == "d/j"
+    assert _job(dataset) == "d/j"
     assert dataset.cardinality() == stoker.UNKNOWN_CARDINALITY
 
 
 def test_what_is_given_is_what_is_read_by():
     dataset = stoker.Dataset.range(3).distribute(
         ("grpc", ADDRESS),
-        processing_mode=stoker.service.ShardingPolicy.OFF,
+        processing_mode=ShardingPolicy.OFF,
         job_name="j",
         max_outstanding_requests=3,
         data_transfer_protocol="tcp",
@@ -83,9 +88,17 @@ def test_what_is_given_is_what_is_read_by():
         connect_timeout=1.5,
         buffer_bytes=1 << 20,
     )
-    reading = _reading(dataset)
-    assert (reading.address, reading.job, reading.named) == (ADDRESS, "j", True)
-    assert (reading.max_outstanding, reading.transport) == (3, "tcp")
-    assert (reading.connect_timeout, reading.buffer_bytes) == (1.5, 1 << 20)
-    assert reading.parameters.processing_mode is stoker.service.ShardingPolicy.OFF
-    assert reading.parameters.target_workers == "ANY"
+    node = _node(dataset)
+    assert node.read_options.value == ReadOptions(
+        processing_mode=ShardingPolicy.OFF,
+        dispatcher_address=ADDRESS,
+        job_name="j",
+        max_outstanding_requests=3,
+        data_transfer_protocol="tcp",
+        target_workers="ANY",
+        connect_timeout=1.5,
+        buffer_bytes=1 << 20,
+    )
+    hello = node.hello.value
+    assert (hello.job, hello.named) == ("j", True)
+    assert hello.parameters == JobParameters(ShardingPolicy.OFF, "ANY")

@@ -15,6 +15,7 @@ from stoker.service.chunk import Chunk
 from stoker.service.client import logic as client_logic
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher import logic as dispatcher_logic
+from stoker.service.read_options import ReadOptions
 from stoker.service.worker import logic as worker_logic
 from stoker.wire import frames as f
 from tests.simulation.network import Link, Side, World
@@ -311,7 +312,7 @@ class SimClient:
         dispatcher: SimDispatcher,
         workers: dict[str, SimWorker],
         hello: m.ClientHello,
-        max_outstanding: int | None,
+        options: ReadOptions,
         seconds: float,
         stop_after: int | None,
     ) -> None:
@@ -329,7 +330,7 @@ class SimClient:
         self._busy = False
         self._worked = 0.0
         self._heartbeat, self._next_heartbeat = 0.1, math.inf
-        self.logic = client_logic.Client(hello, max_outstanding, 30.0, "sim", world.rng, world.now)
+        self.logic = client_logic.Client(hello, options, world.rng, world.now)
         self.session = Session(
             world,
             name,

@@ -15,6 +15,7 @@ from stoker.service.chunk import Chunk
 from stoker.service.client import logic as client_logic
 from stoker.service.client.credit import BUFFER_BYTES
 from stoker.service.config import ShardingPolicy
+from stoker.service.read_options import ReadOptions
 from stoker.service.worker import logic as worker_logic
 from stoker.wire import frames as f
 from tests.simulation.network import World
@@ -125,7 +126,7 @@ class Client:
         nbytes: Sizes,
         wire: Wire | Sequence[Wire],
         buffer_bytes: int = BUFFER_BYTES,
-        max_outstanding: int | None = None,
+        max_outstanding_requests: int | None = None,
     ) -> None:
         self.world, self.number = world, number
         self.taken: list[int] = []
@@ -144,11 +145,14 @@ class Client:
         self._worked = 0.0
         self._waits_since: float | None = 0.0
         self._chunk_bytes = 0
-        parameters = m.JobParameters(ShardingPolicy.OFF)
-        hello = m.ClientHello(1, 1, "dataset", "job", parameters, (0,))
-        self.logic = client_logic.Client(
-            hello, max_outstanding, 60.0, "sim", random.Random(number), 0.0, buffer_bytes
+        options = ReadOptions(
+            processing_mode=ShardingPolicy.OFF,
+            dispatcher_address="sim",
+            max_outstanding_requests=max_outstanding_requests,
+            buffer_bytes=buffer_bytes,
         )
+        hello = m.ClientHello(1, 1, "dataset", "job", options.job_parameters, (0,))
+        self.logic = client_logic.Client(hello, options, random.Random(number), 0.0)
         self.logic.session_opened()
         self.logic.session_message(m.ClientWelcome(1, number, 1, "journal", 500), 0.0)
         tasks = [m.TaskInfo(x.number, f"host:{x.number}", {}) for x in workers]

@@ -27,7 +27,7 @@ def _ends_well(outcome: Outcome) -> list[str]:
 
 def _bounded(outcome: Outcome) -> list[str]:
     """`max_outstanding_requests` bounds what was sent and not yielded."""
-    limit = outcome.scenario.max_outstanding
+    limit = outcome.scenario.max_outstanding_requests
     return [
         f"{client.name} held {client.most_outstanding} elements, more than {limit}"
         for client in outcome.clients

@@ -12,6 +12,7 @@ from stoker.dataset.tree.structure import WireNode
 from stoker.elements.spec import UnknownSpec, spec_to_wire
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig, ShardingPolicy
+from stoker.service.read_options import ReadOptions
 from tests.simulation.actors import SimClient, SimDispatcher, SimWorker
 from tests.simulation.network import World
 from tests.simulation.pipeline import Plan, SourcePlan
@@ -46,7 +47,7 @@ class Scenario:
     buffer_bytes: int
     clients: int
     client_seconds: float
-    max_outstanding: int | None
+    max_outstanding_requests: int | None
     stop_after: int | None
     breaks: float
     crashes: tuple[Crash, ...]
@@ -90,7 +91,7 @@ def draw(seed: int) -> Scenario:
         buffer_bytes=rng.choice([10, 100, 1000]),
         clients=clients,
         client_seconds=10 ** rng.uniform(-4, -2),
-        max_outstanding=rng.choice([None, None, 1, 2, 5]),
+        max_outstanding_requests=rng.choice([None, None, 1, 2, 5]),
         stop_after=rng.randint(1, max(1, total // 2)) if rng.random() < 0.25 * clients else None,
         breaks=rng.choice([0.5, 2, 8]) if faults in ("breaks", "both") else 0.0,
         crashes=tuple(crashes),
@@ -194,8 +195,13 @@ def _client(
     workers: dict[str, SimWorker],
 ) -> SimClient:
     """Client `k`; only the last one may stop early."""
-    mode = ShardingPolicy.DYNAMIC if scenario.dynamic else ShardingPolicy.OFF
-    hello = m.ClientHello(1, 1, "sim", "job", m.JobParameters(mode), (0,))
+    options = ReadOptions(
+        processing_mode=ShardingPolicy.DYNAMIC if scenario.dynamic else ShardingPolicy.OFF,
+        dispatcher_address="sim",
+        max_outstanding_requests=scenario.max_outstanding_requests,
+        connect_timeout=30.0,
+    )
+    hello = m.ClientHello(1, 1, "sim", "job", options.job_parameters, (0,))
     if not scenario.registered:
         hello = msgspec.structs.replace(hello, dataset_id="", registration=registration)
     last = k == scenario.clients - 1
@@ -205,7 +211,7 @@ def _client(
         dispatcher,
         workers,
         hello,
-        scenario.max_outstanding,
+        options,
         scenario.client_seconds,
         scenario.stop_after if last else None,
     )

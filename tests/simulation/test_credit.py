@@ -42,7 +42,7 @@ class Stage:
         seconds: Callable[[int], float] | float,
         wire: Wire = LOCAL,
         buffer_bytes: int = BUFFER_BYTES,
-        max_outstanding: int | None = None,
+        max_outstanding_requests: int | None = None,
     ) -> Client:
         """A client whose user works so long on each element."""
         work = (lambda k: seconds) if isinstance(seconds, float) else seconds
@@ -55,7 +55,7 @@ class Stage:
             self.nbytes,
             wire,
             buffer_bytes,
-            max_outstanding,
+            max_outstanding_requests,
         )
         self.clients.append(client)
         return client
@@ -220,7 +220,7 @@ def test_one_of_many_workers_has_at_most_its_most():
 def test_a_limit_of_elements_holds_whatever_they_weigh():
     sizes = [100, 5 * MIB, 40]
     stage = Stage(3, 100, nbytes=lambda k: sizes[k % 3], buffer_bytes=8 * MIB)
-    client = stage.add(0.001, max_outstanding=4)
+    client = stage.add(0.001, max_outstanding_requests=4)
     most = 0
 
     def ended() -> bool:

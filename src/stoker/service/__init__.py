@@ -1,6 +1,5 @@
 """The service: who computes where. Names and meaning as in `tf.data.experimental.service`."""
 
-from stoker.service.arguments import CrossTrainerCache
 from stoker.service.config import DispatcherConfig, ShardingPolicy, WorkerConfig
 from stoker.service.dispatcher.server import DispatchServer
 from stoker.service.distribute import (
@@ -8,6 +7,7 @@ from stoker.service.distribute import (
     from_dataset_id,
     register_dataset,
 )
+from stoker.service.read_options import CrossTrainerCache
 from stoker.service.worker.server import WorkerServer
 
 __all__ = [

@@ -1,6 +1,5 @@
 """Datasets that are read from a service: `distribute`, `register_dataset`, `from_dataset_id`."""
 
-import dataclasses
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -16,14 +15,18 @@ from stoker.dataset.tree.structure import structure_of
 from stoker.elements.spec import Spec, spec_from_wire
 from stoker.service import messages as m
 from stoker.service import rpc
-from stoker.service.arguments import CrossTrainerCache, check_compression, parse_reading
 from stoker.service.client.credit import BUFFER_BYTES
-from stoker.service.config import ShardingPolicy, parse_processing_mode, parse_service
+from stoker.service.config import ShardingPolicy, parse_service
+from stoker.service.read_options import (
+    CONNECT_TIMEOUT,
+    CrossTrainerCache,
+    ReadOptions,
+    check_compression,
+    parse_read_options,
+)
 from stoker.service.registration import register, registration_of
-from stoker.service.source import Distributed, Reading
+from stoker.service.source import Distributed
 from stoker.service.splittable import check_splittable
-
-CONNECT_TIMEOUT = 300.0
 
 
 def distribute(
@@ -82,35 +85,36 @@ def distribute(
 
     As `tf.data.experimental.service.distribute`.
     """
-    policy = parse_processing_mode(processing_mode)
     check_compression(compression)
-    reading = parse_reading(
-        policy,
+    options = parse_read_options(
+        processing_mode,
         service,
-        job_name,
-        consumer_index,
-        num_consumers,
-        max_outstanding_requests,
-        data_transfer_protocol,
-        cross_trainer_cache,
         target_workers,
-        connect_timeout,
-        buffer_bytes,
+        job_name=job_name,
+        consumer_index=consumer_index,
+        num_consumers=num_consumers,
+        max_outstanding_requests=max_outstanding_requests,
+        data_transfer_protocol=data_transfer_protocol,
+        cross_trainer_cache=cross_trainer_cache,
+        connect_timeout=connect_timeout,
+        buffer_bytes=buffer_bytes,
     )
     site = call_site()
 
     def transformation(dataset: Dataset) -> Dataset:
         registration = registration_of(dataset, compression)
-        check_splittable(policy, registration.sources)
-        job = reading.job if reading.named else f"anonymous:{uuid.uuid4().hex}"
-        return _dataset(
-            dataclasses.replace(reading, job=job, registration=registration),
-            dataset.element_spec,
-            registration,
-            registration.size,
-            site,
-            dataset.options(),
+        check_splittable(options.processing_mode, registration.sources)
+        hello = m.ClientHello(
+            m.PROTOCOL_MIN,
+            m.PROTOCOL_MAX,
+            "",
+            job_name or _anonymous_job(),
+            options.job_parameters,
+            named=job_name is not None,
+            registration=registration,
         )
+        spec, size = dataset.element_spec, registration.size
+        return _dataset(options, hello, spec, size, site, dataset.options())
 
     return transformation
 
@@ -187,47 +191,57 @@ def from_dataset_id(
 
     As `tf.data.experimental.service.from_dataset_id`.
     """
-    policy = parse_processing_mode(processing_mode)
-    reading = parse_reading(
-        policy,
+    options = parse_read_options(
+        processing_mode,
         service,
-        job_name,
-        consumer_index,
-        num_consumers,
-        max_outstanding_requests,
-        data_transfer_protocol,
-        cross_trainer_cache,
         target_workers,
-        connect_timeout,
-        buffer_bytes,
+        job_name=job_name,
+        consumer_index=consumer_index,
+        num_consumers=num_consumers,
+        max_outstanding_requests=max_outstanding_requests,
+        data_transfer_protocol=data_transfer_protocol,
+        cross_trainer_cache=cross_trainer_cache,
+        connect_timeout=connect_timeout,
+        buffer_bytes=buffer_bytes,
     )
     size = UNKNOWN_CARDINALITY
     if element_spec is None:
         question = m.GetDataset(dataset_id, with_tree=False)
-        reply = rpc.call_patiently(reading.address, question, connect_timeout)
+        reply = rpc.call_patiently(options.dispatcher_address, question, connect_timeout)
         assert isinstance(reply, m.DatasetReply)
         element_spec, size = spec_from_wire(reply.spec), reply.size
-    job = f"{dataset_id}/{job_name}" if reading.named else f"anonymous:{uuid.uuid4().hex}"
-    reading = dataclasses.replace(reading, job=job, dataset_id=dataset_id)
-    return _dataset(reading, element_spec, None, size, call_site(), Options())
+    hello = m.ClientHello(
+        m.PROTOCOL_MIN,
+        m.PROTOCOL_MAX,
+        dataset_id,
+        f"{dataset_id}/{job_name}" if job_name is not None else _anonymous_job(),
+        options.job_parameters,
+        named=job_name is not None,
+    )
+    return _dataset(options, hello, element_spec, size, call_site(), Options())
 
 
 # ── parts ────────────────────────────────────────────────────────────────────────────────────────
+def _anonymous_job() -> str:
+    return f"anonymous:{uuid.uuid4().hex}"
+
+
 def _dataset(
-    reading: Reading,
+    read_options: ReadOptions,
+    hello: m.ClientHello,
     spec: Spec,
-    registration: m.RegisterDataset | None,
     size: int,
     site: str,
     options: Options,
 ) -> Dataset:
-    structure = structure_of(registration.tree) if registration is not None else b""
+    registration = hello.registration
     return Dataset(
         Distributed(
-            reading=Pickled.of(reading),
+            read_options=Pickled.of(read_options),
+            hello=Pickled.of(hello),
             spec=Pickled.of(spec),
-            structure=structure,
-            processing_mode=reading.parameters.processing_mode.name,
+            structure=b"" if registration is None else structure_of(registration.tree),
+            processing_mode=read_options.processing_mode.name,
             size=size,
             site=site,
         ),

@@ -242,7 +242,7 @@ class ClientHello(Message, frozen=True, tag=True):
     dataset_id: str
     job: str
     parameters: JobParameters
-    repetition: tuple[int, ...]
+    repetition: tuple[int, ...] = ()
     named: bool = False
     process: str = ""
     client_id: int | None = None

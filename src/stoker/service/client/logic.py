@@ -22,10 +22,11 @@ from stoker.service.client.actions import (
     ToWorker,
     Warn,
 )
-from stoker.service.client.credit import BUFFER_BYTES, Metered, Windows
-from stoker.service.client.order import ReceivedChunk, new_order
+from stoker.service.client.credit import Metered, Windows
+from stoker.service.client.order import Order, ReceivedChunk, new_order
 from stoker.service.client.patience import Patience
 from stoker.service.client.reader import Reader
+from stoker.service.read_options import ReadOptions
 from stoker.service.splittable import assigns_splits
 from stoker.wire import frames as f
 
@@ -60,23 +61,17 @@ class Client:
 
     Args:
         hello: what is read.
-        max_outstanding: elements sent and not taken, over all workers; ``None``: a window each.
-        connect_timeout: seconds to wait for the dispatcher at first.
-        service: the dispatcher's address, for messages.
+        options: how it is read.
         rng: spreads attempts to reconnect.
         now: seconds, on the clock of all later calls.
-        buffer_bytes: that may be sent and not taken, over all workers, about.
     """
 
     def __init__(
         self,
         hello: m.ClientHello,
-        max_outstanding: int | None,
-        connect_timeout: float,
-        service: str,
+        options: ReadOptions,
         rng: random.Random,
         now: float,
-        buffer_bytes: int = BUFFER_BYTES,
     ) -> None:
         self.readers: dict[int, Reader] = {}
         self.finished = False
@@ -86,14 +81,14 @@ class Client:
         self.outstanding = 0
         self._hello = hello
         self._order = new_order(hello.parameters)
-        self._windows = (
-            Windows(buffer_bytes)
-            if max_outstanding is None
-            else Metered(max_outstanding, buffer_bytes, self._order.needed_first)
+        self._windows = _flow_control(options, self._order)
+        self._dispatcher_address = options.dispatcher_address
+        self._patience = Patience(
+            options.dispatcher_address,
+            options.connect_timeout,
+            assigns_splits(options.processing_mode),
+            now,
         )
-        needs_splits = assigns_splits(hello.parameters.processing_mode)
-        self._patience = Patience(service, connect_timeout, needs_splits, now)
-        self._service = service
         self._rng = rng
         self._compression: str | None = None
         self._last_connection = 0
@@ -366,7 +361,7 @@ class Client:
         """Whom a read waits for, as a sentence's end."""
         waiting = [str(reader) for reader in self.readers.values() if not reader.over]
         if self._patience.out_since is not None:
-            waiting.insert(0, f"the dispatcher at {self._service}")
+            waiting.insert(0, f"the dispatcher at {self._dispatcher_address}")
         return ", ".join(waiting) or "the dispatcher to find a worker for it"
 
     def _settle(self, now: float) -> None:
@@ -410,6 +405,11 @@ class Client:
     def _take_actions(self) -> list[Action]:
         actions, self._actions = self._actions, []
         return actions
+
+
+def _flow_control(options: ReadOptions, order: Order) -> Windows:
+    limit, nbytes = options.max_outstanding_requests, options.buffer_bytes
+    return Windows(nbytes) if limit is None else Metered(limit, nbytes, order.needed_first)
 
 
 def _resumed(hello: m.ClientHello, welcome: m.ClientWelcome) -> m.ClientHello:

@@ -19,6 +19,7 @@ from stoker.service import messages as m
 from stoker.service import rpc
 from stoker.service.client import logic
 from stoker.service.client.route import Route
+from stoker.service.read_options import ReadOptions
 from stoker.wire import frames as f
 from stoker.wire.transports import Connection
 
@@ -35,12 +36,8 @@ class ServiceStream(Stream):
 
     Args:
         hello: what is read.
-        address: of the dispatcher, "host:port".
+        options: how it is read.
         spec: what the elements should be; rebuilds namedtuples and dataclasses.
-        max_outstanding: elements sent and not taken, over all workers.
-        transport: name of the data transport; ``None`` for the best there is.
-        connect_timeout: seconds to wait for the dispatcher.
-        buffer_bytes: that may be sent and not taken, over all workers, about.
         statistics: counts ``tasks_lost`` and ``splits_lost``, and adds up what tasks count; shows
             ``shared_memory_bytes``.
     """
@@ -48,12 +45,8 @@ class ServiceStream(Stream):
     def __init__(
         self,
         hello: m.ClientHello,
-        address: str,
+        options: ReadOptions,
         spec: Spec,
-        max_outstanding: int | None,
-        transport: str | None,
-        connect_timeout: float,
-        buffer_bytes: int,
         statistics: Statistics,
     ) -> None:
         self._pid = os.getpid()
@@ -61,7 +54,7 @@ class ServiceStream(Stream):
         statistics.watch("shared_memory_bytes", self._shared_bytes)
         self._spec: Spec | None = spec
         self._types = TypeResolver(spec)
-        self._route = Route(transport)
+        self._route = Route(options.data_transfer_protocol)
         self._changed = threading.Condition()
         self._connections: dict[int, Connection | None] = {}
         self._threads: set[threading.Thread] = set()
@@ -71,18 +64,14 @@ class ServiceStream(Stream):
         self._taken_at = time.monotonic()
         self._closed = False
         self._failure: StokerError | None = None
-        self._logic = logic.Client(
-            hello,
-            max_outstanding,
-            connect_timeout,
-            address,
-            random.Random(),
-            time.monotonic(),
-            buffer_bytes,
-        )
+        self._logic = logic.Client(hello, options, random.Random(), time.monotonic())
         with self._changed:  # its callbacks come at once, and need it
             self._session = rpc.Session(
-                address, self._session_opened, self._session_message, self._session_lost, self._tick
+                options.dispatcher_address,
+                self._session_opened,
+                self._session_message,
+                self._session_lost,
+                self._tick,
             )
 
     # ── the three verbs ───────────────────────────────────────────────────────────────────────────

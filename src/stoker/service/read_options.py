@@ -1,0 +1,156 @@
+"""How a client reads a job: what `distribute` and `from_dataset_id` accept alike, checked once."""
+
+import dataclasses
+from typing import Any
+
+from stoker.errors import InvalidArgumentError, UnimplementedError
+from stoker.service import messages as m
+from stoker.service.client.credit import BUFFER_BYTES
+from stoker.service.config import ShardingPolicy, parse_processing_mode, parse_service
+from stoker.wire.compression import AUTO, CODECS
+from stoker.wire.transports import get_transport
+
+CONNECT_TIMEOUT = 300.0
+"""Seconds to wait for the dispatcher, by default."""
+
+TARGET_WORKERS = ("AUTO", "ANY", "LOCAL")
+
+
+class CrossTrainerCache:
+    """Trainers with different ids read the same elements; as tf.data service's.
+
+    Args:
+        trainer_id: of the trainer; trainers of one job differ in it.
+
+    Raises:
+        InvalidArgumentError: it is empty.
+    """
+
+    def __init__(self, trainer_id: str) -> None:
+        if not trainer_id:
+            raise InvalidArgumentError(
+                "tf.data service cross-trainer cache requires a non-empty trainer ID"
+            )
+        self.trainer_id = trainer_id
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReadOptions:
+    """The options of one reader of a job, by the names of the arguments of `distribute`.
+
+    Attributes:
+        dispatcher_address: "host:port" of the dispatcher.
+        target_workers: "AUTO", "ANY" or "LOCAL".
+
+    Raises:
+        InvalidArgumentError: if an option is not valid; names it and its valid range.
+        NotFoundError: if `data_transfer_protocol` does not exist.
+        UnimplementedError: if this version does not have the option.
+    """
+
+    processing_mode: ShardingPolicy
+    dispatcher_address: str
+    job_name: str | None = None
+    consumer_index: int | None = None
+    num_consumers: int | None = None
+    max_outstanding_requests: int | None = None
+    data_transfer_protocol: str | None = None
+    cross_trainer_cache: CrossTrainerCache | None = None
+    target_workers: str = "AUTO"
+    connect_timeout: float = CONNECT_TIMEOUT
+    buffer_bytes: int = BUFFER_BYTES
+
+    def __post_init__(self) -> None:
+        _check_job_name(self.job_name)
+        _check_consumers(self.job_name, self.consumer_index, self.num_consumers)
+        limit = self.max_outstanding_requests
+        if limit is not None and not _is_positive(limit):
+            raise InvalidArgumentError(
+                f"`max_outstanding_requests` must be a positive int, got {limit!r}"
+            )
+        if not _is_positive(self.buffer_bytes):
+            raise InvalidArgumentError(
+                f"`buffer_bytes` must be a positive int, got {self.buffer_bytes!r}; it bounds what "
+                "workers send ahead of the reader"
+            )
+        if self.target_workers not in TARGET_WORKERS:
+            raise InvalidArgumentError(
+                f"`target_workers` must be one of {', '.join(TARGET_WORKERS)}, got "
+                f"{self.target_workers!r}"
+            )
+        if self.data_transfer_protocol is not None:
+            get_transport(self.data_transfer_protocol)
+        if self.cross_trainer_cache is not None:
+            raise UnimplementedError("`cross_trainer_cache` is not in this version of stoker")
+        if self.num_consumers is not None:
+            raise UnimplementedError(
+                "coordinated reads (`num_consumers`) are not in this version of stoker"
+            )
+
+    @property
+    def job_parameters(self) -> m.JobParameters:
+        """The options that all clients of one job must agree on."""
+        return m.JobParameters(self.processing_mode, self.target_workers)
+
+
+def parse_read_options(
+    processing_mode: Any, service: Any, target_workers: Any, **options: Any
+) -> ReadOptions:
+    """Return the options that a user gave.
+
+    Args:
+        processing_mode: a `ShardingPolicy` or its name.
+        service: the dispatcher, as `parse_service` accepts it.
+        target_workers: in upper or lower case.
+        options: the other fields of `ReadOptions`.
+
+    Raises:
+        InvalidArgumentError: as `ReadOptions`, and if `processing_mode` or `service` is not valid.
+        NotFoundError: if a protocol does not exist.
+        UnimplementedError: if this version does not have an option.
+    """
+    if isinstance(target_workers, str) and target_workers.upper() in TARGET_WORKERS:
+        target_workers = target_workers.upper()
+    return ReadOptions(
+        processing_mode=parse_processing_mode(processing_mode),
+        dispatcher_address=parse_service(service)[1],
+        target_workers=target_workers,
+        **options,
+    )
+
+
+def _check_job_name(job_name: Any) -> None:
+    if job_name is not None and not isinstance(job_name, str):
+        raise InvalidArgumentError(f"`job_name` must be a string, got {job_name!r}")
+    if job_name == "":
+        raise InvalidArgumentError("`job_name` must not be empty")
+
+
+def _check_consumers(job_name: str | None, index: Any, count: Any) -> None:
+    if (index is None) != (count is None):
+        raise InvalidArgumentError(
+            "`consumer_index` and `num_consumers` must be given together, got "
+            f"consumer_index={index!r}, num_consumers={count!r}"
+        )
+    if count is None:
+        return
+    if job_name is None:
+        raise InvalidArgumentError("`num_consumers` needs a `job_name` that all consumers give")
+    if not _is_positive(count) or not isinstance(index, int) or not 0 <= index < count:
+        raise InvalidArgumentError(
+            f"`consumer_index` must be in [0, num_consumers), got {index!r} of {count!r}"
+        )
+
+
+def check_compression(compression: Any) -> None:
+    """Raise InvalidArgumentError unless it is "AUTO", ``None`` or a codec of this version."""
+    names = (AUTO, *CODECS)
+    if compression is not None and compression not in names:
+        raise InvalidArgumentError(
+            f"Invalid `compression` argument: {compression!r}. Must be one of "
+            f"{', '.join(map(repr, names))} or None"
+        )
+
+
+def _is_positive(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
