@@ -47,7 +47,7 @@ Source: Any = Dataset
         (lambda d: d.apply(lambda _: 5), "must return a Dataset; it returned 5"),
         (lambda d: d.iterator(epoch=-1), "`epoch` must be an int of 0 or more"),
         (lambda d: Source([1, 2]), r"class methods of Dataset.*from_tensor_slices.*got \[1, 2\]"),
-        (lambda d: Source.list_files([]), "`file_pattern` must name at least one path"),
+        (lambda d: Source.list_files([]), "`file_pattern` must be one or more non-empty paths"),
         (lambda d: Source.list_files(5), "`file_pattern` must be a path"),
         (lambda d: Source.list_files("a", shuffle=2), "`shuffle` must be True or False"),
         (lambda d: Source.from_generator([1]), "`generator` must be a function"),

@@ -197,7 +197,7 @@ def test_another_process_goes_on_with_it(tmp_path: Any) -> None:
         ({"structure": "0" * 32}, "belongs to another dataset"),
         ({"version": 99}, "is of version 99; this stoker reads version 1"),
         ({"position": -1}, "negative position"),
-        ({"position": 11}, "says 11 elements were read, but there are 10"),
+        ({"position": 11}, "is at position 11, but the dataset has 10"),
         ({"position": "5"}, "must be what Iterator.state_dict"),
         ({"seed": 7}, r"seed 7, but Options\(seed=5\) is set"),
         ({"extra": 1}, "must be what Iterator.state_dict"),

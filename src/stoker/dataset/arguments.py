@@ -1,4 +1,4 @@
-"""Checks of the arguments of the fluent API: what is wrong, the value, what to give."""
+"""Checks of the arguments of the fluent API; errors name the argument, its range and value."""
 
 import operator
 from typing import Any
@@ -15,10 +15,16 @@ _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 
 def integer(name: str, value: Any, *, minimum: int = _INT64_MIN, what: str = "an int") -> int:
-    """The value as an int of 64 bits.
+    """Return the value as an int of 64 bits.
+
+    Args:
+        name: of the argument.
+        value: any value; an object with ``__index__`` is accepted, a bool is not.
+        minimum: the smallest valid int.
+        what: the valid range, in words.
 
     Raises:
-        InvalidArgumentError: it is none, or less than `minimum`; says it must be `what`.
+        InvalidArgumentError: if it is not an int of 64 bits, or less than `minimum`.
     """
     try:
         number = operator.index(value)
@@ -30,17 +36,17 @@ def integer(name: str, value: Any, *, minimum: int = _INT64_MIN, what: str = "an
 
 
 def count(name: str, value: Any, meaning: str) -> int:
-    """A count where -1 has a `meaning` of its own."""
+    """Return a count of 0 or more, or -1, whose `meaning` the error states."""
     return integer(name, value, minimum=-1, what=f"an int of 0 or more, or -1 for {meaning}")
 
 
 def size(name: str, value: Any) -> int:
-    """A size of at least one element."""
+    """Return a size of at least 1."""
     return integer(name, value, minimum=1, what="an int of at least 1")
 
 
 def size_or_autotune(name: str, value: Any) -> int:
-    """A size of at least one, or AUTOTUNE."""
+    """Return a size of at least 1, or AUTOTUNE."""
     what = "an int of at least 1, or stoker.AUTOTUNE"
     number = integer(name, value, minimum=AUTOTUNE, what=what)
     if number == 0:
@@ -49,22 +55,22 @@ def size_or_autotune(name: str, value: Any) -> int:
 
 
 def seed(value: Any) -> int | None:
-    """A seed or None."""
+    """Return a seed, an int of 64 bits, or None."""
     return None if value is None else integer("seed", value, what="an int of 64 bits or None")
 
 
 def flag(name: str, value: Any) -> bool:
-    """A bool."""
+    """Return a bool."""
     if not isinstance(value, bool):
         raise InvalidArgumentError(f"`{name}` must be True or False; got {value!r}")
     return value
 
 
 def integers(name: str, values: Any, *, minimum: int = _INT64_MIN, what: str) -> list[int]:
-    """A list of ints of 64 bits.
+    """Return a list of ints of 64 bits.
 
     Raises:
-        InvalidArgumentError: it is none, or one is less than `minimum`; says it must be `what`.
+        InvalidArgumentError: if it is not iterable, or an item is not an int of at least `minimum`.
     """
     try:
         return [integer(name, value, minimum=minimum, what=what) for value in values]
@@ -73,7 +79,7 @@ def integers(name: str, values: Any, *, minimum: int = _INT64_MIN, what: str) ->
 
 
 def function(name: str, value: Any) -> Pickled:
-    """A function of the user's, held unopened."""
+    """Return a user function as `Pickled`."""
     if not callable(value):
         raise InvalidArgumentError(
             f"`{name}` must be a function; got a {type(value).__qualname__}: {value!r}"
@@ -82,23 +88,22 @@ def function(name: str, value: Any) -> Pickled:
 
 
 def spec(name: str, value: Spec | None) -> Pickled | None:
-    """A declared element_spec; opaque, because it may name classes of the user's."""
+    """Return a declared element_spec as `Pickled`, because it may refer to the user's classes."""
     if value is None:
         return None
     if not is_spec(value):
         raise InvalidArgumentError(
             f"`{name}` must be a TensorSpec, RaggedSpec, SparseSpec or UnknownSpec, or tuples and "
-            f"dicts of them; "
-            f"got {value!r}"
+            f"dicts of them; got {value!r}"
         )
     return Pickled.of(value)
 
 
 def weights(weights: Any, count: int) -> "npt.NDArray[np.float64]":
-    """The weights of one draw, as floats.
+    """Return the weights of one draw, as an array of shape ``(count,)``.
 
     Raises:
-        InvalidArgumentError: they are not `count` numbers of 0 or more, one of them more.
+        InvalidArgumentError: if they are not `count` numbers of 0 or more, or all are 0.
     """
     try:
         values = np.asarray(weights, np.float64).reshape(-1)

@@ -1,4 +1,4 @@
-"""`Dataset`: a tree with options, a seed and passes; its methods stand in `fluent/`."""
+"""`Dataset`: a tree with options, a seed and a count of epochs; its methods are in `fluent/`."""
 
 import os
 import threading
@@ -32,37 +32,37 @@ from stoker.elements.spec import Spec
 from stoker.errors import InvalidArgumentError
 
 _Result = TypeVar("_Result")
-_passes_lock = threading.Lock()
+_lock = threading.Lock()
 
 
 class _DrawnSeed:
-    """A seed drawn when first needed; shared by what is derived from a dataset.
+    """A seed that is drawn when first used; shared by the datasets derived from one dataset.
 
-    So that ``take(n)`` and ``skip(n)`` of one shuffled dataset part it, as with tf.data.
+    Therefore ``take(n)`` and ``skip(n)`` of one shuffled dataset do not overlap, as with tf.data.
     """
 
     def __init__(self, value: int | None = None) -> None:
         self._value = value
 
     def get(self) -> int:
-        with _passes_lock:
+        with _lock:
             if self._value is None:
                 self._value = int.from_bytes(os.urandom(8), "little")
             return self._value
 
     def adopt(self, value: int) -> None:
-        """Be this one: a pass that had drawn it is continued here."""
-        with _passes_lock:
+        """Replace the seed by that of an epoch which is resumed."""
+        with _lock:
             self._value = value
 
 
 class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Ordering, Keeping):
-    """An immutable description of a pipeline: where elements come from and what happens to them.
+    """An immutable description of a pipeline: a source of elements and their transformations.
 
     Methods follow `tf.data.Dataset` in name and meaning and return new datasets. Nothing is read
-    before iteration; each ``iter(dataset)`` is a pass of its own. Functions are plain Python
-    functions; an element that is a tuple is passed to them as separate arguments. A dataset is
-    always true and may be pickled.
+    before iteration; each ``iter(dataset)`` is a new epoch. Functions are plain Python functions;
+    an element that is a tuple is passed to them as separate arguments. A dataset is always true
+    and can be pickled.
 
     Example:
         >>> from stoker import Dataset
@@ -75,17 +75,17 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
     ) -> None:
         if not isinstance(node, Node):
             raise InvalidArgumentError(
-                "datasets are made by the class methods of Dataset, such as "
+                "datasets are constructed by the class methods of Dataset, such as "
                 f"Dataset.from_tensor_slices([1, 2]); got {node!r}"
             )
         self._node = node
         self._options = options or Options()
         self._seed = _seed or _DrawnSeed()
-        self._passes = 0
+        self._epochs_started = 0
 
     @property
     def node(self) -> Node:
-        """The tree, as it is executed and sent."""
+        """Root of the tree that is executed and sent to workers."""
         return self._node
 
     @classmethod
@@ -100,13 +100,15 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
         return type(self)(node, options, _seed=self._seed)
 
     def apply(self, transformation_func: Callable[["Dataset"], _Result]) -> _Result:
-        """What the function makes of this dataset; as tf.data.Dataset.apply.
+        """Return the result of a function of this dataset.
+
+        As `tf.data.Dataset.apply`.
 
         Args:
-            transformation_func: from a Dataset to a Dataset.
+            transformation_func: called with this Dataset; returns a Dataset.
 
         Raises:
-            InvalidArgumentError: the function cannot be called or returns something else.
+            InvalidArgumentError: if the function is not callable or does not return a Dataset.
 
         Example:
             >>> list(Dataset.range(6).apply(lambda dataset: dataset.skip(4)))
@@ -123,17 +125,17 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
     def distribute(
         self, service: Any, *, processing_mode: Any = "distributed_epoch", **settings: Any
     ) -> "Dataset":
-        """What comes before runs on a service's workers; what comes after runs here.
+        """Run this pipeline on the workers of a service; methods applied to the result run here.
 
         Args:
             service: ``"grpc://host:port"`` of a dispatcher, or a LocalCluster.
-            processing_mode: a ShardingPolicy or its name; the default hands each element to one
-                worker.
+            processing_mode: a ShardingPolicy or its name; with the default, each element is
+                computed by one worker.
             **settings: as for `stoker.service.distribute`.
 
         Raises:
-            InvalidArgumentError: a setting is wrong.
-            UnimplementedError: a source cannot be split, as ``"distributed_epoch"`` needs.
+            InvalidArgumentError: if a setting is out of range.
+            UnimplementedError: if a source cannot be split, which ``"distributed_epoch"`` requires.
         """
         from stoker.service import distribute
 
@@ -142,13 +144,15 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
         return result
 
     def with_options(self, options: Options) -> Self:
-        """The dataset with these options set; as tf.data.Dataset.with_options.
+        """Return the dataset with `options` set.
+
+        As `tf.data.Dataset.with_options`.
 
         Args:
-            options: what they leave at its default keeps its value.
+            options: fields with their default value leave the dataset's value unchanged.
 
         Raises:
-            InvalidArgumentError: `options` are none.
+            InvalidArgumentError: if `options` is not a `stoker.Options`.
 
         Example:
             >>> Dataset.range(3).with_options(Options(seed=7)).options().seed
@@ -159,12 +163,12 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
         return type(self)(self.node, self._options.merge(options), _seed=self._seed)
 
     def options(self) -> Options:
-        """The options in force; as tf.data.Dataset.options."""
+        """Return the options of the dataset; as `tf.data.Dataset.options`."""
         return self._options
 
     @property
     def element_spec(self) -> Spec:
-        """What is known or declared of the elements; as tf.data.Dataset.element_spec.
+        """Known or declared spec of the elements; as `tf.data.Dataset.element_spec`.
 
         Example:
             >>> Dataset.range(3).element_spec
@@ -173,7 +177,7 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
         return self.node.element_spec()
 
     def cardinality(self) -> int:
-        """How many elements; as tf.data.Dataset.cardinality.
+        """Return the number of elements; as `tf.data.Dataset.cardinality`.
 
         Returns:
             A count, `stoker.INFINITE_CARDINALITY` (-1) or `stoker.UNKNOWN_CARDINALITY` (-2).
@@ -189,7 +193,7 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
         if cardinality == INFINITE_CARDINALITY:
             raise TypeError("the dataset is infinite and has no length; take(n) bounds it")
         if cardinality == UNKNOWN_CARDINALITY:
-            raise TypeError("the length of the dataset is known only by reading it")
+            raise TypeError("the length of the dataset is unknown until it is read")
         return cardinality
 
     def __bool__(self) -> bool:
@@ -203,19 +207,19 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
         return self.iterator()
 
     def iterator(self, *, state: Any = None, epoch: int | None = None) -> Iterator:
-        """Begins a pass, or goes on with one.
+        """Start an epoch, or resume one.
 
         Args:
-            state: of an iterator of the same pipeline (`Iterator.state_dict`), in whatever process
-                it ran: the new one goes on where it stood. What was read is passed as cheaply as
-                the pipeline allows (docs/datasets.md says how). Seeds it had drawn are this
-                dataset's from now on, and its next pass is the one after.
-            epoch: which pass this is; ``None``: this dataset object's next.
+            state: from `Iterator.state_dict` of the same pipeline, in any process: the new
+                iterator continues after the last element of that one. Elements before it are
+                skipped as cheaply as the pipeline allows (see docs/datasets.md). The dataset
+                adopts the seed of the state, and its next epoch is the one after.
+            epoch: number of the epoch, 0 or more; ``None``: the next of this dataset object.
 
         Raises:
-            InvalidArgumentError: `epoch` is negative, or `state` is of another pipeline, seed or
-                version, or says more was read than there is.
-            UnimplementedError: a state is given, and the dataset reads from a service.
+            InvalidArgumentError: if `epoch` is negative, or `state` belongs to another pipeline,
+                seed or version, or its position exceeds the length of the dataset.
+            UnimplementedError: if a state is given and the dataset reads from a service.
 
         Example:
             >>> dataset = Dataset.range(100).shuffle(100, seed=1)
@@ -226,32 +230,32 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
             return self._resume(state, epoch)
         explicit = epoch is not None
         if explicit:
-            which = arguments.integer(
+            index = arguments.integer(
                 "epoch", epoch, minimum=0, what="an int of 0 or more, or None"
             )
         else:
-            with _passes_lock:
-                which = self._passes
-                self._passes += 1
-        stream, context = self._open(which, explicit=explicit)
+            with _lock:
+                index = self._epochs_started
+                self._epochs_started += 1
+        stream, context = self._open(index, explicit=explicit)
         return Iterator(stream, context.statistics, lambda: self._state(context, 0))
 
     def _resume(self, given: Any, epoch: int | None) -> Iterator:
         if epoch is not None:
             raise InvalidArgumentError(
-                f"`epoch` and `state` exclude each other: the state names its pass; got {epoch!r}"
+                f"`epoch` and `state` exclude each other: the state has an epoch; got {epoch!r}"
             )
         state = parse_state(given, self.node, self._options.seed)
         self._seed.adopt(state.seed)
-        with _passes_lock:
-            self._passes = state.epoch + 1
+        with _lock:
+            self._epochs_started = state.epoch + 1
         stream, context = self._open(state.epoch, explicit=True)
         try:
-            passed = stream.advance(state.position)
-            if passed < state.position:
+            skipped = stream.advance(state.position)
+            if skipped < state.position:
                 raise InvalidArgumentError(
-                    f"`state` says {state.position} elements were read, but there are {passed}; "
-                    "the source has changed since"
+                    f"`state` is at position {state.position}, but the dataset has {skipped} "
+                    "elements; the source has changed since"
                 )
         except BaseException:
             stream.close()
@@ -281,7 +285,7 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
         )
 
     def as_numpy_iterator(self) -> Iterator:
-        """Begins a pass; as tf.data.Dataset.as_numpy_iterator.
+        """Start the next epoch; as `tf.data.Dataset.as_numpy_iterator`.
 
         Elements are NumPy and Python values already, so this is `iterator`.
 
@@ -293,10 +297,12 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
 
     def __reduce__(self) -> tuple[Any, ...]:
         tree = encode_tree(self.node)
-        return _restore, (type(self), tree, self._options, self._seed.get(), self._passes)
+        return _restore, (type(self), tree, self._options, self._seed.get(), self._epochs_started)
 
 
-def _restore(cls: type[Dataset], tree: bytes, options: Options, seed: int, passes: int) -> Dataset:
+def _restore(
+    cls: type[Dataset], tree: bytes, options: Options, seed: int, epochs_started: int
+) -> Dataset:
     dataset = cls(decode_tree(tree), options, _seed=_DrawnSeed(seed))
-    dataset._passes = passes
+    dataset._epochs_started = epochs_started
     return dataset

@@ -160,8 +160,8 @@ def test_it_is_one_dataset_per_batch_size() -> None:
     [
         ({"element_length_func": 3}, "element_length_func"),
         ({"bucket_batch_sizes": [2, 2]}, r"`len\(bucket_boundaries\) \+ 1`; got 2 sizes and 2"),
-        ({"bucket_boundaries": [5, 3]}, "must rise"),
-        ({"bucket_boundaries": 3}, "`bucket_boundaries` must be a list of ints, rising; got 3"),
+        ({"bucket_boundaries": [5, 3]}, "must ascend"),
+        ({"bucket_boundaries": 3}, "`bucket_boundaries` must be an ascending list of ints; got 3"),
         ({"bucket_batch_sizes": 3}, "`bucket_batch_sizes` must be a list of ints .*; got 3"),
         ({"bucket_batch_sizes": [2, 0, 1]}, "bucket_batch_sizes"),
         ({"no_padding": 1}, "no_padding"),

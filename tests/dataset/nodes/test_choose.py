@@ -251,7 +251,7 @@ untyped: Any = Dataset
         (lambda: untyped.sample_from_datasets([A, 3]), r"`datasets\[1\]` must be a Dataset; got 3"),
         (
             lambda: untyped.sample_from_datasets([A, Dataset.from_tensors("a")]),
-            "elements of one kind",
+            "elements of one structure",
         ),
         (lambda: untyped.sample_from_datasets([A, B], [1.0]), "2 numbers of 0 or more"),
         (lambda: untyped.sample_from_datasets([A, B], [1.0, -1.0]), "2 numbers of 0 or more"),

@@ -114,7 +114,7 @@ def test_spec_covers_both() -> None:
     ],
 )
 def test_elements_of_another_kind_are_refused(other: Dataset) -> None:
-    with pytest.raises(InvalidArgumentError, match="only datasets with elements of one kind"):
+    with pytest.raises(InvalidArgumentError, match="only datasets with elements of one structure"):
         Dataset.range(3).concatenate(other)
 
 

@@ -96,8 +96,8 @@ def test_a_hint_can_be_built_and_sent_but_not_read() -> None:
     [
         (0, 0, "`num_shards` must be an int of at least 1; got 0"),
         (-1, 0, "`num_shards` must be an int of at least 1; got -1"),
-        (3, 3, "`index` must be an int from 0 to 2, a part's number; got 3"),
-        (3, -1, "`index` must be an int from 0 to 2, a part's number; got -1"),
+        (3, 3, "`index` must be an int from 0 to 2, the number of a shard; got 3"),
+        (3, -1, "`index` must be an int from 0 to 2, the number of a shard; got -1"),
         (3, "a", "`index` must be"),
     ],
 )

@@ -1,1 +1,1 @@
-"""The methods of `Dataset` by family; each builds a node."""
+"""The methods of `Dataset`, by family; each constructs a node."""

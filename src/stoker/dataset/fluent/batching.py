@@ -1,4 +1,4 @@
-"""The fluent API: consecutive elements as one, and back."""
+"""The fluent API: batching of consecutive elements, and its inverse."""
 
 from collections.abc import Sequence
 from typing import Any, Self
@@ -14,7 +14,7 @@ from stoker.errors import InvalidArgumentError
 
 
 class Batching(Fluent):
-    """Methods that put elements together or take them apart."""
+    """Methods that combine consecutive elements into batches or split batches."""
 
     def batch(
         self,
@@ -23,21 +23,23 @@ class Batching(Fluent):
         num_parallel_calls: int | None = None,
         deterministic: bool | None = None,
     ) -> Self:
-        """Runs of consecutive elements, stacked leaf by leaf; as tf.data.Dataset.batch.
+        """Stack runs of consecutive elements, leaf by leaf.
 
-        Python ints become int64, floats float64, bools bool; text becomes an object array.
+        Python ints become int64, floats float64, bools bool; text becomes an object array. As
+        `tf.data.Dataset.batch`.
 
         Args:
-            batch_size: elements per batch.
-            drop_remainder: whether to drop a last batch with fewer.
-            num_parallel_calls: taken for the sake of pipelines written for tf.data and of no
-                effect: stacking is copying, and behind a map with `num_parallel_calls` its threads
-                write their results straight into the batch.
-            deterministic: the same; batches always come in order.
+            batch_size: elements per batch, at least 1.
+            drop_remainder: drop a last batch with fewer elements.
+            num_parallel_calls: accepted for pipelines written for tf.data, without effect:
+                stacking is copying, and after a map with `num_parallel_calls` the threads of the
+                map write their results directly into the batch.
+            deterministic: accepted without effect; batches always come in order.
 
         Raises:
-            InvalidArgumentError: an argument is none of these, or the elements are RaggedArrays;
-                when read, if the elements of a batch differ in structure, shape or dtype.
+            InvalidArgumentError: if `batch_size` is less than 1, another argument has the wrong
+                type, or the elements are RaggedArrays; when read, if the elements of a batch
+                differ in structure, shape or dtype.
 
         Example:
             >>> list(Dataset.range(5).batch(2))
@@ -63,24 +65,26 @@ class Batching(Fluent):
         padding_values: Any = None,
         drop_remainder: bool = False,
     ) -> Self:
-        """Runs of consecutive elements, padded to one shape; as tf.data.Dataset.padded_batch.
+        """Pad runs of consecutive elements to one shape and stack them.
 
-        A list of numbers or of text, such as a function's token list, is a vector here, not
-        structure. Numbers are padded with 0, bools with False, text with ``""`` (``b""`` where the
-        batch holds bytes).
+        A list of numbers or of text, such as a list of tokens that a function returned, is a
+        vector here, not structure. Numbers are padded with 0, bools with False, text with ``""``
+        (``b""`` if the batch contains bytes). As `tf.data.Dataset.padded_batch`.
 
         Args:
-            batch_size: elements per batch.
-            padded_shapes: a shape for each leaf, nested as the elements are: a length for each
-                dimension, None or -1 for the longest in the batch. None, at any level: all longest.
-            padding_values: a value for each leaf, nested likewise, of the leaf's dtype; a value at
-                any level is for all leaves below. None: the default.
-            drop_remainder: whether to drop a last batch with fewer.
+            batch_size: elements per batch, at least 1.
+            padded_shapes: a shape for each leaf, with the structure of the elements: a length per
+                dimension, or None or -1 for the longest in the batch. None at any level selects
+                the longest for all leaves below.
+            padding_values: a value for each leaf, with the same structure and the dtype of the
+                leaf; a value at any level applies to all leaves below. None: the default.
+            drop_remainder: drop a last batch with fewer elements.
 
         Raises:
-            InvalidArgumentError: an argument is none of these or does not fit the element_spec;
-                when read, if the elements of a batch differ in structure, dtype or number of
-                dimensions, or one is larger than its padded shape.
+            InvalidArgumentError: if `batch_size` is less than 1, or `padded_shapes` or
+                `padding_values` do not match the element_spec; when read, if the elements of a
+                batch differ in structure, dtype or number of dimensions, or one is larger than
+                its padded shape.
 
         Example:
             >>> tokens = Dataset.from_tensor_slices([3, 1, 2]).map(lambda n: [7] * n)
@@ -106,20 +110,20 @@ class Batching(Fluent):
         )
 
     def ragged_batch(self, batch_size: int, drop_remainder: bool = False) -> Self:
-        """Runs of consecutive elements whose first dimension differs; as tf.data's ragged_batch.
+        """Combine runs of consecutive elements that differ in their first dimension.
 
-        Leaves of one dimension or more become a RaggedArray, except where the element_spec says
-        that they all have one shape; those, and scalars, are stacked as by `batch`. A list of
-        numbers or of text is a vector here.
+        Leaves of one dimension or more become a RaggedArray, unless the element_spec declares one
+        shape for all; those, and scalars, are stacked as by `batch`. A list of numbers or of text
+        is a vector here. As `tf.data.Dataset.ragged_batch`.
 
         Args:
-            batch_size: elements per batch.
-            drop_remainder: whether to drop a last batch with fewer.
+            batch_size: elements per batch, at least 1.
+            drop_remainder: drop a last batch with fewer elements.
 
         Raises:
-            InvalidArgumentError: an argument is none of these, or the elements are RaggedArrays
+            InvalidArgumentError: if `batch_size` is less than 1, or the elements are RaggedArrays
                 already; when read, if the elements of a batch differ in structure, dtype, or in a
-                dimension behind the first.
+                dimension after the first.
 
         Example:
             >>> tokens = Dataset.from_tensor_slices([3, 1, 2]).map(lambda n: [7] * n)
@@ -136,15 +140,15 @@ class Batching(Fluent):
         )
 
     def unbatch(self) -> Self:
-        """The rows of each element, one by one; as tf.data.Dataset.unbatch.
+        """Split each element into its rows.
 
         All leaves are cut along their first dimension, in which they must agree. Rows are views of
-        the batch, as writable as it is; rows of vectors are NumPy scalars or text, and those of a
-        list of numbers or text are its items.
+        the batch and writable if it is; rows of vectors are NumPy scalars or text, and those of a
+        list of numbers or text are its items. As `tf.data.Dataset.unbatch`.
 
         Raises:
-            InvalidArgumentError: by the element_spec a leaf has no first dimension or two differ in
-                it; when read, the same of an element.
+            InvalidArgumentError: if, by the element_spec, a leaf has no first dimension or two
+                leaves differ in it; when read, if that holds for an element.
 
         Example:
             >>> list(Dataset.range(4).batch(3).map(lambda x: {"x": x * x}).unbatch())
@@ -153,18 +157,19 @@ class Batching(Fluent):
         return self._checked(nodes.Unbatch(input=self.node, site=call_site()))
 
     def rebatch(self, batch_size: int | Sequence[int], drop_remainder: bool = False) -> Self:
-        """Batches of another size; as tf.data.Dataset.rebatch.
+        """Regroup batches to another size.
 
-        The result is that of ``unbatch().batch(batch_size, drop_remainder)``, made by cutting and
-        joining arrays and therefore far faster; rows of a RaggedArray stay a RaggedArray. A batch
-        that lies within one element is a view of it.
+        The result is that of ``unbatch().batch(batch_size, drop_remainder)``, computed by cutting
+        and joining arrays and therefore much faster; rows of a RaggedArray stay a RaggedArray. A
+        batch that lies within one element is a view of it. As `tf.data.Dataset.rebatch`.
 
         Args:
-            batch_size: elements per batch, or a list of sizes that is cycled through.
-            drop_remainder: whether to drop a last batch with fewer.
+            batch_size: elements per batch, at least 1, or a list of such sizes, used in turn.
+            drop_remainder: drop a last batch with fewer elements.
 
         Raises:
-            InvalidArgumentError: an argument is none of these, or as `unbatch` and `batch`.
+            InvalidArgumentError: if a size is less than 1 or there is none, and where `unbatch`
+                and `batch` raise it.
 
         Example:
             >>> list(Dataset.range(6).batch(4).rebatch(3))
@@ -174,7 +179,9 @@ class Batching(Fluent):
         """
         sizes = batch_size if isinstance(batch_size, Sequence | np.ndarray) else [batch_size]
         if not len(sizes):
-            raise InvalidArgumentError("`batch_size` must be a size or several; got none")
+            raise InvalidArgumentError(
+                "`batch_size` must be an int of at least 1 or a list of them; got an empty list"
+            )
         return self._checked(
             nodes.Rebatch(
                 input=self.node,
@@ -185,5 +192,5 @@ class Batching(Fluent):
         )
 
     def _checked(self, node: Node) -> Self:
-        node.element_spec()  # what does not fit together is found when the dataset is built
+        node.element_spec()  # raises for elements that cannot be batched
         return self._derive(node)

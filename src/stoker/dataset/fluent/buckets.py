@@ -1,4 +1,4 @@
-"""Buckets of elements of about one length: the functions of bucket_by_sequence_length."""
+"""The functions that bucket_by_sequence_length passes to group_by_window."""
 
 import operator
 from bisect import bisect_right
@@ -16,18 +16,19 @@ from stoker.errors import InvalidArgumentError
 
 
 class Buckets:
-    """What `group_by_window` calls: the key, the size and the batches of a bucket.
+    """Key, window size and batches of the buckets.
 
     Args:
-        length_of: the user's, called with the element, or with its members if it is a tuple.
-        boundaries: the lengths at which the next bucket begins, rising.
-        batch_sizes: of each bucket, one more.
-        padded_shapes: for `padded_batch`, as the user gave them.
-        padding_values: for `padded_batch`, as the user gave them.
-        to_boundary: pad what has no fixed length to the bucket's boundary less one.
-        padded: False to use `batch`.
-        drop_remainder: drop batches that have fewer elements.
-        site: the user's line, for the errors of batches: these are built when they are read.
+        length_of: the user's function, called with the element, or with its members if it is a
+            tuple.
+        boundaries: the lengths at which the next bucket begins, ascending.
+        batch_sizes: the batch size of each bucket; one more than `boundaries`.
+        padded_shapes: argument of `padded_batch`, as the user gave it.
+        padding_values: argument of `padded_batch`, as the user gave it.
+        to_boundary: pad dimensions of unknown size to the upper boundary minus one.
+        padded: use `padded_batch`; False uses `batch`.
+        drop_remainder: drop batches with fewer elements.
+        site: the user's line, for errors of the batches, which are built when they are read.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class Buckets:
         self._site = site
 
     def key(self, *members: Any) -> int:
-        """The bucket of an element."""
+        """Return the number of the bucket of an element."""
         length = self._length_of(*members)
         try:
             return bisect_right(self._boundaries, operator.index(length))
@@ -64,11 +65,11 @@ class Buckets:
             ) from error
 
     def size(self, bucket: int) -> int:
-        """How many elements a bucket gathers."""
+        """Return the batch size of a bucket."""
         return self._batch_sizes[bucket]
 
     def batches(self, bucket: int, group: Any) -> Any:
-        """The batch of a bucket's elements."""
+        """Return a dataset of the batches of a group, a Dataset of one bucket's elements."""
         size = self._batch_sizes[bucket]
         if not self._padded:
             return self._named(group.batch(size, self._drop_remainder))
@@ -86,7 +87,7 @@ class Buckets:
         if bucket == len(self._boundaries):
             raise InvalidArgumentError(
                 "with `pad_to_bucket_boundary` elements must be shorter than the last of "
-                f"`bucket_boundaries`, {self._boundaries}; filter out the longer ones or add a "
+                f"`bucket_boundaries`, {self._boundaries}; filter out longer ones or add a "
                 "boundary"
             )
         length = self._boundaries[bucket] - 1
@@ -96,13 +97,13 @@ class Buckets:
 
 
 def _shapes(value: Any, spec: Spec, length: int, given: Paddings, name: str) -> Any:
-    """`value` with shapes for its leaves, the lengths that vary being `length`."""
+    """Return the padded shapes of `value`, with `length` for dimensions of unknown size."""
     container = container_of(type(value))
     if container is Container.LEAF or (container is Container.LIST and is_vector(value)):
         shape = given[name].shape
         if shape is None and isinstance(spec, TensorSpec):
             shape = spec.shape
-        if shape is None:  # nothing is known but the rank: the first dimension is the sequence
+        if shape is None:  # only the rank is known: the first dimension is the sequence
             rest = np.ndim(value) - 1
             return () if rest < 0 else (length, *[None] * rest)
         return tuple(length if known is None else known for known in shape)

@@ -1,4 +1,4 @@
-"""The fluent API: several datasets as one, and parts of one."""
+"""The fluent API: combinations of several datasets, and shards of one."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Self
@@ -14,29 +14,31 @@ from stoker.errors import InvalidArgumentError
 
 
 class Combining(Fluent):
-    """Methods for several datasets as one, and for parts of one."""
+    """Methods that combine several datasets or select a part of one."""
 
     @classmethod
     def _on(cls, node: Node, datasets: list[Fluent]) -> Self:
-        """A dataset on top of several: the seed and passes of the first, the options of all."""
+        """Return a dataset with the seed of the first input and the options of all."""
         derived: Any = datasets[0]._derive(node, *datasets[1:])
         result: Self = derived
         return result
 
     @classmethod
     def zip(cls, *args: Any, datasets: Any = None) -> Self:
-        """The k-th elements of all datasets as one element; as tf.data.Dataset.zip.
+        """Combine the k-th elements of all datasets into one element.
 
-        It ends with the shortest. Where an element of one fails, the error takes the position and
-        the others pass it too, so that they stay side by side.
+        It ends with the shortest dataset. If an element of one dataset fails, the error occupies
+        the position and the other datasets skip theirs, so that all stay aligned. As
+        `tf.data.Dataset.zip`.
 
         Args:
-            *args: datasets, or one nest of them in tuples, dicts, namedtuples or dataclasses:
-                elements are nested as they are.
+            *args: datasets, or one nest of them in tuples, dicts, namedtuples or dataclasses;
+                elements have the same structure.
             datasets: the nest, by name.
 
         Raises:
-            InvalidArgumentError: there is no dataset, something else among them, or a list.
+            InvalidArgumentError: if there is no dataset, or the nest contains a list or a value
+                that is not a Dataset.
 
         Example:
             >>> a, b = Dataset.range(3), Dataset.range(10, 14)
@@ -47,7 +49,7 @@ class Combining(Fluent):
         """
         if bool(args) == (datasets is not None):
             raise InvalidArgumentError(
-                "zip takes datasets, or one nest of them as `datasets`; got "
+                "zip accepts datasets, or one nest of them as `datasets`; got "
                 + ("both" if args else "none")
             )
         nest = datasets
@@ -65,13 +67,16 @@ class Combining(Fluent):
         return cls._on(node, found)
 
     def concatenate(self, dataset: Fluent) -> Self:
-        """This dataset's elements, then the other's; as tf.data.Dataset.concatenate.
+        """Yield the elements of this dataset, then those of another.
+
+        As `tf.data.Dataset.concatenate`.
 
         Args:
-            dataset: one whose elements have the same structure and dtypes.
+            dataset: the other dataset; its elements have the same structure and dtypes.
 
         Raises:
-            InvalidArgumentError: it is no dataset, or its elements differ from these.
+            InvalidArgumentError: if `dataset` is not a Dataset, or its elements differ in
+                structure or dtype.
 
         Example:
             >>> list(Dataset.range(2).concatenate(Dataset.range(5, 7)))
@@ -79,26 +84,28 @@ class Combining(Fluent):
         """
         parts: list[Node] = []
         for each in (self, _dataset("dataset", dataset)):
-            # A chain is one node, whose depth does not grow with it.
+            # One node for a whole chain keeps the depth of the tree constant.
             node = each.node
             parts += node.parts if isinstance(node, nodes.Concatenate) else [node]
         try:
             common_spec(self.node.element_spec(), dataset.node.element_spec())
         except InvalidArgumentError as error:
             raise InvalidArgumentError(
-                f"only datasets with elements of one kind can be concatenated: {error}; map one of "
-                "them to the other's"
+                f"only datasets with elements of one structure can be concatenated: {error}; map "
+                "the elements of one dataset to the structure of the other"
             ) from error
         return self._derive(nodes.Concatenate(parts=tuple(parts), site=call_site()), dataset)
 
     def enumerate(self, start: int = 0) -> Self:
-        """Pairs of a position and the element there; as tf.data.Dataset.enumerate.
+        """Pair each element with its position.
+
+        As `tf.data.Dataset.enumerate`.
 
         Args:
-            start: the first position. A position whose element fails is counted.
+            start: the first position. Positions whose element fails are counted.
 
         Raises:
-            InvalidArgumentError: `start` is no int.
+            InvalidArgumentError: if `start` is not an int of 64 bits.
 
         Example:
             >>> list(Dataset.from_tensor_slices(["a", "b"]).enumerate(start=5))
@@ -108,19 +115,19 @@ class Combining(Fluent):
         return self._derive(nodes.Enumerate(input=self.node, start=first, site=call_site()))
 
     def shard(self, num_shards: int, index: int) -> Self:
-        """Every `num_shards`-th element, from the `index`-th on; as tf.data.Dataset.shard.
+        """Keep every `num_shards`-th element, starting with element `index`.
 
-        Elements of other shards are passed as cheaply as the input allows: a map before calls its
-        function for this shard's only.
+        Elements of other shards are skipped as cheaply as the input allows: a map before it calls
+        its function for this shard only. As `tf.data.Dataset.shard`.
 
         Args:
-            num_shards: into how many parts; `stoker.SHARD_HINT` with an `index` of the same for the
-                service to fill in, under `ShardingPolicy.HINT`.
-            index: which part, from 0.
+            num_shards: number of shards, at least 1; or `stoker.SHARD_HINT` for both arguments,
+                which the service replaces under `ShardingPolicy.HINT`.
+            index: number of this shard, from 0 to ``num_shards - 1``.
 
         Raises:
-            InvalidArgumentError: there is no such part.
-            FailedPreconditionError: when read, if SHARD_HINT was not filled in.
+            InvalidArgumentError: if `num_shards` is less than 1 or `index` is out of range.
+            FailedPreconditionError: when read, if SHARD_HINT was not replaced.
 
         Example:
             >>> list(Dataset.range(10).shard(num_shards=3, index=1))
@@ -132,12 +139,12 @@ class Combining(Fluent):
                 "index",
                 index,
                 minimum=0,
-                what=f"an int from 0 to {num_shards - 1}, a part's number",
+                what=f"an int from 0 to {num_shards - 1}, the number of a shard",
             )
             if index >= num_shards:
                 raise InvalidArgumentError(
-                    f"`index` must be an int from 0 to {num_shards - 1}, a part's number; got "
-                    f"{index}"
+                    f"`index` must be an int from 0 to {num_shards - 1}, the number of a shard; "
+                    f"got {index}"
                 )
         return self._derive(
             nodes.Shard(input=self.node, num_shards=num_shards, index=index, site=call_site())
@@ -152,20 +159,23 @@ class Combining(Fluent):
         stop_on_empty_dataset: bool = False,
         rerandomize_each_iteration: bool | None = None,
     ) -> Self:
-        """Each element of a dataset drawn at random; as tf.data.Dataset.sample_from_datasets.
+        """Take each element from a dataset drawn at random.
+
+        As `tf.data.Dataset.sample_from_datasets`.
 
         Args:
-            datasets: the datasets, with elements of one kind.
-            weights: how often each is drawn, in relation to the others; a dataset of weight 0 is
-                never read. ``None``: all alike. Or a dataset with the weights of each draw, which
-                ends the sampling too.
-            seed: of the draws; ``None``: the dataset's own (`Options.seed`).
-            stop_on_empty_dataset: end when a dataset that has ended is drawn; otherwise the others
-                go on.
-            rerandomize_each_iteration: whether each pass has draws of its own; ``None`` is False.
+            datasets: the datasets; their elements have one structure and the same dtypes.
+            weights: relative frequency of each dataset, 0 or more; a dataset of weight 0 is never
+                read. ``None``: equal frequencies. Or a dataset that yields the weights for each
+                draw; the sampling ends when it does.
+            seed: seed of the draws; ``None``: the seed of the dataset (`Options.seed`).
+            stop_on_empty_dataset: end when a dataset that has ended is drawn; otherwise continue
+                with the others.
+            rerandomize_each_iteration: draw anew in each epoch; ``None`` is False.
 
         Raises:
-            InvalidArgumentError: an argument is none of these.
+            InvalidArgumentError: if `datasets` is empty or their elements differ in structure or
+                dtype, a weight is negative or all are 0, or another argument has the wrong type.
 
         Example:
             >>> a, b = Dataset.range(4), Dataset.range(100, 104)
@@ -173,7 +183,7 @@ class Combining(Fluent):
             >>> sorted(sampled)
             [0, 1, 2, 3, 100, 101, 102, 103]
         """
-        found = _alike("datasets", datasets)
+        found = _compatible("datasets", datasets)
         settings: dict[str, Any] = {
             "stop_on_empty_dataset": arguments.flag("stop_on_empty_dataset", stop_on_empty_dataset),
             "seed": arguments.seed(seed),
@@ -200,24 +210,28 @@ class Combining(Fluent):
         choice_dataset: Fluent,
         stop_on_empty_dataset: bool = True,
     ) -> Self:
-        """Each element of the dataset another names; as tf.data.Dataset.choose_from_datasets.
+        """Take each element from the dataset that `choice_dataset` selects.
+
+        As `tf.data.Dataset.choose_from_datasets`.
 
         Args:
-            datasets: the datasets, with elements of one kind.
-            choice_dataset: indices of `datasets`; it ends the choosing too. An index there is not
-                is an error in its position. Under a service every worker reads it whole.
+            datasets: the datasets; their elements have one structure and the same dtypes.
+            choice_dataset: yields indices into `datasets`; the result ends when it does. An index
+                out of range is an error at its position. Under a service every worker reads it
+                completely.
             stop_on_empty_dataset: end when a dataset that has ended is chosen; otherwise such
                 choices are skipped.
 
         Raises:
-            InvalidArgumentError: an argument is none of these.
+            InvalidArgumentError: if `datasets` is empty or their elements differ in structure or
+                dtype, or the elements of `choice_dataset` are not scalar ints.
 
         Example:
             >>> words = [Dataset.from_tensors(word).repeat() for word in ("ham", "eggs")]
             >>> list(Dataset.choose_from_datasets(words, Dataset.range(2).repeat(2)))
             ['ham', 'eggs', 'ham', 'eggs']
         """
-        found = _alike("datasets", datasets)
+        found = _compatible("datasets", datasets)
         choices = _dataset("choice_dataset", choice_dataset)
         spec = choices.node.element_spec()
         index = isinstance(spec, TensorSpec) and spec.shape == () and spec.dtype.kind in "iu"
@@ -240,20 +254,23 @@ class Combining(Fluent):
         initial_dist: Any = None,
         seed: int | None = None,
     ) -> Self:
-        """Drops elements so that classes come as often as they shall; as tf.data.Dataset's.
+        """Drop elements so that classes occur with given frequencies.
 
-        Elements become pairs ``(class, element)``. No element comes twice.
+        Elements become pairs ``(class, element)``. No element is repeated. As
+        `tf.data.Dataset.rejection_resample`.
 
         Args:
             class_func: called with the element, or with its members if it is a tuple; returns its
-                class, an int from 0.
-            target_dist: how often each class shall come, in relation to the others.
-            initial_dist: how often each comes; ``None``: estimated from the elements so far.
-            seed: of the draws; ``None``: the dataset's own (`Options.seed`). Each pass draws anew.
+                class, an int from 0 to ``len(target_dist) - 1``.
+            target_dist: relative frequency of each class in the result, 0 or more.
+            initial_dist: relative frequency of each class in the input; ``None``: estimated from
+                the elements read.
+            seed: seed of the draws; ``None``: the seed of the dataset (`Options.seed`). Each
+                epoch draws anew.
 
         Raises:
-            InvalidArgumentError: an argument is none of these; when read, if there is no such
-                class as `class_func` returned.
+            InvalidArgumentError: if a frequency is negative, all are 0, or the two distributions
+                differ in length; when read, if `class_func` returns an int out of range.
 
         Example:
             >>> numbers = Dataset.range(1000).map(lambda x: 0 if x % 10 else 1)
@@ -287,22 +304,20 @@ def _dataset(name: str, value: Any) -> Fluent:
 def _check_nest(value: Any) -> None:
     if isinstance(value, list):
         raise InvalidArgumentError(
-            f"zip takes nests of datasets in tuples and dicts, not lists; got the list {value!r}"
+            f"zip accepts nests of datasets in tuples and dicts, not lists; got the list {value!r}"
         )
     if is_leaf(value):
         if not isinstance(value, Fluent):
-            raise InvalidArgumentError(f"zip takes nests of datasets; got {value!r} in one")
+            raise InvalidArgumentError(f"zip accepts nests of datasets; one contains {value!r}")
         return
     for _, member in children(value):
         _check_nest(member)
 
 
-def _alike(name: str, values: Any) -> list[Fluent]:
-    """The datasets, if there is one and all have elements of one kind."""
+def _compatible(name: str, values: Any) -> list[Fluent]:
+    """Return the datasets, after checking that their elements have one structure."""
     if not isinstance(values, list | tuple) or not values:
-        raise InvalidArgumentError(
-            f"`{name}` must be a list of datasets, not empty; got {values!r}"
-        )
+        raise InvalidArgumentError(f"`{name}` must be a non-empty list of datasets; got {values!r}")
     datasets = [_dataset(f"{name}[{i}]", value) for i, value in enumerate(values)]
     spec = datasets[0].node.element_spec()
     for i, dataset in enumerate(datasets):
@@ -310,7 +325,7 @@ def _alike(name: str, values: Any) -> list[Fluent]:
             spec = common_spec(spec, dataset.node.element_spec())
         except InvalidArgumentError as error:
             raise InvalidArgumentError(
-                f"the datasets of `{name}` must have elements of one kind, but those of "
+                f"the datasets of `{name}` must have elements of one structure, but those of "
                 f"{name}[{i}] differ from those before: {error}"
             ) from error
     return datasets
@@ -328,8 +343,8 @@ def _distribution(name: str, value: Any, count: int | None) -> tuple[float, ...]
             return tuple(arguments.weights(value, size).tolist())
     except InvalidArgumentError:
         pass
-    what = "numbers" if count is None else f"{count} numbers, as many as `target_dist` has,"
+    what = "numbers" if count is None else f"{count} numbers, the length of `target_dist`,"
     raise InvalidArgumentError(
-        f"`{name}` must be {what} of 0 or more, one of them more than 0, one for each class; "
+        f"`{name}` must be {what} of 0 or more, one of them positive, one for each class; "
         f"got {value!r}"
     )

@@ -1,4 +1,4 @@
-"""The fluent API: what happens to each element by itself."""
+"""The fluent API: functions applied to one element at a time."""
 
 from collections.abc import Callable
 from typing import Any, Self
@@ -15,7 +15,7 @@ _CYCLE_LENGTH = 8
 
 
 class Elementwise(Fluent):
-    """Methods that look at one element at a time."""
+    """Methods that apply a function to one element at a time."""
 
     def map(
         self,
@@ -25,20 +25,22 @@ class Elementwise(Fluent):
         *,
         element_spec: Spec | None = None,
     ) -> Self:
-        """Each element becomes what the function returns; as tf.data.Dataset.map.
+        """Apply a function to each element.
 
-        Results are not converted and come in the order of the input. A function that raises takes
-        its element's position: the error is raised there and reading may continue behind it.
+        Results are not converted and come in the order of the input. An exception of the function
+        occupies the position of its element: it is raised there, and reading may continue after
+        it. As `tf.data.Dataset.map`.
 
         Args:
             map_func: called with the element, or with its members if it is a tuple.
-            num_parallel_calls: ``None`` calls in the reading thread; a number on that many threads
-                of the process's pool, `stoker.AUTOTUNE` on as many as pay.
-            deterministic: accepted without effect: results come in order, as False allows too.
-            element_spec: of the results, if known; user code is never run to guess it.
+            num_parallel_calls: ``None`` calls in the reading thread, a number on that many threads
+                of the process's pool, `stoker.AUTOTUNE` on a measured number of threads.
+            deterministic: accepted without effect: results always come in order.
+            element_spec: of the results, if known; user code is never run to infer it.
 
         Raises:
-            InvalidArgumentError: an argument is none of these.
+            InvalidArgumentError: if `map_func` is not callable, `num_parallel_calls` is neither a
+                positive int, None nor AUTOTUNE, or `element_spec` is not a spec.
 
         Example:
             >>> list(Dataset.range(3).map(lambda x: {"x": x}))
@@ -60,13 +62,15 @@ class Elementwise(Fluent):
         )
 
     def filter(self, predicate: Callable[..., Any]) -> Self:
-        """The elements for which the predicate is true; as tf.data.Dataset.filter.
+        """Keep the elements for which the predicate is true.
+
+        As `tf.data.Dataset.filter`.
 
         Args:
             predicate: called with the element, or with its members if it is a tuple.
 
         Raises:
-            InvalidArgumentError: `predicate` cannot be called.
+            InvalidArgumentError: if `predicate` is not callable.
 
         Example:
             >>> list(Dataset.range(5).filter(lambda x: x > 2))
@@ -78,7 +82,9 @@ class Elementwise(Fluent):
     def flat_map(
         self, map_func: Callable[..., "Fluent"], *, element_spec: Spec | None = None
     ) -> Self:
-        """The elements of a dataset made for each element; as tf.data.Dataset.flat_map.
+        """Map each element to a dataset and yield the elements of these datasets in order.
+
+        As `tf.data.Dataset.flat_map`.
 
         Args:
             map_func: called with the element, or with its members if it is a tuple; returns a
@@ -86,8 +92,8 @@ class Elementwise(Fluent):
             element_spec: of the results, if known.
 
         Raises:
-            InvalidArgumentError: an argument is none of these; when read, if the function
-                returns something else.
+            InvalidArgumentError: if `map_func` is not callable or `element_spec` is not a spec;
+                when read, if the function does not return a Dataset.
 
         Example:
             >>> list(Dataset.range(4).flat_map(Dataset.range))
@@ -112,27 +118,29 @@ class Elementwise(Fluent):
         *,
         element_spec: Spec | None = None,
     ) -> Self:
-        """The elements of several datasets in turn, one made for each element of this one.
+        """Map each element to a dataset and yield from `cycle_length` of these datasets in turn.
 
-        As tf.data.Dataset.interleave, in its order: `block_length` elements of each of
-        `cycle_length` datasets. One that ends gives up the rest of its turn and is replaced by the
-        next when its turn comes again. An error counts in its turn like an element; one of
-        `map_func` itself is that of a dataset with nothing else in it.
+        A turn is `block_length` elements, in the order of tf.data. A dataset that ends gives up
+        the rest of its turn and is replaced by the next one when its turn comes again. An error
+        counts like an element; an error of `map_func` itself counts as a dataset that contains
+        only this error. As `tf.data.Dataset.interleave`.
 
         Args:
             map_func: called with the element, or with its members if it is a tuple; returns a
                 Dataset.
-            cycle_length: how many datasets are read in turn; ``None`` or `stoker.AUTOTUNE`: 8, on
-                any machine.
-            block_length: elements of one before the next one's turn; ``None``: 1.
+            cycle_length: number of datasets read in turn; ``None`` or `stoker.AUTOTUNE`: 8, on any
+                machine.
+            block_length: elements of one dataset before the turn of the next; ``None``: 1.
             num_parallel_calls: ``None`` reads in the reading thread; a number or
-                `stoker.AUTOTUNE` reads all of them ahead, at most so many at once, on threads.
-            deterministic: False: with `num_parallel_calls`, whatever is ready first, in any order.
+                `stoker.AUTOTUNE` reads all datasets ahead on at most that number of threads.
+            deterministic: False: with `num_parallel_calls`, elements come in any order, as soon as
+                they are ready.
             element_spec: of the results, if known.
 
         Raises:
-            InvalidArgumentError: an argument is none of these; when read, if the function
-                returns something else.
+            InvalidArgumentError: if `map_func` is not callable, or a number is neither positive,
+                None nor (but for `block_length`) AUTOTUNE; when read, if the function does not
+                return a Dataset.
 
         Example:
             >>> twice = Dataset.range(1, 5).interleave(
@@ -169,19 +177,20 @@ class Elementwise(Fluent):
         *,
         element_spec: Spec | None = None,
     ) -> Self:
-        """A function of each element and of a state that it hands on; as tf.data.Dataset.scan.
+        """Apply a function to each element and a state that it updates.
 
-        A call that raises takes its element's position and leaves the state as it was.
+        An exception occupies the position of its element and leaves the state unchanged. As
+        `tf.data.Dataset.scan`.
 
         Args:
-            initial_state: of every pass.
+            initial_state: the state at the start of every epoch.
             scan_func: called with the state and the element (a tuple is one argument); returns the
-                new state and what the element becomes.
+                new state and the result.
             element_spec: of the results, if known.
 
         Raises:
-            InvalidArgumentError: an argument is none of these; when read, if the function
-                returns something else.
+            InvalidArgumentError: if `scan_func` is not callable or `element_spec` is not a spec;
+                when read, if the function does not return a pair.
 
         Example:
             >>> list(Dataset.range(1, 5).scan(0, lambda total, x: (total + x, total + x)))

@@ -1,4 +1,4 @@
-"""The fluent API: what stands in files."""
+"""The fluent API: records of files."""
 
 import codecs
 import os
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 Filenames = str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | Fluent
 
-# What AUTOTUNE reads in turn.
+# The number of files that `num_parallel_reads=AUTOTUNE` reads in turn.
 _AUTOTUNE_FILES = 16
 
 
 class Files(Fluent):
-    """The class methods that read records from files."""
+    """Class methods that read records from files."""
 
     @classmethod
     def text_lines(
@@ -41,22 +41,24 @@ class Files(Fluent):
         *,
         encoding: str | None = "utf-8",
     ) -> Self:
-        r"""The lines of text files, without their ends; as tf.data.TextLineDataset.
+        r"""Yield the lines of text files, without their line ends.
 
-        A line ends with ``\n`` or ``\r\n``; the last one's end may be missing. A byte order mark is
-        part of the first line.
+        A line ends with ``\n`` or ``\r\n``; the end of the last one may be missing. A byte order
+        mark is part of the first line. As `tf.data.TextLineDataset`.
 
         Args:
-            filenames: a path, several, or a dataset of them; paths with ``://`` are read by fsspec.
+            filenames: a path, a list of paths or a dataset of paths; paths with ``://`` are read
+                by fsspec.
             compression_type: ``None`` or ``""``, ``"GZIP"`` or ``"ZLIB"``.
-            num_parallel_reads: read the lines of so many files in turn, on threads; ``None`` reads
-                one file after the other.
-            encoding: of the files, one in which a newline is a byte; ``None`` yields bytes.
+            num_parallel_reads: number of files read in turn, on threads; ``None`` reads one file
+                after the other.
+            encoding: encoding of the files, in which a newline must be one byte; ``None`` yields
+                bytes.
 
         Raises:
-            InvalidArgumentError: an argument is wrong; or when read, in the line's place, if a line
-                cannot be decoded.
-            NotFoundError: when read, in the place of its lines, if a file does not exist.
+            InvalidArgumentError: if an argument is out of range; when read, at the position of a
+                line that cannot be decoded.
+            NotFoundError: when read, at the position of its lines, if a file does not exist.
             DataLossError: when read, if compressed data is corrupt or truncated.
 
         Example:
@@ -81,22 +83,24 @@ class Files(Fluent):
         compression_type: str | None = None,
         num_parallel_reads: int | None = None,
     ) -> Self:
-        """The records of TFRecord files, as bytes; as tf.data.TFRecordDataset.
+        """Yield the records of TFRecord files, as bytes.
 
-        Both checksums of each record are verified. Behind a record whose data is corrupt reading
-        goes on with the next record, behind a corrupt length with the next file.
+        Both checksums of each record are verified. After a record whose data is corrupt, reading
+        continues with the next record; after a corrupt length, with the next file. As
+        `tf.data.TFRecordDataset`.
 
         Args:
-            filenames: a path, several, or a dataset of them; paths with ``://`` are read by fsspec.
+            filenames: a path, a list of paths or a dataset of paths; paths with ``://`` are read
+                by fsspec.
             compression_type: ``None`` or ``""``, ``"GZIP"`` or ``"ZLIB"``.
-            num_parallel_reads: read the records of so many files in turn, on threads; ``None``
-                reads one file after the other.
+            num_parallel_reads: number of files read in turn, on threads; ``None`` reads one file
+                after the other.
 
         Raises:
-            InvalidArgumentError: an argument is wrong.
+            InvalidArgumentError: if an argument is out of range.
             FailedPreconditionError: when read, if google-crc32c is not installed.
-            NotFoundError: when read, in the place of its records, if a file does not exist.
-            DataLossError: when read, in the record's place, if it is corrupt or truncated.
+            NotFoundError: when read, at the position of its records, if a file does not exist.
+            DataLossError: when read, at the position of a record that is corrupt or truncated.
 
         Example:
             >>> import tempfile
@@ -120,23 +124,26 @@ class Files(Fluent):
         compression_type: str | None = None,
         num_parallel_reads: int | None = None,
     ) -> Self:
-        """Records of one length, as bytes; as tf.data.FixedLengthRecordDataset.
+        """Yield records of `record_bytes` bytes each, as bytes.
+
+        As `tf.data.FixedLengthRecordDataset`.
 
         Args:
-            filenames: a path, several, or a dataset of them; paths with ``://`` are read by fsspec.
-            record_bytes: the length of a record.
-            header_bytes: bytes to leave out at a file's beginning; ``None`` is 0.
-            footer_bytes: bytes to leave out at its end; ``None`` is 0.
+            filenames: a path, a list of paths or a dataset of paths; paths with ``://`` are read
+                by fsspec.
+            record_bytes: length of a record in bytes, at least 1.
+            header_bytes: bytes to skip at the start of each file, 0 or more; ``None`` is 0.
+            footer_bytes: bytes to skip at its end, 0 or more; ``None`` is 0.
             compression_type: ``None`` or ``""``, ``"GZIP"`` or ``"ZLIB"``.
-            num_parallel_reads: read the records of so many files in turn, on threads; ``None``
-                reads one file after the other.
+            num_parallel_reads: number of files read in turn, on threads; ``None`` reads one file
+                after the other.
 
         Raises:
-            InvalidArgumentError: an argument is wrong; or when read, if a file holds no whole
-                number of records: none of it is read.
-            NotFoundError: when read, in the place of its records, if a file does not exist.
-            DataLossError: when read, if a compressed file is corrupt or truncated: what stands
-                before is read.
+            InvalidArgumentError: if an argument is out of range; when read, if the length of a
+                file is not a multiple of `record_bytes`, before any of its records.
+            NotFoundError: when read, at the position of its records, if a file does not exist.
+            DataLossError: when read, if a compressed file is corrupt or truncated, after the
+                records before that place.
 
         Example:
             >>> import tempfile
@@ -168,27 +175,29 @@ class Files(Fluent):
         na_value: str = "",
         select_cols: Sequence[int] | None = None,
     ) -> Self:
-        r"""The rows of CSV files, as tuples; as tf.data.experimental.CsvDataset.
+        r"""Yield the rows of CSV files, as tuples.
 
-        A row ends with ``\n``, ``\r\n`` or ``\r``; a quoted field may hold these, delimiters, and
-        quotes doubled. A field that is empty or `na_value` is missing.
+        A row ends with ``\n``, ``\r\n`` or ``\r``; a quoted field may contain these, delimiters,
+        and quotes, written twice. A field that is empty or equals `na_value` is missing. As
+        `tf.data.experimental.CsvDataset`.
 
         Args:
-            filenames: a path, several, or a dataset of them; paths with ``://`` are read by fsspec.
+            filenames: a path, a list of paths or a dataset of paths; paths with ``://`` are read
+                by fsspec.
             record_defaults: for each column its type, if a field is required (``str``, ``bytes``,
-                ``int``, ``float`` or a NumPy dtype), or the value of a missing field, which is of
-                the type. Text is UTF-8. NumPy dtypes yield NumPy scalars.
+                ``int``, ``float`` or a NumPy dtype), or the value of a missing field, which
+                determines the type. Text is UTF-8. NumPy dtypes yield NumPy scalars.
             compression_type: ``None`` or ``""``, ``"GZIP"`` or ``"ZLIB"``.
-            header: each file's first row is left out.
-            field_delim: a character between fields.
-            use_quote_delim: whether quotes are more than ordinary characters.
-            na_value: what stands in a missing field, besides nothing.
-            select_cols: which columns to read, by number, ascending; ``None``: all.
+            header: skip the first row of each file.
+            field_delim: the ASCII character between fields.
+            use_quote_delim: interpret quotes; False makes them ordinary characters.
+            na_value: text of a missing field, besides an empty one.
+            select_cols: numbers of the columns to read, from 0, ascending; ``None``: all.
 
         Raises:
-            InvalidArgumentError: an argument is wrong; or when read, in the row's place, if a row
-                is not as declared.
-            NotFoundError: when read, in the place of its rows, if a file does not exist.
+            InvalidArgumentError: if an argument is out of range; when read, at the position of a
+                row that does not match `record_defaults`.
+            NotFoundError: when read, at the position of its rows, if a file does not exist.
             DataLossError: when read, if compressed data is corrupt or truncated.
 
         Example:
@@ -205,13 +214,16 @@ class Files(Fluent):
 
         if isinstance(record_defaults, str | bytes) or not isinstance(record_defaults, Sequence):
             raise InvalidArgumentError(
-                f"`record_defaults` must be a list, an entry a column; got {record_defaults!r}"
+                "`record_defaults` must be a list with an entry per column; got "
+                f"{record_defaults!r}"
             )
         columns = tuple(
             column_of(default, f"record_defaults[{i}]") for i, default in enumerate(record_defaults)
         )
         if not columns:
-            raise InvalidArgumentError("`record_defaults` must name at least one column; got none")
+            raise InvalidArgumentError(
+                "`record_defaults` must have at least one entry; got an empty list"
+            )
         layout = Csv(
             columns=columns,
             header=arguments.flag("header", header),
@@ -257,7 +269,7 @@ def _records_of_one(
     compression: str,
     path: Any,
 ) -> Files:
-    """What `num_parallel_reads` interleaves."""
+    """Return the dataset of one file, which `num_parallel_reads` interleaves."""
     node = nodes.Tensors(value=Pickled.of(path))
     return cls._source(nodes.Records(input=node, format=layout, compression=compression))
 
@@ -270,10 +282,10 @@ def _paths(filenames: Filenames) -> Node:
         paths = [os.fsdecode(path) for path in given]
     except TypeError as error:
         raise InvalidArgumentError(
-            f"`filenames` must be a path, a list of paths or a dataset of them; got {filenames!r}"
+            f"`filenames` must be a path, a list of paths or a dataset of paths; got {filenames!r}"
         ) from error
     if not all(paths):
-        raise InvalidArgumentError(f"`filenames` must not hold an empty path; got {filenames!r}")
+        raise InvalidArgumentError(f"`filenames` must not contain an empty path; got {filenames!r}")
     value = np.empty(len(paths), object)
     value[:] = paths
     return nodes.TensorSlices(value=Pickled.of(value), count=len(paths), site=call_site())
@@ -287,12 +299,12 @@ def _encoding(value: str | None) -> str | None:
         fits = "\n".encode(name) == b"\n"
     except (LookupError, TypeError) as error:
         raise InvalidArgumentError(
-            f"`encoding` must be the name of one, or None for bytes; got {value!r}"
+            f"`encoding` must be the name of an encoding, or None for bytes; got {value!r}"
         ) from error
     if not fits:
         raise InvalidArgumentError(
-            f"`encoding` must be one in which a newline is the byte 10; got {value!r}; read such "
-            "files whole, with list_files and map"
+            f"`encoding` must represent a newline as the byte 10; got {value!r}; read such files "
+            "with list_files and map"
         )
     return name
 
@@ -315,7 +327,8 @@ def _delimiter(value: Any) -> str:
     delimiter = _text("field_delim", value)
     if len(delimiter.encode()) != 1 or delimiter in '"\r\n':
         raise InvalidArgumentError(
-            f"`field_delim` must be one ASCII character, no quote or line end; got {value!r}"
+            "`field_delim` must be one ASCII character, neither a quote nor a line end; got "
+            f"{value!r}"
         )
     return delimiter
 

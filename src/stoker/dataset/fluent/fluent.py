@@ -1,4 +1,4 @@
-"""What the families of `Dataset` methods stand on."""
+"""Base class of the families of `Dataset` methods."""
 
 from typing import Self
 
@@ -8,30 +8,30 @@ from stoker.elements.spec import Spec
 
 
 class Fluent:
-    """A tree that methods build on; `Dataset` is the one subclass users meet."""
+    """Interface to the tree that the methods extend; `Dataset` implements it."""
 
     @property
     def node(self) -> Node:
-        """The tree, as it is executed and sent."""
+        """Root of the tree."""
         raise NotImplementedError
 
     @property
     def element_spec(self) -> Spec:
-        """What is known or declared of the elements."""
+        """Known or declared spec of the elements."""
         raise NotImplementedError
 
     @classmethod
     def _source(cls, node: Node) -> Self:
-        """A dataset of a tree that reads no other dataset."""
+        """Return a dataset of a tree that reads no other dataset."""
         raise NotImplementedError
 
     def _derive(self, node: Node, *others: "Fluent") -> Self:
-        """A dataset of a tree on top of this one's, and of the others' if it reads several.
+        """Return a dataset of a tree that reads this one and `others`.
 
-        Its options are those of all of them; where they contradict, a later one's hold.
+        Its options are those of all of them; if they conflict, the last one's apply.
         """
         raise NotImplementedError
 
     def iterator(self) -> Iterator:
-        """Begins a pass."""
+        """Start the next epoch."""
         raise NotImplementedError

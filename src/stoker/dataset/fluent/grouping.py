@@ -1,4 +1,4 @@
-"""The fluent API: elements gathered into datasets and folded into values."""
+"""The fluent API: windows, groups and reductions."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from stoker.errors import InvalidArgumentError
 
 
 class Grouping(Fluent):
-    """Methods for elements gathered into datasets and folded into values."""
+    """Methods that group elements into datasets or reduce them to a value."""
 
     def window(
         self,
@@ -23,19 +23,20 @@ class Grouping(Fluent):
         stride: int = 1,
         drop_remainder: bool = False,
     ) -> Self:
-        """Runs of elements as datasets; as tf.data.Dataset.window.
+        """Group runs of elements into datasets.
 
-        Where elements are tuples, dicts, namedtuples or dataclasses, a window is one of datasets.
-        A window of which an element fails, fails. Elements that are in no window are not computed.
+        If elements are tuples, dicts, namedtuples or dataclasses, a window has the same structure
+        with a dataset per member. If an element of a window fails, the window fails. Elements that
+        belong to no window are not computed. As `tf.data.Dataset.window`.
 
         Args:
-            size: elements of a window; the last windows may have fewer.
-            shift: from the beginning of a window to that of the next; ``None``: `size`.
-            stride: from one element of a window to the next.
-            drop_remainder: whether to drop windows that have fewer elements.
+            size: elements per window, at least 1; the last windows may have fewer.
+            shift: distance between the first elements of two windows, at least 1; ``None``: `size`.
+            stride: distance between two elements of a window, at least 1.
+            drop_remainder: drop windows with fewer elements.
 
         Raises:
-            InvalidArgumentError: an argument is none of these; when read, if the elements of a
+            InvalidArgumentError: if a number is less than 1; when read, if the elements of a
                 window differ in structure.
 
         Example:
@@ -66,23 +67,24 @@ class Grouping(Fluent):
         *,
         element_spec: Spec | None = None,
     ) -> Self:
-        """Elements gathered by key, and a dataset made of each full group; as tf.data's.
+        """Group elements by key and map each full group to a dataset.
 
-        When a group is full, the elements of its dataset come next. At the end the groups that are
-        not full come in the order of their keys. A call that raises takes a position: one of
-        `key_func` its element's, one of `reduce_func` its group's.
+        When a group is full, the elements of its dataset follow. At the end of the input, groups
+        that are not full follow in the order of their keys. An error of `key_func` occupies the
+        position of its element, one of `reduce_func` that of its group. As
+        `tf.data.Dataset.group_by_window`.
 
         Args:
             key_func: called with the element, or with its members if it is a tuple; returns an
                 int.
             reduce_func: called with the key and the group, a Dataset; returns a Dataset.
-            window_size: how many elements make a group full.
-            window_size_func: the same for each key; give one of the two.
+            window_size: elements of a full group, at least 1.
+            window_size_func: returns the window size for a key; give one of the two.
             element_spec: of the results, if known.
 
         Raises:
-            InvalidArgumentError: an argument is none of these; when read, if a function returns
-                something else.
+            InvalidArgumentError: if `window_size` is less than 1, or both or neither of it and
+                `window_size_func` are given; when read, if a function returns another type.
 
         Example:
             >>> list(
@@ -127,25 +129,28 @@ class Grouping(Fluent):
         *,
         element_spec: Spec | None = None,
     ) -> Self:
-        """Padded batches of elements of about one length; as tf.data's bucket_by_sequence_length.
+        """Batch elements of similar length together, with padding.
+
+        As `tf.data.Dataset.bucket_by_sequence_length`.
 
         Args:
             element_length_func: called with the element, or with its members if it is a tuple;
                 returns its length.
-            bucket_boundaries: lengths, rising; a bucket holds those from one boundary on and below
-                the next.
-            bucket_batch_sizes: the batch size of each bucket: one more than there are boundaries.
+            bucket_boundaries: ascending lengths; a bucket contains the lengths from one boundary
+                up to, but not including, the next.
+            bucket_batch_sizes: the batch size of each bucket; one more than `bucket_boundaries`.
             padded_shapes: as for `padded_batch`.
             padding_values: as for `padded_batch`.
-            pad_to_bucket_boundary: whether to pad lengths that vary to the bucket's upper boundary
-                less one, not to the longest of the batch. An element as long as the last boundary
-                is an error. A leaf of which nothing is known varies in its first dimension.
-            no_padding: whether to stack elements of one shape or ragged ones, as `batch` does.
-            drop_remainder: whether to drop batches that have fewer elements.
+            pad_to_bucket_boundary: pad dimensions of unknown size to the upper boundary of the
+                bucket minus one, not to the longest of the batch. An element as long as the last
+                boundary is an error. A leaf without a spec varies in its first dimension.
+            no_padding: stack elements as `batch` does, without padding.
+            drop_remainder: drop batches with fewer elements.
             element_spec: of the batches, if known.
 
         Raises:
-            InvalidArgumentError: an argument is none of these.
+            InvalidArgumentError: if `bucket_boundaries` do not ascend, a batch size is less than
+                1 or one is missing, or the padding does not match the elements.
 
         Example:
             >>> tokens = Dataset.from_tensor_slices([1, 5, 2, 6]).map(lambda n: [7] * n)
@@ -157,7 +162,7 @@ class Grouping(Fluent):
              [7 7 7 7 7 7]]
         """
         boundaries = arguments.integers(
-            "bucket_boundaries", bucket_boundaries, what="a list of ints, rising"
+            "bucket_boundaries", bucket_boundaries, what="an ascending list of ints"
         )
         sizes = arguments.integers(
             "bucket_batch_sizes", bucket_batch_sizes, minimum=1, what="a list of ints of at least 1"
@@ -168,7 +173,7 @@ class Grouping(Fluent):
                 f"{len(sizes)} sizes and {len(boundaries)} boundaries"
             )
         if any(a >= b for a, b in itertools.pairwise(boundaries)):
-            raise InvalidArgumentError(f"`bucket_boundaries` must rise; got {boundaries}")
+            raise InvalidArgumentError(f"`bucket_boundaries` must ascend; got {boundaries}")
         check_padding(padded_shapes, padding_values)
         from stoker.dataset.fluent.buckets import Buckets
 
@@ -196,7 +201,9 @@ class Grouping(Fluent):
         )
 
     def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Any:
-        """The elements folded into one value, read in a pass; as tf.data.Dataset.reduce.
+        """Read the dataset and reduce its elements to one value.
+
+        As `tf.data.Dataset.reduce`.
 
         Args:
             initial_state: the first state; the result if there are no elements.
@@ -204,8 +211,8 @@ class Grouping(Fluent):
                 the new state.
 
         Raises:
-            InvalidArgumentError: `reduce_func` cannot be called.
-            Exception: what an element or the function raises.
+            InvalidArgumentError: if `reduce_func` is not callable.
+            Exception: the first error of an element or of the function.
 
         Example:
             >>> Dataset.range(5).reduce(0, lambda total, x: total + x)

@@ -1,4 +1,4 @@
-"""The fluent API: which elements come, how often and in what order."""
+"""The fluent API: selection, repetition and order of elements."""
 
 from collections.abc import Callable
 from itertools import islice
@@ -11,7 +11,7 @@ from stoker.errors import InvalidArgumentError
 
 
 class Ordering(Fluent):
-    """Methods that leave elements as they are and choose among them."""
+    """Methods that select and order elements without changing them."""
 
     def shuffle(
         self,
@@ -19,15 +19,18 @@ class Ordering(Fluent):
         seed: int | None = None,
         reshuffle_each_iteration: bool | None = None,
     ) -> Self:
-        """Elements in random order, drawn from a buffer; as tf.data.Dataset.shuffle.
+        """Shuffle elements by drawing them from a buffer.
+
+        As `tf.data.Dataset.shuffle`.
 
         Args:
-            buffer_size: elements in the buffer; the order is uniform if all fit.
-            seed: of the draws; ``None``: the dataset's own (`Options.seed`).
-            reshuffle_each_iteration: whether each pass has an order of its own; ``None`` is True.
+            buffer_size: elements in the buffer, at least 1; the order is uniform if all fit.
+            seed: seed of the draws; ``None``: the seed of the dataset (`Options.seed`).
+            reshuffle_each_iteration: draw a new order in each epoch; ``None`` is True.
 
         Raises:
-            InvalidArgumentError: an argument is none of these.
+            InvalidArgumentError: if `buffer_size` is less than 1 or `seed` is not an int of 64
+                bits.
 
         Example:
             >>> sorted(Dataset.range(5).shuffle(3, seed=1))
@@ -45,15 +48,16 @@ class Ordering(Fluent):
         )
 
     def repeat(self, count: int | None = None) -> Self:
-        """The dataset again and again; as tf.data.Dataset.repeat.
+        """Repeat the dataset.
 
-        Each time is a pass of its own: a shuffle before it draws anew.
+        Each repetition is an epoch: a shuffle before it draws anew. As `tf.data.Dataset.repeat`.
 
         Args:
-            count: how often; ``None`` or -1 without end, unless a pass is empty.
+            count: number of repetitions, 0 or more; ``None`` or -1 repeats without end, unless an
+                epoch is empty.
 
         Raises:
-            InvalidArgumentError: an argument is none of these.
+            InvalidArgumentError: if `count` is less than -1.
 
         Example:
             >>> list(Dataset.range(2).repeat(3))
@@ -63,13 +67,15 @@ class Ordering(Fluent):
         return self._derive(nodes.Repeat(input=self.node, count=times, site=call_site()))
 
     def take(self, count: int) -> Self:
-        """The first elements; as tf.data.Dataset.take.
+        """Keep the first `count` elements.
+
+        As `tf.data.Dataset.take`.
 
         Args:
-            count: how many; -1 for all. An element whose function raised counts.
+            count: number of elements, 0 or more; -1 for all. Elements that fail are counted.
 
         Raises:
-            InvalidArgumentError: an argument is none of these.
+            InvalidArgumentError: if `count` is less than -1.
 
         Example:
             >>> list(Dataset.range(10).take(2))
@@ -79,15 +85,16 @@ class Ordering(Fluent):
         return self._derive(nodes.Take(input=self.node, count=taken, site=call_site()))
 
     def skip(self, count: int) -> Self:
-        """All but the first elements; as tf.data.Dataset.skip.
+        """Skip the first `count` elements.
 
-        What is skipped is computed only where that is needed to know what follows.
+        Skipped elements are computed only if the elements after them depend on it. As
+        `tf.data.Dataset.skip`.
 
         Args:
-            count: how many to leave out; -1 for all.
+            count: number of elements, 0 or more; -1 for all.
 
         Raises:
-            InvalidArgumentError: an argument is none of these.
+            InvalidArgumentError: if `count` is less than -1.
 
         Example:
             >>> list(Dataset.range(5).skip(3))
@@ -97,14 +104,16 @@ class Ordering(Fluent):
         return self._derive(nodes.Skip(input=self.node, count=skipped, site=call_site()))
 
     def take_while(self, predicate: Callable[..., Any]) -> Self:
-        """The elements before the first the predicate does not accept; as tf.data's take_while.
+        """Keep the elements before the first for which the predicate is false.
+
+        As `tf.data.Dataset.take_while`.
 
         Args:
             predicate: called with the element, or with its members if it is a tuple; not called
-                any more once it was false.
+                again once it was false.
 
         Raises:
-            InvalidArgumentError: `predicate` cannot be called.
+            InvalidArgumentError: if `predicate` is not callable.
 
         Example:
             >>> list(Dataset.range(10).take_while(lambda x: x < 3))
@@ -114,12 +123,12 @@ class Ordering(Fluent):
         return self._derive(nodes.TakeWhile(input=self.node, function=function, site=call_site()))
 
     def unique(self) -> Self:
-        """The elements without those that equal one before; as tf.data.Dataset.unique.
+        """Drop elements that equal an earlier one.
 
-        Every distinct element is remembered for the whole pass: numbers and short text as they
-        are, longer values as 32 bytes. Values of different dtype or shape differ, and floats are
-        compared by their bytes, so that NaN equals NaN. Unlike with tf.data elements may be
-        nested.
+        Every distinct element is kept in memory for the epoch: numbers and short text unchanged,
+        longer values as a digest of 32 bytes. Values of different dtype or shape differ, and
+        floats are compared by their bytes, so that NaN equals NaN. As `tf.data.Dataset.unique`,
+        but elements may be nested.
 
         Example:
             >>> list(Dataset.from_tensor_slices([1, 37, 2, 37, 2, 1]).unique().map(int))
@@ -128,10 +137,12 @@ class Ordering(Fluent):
         return self._derive(nodes.Unique(input=self.node, site=call_site()))
 
     def get_single_element(self) -> Any:
-        """The only element of the dataset, read in a pass; as tf.data.Dataset.get_single_element.
+        """Read and return the only element of the dataset.
+
+        As `tf.data.Dataset.get_single_element`.
 
         Raises:
-            InvalidArgumentError: there is none, or more than one.
+            InvalidArgumentError: if the dataset has no element or more than one.
 
         Example:
             >>> Dataset.range(5).batch(5).get_single_element()
@@ -143,6 +154,6 @@ class Ordering(Fluent):
             return elements[0]
         what = "was empty" if not elements else "had more than one element"
         raise InvalidArgumentError(
-            f"Dataset {what}; get_single_element reads a dataset of exactly one, such as "
-            "batch(n) or take(1) gives"
+            f"Dataset {what}; get_single_element needs exactly one element, such as the result "
+            "of batch(n) or take(1)"
         )

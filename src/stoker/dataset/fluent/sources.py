@@ -1,4 +1,4 @@
-"""The fluent API: sources: where elements come from."""
+"""The fluent API: sources in memory, generators and lists of files."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -13,17 +13,19 @@ from stoker.errors import InvalidArgumentError
 
 
 class Sources(Fluent):
-    """The class methods that make a dataset of something."""
+    """Class methods that construct datasets."""
 
     @classmethod
     def range(cls, *args: int) -> Self:
-        """The ints of ``range(*args)``, as Python ints; as tf.data.Dataset.range.
+        """Yield the ints of ``range(*args)``, as Python ints.
+
+        As `tf.data.Dataset.range`.
 
         Args:
             *args: ``stop``, ``start, stop`` or ``start, stop, step``.
 
         Raises:
-            InvalidArgumentError: not one to three ints of 64 bits, or a step of 0.
+            InvalidArgumentError: if there are not one to three ints of 64 bits, or `step` is 0.
 
         Example:
             >>> list(Dataset.range(1, 10, 3))
@@ -31,7 +33,8 @@ class Sources(Fluent):
         """
         if not 1 <= len(args) <= 3:
             raise InvalidArgumentError(
-                f"range takes stop, (start, stop) or (start, stop, step); got {len(args)} arguments"
+                "range accepts stop, (start, stop) or (start, stop, step); got "
+                f"{len(args)} arguments"
             )
         names = ("start", "stop", "step") if len(args) > 1 else ("stop",)
         given = {
@@ -47,16 +50,16 @@ class Sources(Fluent):
 
     @classmethod
     def counter(cls, start: int = 0, step: int = 1) -> Self:
-        """The ints `start`, ``start + step``, ... without end; as tf.data.Dataset.counter.
+        """Yield the ints `start`, ``start + step``, ... without end.
 
-        They are Python ints and go on beyond 64 bits.
+        They are Python ints and continue beyond 64 bits. As `tf.data.Dataset.counter`.
 
         Args:
-            start: the first.
-            step: between two.
+            start: the first int.
+            step: difference between two ints.
 
         Raises:
-            InvalidArgumentError: an argument is no int of 64 bits.
+            InvalidArgumentError: if an argument is not an int of 64 bits.
 
         Example:
             >>> list(Dataset.counter(start=2, step=5).take(3))
@@ -70,17 +73,18 @@ class Sources(Fluent):
     def random(
         cls, seed: int | None = None, rerandomize_each_iteration: bool | None = None
     ) -> Self:
-        """Random ints in ``[0, 2**32)`` without end; as tf.data.Dataset.random.
+        """Yield random ints in ``[0, 2**32)`` without end.
 
-        Each is a function of the seed and its position, so `skip` costs nothing. A seed stands for
-        other numbers than with TensorFlow.
+        Each is a function of the seed and its position, so `skip` takes constant time. The numbers
+        for a seed differ from TensorFlow's. As `tf.data.Dataset.random`.
 
         Args:
-            seed: of the numbers; ``None``: the dataset's own (`Options.seed`).
-            rerandomize_each_iteration: whether each pass has numbers of its own; ``None`` is False.
+            seed: seed of the numbers; ``None``: the seed of the dataset (`Options.seed`).
+            rerandomize_each_iteration: draw new numbers in each epoch; ``None`` is False.
 
         Raises:
-            InvalidArgumentError: an argument is none of these.
+            InvalidArgumentError: if `seed` is not an int of 64 bits, or
+                `rerandomize_each_iteration` is not a bool.
 
         Example:
             >>> numbers = Dataset.random(seed=4).take(1000)
@@ -98,14 +102,16 @@ class Sources(Fluent):
 
     @classmethod
     def from_tensors(cls, tensors: Any) -> Self:
-        """One element: `tensors` as a whole; as tf.data.Dataset.from_tensors.
+        """Yield `tensors` as one element.
+
+        As `tf.data.Dataset.from_tensors`.
 
         Args:
             tensors: arrays, numbers, text, nested in tuples, dicts, namedtuples or dataclasses.
-                Lists become arrays. Arrays are not copied, and handed out read-only.
+                Lists become arrays. Arrays are not copied; the element contains read-only views.
 
         Raises:
-            InvalidArgumentError: a leaf has no form as an array; names it.
+            InvalidArgumentError: if a leaf cannot be converted to an array; the message names it.
 
         Example:
             >>> list(Dataset.from_tensors(([1, 2], "a")))
@@ -118,15 +124,18 @@ class Sources(Fluent):
 
     @classmethod
     def from_tensor_slices(cls, tensors: Any) -> Self:
-        """Slices along the first dimension; as tf.data.Dataset.from_tensor_slices.
+        """Yield slices of `tensors` along the first dimension.
+
+        As `tf.data.Dataset.from_tensor_slices`.
 
         Args:
-            tensors: arrays of shape ``(count, ...)``, nested as elements are. Lists become arrays.
-                Arrays are not copied, and slices are read-only views; of a one-dimensional array
-                they are NumPy scalars, of text str or bytes.
+            tensors: arrays of shape ``(count, ...)``, nested like elements. Lists become arrays.
+                Arrays are not copied, and slices are read-only views; slices of a one-dimensional
+                array are NumPy scalars, those of text are str or bytes.
 
         Raises:
-            InvalidArgumentError: a leaf cannot be sliced or the counts differ; names them.
+            InvalidArgumentError: if a leaf has no first dimension or the counts differ; the
+                message names the leaves.
 
         Example:
             >>> list(Dataset.from_tensor_slices({"x": [[1, 0], [0, 1]], "y": ["a", "b"]}))
@@ -146,18 +155,20 @@ class Sources(Fluent):
         shuffle: bool | None = None,
         seed: int | None = None,
     ) -> Self:
-        """The paths that match, as str; as tf.data.Dataset.list_files.
+        """Yield the paths that match a glob pattern, as str.
+
+        As `tf.data.Dataset.list_files`.
 
         Files are listed where they are read, when reading begins: sorted, then shuffled.
 
         Args:
             file_pattern: a glob pattern, or several; ``**`` matches any depth, and paths with
                 ``://`` are listed by fsspec.
-            shuffle: whether to shuffle; ``None`` is True.
-            seed: of the shuffle; each pass has its own order.
+            shuffle: shuffle the paths; ``None`` is True.
+            seed: seed of the shuffle; each epoch has its own order.
 
         Raises:
-            InvalidArgumentError: a pattern is no path.
+            InvalidArgumentError: if a pattern is not a path, is empty, or there is none.
             NotFoundError: when read, if nothing matches.
 
         Example:
@@ -178,7 +189,7 @@ class Sources(Fluent):
             ) from error
         if not patterns or not all(isinstance(pattern, str) and pattern for pattern in patterns):
             raise InvalidArgumentError(
-                f"`file_pattern` must name at least one path, none empty; got {file_pattern!r}"
+                f"`file_pattern` must be one or more non-empty paths; got {file_pattern!r}"
             )
         return cls._source(
             nodes.ListFiles(
@@ -197,18 +208,19 @@ class Sources(Fluent):
         args: tuple[Any, ...] | list[Any] = (),
         output_signature: Spec | None = None,
     ) -> Self:
-        """What ``generator(*args)`` yields; as tf.data.Dataset.from_generator.
+        """Yield the elements of ``generator(*args)``.
 
-        It is called anew for each pass. A generator cannot be split: use `range` or `list_files`
-        and `map` where workers shall share the work.
+        It is called once per epoch. A generator cannot be split: use `range` or `list_files` and
+        `map` if workers must share the work. As `tf.data.Dataset.from_generator`.
 
         Args:
             generator: returns an iterable of elements.
             args: its arguments.
-            output_signature: the elements' spec, if known; elements are not checked against it.
+            output_signature: spec of the elements, if known; elements are not checked against it.
 
         Raises:
-            InvalidArgumentError: `generator` cannot be called, or the signature is no spec.
+            InvalidArgumentError: if `generator` is not callable, `args` is not a tuple, or
+                `output_signature` is not a spec.
 
         Example:
             >>> list(Dataset.from_generator(lambda n: (x * x for x in range(n)), args=(3,)))
