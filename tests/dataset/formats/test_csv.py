@@ -19,7 +19,7 @@ from tests.dataset.verbs import check_verbs, tape
 
 
 def read(tmp_path: Path, content: bytes, *args: Any, **kwargs: Any) -> list[Any]:
-    """Rows, and of errors what they say behind the file's name."""
+    """Return the rows, and of each error the message after the path."""
     path = tmp_path / "a.csv"
     path.write_bytes(content)
     found = check_verbs(lambda: Dataset.csv(path, *args, **kwargs), mixes=3)
@@ -33,45 +33,45 @@ def read(tmp_path: Path, content: bytes, *args: Any, **kwargs: Any) -> list[Any]
     ]
 
 
-FEW = "record {} at byte {}: it has {} fields; expected 2"
+WRONG_COUNT = "record {} at byte {}: it has {} fields; expected 2"
 MISSING = "record {} at byte {}: field {} is required but missing; give a default in "
 MISSING += "`record_defaults` to allow it"
-INSIDE = "record {} at byte {}: an unquoted field has a quote inside"
-OPEN = "record {} at byte {}: a quoted field is not closed"
-DOUBLED = "record {} at byte {}: a quote inside a quoted field must be doubled"
+QUOTE_INSIDE = "record {} at byte {}: an unquoted field has a quote inside"
+UNCLOSED = "record {} at byte {}: a quoted field is not closed"
+NOT_DOUBLED = "record {} at byte {}: a quote inside a quoted field must be doubled"
 
 
-# Which rows and errors come is what tf.data.experimental.CsvDataset of TensorFlow 2.21 gives, but
-# for DOUBLED: there it swallows the rest of the file.
+# As tf.data.experimental.CsvDataset in TensorFlow 2.21, except NOT_DOUBLED, after which TensorFlow
+# skips the rest of the file.
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
         (b"", []),
-        (b"\n", [FEW.format(0, 0, 1)]),
+        (b"\n", [WRONG_COUNT.format(0, 0, 1)]),
         (b"a,b\n", [("a", "b")]),
         (b"a,b", [("a", "b")]),
         (b"a,b\r\nc,d", [("a", "b"), ("c", "d")]),
         (b"a,b\rc,d", [("a", "b"), ("c", "d")]),
-        (b"a\n\nb,c", [FEW.format(0, 0, 1), FEW.format(1, 2, 1), ("b", "c")]),
-        (b"a,b,c\nd,e", [FEW.format(0, 0, 3), ("d", "e")]),
+        (b"a\n\nb,c", [WRONG_COUNT.format(0, 0, 1), WRONG_COUNT.format(1, 2, 1), ("b", "c")]),
+        (b"a,b,c\nd,e", [WRONG_COUNT.format(0, 0, 3), ("d", "e")]),
         (b'"a","b"\n"c,d","e\nf"\n', [("a", "b"), ("c,d", "e\nf")]),
         (b'"a""b",c', [('a"b', "c")]),
-        (b'"a"x,c\nd,e', [DOUBLED.format(0, 0), ("d", "e")]),
-        (b'a"b,c\r\nd,e', [INSIDE.format(0, 0), ("d", "e")]),
-        (b'a, "b"\r', [INSIDE.format(0, 0)]),
-        (b'x,y\n"a,b\nc,d', [("x", "y"), OPEN.format(1, 4)]),
-        (b'a,""\nb,"', [MISSING.format(0, 0, 1), OPEN.format(1, 5)]),
+        (b'"a"x,c\nd,e', [NOT_DOUBLED.format(0, 0), ("d", "e")]),
+        (b'a"b,c\r\nd,e', [QUOTE_INSIDE.format(0, 0), ("d", "e")]),
+        (b'a, "b"\r', [QUOTE_INSIDE.format(0, 0)]),
+        (b'x,y\n"a,b\nc,d', [("x", "y"), UNCLOSED.format(1, 4)]),
+        (b'a,""\nb,"', [MISSING.format(0, 0, 1), UNCLOSED.format(1, 5)]),
         (b",\n", [MISSING.format(0, 0, 0)]),
         (b"a,", [MISSING.format(0, 0, 1)]),
-        (b"a,b\r\r\nc,d", [("a", "b"), FEW.format(1, 4, 1), ("c", "d")]),
+        (b"a,b\r\r\nc,d", [("a", "b"), WRONG_COUNT.format(1, 4, 1), ("c", "d")]),
         (b'"a\r\nb",c\n', [("a\r\nb", "c")]),
-        (b'"a"\r\n', [FEW.format(0, 0, 1)]),
+        (b'"a"\r\n', [WRONG_COUNT.format(0, 0, 1)]),
         (b" a , b \n", [(" a ", " b ")]),
         (b"\xef\xbb\xbfa,b", [("\ufeffa", "b")]),
         (b"a,\xff\nc,d", ["record 0 at byte 0: field 1 is not a valid str: b'\\xff'", ("c", "d")]),
     ],
 )
-def test_rows_and_errors_in_their_places(
+def test_rows_and_errors_keep_their_positions(
     tmp_path: Path, blocks, content: bytes, expected: list[Any]
 ) -> None:
     assert read(tmp_path, content, [str, str]) == expected
@@ -88,17 +88,19 @@ def test_rows_and_errors_in_their_places(
         ),
         max_size=20,
     ),
-    how=st.sampled_from(
+    dialect=st.sampled_from(
         [
             ("\n", csv.QUOTE_ALL),
             ("\r\n", csv.QUOTE_ALL),
             ("\r", csv.QUOTE_ALL),
-            ("\r\n", csv.QUOTE_MINIMAL),  # with another end it leaves a lone \r unquoted
+            ("\r\n", csv.QUOTE_MINIMAL),  # with other line ends it leaves a lone \r unquoted
         ]
     ),
 )
-def test_what_pythons_csv_module_writes_is_read(blocks, rows: Any, how: tuple[str, Any]) -> None:
-    end, quoting = how
+def test_rows_written_by_the_csv_module_are_read(
+    blocks, rows: Any, dialect: tuple[str, Any]
+) -> None:
+    end, quoting = dialect
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator=end, quoting=quoting).writerows(rows)
     with tempfile.TemporaryDirectory() as folder:
@@ -124,7 +126,7 @@ def test_what_pythons_csv_module_writes_is_read(blocks, rows: Any, how: tuple[st
     end=st.sampled_from(["\n", "\r\n", "\r"]),
     selected=st.sampled_from([None, [0, 1, 2, 4], [0, 1, 2, 3]]),
 )
-def test_rows_read_column_by_column_are_those_read_one_by_one(
+def test_parsing_by_column_equals_parsing_by_row(
     monkeypatch, tmp_path: Path, rows: list[list[str]], end: str, selected: Any
 ) -> None:
     path = tmp_path / "a.csv"
@@ -141,7 +143,9 @@ LONG = "x" * 300_000
 
 
 @pytest.mark.parametrize(("field", "value"), [(LONG, LONG), (f'"a,\n""{LONG}"', f'a,\n"{LONG}')])
-def test_fields_longer_than_csv_allows_are_read(tmp_path: Path, field: str, value: str) -> None:
+def test_fields_longer_than_csv_field_size_limit_are_read(
+    tmp_path: Path, field: str, value: str
+) -> None:
     limit = csv.field_size_limit()
     assert limit < 300_000
     path = tmp_path / "a.csv"
@@ -162,15 +166,15 @@ def test_types_and_defaults(tmp_path: Path) -> None:
     assert [type(value) for value in second] == types
 
 
-def test_the_spec_names_the_columns_types() -> None:
+def test_spec_has_the_dtype_of_each_column() -> None:
     dataset = Dataset.csv("any", [str, b"", 1, 0.5, np.float16, np.array([], np.int8)])
     dtypes = [object, object, np.int64, np.float64, np.float16, np.int8]
     assert dataset.element_spec == tuple(TensorSpec((), dtype) for dtype in dtypes)
 
 
-# As tf.data 2.21, but for hexadecimal floats, which it reads.
+# As tf.data 2.21, except hexadecimal floats, which tf.data accepts.
 @pytest.mark.parametrize(
-    ("kind", "sound", "wrong"),
+    ("kind", "valid", "invalid"),
     [
         (int, {" 1 ": 1, "+3": 3, "-0": 0, "00": 0, str(2**63 - 1): 2**63 - 1}, [str(2**63)]),
         (np.int32, {"-5": -5, "2147483647": 2**31 - 1}, ["2147483648", "1.0", "0x1", "1_0", "x"]),
@@ -181,16 +185,20 @@ def test_the_spec_names_the_columns_types() -> None:
         (float, {"1e400": np.inf, "1e40": 1e40}, ["", "one"]),
     ],
 )
-def test_numbers(tmp_path: Path, kind: Any, sound: dict[str, Any], wrong: list[str]) -> None:
-    content = "".join(f"{field},.\n" for field in [*sound, *wrong]).encode()
+def test_valid_and_invalid_numbers(
+    tmp_path: Path, kind: Any, valid: dict[str, Any], invalid: list[str]
+) -> None:
+    content = "".join(f"{field},.\n" for field in [*valid, *invalid]).encode()
     found = read(tmp_path, content, [kind, str])
-    assert found[: len(sound)] == [(value, ".") for value in sound.values()]
-    for field, message in zip(wrong, found[len(sound) :], strict=True):
-        valid = f"field 0 is not a valid {np.dtype(kind).name if kind not in (int, float) else ''}"
-        assert (valid if field else "is required but missing") in message
+    assert found[: len(valid)] == [(value, ".") for value in valid.values()]
+    for field, message in zip(invalid, found[len(valid) :], strict=True):
+        expected = (
+            f"field 0 is not a valid {np.dtype(kind).name if kind not in (int, float) else ''}"
+        )
+        assert (expected if field else "is required but missing") in message
 
 
-def test_not_a_number_is_one(tmp_path: Path) -> None:
+def test_nan_is_a_valid_float(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(b"nan\n")
     [(found,)] = Dataset.csv(path, [np.float32])
@@ -203,7 +211,7 @@ def test_na_values_empty_and_quoted_fields_are_missing(tmp_path: Path) -> None:
     assert read(tmp_path, content, ["d", 3], na_value="NA") == rows
 
 
-def test_a_header_is_left_out_of_each_file(tmp_path: Path, blocks) -> None:
+def test_header_of_each_file_is_skipped(tmp_path: Path, blocks) -> None:
     assert read(tmp_path, b'"h\n1",h2\na,b\n', [str, str], header=True) == [("a", "b")]
     assert read(tmp_path, b"h1,h2", [str, str], header=True) == []
     path = tmp_path / "a.csv"
@@ -224,7 +232,7 @@ def test_columns_are_selected(tmp_path: Path, blocks) -> None:
     assert read(tmp_path, content, [str, str], select_cols=[0, 1]) == expected
 
 
-def test_delimiters_and_quotes_that_mean_nothing(tmp_path: Path, blocks) -> None:
+def test_field_delim_and_use_quote_delim(tmp_path: Path, blocks) -> None:
     assert read(tmp_path, b"a\tb,c\n", [str, str], field_delim="\t") == [("a", "b,c")]
     content = b'"a",b\n"c,d"\n'
     rows = [('"a"', "b"), ('"c', 'd"')]
@@ -256,7 +264,7 @@ def test_delimiters_and_quotes_that_mean_nothing(tmp_path: Path, blocks) -> None
         (([str], None, False, ",", True, "", 1), "`select_cols` must be a list of ints.*got 1"),
     ],
 )
-def test_wrong_arguments_are_refused_when_the_dataset_is_built(arguments: Any, match: str) -> None:
+def test_invalid_arguments_raise_at_construction(arguments: Any, match: str) -> None:
     with pytest.raises(InvalidArgumentError, match=match):
         Dataset.csv("any.csv", *arguments)
 

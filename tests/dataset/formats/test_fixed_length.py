@@ -47,7 +47,7 @@ def test_records_between_header_and_footer_are_read(
 @pytest.mark.parametrize(
     ("content", "layout"), [(b"abc", ()), (b"HabcF", (1, 1)), (b"H", (2,)), (b"Hab", (2, 2))]
 )
-def test_a_file_of_no_whole_number_of_records_is_refused(
+def test_file_size_that_does_not_fit_the_records_raises(
     tmp_path: Path, content: bytes, layout: Any, blocks
 ) -> None:
     path = tmp_path / "records"
@@ -67,7 +67,7 @@ def test_a_file_of_no_whole_number_of_records_is_refused(
         (b"HHab", (2, 4), [], "record 0 at byte 2 is truncated"),
     ],
 )
-def test_a_compressed_one_is_read_until_it_ends_too_early(
+def test_compressed_file_is_read_until_its_truncation(
     tmp_path: Path, content: bytes, layout: Any, records: list[bytes], message: str, blocks
 ) -> None:
     path = tmp_path / "records"
@@ -79,7 +79,7 @@ def test_a_compressed_one_is_read_until_it_ends_too_early(
     assert message in found[-1][2]
 
 
-def test_records_are_passed_without_reading(tmp_path: Path, monkeypatch) -> None:
+def test_records_are_skipped_without_reading(tmp_path: Path, monkeypatch) -> None:
     path = tmp_path / "records"
     path.write_bytes(b"".join(n.to_bytes(8, "little") for n in range(200_000)))
     reads: list[int] = []
@@ -96,8 +96,8 @@ def test_records_are_passed_without_reading(tmp_path: Path, monkeypatch) -> None
     assert sum(reads) == 8
 
 
-def test_arguments_are_checked_and_the_spec_is_that_of_bytes() -> None:
+def test_invalid_arguments_raise_and_spec_is_object() -> None:
     assert Dataset.fixed_length_records("any", 4).element_spec == TensorSpec((), object)
-    for wrong in ((0,), (-1,), ("4",), (4, -1), (4, 0, -1), (4, 1.5)):
+    for invalid in ((0,), (-1,), ("4",), (4, -1), (4, 0, -1), (4, 1.5)):
         with pytest.raises(InvalidArgumentError, match="_bytes` must be"):
-            Dataset.fixed_length_records("any", *wrong)
+            Dataset.fixed_length_records("any", *invalid)

@@ -15,8 +15,7 @@ from stoker.errors import InvalidArgumentError
 from tests.dataset.verbs import check_verbs, tape
 
 
-# What tf.data.TextLineDataset of TensorFlow 2.21 gives, but for a \r that ends no line: it drops
-# all of them.
+# As tf.data.TextLineDataset in TensorFlow 2.21, except that it removes every \r, also inside lines.
 @pytest.mark.parametrize(
     ("content", "lines"),
     [
@@ -49,7 +48,7 @@ def test_lines_end_with_newlines_only(tmp_path: Path, blocks, content: bytes, li
     last=st.booleans(),
     compressed=st.booleans(),
 )
-def test_what_is_written_is_read(
+def test_written_lines_are_read(
     blocks, lines: list[str], end: str, last: bool, compressed: bool
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -70,19 +69,19 @@ def test_lines_longer_than_a_block(tmp_path: Path) -> None:
         assert list(Dataset.text_lines(path).skip(n)) == lines[n:]
 
 
-def test_a_line_that_cannot_be_decoded_is_an_error_in_its_place(tmp_path: Path, blocks) -> None:
+def test_undecodable_line_is_an_error_at_its_position(tmp_path: Path, blocks) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"one\ntw\xffo\nthree\r\n\xc3\nfive\nsi\xe2\x82")
     found = check_verbs(lambda: Dataset.text_lines(path))
     assert found[::2] == ["one", "three", "five"]
-    places = [(1, 4), (3, 16), (5, 23)]
-    for (kind, error, message), (line, byte) in zip(found[1::2], places, strict=True):
+    locations = [(1, 4), (3, 16), (5, 23)]
+    for (kind, error, message), (line, byte) in zip(found[1::2], locations, strict=True):
         assert (kind, error) == ("raised", "InvalidArgumentError")
         assert f"{path}: record {line} at byte {byte} is not utf-8" in message
         assert "encoding=None" in message
 
 
-def test_compressed_text_read_as_it_is_says_what_to_give(tmp_path: Path) -> None:
+def test_reading_gzip_as_text_suggests_compression_type(tmp_path: Path) -> None:
     path = tmp_path / "a.txt.gz"
     path.write_bytes(gzip.compress(b"one\ntwo\n"))
     with pytest.raises(InvalidArgumentError, match='looks like gzip: give compression_type="GZIP"'):
@@ -90,7 +89,7 @@ def test_compressed_text_read_as_it_is_says_what_to_give(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii", "shift_jis", "gb18030"])
-def test_other_encodings_in_which_a_newline_is_a_byte(tmp_path: Path, blocks, encoding) -> None:
+def test_encodings_with_a_one_byte_newline_are_read(tmp_path: Path, blocks, encoding) -> None:
     lines = ["abc", "", {"latin-1": "grün", "ascii": "x"}.get(encoding, "漢字ポ"), "last"]
     path = tmp_path / "a.txt"
     path.write_bytes("\r\n".join(lines).encode(encoding))
@@ -98,13 +97,13 @@ def test_other_encodings_in_which_a_newline_is_a_byte(tmp_path: Path, blocks, en
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32-le", "utf-8-sig", "no-such", "hex", 8, ""])
-def test_encodings_that_cannot_be_cut_at_newlines_are_refused(encoding: Any) -> None:
+def test_encodings_without_a_one_byte_newline_raise(encoding: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="`encoding` must be"):
         Dataset.text_lines("a.txt", encoding=encoding)
 
 
-def test_compressed_text_that_is_truncated_ends_with_an_error(tmp_path: Path, blocks) -> None:
-    """Where tf.data 2.21 ends as if the file were whole."""
+def test_truncated_compressed_text_ends_with_an_error(tmp_path: Path, blocks) -> None:
+    """tf.data 2.21 ends without an error here."""
     path = tmp_path / "a.gz"
     lines = [f"line {n}" for n in range(50)]
     whole = gzip.compress("\n".join(lines).encode())
@@ -115,12 +114,12 @@ def test_compressed_text_that_is_truncated_ends_with_an_error(tmp_path: Path, bl
         assert found[-1][1] == "DataLossError"
 
 
-def test_passed_lines_are_not_decoded(tmp_path: Path) -> None:
+def test_skipped_lines_are_not_decoded(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"\xff\n" * 10_000 + b"end")
     assert list(Dataset.text_lines(path).skip(10_000)) == ["end"]
     assert len(tape(Dataset.text_lines(path).take(3))) == 3
 
 
-def test_the_spec_is_that_of_text() -> None:
+def test_spec_is_object() -> None:
     assert Dataset.text_lines("any").element_spec == TensorSpec((), object)

@@ -1,4 +1,4 @@
-"""TFRecord files: what is read of sound, truncated and corrupt ones."""
+"""Reading valid, truncated and corrupt TFRecord files."""
 
 import builtins
 import gzip
@@ -30,7 +30,7 @@ COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
 
 # Written by tf.io.TFRecordWriter of TensorFlow 2.21.
 RECORDS = [b"", b"stoker", bytes(range(40))]
-OF_TENSORFLOW = {
+TENSORFLOW_FILES = {
     "": (
         "000000000000000029039807d8ea82a206000000000000007369d53773746f6b6572cc6d7ff228000000000000"
         "00ff70164a000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f2021222324252627"
@@ -57,7 +57,7 @@ def written(folder: Path, records: list[bytes], compression: str = "") -> Path:
 
 
 def outcomes(path: Path, compression: str = "") -> list[Any]:
-    """Records, and of errors the class and whether file, number and byte are named."""
+    """Return the records, and for each error the name of its class."""
     return [
         position if isinstance(position, bytes) else position[1]
         for position in tape(Dataset.tfrecords(path, compression))
@@ -67,12 +67,12 @@ def outcomes(path: Path, compression: str = "") -> list[Any]:
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 def test_files_written_by_tensorflow_are_read(tmp_path: Path, compression: str, blocks) -> None:
     path = tmp_path / "tf"
-    path.write_bytes(bytes.fromhex(OF_TENSORFLOW[compression]))
+    path.write_bytes(bytes.fromhex(TENSORFLOW_FILES[compression]))
     assert list(Dataset.tfrecords(path, compression)) == RECORDS
 
 
-def test_the_writer_writes_what_tensorflow_writes(tmp_path: Path) -> None:
-    assert written(tmp_path, RECORDS).read_bytes().hex() == OF_TENSORFLOW[""]
+def test_written_file_equals_tensorflows(tmp_path: Path) -> None:
+    assert written(tmp_path, RECORDS).read_bytes().hex() == TENSORFLOW_FILES[""]
 
 
 @settings(
@@ -82,7 +82,7 @@ def test_the_writer_writes_what_tensorflow_writes(tmp_path: Path) -> None:
     records=st.lists(st.one_of(st.binary(max_size=60), st.just(b"same")), max_size=40),
     compression=st.sampled_from(sorted(COMPRESSIONS)),
 )
-def test_what_is_written_is_read_with_any_verbs(
+def test_written_records_are_read_with_any_verbs(
     blocks, records: list[bytes], compression: str
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -90,20 +90,20 @@ def test_what_is_written_is_read_with_any_verbs(
         assert check_verbs(lambda: Dataset.tfrecords(path, compression), mixes=2) == records
 
 
-def test_records_larger_than_a_block_and_lengths_that_hardly_recur(tmp_path: Path) -> None:
+def test_large_records_and_many_different_lengths(tmp_path: Path) -> None:
     records = [b"x" * 700_000, *(bytes(n) for n in range(3000)), b"y" * 300_000, b""]
     path = written(tmp_path, records)
     assert check_verbs(lambda: Dataset.tfrecords(path), mixes=2) == records
 
 
-def test_more_lengths_than_are_remembered(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(tfrecord, "_MOST_HEADERS", 3)
+def test_more_lengths_than_are_cached(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(tfrecord, "_MAX_HEADERS", 3)
     records = [bytes(n) for n in (*range(10), *range(10))]
     assert list(Dataset.tfrecords(written(tmp_path, records))) == records
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-def test_an_empty_file_has_no_records(tmp_path: Path, compression: str) -> None:
+def test_empty_file_has_no_records(tmp_path: Path, compression: str) -> None:
     path = tmp_path / "empty"
     path.touch()
     assert check_verbs(lambda: Dataset.tfrecords(path, compression)) == []
@@ -111,10 +111,7 @@ def test_an_empty_file_has_no_records(tmp_path: Path, compression: str) -> None:
     assert check_verbs(lambda: Dataset.tfrecords(path, compression)) == []
 
 
-# ── truncated ────────────────────────────────────────────────────────────────────────────────────
-def test_a_file_truncated_at_any_byte_gives_its_whole_records_and_one_error(
-    tmp_path: Path, blocks
-) -> None:
+def test_truncated_file_yields_whole_records_and_one_error(tmp_path: Path, blocks) -> None:
     whole = written(tmp_path, RECORDS).read_bytes()
     path = tmp_path / "short"
     ends = [0]
@@ -135,7 +132,7 @@ def test_a_file_truncated_at_any_byte_gives_its_whole_records_and_one_error(
 
 
 @pytest.mark.parametrize("compression", ["GZIP", "ZLIB"])
-def test_a_compressed_file_truncated_at_any_byte_never_ends_silently(
+def test_truncated_compressed_file_never_ends_silently(
     tmp_path: Path, compression: str, blocks
 ) -> None:
     whole = written(tmp_path, RECORDS, compression).read_bytes()
@@ -148,7 +145,7 @@ def test_a_compressed_file_truncated_at_any_byte_never_ends_silently(
         assert str(path) in found[-1][2]
 
 
-def test_a_length_beyond_the_file_is_truncation_and_takes_no_memory(tmp_path: Path) -> None:
+def test_length_beyond_the_file_is_reported_as_truncation(tmp_path: Path) -> None:
     length = (1 << 62).to_bytes(8, "little")
     header = length + masked(load_crc32c()(length)).to_bytes(4, "little")
     for compression, compress in COMPRESSIONS.items():
@@ -158,10 +155,7 @@ def test_a_length_beyond_the_file_is_truncation_and_takes_no_memory(tmp_path: Pa
         assert "is truncated: it has 4611686018427387920 bytes" in found[2]
 
 
-# ── corrupt ──────────────────────────────────────────────────────────────────────────────────────
-def test_a_flipped_bit_anywhere_is_an_error_in_its_place_and_never_a_wrong_record(
-    tmp_path: Path, blocks
-) -> None:
+def test_flipped_bit_is_an_error_at_its_position(tmp_path: Path, blocks) -> None:
     whole = written(tmp_path, RECORDS).read_bytes()
     path = tmp_path / "flipped"
     starts = [0, 16, 38]
@@ -175,11 +169,11 @@ def test_a_flipped_bit_anywhere_is_an_error_in_its_place_and_never_a_wrong_recor
         assert found[:hit] == RECORDS[:hit]
         assert found[hit][1] == "DataLossError"
         assert f"{path}: record {hit} at byte {starts[hit]} is corrupt" in found[hit][2]
-        # Behind corrupt data reading goes on; behind a corrupt length nothing can be told apart.
+        # Reading continues after corrupt data; after a corrupt length no record can be found.
         assert found[hit + 1 :] == ([] if in_header else RECORDS[hit + 1 :])
 
 
-def test_many_corrupt_records_among_sound_ones(tmp_path: Path) -> None:
+def test_corrupt_records_among_valid_ones(tmp_path: Path) -> None:
     records = [bytes([n]) * 20 for n in range(200)]
     path = written(tmp_path, records)
     data = bytearray(path.read_bytes())
@@ -193,7 +187,7 @@ def test_many_corrupt_records_among_sound_ones(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("compression", ["GZIP", "ZLIB"])
-def test_a_flipped_bit_in_a_compressed_file_is_never_a_wrong_record(
+def test_flipped_bit_when_compressed_gives_no_wrong_record(
     tmp_path: Path, compression: str, blocks
 ) -> None:
     whole = written(tmp_path, RECORDS, compression).read_bytes()
@@ -205,19 +199,18 @@ def test_a_flipped_bit_in_a_compressed_file_is_never_a_wrong_record(
         found = outcomes(path, compression)
         for record, outcome in zip_longest(RECORDS, found):
             assert outcome in (record, "DataLossError", None)
-        # A few bits, such as those of gzip's time stamp, mean nothing.
+        # A few bits, such as those of gzip's time stamp, do not affect the data.
         assert found == RECORDS or "DataLossError" in found
 
 
-def test_a_file_of_another_format_is_named_as_such(tmp_path: Path) -> None:
+def test_file_of_another_format_raises(tmp_path: Path) -> None:
     path = tmp_path / "words.txt"
     path.write_text("this is no TFRecord file")
     with pytest.raises(DataLossError, match=r"words.txt: record 0 at byte 0 .* no TFRecord file"):
         list(Dataset.tfrecords(path))
 
 
-# ── what it costs to skip ────────────────────────────────────────────────────────────────────────
-def test_passed_data_is_neither_read_nor_checked(tmp_path: Path, monkeypatch) -> None:
+def test_skipped_data_is_neither_read_nor_checked(tmp_path: Path, monkeypatch) -> None:
     records = [bytes(1000)] * 50 + [b"z" * 2_000_000] * 3 + [b"end"]
     path = written(tmp_path, records)
     real, checked = load_crc32c(), []
@@ -228,16 +221,16 @@ def test_passed_data_is_neither_read_nor_checked(tmp_path: Path, monkeypatch) ->
 
     monkeypatch.setattr(tfrecord, "load_crc32c", lambda: counted)
     assert list(Dataset.tfrecords(path).skip(53)) == [b"end"]
-    assert checked == [8, 8, 8, 3]  # each length once, and the one record that was wanted
+    assert checked == [8, 8, 8, 3]  # each length once, and the one record that is yielded
 
 
-def test_the_spec_is_that_of_bytes(tmp_path: Path) -> None:
+def test_spec_is_object(tmp_path: Path) -> None:
     dataset = Dataset.tfrecords(tmp_path / "any")
     assert dataset.element_spec == TensorSpec((), object)
     assert dataset.cardinality() == stoker.UNKNOWN_CARDINALITY
 
 
-def test_without_google_crc32c_the_error_says_what_to_install(tmp_path: Path, monkeypatch) -> None:
+def test_missing_google_crc32c_is_reported_with_the_extra(tmp_path: Path, monkeypatch) -> None:
     path = written(tmp_path, RECORDS)
     real = builtins.__import__
 

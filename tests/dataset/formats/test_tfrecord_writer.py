@@ -19,9 +19,7 @@ from tests.dataset.verbs import tape
 
 
 @pytest.mark.parametrize("compression", [None, "", "GZIP", "ZLIB"])
-def test_what_is_flushed_can_be_read_before_the_writer_closes(
-    tmp_path: Path, compression: str | None
-) -> None:
+def test_flushed_records_are_readable_before_close(tmp_path: Path, compression: str | None) -> None:
     path = tmp_path / "a"
     with stoker.TFRecordWriter(path, compression) as writer:
         writer.write(b"one")
@@ -42,7 +40,7 @@ def test_urls_are_written_by_fsspec(compression: str) -> None:
         fsspec.filesystem("memory").rm("/written")
 
 
-def test_the_file_is_written_anew_and_closed_when_the_block_is_left(tmp_path: Path) -> None:
+def test_file_is_replaced_and_closed_with_the_block(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"something else, and longer than what is written")
     writer = stoker.TFRecordWriter(path)
@@ -62,7 +60,7 @@ def test_the_file_is_written_anew_and_closed_when_the_block_is_left(tmp_path: Pa
 
 
 class FullDisk:
-    """A file of which only the first bytes fit."""
+    """A file on a disk with `room` bytes left."""
 
     closed = False
 
@@ -87,16 +85,16 @@ class FullDisk:
 
 
 @pytest.mark.parametrize("compression", ["", "ZLIB"])
-def test_a_record_written_in_part_is_an_error_and_nothing_can_follow_it(
+def test_partly_written_record_is_an_error_and_ends_the_file(
     tmp_path: Path, compression: str
 ) -> None:
     path = tmp_path / "a"
     writer = stoker.TFRecordWriter(path, compression)
     writer.write(b"first")
     writer.flush()
-    held: Any = writer
-    held._file = FullDisk(held._file, 14)
-    if compression:  # what is compressed is held back
+    opened: Any = writer
+    opened._file = FullDisk(opened._file, 14)
+    if compression:  # compressed data is buffered until flush
         writer.write(bytes(range(200)))
     with pytest.raises(OSError, match="No space left"):
         writer.flush() if compression else writer.write(bytes(range(200)))
@@ -108,12 +106,12 @@ def test_a_record_written_in_part_is_an_error_and_nothing_can_follow_it(
     assert error[1] == DataLossError.__name__
 
 
-def test_wrong_arguments_say_what_to_give(tmp_path: Path) -> None:
+def test_invalid_arguments_raise(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match=r"`compression_type` must be .* got 'BZIP2'"):
         stoker.TFRecordWriter(tmp_path / "a", "BZIP2")
     with pytest.raises(NotFoundError, match="none/a cannot be written: its folder does not"):
         stoker.TFRecordWriter(tmp_path / "none" / "a")
     with stoker.TFRecordWriter(tmp_path / "a") as writer:
-        for wrong in ("text", 5, None):
+        for invalid in ("text", 5, None):
             with pytest.raises(InvalidArgumentError, match=r"must be bytes; .*\.encode\(\)"):
-                writer.write(wrong)  # type: ignore[arg-type]
+                writer.write(invalid)  # type: ignore[arg-type]

@@ -227,10 +227,10 @@ class Files(Fluent):
         layout = Csv(
             columns=columns,
             header=arguments.flag("header", header),
-            delimiter=_delimiter(field_delim),
-            quotes=arguments.flag("use_quote_delim", use_quote_delim),
-            missing=_text("na_value", na_value),
-            selected=_selected(select_cols, len(columns)),
+            field_delim=_delimiter(field_delim),
+            use_quote_delim=arguments.flag("use_quote_delim", use_quote_delim),
+            na_value=_text("na_value", na_value),
+            select_cols=_selected(select_cols, len(columns)),
         )
         return cls._records(filenames, layout, compression_type, None)
 

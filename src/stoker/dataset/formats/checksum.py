@@ -1,4 +1,4 @@
-"""The checksum of TFRecord files: CRC-32C, masked so that data may hold checksums of its own."""
+"""Checksum of TFRecord files: CRC-32C, masked because data may contain CRC-32C checksums itself."""
 
 from collections.abc import Callable
 
@@ -8,10 +8,10 @@ MASK_DELTA = 0xA282EAD8
 
 
 def load_crc32c() -> Callable[[bytes], int]:
-    """The function that computes CRC-32C.
+    """Return the function that computes CRC-32C.
 
     Raises:
-        FailedPreconditionError: google-crc32c is not installed.
+        FailedPreconditionError: if google-crc32c is not installed.
     """
     try:
         import google_crc32c
@@ -25,5 +25,5 @@ def load_crc32c() -> Callable[[bytes], int]:
 
 
 def masked(crc: int) -> int:
-    """A checksum as it stands in a file."""
+    """Return a checksum as TFRecord files store it."""
     return ((crc >> 15 | crc << 17) + MASK_DELTA) & 0xFFFFFFFF

@@ -1,4 +1,4 @@
-"""How many records files have, as learnt by reading them: what lets a pass skip whole files."""
+"""Record counts of files that this process has read, with which streams skip whole files."""
 
 import os
 import threading
@@ -8,19 +8,20 @@ from collections.abc import Hashable
 from pathlib import Path
 from typing import NamedTuple
 
-_MOST_FILES = 1 << 16
+_MAX_FILES = 1 << 16
 
-# A file changed a moment ago may be changed again within the tick of its clock, unseen.
+# A file changed more recently may change again within one tick of the file system's clock, with
+# the same version.
 _SETTLED_SECONDS = 2.0
 
 
 class Version(NamedTuple):
-    """A local file as it is now: another content has another version."""
+    """A local file's path, size, modification time and inode: other content has another version."""
 
     path: str
     size: int
-    changed: int
-    file: int
+    modified_ns: int
+    inode: int
 
 
 _counts: OrderedDict[tuple[Version, Hashable], int] = OrderedDict()
@@ -28,7 +29,7 @@ _lock = threading.Lock()
 
 
 def version_of(path: str) -> Version | None:
-    """The version of a local file; None if it is not local, not there or only just written."""
+    """Return the version of a file; None if it is not local, missing or was just modified."""
     if "://" in path:
         return None
     try:
@@ -40,16 +41,16 @@ def version_of(path: str) -> Version | None:
     return Version(os.path.abspath(path), status.st_size, status.st_mtime_ns, status.st_ino)  # noqa: PTH100
 
 
-def recorded(version: Version, how: Hashable) -> int | None:
-    """How many positions the file has when read so, if a pass of this process has counted them."""
+def recorded(version: Version, layout: Hashable) -> int | None:
+    """Return the count of a file's records and errors in this layout, if it was read to its end."""
     with _lock:
-        return _counts.get((version, how))
+        return _counts.get((version, layout))
 
 
-def record(version: Version, how: Hashable, count: int) -> None:
-    """Keep what a whole reading of the file counted."""
+def record(version: Version, layout: Hashable, count: int) -> None:
+    """Remember the count of a file's records and errors; the oldest counts are forgotten."""
     with _lock:
-        _counts[version, how] = count
-        _counts.move_to_end((version, how))
-        if len(_counts) > _MOST_FILES:
+        _counts[version, layout] = count
+        _counts.move_to_end((version, layout))
+        if len(_counts) > _MAX_FILES:
             _counts.popitem(last=False)

@@ -1,9 +1,9 @@
-"""CSV files: a record is a row, a tuple of the selected columns; follows RFC 4180 as tf.data does.
+"""CSV files: each record is a row, as a tuple of the selected columns, by RFC 4180 as in tf.data.
 
 Python's csv module is not used: it accepts quotes inside unquoted fields, limits fields to 131,072
-characters in the whole process and reports no byte offsets. Nor is it faster. Measured on rows of
-six fields, with conversion: without quotes 1.10 million rows/s by `split` and 0.93 by csv; with a
-quoted field 0.70 by a regular expression and 0.74 by csv and a check for misplaced quotes.
+characters in the whole process and reports no byte offsets. It would not be faster. Measured on
+rows of six fields, with conversion: without quotes 1.10 million rows/s with `split`, 0.93 with csv;
+with a quoted field 0.70 with a regular expression, 0.74 with csv and a check for misplaced quotes.
 """
 
 import re
@@ -16,17 +16,18 @@ import msgspec
 
 from stoker.dataset.formats.csv_columns import Column
 from stoker.dataset.formats.opening import Window
-from stoker.dataset.formats.reader import Reader
+from stoker.dataset.formats.reader import RecordReader
 from stoker.elements.spec import Spec, TensorSpec
 from stoker.errors import InvalidArgumentError
 
-# The most that one read parses, unless a row is longer: about half a millisecond's work.
+# The bytes that one read parses in about 0.5 ms, unless a row is longer.
 _STEP_BYTES = 1 << 14
 
-# No repeated group is possessive: Python 3.11.1 matches such wrongly (gh-100061).
+# A quoted field. Its repeated group is not possessive: Python 3.11.1 matches those wrongly
+# (gh-100061).
 _QUOTED = rb'"[^"]*+(?:""[^"]*+)*"'
 
-# Without "\r" before the end of the block, where it may be half of "\r\n".
+# A line end that is complete: "\r" at the end of a block may be the first half of "\r\n".
 _LINE_END_IN_BLOCK = rb"(?:\r?\n|\r(?=[^\n]))"
 
 _LINE_END = re.compile(rb"\r\n?|\n|\Z")
@@ -37,16 +38,16 @@ class Csv(msgspec.Struct, frozen=True, tag="csv"):
 
     columns: tuple[Column, ...]
     header: bool = False
-    delimiter: str = ","
-    quotes: bool = True
-    missing: str = ""
-    selected: tuple[int, ...] | None = None
+    field_delim: str = ","
+    use_quote_delim: bool = True
+    na_value: str = ""
+    select_cols: tuple[int, ...] | None = None
 
     def element_spec(self) -> Spec:
         """Return the spec of a row."""
         return tuple(TensorSpec((), column.dtype) for column in self.columns)
 
-    def open(self, window: Window) -> Reader:
+    def open(self, window: Window) -> RecordReader:
         """Return a reader of the file in `window`."""
         return CsvReader(window, self)
 
@@ -56,32 +57,32 @@ class _BadRow(Exception):  # noqa: N818 - becomes an InvalidArgumentError that n
 
 
 class _Field(NamedTuple):
-    """A selected column: its index in the file, and how its fields become values."""
+    """A selected column: its position in a row, and the conversion of its fields."""
 
-    place: int
+    position: int
     column: Column
     convert: Callable[[Sequence[bytes]], list[Any]]
     default: Any
 
 
-class CsvReader(Reader):
-    """Reads rows; one that is not as declared is an error in its position."""
+class CsvReader(RecordReader):
+    """Reads rows; a row that is not as declared is an error at its position."""
 
     def __init__(self, window: Window, layout: Csv) -> None:
         super().__init__(window)
         self._header = layout.header
-        self._quotes = layout.quotes
-        self._delimiter = layout.delimiter.encode()
-        self._missing = (b"", layout.missing.encode())
-        self._exact = layout.selected is None
-        indices = range(len(layout.columns)) if layout.selected is None else layout.selected
+        self._quotes = layout.use_quote_delim
+        self._delimiter = layout.field_delim.encode()
+        self._missing = (b"", layout.na_value.encode())
+        self._exact = layout.select_cols is None
+        positions = range(len(layout.columns)) if layout.select_cols is None else layout.select_cols
         self._fields = [
-            _Field(index, column, column.converter(), column.missing())
-            for index, column in zip(indices, layout.columns, strict=True)
+            _Field(position, column, column.converter(), column.missing())
+            for position, column in zip(positions, layout.columns, strict=True)
         ]
-        self._min_fields = 1 + max(indices)
+        self._min_fields = 1 + max(positions)
         self._step = _STEP_BYTES
-        self._is_last = False
+        self._ends_file = False
         delimiter = re.escape(self._delimiter)
         unquoted = rb"[^\r\n%b%b]*+" % (delimiter, b'"' if self._quotes else b"")
         self._any_field = b"%b|%b" % (_QUOTED, unquoted) if self._quotes else unquoted
@@ -93,7 +94,7 @@ class CsvReader(Reader):
 
     @cached_property
     def _match_fields(self) -> Callable[..., re.Match[bytes] | None]:
-        """Match a row with the right number of fields, each a group; compiled in 50 µs a field."""
+        """Match a row, its fields as groups; compiled on first use, in 50 µs per field."""
         fields = [b"(%b)" % self._any_field] * self._min_fields
         more = b"" if self._exact else self._more_fields
         return re.compile(re.escape(self._delimiter).join(fields) + more + _LINE_END_IN_BLOCK).match
@@ -101,7 +102,7 @@ class CsvReader(Reader):
     def _parse(self) -> list[tuple[Any, ...]]:
         self._skip_header()
         while not (rows := self._parse_columns()):
-            # The next row is longer than the step, not whole in the block, or bad.
+            # The next row is longer than the step, incomplete in the block, or not as declared.
             start = self._at
             try:
                 fields = self._scan()
@@ -117,7 +118,7 @@ class CsvReader(Reader):
         return rows
 
     def _parse_columns(self) -> list[tuple[Any, ...]]:
-        """Parse many rows column by column; ``[]`` if the next row must be parsed by itself."""
+        """Parse a step of rows column by column; ``[]`` if the next row must be parsed alone."""
         self._step = min(2 * self._step + 1, _STEP_BYTES)
         while True:
             columns, end = self._find_columns()
@@ -125,19 +126,19 @@ class CsvReader(Reader):
                 return []
             underscores = self._window.block.find(b"_", self._at, end) >= 0
             try:
-                values = [self._column(columns[f.place], f, underscores) for f in self._fields]
+                values = [self._column(columns[f.position], f, underscores) for f in self._fields]
             except (ValueError, OverflowError):
-                self._step //= 4  # to read the rows before the bad one
+                self._step //= 4  # to yield the rows before the bad one
                 continue
             self._at = end
             return list(zip(*values, strict=True))
 
     def _find_columns(self) -> tuple[list[Sequence[bytes]], int]:
-        """Return the fields of the next well-formed rows by column, and where the rows end."""
+        """Return the fields of the next complete rows by column, and where these rows end."""
         block, at = self._window.block, self._at
         limit = at + self._step
         if end := block.rfind(b"\n", at, limit) + 1:
-            # Splitting is 1.3 times as fast as matching.
+            # Without quotes, splitting is 1.3 times as fast as matching.
             text = block[at : end - 1].removesuffix(b"\r").replace(b"\r\n", b"\n")
             if b"\r" not in text and not (self._quotes and b'"' in text):
                 lines = [line.split(self._delimiter) for line in text.split(b"\n")]
@@ -161,8 +162,8 @@ class CsvReader(Reader):
             ValueError: if a field is invalid, or missing and required.
             OverflowError: if a field is out of range.
         """
-        empty, named = self._missing
-        if empty in texts or named in texts:
+        empty, na_value = self._missing
+        if empty in texts or na_value in texts:
             if field.column.required:
                 raise ValueError
             present = [text for text in texts if text not in self._missing]
@@ -179,19 +180,19 @@ class CsvReader(Reader):
             raise _BadRow(f"it has {count} fields; expected {at_least}{self._min_fields}")
         values = []
         for field in self._fields:
-            text = fields[field.place]
+            text = fields[field.position]
             try:
                 values += self._column((text,), field, underscores=True)
             except (ValueError, OverflowError) as error:
                 raise _BadRow(
-                    f"field {field.place} is required but missing; give a default in "
+                    f"field {field.position} is required but missing; give a default in "
                     "`record_defaults` to allow it"
                     if text in self._missing
-                    else f"field {field.place} is not a valid {field.column.type_name}: {text!r}"
+                    else f"field {field.position} is not a valid {field.column.type_name}: {text!r}"
                 ) from error
         return tuple(values)
 
-    def _pass(self, n: int) -> int:
+    def _skip(self, n: int) -> int:
         self._skip_header()
         skipped = 0
         while skipped < n:
@@ -221,17 +222,17 @@ class CsvReader(Reader):
             raise InvalidArgumentError(f"{path} has no header that can be read: {reason}")
 
     def _read_more(self) -> bool:
-        """Move the window to hold more of the next row; False at the end of the file."""
-        if self._is_last:
+        """Move the window to contain more of the next row; return False at the end of the file."""
+        if self._ends_file:
             return False
         size = len(self._window.block)
         need = size - self._at + 1 if self._at else 2 * size + 1
-        self._is_last = len(self._window.move(self._at, need)) < need
+        self._ends_file = len(self._window.move(self._at, need)) < need
         self._at = 0
         return True
 
     def _scan(self) -> list[bytes] | None:
-        """Consume a row field by field; None if the block does not hold all of it."""
+        """Consume a row field by field; return None if it may continue after the block."""
         block, at = self._window.block, self._at
         if at == len(block):
             return None
@@ -239,7 +240,7 @@ class CsvReader(Reader):
         separator, misquoted = self._delimiter, ""
         while separator == self._delimiter and not misquoted:
             start, quoted = at, self._quotes and block.startswith(b'"', at)
-            if quoted and not (at := _after_quoted(block, start)):
+            if quoted and not (at := _quoted_end(block, start)):
                 at, misquoted = len(block), "a quoted field is not closed"
             match = self._match_rest(block, at)
             assert match is not None  # it matches anything
@@ -254,7 +255,7 @@ class CsvReader(Reader):
             match = _LINE_END.search(block, at)
             assert match is not None
             separator, at = match[0], match.end()
-        if at == len(block) and not self._is_last and not separator.endswith(b"\n"):
+        if at == len(block) and not self._ends_file and not separator.endswith(b"\n"):
             return None
         self._at = at
         if misquoted:
@@ -262,8 +263,8 @@ class CsvReader(Reader):
         return fields
 
 
-def _after_quoted(block: bytes, at: int) -> int:
-    """Return where the quoted field at `at` ends in the block; 0 if it does not."""
+def _quoted_end(block: bytes, at: int) -> int:
+    """Return the end of the quoted field at `at`; 0 if the block does not contain its end."""
     end = block.find(b'"', at + 1) + 1
     while end and block.startswith(b'"', end):
         end = block.find(b'"', end + 1) + 1

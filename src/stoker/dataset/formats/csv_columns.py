@@ -1,4 +1,4 @@
-"""The columns of CSV files: their types, and what stands for a missing field."""
+"""Columns of CSV files: their types and the values of missing fields."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -15,12 +15,12 @@ _DTYPES = {"str": object, "bytes": object, "int": np.int64, "float": np.float64}
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A column: its type, and what stands for a field that is missing.
+    """Type of a column, and the value of its missing fields.
 
     Attributes:
         kind: ``"str"``, ``"bytes"``, ``"int"``, ``"float"`` or a NumPy dtype in its wire form.
         required: a missing field is an error.
-        default: the value of a missing field otherwise; bytes as text of the same code points.
+        default: the value of a missing field otherwise; bytes as text in Latin-1.
     """
 
     kind: str
@@ -51,9 +51,9 @@ class Column(msgspec.Struct, frozen=True):
         return self.kind not in ("str", "bytes")
 
     def converter(self) -> Callable[[Sequence[bytes]], list[Any]]:
-        """Return what converts fields; it raises ValueError or OverflowError.
+        """Return a function that converts fields; it raises ValueError or OverflowError.
 
-        Of numbers it accepts what Python does, also underscores between digits.
+        It accepts numbers as Python does, also with underscores between digits.
         """
         if self.kind == "str":
             return lambda fields: list(map(bytes.decode, fields))
@@ -67,15 +67,15 @@ class Column(msgspec.Struct, frozen=True):
 
 
 def column_of(default: Any, name: str) -> Column:
-    """The column that an entry of `record_defaults` means.
+    """Return the column that an entry of `record_defaults` describes.
 
     Args:
         default: a type, if fields are required, or the value of a missing field. As in tf.data an
-            array or list of one value is that value, and an empty array its dtype.
-        name: how to write it in errors.
+            array or list of one value means that value, and an empty array its dtype.
+        name: name of the entry in errors.
 
     Raises:
-        InvalidArgumentError: it means none.
+        InvalidArgumentError: if `default` is neither a supported type nor a value of one.
     """
     value = default
     if isinstance(value, list | tuple) and len(value) == 1:

@@ -1,38 +1,38 @@
-"""Files of records of one length, between a header and a footer."""
+"""Files of fixed-length records, between a header and a footer."""
 
 import msgspec
 import numpy as np
 
 from stoker.dataset.formats.opening import Window
-from stoker.dataset.formats.reader import Reader
+from stoker.dataset.formats.reader import RecordReader
 from stoker.elements.spec import Spec, TensorSpec
 from stoker.errors import DataLossError, InvalidArgumentError
 
-# What one read returns at most, well under a millisecond's work.
-_MOST_RECORDS = 4096
+# The most records that one read returns, in well under a millisecond.
+_MAX_RECORDS = 4096
 
 
 class FixedLength(msgspec.Struct, frozen=True, tag="fixed_length"):
-    """Records of `record_bytes`, behind a header and before a footer that are not read."""
+    """Records of `record_bytes` between a header and a footer, neither of which is yielded."""
 
     record_bytes: int
     header_bytes: int = 0
     footer_bytes: int = 0
 
     def element_spec(self) -> Spec:
-        """Of a record."""
+        """Return the spec of a record."""
         return TensorSpec((), np.dtype(object))
 
-    def open(self, window: Window) -> Reader:
-        """Reads the file behind the window."""
+    def open(self, window: Window) -> RecordReader:
+        """Return a reader of the file in `window`."""
         return FixedLengthReader(window, self)
 
 
-class FixedLengthReader(Reader):
-    """Reads records of one length.
+class FixedLengthReader(RecordReader):
+    """Reads fixed-length records.
 
-    Where the file's size is known, one that holds no whole number of records is refused, and
-    records are passed by arithmetic.
+    If the size of the file is known, a file whose records do not fill it exactly is rejected before
+    any is read, and records are skipped in O(1).
     """
 
     def __init__(self, window: Window, layout: FixedLength) -> None:
@@ -41,60 +41,60 @@ class FixedLengthReader(Reader):
         self._length = layout.record_bytes
         self._footer = layout.footer_bytes
         self._at = layout.header_bytes
-        self._begun = False
+        self._size_checked = False
 
     def _parse(self) -> list[bytes]:
-        count = self._at_hand()
+        count = self._available_records()
         block, start = self._window.block, self._at
         self._at = start + count * self._length
         self._number += count
         return [block[at : at + self._length] for at in range(start, self._at, self._length)]
 
-    def _pass(self, n: int) -> int:
+    def _skip(self, n: int) -> int:
         if self._window.size is None:
-            count = min(n, self._at_hand())
+            count = min(n, self._available_records())
         else:
-            self._begin(self._window.size)
-            behind = self._window.size - self._footer
-            count = min(n, (behind - self._window.offset - self._at) // self._length)
+            self._check_size(self._window.size)
+            end = self._window.size - self._footer
+            count = min(n, (end - self._window.offset - self._at) // self._length)
         self._at += count * self._length
         return count
 
-    def _at_hand(self) -> int:
-        """How many records the block holds; moves the window if none, and is 0 at the end."""
+    def _available_records(self) -> int:
+        """Return the number of records in the block, moved if it had none; 0 at the end."""
         if self._window.size is not None:
-            self._begin(self._window.size)
-        held = len(self._window.block) - self._at - self._footer
-        if held < self._length:
+            self._check_size(self._window.size)
+        available = len(self._window.block) - self._at - self._footer
+        if available < self._length:
             block = self._window.move(self._at, self._length + self._footer)
             self._at = 0
-            held = len(block) - self._footer
-            if held < self._length:
-                self._check_end(held)
+            available = len(block) - self._footer
+            if available < self._length:
+                self._check_end(available)
                 return 0
-        return min(held // self._length, _MOST_RECORDS)
+        return min(available // self._length, _MAX_RECORDS)
 
-    def _begin(self, size: int) -> None:
-        if self._begun:
+    def _check_size(self, size: int) -> None:
+        if self._size_checked:
             return
-        self._begun = True
+        self._size_checked = True
         body = size - self._layout.header_bytes - self._footer
         if body < 0 or body % self._length:
             raise InvalidArgumentError(
                 f"{self._window.path} has {size} bytes: without its header "
-                f"({self._layout.header_bytes}) and footer ({self._footer}) these are {body}, no "
-                f"multiple of `record_bytes` ({self._length})"
+                f"({self._layout.header_bytes}) and footer ({self._footer}) {body} remain, "
+                f"which is no multiple of `record_bytes` ({self._length})"
             )
 
-    def _check_end(self, held: int) -> None:
-        """That the file ends behind a record and a footer."""
+    def _check_end(self, available: int) -> None:
+        """Raise if the file does not end with a complete record and a footer."""
         if self._window.offset < self._layout.header_bytes:
             raise DataLossError(
                 f"{self._window.path} is truncated: it ends after {self._window.offset} bytes, in "
                 f"its header of {self._layout.header_bytes}"
             )
-        if held:
+        if available:
             raise DataLossError(
                 f"{self._where(0)} is truncated: it has {self._length} bytes and is followed by a "
-                f"footer of {self._footer}, and the file ends after {held + self._footer}"
+                f"footer of {self._footer}, and the file ends after {available + self._footer}"
             )

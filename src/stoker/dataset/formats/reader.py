@@ -1,4 +1,4 @@
-"""What the formats share: reading the records of one file, and passing them undecoded."""
+"""The interface of all record formats: read the records of a file, or skip them undecoded."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -6,14 +6,14 @@ from typing import Any
 from stoker.dataset.formats.opening import Window
 
 
-class Reader(ABC):
+class RecordReader(ABC):
     """The records of one file, in order; an error occupies the position of its record.
 
-    After an error behind which nothing can be trusted, the file has ended.
+    An error after which the next record cannot be found ends the file.
 
-    A subclass keeps in `_at` where in the window's block the next record begins, and in `_number`
-    which it is. It moves the window only when it holds no record, so that an error of the file
-    stands behind all that could be read.
+    A subclass keeps the offset of the next record in the window's block in `_at`, and its number in
+    `_number`. It moves the window only when it has no record to return, so that an error of the
+    file comes after all records that could be read.
     """
 
     def __init__(self, window: Window) -> None:
@@ -24,12 +24,12 @@ class Reader(ABC):
         self._ended = False
 
     def read(self) -> list[Any]:
-        """The next records, as many as a block gives; ``[]`` at the end.
+        """Return the next records, as many as a block contains; ``[]`` at the end.
 
         Raises:
-            DataLossError: the next record is truncated or corrupt; names file, offset and number.
-            InvalidArgumentError: it is whole, and not as it shall be.
-            UnavailableError: the file cannot be read.
+            DataLossError: if the next record is truncated or corrupt; names path, number, offset.
+            InvalidArgumentError: if the next record is complete but not as declared.
+            UnavailableError: if the file cannot be read.
         """
         if self._failure is None and not self._ended:
             try:
@@ -47,10 +47,10 @@ class Reader(ABC):
         return []
 
     def skip(self, n: int) -> int:
-        """Passes `n` positions as cheaply as the format allows.
+        """Skip `n` records or errors as cheaply as the format allows.
 
         Returns:
-            How many were passed, less than `n` only at the end.
+            The number skipped, less than `n` only at the end.
         """
         left = n
         while left and not self._ended:
@@ -59,32 +59,35 @@ class Reader(ABC):
                 left -= 1
                 continue
             try:
-                passed = self._pass(left)
-            except Exception:  # noqa: BLE001 - an error's position, behind which the file has ended
+                skipped = self._skip(left)
+            except Exception:  # noqa: BLE001 - it occupies a position and ends the file
                 self._ended = True
-                passed = 1
+                skipped = 1
             else:
-                self._ended = not passed and self._failure is None
-            self._number += passed
-            left -= passed
+                self._ended = not skipped and self._failure is None
+            self._number += skipped
+            left -= skipped
         return n - left
 
     def close(self) -> None:
-        """Closes the file; idempotent."""
+        """Close the file; idempotent."""
         self._window.close()
 
     @abstractmethod
     def _parse(self) -> list[Any]:
-        """Reads records and counts them in `_number`, one at least.
+        """Read at least one record and add the number of records to `_number`.
 
-        Empty at the end, or when a failure is first: behind one from which reading can go on,
-        counted too, it stops and puts it into `_failure`. It raises what ends the file.
+        An error after which the next record can be found goes to `_failure` and is counted too; it
+        ends the list. Any other error is raised.
+
+        Returns:
+            The records before the first error; ``[]`` if it comes first, or at the end.
         """
 
     @abstractmethod
-    def _pass(self, n: int) -> int:
-        """Passes up to `n` records, one at least; 0 at the end. Raises as `_parse` does."""
+    def _skip(self, n: int) -> int:
+        """Skip 1 to `n` records and return their number, 0 at the end; raises as `_parse` does."""
 
     def _where(self, at: int) -> str:
-        """How to name the record that begins there, in errors."""
+        """Name the next record, which begins at `at` in the block, for an error."""
         return f"{self._window.path}: record {self._number} at byte {self._window.offset + at}"

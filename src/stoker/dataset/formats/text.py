@@ -7,20 +7,20 @@ import msgspec
 import numpy as np
 
 from stoker.dataset.formats.opening import Window
-from stoker.dataset.formats.reader import Reader
+from stoker.dataset.formats.reader import RecordReader
 from stoker.elements.spec import Spec, TensorSpec
 from stoker.errors import InvalidArgumentError
 
-# What is split and decoded at once: well under a millisecond's work.
+# The bytes that one read splits and decodes, in well under a millisecond.
 _STEP_BYTES = 1 << 16
 
 _NEWLINE = 10
 
-# What gzip files begin with; no line of UTF-8 does.
+# The first bytes of gzip files; UTF-8 text cannot begin with them.
 _GZIP = b"\x1f\x8b"
 
-# Encodings in which decoding many lines at once is decoding each: no line begins in a state, and
-# nothing but a newline becomes one.
+# Encodings in which many lines can be decoded in one call: no line begins in a shift state, and no
+# other byte sequence decodes to a newline.
 _STATELESS = ("utf-8", "ascii", "iso8859-1")
 
 
@@ -30,20 +30,20 @@ class Text(msgspec.Struct, frozen=True, tag="text"):
     encoding: str | None = "utf-8"
 
     def element_spec(self) -> Spec:
-        """Of a line."""
+        """Return the spec of a line."""
         return TensorSpec((), np.dtype(object))
 
-    def open(self, window: Window) -> Reader:
-        """Reads the file behind the window."""
+    def open(self, window: Window) -> RecordReader:
+        """Return a reader of the file in `window`."""
         return TextReader(window, self.encoding)
 
 
-class TextReader(Reader):
+class TextReader(RecordReader):
     r"""Reads lines without their ends, ``\n`` or ``\r\n``; the last may have none.
 
     Args:
-        window: of the file.
-        encoding: one in which a newline is a byte of its own; ``None``: lines are bytes.
+        window: the file.
+        encoding: one in which a newline is always the byte 10; ``None``: lines are bytes.
     """
 
     def __init__(self, window: Window, encoding: str | None) -> None:
@@ -52,7 +52,7 @@ class TextReader(Reader):
         self._stateless = encoding is not None and codecs.lookup(encoding).name in _STATELESS
 
     def _parse(self) -> list[Any]:
-        block, start, stop = self._lines_at_hand()
+        block, start, stop = self._find_lines()
         if stop <= start:
             return []
         end = stop - (block[stop - 1] == _NEWLINE)
@@ -61,14 +61,14 @@ class TextReader(Reader):
             assert self._encoding is not None
             try:
                 text = str(memoryview(block)[start:end], self._encoding)
-            except UnicodeDecodeError:  # found again, and named, line by line
-                lines = self._decoded(block[start:end].split(b"\n"), start)
+            except UnicodeDecodeError:  # raised again, naming the line
+                lines = self._decode(block[start:end].split(b"\n"), start)
             else:
                 lines = text.split("\n")
                 if "\r" in text:
                     lines = [line.removesuffix("\r") for line in lines]
         elif self._encoding is not None:
-            lines = self._decoded(block[start:end].split(b"\n"), start)
+            lines = self._decode(block[start:end].split(b"\n"), start)
         else:
             lines = [line.removesuffix(b"\r") for line in block[start:end].split(b"\n")]
         if self._failure is None:
@@ -76,8 +76,8 @@ class TextReader(Reader):
             self._number += len(lines)
         return lines
 
-    def _decoded(self, lines: list[bytes], start: int) -> list[str]:
-        """The lines that begin at `start`, up to the first that cannot be decoded."""
+    def _decode(self, lines: list[bytes], start: int) -> list[str]:
+        """Decode the lines, the first of which is at `start`, up to the first that is invalid."""
         assert self._encoding is not None
         decoded: list[str] = []
         for line in lines:
@@ -98,8 +98,8 @@ class TextReader(Reader):
             start += len(line) + 1
         return decoded
 
-    def _pass(self, n: int) -> int:
-        block, start, stop = self._lines_at_hand()
+    def _skip(self, n: int) -> int:
+        block, start, stop = self._find_lines()
         if stop <= start:
             return 0
         count = block.count(b"\n", start, stop) + (block[stop - 1] != _NEWLINE)
@@ -110,8 +110,8 @@ class TextReader(Reader):
         self._at = start + int(newlines[n - 1]) + 1
         return n
 
-    def _lines_at_hand(self) -> tuple[bytes, int, int]:
-        """The block, and where in it whole lines begin and end; nothing at the end of the file."""
+    def _find_lines(self) -> tuple[bytes, int, int]:
+        """Return the block and the range of complete lines in it, which is empty at the end."""
         block, at = self._window.block, self._at
         need = len(block) - at + 1
         ended = False
@@ -126,7 +126,7 @@ class TextReader(Reader):
 
 
 def _end_of_lines(block: bytes, at: int) -> int:
-    """Behind the last newline of a step, or the first there is behind it; 0 if there is none."""
+    """Return the end of the last line of a step, or of a longer first line; 0 if neither ends."""
     newline = block.rfind(b"\n", at, at + _STEP_BYTES)
     if newline < 0:
         newline = block.find(b"\n", at + _STEP_BYTES)

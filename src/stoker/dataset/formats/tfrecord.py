@@ -9,21 +9,21 @@ import numpy as np
 
 from stoker.dataset.formats.checksum import MASK_DELTA, load_crc32c, masked
 from stoker.dataset.formats.opening import Window
-from stoker.dataset.formats.reader import Reader
+from stoker.dataset.formats.reader import RecordReader
 from stoker.elements.spec import Spec, TensorSpec
 from stoker.errors import DataLossError
 
 _HEADER = 12
 _FOOTER = 4
 
-# What one read returns at most: its checksums take about a quarter of a millisecond.
-_MOST_RECORDS = 1024
+# The most records that one read returns: their checksums take about 0.25 ms.
+_MAX_RECORDS = 1024
 
-# Verified headers are kept with their lengths: looking one up is cheaper than computing its
-# checksum, and lengths recur.
-_MOST_HEADERS = 1 << 13
+# The most verified headers remembered with their lengths: a lookup is cheaper than a checksum, and
+# lengths recur.
+_MAX_HEADERS = 1 << 13
 
-# Behind a long record that is passed, a whole block would be read for the sake of one header.
+# After skipping a record this long, read a short block: often only its first header is needed.
 _LONG_RECORD = 1 << 15
 _SHORT_BLOCK = 1 << 12
 
@@ -32,19 +32,19 @@ class TFRecord(msgspec.Struct, frozen=True, tag="tfrecord"):
     """Records as bytes."""
 
     def element_spec(self) -> Spec:
-        """Of a record."""
+        """Return the spec of a record."""
         return TensorSpec((), np.dtype(object))
 
-    def open(self, window: Window) -> Reader:
-        """Reads the file behind the window."""
+    def open(self, window: Window) -> RecordReader:
+        """Return a reader of the file in `window`."""
         return TFRecordReader(window)
 
 
-class TFRecordReader(Reader):
+class TFRecordReader(RecordReader):
     """Reads a TFRecord file; both checksums of each record are verified.
 
-    Behind corrupt data of a sound length reading goes on with the next record; behind a corrupt
-    length the rest of the file cannot be told apart.
+    After corrupt data with a valid length reading continues with the next record; after a corrupt
+    length the next record cannot be found, and the file ends.
     """
 
     def __init__(self, window: Window) -> None:
@@ -58,9 +58,9 @@ class TFRecordReader(Reader):
             size = self._find()
             if not size:
                 return []
-            held = len(self._window.move(0, size))
-            if held < size:
-                raise self._truncated(size, held)
+            available = len(self._window.move(0, size))
+            if available < size:
+                raise self._truncated(size, available)
             records, ends = self._cut()
         bad = self._first_bad(records, ends)
         if bad is None:
@@ -72,20 +72,20 @@ class TFRecordReader(Reader):
         data = len(records[bad])
         self._failure = DataLossError(
             f"{self._where(ends[bad] - data - _HEADER)} is corrupt: the checksum of its {data} "
-            "bytes of data is not the one behind them; write it anew, or pass over it with "
-            "ignore_errors()"
+            "bytes of data does not match the stored one; write the file again, or skip the record "
+            "with ignore_errors()"
         )
         self._number += 1
         return records[:bad]
 
     def _cut(self) -> tuple[list[bytes], list[int]]:
-        """The whole records of the block, and where the data of each ends."""
+        """Return the complete records of the block, and where the data of each ends."""
         block, at, size = self._window.block, self._at, len(self._window.block)
         length_of = self._lengths.get
         records: list[bytes] = []
         ends: list[int] = []
-        keep_record, keep_end = records.append, ends.append
-        for _ in range(_MOST_RECORDS):
+        add_record, add_end = records.append, ends.append
+        for _ in range(_MAX_RECORDS):
             length = length_of(block[at : at + _HEADER])
             if length is None and (length := self._learn(at)) is None:
                 break
@@ -94,12 +94,12 @@ class TFRecordReader(Reader):
             at = end + _FOOTER
             if at > size:
                 break
-            keep_record(block[start:end])
-            keep_end(end)
+            add_record(block[start:end])
+            add_end(end)
         return records, ends
 
     def _learn(self, at: int) -> int | None:
-        """The length of the record that begins there; `None` if the block does not say."""
+        """Return the length of the record at `at`; None if its header is incomplete or corrupt."""
         header = self._window.block[at : at + _HEADER]
         if (known := self._lengths.get(header)) is not None:
             return known
@@ -109,13 +109,13 @@ class TFRecordReader(Reader):
             or masked(self._crc(header[:8])).to_bytes(4, "little") != header[8:]
         ):
             return None
-        if len(self._lengths) >= _MOST_HEADERS:
+        if len(self._lengths) >= _MAX_HEADERS:
             self._lengths.clear()
         self._lengths[header] = length
         return length
 
     def _first_bad(self, records: list[bytes], ends: list[int]) -> int | None:
-        """The first record whose checksum is not the one behind it."""
+        """Return the index of the first record whose checksum does not match, if any."""
         found = np.fromiter(map(self._crc, records), np.uint32, len(records))
         masks = (found >> np.uint32(15) | found << np.uint32(17)) + np.uint32(MASK_DELTA)
         places = np.array(ends)[:, None] + np.arange(_FOOTER)
@@ -124,7 +124,7 @@ class TFRecordReader(Reader):
         return int(wrong[0]) if len(wrong) else None
 
     def _find(self) -> int:
-        """Moves the window to the next record; returns its size in the file, 0 at the end."""
+        """Move the window to the next record; return its size in the file, 0 at the end."""
         block = self._window.move(self._at, _HEADER)
         self._at = 0
         if not block:
@@ -135,47 +135,47 @@ class TFRecordReader(Reader):
         if length is None:
             raise DataLossError(
                 f"{self._where(0)} is corrupt, or this is no TFRecord file: the checksum of its "
-                f"length ({int.from_bytes(block[:8], 'little')}) is wrong, so that what follows "
-                "cannot be told apart; the rest of the file is not read"
+                f"length ({int.from_bytes(block[:8], 'little')}) does not match, so the next "
+                "record cannot be found; the rest of the file is not read"
             )
         return _HEADER + length + _FOOTER
 
-    def _truncated(self, size: int, held: int) -> DataLossError:
-        what = "bytes" if size > _HEADER else "bytes or more"
+    def _truncated(self, size: int, available: int) -> DataLossError:
+        unit = "bytes" if size > _HEADER else "bytes or more"
         return DataLossError(
-            f"{self._where(0)} is truncated: it has {size} {what}, and the file ends after {held}"
+            f"{self._where(0)} is truncated: it has {size} {unit}, and the file ends after "
+            f"{available}"
         )
 
-    def _pass(self, n: int) -> int:
-        if passed := self._pass_whole(n):
-            return passed
+    def _skip(self, n: int) -> int:
+        if skipped := self._skip_in_block(n):
+            return skipped
         size = self._find()
         if not size:
             return 0
-        if passed := self._pass_whole(n):
-            return passed
-        behind = self._window.offset + size
+        if skipped := self._skip_in_block(n):
+            return skipped
+        start = self._window.offset
         self._window.move(size, 0, _SHORT_BLOCK if size > _LONG_RECORD else None)
-        if self._window.offset < behind:
-            start = behind - size
-            held = self._window.offset - start
+        available = self._window.offset - start
+        if available < size:
             self._window.offset = start
-            raise self._truncated(size, held)
+            raise self._truncated(size, available)
         return 1
 
-    def _pass_whole(self, n: int) -> int:
-        """Passes the records that lie in the block, by their headers alone."""
+    def _skip_in_block(self, n: int) -> int:
+        """Skip records that are complete in the block, reading only their headers."""
         block, at, size = self._window.block, self._at, len(self._window.block)
         length_of = self._lengths.get
-        passed = 0
-        while passed < n:
+        skipped = 0
+        while skipped < n:
             length = length_of(block[at : at + _HEADER])
             if length is None and (length := self._learn(at)) is None:
                 break
-            behind = at + _HEADER + length + _FOOTER
-            if behind > size:
+            end = at + _HEADER + length + _FOOTER
+            if end > size:
                 break
-            at = behind
-            passed += 1
+            at = end
+            skipped += 1
         self._at = at
-        return passed
+        return skipped

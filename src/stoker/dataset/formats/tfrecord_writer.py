@@ -1,4 +1,4 @@
-"""The writer of TFRecord files."""
+"""Writer of TFRecord files."""
 
 import os
 import zlib
@@ -10,21 +10,21 @@ from stoker.errors import FailedPreconditionError, InvalidArgumentError
 
 
 class TFRecordWriter:
-    """Writes records to a new TFRecord file; as tf.io.TFRecordWriter.
+    """Writes records to a new TFRecord file.
 
-    Each record carries its length and checksums, so that one that was written in part (the disk
-    is full, the process dies) is read as an error, never as a record. After a write that failed
-    the writer only closes.
+    Each record is stored with its length and checksums, so a partly written one (the disk is full,
+    the process dies) is read as an error, never as a record. After a failed write the writer can
+    only be closed. As `tf.io.TFRecordWriter`.
 
     Args:
-        path: of the file, replaced if it exists: a local path, or a URL with ``://`` for fsspec.
+        path: the file, replaced if it exists: a local path, or a URL with ``://`` for fsspec.
         compression_type: ``None`` or ``""``, ``"GZIP"`` or ``"ZLIB"``.
 
     Raises:
-        InvalidArgumentError: the compression is unknown, or the path is a folder.
-        NotFoundError: the path's folder does not exist.
-        PermissionDeniedError: the file may not be written.
-        FailedPreconditionError: google-crc32c is not installed.
+        InvalidArgumentError: if `compression_type` is none of these, or `path` is a folder.
+        NotFoundError: if the folder of `path` does not exist.
+        PermissionDeniedError: if the file may not be written.
+        FailedPreconditionError: if google-crc32c is not installed.
 
     Example:
         >>> import tempfile
@@ -44,22 +44,22 @@ class TFRecordWriter:
         self._crc = load_crc32c()
         self._compressor = compressor(compression)
         self._file = open_to_write(self._path)
-        self._sound = True
+        self._writable = True
 
     def write(self, record: bytes | bytearray | memoryview) -> None:
-        """Adds a record.
+        """Append a record.
 
         Args:
-            record: its bytes.
+            record: the bytes of the record.
 
         Raises:
-            InvalidArgumentError: `record` is no bytes.
-            FailedPreconditionError: the writer is closed, or an earlier write failed.
-            OSError: the record cannot be written.
+            InvalidArgumentError: if `record` is not bytes, bytearray or memoryview.
+            FailedPreconditionError: if the writer is closed, or an earlier write failed.
+            OSError: if the record cannot be written.
         """
         if not isinstance(record, bytes | bytearray | memoryview):
             raise InvalidArgumentError(
-                f"a record must be bytes; got a {type(record).__qualname__}: {record!r}; encode "
+                f"`record` must be bytes; got a {type(record).__qualname__}: {record!r}; encode "
                 "text with .encode()"
             )
         data = bytes(record)
@@ -68,24 +68,24 @@ class TFRecordWriter:
         self._write(b"".join(parts))
 
     def flush(self) -> None:
-        """Hands what was written to the system; as tf.io.TFRecordWriter.flush.
+        """Write all buffered records to the file. As `tf.io.TFRecordWriter.flush`.
 
         Raises:
-            FailedPreconditionError: the writer is closed, or an earlier write failed.
-            OSError: it cannot be written.
+            FailedPreconditionError: if the writer is closed, or an earlier write failed.
+            OSError: if the records cannot be written.
         """
         self._write(b"", flush=True)
 
     def close(self) -> None:
-        """Ends the file and closes it; idempotent.
+        """Write all buffered records and close the file; idempotent.
 
         Raises:
-            OSError: what was left cannot be written.
+            OSError: if the records cannot be written.
         """
         if self._file.closed:
             return
         try:
-            if self._compressor is not None and self._sound:
+            if self._compressor is not None and self._writable:
                 self._file.write(self._compressor.flush())
         finally:
             self._file.close()
@@ -107,12 +107,12 @@ class TFRecordWriter:
     def _write(self, data: bytes, *, flush: bool = False) -> None:
         if self._file.closed:
             raise FailedPreconditionError(f"the writer of {self._path} is closed")
-        if not self._sound:
+        if not self._writable:
             raise FailedPreconditionError(
-                f"an earlier write to {self._path} failed, and what follows could not be read; "
-                "write the file anew"
+                f"an earlier write to {self._path} failed, so records after it could not be read; "
+                "write the file again"
             )
-        self._sound = False
+        self._writable = False
         if self._compressor is not None:
             data = self._compressor.compress(data)
             if flush:
@@ -120,4 +120,4 @@ class TFRecordWriter:
         self._file.write(data)
         if flush:
             self._file.flush()
-        self._sound = True
+        self._writable = True

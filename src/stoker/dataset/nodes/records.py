@@ -12,7 +12,7 @@ from stoker.dataset.formats.checksum import load_crc32c
 from stoker.dataset.formats.csv import Csv
 from stoker.dataset.formats.fixed_length import FixedLength
 from stoker.dataset.formats.opening import open_window
-from stoker.dataset.formats.reader import Reader
+from stoker.dataset.formats.reader import RecordReader
 from stoker.dataset.formats.text import Text
 from stoker.dataset.formats.tfrecord import TFRecord
 from stoker.dataset.streams.stream import Stream
@@ -60,7 +60,7 @@ class _RecordsStream(Stream):
         self._node = node
         self._paths = paths
         self._how = (node.format, node.compression)
-        self._reader: Reader | None = None
+        self._reader: RecordReader | None = None
         self._version: counts.Version | None = None
         self._passed = 0
         """Positions of this file."""
@@ -166,7 +166,7 @@ class _RecordsStream(Stream):
             self._reader = None
 
     @contextmanager
-    def _using_reader(self) -> Iterator[Reader]:
+    def _using_reader(self) -> Iterator[RecordReader]:
         try:
             with self._lock:
                 self._check_open()
