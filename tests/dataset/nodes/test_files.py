@@ -26,18 +26,18 @@ def names(dataset: Dataset) -> list[str]:
     return [Path(path).name for path in dataset]
 
 
-def test_files_come_sorted_as_str_without_the_shuffle(folder: Path) -> None:
+def test_unshuffled_files_are_sorted_strs(folder: Path) -> None:
     dataset = Dataset.list_files(f"{folder}/*.txt", shuffle=False)
     assert list(dataset) == [str(folder / name) for name in ("a.txt", "b.txt", "c.txt")]
 
 
-def test_several_patterns_paths_and_any_depth(folder: Path) -> None:
+def test_patterns_paths_and_recursive_patterns(folder: Path) -> None:
     several = Dataset.list_files([folder / "*.bin", f"{folder}/a.txt"], shuffle=False)
     assert names(several) == ["a.txt", "x.bin"]
     assert len(names(Dataset.list_files(f"{folder}/**/*.txt"))) == 4
 
 
-def test_it_shuffles_by_default_anew_each_pass_and_alike_with_a_seed(folder: Path) -> None:
+def test_order_depends_on_epoch_and_seed(folder: Path) -> None:
     for i in range(30):
         (folder / f"{i}.many").touch()
     shuffled, twin = (Dataset.list_files(f"{folder}/*.many", seed=5) for _ in range(2))
@@ -47,7 +47,7 @@ def test_it_shuffles_by_default_anew_each_pass_and_alike_with_a_seed(folder: Pat
     assert [names(twin), names(twin)] == [first, second]
 
 
-def test_nothing_that_matches_is_an_error_once_naming_the_pattern(folder: Path) -> None:
+def test_no_match_is_one_error_naming_the_pattern(folder: Path) -> None:
     iterator = iter(Dataset.list_files(f"{folder}/*.jpg"))
     with pytest.raises(NotFoundError, match=r"/\*\.jpg"):
         next(iterator)
@@ -55,7 +55,7 @@ def test_nothing_that_matches_is_an_error_once_naming_the_pattern(folder: Path) 
         next(iterator)
 
 
-def test_splits_are_listed_as_a_local_pass_would_read_them(folder: Path) -> None:
+def test_splits_have_the_order_of_a_local_epoch(folder: Path) -> None:
     node = Dataset.list_files(f"{folder}/*.txt", seed=5).node
     assert isinstance(node, ListFiles)
     assert node.splits() == ListedSplits()
@@ -76,7 +76,7 @@ def test_urls_are_listed_by_fsspec(folder: Path) -> None:
     assert list(dataset) == [f"file://{folder}/x.bin"]
 
 
-def test_chunks_keep_to_bytes(folder: Path) -> None:
+def test_chunks_respect_max_bytes(folder: Path) -> None:
     stream = open_stream(Dataset.list_files(f"{folder}/*.txt").node, Context())
     assert len(stream.next_chunk(5, 1)) == 1
     assert len(stream.next_chunk(1, 1 << 20)) == 1

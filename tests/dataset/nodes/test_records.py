@@ -1,4 +1,4 @@
-"""Records of files: one file after the other, several in turn, and shared among workers."""
+"""Records of files, read one after the other, interleaved, and shared among workers."""
 
 import os
 import pickle
@@ -29,7 +29,7 @@ ALL = [line for lines in LINES for line in lines]
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[str]:
-    """Files of `LINES`, old enough for their counts to be kept."""
+    """Files with `LINES`, old enough for their counts to be kept."""
     paths = [tmp_path / f"{letter}.txt" for letter in "abcde"]
     for path, lines in zip(paths, LINES, strict=True):
         path.write_text("".join(f"{line}\n" for line in lines))
@@ -41,7 +41,7 @@ def test_files_are_read_one_after_the_other(files: list[str]) -> None:
     assert check_verbs(lambda: Dataset.text_lines(files)) == ALL
 
 
-def test_filenames_may_be_a_path_several_or_a_dataset(files: list[str], tmp_path: Path) -> None:
+def test_filenames_may_be_a_path_a_list_or_a_dataset(files: list[str], tmp_path: Path) -> None:
     last = Path(files[4])
     for filenames in (
         last,
@@ -60,13 +60,13 @@ def test_filenames_may_be_a_path_several_or_a_dataset(files: list[str], tmp_path
     assert Dataset.text_lines([]).cardinality() == 0
 
 
-def test_options_of_the_dataset_of_filenames_hold(files: list[str]) -> None:
+def test_options_of_the_filenames_dataset_are_kept(files: list[str]) -> None:
     paths = Dataset.from_tensor_slices(files).with_options(stoker.Options(seed=5))
     assert Dataset.text_lines(paths).options().seed == 5
     assert Dataset.text_lines(paths, num_parallel_reads=2).options().seed == 5
 
 
-def test_each_pass_reads_the_files_anew(files: list[str]) -> None:
+def test_each_epoch_reads_the_files_again(files: list[str]) -> None:
     dataset = Dataset.text_lines(files[:1])
     assert list(dataset.repeat(2)) == 2 * LINES[0]
     Path(files[0]).write_text("changed")
@@ -74,7 +74,7 @@ def test_each_pass_reads_the_files_anew(files: list[str]) -> None:
     assert list(pickle.loads(pickle.dumps(dataset))) == ["changed"]
 
 
-def test_wrong_arguments_are_refused_when_the_dataset_is_built() -> None:
+def test_invalid_arguments_raise_at_construction() -> None:
     for filenames in (None, 5, [5], ["a", None], "", ["a", ""]):
         with pytest.raises(InvalidArgumentError, match="`filenames` must"):
             Dataset.text_lines(filenames)  # type: ignore[arg-type]
@@ -86,19 +86,18 @@ def test_wrong_arguments_are_refused_when_the_dataset_is_built() -> None:
             Dataset.tfrecords("a", num_parallel_reads=reads)  # type: ignore[arg-type]
 
 
-# ── errors ───────────────────────────────────────────────────────────────────────────────────────
-def test_what_cannot_be_read_takes_one_place_and_the_next_file_follows(files: list[str]) -> None:
+def test_unreadable_file_is_one_error_before_the_next_file(files: list[str]) -> None:
     paths = [files[2], "/no/such", files[3], 5, files[4], files[2]]
     dataset = Dataset.range(6).map(lambda i: paths[i])
     found = check_verbs(lambda: Dataset.text_lines(dataset))
     assert found[1][1] == NotFoundError.__name__
     assert "/no/such does not exist" in found[1][2]
     assert found[4][1] == InvalidArgumentError.__name__
-    assert "must hold paths; it holds a int: 5" in found[4][2]
+    assert "must yield paths; it yielded 5, a value of type int" in found[4][2]
     assert found[:1] + found[2:4] + found[5:] == ["c0", "d0", "d1", *LINES[4], "c0"]
 
 
-def test_errors_of_the_filenames_keep_their_places(files: list[str]) -> None:
+def test_errors_of_the_filenames_keep_their_positions(files: list[str]) -> None:
     def path(i: int) -> str:
         if i == 1:
             raise KeyError("no path")
@@ -115,9 +114,8 @@ def test_errors_can_be_ignored(files: list[str]) -> None:
     assert list(dataset) == ["c0", "d0", "d1"]
 
 
-# ── several files in turn ────────────────────────────────────────────────────────────────────────
-# What tf.data 2.21 gives for TextLineDataset(files, num_parallel_reads=n).
-TURNS = {
+# As TextLineDataset(files, num_parallel_reads=n) in tf.data 2.21.
+INTERLEAVED = {
     1: ["a0", "a1", "a2", "c0", "d0", "d1", "e0", "e1", "e2", "e3"],
     2: ["a0", "a1", "c0", "a2", "d0", "e0", "d1", "e1", "e2", "e3"],
     3: ["a0", "c0", "a1", "d0", "a2", "d1", "e0", "e1", "e2", "e3"],
@@ -125,25 +123,23 @@ TURNS = {
 
 
 @pytest.mark.parametrize("reads", [1, 2, 3, 8, stoker.AUTOTUNE])
-def test_num_parallel_reads_takes_a_record_of_each_file_in_turn(
-    files: list[str], reads: int
-) -> None:
+def test_num_parallel_reads_interleaves_the_files(files: list[str], reads: int) -> None:
     found = check_verbs(lambda: Dataset.text_lines(files, num_parallel_reads=reads))
-    assert found == TURNS.get(reads, found)
+    assert found == INTERLEAVED.get(reads, found)
     assert Counter(found) == Counter(ALL)
     dataset = Dataset.text_lines(files, num_parallel_reads=reads)
     assert dataset.element_spec == TensorSpec((), object)
 
 
 @pytest.mark.parametrize("reads", [2, 5])
-def test_parallel_reads_keep_errors_in_their_places(files: list[str], reads: int) -> None:
+def test_parallel_reads_keep_the_positions_of_errors(files: list[str], reads: int) -> None:
     paths = [files[0], "/no/such", files[2], files[3]]
     found = check_verbs(lambda: Dataset.text_lines(paths, num_parallel_reads=reads))
     assert sorted(p for p in found if isinstance(p, str)) == ["a0", "a1", "a2", "c0", "d0", "d1"]
     assert [p[1] for p in found if isinstance(p, tuple)] == [NotFoundError.__name__]
 
 
-def test_all_formats_read_in_parallel(files: list[str], tmp_path: Path) -> None:
+def test_all_formats_can_be_read_in_parallel(files: list[str], tmp_path: Path) -> None:
     for name in ("x", "y"):
         with stoker.TFRecordWriter(tmp_path / name) as writer:
             for n in range(3):
@@ -155,10 +151,9 @@ def test_all_formats_read_in_parallel(files: list[str], tmp_path: Path) -> None:
     assert list(fixed) == [b"d0\n", b"e0\n", b"d1\n", b"e1\n", b"e2\n", b"e3\n"]
 
 
-# ── skipping whole files ─────────────────────────────────────────────────────────────────────────
 @pytest.fixture
 def opens(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the files that are opened."""
+    """Names of the files opened, in order."""
     found: list[str] = []
 
     def noted(path: str, compression: str) -> opening.Window:
@@ -169,9 +164,7 @@ def opens(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def test_files_whose_records_were_counted_are_passed_unopened(
-    files: list[str], opens: list[str]
-) -> None:
+def test_files_with_known_counts_are_skipped_unopened(files: list[str], opens: list[str]) -> None:
     dataset = Dataset.text_lines(files)
     assert list(dataset.skip(2)) == ALL[2:]
     opens.clear()
@@ -182,7 +175,7 @@ def test_files_whose_records_were_counted_are_passed_unopened(
     assert opens == ["d", "e"]
 
 
-def test_a_skipped_file_is_counted_too(files: list[str], opens: list[str]) -> None:
+def test_skipped_files_are_counted_too(files: list[str], opens: list[str]) -> None:
     dataset = Dataset.text_lines(files)
     assert list(dataset.skip(8)) == ["e2", "e3"]
     opens.clear()
@@ -190,9 +183,7 @@ def test_a_skipped_file_is_counted_too(files: list[str], opens: list[str]) -> No
     assert opens == ["e"]
 
 
-def test_counts_of_errors_and_of_other_readings_are_kept_apart(
-    files: list[str], opens: list[str]
-) -> None:
+def test_counts_include_errors_and_depend_on_the_format(files: list[str], opens: list[str]) -> None:
     Path(files[0]).write_bytes(b"a0\n\xff\na2")
     os.utime(files[0], (1e9, 1e9))
     dataset = Dataset.text_lines(files)
@@ -207,7 +198,7 @@ def test_counts_of_errors_and_of_other_readings_are_kept_apart(
     assert opens == ["e"]
 
 
-def test_a_changed_file_is_counted_anew(files: list[str]) -> None:
+def test_changed_file_is_counted_again(files: list[str]) -> None:
     dataset = Dataset.text_lines(files[:3])
     assert len(list(dataset)) == 4
     Path(files[0]).write_text("longer than before\n" * 9)
@@ -215,7 +206,7 @@ def test_a_changed_file_is_counted_anew(files: list[str]) -> None:
     assert list(dataset.skip(9)) == ["c0"]
 
 
-def test_a_file_written_a_moment_ago_is_not_trusted_to_stay(tmp_path: Path) -> None:
+def test_count_of_a_just_modified_file_is_not_kept(tmp_path: Path) -> None:
     path = tmp_path / "new"
     path.write_text("a\nb\n")
     assert counts.version_of(str(path)) is None
@@ -225,24 +216,23 @@ def test_a_file_written_a_moment_ago_is_not_trusted_to_stay(tmp_path: Path) -> N
     assert counts.version_of("memory://new") is None
 
 
-def test_counts_of_the_oldest_files_are_forgotten(files: list[str], monkeypatch) -> None:
-    monkeypatch.setattr(counts, "_MOST_FILES", 1)
+def test_counts_of_the_oldest_files_are_dropped(files: list[str], monkeypatch) -> None:
+    monkeypatch.setattr(counts, "_MAX_FILES", 1)
     monkeypatch.setattr(counts, "_counts", type(counts._counts)())
     versions = [counts.version_of(path) for path in files[:2]]
     for version in versions:
         assert version is not None
-        counts.record(version, "how", 3)
-    assert [counts.recorded(version, "how") for version in versions if version] == [None, 3]
+        counts.record(version, "layout", 3)
+    assert [counts.recorded(version, "layout") for version in versions if version] == [None, 3]
 
 
-# ── closing ──────────────────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("reads", [None, 3])
-def test_closing_half_way_closes_the_files(files: list[str], reads: int | None) -> None:
+def test_closing_mid_epoch_closes_the_files(files: list[str], reads: int | None) -> None:
     with Dataset.text_lines(files, num_parallel_reads=reads).iterator() as iterator:
         assert next(iterator) == "a0"
 
 
-def test_closing_while_another_thread_reads_leaves_the_file_to_it(
+def test_close_during_a_read_lets_the_reader_close_the_file(
     files: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reading, closed = threading.Event(), threading.Event()
@@ -268,8 +258,7 @@ def test_closing_while_another_thread_reads_leaves_the_file_to_it(
         stream.next()
 
 
-# ── chunks ───────────────────────────────────────────────────────────────────────────────────────
-def test_chunks_keep_to_bytes(tmp_path: Path) -> None:
+def test_chunks_respect_max_bytes(tmp_path: Path) -> None:
     path = tmp_path / "records"
     path.write_bytes(bytes(1000) * 500)
     stream = opened(Dataset.fixed_length_records(path, 1000))
@@ -279,8 +268,7 @@ def test_chunks_keep_to_bytes(tmp_path: Path) -> None:
     stream.close()
 
 
-# ── splits ───────────────────────────────────────────────────────────────────────────────────────
-def test_the_files_of_a_list_are_its_splits(files: list[str]) -> None:
+def test_files_of_a_list_are_its_splits(files: list[str]) -> None:
     node = Dataset.text_lines(files).node
     [source] = source_summary(node)
     assert source.splits == IndexSplits(5)
@@ -292,7 +280,7 @@ def test_the_files_of_a_list_are_its_splits(files: list[str]) -> None:
 
 @pytest.mark.parametrize("reads", [None, 2])
 @pytest.mark.parametrize("listed", [False, True])
-def test_workers_share_the_files_and_read_every_record_once(
+def test_workers_share_files_and_read_each_record_once(
     tmp_path: Path, reads: int | None, listed: bool
 ) -> None:
     expected = []
@@ -309,7 +297,7 @@ def test_workers_share_the_files_and_read_every_record_once(
     assert Counter(found) == Counter(expected)
 
 
-def test_an_error_on_a_worker_names_the_file_on_the_trainer(tmp_path: Path) -> None:
+def test_worker_error_names_the_file_on_the_trainer(tmp_path: Path) -> None:
     path = tmp_path / "bad.tfrecord"
     path.write_bytes(b"this is no TFRecord file")
     with Service(1) as service, Dataset.tfrecords(path).distribute(service.target).iterator() as it:

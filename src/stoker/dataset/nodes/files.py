@@ -1,4 +1,4 @@
-"""list_files: the paths that match patterns."""
+"""list_files: the paths of files that match patterns."""
 
 import glob
 from typing import Any, ClassVar
@@ -15,7 +15,7 @@ from stoker.errors import NotFoundError
 
 
 class ListFiles(Node, frozen=True, eq=False, kw_only=True):
-    """The paths that match any of the patterns; listed where the files are."""
+    """The paths that match any of the patterns, listed by the process that reads the files."""
 
     kind: ClassVar[str] = "list_files"
     patterns: tuple[str, ...]
@@ -32,10 +32,10 @@ class ListFiles(Node, frozen=True, eq=False, kw_only=True):
         return ListedSplits()
 
     def list_splits(self, context: Context) -> list[Any]:
-        """The paths, sorted, then shuffled if asked for.
+        """Return the paths, sorted, then shuffled if `shuffle`.
 
         Raises:
-            NotFoundError: nothing matches.
+            NotFoundError: if no file matches.
         """
         paths = sorted(path for pattern in self.patterns for path in _matches(pattern))
         if not paths:
@@ -54,7 +54,7 @@ class ListFiles(Node, frozen=True, eq=False, kw_only=True):
 
 def _matches(pattern: str) -> list[str]:
     if "://" not in pattern:
-        # Not Path.glob: patterns may be absolute, and what matches keeps the user's spelling.
+        # Path.glob takes no absolute patterns and normalizes the paths that match.
         return glob.glob(pattern, recursive=True)  # noqa: PTH207
     import fsspec
 

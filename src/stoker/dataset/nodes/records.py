@@ -1,4 +1,4 @@
-"""records: what stands in files, of any format, one file after the other."""
+"""records: the records of files of any format, one file after the other."""
 
 import os
 import threading
@@ -27,12 +27,12 @@ _END = object()
 class Records(Node, frozen=True, eq=False, kw_only=True):
     """The records of each file that the input names, in order.
 
-    An error occupies the position of its record. Behind one that leaves nothing to be trusted (a
-    missing file, a corrupt length) reading goes on with the next file.
+    An error occupies the position of its record. After one that makes the rest of the file
+    unreadable (a missing file, a corrupt length) reading continues with the next file.
 
     Attributes:
         input: paths, or URLs for fsspec.
-        format: how records are found in a file.
+        format: the format of the files, with its options.
         compression: ``""``, ``"GZIP"`` or ``"ZLIB"``.
     """
 
@@ -49,25 +49,25 @@ class Records(Node, frozen=True, eq=False, kw_only=True):
 
     def open(self, context: Context) -> Stream:
         if isinstance(self.format, TFRecord):
-            load_crc32c()  # one clear error, not one for each file
+            load_crc32c()  # one error instead of one for each file
         return _RecordsStream(self, self.input.open(context))
 
 
 class _RecordsStream(Stream):
-    """Reads one file after the other; `close` may come while one is read, from any thread."""
+    """Reads one file after the other; any thread may call `close`, even during a read."""
 
     def __init__(self, node: Records, paths: Stream) -> None:
         self._node = node
         self._paths = paths
-        self._how = (node.format, node.compression)
+        self._layout = (node.format, node.compression)
         self._reader: RecordReader | None = None
         self._version: counts.Version | None = None
-        self._passed = 0
-        """Positions of this file."""
+        self._file_positions = 0
+        """Records and errors of this file that were read or skipped."""
         self._ready: Iterator[Any] = iter(())
         self._record_bytes = 1
         self._lock = threading.Lock()
-        """Held while the file is used."""
+        """Guards the use of the reader."""
         self._closed = False
 
     def next(self) -> Any:
@@ -98,7 +98,7 @@ class _RecordsStream(Stream):
                 left -= self._skip(left)
             except StopIteration:
                 break
-            except Exception:  # noqa: BLE001 - the position is passed, whatever it holds
+            except Exception:  # noqa: BLE001 - an error's position is skipped too
                 left -= 1
         return n - left
 
@@ -109,7 +109,7 @@ class _RecordsStream(Stream):
         self._paths.close()
 
     def _read(self) -> list[Any]:
-        """The next records; raises StopIteration at the end, and errors in their places."""
+        """Return the next records; raise StopIteration at the end, errors at their positions."""
         while True:
             if self._reader is None:
                 self._open(*self._next_path())
@@ -117,30 +117,30 @@ class _RecordsStream(Stream):
                 try:
                     records = reader.read()
                 except Exception:
-                    self._passed += 1
+                    self._file_positions += 1
                     raise
             if records:
-                self._passed += len(records)
-                # Records are much alike: the middle one stands for all.
+                self._file_positions += len(records)
+                # Records of a file are of similar size: measure only the middle one.
                 self._record_bytes = element_bytes(records[len(records) // 2])
                 return records
             self._end_file()
 
     def _skip(self, n: int) -> int:
-        """Passes at most `n` positions of one file; raises StopIteration at the end of the last."""
+        """Skip at most `n` positions of one file; raise StopIteration after the last file."""
         if self._reader is None:
             path, version = self._next_path()
             if version is not None:
-                count = counts.recorded(version, self._how)
+                count = counts.recorded(version, self._layout)
                 if count is not None and count <= n:
                     return count
             self._open(path, version)
         with self._using_reader() as reader:
-            passed = reader.skip(n)
-        self._passed += passed
-        if passed < n:
+            skipped = reader.skip(n)
+        self._file_positions += skipped
+        if skipped < n:
             self._end_file()
-        return passed
+        return skipped
 
     def _next_path(self) -> tuple[str, counts.Version | None]:
         self._check_open()
@@ -155,12 +155,12 @@ class _RecordsStream(Stream):
             window.close()
             raise
         self._version = version
-        self._passed = 0
+        self._file_positions = 0
         self._close_reader_if_closed()
 
     def _end_file(self) -> None:
         if self._version is not None:
-            counts.record(self._version, self._how, self._passed)
+            counts.record(self._version, self._layout, self._file_positions)
         with self._using_reader() as reader:
             reader.close()
             self._reader = None
@@ -170,7 +170,7 @@ class _RecordsStream(Stream):
         try:
             with self._lock:
                 self._check_open()
-                assert self._reader is not None  # only `close` takes it away
+                assert self._reader is not None  # only `close` removes it
                 yield self._reader
         finally:
             if self._closed:
@@ -181,7 +181,7 @@ class _RecordsStream(Stream):
             raise FailedPreconditionError("this iterator was closed while it was read")
 
     def _close_reader_if_closed(self) -> None:
-        """Closes the file unless another thread uses it, which will close it when it is done."""
+        """Close the file, unless another thread is using it, which then closes it afterwards."""
         if not self._closed or not self._lock.acquire(blocking=False):
             return
         try:
@@ -193,15 +193,15 @@ class _RecordsStream(Stream):
 
 
 def _path_of(element: Any) -> str:
-    """The path that an element of the input is.
+    """Return the path in an element of the input.
 
     Raises:
-        InvalidArgumentError: it is none.
+        InvalidArgumentError: if the element is not a path.
     """
     try:
         return os.fsdecode(element)
     except TypeError as error:
         raise InvalidArgumentError(
-            f"a dataset of filenames must hold paths; it holds a {type(element).__qualname__}: "
-            f"{element!r}"
+            f"a dataset of filenames must yield paths; it yielded {element!r}, a value of type "
+            f"{type(element).__qualname__}"
         ) from error
