@@ -1,11 +1,11 @@
-"""AUTOTUNE against every fixed number of parallel calls, on five pipelines.
+"""AUTOTUNE against every fixed number of parallel calls, on six pipelines.
 
     python benchmarks/bench_autotune.py [--rounds 3] [--only JPEG ...] [--settings 2 ...]
 
-Each measurement is a fresh process that opens the pipeline and reads it for some seconds, so what
-AUTOTUNE needs to find its settings is in its figure, and no setting inherits another's memory. All
+Each measurement is a fresh process that opens the pipeline and reads it for some seconds. The time
+that AUTOTUNE takes to find its settings counts, and no setting inherits another's memory. All
 settings of a pipeline are measured in turn, round by round. The ratio is AUTOTUNE's median rate
-over the best median of the fixed settings.
+divided by the best median of the fixed settings.
 """
 
 import argparse
@@ -26,27 +26,32 @@ ENDLESS = 10**12
 
 
 class Pipeline(NamedTuple):
-    """One row of the table: a dataset of endless elements, by its number of parallel calls."""
+    """One row of the table.
+
+    Attributes:
+        build: takes the number of parallel calls; returns an endless dataset.
+        weigh: the number of elements that one item counts for.
+    """
 
     build: Callable[[int | None], stoker.Dataset]
     weigh: Callable[[Any], int]
 
 
 def cheap(calls: int | None) -> stoker.Dataset:
-    """A function that costs less than the thread it would run on."""
+    """Return a map that costs less than starting it on a thread, in batches."""
     return stoker.Dataset.range(ENDLESS).map(lambda x: x * x, calls).batch(128)
 
 
 @cache
 def photos() -> list[bytes]:
-    """Return JPEG files of 500 x 375, as expensive to decode as photographs."""
+    """Return 256 JPEG files of 500 x 375, as expensive to decode as photographs."""
     import bench_jpeg
 
     return [Path(path).read_bytes() for path in bench_jpeg.photos()[:256]]
 
 
 def decode(calls: int | None) -> stoker.Dataset:
-    """JPEG decoding, scaled down: releases the GIL."""
+    """Return JPEG decoding with scaling, which releases the GIL."""
     import io
 
     from PIL import Image
@@ -61,7 +66,7 @@ def decode(calls: int | None) -> stoker.Dataset:
 
 
 def slow_io(calls: int | None) -> stoker.Dataset:
-    """10 ms of waiting an element, as for an object store nearby."""
+    """Return a map that waits 10 ms per element, as a nearby object store takes."""
 
     def fetch(number: int) -> int:
         time.sleep(10e-3)
@@ -72,13 +77,13 @@ def slow_io(calls: int | None) -> stoker.Dataset:
 
 @cache
 def packed() -> tuple[bytes, bytes]:
-    """Two compressed blocks, of which the second takes 50 times as long to unpack."""
+    """Return two compressed blocks; the second takes 50 times as long to unpack."""
     block = np.random.default_rng(0).integers(0, 16, 24_000, dtype=np.uint8).tobytes()
     return zlib.compress(block), zlib.compress(block * 50)
 
 
 def skewed(calls: int | None) -> stoker.Dataset:
-    """Unpacking, of which one element in 20 takes 50 times as long: releases the GIL."""
+    """Return decompression, where one element in 20 takes 50 times as long; releases the GIL."""
     small, large = packed()
     rng = np.random.default_rng(1)
     is_large = (rng.random(4096) < 1 / 20).tolist()
@@ -90,7 +95,7 @@ def skewed(calls: int | None) -> stoker.Dataset:
 
 
 def skewed_io(calls: int | None) -> stoker.Dataset:
-    """Waiting of 1 ms, of which one element in 20 waits 50 ms."""
+    """Return a map that waits 1 ms per element, and 50 ms for one element in 20."""
     is_slow = (np.random.default_rng(1).random(4096) < 1 / 20).tolist()
 
     def fetch(number: int) -> int:
@@ -101,7 +106,7 @@ def skewed_io(calls: int | None) -> stoker.Dataset:
 
 
 def memory_heavy(calls: int | None) -> stoker.Dataset:
-    """Results of 8 MB each, made by NumPy: the byte budget bounds how many are held."""
+    """Return results of 8 MB each, made by NumPy; the byte budget limits how many are buffered."""
 
     def widen(number: int) -> np.ndarray[Any, Any]:
         values = np.full(1_000_000, number, np.float64)
@@ -112,7 +117,7 @@ def memory_heavy(calls: int | None) -> stoker.Dataset:
 
 
 def one(_: object) -> int:
-    """An element counts for one."""
+    """Count an element as one."""
     return 1
 
 
@@ -149,7 +154,7 @@ def comparison_rows() -> Iterable[Row]:
 
 
 def compare(name: str, settings: list[str], rounds: int, seconds: float) -> str:
-    """The pipeline's line of the table."""
+    """Measure one pipeline with all settings; return its line of the table."""
     systems = {
         label: partial(in_fresh_process, __file__, "--measure", name, label, str(seconds))
         for label in settings
@@ -162,11 +167,11 @@ def compare(name: str, settings: list[str], rounds: int, seconds: float) -> str:
 
 
 def main() -> None:
-    """Measures and prints the table."""
+    """Measure and print the table, or one setting in this process."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2.0)
-    parser.add_argument("--only", nargs="*", default=[""], help="words of the pipelines' names")
+    parser.add_argument("--only", nargs="*", default=[""], help="parts of the pipelines' names")
     parser.add_argument("--settings", nargs="*", choices=SETTINGS, default=list(SETTINGS))
     parser.add_argument("--measure", nargs=3, metavar=("PIPELINE", "CALLS", "SECONDS"))
     options = parser.parse_args()

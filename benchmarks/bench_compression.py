@@ -1,12 +1,12 @@
-"""Compression over a throttled link: "AUTO" against never and against each codec always.
+"""Compression over a throttled link: "AUTO" against no compression and each fixed codec.
 
     python benchmarks/bench_compression.py [--seconds 6] [--rounds 3] [--rates 12.5 125]
         [--data noise text tokens]
 
-A worker and a trainer, each in a process of its own, and between them a third that lets through so
-many megabytes a second (the shaper). What is counted are the bytes of the elements, from `iter()`
-on, so what AUTO needs to make up its mind counts against it. Rates of 0 are measured without the
-shaper. Everything is measured in turn, every round in another order.
+A worker and a trainer run in separate processes; a third process between them, the shaper, limits
+the rate in megabytes per second. The bytes of elements are counted from `iter()` on, so the time
+"AUTO" takes to decide counts against it. A rate of 0 is measured without the shaper. Settings are
+measured in turn, every round in another order.
 """
 
 import argparse
@@ -27,16 +27,16 @@ from service.processes import cpu_seconds
 
 KINDS = ("noise", "text", "tokens")
 RATES = (12.5, 125.0, 0.0)
-WISHES = ("AUTO", "never", "LZ4", "SNAPPY", "ZSTD")
+SETTINGS = ("AUTO", "never", "LZ4", "SNAPPY", "ZSTD")
 ELEMENT_BYTES = 150_000
-BLOCKS = 10  # different ones
+BLOCKS = 10  # different ones, yielded in turn
 READ_BYTES = 64 << 10
 KERNEL_BYTES = 256 << 10
-"""What the shaper's sockets buffer: a link of 1 Gbit/s with 2 ms holds as much."""
+"""Buffer size of the shaper's sockets: the bandwidth-delay product of 1 Gbit/s and 2 ms."""
 
 
-def made_of(kind: str, size: int, generator: np.random.Generator) -> np.ndarray:
-    """`size` bytes that compress as such data does."""
+def random_bytes(kind: str, size: int, generator: np.random.Generator) -> np.ndarray:
+    """Return `size` bytes that compress as well as such data does."""
     if kind == "noise":
         return generator.integers(0, 256, size, np.uint8)
     if kind == "tokens":
@@ -47,11 +47,13 @@ def made_of(kind: str, size: int, generator: np.random.Generator) -> np.ndarray:
 
 
 def serve(kind: str, rate: float) -> None:
-    """A dispatcher and a worker, which trainers reach through a shaper if `rate` is not 0."""
+    """Run a dispatcher and a worker, which trainers reach through a shaper if `rate` is not 0."""
     import stoker
     from stoker.service import DispatchServer, WorkerConfig, WorkerServer, register_dataset
 
-    blocks = [made_of(kind, ELEMENT_BYTES, np.random.default_rng(seed)) for seed in range(BLOCKS)]
+    blocks = [
+        random_bytes(kind, ELEMENT_BYTES, np.random.default_rng(seed)) for seed in range(BLOCKS)
+    ]
     dataset = stoker.Dataset.range(1 << 40).map(lambda number: blocks[number % BLOCKS].copy())
     with contextlib.ExitStack() as stack:
         dispatcher = stack.enter_context(DispatchServer())
@@ -64,15 +66,15 @@ def serve(kind: str, rate: float) -> None:
             fields["port"] = port
         stack.enter_context(WorkerServer(WorkerConfig(**fields)))
         register_dataset(dispatcher.target, dataset, compression=None, dataset_id="never")
-        for wish in ("AUTO", "LZ4", "SNAPPY", "ZSTD"):
-            register_dataset(dispatcher.target, dataset, compression=wish, dataset_id=wish)
+        for setting in ("AUTO", "LZ4", "SNAPPY", "ZSTD"):
+            register_dataset(dispatcher.target, dataset, compression=setting, dataset_id=setting)
         print(dispatcher.target, flush=True)
         sys.stdin.read()
 
 
 @contextlib.contextmanager
 def shaper(port: int, rate: float) -> Iterator[str]:
-    """The address of a process in front of `port`."""
+    """Run a shaper in front of `port`; yield its address."""
     command = [sys.executable, __file__, "--shape", str(port), str(rate)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
@@ -84,7 +86,7 @@ def shaper(port: int, rate: float) -> Iterator[str]:
 
 
 def shape(port: int, rate: float) -> None:
-    """Passes connections on to `port`; what comes back, at `rate` megabytes a second each."""
+    """Forward connections to `port`, and each one's replies at `rate` megabytes per second."""
     with socket.create_server(("localhost", 0)) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, KERNEL_BYTES)
         print(f"localhost:{listener.getsockname()[1]}", flush=True)
@@ -98,17 +100,17 @@ def _accept(listener: socket.socket, port: int, rate: float) -> None:
         far = socket.socket()
         far.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KERNEL_BYTES)
         far.connect(("localhost", port))
-        threading.Thread(target=_pass_on, args=(near, far, 0.0), daemon=True).start()
-        threading.Thread(target=_pass_on, args=(far, near, rate), daemon=True).start()
+        threading.Thread(target=_forward, args=(near, far, 0.0), daemon=True).start()
+        threading.Thread(target=_forward, args=(far, near, rate), daemon=True).start()
 
 
-def _pass_on(source: socket.socket, target: socket.socket, rate: float) -> None:
+def _forward(source: socket.socket, target: socket.socket, rate: float) -> None:
     free_at = time.perf_counter()
     with contextlib.suppress(OSError):
         while data := source.recv(READ_BYTES):
             if rate:
                 now = time.perf_counter()
-                # A little credit makes up for sleeping too long, and for no more than that.
+                # Up to 30 ms of credit makes up for `sleep` that returns late.
                 free_at = max(free_at, now - 0.03) + len(data) / (rate * 1e6)
                 if free_at > now:
                     time.sleep(free_at - now)
@@ -118,14 +120,11 @@ def _pass_on(source: socket.socket, target: socket.socket, rate: float) -> None:
             end.shutdown(socket.SHUT_RDWR)
 
 
-def read(target: str, wish: str, seconds: float, server: int) -> None:
-    """Print the megabytes of elements that a trainer gets in a second, and their CPU time.
-
-    The CPU time is that of the trainer and the server's process, in microseconds per element.
-    """
+def read(target: str, setting: str, seconds: float, server: int) -> None:
+    """Print the CPU microseconds per element of trainer and server, and the MB/s of elements."""
     from stoker.service import from_dataset_id
 
-    dataset = from_dataset_id("parallel_epochs", target, wish)
+    dataset = from_dataset_id("parallel_epochs", target, setting)
     processes = [os.getpid(), server]
     cpu = cpu_seconds(processes)
     began = time.perf_counter()
@@ -156,10 +155,10 @@ def served(kind: str, rate: float) -> Iterator[tuple[str, int]]:
             server.stdin.close()
 
 
-def measure_one(kind: str, rate: float, wish: str, seconds: float) -> Figure:
-    """Return the elements per second of one wish, over a link of its own."""
+def measure_one(kind: str, rate: float, setting: str, seconds: float) -> Figure:
+    """Return the elements per second with one setting, over a separate link."""
     with served(kind, rate) as (target, server):
-        line = output_of(__file__, "--read", target, wish, str(seconds), str(server))
+        line = output_of(__file__, "--read", target, setting, str(seconds), str(server))
     cpu, megabytes = map(float, line.split())
     return Figure(megabytes * 1e6 / ELEMENT_BYTES, cpu=cpu)
 
@@ -168,33 +167,33 @@ BY_DEFAULT = {("text", 12.5, "AUTO"), ("text", 125.0, "AUTO"), ("noise", 125.0, 
 
 
 def comparison_rows() -> Iterable[Row]:
-    """Return a row for every kind of data, link and wish."""
-    for kind, rate, wish in product(KINDS, RATES, WISHES):
+    """Return a row for every kind of data, link and setting."""
+    for kind, rate, setting in product(KINDS, RATES, SETTINGS):
         yield Row(
-            f"compression/{kind}/{rate:g}/{wish}",
-            partial(measure_one, kind, rate, wish),
+            f"compression/{kind}/{rate:g}/{setting}",
+            partial(measure_one, kind, rate, setting),
             seconds=2.0,
-            default=(kind, rate, wish) in BY_DEFAULT,
+            default=(kind, rate, setting) in BY_DEFAULT,
         )
 
 
 def measure(kind: str, rate: float, seconds: float, rounds: int) -> None:
-    """Print one row."""
+    """Measure one kind of data over one link; print the row."""
     with served(kind, rate) as (target, server):
         systems = {
-            wish: partial(
-                in_fresh_process, __file__, "--read", target, wish, str(seconds), str(server)
+            setting: partial(
+                in_fresh_process, __file__, "--read", target, setting, str(seconds), str(server)
             )
-            for wish in WISHES
+            for setting in SETTINGS
         }
         measured = interleaved(systems, rounds)
-    others = [wish for wish in WISHES if wish != "AUTO"]
-    best = max(others, key=lambda wish: median(measured[wish]))
+    others = [setting for setting in SETTINGS if setting != "AUTO"]
+    best = max(others, key=lambda setting: median(measured[setting]))
     ratios = [
-        auto / max(measured[wish][number] for wish in others)
+        auto / max(measured[setting][number] for setting in others)
         for number, auto in enumerate(measured["AUTO"])
     ]
-    rates = " | ".join(f"{median(measured[wish]):,.0f}" for wish in WISHES)
+    rates = " | ".join(f"{median(measured[setting]):,.0f}" for setting in SETTINGS)
     link = f"{rate:g} MB/s" if rate else "loopback"
     print(
         f"| {kind} | {link} | {rates} | {best} | {median(ratios):.2f}, {min(ratios):.2f} |",
@@ -203,7 +202,7 @@ def measure(kind: str, rate: float, seconds: float, rounds: int) -> None:
 
 
 def main() -> None:
-    """Prints the table, or is one of its processes."""
+    """Print the table, or run one of its processes."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=6.0)
     parser.add_argument("--rounds", type=int, default=3)
@@ -212,19 +211,19 @@ def main() -> None:
     parser.add_argument("--serve", nargs=2)
     parser.add_argument("--shape", nargs=2)
     parser.add_argument("--read", nargs=4)
-    words = parser.parse_args()
-    if words.serve:
-        serve(words.serve[0], float(words.serve[1]))
-    elif words.shape:
-        shape(int(words.shape[0]), float(words.shape[1]))
-    elif words.read:
-        read(*words.read[:2], float(words.read[2]), int(words.read[3]))
+    options = parser.parse_args()
+    if options.serve:
+        serve(options.serve[0], float(options.serve[1]))
+    elif options.shape:
+        shape(int(options.shape[0]), float(options.shape[1]))
+    elif options.read:
+        read(*options.read[:2], float(options.read[2]), int(options.read[3]))
     else:
-        print(f"{machine()}; {words.rounds} rounds of {words.seconds:g} s; MB/s of elements\n")
-        print(f"| data | link | {' | '.join(WISHES)} | best fixed | AUTO to the best, least |")
-        print("|" + " --- |" * (len(WISHES) + 4))
-        for kind, rate in product(words.data, words.rates):
-            measure(kind, rate, words.seconds, words.rounds)
+        print(f"{machine()}; {options.rounds} rounds of {options.seconds:g} s; MB/s of elements\n")
+        print(f"| data | link | {' | '.join(SETTINGS)} | best fixed | AUTO to the best, least |")
+        print("|" + " --- |" * (len(SETTINGS) + 4))
+        for kind, rate in product(options.data, options.rates):
+            measure(kind, rate, options.seconds, options.rounds)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
-"""JPEG decode, random crop, resize to 224, flip, batch of 64, on two threads (or worker processes).
+"""JPEG decoding, random crop, resize to 224, flip, batch(64), on two threads or worker processes.
 
     python benchmarks/bench_jpeg.py [--rounds 5] [--images 3000]
 
-With Pillow's functions: stoker, a hand-written thread pool, PyTorch's DataLoader, Grain. tf.data
-has functions of its own; its decoder takes the same time, but its resizing is bilinear from four
-pixels where Pillow's takes in all of them. So it is measured both ways: as it comes, beside stoker
-with OpenCV's functions, which resize in that way too; and antialiased, beside stoker with Pillow's.
-Every measurement is an epoch in a fresh process, behind a first batch that is not counted:
-DataLoader's and Grain's worker processes have started by then. Images are read from files.
+stoker, a hand-written thread pool, PyTorch's DataLoader and Grain use Pillow's functions. tf.data
+uses TensorFlow's: its decoder takes the same time, but its default resizing is bilinear from four
+pixels, where Pillow's uses all of them. So tf.data is measured twice: with its default, compared
+with stoker and OpenCV, which resizes in the same way; and antialiased, compared with stoker and
+Pillow. Every measurement is one epoch in a fresh process. Its first batch is not counted:
+DataLoader's and Grain's worker processes have started after it. Images are read from files.
 """
 
 import argparse
@@ -37,8 +37,8 @@ Sample = tuple[NDArray[np.uint8], int]
 def photos() -> list[str]:
     """Return the paths of photo-like JPEG files, 500 x 375; make those that are missing.
 
-    Files that exist are read without importing what makes them: `compare.py` measures checkouts
-    that keep it elsewhere.
+    If all exist, stoker's module that makes them is not imported: `compare.py` also measures
+    checkouts that have it elsewhere.
     """
     folder = Path(gettempdir()) / "stoker-bench-jpeg"
     paths = [folder / f"{number:05}.jpg" for number in range(FILES)]
@@ -50,13 +50,13 @@ def photos() -> list[str]:
 
 
 def square_of(chance: random.Random, width: int, height: int) -> tuple[int, int, int]:
-    """A random square to cut out: left, top and the length of its sides."""
+    """Return a random square to crop: left, top and side length."""
     side = chance.randint(SIZE, min(width, height))
     return chance.randint(0, width - side), chance.randint(0, height - side), side
 
 
 def load(path: str, number: int) -> Sample:
-    """With Pillow: decodes one file, cuts a square, scales it to `SIZE`, flips every other one."""
+    """Decode one file with Pillow, crop a square, scale it to `SIZE`, and flip every other one."""
     chance = random.Random(number)
     with Image.open(path) as photo:
         left, top, side = square_of(chance, *photo.size)
@@ -69,7 +69,7 @@ def load(path: str, number: int) -> Sample:
 
 
 def load_opencv(path: str, number: int) -> Sample:
-    """The same with OpenCV, which scales without antialiasing."""
+    """Do the same with OpenCV, which scales without antialiasing."""
     import cv2
 
     cv2.setNumThreads(1)
@@ -86,7 +86,7 @@ def load_opencv(path: str, number: int) -> Sample:
 def stoker_batches(
     paths: list[str], images: int, calls: int = -1, function: Callable[[str, int], Sample] = load
 ) -> Iterable[Any]:
-    """Map and batch, as a user writes them; by default with AUTOTUNE."""
+    """Return a map and a batch as a user writes them; by default with AUTOTUNE."""
     import stoker
 
     def load_number(number: int) -> Sample:
@@ -96,7 +96,7 @@ def stoker_batches(
 
 
 class Photos:
-    """The dataset for PyTorch."""
+    """A map-style dataset for PyTorch."""
 
     def __init__(self, paths: list[str], images: int) -> None:
         self._paths = paths
@@ -110,19 +110,19 @@ class Photos:
 
 
 def torch_batches(paths: list[str], images: int) -> Iterable[Any]:
-    """DataLoader with two worker processes and its own collation, into shared memory."""
+    """Return a DataLoader with two worker processes; it collates into shared memory."""
     from torch.utils.data import DataLoader
 
     return DataLoader(Photos(paths, images), batch_size=BATCH, num_workers=THREADS)  # type: ignore[arg-type]
 
 
 def pool_batches(paths: list[str], images: int) -> Iterator[Any]:
-    """The bare functions on two threads: each writes into its row, one batch is made ahead."""
+    """Yield batches of two threads that write each image into its row, one batch ahead."""
 
     def fill(rows: NDArray[np.uint8], labels: NDArray[np.int64], slot: int, number: int) -> None:
         rows[slot], labels[slot] = load(paths[number % len(paths)], number)
 
-    def begin(pool: ThreadPoolExecutor, first: int) -> tuple[Any, Any, list[Future[None]]]:
+    def submit(pool: ThreadPoolExecutor, first: int) -> tuple[Any, Any, list[Future[None]]]:
         size = min(BATCH, images - first)
         rows = np.empty((size, SIZE, SIZE, 3), np.uint8)
         labels = np.empty(size, np.int64)
@@ -130,18 +130,18 @@ def pool_batches(paths: list[str], images: int) -> Iterator[Any]:
         return rows, labels, calls
 
     with ThreadPoolExecutor(THREADS) as pool:
-        coming = begin(pool, 0)
+        ahead = submit(pool, 0)
         for first in range(BATCH, images + BATCH, BATCH):
-            rows, labels, calls = coming
+            rows, labels, calls = ahead
             if first < images:
-                coming = begin(pool, first)
+                ahead = submit(pool, first)
             for call in calls:
                 call.result()
             yield rows, labels
 
 
 def grain_batches(paths: list[str], images: int) -> Iterable[Any]:
-    """Grain with two worker processes, each of which makes whole batches."""
+    """Return Grain's dataset with two worker processes, each of which makes whole batches."""
     import grain
 
     def load_number(number: int) -> Sample:
@@ -154,7 +154,7 @@ def grain_batches(paths: list[str], images: int) -> Iterable[Any]:
 
 
 def tensorflow_dataset(paths: list[str], images: int, *, antialias: bool = False) -> Any:
-    """tf.data with the operations of TensorFlow, two parallel calls and two threads."""
+    """Return tf.data with TensorFlow's operations, two parallel calls and two threads."""
     import tensorflow as tf
 
     files = tf.constant(paths)
@@ -175,7 +175,7 @@ def tensorflow_dataset(paths: list[str], images: int, *, antialias: bool = False
 
 
 def tensorflow_batches(paths: list[str], images: int, *, antialias: bool = False) -> Iterable[Any]:
-    """Its batches, as NumPy arrays."""
+    """Return the same as NumPy arrays."""
     return tensorflow_dataset(paths, images, antialias=antialias).as_numpy_iterator()
 
 
@@ -189,8 +189,8 @@ SYSTEMS: dict[str, Callable[[list[str], int], Iterable[Any]]] = {
     "stoker, AUTOTUNE, OpenCV": partial(stoker_batches, function=load_opencv),
     "tf.data": tensorflow_batches,
 }
-COUNTERPARTS = dict.fromkeys(("stoker, AUTOTUNE, OpenCV", "tf.data"), "stoker, AUTOTUNE, OpenCV")
-"""Whom a system's rate is compared with, if not with stoker, AUTOTUNE."""
+BASELINES = dict.fromkeys(("stoker, AUTOTUNE, OpenCV", "tf.data"), "stoker, AUTOTUNE, OpenCV")
+"""Systems that are not compared with "stoker, AUTOTUNE"."""
 
 
 def measure_stoker(system: str, seconds: float) -> Figure:
@@ -212,21 +212,21 @@ def comparison_rows() -> Iterable[Row]:
 
 
 def measure(system: str, images: int) -> float:
-    """Images a second of one epoch, in this process, behind its first batch."""
+    """Return images per second of one epoch in this process, after its first batch."""
     paths = photos()
-    seen = 0
+    count = 0
     began = time.perf_counter()
     for pixels, labels in SYSTEMS[system](paths, images):
         assert tuple(pixels.shape[1:]) == (SIZE, SIZE, 3), pixels.shape
-        if not seen:
+        if not count:
             began = time.perf_counter()
-        seen += len(labels)
-    assert seen == images, f"{seen} of {images} images"
+        count += len(labels)
+    assert count == images, f"{count} of {images} images"
     return (images - BATCH) / (time.perf_counter() - began)
 
 
 def compare(rounds: int, images: int) -> None:
-    """Runs the rounds and prints the table."""
+    """Run the rounds and print the table."""
     photos()
     systems = {
         name: lambda name=name: in_fresh_process(__file__, "--measure", name, str(images))  # type: ignore[misc]
@@ -237,13 +237,13 @@ def compare(rounds: int, images: int) -> None:
     print(f"images/s, {images} images an epoch, {rounds} rounds in one run")
     print(f"{'':32}{'median':>8}{'stoker against it: median, least of rounds':>46}")
     for name in SYSTEMS:
-        stoker_rates = rates[COUNTERPARTS.get(name, "stoker, AUTOTUNE")]
-        ratios = [ours / its for ours, its in zip(stoker_rates, rates[name], strict=True)]
+        stoker_rates = rates[BASELINES.get(name, "stoker, AUTOTUNE")]
+        ratios = [ours / theirs for ours, theirs in zip(stoker_rates, rates[name], strict=True)]
         print(f"{name:32}{median(rates[name]):>8,.0f}{median(ratios):>38.2f}{min(ratios):>8.2f}")
 
 
 def main() -> None:
-    """Compares; or, called by itself, measures one system."""
+    """Print the table, or measure one system in this process."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--images", type=int, default=3_000)

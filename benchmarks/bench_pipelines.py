@@ -12,7 +12,7 @@ elements before batching. All systems of a row do the same work and check the sa
     padded    token arrays of 1 to 2,048 int64 -> padded batches of 32
     lists     the same from Python lists of ints (tf.data: from the same arrays as above)
     resume    range -> map -> batch(100), continued at element 10,000,000: milliseconds to the
-              first batch, and that the function was not called before
+              first batch; the function must not be called before
 """
 
 import argparse
@@ -36,19 +36,19 @@ RECORD_ROWS = {"records", "batches"}
 
 
 def one(_: object) -> int:
-    """An element that stands for itself."""
+    """Count an element as one."""
     return 1
 
 
 def token_arrays() -> list[np.ndarray[Any, Any]]:
-    """A thousand texts of 1 to 2,048 tokens."""
+    """Return a thousand texts of 1 to 2,048 tokens."""
     generator = np.random.default_rng(0)
     lengths = generator.integers(1, 2049, 1000)
     return [generator.integers(0, 50_000, length) for length in lengths]
 
 
 def make_records() -> None:
-    """The file of TFRecords that every system reads; made once."""
+    """Write the TFRecord file that every system reads, unless it exists."""
     import stoker
 
     if RECORDS.exists():
@@ -62,14 +62,14 @@ def make_records() -> None:
 
 
 def stoker_map() -> Opened:
-    """Plain functions on Python ints."""
+    """Return a map of a Python function over Python ints."""
     import stoker
 
     return stoker.Dataset.range(MANY).map(lambda x: x * x).batch(128), len
 
 
 def tensorflow_map() -> Opened:
-    """The function traced into a graph, calls in parallel as TensorFlow sees fit."""
+    """Return the same; TensorFlow traces the function into a graph."""
     import tensorflow as tf
 
     dataset = tf.data.Dataset.range(MANY).map(lambda x: x * x).batch(128)
@@ -77,7 +77,7 @@ def tensorflow_map() -> Opened:
 
 
 def grain_map(threads: int | None) -> Opened:
-    """Grain's map dataset, read by its own threads (None: as many as it likes) or by none."""
+    """Return Grain's map dataset, read by `threads` threads; ``None``: its default."""
     import grain
 
     dataset = grain.MapDataset.range(10**9).map(lambda x: x * x).batch(128)
@@ -88,49 +88,49 @@ def grain_map(threads: int | None) -> Opened:
 
 
 def stoker_shuffle() -> Opened:
-    """A buffer of 10,000."""
+    """Return a shuffle with a buffer of 10,000."""
     import stoker
 
     return stoker.Dataset.range(MANY).shuffle(10_000).batch(128), len
 
 
 def tensorflow_shuffle() -> Opened:
-    """The same."""
+    """Return the same."""
     import tensorflow as tf
 
     return tf.data.Dataset.range(MANY).shuffle(10_000).batch(128).as_numpy_iterator(), len
 
 
 def stoker_records() -> Opened:
-    """One by one, over and over."""
+    """Return records one by one, repeated for ever."""
     import stoker
 
     return stoker.Dataset.tfrecords(str(RECORDS)).repeat(), one
 
 
 def tensorflow_records() -> Opened:
-    """The same."""
+    """Return the same."""
     import tensorflow as tf
 
     return tf.data.TFRecordDataset(str(RECORDS)).repeat().as_numpy_iterator(), one
 
 
 def stoker_batches() -> Opened:
-    """Object arrays of bytes."""
+    """Return object arrays of bytes."""
     import stoker
 
     return stoker.Dataset.tfrecords(str(RECORDS)).repeat().batch(100), len
 
 
 def tensorflow_batches() -> Opened:
-    """The same."""
+    """Return the same."""
     import tensorflow as tf
 
     return tf.data.TFRecordDataset(str(RECORDS)).repeat().batch(100).as_numpy_iterator(), len
 
 
 def stoker_padded() -> Opened:
-    """Arrays, looked up by number."""
+    """Return arrays that are looked up by number."""
     import stoker
 
     texts = token_arrays()
@@ -138,7 +138,7 @@ def stoker_padded() -> Opened:
 
 
 def stoker_lists() -> Opened:
-    """Lists of Python ints, looked up by number."""
+    """Return lists of Python ints that are looked up by number."""
     import stoker
 
     texts = [text.tolist() for text in token_arrays()]
@@ -146,7 +146,7 @@ def stoker_lists() -> Opened:
 
 
 def tensorflow_padded() -> Opened:
-    """Rows of one ragged tensor: no function is called."""
+    """Return rows of one ragged tensor; no Python function is called."""
     import tensorflow as tf
 
     texts = token_arrays()
@@ -244,7 +244,7 @@ def comparison_rows() -> Iterable[Row]:
 
 
 def compare(name: str, rounds: int, seconds: float) -> None:
-    """Measures one row and prints it."""
+    """Measure one row and print it."""
     title, systems = ROWS[name]
     measured = interleaved(
         {
@@ -265,7 +265,7 @@ def compare(name: str, rounds: int, seconds: float) -> None:
 
 
 def main() -> None:
-    """Compares; or, called by itself, measures one system once."""
+    """Print the table, or measure one system once in this process."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

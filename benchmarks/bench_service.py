@@ -1,11 +1,11 @@
-"""The service at work: stoker, tf.data service and the machine's own limits, in turn, in one run.
+"""The service: stoker, tf.data service and the machine's limits, measured in turn in one run.
 
     python benchmarks/bench_service.py [--only scalars ...] [--subjects TCP ...] [--rounds 3]
 
 Every measurement runs in fresh processes: a server process with dispatcher and worker (stoker's
-worker is a child process, as `stoker worker` has it), and a trainer process that reads for some
-seconds behind a warm part. All subjects of a row are measured in turn, round by round, so ratios
-are of neighbours in time. The elements are the same for both systems:
+worker is a child process, as with `stoker worker`), and a trainer process that reads for some
+seconds after a warm-up. All subjects of a row are measured in turn, round by round, so a ratio
+compares neighbours in time. The elements are the same for both systems:
 
     scalars    range
     kilobytes  range -> map(128 int64, all written)
@@ -14,9 +14,9 @@ are of neighbours in time. The elements are the same for both systems:
     photos     range -> map(copy of one of 64 photographs); compressed rows
     jpeg       files -> decode, crop, resize, flip (Pillow) -> batch(64): the whole pipeline
 
-Trainers read every byte with one function, `elements.fold`, except in the rows named so. Limits do
-the same work without a service: `socket pair` writes each element afresh, sends it to another
-process over TCP, and reads every byte there; `memcpy` only copies.
+Trainers read every byte with `elements.fold`, except in the rows named "unread". Limits do the same
+work without a service: `socket pair` writes each element anew, sends it to another process over
+TCP, and reads every byte there; `memcpy` only copies.
 """
 
 import argparse
@@ -39,12 +39,12 @@ def measure_stoker(name: str, label: str, seconds: float) -> Figure:
     """Return the rate, or the milliseconds, of one of stoker's lines.
 
     Raises:
-        RuntimeError: if it could not be measured.
+        RuntimeError: if the measurement failed.
     """
-    # A row says how many times as long as others it takes; `compare.py` was told that already.
-    measured = measure(__file__, name, label, seconds / ROWS[name].slow)
-    if measured.why:
-        raise RuntimeError(measured.why)
+    # `measure` multiplies by the row's factor, which `seconds` already includes.
+    measured = measure(__file__, name, label, seconds / ROWS[name].duration)
+    if measured.error:
+        raise RuntimeError(measured.error)
     if ROWS[name].first:
         return Figure(measured.milliseconds, "ms", measured.cpu_microseconds)
     return Figure(measured.rate, cpu=measured.cpu_microseconds)
@@ -62,7 +62,7 @@ BY_DEFAULT = {
     "first": ("TCP",),
     "jpeg": ("TCP",),
 }
-"""The lines that `compare.py` measures when no row is named; the others take an hour more."""
+"""Lines that `compare.py` measures when no row is named; the others would take another hour."""
 
 
 def comparison_rows() -> Iterable[ComparisonRow]:
@@ -74,14 +74,14 @@ def comparison_rows() -> Iterable[ComparisonRow]:
                 yield ComparisonRow(
                     f"service/{name}/{slug(label)}",
                     partial(measure_stoker, name, subject.label),
-                    seconds=min(row.slow, 2.0),
+                    seconds=min(row.duration, 2.0),
                     prepare=bench_jpeg.photos,
                     default=label in BY_DEFAULT.get(name, ()),
                 )
 
 
-def compare(names: list[str], words: list[str], rounds: int, seconds: float) -> None:
-    """Measures the rows, prints each when it is done, and in the end what was reached."""
+def compare(names: list[str], parts: list[str], rounds: int, seconds: float) -> None:
+    """Measure the rows; print each when it is done, and the targets reached at the end."""
     bench_jpeg.photos()
     began = time.monotonic()
     print(f"{machine()}; medians of {rounds} rounds of {seconds:g} s in one run")
@@ -92,7 +92,7 @@ def compare(names: list[str], words: list[str], rounds: int, seconds: float) -> 
         subjects = {
             label: partial(measure, __file__, name, label, seconds)
             for label in labels
-            if not words or any(word.lower() in label.lower() for word in words)
+            if not parts or any(part.lower() in label.lower() for part in parts)
         }
         if subjects:
             measured[name] = interleaved(subjects, rounds)
@@ -101,14 +101,14 @@ def compare(names: list[str], words: list[str], rounds: int, seconds: float) -> 
 
 
 def main() -> None:
-    """Compares; or, called by itself, serves or trains."""
+    """Print the table, or run a server's or a trainer's process."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--only", nargs="*", choices=ROWS, default=list(ROWS))
-    parser.add_argument("--subjects", nargs="*", default=[], help="words of the subjects' names")
+    parser.add_argument("--subjects", nargs="*", default=[], help="parts of the subjects' names")
     parser.add_argument("--serve", nargs=2, metavar=("SYSTEM", "WORKERS"))
     parser.add_argument("--train", nargs=3, metavar=("ROW", "SUBJECT", "SECONDS"))
     options = parser.parse_args()

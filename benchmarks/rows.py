@@ -53,16 +53,16 @@ def prepare(name: str) -> None:
 def serve(groups: list[str]) -> None:
     """Measure the rows that arrive on stdin, each in a fork of this process.
 
-    A fork has imported what it needs (half a second that `compare.py` would otherwise spend on each
-    of some 2,000 measurements) and is as fresh as a new process otherwise. First comes one line
-    that names the imported stoker, then an answer per request ``[row, seconds]``: the fields of a
-    `Figure`, or ``{"error": ...}``. Where the seconds are null, the row's files are made and the
-    answer is empty. All are JSON.
+    A fork has its modules imported, which would otherwise take half a second in each of the 2,000
+    measurements of `compare.py`, and is as fresh as a new process in all else. The first line of
+    output names the imported stoker. Then each request ``[row, seconds]`` has one answer: the
+    fields of a `Figure`, or ``{"error": ...}``. Where the seconds are null, the row's files are
+    made and the answer is empty. All are JSON.
     """
     import stoker
 
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a row prints is no answer
+    os.dup2(2, 1)  # rows may print
     for group in groups:
         with contextlib.suppress(ImportError):  # then its rows report it
             importlib.import_module(GROUPS[group])

@@ -19,7 +19,7 @@ MEMORY = Path("/dev/shm")
 
 
 class Elements(NamedTuple):
-    """What is stored: `count` elements of one kind."""
+    """A dataset to store, of `count` elements."""
 
     count: int
     build: Callable[[], stoker.Dataset]
@@ -34,21 +34,21 @@ ELEMENTS = {
 
 
 def cached(dataset: stoker.Dataset, folder: Path) -> stoker.Dataset:
-    """Store with `cache`; return what reads it."""
+    """Store with `cache`; return the dataset that reads it."""
     stored = dataset.cache(folder / "cache")
     _exhaust(stored)
     return stored
 
 
 def snapshotted(dataset: stoker.Dataset, folder: Path) -> stoker.Dataset:
-    """Store with `snapshot`; return what reads it."""
+    """Store with `snapshot`; return the dataset that reads it."""
     stored = dataset.snapshot(folder)
     _exhaust(stored)
     return stored
 
 
 def saved(dataset: stoker.Dataset, folder: Path) -> stoker.Dataset:
-    """Store with `save`; return what reads it."""
+    """Store with `save`; return the dataset that reads it."""
     dataset.save(folder)
     return stoker.Dataset.load(folder)
 

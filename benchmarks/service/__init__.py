@@ -1,1 +1,1 @@
-"""The rooms of `bench_service.py`: what moves, who serves, who reads, what is possible."""
+"""Parts of `bench_service.py`: elements, rows, servers, trainers, limits and the table."""

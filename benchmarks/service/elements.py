@@ -1,4 +1,4 @@
-"""What the rows move: the same elements in every system, each written afresh by the worker."""
+"""Elements that the rows move: the same in every system, each written anew by the worker."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -15,14 +15,14 @@ class Element(NamedTuple):
     """One kind of element.
 
     Attributes:
-        title: for the table, with what is counted.
-        shape: of the array, or of the first array of a tuple; () is a number.
-        dtype: of the same.
-        stoker: the endless dataset of stoker.
-        tensorflow: the same of tf.data.
-        read: reads every byte of an element; None where nothing is left to read.
-        weigh: how many of what is counted an element holds.
-        frame: how many the bare socket pair sends at once.
+        title: the name in the table, with the unit that is counted.
+        shape: of the array, or of the first array of a tuple; () for a number.
+        dtype: of the same array.
+        stoker: builds stoker's endless dataset.
+        tensorflow: builds the same with tf.data.
+        read: reads every byte of an element; None for a number.
+        weigh: counted units per element.
+        frame: elements per message of the bare socket pair.
     """
 
     title: str
@@ -36,62 +36,62 @@ class Element(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Of one element."""
+        """The bytes of one element."""
         return int(np.prod(self.shape, dtype=int)) * np.dtype(self.dtype).itemsize
 
     def check(self, element: Any) -> None:
-        """Refuses an element that is not what the row says."""
+        """Raise ValueError if an element does not have the declared shape and size."""
         array = np.asarray(element[0] if isinstance(element, (tuple, list)) else element)
         if array.shape != self.shape or array.nbytes != self.nbytes:
             raise ValueError(f"{self.title}: got {array.dtype}{list(array.shape)}")
 
 
 def fold(array: Any) -> Any:
-    """Reads every byte of an array: the exclusive or of its 64-bit words.
+    """Return the exclusive or of an array's 64-bit words, which reads every byte.
 
-    About 35 GB/s where the bytes are cached, and a microsecond a call.
+    About 35 GB/s where the bytes are cached, plus a microsecond per call.
     """
     return np.bitwise_xor.reduce(array.reshape(-1).view(np.uint64))
 
 
 def fold_pixels(element: Any) -> Any:
-    """The same for the images of (images, labels), which are a tensor in PyTorch."""
+    """Return the same of the images of (images, labels), which are a tensor in PyTorch."""
     return fold(np.asarray(element[0]))
 
 
 def stoker_range() -> Any:
-    """Numbers: no function is called."""
+    """Return numbers; no function is called."""
     import stoker
 
     return stoker.Dataset.range(ENDLESS)
 
 
 def tensorflow_range() -> Any:
-    """The same."""
+    """Return the same."""
     import tensorflow as tf
 
     return tf.data.Dataset.range(ENDLESS)
 
 
 def stoker_kilobytes() -> Any:
-    """128 token ids."""
+    """Return arrays of 128 token ids."""
     return stoker_range().map(lambda number: np.full(128, number))
 
 
 def tensorflow_kilobytes() -> Any:
-    """The same."""
+    """Return the same."""
     import tensorflow as tf
 
     return tensorflow_range().map(lambda number: tf.fill([128], number))
 
 
 def stoker_images() -> Any:
-    """One buffer of bytes each; no parallel calls, which cost more than such a cheap function."""
+    """Return byte arrays; without parallel calls, which cost more than such a cheap function."""
     return stoker_range().map(lambda number: np.full(IMAGE, number & 255, np.uint8))
 
 
 def tensorflow_images() -> Any:
-    """The same, with the parallel calls that tf.data's guide asks for."""
+    """Return the same, with the parallel calls that tf.data's guide recommends."""
     import tensorflow as tf
 
     def image(number: Any) -> Any:
@@ -101,23 +101,23 @@ def tensorflow_images() -> Any:
 
 
 def stoker_batches() -> Any:
-    """64 of the images in one array."""
+    """Return batches of 64 images."""
     return stoker_images().batch(BATCH)
 
 
 def tensorflow_batches() -> Any:
-    """The same."""
+    """Return the same."""
     return tensorflow_images().batch(BATCH)
 
 
 def photo_bank() -> "np.ndarray[Any, Any]":
-    """64 decoded photographs, as rows of bytes: they compress as photographs do."""
+    """Return 64 decoded photographs as rows of bytes, which compress as photographs do."""
     paths = bench_jpeg.photos()[:BATCH]
     return np.stack([bench_jpeg.load(path, 0)[0].reshape(-1) for path in paths])
 
 
 def stoker_photos() -> Any:
-    """Each a copy of one in the bank."""
+    """Return copies of the bank's rows."""
     import stoker
 
     def copier() -> Callable[[int], Any]:
@@ -128,7 +128,7 @@ def stoker_photos() -> Any:
 
 
 def tensorflow_photos() -> Any:
-    """The same."""
+    """Return the same."""
     import tensorflow as tf
 
     bank = tf.constant(photo_bank())
@@ -140,22 +140,22 @@ def tensorflow_photos() -> Any:
 
 
 def stoker_photo_batches() -> Any:
-    """64 of them in one array."""
+    """Return batches of 64 photographs."""
     return stoker_photos().batch(BATCH)
 
 
 def tensorflow_photo_batches() -> Any:
-    """The same."""
+    """Return the same."""
     return tensorflow_photos().batch(BATCH)
 
 
 def stoker_jpeg() -> Any:
-    """Files decoded, cut, scaled, flipped and batched by Pillow's functions, with AUTOTUNE."""
+    """Return files decoded, cropped, scaled, flipped and batched with Pillow and AUTOTUNE."""
     return bench_jpeg.stoker_batches(bench_jpeg.photos(), ENDLESS)
 
 
 def tensorflow_jpeg() -> Any:
-    """The same work by TensorFlow's functions: antialiased, as Pillow scales."""
+    """Return the same work by TensorFlow's functions, antialiased as Pillow scales."""
     return bench_jpeg.tensorflow_dataset(bench_jpeg.photos(), ENDLESS, antialias=True)
 
 

@@ -1,4 +1,4 @@
-"""What this machine can do without any service: a bare socket pair, and memory copied."""
+"""Limits of this machine without any service: a bare socket pair, and copied memory."""
 
 import mmap
 import os
@@ -14,17 +14,17 @@ _HEADER = bytes(64)
 
 
 def socket_pair(element: Element) -> Iterator[Any]:
-    """Elements written afresh by one process and received by another, over TCP on loopback.
+    """Yield elements that one process writes anew and another receives, over TCP on loopback.
 
-    As little Python as can be: one `sendmsg` and one `recv_into` a frame, which holds many elements
-    where they are small; both sides use one buffer again and again.
+    With as little Python as possible: one `sendmsg` and one `recv_into` per frame, which holds many
+    elements where they are small. Each side reuses one buffer.
     """
     listener = socket.create_server(("127.0.0.1", 0))
     if os.fork() == 0:
         try:
             with socket.create_connection(listener.getsockname()) as sending:
                 _send(sending, element)
-        except OSError:  # nobody reads any more
+        except OSError:  # the reader has closed the connection
             pass
         finally:
             os._exit(0)
@@ -37,7 +37,7 @@ def socket_pair(element: Element) -> Iterator[Any]:
             while received < len(part):
                 count = receiving.recv_into(part[received:], 0, socket.MSG_WAITALL)
                 if not count:
-                    raise ConnectionError("the sending process is gone")
+                    raise ConnectionError("the sending process has ended")
                 received += count
         if element.frame == 1:
             yield frame[0]
@@ -67,7 +67,7 @@ def _send(sending: socket.socket, element: Element) -> None:
 
 
 def copied_fresh(element: Element) -> Iterator[Any]:
-    """One array copied into memory that the process has never touched: each page is a fault."""
+    """Yield one array copied into memory not used before, so that every page is a fault."""
     source = np.ones(element.shape, element.dtype)
     while True:
         memory = mmap.mmap(-1, source.nbytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -76,8 +76,8 @@ def copied_fresh(element: Element) -> Iterator[Any]:
         yield target
 
 
-def copied_again(element: Element) -> Iterator[Any]:
-    """One array copied into the same memory again and again."""
+def copied_reused(element: Element) -> Iterator[Any]:
+    """Yield one array copied into the same memory each time."""
     source = np.ones(element.shape, element.dtype)
     target = np.zeros_like(source)
     while True:

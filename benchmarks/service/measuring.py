@@ -1,4 +1,4 @@
-"""One measurement, seen from outside: fresh processes for servers and trainer, and their memory."""
+"""One measurement: starts fresh processes for servers and trainer, and samples their memory."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from harness import environment
 
-from service.processes import UNKNOWN, Memory, Peaks, children, wait_until_gone
+from service.processes import UNKNOWN, Memory, Peaks, children, wait_until_ended
 from service.rows import ROWS, Row, Subject
 from service.servers import SERVERS
 from service.trainers import Report
@@ -25,11 +25,11 @@ _END_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Measured(Report):
-    """A trainer's report, and the memory of both sides.
+    """A trainer's report, and the memory of trainer and workers.
 
     Attributes:
-        trainer: the peaks of the trainer's process.
-        workers: those of the workers' processes together, or of the trainer's children.
+        trainer: peaks of the trainer's process.
+        workers: peaks of the workers' processes, added up.
     """
 
     trainer: Memory = UNKNOWN
@@ -37,18 +37,18 @@ class Measured(Report):
 
     @property
     def trainer_own(self) -> float:
-        """MB of the trainer's process, without pages of shared memory; nan if not known."""
+        """MB of the trainer's process without pages of shared memory; nan if unknown."""
         return self.trainer.own or math.nan
 
 
 def measure(script: str, name: str, label: str, seconds: float) -> Measured:
-    """Runs one subject of a row once, in processes of its own; what goes wrong is in its `why`.
+    """Run one subject of a row once, in fresh processes; a failure is in the result's `error`.
 
     Args:
         script: called again for each process, with ``--serve`` and ``--train``.
-        name: of the row.
-        label: of the subject.
-        seconds: how long to read.
+        name: the row.
+        label: the subject.
+        seconds: how long to read, before the row's factor.
     """
     row = ROWS[name]
     try:
@@ -60,36 +60,36 @@ def measure(script: str, name: str, label: str, seconds: float) -> Measured:
             servers = {"target": served["target"], "processes": served["processes"]}
             groups = {"trainer": [trainer.process.pid], "workers": served["workers"]}
             with Peaks(groups) as peaks:
-                answer = trainer.answer(json.dumps(servers), _READ_SECONDS + seconds * row.slow)
+                answer = trainer.answer(json.dumps(servers), _READ_SECONDS + seconds * row.duration)
     except (OSError, RuntimeError, ValueError) as error:
-        return Measured(why=str(error))
+        return Measured(error=str(error))
     return Measured(**answer, trainer=peaks.of("trainer"), workers=peaks.of("workers"))
 
 
 class _Child:
     """A process of the same script that answers with one line of JSON."""
 
-    def __init__(self, process: "subprocess.Popen[str]", complaints: IO[str]) -> None:
+    def __init__(self, process: "subprocess.Popen[str]", errors: IO[str]) -> None:
         self.process = process
-        self._complaints = complaints
+        self._errors = errors
 
-    def answer(self, told: str | None, seconds: float) -> dict[str, Any]:
-        """Tells it a line, if there is one to tell, and waits for its answer.
+    def answer(self, request: str | None, seconds: float) -> dict[str, Any]:
+        """Send the process a line, if there is one, and return its answer.
 
         Raises:
-            RuntimeError: there is none.
+            RuntimeError: if it ended, or did not answer within `seconds`.
         """
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        if told is not None:
-            self.process.stdin.write(f"{told}\n")
+        if request is not None:
+            self.process.stdin.write(f"{request}\n")
             self.process.stdin.flush()
         if not select.select([self.process.stdout], [], [], seconds)[0]:
             raise RuntimeError(f"no answer within {seconds:g} s")
         line = self.process.stdout.readline()
         if not line:
-            self._complaints.seek(0)
-            last = self._complaints.read().strip().splitlines()[-1:]
+            self._errors.seek(0)
+            last = self._errors.read().strip().splitlines()[-1:]
             raise RuntimeError(f"ended with {self.process.wait()}: {' '.join(last)}")
         answer: dict[str, Any] = json.loads(line)
         return answer
@@ -98,22 +98,22 @@ class _Child:
 @contextmanager
 def _started(script: str, *words: str) -> Iterator[_Child]:
     with (
-        tempfile.TemporaryFile("w+") as complaints,
+        tempfile.TemporaryFile("w+") as errors,
         subprocess.Popen(
             [sys.executable, script, *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=complaints,
+            stderr=errors,
             text=True,
             env=environment(),
         ) as process,
     ):
         try:
-            yield _Child(process, complaints)
+            yield _Child(process, errors)
         finally:
             offspring = children(process.pid)
             process.kill()
-            wait_until_gone([process.pid, *offspring], _END_SECONDS)
+            wait_until_ended([process.pid, *offspring], _END_SECONDS)
 
 
 @contextmanager

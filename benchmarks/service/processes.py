@@ -1,4 +1,4 @@
-"""What the kernel tells about processes: their children, and the memory they hold."""
+"""Facts about processes from the kernel: their children, their CPU time and their memory."""
 
 import math
 import threading
@@ -12,11 +12,11 @@ _SAMPLING_SECONDS = 0.1
 
 
 class Memory(NamedTuple):
-    """Peaks in MB, of one process or added up over several.
+    """Peak memory in MB, of one process or added up over several.
 
     Attributes:
-        own: resident, without pages of shared memory.
-        anonymous: of these, those that no file backs: without code and libraries.
+        own: resident pages except shared memory.
+        anonymous: those of `own` that no file backs, without code and libraries.
         shared: resident pages of shared memory.
     """
 
@@ -29,11 +29,11 @@ UNKNOWN = Memory()
 
 
 def children(pid: int) -> list[int]:
-    """The processes that `pid` started and that live."""
+    """Return the living child processes of `pid`."""
     try:
         tasks = list(Path(f"/proc/{pid}/task").iterdir())
         return [int(word) for task in tasks for word in (task / "children").read_text().split()]
-    except OSError:  # it is gone, or this is not Linux
+    except OSError:  # it has ended, or this is not Linux
         return []
 
 
@@ -48,11 +48,13 @@ def cpu_seconds(pids: list[int]) -> float:
         return math.nan
 
 
-def wait_until_gone(pids: list[int], seconds: float) -> None:
-    """Waits for processes that are not children of this one, so that they disturb no one after.
+def wait_until_ended(pids: list[int], seconds: float) -> None:
+    """Wait until processes have ended that are not children of this one.
+
+    So they do not disturb the next measurement.
 
     Raises:
-        TimeoutError: one lives on.
+        TimeoutError: if one still runs after `seconds`.
     """
     deadline = time.monotonic() + seconds
     while any(_runs(pid) for pid in pids):
@@ -69,10 +71,10 @@ def _runs(pid: int) -> bool:
 
 
 class Peaks:
-    """Watches the memory of groups of processes while it is entered; knows nothing without /proc.
+    """Samples the memory of groups of processes while it is entered; all zero without /proc.
 
     Args:
-        groups: processes, by the name of their group.
+        groups: process ids by the name of their group.
     """
 
     def __init__(self, groups: dict[str, list[int]]) -> None:
@@ -82,7 +84,7 @@ class Peaks:
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def of(self, group: str) -> Memory:
-        """The peaks of a group's processes, added up."""
+        """Return the peaks of a group's processes, added up."""
         peaks = [self._peaks.get(pid, Memory()) for pid in self._groups[group]]
         return (
             Memory(*(sum(figures) for figures in zip(*peaks, strict=True))) if peaks else Memory()
@@ -94,8 +96,8 @@ class Peaks:
             for pid in pids:
                 with suppress(OSError, KeyError):
                     now = _memory_of(pid)
-                    so_far = self._peaks.get(pid, now)
-                    self._peaks[pid] = Memory(*map(max, so_far, now))
+                    before = self._peaks.get(pid, now)
+                    self._peaks[pid] = Memory(*map(max, before, now))
 
     def __enter__(self) -> Self:
         self._thread.start()

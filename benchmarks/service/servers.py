@@ -1,4 +1,4 @@
-"""Dispatcher and workers, in processes of their own, for both systems.
+"""Server processes with a dispatcher and workers, for both systems.
 
 A server process prints one JSON line, ``{"target": ..., "workers": [pid, ...]}``, and serves until
 its stdin ends.
@@ -15,7 +15,7 @@ from service.processes import children
 
 
 def serve_stoker(workers: int, _: str) -> None:
-    """Workers are the child processes that ``stoker worker`` runs, with their tuned allocator."""
+    """Serve with child processes, as ``stoker worker`` runs them, with their tuned allocator."""
     import stoker
 
     with stoker.LocalCluster(workers) as cluster:
@@ -24,7 +24,7 @@ def serve_stoker(workers: int, _: str) -> None:
 
 
 def serve_tensorflow(workers: int, script: str) -> None:
-    """The first worker shares the dispatcher's process; each further one has its own."""
+    """Serve with one worker in the dispatcher's process, and each further one in its own."""
     import tensorflow as tf
 
     service = tf.data.experimental.service
@@ -45,7 +45,7 @@ def serve_tensorflow(workers: int, script: str) -> None:
 
 
 def serve_tensorflow_worker(address: str, _: str) -> None:
-    """One more worker."""
+    """Serve with one more worker."""
     import tensorflow as tf
 
     service = tf.data.experimental.service
@@ -60,7 +60,7 @@ def _announce(target: str, workers: list[int]) -> None:
 
 
 def serve(system: str, argument: str) -> None:
-    """What the process does that `bench_service.py --serve SYSTEM ARGUMENT` starts."""
+    """Run the process of `bench_service.py --serve SYSTEM ARGUMENT`."""
     script = str(Path(sys.argv[0]).resolve())
     if system == "tf.data worker":
         serve_tensorflow_worker(argument, script)

@@ -1,4 +1,4 @@
-"""The trainer's process: opens what a subject names, reads it for some seconds, and reports."""
+"""The trainer's process: opens a subject, reads it for some seconds, and reports."""
 
 import dataclasses
 import json
@@ -21,7 +21,7 @@ from service.processes import cpu_seconds
 from service.rows import ROWS, Row, Subject
 
 Open = Callable[[str], Iterable[Any]]
-"""Given the dispatcher's address (empty without a service), what a new pass is read from."""
+"""Takes the dispatcher's address (empty without a service); returns the elements to read."""
 
 _WARM_SECONDS = 0.5
 _FEWEST_FIRSTS = 5
@@ -29,17 +29,17 @@ _FEWEST_FIRSTS = 5
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What one trainer measured.
+    """The figures that one trainer measured.
 
     Attributes:
-        rate: of what the element counts, a second.
-        gigabytes: a second.
-        user_microseconds: CPU of the thread that reads, for each element.
-        cpu_per_gigabyte: seconds of CPU of the trainer's whole process.
-        milliseconds: from ``iter()`` to the first element; the median.
+        rate: counted units per second.
+        gigabytes: GB of elements per second.
+        user_microseconds: CPU of the thread that reads, per element.
+        cpu_per_gigabyte: CPU seconds of the trainer's whole process.
+        milliseconds: the median from ``iter()`` to the first element.
         cpu_microseconds: CPU of the trainer's and the servers' processes, per element (or per
             iteration opened); nan for a busy trainer.
-        why: what kept it from measuring.
+        error: the reason for a failed measurement.
     """
 
     rate: float = float("nan")
@@ -48,11 +48,11 @@ class Report:
     cpu_per_gigabyte: float = float("nan")
     milliseconds: float = float("nan")
     cpu_microseconds: float = float("nan")
-    why: str = ""
+    error: str = ""
 
 
 def open_stoker(row: Row, subject: Subject) -> Open:
-    """A distributed dataset; the worker runs in this process for the transport "local"."""
+    """Open a distributed dataset; for the transport "local" the worker runs in this process."""
     import stoker
 
     if subject.transport == "local":
@@ -72,7 +72,7 @@ def open_stoker(row: Row, subject: Subject) -> Open:
 
 
 class _Arrays:
-    """A dataset of tf.data whose passes yield NumPy arrays."""
+    """A dataset of tf.data that yields NumPy arrays."""
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
@@ -83,21 +83,21 @@ class _Arrays:
 
 
 def open_tensorflow(row: Row, subject: Subject) -> Open:
-    """The same of tf.data service."""
+    """Open the same with tf.data service."""
     import tensorflow as tf
 
     distribute = tf.data.experimental.service.distribute
     dataset = row.element.tensorflow()
 
     def opened(target: str) -> Iterable[Any]:
-        how = distribute(subject.mode, target, compression=subject.compression)
-        return _Arrays(dataset.apply(how))
+        distributed = distribute(subject.mode, target, compression=subject.compression)
+        return _Arrays(dataset.apply(distributed))
 
     return opened
 
 
 def open_here(make: Callable[[Element], Iterable[Any]]) -> Callable[[Row, Subject], Open]:
-    """What needs no service: a limit of the machine, or a pipeline of this process."""
+    """Open a subject without a service: a limit of the machine, or a local pipeline."""
     return lambda row, _: lambda _: make(row.element)
 
 
@@ -112,7 +112,7 @@ READERS: dict[str, Callable[[Row, Subject], Open]] = {
     "tf.data service": open_tensorflow,
     "socket pair": open_here(limits.socket_pair),
     "memcpy, fresh": open_here(limits.copied_fresh),
-    "memcpy, reused": open_here(limits.copied_again),
+    "memcpy, reused": open_here(limits.copied_reused),
     "stoker, local": open_here(lambda element: element.stoker()),
     "tf.data, local": open_here(lambda element: _Arrays(element.tensorflow())),
     "DataLoader": open_here(_photos(bench_jpeg.torch_batches)),
@@ -121,37 +121,37 @@ READERS: dict[str, Callable[[Row, Subject], Open]] = {
 
 
 def train(name: str, label: str, seconds: float) -> None:
-    """What the process does that ``bench_service.py --train ROW LABEL SECONDS`` starts.
+    """Run the process of ``bench_service.py --train ROW LABEL SECONDS``.
 
-    Imports and builds the dataset while the servers start; their address comes by stdin.
+    It imports and builds the dataset while the servers start; their address arrives on stdin.
     """
     row = ROWS[name]
-    said = _listen_to_warnings()
+    warnings = _collect_warnings()
     try:
         opened = READERS[row.subject(label).system](row, row.subject(label))
         servers = json.loads(sys.stdin.readline())
         elements = opened(servers["target"])
         if row.busy:
-            threading.Thread(target=_compute_for_ever, daemon=True).start()
+            threading.Thread(target=_compute_forever, daemon=True).start()
         processes = [os.getpid(), *servers["processes"]]
         report = (_first_elements if row.first else _rates)(row, elements, seconds, processes)
-        if said:  # such as: another transport is used than the one that was asked for
-            report = Report(why=said[0])
-    except Exception as error:  # noqa: BLE001 - whatever it is, the table says so
-        report = Report(why=traceback.format_exception_only(error)[-1].strip())
+        if warnings:  # for example, that another transport is used than the requested one
+            report = Report(error=warnings[0])
+    except Exception as error:  # noqa: BLE001 - the table shows it, and other rows go on
+        report = Report(error=traceback.format_exception_only(error)[-1].strip())
     print(json.dumps(dataclasses.asdict(report)), flush=True)
-    os._exit(0)  # TensorFlow takes seconds to leave
+    os._exit(0)  # TensorFlow takes seconds to exit
 
 
-def _listen_to_warnings() -> list[str]:
-    said: list[str] = []
+def _collect_warnings() -> list[str]:
+    warnings: list[str] = []
     handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    handler.emit = lambda record: warnings.append(record.getMessage())  # type: ignore[method-assign]
     logging.getLogger("stoker").addHandler(handler)
-    return said
+    return warnings
 
 
-def _compute_for_ever() -> None:
+def _compute_forever() -> None:
     number = 0
     while True:
         number += 1
@@ -161,9 +161,9 @@ def _rates(row: Row, elements: Iterable[Any], seconds: float, processes: list[in
     iterator = iter(elements)
     row.element.check(next(iterator))
     read = row.element.read if row.reading else None
-    read_for(iterator, min(_WARM_SECONDS, seconds / 2) * row.slow, read)
+    read_for(iterator, min(_WARM_SECONDS, seconds / 2) * row.duration, read)
     thread, process, together = time.thread_time(), time.process_time(), cpu_seconds(processes)
-    count, elapsed = read_for(iterator, seconds * row.slow, read)
+    count, elapsed = read_for(iterator, seconds * row.duration, read)
     thread, process = time.thread_time() - thread, time.process_time() - process
     together = cpu_seconds(processes) - together
     gigabytes = count * row.element.nbytes / 1e9
@@ -197,6 +197,6 @@ def _milliseconds_to_first(row: Row, elements: Iterable[Any]) -> float:
     element = next(iterator)
     milliseconds = (time.perf_counter() - began) * 1e3
     row.element.check(element)
-    if hasattr(iterator, "close"):  # TensorFlow's end when they are forgotten
+    if hasattr(iterator, "close"):  # TensorFlow's are closed when they are deleted
         iterator.close()
     return milliseconds
