@@ -1,12 +1,12 @@
-"""Fuzzes what decodes a peer's bytes, with atheris (libFuzzer); not part of the tests.
+"""Fuzz the decoders of a peer's bytes with atheris (libFuzzer); not part of the tests.
 
     pip install atheris
     python fuzz/fuzz_wire.py frames -max_total_time=120
 
 Targets: "frames" (a header and its body), "grpc" (what a client says on a worker's gRPC port) and
-"envelopes" (what surrounds messages in shared memory). Whatever comes, it ends in an answer or in a
-`StokerError`: any other exception, a crash, a hang or a gigabyte of memory is a finding. A folder
-may come after the target, where what is interesting is kept; what follows are libFuzzer's flags.
+"envelopes" (the framing of messages in shared memory). Every input must end in a result or a
+`StokerError`: any other exception, a crash, a hang or a gigabyte of memory is a finding. After the
+target may come a folder for interesting inputs, then libFuzzer's flags.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ _MAX_BYTES = 1 << 20
 
 # ── frames ───────────────────────────────────────────────────────────────────────────────────────
 def _frames(data: bytes) -> None:
-    """The first two bytes say how long the header is; the rest is the body."""
+    """Decode a frame: two bytes with the header's length, the header, the body."""
     if len(data) < _SPLIT.size:
         return
     [size] = _SPLIT.unpack_from(data)
@@ -52,7 +52,7 @@ def _frames(data: bytes) -> None:
         return
     if isinstance(message, frames.Frame):
         for element in message.elements:
-            repr(element)  # reads every value, so that one outside of the body shows
+            repr(element)  # reads every value: one outside of the body would crash
         with contextlib.suppress(StokerError):
             frames.encode(message)
 
@@ -62,7 +62,7 @@ _VALUES = [*_NUMBERS, None, True, 0.5, "", "x", b"", b"abc", [], {}, "LZ4", "O",
 
 
 def _mutate_frame(data: bytes, max_size: int, seed: int) -> bytes:
-    """Changes values in the header, which bytes at random seldom leave a header; or the body."""
+    """Change values in the header, as random bytes rarely are a valid one; or change the body."""
     rng = random.Random(seed)
     if len(data) < _SPLIT.size or rng.random() < 0.3:
         return bytes(atheris.Mutate(data, len(data) + 16)[:max_size])
@@ -81,7 +81,7 @@ def _mutate_frame(data: bytes, max_size: int, seed: int) -> bytes:
 
 
 def _change(value: Any, rng: random.Random) -> Any:
-    """`value` with one place in it changed."""
+    """Return `value` with one place in it changed."""
     if isinstance(value, dict) and value and rng.random() < 0.95:
         key = rng.choice(list(value))
         if rng.random() < 0.05:
@@ -102,8 +102,8 @@ def _change(value: Any, rng: random.Random) -> Any:
 
 def _frame_seeds() -> Iterator[bytes]:
     for elements in _SAMPLES:
-        for wish in (None, "LZ4", "SNAPPY", "ZSTD"):
-            packer = packing.packer_for(wish)
+        for codec in (None, "LZ4", "SNAPPY", "ZSTD"):
+            packer = packing.packer_for(codec)
             parts = frames.encode(frames.Frame(3, elements), packer and packer.pack)
             yield _seed(b"".join(map(bytes, parts)))
     for message in (frames.Hello(1, 1, 5, 6, 0), frames.Bye(), frames.Credit(1, 2, 3)):
@@ -185,7 +185,7 @@ _TARGETS: dict[str, tuple[Callable[[bytes], None], Callable[[], Iterator[bytes]]
 
 
 def main() -> None:
-    """Runs one target until libFuzzer's limits, or a finding."""
+    """Run one target until libFuzzer's limits or a finding."""
     if len(sys.argv) < 2 or sys.argv[1] not in _TARGETS:
         sys.exit(f"usage: {sys.argv[0]} {'|'.join(_TARGETS)} [folder] [libFuzzer's flags]")
     name, *flags = sys.argv[1:]
