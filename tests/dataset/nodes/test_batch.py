@@ -3,6 +3,8 @@
 import dataclasses
 import re
 import threading
+import time
+import weakref
 from collections import namedtuple
 from typing import Any
 
@@ -293,6 +295,26 @@ def test_the_computing_threads_write_the_rows() -> None:
     assert stream.next()[:, 4999].tolist() == [4, 5, 6, 7]
     stream.close()
     assert [shape for shape, _ in allocations] == [(4, 5000)] * 2
+
+
+def test_the_memory_of_a_delivered_batch_is_released() -> None:
+    """Before the next batch begins, which a slow input may delay."""
+    allocated: list[weakref.ref[Any]] = []
+
+    def allocate(shape: tuple[int, ...], dtype: Any) -> Any:
+        array = np.empty(shape, dtype)
+        allocated.append(weakref.ref(array))
+        return array
+
+    node = batched(lambda x: np.full(5000, x), 4, 4, 2)
+    stream = open_stream(node, Context(allocate=allocate))
+    assert stream.next()[:, 0].tolist() == [0, 1, 2, 3]
+    (memory,) = allocated
+    deadline = time.monotonic() + 20
+    while memory() is not None:  # a thread that has just finished a call may still refer to it
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    stream.close()
 
 
 @pytest.mark.parametrize("calls", WAYS)

@@ -1,17 +1,16 @@
 """batch: consecutive elements as one; with map in front of it, in one step."""
 
+import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from stoker.dataset.collation.collate import Rows, collate
-from stoker.dataset.nodes.map import InlineMap, Map, parallel_limit
-from stoker.dataset.random import Calls
+from stoker.dataset.nodes.map import Map
 from stoker.dataset.streams.failures import Origin, mark_failure
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.threads.adaptive import MEASURE_SECONDS, AdaptiveCalls, HandOver
-from stoker.dataset.threads.parallel import OrderedCalls
-from stoker.dataset.tree.node import AUTOTUNE, Allocate, Context, Node
+from stoker.dataset.threads.parallel import Finish
+from stoker.dataset.tree.node import Allocate, Context, Node
 from stoker.elements.sizes import element_bytes
 from stoker.elements.spec import RaggedSpec, SparseSpec, Spec, TensorSpec
 from stoker.elements.structure import map_structure
@@ -93,32 +92,13 @@ class MapAndBatch(Node, frozen=True, eq=False, kw_only=True):
     def open(self, context: Context) -> Stream:
         mapping = self.input
         assert isinstance(mapping, Map)
-        function: Callable[..., Any] = mapping.function.value
-        map_origin = Origin(mapping.kind, mapping.site, None)
-        batch_origin = Origin("batch", self.site, None)
-        limit = parallel_limit(mapping.num_parallel_calls, context, self.batch_size)
-        stream = mapping.input.open(context)
-        new_calls = partial(Calls, context, mapping)
-        mapped = InlineMap(stream, function, map_origin, new_calls())
-        stack = partial(collate, allocate=context.allocate_for(self))
-        stacking = (self.batch_size, self.drop_remainder, stack, batch_origin)
-        if limit is None:
-            return BatchStream(mapped, *stacking)
-        return AdaptiveCalls(
-            _InlineMapAndBatch(mapped, *stacking),
-            lambda: OrderedCalls(
-                stream,
-                function,
-                limit,
-                map_origin,
-                new_calls,
-                size=self.batch_size,
-                sink=lambda n: _BatchSink(
-                    self.batch_size, context.allocate_for(self), batch_origin._replace(index=n)
-                ),
-                drop_remainder=self.drop_remainder,
-            ),
-            probe=mapping.num_parallel_calls == AUTOTUNE,
+        rows = _RowsOfBatches(self.batch_size, context.allocate_for(self))
+        return BatchStream(
+            mapping.open_calls(context, rows.writer, self.batch_size),
+            self.batch_size,
+            self.drop_remainder,
+            rows.collate,
+            Origin("batch", self.site, None),
         )
 
 
@@ -235,7 +215,6 @@ class BatchStream(Stream):
         """
         held = self._held
         while len(held) < self._size:
-            self._before_read()
             try:
                 chunk = self._stream.next_chunk(most - len(held), _NO_LIMIT)
             except Exception:
@@ -248,9 +227,6 @@ class BatchStream(Stream):
                     raise StopIteration
                 return
             held.extend(chunk)
-
-    def _before_read(self) -> None:
-        """A subclass may stop here; the elements held stay."""
 
     def _pass_failed(self) -> None:
         rest = self._size - len(self._held) - 1
@@ -279,68 +255,48 @@ class BatchStream(Stream):
             raise
 
 
-class _InlineMapAndBatch(BatchStream):
-    """A batch over an inline map that can hand over to `OrderedCalls`."""
+class _Written(NamedTuple):
+    """An element whose large arrays are in its batch's rows, on their way to the batch."""
 
-    def __init__(
-        self,
-        mapped: InlineMap,
-        batch_size: int,
-        drop_remainder: bool,
-        stack: Callable[[list[Any]], Any],
-        origin: Origin,
-    ) -> None:
-        super().__init__(mapped, batch_size, drop_remainder, stack, origin)
-        self._mapped = mapped
-
-    @property
-    def seconds(self) -> float:
-        return self._mapped.seconds
-
-    @property
-    def mean_seconds(self) -> float:
-        return self._mapped.mean_seconds
-
-    def costly(self) -> bool:
-        return self._mapped.costly()
-
-    def keep(self, verdicts: int) -> None:
-        self._mapped.keep(verdicts)
-
-    def _before_read(self) -> None:
-        if self.seconds >= MEASURE_SECONDS and self.costly():
-            raise HandOver
-
-    def hand_over(self) -> tuple[list[Any], list[Any], int] | None:
-        handed = self._mapped.hand_over()
-        if handed is None:
-            return None
-        done = list(self._held)
-        self._held.clear()
-        return done, handed[1], handed[2]
-
-    def resume(self, index: int) -> None:
-        self._mapped.resume(index)
-        self._index = index // self._size
+    rows: Rows
+    value: Any
 
 
-class _BatchSink:
-    """Takes a batch's elements on the threads that computed them."""
+class _RowsOfBatches:
+    """The rows of the batches in flight: threads write into them, `collate` reads them.
 
-    __slots__ = ("_allocate", "_origin", "_rows", "_values")
+    Args:
+        batch_size: elements in a batch.
+        allocate: makes the arrays of a batch.
+    """
 
-    def __init__(self, size: int, allocate: Allocate, origin: Origin) -> None:
+    def __init__(self, batch_size: int, allocate: Allocate) -> None:
+        self._size = batch_size
         self._allocate = allocate
-        self._origin = origin
-        self._rows = Rows(size, allocate)
-        self._values: list[Any] = [None] * size
+        self._number = -1
+        # Weak: once a batch is delivered its memory must not wait for the next one to begin.
+        self._last: weakref.ref[Rows] | None = None
 
-    def put(self, slot: int, value: Any) -> None:
-        self._values[slot] = self._rows.write(slot, value)
+    def writer(self, index: int) -> Finish:
+        """Return the function that writes element `index`; indices never decrease."""
+        number, row = divmod(index, self._size)
+        rows = self._last() if self._last is not None and number == self._number else None
+        if rows is None:
+            rows = Rows(self._size, self._allocate)
+            self._number, self._last = number, weakref.ref(rows)
+        return partial(_write, rows, row)
 
-    def result(self, count: int) -> Any:
-        try:
-            return collate(self._values[:count], self._allocate, self._rows)
-        except Exception as error:
-            mark_failure(error, self._origin)
-            raise
+    def collate(self, values: list[Any]) -> Any:
+        """Return the batch of `values`, of which those computed inline are not in rows yet."""
+        if self._last is None or _Written not in set(map(type, values)):
+            return collate(values, self._allocate)
+        rows = next(value.rows for value in values if type(value) is _Written)
+        members = [
+            value.value if type(value) is _Written else rows.write(row, value)
+            for row, value in enumerate(values)
+        ]
+        return collate(members, self._allocate, rows)
+
+
+def _write(rows: Rows, row: int, value: Any) -> _Written:
+    return _Written(rows, rows.write(row, value))

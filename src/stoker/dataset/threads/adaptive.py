@@ -2,11 +2,11 @@
 
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from stoker.dataset.streams.stream import Stream
+from stoker.dataset.threads.inline import InlineCalls
 from stoker.dataset.threads.parallel import CHEAP_SECONDS, OrderedCalls
-from stoker.elements.sizes import element_bytes
 from stoker.errors import FailedPreconditionError
 
 # How many calls on the pool are measured before a cheap function goes inline: more after every
@@ -21,50 +21,14 @@ _LONGEST_STAY = 512
 
 # A verdict on a function called inline needs this much time spent in it: a moment in which another
 # process had the core is none.
-MEASURE_SECONDS = 10e-3
+_MEASURE_SECONDS = 10e-3
 
-
-class HandOver(Exception):  # noqa: N818 - a signal, like StopIteration
-    """Raised by an `Inline` in the middle of a unit when its function proves costly."""
-
-
-class Inline(Protocol):
-    """A stream that computes in the calling thread and can hand over to the pool and back."""
-
-    @property
-    def seconds(self) -> float:
-        """Spent in the function since the last verdict of `costly`."""
-        ...
-
-    @property
-    def mean_seconds(self) -> float:
-        """Of a call, by the last verdict of `costly`; 0 before the first."""
-        ...
-
-    def next(self) -> Any: ...
-    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]: ...
-    def advance(self, n: int) -> int: ...
-    def close(self) -> None: ...
-
-    def costly(self) -> bool:
-        """Whether its function is too slow to be called inline, as measured; resets the measure."""
-        ...
-
-    def keep(self, verdicts: int) -> None:
-        """So many verdicts of `costly` are False whatever was measured."""
-        ...
-
-    def hand_over(self) -> tuple[list[Any], list[Any], int] | None:
-        """What `OrderedCalls.start` takes; None if it cannot be handed over now."""
-        ...
-
-    def resume(self, index: int) -> None:
-        """Goes on; the stream's next element has the number `index`."""
-        ...
+# Twice the price of a thread's help: below it a measured function stays inline.
+_EXPENSIVE_SECONDS = 2 * CHEAP_SECONDS
 
 
 class AdaptiveCalls(Stream):
-    """A parallel map: `OrderedCalls` while the function is worth a thread, else inline.
+    """A parallel map: `OrderedCalls` while the function is worth a thread, else `InlineCalls`.
 
     Args:
         inline: computes inline.
@@ -73,51 +37,46 @@ class AdaptiveCalls(Stream):
     """
 
     def __init__(
-        self, inline: Inline, make_calls: Callable[[], OrderedCalls], *, probe: bool
+        self, inline: InlineCalls, make_calls: Callable[[], OrderedCalls], *, probe: bool
     ) -> None:
         self._inline = inline
         self._make_calls = make_calls
         self._calls: OrderedCalls | None = None
         self._trial = _FIRST_TRIAL
+        self._inline_seconds = 0.0
+        self._verdicts_to_ignore = 0
         self._stay = _FIRST_STAY
-        self._settling = False
         self._closed = False
         self._switch = threading.RLock()
         if not probe:
             self._go_parallel()
 
     def next(self) -> Any:
-        calls = self._calls
-        if calls is not None or self._inline.seconds >= MEASURE_SECONDS:
-            calls = self._current()
-        if calls is None:
-            try:
-                return self._inline.next()
-            except HandOver:
-                self._go_parallel()
-            return self.next()
-        return calls.take()
+        if self._calls is None and self._inline.seconds < _MEASURE_SECONDS:
+            return self._inline.next()
+        chunk = self.next_chunk(1, 1)
+        if not chunk:
+            raise StopIteration
+        return chunk[0]
 
     def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
-        calls = self._current()
-        if calls is None:
-            try:
-                return self._inline.next_chunk(max_elements, max_bytes)
-            except HandOver:
-                self._go_parallel()
-            return self.next_chunk(max_elements, max_bytes)
-        try:
-            first = calls.take()
-        except StopIteration:
-            return []
-        if max_elements == 1:
-            return [first]
-        rest = calls.take_ready(element_bytes, max_elements - 1, max_bytes - element_bytes(first))
-        return [first, *rest]
+        calls = self._choose()
+        if calls is not None:
+            chunk = calls.next_chunk(max_elements, max_bytes)
+            if chunk or not calls.drained():
+                return chunk
+            self._go_inline(calls)
+        return self._inline.next_chunk(max_elements, max_bytes)
 
     def advance(self, n: int) -> int:
-        calls = self._current()
-        return self._inline.advance(n) if calls is None else calls.advance(n)
+        calls = self._choose()
+        skipped = 0
+        if calls is not None:
+            skipped = calls.advance(n)
+            if skipped == n or not calls.drained():
+                return skipped
+            self._go_inline(calls)
+        return skipped + self._inline.advance(n - skipped)
 
     def close(self) -> None:
         with self._switch:
@@ -130,43 +89,51 @@ class AdaptiveCalls(Stream):
         else:
             calls.close()
 
-    def _current(self) -> OrderedCalls | None:
-        """How the next element is to be computed; None for inline."""
-        if self._calls is None:
-            if self._inline.costly():
+    def _choose(self) -> OrderedCalls | None:
+        """Return what computes the next element; None for inline."""
+        calls = self._calls
+        if calls is None:
+            if self._is_expensive():
                 self._go_parallel()
-            return self._calls
-        if not self._settling and self._calls.measured >= self._trial:
-            alone = self._inline.mean_seconds
-            outpaced = alone > 0 and self._calls.outpaced_by(alone)
+        elif calls.measured >= self._trial:
+            alone = self._inline_seconds
+            outpaced = alone > 0 and calls.outpaced_by(alone)
             if outpaced:
-                self._inline.keep(self._stay)
+                self._verdicts_to_ignore = self._stay + 1
                 self._stay = min(2 * self._stay, _LONGEST_STAY)
-            if outpaced or self._calls.mean_seconds() < CHEAP_SECONDS:
-                self._calls.settle()
-                self._settling = True
+            if outpaced or calls.mean_seconds() < CHEAP_SECONDS:
+                calls.drain()
             else:
-                self._calls.forget_cost()
-        if self._settling and self._calls.settled():
-            self._go_inline(self._calls)
+                calls.restart_clock()
         return self._calls
 
+    def _is_expensive(self) -> bool:
+        """Return True if the function is too slow to be called inline, as measured since."""
+        inline = self._inline
+        if inline.seconds < _MEASURE_SECONDS:
+            return False
+        self._inline_seconds = inline.seconds / inline.calls
+        inline.restart_clock()
+        self._verdicts_to_ignore = max(self._verdicts_to_ignore - 1, 0)
+        return not self._verdicts_to_ignore and self._inline_seconds > _EXPENSIVE_SECONDS
+
     def _go_parallel(self) -> None:
-        handed = self._inline.hand_over()
-        if handed is None:
+        released = self._inline.release_inputs()
+        if released is None:
             return
         with self._switch:
-            if self._closed:
-                raise FailedPreconditionError("this iterator was closed while it was read")
+            self._check_open()
             self._calls = self._make_calls()
-            self._calls.start(*handed)
+            self._calls.start(*released)
 
     def _go_inline(self, calls: OrderedCalls) -> None:
         with self._switch:
-            if self._closed:
-                raise FailedPreconditionError("this iterator was closed while it was read")
+            self._check_open()
             self._calls = None
-            self._settling = False
             calls.close(close_stream=False)
             self._inline.resume(calls.next_index())
             self._trial = min(self._trial * 2, _LONGEST_TRIAL)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise FailedPreconditionError("this iterator was closed while it was read")

@@ -3,59 +3,75 @@
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import islice
 from typing import Any
 
 from stoker.dataset.random import Calls
 from stoker.dataset.streams.failures import Failure, Origin, mark_failure
-from stoker.dataset.streams.stream import Stream
+from stoker.dataset.streams.stream import ChunkedStream, Stream
 from stoker.dataset.threads import pool
 from stoker.dataset.threads.meter import Cost, Meter
 from stoker.dataset.threads.readahead import ReadAhead
 from stoker.dataset.threads.tuning import Tuning, smallest_window
-from stoker.dataset.threads.units import Single, Sink, Unit
 from stoker.dataset.unpacking import apply
 from stoker.elements.sizes import element_bytes
 from stoker.errors import FailedPreconditionError
 
-# A function is cheap below this: handing a call to a thread and back costs about 20 us.
+# A function is cheap below this: sending a call to a thread and back costs about 20 us.
 CHEAP_SECONDS = 50e-6
 
-# How often a waiting consumer looks whether it could run a call itself (see `_wait`).
+# Interval at which a waiting consumer checks if it could run a call itself (see `_wait`).
 _HELP_SECONDS = 0.05
+
+Finish = Callable[[Any], Any]
 
 
 class _Call:
-    """One element's call: what the pool runs."""
+    """One element's call, which the pool runs, and its result; guarded by its owner's lock."""
 
-    __slots__ = ("element", "index", "owner", "slot", "unit")
+    __slots__ = (
+        "done",
+        "dropped",
+        "element",
+        "error",
+        "finish",
+        "index",
+        "nbytes",
+        "owner",
+        "value",
+    )
 
     def __init__(
-        self, owner: "OrderedCalls", element: Any, unit: Unit, slot: int, index: int
+        self, owner: "OrderedCalls", element: Any, index: int, finish: Finish | None
     ) -> None:
         self.owner = owner
         self.element = element
-        self.unit = unit
-        self.slot = slot
         self.index = index
+        self.finish = finish
+        self.value: Any = None
+        self.error: BaseException | None = None
+        self.nbytes = 0
+        self.done = False
+        self.dropped = False
 
     def __call__(self) -> None:
         self.owner.run(self)
 
 
-class OrderedCalls:
-    """Applies `function` to the elements of `stream`, at most `limit` at once, and delivers.
-
-    Units are delivered in order.
+class OrderedCalls(ChunkedStream):
+    """Applies `function` to the elements of `stream`, at most `limit` at once; results in order.
 
     Args:
-        stream: read on a thread of its own, so that a slow input delays no finished result.
+        stream: read on a dedicated thread, so that a slow input delays no finished result.
         function: the user's.
         limit: the most calls at once; a `Tuning` finds it while they run.
         origin: kind and site of the map node, for its errors.
         keyed: makes what keys the randomness of a call.
-        size: elements per unit.
-        sink: makes a unit's sink from the unit's number.
-        drop_remainder: a last unit of fewer than `size` is dropped.
+        finish_with: makes, from an element's number, the function that the computing thread
+            applies to the result; called in order.
+        group: consecutive elements that the consumer needs together; it is woken once for all of
+            them. Groups begin at multiples of this number.
     """
 
     def __init__(
@@ -66,304 +82,267 @@ class OrderedCalls:
         origin: Origin,
         keyed: Callable[[], Calls],
         *,
-        size: int = 1,
-        sink: Callable[[int], Sink] = Single,
-        drop_remainder: bool = False,
+        finish_with: Callable[[int], Finish] | None = None,
+        group: int = 1,
     ) -> None:
         self._stream = stream
         self._function = function
         self._origin = origin
         self._keyed = keyed
-        self._size = size
-        self._make_sink = sink
-        self._drop_remainder = drop_remainder
+        self._finish_with = finish_with
+        self._group = group
         self._tuning = limit if isinstance(limit, Tuning) else None
         self._limit = limit.limit if isinstance(limit, Tuning) else limit
-        self._window = smallest_window(self._limit, size)
-        self._units: deque[Unit] = deque()
-        self._held = 0
-        self._done = 0
+        self._window = smallest_window(self._limit, group)
+        self._calls: deque[_Call] = deque()
+        self._pending = 0
         self._bytes = 0
         self._index = 0
-        self._awaited: Unit | None = None
-        self._settling = False
+        self._until = 0
+        self._awaited = 0
+        """Calls before `_until` that the consumer waits for."""
+        self._draining = False
         self._seconds = 0.0
         self._measured = 0
         self._lease = pool.lease(self._limit)
         self._reader = ReadAhead(stream, self._room, self._accept)
         self._lock = self._reader.lock
 
-    def start(self, done: Sequence[Any], first: Sequence[Any], index: int) -> None:
-        """Begin: with what was computed and read already, then with the stream's elements.
+    def start(self, first: Sequence[Any], index: int) -> None:
+        """Begin with elements read from the stream before, then read it.
 
         Args:
-            done: results of the elements before `first` that were not delivered, less than a unit.
-            first: inputs taken from the stream before.
-            index: the number of the first of these, or of the stream's next element.
+            first: these elements.
+            index: the number of the first of them, or of the stream's next element.
         """
         with self._lock:
-            self._index = index - len(done)
-            for value in done:
-                unit, slot = self._next_slot()
-                unit.sink.put(slot, value)
-                self._finish(unit)
-            self._held += len(done)
+            self._index = index
             if self._tuning is not None:
                 self._tuning.begin(time.perf_counter())
                 self._follow(self._tuning)
-            self._accept(list(first))
+            self._accept(first)
         self._reader.start()
 
     def run(self, call: _Call) -> None:
         """Compute one element; runs in any thread and never raises."""
-        unit = call.unit
-        failure: BaseException | None = None
+        error: BaseException | None = None
+        value: Any = None
         tuning = self._tuning
         nbytes = 0
         start = time.perf_counter()
         meter = None if tuning is None else Meter(queued=tuning.wants_queued(start))
-        if not unit.dropped:
+        if not call.dropped:
             try:
                 with self._keyed().over(iter((call.element,)), call.index + 1) as elements:
                     value = apply(self._function, next(elements))
-                if tuning is not None:
-                    nbytes = element_bytes(value)
-                unit.sink.put(call.slot, value)
-                del value  # a batch has taken it; the sink of one element holds it
-            except Exception as error:  # noqa: BLE001 - raised where the consumer reads it
-                failure = mark_failure(error, self._origin._replace(index=call.index))
-            except BaseException as error:  # noqa: BLE001 - same; of sys.exit there is no origin
-                failure = error
+                nbytes = element_bytes(value)
+                if call.finish is not None:
+                    value = call.finish(value)
+            except Exception as raised:  # noqa: BLE001 - raised where the consumer reads it
+                error = mark_failure(raised, self._origin._replace(index=call.index))
+            except BaseException as raised:  # noqa: BLE001 - same; of sys.exit there is no origin
+                error = raised
         seconds = time.perf_counter() - start
         cost = None if meter is None else meter.stop()
         input_bytes = 0 if tuning is None else element_bytes(call.element)
-        call.element = None
+        call.element = call.finish = None
         with self._lock:
             self._seconds += seconds
             self._measured += 1
-            if failure is not None:
-                unit.fail(call.slot, failure)
-            unit.bytes += nbytes
-            if not unit.dropped:
+            call.done = True
+            if not call.dropped:
+                call.value, call.error, call.nbytes = value, error, nbytes
+                self._pending -= 1
                 self._bytes += nbytes
-            self._finish(unit)
+            if call.index < self._until:
+                self._awaited -= 1
+                if not self._awaited:
+                    self._reader.filled.notify_all()
             if tuning is not None and cost is not None:
-                if failure is None:
+                if error is None:
                     tuning.holds(input_bytes + nbytes)
                 self._tune(tuning, cost)
 
-    def take(self) -> Any:
-        """The next unit's value, waiting for it.
-
-        Raises:
-            StopIteration: at the end.
-            BaseException: the first failure in the unit.
-        """
-        unit = self._await_head()
-        if unit is None:
-            raise StopIteration
-        return unit.deliver()
-
-    def take_ready(self, size_of: Callable[[Any], int], most: int, max_bytes: int) -> list[Any]:
-        """Whatever units are finished and did not fail, without waiting; perhaps none.
-
-        Args:
-            size_of: bytes of a unit's value.
-            most: the most units.
-            max_bytes: stop when at least so many bytes are taken.
-        """
-        values: list[Any] = []
-        while len(values) < most and max_bytes > 0:
+    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+        results: list[Any] = []
+        until: int | None = None
+        while True:
             with self._lock:
-                if not self._units or self._units[0].missing or self._units[0].error is not None:
-                    break
-                unit = self._pop()
-            values.append(unit.deliver())
-            max_bytes -= size_of(values[-1])
-        return values
+                if until is None:
+                    until = self._end_of_group()
+                max_bytes -= self._take_done(results, max_elements - len(results), max_bytes)
+                if self._is_enough(results, until, max_elements, max_bytes):
+                    return results
+            if not self._lease.help(partial(_is_before, until)):
+                self._wait(until)
 
     def advance(self, n: int) -> int:
-        """Pass `n` units: those not begun are never computed."""
-        passed = 0
+        """Skip `n` elements: the calls not begun are never computed."""
+        with self._lock:
+            skipped = self._drop(n)
+        if skipped == n:
+            return n
         with self._reader.paused():
-            unread = 0
             with self._lock:
-                while passed < n and self._units:
-                    unit = self._pop()
-                    unit.dropped = True
-                    passed += 1
-                    if unit.count < self._size and not self._reader.ended:
-                        unread = self._size - unit.count
-            if self._reader.ended:
-                return passed
-            wanted = unread + (n - passed) * self._size
-            got = self._stream.advance(wanted) if wanted else 0
-            self._index += got
-            if got < unread and self._drop_remainder:
-                return passed - 1
-            full, rest = divmod(max(got - unread, 0), self._size)
-            return passed + full + (1 if rest and not self._drop_remainder else 0)
-
-    @property
-    def measured(self) -> int:
-        """How many calls were timed since the last `forget_cost`."""
-        return self._measured
-
-    def mean_seconds(self) -> float:
-        """What these calls took on the average."""
-        with self._lock:
-            return self._seconds / max(self._measured, 1)
-
-    def outpaced_by(self, seconds: float) -> bool:
-        """Whether calls one after the other, `seconds` each, would yield more; needs a `Tuning`."""
-        with self._lock:
-            return self._tuning is not None and self._tuning.outpaced_by(seconds)
-
-    def forget_cost(self) -> None:
-        """Measure afresh."""
-        with self._lock:
-            self._measured, self._seconds = 0, 0.0
-
-    def settle(self) -> None:
-        """Read no further than the current unit needs."""
-        with self._lock:
-            self._settling = True
-            self._reader.wake()
-
-    def settled(self) -> bool:
-        """Whether, after `settle`, all is delivered: the stream can go on without this."""
-        with self._lock:
-            reader = self._reader
-            idle = self._settling and not (reader.reading or reader.ended or reader.closed)
-            return idle and not self._units
-
-    def next_index(self) -> int:
-        """The number of the next element to be read."""
-        return self._index
+                skipped += self._drop(n - skipped)  # read before the reader paused
+            if skipped < n and not (self._reader.ended or self._draining):
+                unread = self._stream.advance(n - skipped)
+                self._index += unread
+                skipped += unread
+        return skipped
 
     def close(self, *, close_stream: bool = True) -> None:
         """Forget what has not begun, wait for no running function; idempotent."""
         self._lease.release()
         self._reader.close(close_stream=close_stream)
 
+    def drain(self) -> None:
+        """Read no more: the stream ends after the elements read."""
+        with self._lock:
+            self._draining = True
+
+    def drained(self) -> bool:
+        """Return True after `drain`, once all elements read are taken."""
+        with self._lock:
+            return self._draining and not (self._calls or self._reader.reading)
+
+    def next_index(self) -> int:
+        """Return the number of the next element to be read."""
+        return self._index
+
+    @property
+    def measured(self) -> int:
+        """Calls timed since the last `restart_clock`."""
+        return self._measured
+
+    def mean_seconds(self) -> float:
+        """Return the mean duration of these calls."""
+        with self._lock:
+            return self._seconds / max(self._measured, 1)
+
+    def outpaced_by(self, seconds: float) -> bool:
+        """Return True if calls in sequence, `seconds` each, would yield more; needs a `Tuning`."""
+        with self._lock:
+            return self._tuning is not None and self._tuning.outpaced_by(seconds)
+
+    def restart_clock(self) -> None:
+        """Measure calls anew."""
+        with self._lock:
+            self._measured, self._seconds = 0, 0.0
+
     def _tune(self, tuning: Tuning, cost: Cost) -> None:
         supplied = bool(self._lease.waiting)
         if tuning.finished(time.perf_counter(), cost, supplied=supplied):
             self._follow(tuning)
-        elif not supplied and self._units and self._units[0].missing and self._is_wide():
+        elif not supplied and self._calls and not self._calls[0].done and self._is_wide():
             tuning.ran_dry()
             self._follow(tuning)
         if self._room() > 0:
             self._reader.wake()
 
     def _follow(self, tuning: Tuning) -> None:
-        """Run and read ahead as far as `tuning` says."""
+        """Run and read ahead as far as `tuning` allows."""
         self._window = tuning.window
         if self._limit != tuning.limit:
             self._limit = tuning.limit
             self._lease.resize(self._limit)
 
     def _is_wide(self) -> bool:
-        """Whether elements are held as far ahead as the window lets them."""
-        return self._window - self._held < max(1, self._limit // 2)
+        """Return True if reading more is not worth waking a thread."""
+        return self._window - len(self._calls) < max(1, self._limit // 2)
 
     def _room(self) -> int:
-        if self._settling:
-            return self._size - self._units[-1].count if self._units else 0
-        if self._is_wide():
+        if self._draining or self._is_wide():
             return 0
-        free = self._window - self._held
-        if self._tuning is None:
-            return free
-        free = min(free, self._tuning.affordable(self._held - self._done, self._bytes))
-        if free > 0 or len(self._units) > 1:
-            return free
-        # Whatever it takes, one unit must be held to be delivered.
-        return self._size - self._units[0].count if self._units else 1
+        free = self._window - len(self._calls)
+        if self._tuning is not None:
+            free = min(free, self._tuning.affordable(self._pending, self._bytes))
+        # One element must fit, whatever its size.
+        return free if self._calls else max(free, 1)
 
-    def _accept(self, elements: list[Any]) -> None:
+    def _accept(self, elements: Sequence[Any]) -> None:
         calls: list[_Call] = []
         for element in elements:
-            unit, slot = self._next_slot()
+            finish = None if self._finish_with is None else self._finish_with(self._index)
+            call = _Call(self, element, self._index, finish)
+            self._index += 1
+            self._calls.append(call)
             if isinstance(element, Failure):
-                unit.fail(slot, element.error)
-                self._finish(unit)
+                call.done, call.error = True, element.error
             else:
-                calls.append(_Call(self, element, unit, slot, self._index - 1))
-        self._held += len(elements)
+                calls.append(call)
+        self._pending += len(calls)
         self._lease.submit(calls)
-        if self._reader.ended and self._units and self._units[-1].count < self._size:
-            self._end_short(self._units[-1])
 
-    def _next_slot(self) -> tuple[Unit, int]:
-        """Where the next element goes; opens a unit where the last is full."""
-        if not self._units or self._units[-1].count == self._size:
-            sink = self._make_sink(self._index // self._size)
-            self._units.append(Unit(sink, self._size))
-        unit = self._units[-1]
-        unit.count += 1
-        self._index += 1
-        return unit, unit.count - 1
+    def _end_of_group(self) -> int:
+        """Return the number after the last element of the group that is delivered next."""
+        first = self._index - len(self._calls)
+        return first - first % self._group + self._group
 
-    def _end_short(self, unit: Unit) -> None:
-        if self._drop_remainder:
-            self._units.pop()
-            unit.dropped = True
-        else:
-            unit.missing -= self._size - unit.count
+    def _take_done(self, results: list[Any], max_elements: int, max_bytes: int) -> int:
+        """Append what is done, up to a failure; return about its bytes.
 
-    def _finish(self, unit: Unit) -> None:
-        unit.missing -= 1
-        unit.done += 1
-        if not unit.dropped:
-            self._done += 1
-        if unit.missing == 0 and unit is self._awaited:
-            self._reader.filled.notify_all()
-
-    def _pop(self) -> Unit:
-        unit = self._units.popleft()
-        self._held -= unit.count
-        self._done -= unit.done
-        self._bytes -= unit.bytes
+        Raises:
+            FailedPreconditionError: if this is closed.
+            BaseException: the failure that comes first, if `results` is empty.
+        """
+        if self._reader.closed:
+            raise FailedPreconditionError("this iterator was closed while it was read")
+        calls, nbytes, limit = self._calls, 0, len(results) + max_elements
+        while calls and calls[0].done and len(results) < limit and nbytes < max_bytes:
+            if calls[0].error is not None and results:
+                break
+            call = calls.popleft()
+            self._bytes -= call.nbytes
+            nbytes += call.nbytes
+            if call.error is not None:
+                raise call.error
+            results.append(call.value)
         if self._room() > 0:
             self._reader.wake()
-        return unit
+        return nbytes
 
-    def _await_head(self) -> Unit | None:
-        while True:
-            with self._lock:
-                if self._reader.closed:
-                    raise FailedPreconditionError("this iterator was closed while it was read")
-                head = self._units[0] if self._units else None
-                if head is None and self._reader.ended:
-                    return None
-                if head is not None and head.missing == 0:
-                    return self._pop()
-            if head is None or not self._lease.help(_calls_of(head)):
-                self._wait(head)
+    def _is_enough(self, results: list[Any], until: int, max_elements: int, max_bytes: int) -> bool:
+        if not self._calls and (self._reader.ended or self.drained()):
+            return True
+        if not results:
+            return False
+        complete = self._index - len(self._calls) >= until
+        failed = bool(self._calls) and self._calls[0].error is not None
+        return complete or failed or len(results) >= max_elements or max_bytes <= 0
 
-    def _wait(self, head: Unit | None) -> None:
-        """Wait until `head` is finished, or until there is something at all if it is None."""
+    def _drop(self, n: int) -> int:
+        dropped = min(n, len(self._calls))
+        for _ in range(dropped):
+            call = self._calls.popleft()
+            call.dropped = True
+            self._bytes -= call.nbytes
+            self._pending -= not call.done
+        return dropped
+
+    def _wait(self, until: int) -> None:
+        """Wait until the calls before `until` are done; or the first, if not all are read."""
         with self._lock:
-            first = self._units[0] if self._units else None
-            if self._reader.closed or first is not head or (head is None and self._reader.ended):
+            calls, reader = self._calls, self._reader
+            if reader.closed or (calls[0].done if calls else reader.ended or self.drained()):
                 return
             tuning = self._tuning
             if tuning is not None:
                 tuning.consumer_waits(time.perf_counter())
-            if head is None:
-                self._reader.filled.wait()
-            elif head.missing:
+            timeout = None
+            if calls:
+                first = calls[0].index
+                self._until = until if first + len(calls) >= until else first + 1
+                self._awaited = sum(not c.done for c in islice(calls, self._until - first))
                 # Every thread of the pool may be inside a function that waits, by way of another
-                # pipeline, for this very unit. Then nobody but this thread can compute it.
-                unread = head.count < self._size and not self._reader.ended
-                may_help = unread or self._lease.waits(_calls_of(head))
-                self._awaited = head
-                self._reader.filled.wait(_HELP_SECONDS if may_help else None)
-                self._awaited = None
+                # pipeline, for these very calls. Then nobody but this thread can compute them.
+                if self._lease.waits(partial(_is_before, until)):
+                    timeout = _HELP_SECONDS
+            reader.filled.wait(timeout)
+            self._until = 0
             if tuning is not None:
                 tuning.consumer_goes_on(time.perf_counter())
 
 
-def _calls_of(unit: Unit) -> Callable[[Any], bool]:
-    return lambda call: call.unit is unit
+def _is_before(until: int, call: Any) -> bool:
+    return bool(call.index < until)
