@@ -308,7 +308,7 @@ def _check_nest(value: Any) -> None:
         )
     if is_leaf(value):
         if not isinstance(value, Fluent):
-            raise InvalidArgumentError(f"zip accepts nests of datasets; one contains {value!r}")
+            raise InvalidArgumentError(f"zip accepts nests of datasets; got {value!r} in a nest")
         return
     for _, member in children(value):
         _check_nest(member)
@@ -317,7 +317,9 @@ def _check_nest(value: Any) -> None:
 def _compatible(name: str, values: Any) -> list[Fluent]:
     """Return the datasets, after checking that their elements have one structure."""
     if not isinstance(values, list | tuple) or not values:
-        raise InvalidArgumentError(f"`{name}` must be a non-empty list of datasets; got {values!r}")
+        raise InvalidArgumentError(
+            f"`{name}` must be a list of datasets, not empty; got {values!r}"
+        )
     datasets = [_dataset(f"{name}[{i}]", value) for i, value in enumerate(values)]
     spec = datasets[0].node.element_spec()
     for i, dataset in enumerate(datasets):
