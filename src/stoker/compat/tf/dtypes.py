@@ -1,4 +1,4 @@
-"""TensorFlow's dtypes as NumPy's. Text is held as objects (bytes), as TensorFlow hands it out."""
+"""TensorFlow's dtypes as NumPy's. Text is an object array of bytes, as TensorFlow returns it."""
 
 from typing import Any
 
@@ -31,11 +31,11 @@ def _bfloat16() -> Any:
 
 
 bfloat16 = _bfloat16()
-"""``None`` where the package ml_dtypes is not installed."""
+"""The bfloat16 dtype; ``None`` if the package ml_dtypes is not installed."""
 
 
 def as_dtype(value: npt.DTypeLike) -> np.dtype[Any]:
-    """The NumPy dtype of a type, a name or a dtype; text is ``object``. As tf.as_dtype."""
+    """Return the NumPy dtype of a type, name or dtype; text is ``object``. As `tf.as_dtype`."""
     if value == "string" or value is str or value is bytes:
         return string
     dtype = np.dtype(value)

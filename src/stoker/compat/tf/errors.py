@@ -1,4 +1,4 @@
-"""TensorFlow's exceptions: stoker's own, which have their names.
+"""TensorFlow's exceptions; stoker's have the same names.
 
 Those that nothing in stoker raises exist so that ``except`` clauses go on working.
 """
@@ -40,35 +40,35 @@ __all__ = [
 
 
 class AbortedError(OpError):
-    """Raised by nothing in stoker."""
+    """Present for ``except`` clauses; stoker never raises it."""
 
 
 class CancelledError(OpError):
-    """Raised by nothing in stoker."""
+    """Present for ``except`` clauses; stoker never raises it."""
 
 
 class DeadlineExceededError(OpError, TimeoutError):
-    """Raised by nothing in stoker."""
+    """Present for ``except`` clauses; stoker never raises it."""
 
 
 class InternalError(OpError):
-    """Raised by nothing in stoker."""
+    """Present for ``except`` clauses; stoker never raises it."""
 
 
 class OutOfRangeError(OpError, IndexError):
-    """Raised by nothing in stoker: the end of a dataset is the end of the iteration."""
+    """Present for ``except`` clauses; in stoker the end of a dataset ends the iteration."""
 
 
 class ResourceExhaustedError(OpError):
-    """Raised by nothing in stoker."""
+    """Present for ``except`` clauses; stoker never raises it."""
 
 
 class UnauthenticatedError(OpError):
-    """Raised by nothing in stoker."""
+    """Present for ``except`` clauses; stoker never raises it."""
 
 
 class UnknownError(OpError):
-    """Raised by nothing in stoker."""
+    """Present for ``except`` clauses; stoker never raises it."""
 
 
 DataLossError: type[OpError] = getattr(errors, "DataLossError", OpError)

@@ -1,4 +1,4 @@
-"""The part of tf.io that pipelines' files need."""
+"""`tf.io.TFRecordWriter`."""
 
 from typing import Any
 

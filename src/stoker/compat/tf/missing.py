@@ -1,4 +1,4 @@
-"""What is said of TensorFlow's names that stoker has no counterpart of."""
+"""Error for names of TensorFlow without a counterpart in stoker."""
 
 _COVERED = (
     "tf.data, tf.data.experimental, tf.data.experimental.service, tf.errors, tf.io.TFRecordWriter, "
@@ -7,9 +7,9 @@ _COVERED = (
 
 
 def missing(namespace: str, name: str) -> AttributeError:
-    """The error for ``namespace.name``: what is covered, and where it is written."""
+    """Return the error for ``namespace.name``, which lists the names that exist."""
     return AttributeError(
         f"stoker.compat has no {namespace}.{name}; it covers {_COVERED}. docs/compat.md lists "
-        "what is missing and what to use instead",
+        "the missing names and their replacements",
         name=name,
     )

@@ -1,4 +1,4 @@
-"""The seed of datasets made from here on."""
+"""Default seed of new datasets."""
 
 from typing import Any
 
@@ -9,15 +9,16 @@ _seed: int | None = None
 
 
 def set_seed(seed: int | None) -> None:
-    """The seed of every dataset made afterwards in this process; as tf.random.set_seed.
+    """Set the seed of every dataset constructed afterwards in this process.
 
-    It is what `stoker.Options.seed` is for a dataset. The draws themselves are not TensorFlow's.
+    It has the effect of `stoker.Options.seed`. The random numbers differ from TensorFlow's. As
+    `tf.random.set_seed`.
 
     Args:
         seed: an int of 64 bits, or ``None`` to draw one per dataset again.
 
     Raises:
-        InvalidArgumentError: it is neither.
+        InvalidArgumentError: if `seed` is neither an int of 64 bits nor None.
 
     Example:
         >>> from stoker.compat import tf
@@ -31,7 +32,7 @@ def set_seed(seed: int | None) -> None:
 
 
 def get_seed() -> int | None:
-    """What `set_seed` was given last."""
+    """Return the seed that `set_seed` set last."""
     return _seed
 
 

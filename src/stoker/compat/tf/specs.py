@@ -1,4 +1,4 @@
-"""TensorFlow's specs, as stoker's."""
+"""TensorFlow's constructors of specs, which return stoker's specs."""
 
 from collections.abc import Iterable
 
@@ -12,7 +12,7 @@ from stoker.errors import UnimplementedError
 
 
 class TensorShape(tuple[int | None, ...]):
-    """The lengths of an array's dimensions, ``None`` where one varies; as tf.TensorShape."""
+    """The sizes of the dimensions of an array, ``None`` if unknown; as `tf.TensorShape`."""
 
     __slots__ = ()
 
@@ -20,24 +20,24 @@ class TensorShape(tuple[int | None, ...]):
         return super().__new__(cls, dims)
 
     def as_list(self) -> list[int | None]:
-        """The lengths as a list."""
+        """Return the sizes as a list."""
         return list(self)
 
     @property
     def rank(self) -> int:
-        """How many dimensions."""
+        """Number of dimensions."""
         return len(self)
 
 
 class _Stands(type):
-    """For ``isinstance(spec, tf.TensorSpec)`` with the specs that datasets give."""
+    """Metaclass for ``isinstance(spec, tf.TensorSpec)`` with the specs of datasets."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, StokerTensorSpec)
 
 
 class TensorSpec(metaclass=_Stands):
-    """Makes a `stoker.TensorSpec`; as tf.TensorSpec, whose `name` is dropped.
+    """Construct a `stoker.TensorSpec`; as `tf.TensorSpec`, but `name` is ignored.
 
     Example:
         >>> from stoker.compat import tf
@@ -55,10 +55,10 @@ class TensorSpec(metaclass=_Stands):
 
 
 class RaggedTensorSpec:
-    """Makes a `stoker.RaggedSpec`; as tf.RaggedTensorSpec with one ragged dimension.
+    """Construct a `stoker.RaggedSpec`; as `tf.RaggedTensorSpec` with one ragged dimension.
 
     Raises:
-        UnimplementedError: more than one dimension is ragged.
+        UnimplementedError: if more than one dimension is ragged.
     """
 
     def __new__(  # type: ignore[misc]
@@ -76,7 +76,7 @@ class RaggedTensorSpec:
 
 
 class SparseTensorSpec:
-    """Makes a `stoker.SparseSpec`; as tf.SparseTensorSpec."""
+    """Construct a `stoker.SparseSpec`; as `tf.SparseTensorSpec`."""
 
     def __new__(  # type: ignore[misc]
         cls, shape: Iterable[int | None] = (), dtype: npt.DTypeLike = np.float32

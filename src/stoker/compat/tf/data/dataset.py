@@ -25,11 +25,11 @@ from stoker.errors import InvalidArgumentError, UnimplementedError
 
 @tolerant
 class Dataset(StokerDataset):
-    """A pipeline with tf.data's method arguments; as tf.data.Dataset.
+    """A pipeline with the methods and arguments of `tf.data.Dataset`.
 
-    It differs from `stoker.Dataset` in what TensorFlow's differs: text is bytes, Python's numbers
-    in `from_tensors` and `from_tensor_slices` are int32 and float32, `as_numpy_iterator` yields
-    NumPy scalars, and arguments without a meaning here (``name=``, ``deterministic=``) are dropped.
+    It differs from `stoker.Dataset` as TensorFlow's does: text is bytes, Python's numbers in
+    `from_tensors` and `from_tensor_slices` are int32 and float32, `as_numpy_iterator` yields NumPy
+    scalars, and arguments without a meaning here (``name=``, ``deterministic=``) are ignored.
     Iterating yields NumPy and Python values, not tensors: they have no ``.numpy()``.
 
     Example:
@@ -41,7 +41,7 @@ class Dataset(StokerDataset):
 
     @classmethod
     def of(cls, dataset: StokerDataset) -> "Dataset":
-        """The dataset with TensorFlow's methods; the same seed and options.
+        """Return a `stoker.Dataset` with TensorFlow's methods and the same seed and options.
 
         Example:
             >>> import stoker
@@ -59,12 +59,12 @@ class Dataset(StokerDataset):
 
     @classmethod
     def range(cls, *args: int, output_type: npt.DTypeLike = np.int64) -> Self:
-        """Ints, of `output_type` if it is given; as tf.data.Dataset.range."""
+        """Yield ints, of `output_type` if given; as `tf.data.Dataset.range`."""
         return super().range(*args)._cast(output_type)
 
     @classmethod
     def counter(cls, start: int = 0, step: int = 1, dtype: npt.DTypeLike = np.int64) -> Self:
-        """Ints without end, of `dtype` if it is given; as tf.data.Dataset.counter."""
+        """Yield ints without end, of `dtype` if given; as `tf.data.Dataset.counter`."""
         return super().counter(start, step)._cast(dtype)
 
     def _cast(self, dtype: npt.DTypeLike) -> Self:
@@ -75,12 +75,12 @@ class Dataset(StokerDataset):
 
     @classmethod
     def from_tensors(cls, tensors: Any) -> Self:
-        """One element; text is bytes, Python's numbers int32 and float32."""
+        """Yield one element; text is bytes, Python's numbers int32 and float32."""
         return super().from_tensors(as_constants(tensors))
 
     @classmethod
     def from_tensor_slices(cls, tensors: Any) -> Self:
-        """Slices; text is bytes, Python's numbers int32 and float32."""
+        """Yield slices; text is bytes, Python's numbers int32 and float32."""
         return super().from_tensor_slices(as_constants(tensors))
 
     @classmethod
@@ -90,7 +90,7 @@ class Dataset(StokerDataset):
         shuffle: bool | None = None,
         seed: int | None = None,
     ) -> Self:
-        """The paths that match, as bytes; as tf.data.Dataset.list_files."""
+        """Yield the paths that match, as bytes; as `tf.data.Dataset.list_files`."""
         single = isinstance(file_pattern, str | bytes | os.PathLike)
         patterns = [file_pattern] if single else file_pattern
         paths = super().list_files([os.fsdecode(p) for p in patterns], shuffle=shuffle, seed=seed)
@@ -105,19 +105,21 @@ class Dataset(StokerDataset):
         args: tuple[Any, ...] | list[Any] | None = None,
         output_signature: Spec | None = None,
     ) -> Self:
-        """What the generator yields, in the declared dtypes; as tf.data.Dataset.from_generator.
+        """Yield the elements of a generator, in the declared dtypes.
+
+        As `tf.data.Dataset.from_generator`.
 
         Args:
             generator: returns an iterable of elements.
-            output_types: deprecated: the elements' dtypes.
+            output_types: deprecated: dtypes of the elements.
             output_shapes: deprecated: their shapes, with `output_types`.
             args: the generator's arguments.
-            output_signature: the elements' spec. Without it and `output_types` the values come as
-                they are.
+            output_signature: spec of the elements. Without it and `output_types`, values are not
+                converted.
 
         Raises:
-            InvalidArgumentError: both ways of declaring are used; when read, if a value has
-                another shape or structure.
+            InvalidArgumentError: if both declarations are given; when read, if a value has another
+                shape or structure.
         """
         if output_signature is not None and (output_types, output_shapes) != (None, None):
             raise InvalidArgumentError(
@@ -139,7 +141,7 @@ class Dataset(StokerDataset):
         drop_remainder: bool = False,
         row_splits_dtype: npt.DTypeLike = np.int64,
     ) -> Self:
-        """Runs of consecutive elements of different lengths; as tf.data.Dataset.ragged_batch."""
+        """Batch elements of different lengths; as `tf.data.Dataset.ragged_batch`."""
         return super().ragged_batch(batch_size, drop_remainder)
 
     def window(
@@ -149,7 +151,7 @@ class Dataset(StokerDataset):
         stride: int = 1,
         drop_remainder: bool = False,
     ) -> Self:
-        """Datasets of consecutive elements; as tf.data.Dataset.window."""
+        """Group runs of elements into datasets; as `tf.data.Dataset.window`."""
         windows = super().window(size, shift=shift, stride=stride, drop_remainder=drop_remainder)
         return windows.map(_adopt_members, element_spec=windows.element_spec)
 
@@ -162,7 +164,7 @@ class Dataset(StokerDataset):
         *,
         element_spec: Spec | None = None,
     ) -> Self:
-        """A dataset of each key's windows; as tf.data.Dataset.group_by_window."""
+        """Group elements by key into windows; as `tf.data.Dataset.group_by_window`."""
         if callable(reduce_func):
             reduce_func = _OfDatasets(reduce_func)
         return super().group_by_window(
@@ -176,7 +178,7 @@ class Dataset(StokerDataset):
         reader_func: Callable[..., Any] | None = None,
         shard_func: Callable[..., Any] | None = None,
     ) -> Self:
-        """Keeps the elements in files; as tf.data.Dataset.snapshot."""
+        """Store the elements in files; as `tf.data.Dataset.snapshot`."""
         reader = _OfDatasets(reader_func) if callable(reader_func) else reader_func
         return super().snapshot(path, compression, reader_func=reader, shard_func=shard_func)
 
@@ -189,17 +191,17 @@ class Dataset(StokerDataset):
         reader_func: Callable[..., Any] | None = None,
         wait: bool = False,
     ) -> Self:
-        """Reads what `save` wrote; as tf.data.Dataset.load.
+        """Read the elements that `save` wrote; as `tf.data.Dataset.load`.
 
         Args:
             path: the folder given to `save`.
-            element_spec: of the elements; stands in the files, too.
-            compression: stands in the files; checked if it is given.
-            reader_func: from a dataset of the files' datasets to the one to read.
-            wait: waiting for the writer is not in this version.
+            element_spec: of the elements; the files contain it, too.
+            compression: checked if given; the files contain it.
+            reader_func: called with a dataset of one dataset per file; returns the dataset to read.
+            wait: must be False.
 
         Raises:
-            UnimplementedError: `wait` is True.
+            UnimplementedError: if `wait` is True.
         """
         if wait:
             raise UnimplementedError(
@@ -209,22 +211,22 @@ class Dataset(StokerDataset):
         return super().load(path, element_spec, compression, reader_func=reader)
 
     def with_options(self, options: StokerOptions | Options) -> Self:
-        """The dataset with these options set: tf.data's or stoker's."""
+        """Return the dataset with `options` set, TensorFlow's or stoker's."""
         return super().with_options(options.resolve() if isinstance(options, Options) else options)
 
     def distribute(
         self, service: Any, *, processing_mode: Any = "distributed_epoch", **settings: Any
     ) -> "Dataset":
-        """What comes before runs on a service's workers; as `stoker.Dataset.distribute`."""
+        """Run this pipeline on the workers of a service; as `stoker.Dataset.distribute`."""
         return Dataset.of(super().distribute(service, processing_mode=processing_mode, **settings))
 
     def as_numpy_iterator(self) -> NumpyIterator:  # type: ignore[override]  # it wraps one
-        """Begins a pass that yields NumPy values: scalars, arrays, and bytes for text."""
+        """Start an epoch that yields NumPy scalars and arrays, and bytes for text."""
         return NumpyIterator(self.iterator())
 
 
 class _OfDatasets:
-    """A function that is handed datasets, of which it expects TensorFlow's methods."""
+    """Wrap a function whose dataset arguments must have TensorFlow's methods."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -234,7 +236,7 @@ class _OfDatasets:
 
 
 def _adopt_members(*members: Any) -> Any:
-    """For `Dataset.map`, which unpacks plain tuples."""
+    """Wrap a function for `Dataset.map`, which unpacks plain tuples."""
     return _adopt(members if len(members) > 1 else members[0])
 
 

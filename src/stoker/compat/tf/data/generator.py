@@ -1,4 +1,4 @@
-"""What `Dataset.from_generator` of tf.data makes of a generator's values."""
+"""Conversion of a generator's values, as `tf.data.Dataset.from_generator` does it."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -20,11 +20,11 @@ from stoker.errors import InvalidArgumentError
 
 
 def signature_of(output_types: Any, output_shapes: Any) -> Spec:
-    """The spec that the two deprecated arguments of from_generator stand for.
+    """Return the spec that the two deprecated arguments of from_generator describe.
 
     Args:
         output_types: a dtype, or a nest of them.
-        output_shapes: the shapes in the same nest; ``None``, or ``None`` for a leaf: unknown.
+        output_shapes: the shapes in the same nest; ``None``, for all or a leaf: unknown.
     """
     container = container_of(type(output_types))
     if container is not Container.LEAF:
@@ -44,24 +44,24 @@ def _members(shapes: Any) -> list[Any]:
 
 
 class _AnyShape:
-    """A leaf of which only the dtype is known."""
+    """A leaf with a known dtype and unknown shape."""
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
         self.dtype = dtype
 
 
 def declared(signature: Spec) -> Spec | None:
-    """The signature as stoker's element_spec: ``None`` where it knows too little."""
+    """Return the signature as an element_spec, ``None`` if a shape is unknown."""
     return map_structure(
         lambda leaf: UnknownSpec() if isinstance(leaf, _AnyShape) else leaf, signature
     )
 
 
 class Conforming:
-    """A generator function whose values take the dtypes of a signature; may be pickled.
+    """A generator function whose values are converted to the dtypes of a signature; picklable.
 
     As with tf.data, lists become arrays and text bytes, NumPy's numbers are cast to any dtype, and
-    Python's where that loses nothing but precision.
+    Python's if only precision is lost.
     """
 
     def __init__(self, generator: Callable[..., Iterable[Any]], signature: Spec) -> None:
@@ -97,17 +97,17 @@ def _leaf(signature: Any, value: Any) -> Any:
     except (TypeError, ValueError, OverflowError) as error:
         kind = "text" if signature.dtype == string else signature.dtype
         raise InvalidArgumentError(
-            f"`generator` yielded {value!r}, which is no {kind}: {error}"
+            f"`generator` yielded {value!r}, which is not {kind}: {error}"
         ) from error
     if isinstance(signature, TensorSpec) and not _fits(array.shape, signature.shape):
         raise InvalidArgumentError(
             f"`generator` yielded an element of shape {array.shape} where an element of shape "
-            f"{signature.shape} was expected; None in a shape stands for any length"
+            f"{signature.shape} was expected; None in a shape matches any size"
         )
     return array[()] if array.ndim == 0 else array
 
 
-# What a Python number may become: its own kind or one further on; NumPy's bfloat16 is of kind V.
+# The kinds a Python number can be converted to; bfloat16 is of kind V.
 _KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "V": 2, "c": 3}
 
 
@@ -119,7 +119,7 @@ def _cast(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         array = np.asarray(as_bytes(np.array(value, dtype=object)))
         for item in array.flat:
             if not isinstance(item, bytes):
-                raise TypeError(f"it holds {item!r}")
+                raise TypeError(f"it contains {item!r}")
         return array
     if array.dtype.kind in "USO":
         raise TypeError("it is not numeric")

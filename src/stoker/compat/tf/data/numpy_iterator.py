@@ -8,9 +8,9 @@ from stoker.dataset.iterator import Iterator
 
 
 class NumpyIterator:
-    """One pass over a dataset, yielding NumPy values; made by `Dataset.as_numpy_iterator`.
+    """An epoch of a dataset as NumPy values; constructed by `Dataset.as_numpy_iterator`.
 
-    What else a `stoker.Iterator` has, this has too.
+    All other attributes are those of `stoker.Iterator`.
 
     Example:
         >>> from stoker.compat import tf
@@ -29,7 +29,7 @@ class NumpyIterator:
         return as_numpy(next(self._iterator))
 
     def next(self) -> Any:
-        """The next element; as ``next(iterator)``."""
+        """Return the next element; as ``next(iterator)``."""
         return next(self)
 
     def __getattr__(self, name: str) -> Any:

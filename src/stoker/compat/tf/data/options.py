@@ -1,4 +1,4 @@
-"""tf.data.Options: attributes to set, as against stoker's frozen ones."""
+"""tf.data.Options, with settable attributes; `stoker.Options` is frozen."""
 
 import enum
 from typing import Any
@@ -8,7 +8,7 @@ from stoker.dataset.options import Options as StokerOptions
 
 
 class AutoShardPolicy(enum.IntEnum):
-    """As tf.data.experimental.AutoShardPolicy; without effect."""
+    """Accepted without effect; as `tf.data.experimental.AutoShardPolicy`."""
 
     OFF = -1
     AUTO = 0
@@ -18,7 +18,7 @@ class AutoShardPolicy(enum.IntEnum):
 
 
 class ExternalStatePolicy(enum.IntEnum):
-    """As tf.data.experimental.ExternalStatePolicy; without effect."""
+    """Accepted without effect; as `tf.data.experimental.ExternalStatePolicy`."""
 
     WARN = 0
     IGNORE = 1
@@ -26,7 +26,7 @@ class ExternalStatePolicy(enum.IntEnum):
 
 
 class _Group:
-    """Attributes that may be set; all are ``None`` until then."""
+    """Base class of options: settable attributes, ``None`` by default."""
 
     _names: tuple[str, ...] = ()
 
@@ -42,13 +42,13 @@ class _Group:
 
 
 class ThreadingOptions(_Group):
-    """As tf.data.ThreadingOptions; `private_threadpool_size` is `stoker.Options.threads`."""
+    """Thread options; `private_threadpool_size` sets `stoker.Options.threads`."""
 
     _names = ("max_intra_op_parallelism", "private_threadpool_size")
 
 
 class AutotuneOptions(_Group):
-    """As tf.data.experimental.AutotuneOptions; without effect."""
+    """Accepted without effect; as `tf.data.experimental.AutotuneOptions`."""
 
     _names = (
         "autotune_algorithm",
@@ -61,13 +61,13 @@ class AutotuneOptions(_Group):
 
 
 class DistributeOptions(_Group):
-    """As tf.data.experimental.DistributeOptions; without effect."""
+    """Accepted without effect; as `tf.data.experimental.DistributeOptions`."""
 
     _names = ("auto_shard_policy", "num_devices")
 
 
 class OptimizationOptions(_Group):
-    """As tf.data.experimental.OptimizationOptions; without effect."""
+    """Accepted without effect; as `tf.data.experimental.OptimizationOptions`."""
 
     _names = (
         "apply_default_optimizations",
@@ -87,10 +87,10 @@ class OptimizationOptions(_Group):
 
 
 class Options(_Group):
-    """Options for `Dataset.with_options`; as tf.data.Options.
+    """Options for `Dataset.with_options`; as `tf.data.Options`.
 
-    Only ``threading.private_threadpool_size`` has an effect here: order is always deterministic,
-    and there is no graph to optimize. An attribute that tf.data does not have is an AttributeError.
+    Only ``threading.private_threadpool_size`` has an effect: order is always deterministic, and
+    there is no graph to optimize. An attribute that tf.data does not have is an AttributeError.
 
     Example:
         >>> from stoker.compat import tf
@@ -127,6 +127,6 @@ class Options(_Group):
         self.experimental_optimization = OptimizationOptions()
 
     def resolve(self) -> StokerOptions:
-        """These options as stoker's."""
+        """Return the equivalent `stoker.Options`."""
         threads = self.threading.private_threadpool_size
         return StokerOptions(threads=threads or None)  # TensorFlow's 0: as many as there are cores

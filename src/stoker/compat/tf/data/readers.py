@@ -1,4 +1,4 @@
-"""tf.data's file datasets: classes there, functions here; elements are bytes, or NumPy's."""
+"""tf.data's file datasets, as functions; elements are bytes or NumPy values."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,14 +19,14 @@ def TextLineDataset(  # noqa: N802 - classes there
     num_parallel_reads: int | None = None,
     name: str | None = None,  # noqa: ARG001 - nothing is named here
 ) -> Dataset:
-    """The lines of text files as bytes; as tf.data.TextLineDataset.
+    """Yield the lines of text files as bytes; as `tf.data.TextLineDataset`.
 
     Args:
-        filenames: a path, several, or a dataset of them.
+        filenames: a path, a list of paths or a dataset of paths.
         compression_type: as for `stoker.Dataset.text_lines`.
-        buffer_size: dropped.
+        buffer_size: ignored.
         num_parallel_reads: as for `stoker.Dataset.text_lines`.
-        name: dropped.
+        name: ignored.
     """
     return Dataset.text_lines(
         _adopted(filenames), compression_type, num_parallel_reads, encoding=None
@@ -40,14 +40,14 @@ def TFRecordDataset(  # noqa: N802
     num_parallel_reads: int | None = None,
     name: str | None = None,  # noqa: ARG001
 ) -> Dataset:
-    """The records of TFRecord files as bytes; as tf.data.TFRecordDataset.
+    """Yield the records of TFRecord files as bytes; as `tf.data.TFRecordDataset`.
 
     Args:
-        filenames: a path, several, or a dataset of them.
+        filenames: a path, a list of paths or a dataset of paths.
         compression_type: as for `stoker.Dataset.tfrecords`.
-        buffer_size: dropped.
+        buffer_size: ignored.
         num_parallel_reads: as for `stoker.Dataset.tfrecords`.
-        name: dropped.
+        name: ignored.
     """
     return Dataset.tfrecords(_adopted(filenames), compression_type, num_parallel_reads)
 
@@ -62,17 +62,17 @@ def FixedLengthRecordDataset(  # noqa: N802
     num_parallel_reads: int | None = None,
     name: str | None = None,  # noqa: ARG001
 ) -> Dataset:
-    """Records of one length as bytes; as tf.data.FixedLengthRecordDataset.
+    """Yield records of one length as bytes; as `tf.data.FixedLengthRecordDataset`.
 
     Args:
-        filenames: a path, several, or a dataset of them.
+        filenames: a path, a list of paths or a dataset of paths.
         record_bytes: as for `stoker.Dataset.fixed_length_records`.
         header_bytes: as for `stoker.Dataset.fixed_length_records`.
         footer_bytes: as for `stoker.Dataset.fixed_length_records`.
-        buffer_size: dropped.
+        buffer_size: ignored.
         compression_type: as for `stoker.Dataset.fixed_length_records`.
         num_parallel_reads: as for `stoker.Dataset.fixed_length_records`.
-        name: dropped.
+        name: ignored.
     """
     return Dataset.fixed_length_records(
         _adopted(filenames),
@@ -96,23 +96,23 @@ def CsvDataset(  # noqa: N802
     select_cols: Sequence[int] | None = None,
     exclude_cols: Sequence[int] | None = None,
 ) -> Dataset:
-    """The rows of CSV files as tuples; as tf.data.experimental.CsvDataset.
+    """Yield the rows of CSV files as tuples; as `tf.data.experimental.CsvDataset`.
 
     Args:
-        filenames: a path, several, or a dataset of them.
-        record_defaults: for each column a dtype if a field is required, or a missing field's value
-            (also as an array or list of one). Python's ints are int32 and floats float32.
+        filenames: a path, a list of paths or a dataset of paths.
+        record_defaults: for each column a dtype if a field is required, or the value of a missing
+            field (or an array or list of one value). Python's ints are int32 and floats float32.
         compression_type: as for `stoker.Dataset.csv`.
-        buffer_size: dropped.
+        buffer_size: ignored.
         header: as for `stoker.Dataset.csv`.
         field_delim: as for `stoker.Dataset.csv`.
         use_quote_delim: as for `stoker.Dataset.csv`.
         na_value: as for `stoker.Dataset.csv`.
-        select_cols: which columns to read; with neither this nor `exclude_cols`, all.
-        exclude_cols: which columns not to read.
+        select_cols: numbers of the columns to read; without it and `exclude_cols`, all.
+        exclude_cols: numbers of the columns not to read.
 
     Raises:
-        InvalidArgumentError: both `select_cols` and `exclude_cols` are given.
+        InvalidArgumentError: if both `select_cols` and `exclude_cols` are given.
     """
     if exclude_cols is not None:
         if select_cols is not None:
@@ -139,7 +139,7 @@ def _adopted(filenames: Any) -> Any:
 
 
 def _column(default: Any) -> Any:
-    """An entry of `record_defaults` as stoker takes it."""
+    """Convert an entry of `record_defaults` to stoker's form."""
     if isinstance(default, type | np.dtype):
         return bytes if as_dtype(default) == string else as_dtype(default)
     default = as_constants(default)

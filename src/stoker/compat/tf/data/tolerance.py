@@ -1,4 +1,4 @@
-"""Arguments that tf.data has and stoker has no use for: accepted, and dropped."""
+"""Arguments of tf.data that have no effect in stoker: accepted and ignored."""
 
 import functools
 import inspect
@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 WITHOUT_MEANING = {
-    "name": None,  # nothing is named here
+    "name": None,  # nodes have no names
     "deterministic": None,  # order is always deterministic
     "synchronous": None,
     "use_unbounded_threadpool": False,
 }
-"""Names and defaults of the arguments; where stoker's method has one, it is handed on."""
+"""Names and defaults of the arguments; passed on if stoker's method has one of that name."""
 
 _UNTOUCHED = {"apply", "distribute", "iterator", "as_numpy_iterator", "cardinality", "options"}
 
@@ -19,7 +19,7 @@ _Class = TypeVar("_Class", bound=type)
 
 
 def tolerant(cls: _Class) -> _Class:
-    """The class, whose public methods take tf.data's arguments without meaning by keyword."""
+    """Let the public methods of a class accept the ignored arguments by keyword."""
     for name in dir(cls):
         if name.startswith("_") or name in _UNTOUCHED:
             continue
@@ -33,7 +33,7 @@ def tolerant(cls: _Class) -> _Class:
 
 
 def dropping(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, which also takes the arguments of `WITHOUT_MEANING` that it does not have."""
+    """Let a function accept the arguments of `WITHOUT_MEANING` that it does not have."""
     signature = inspect.signature(function)
     extra = {k: v for k, v in WITHOUT_MEANING.items() if k not in signature.parameters}
 

@@ -1,4 +1,4 @@
-"""Between Python's values and TensorFlow's: text is bytes, and what is iterated is NumPy's."""
+"""Conversion of Python values to TensorFlow's: text is bytes, numbers are NumPy scalars."""
 
 import functools
 from collections.abc import Callable
@@ -19,9 +19,9 @@ _INT32 = np.iinfo(np.int32)
 
 
 def as_constants(value: Any) -> Any:
-    """The value as TensorFlow makes tensors of it, for `from_tensors` and `from_tensor_slices`.
+    """Convert a value as TensorFlow does in `from_tensors` and `from_tensor_slices`.
 
-    Python ints become int32 where they fit and int64 otherwise, floats float32, text bytes; arrays
+    Python ints become int32 if they fit and int64 otherwise, floats float32, text bytes; arrays
     keep their dtype.
 
     Example:
@@ -56,7 +56,7 @@ def _array_of_list(value: list[Any]) -> Any:
 
 
 def _is_pythons(value: Any, kind: Any) -> bool:
-    """Whether the first number in nested lists is Python's own; an empty list counts as such."""
+    """Return whether the first number in nested lists is a Python number, or there is none."""
     while isinstance(value, list | tuple):
         if not value:
             return True
@@ -65,7 +65,7 @@ def _is_pythons(value: Any, kind: Any) -> bool:
 
 
 def as_bytes(leaf: Any) -> Any:
-    """Text as bytes in UTF-8, in object arrays where it is an array; anything else as it is."""
+    """Encode text as UTF-8, also in arrays; return other values unchanged."""
     if isinstance(leaf, str):
         return leaf.encode()
     if isinstance(leaf, np.bytes_):
@@ -87,10 +87,10 @@ def _encoded(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def as_numpy(element: Any) -> Any:
-    """An element as tf.data's `as_numpy_iterator` yields it.
+    """Convert an element as tf.data's `as_numpy_iterator` does.
 
-    Numbers are NumPy scalars, which print as they did before NumPy 2 (and in TensorFlow's
-    examples): as the number alone.
+    Numbers become NumPy scalars that print as the number alone, as they did before NumPy 2 and in
+    TensorFlow's examples.
 
     Example:
         >>> as_numpy({"x": 1, "y": [0.5, "a"]})
@@ -116,7 +116,7 @@ def _numpy_leaf(leaf: Any) -> Any:
 
 @functools.cache
 def _plain(scalar: Any) -> Any:
-    """A subclass of a NumPy scalar type whose values print as the number alone."""
+    """Return a subclass of a NumPy scalar type whose values print as the number alone."""
     names = {"__slots__": (), "__repr__": scalar.__str__, "__module__": scalar.__module__}
     return type(scalar.__name__, (scalar,), names)
 

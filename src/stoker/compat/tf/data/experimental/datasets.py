@@ -1,4 +1,4 @@
-"""tf.data.experimental: functions that make a dataset or take one, most of them methods by now."""
+"""tf.data.experimental: functions that construct or read datasets; most are methods now."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,27 +15,27 @@ from stoker.errors import InvalidArgumentError
 
 
 def cardinality(dataset: StokerDataset) -> int:
-    """How many elements; as tf.data.experimental.cardinality."""
+    """Return the number of elements; as `tf.data.experimental.cardinality`."""
     return dataset.cardinality()
 
 
 def get_structure(dataset: StokerDataset) -> Spec:
-    """The spec of the elements; as `Dataset.element_spec`."""
+    """Return the spec of the elements; as `Dataset.element_spec`."""
     return dataset.element_spec
 
 
 def get_single_element(dataset: StokerDataset) -> Any:
-    """The one element; as `Dataset.get_single_element`."""
+    """Return the only element; as `Dataset.get_single_element`."""
     return Dataset.of(dataset).get_single_element()
 
 
 def save(dataset: StokerDataset, path: str, *args: Any, **kwargs: Any) -> None:
-    """Writes the elements to files; as `Dataset.save`."""
+    """Write the elements to files; as `Dataset.save`."""
     Dataset.of(dataset).save(path, *args, **kwargs)
 
 
 def load(path: str, element_spec: Spec | None = None, *args: Any, **kwargs: Any) -> Dataset:
-    """Reads what `save` wrote; as `Dataset.load`."""
+    """Read the elements that `save` wrote; as `Dataset.load`."""
     if element_spec is not None:
         kwargs["element_spec"] = element_spec
     dataset: Dataset = Dataset.load(path, *args, **kwargs)
@@ -48,7 +48,7 @@ def sample_from_datasets(
     seed: int | None = None,
     stop_on_empty_dataset: bool = False,
 ) -> Dataset:
-    """Elements of several datasets, drawn by weight; as `Dataset.sample_from_datasets`."""
+    """Sample from several datasets by weight; as `Dataset.sample_from_datasets`."""
     dataset: Dataset = Dataset.sample_from_datasets(
         [Dataset.of(one) for one in datasets],
         weights,
@@ -63,9 +63,9 @@ def choose_from_datasets(
     choice_dataset: StokerDataset,
     stop_on_empty_dataset: bool = False,
 ) -> Dataset:
-    """Elements of several datasets, by a dataset of indices; as `Dataset.choose_from_datasets`.
+    """Choose from several datasets by indices; as `Dataset.choose_from_datasets`.
 
-    Unlike the method, it goes on by default when a dataset ends.
+    Unlike the method, it continues by default when a dataset ends.
     """
     dataset: Dataset = Dataset.choose_from_datasets(
         [Dataset.of(one) for one in datasets],
@@ -76,7 +76,7 @@ def choose_from_datasets(
 
 
 def Counter(start: int = 0, step: int = 1, dtype: npt.DTypeLike = np.int64) -> Dataset:  # noqa: N802
-    """Ints without end; as `Dataset.counter`."""
+    """Yield ints without end; as `Dataset.counter`."""
     dataset: Dataset = Dataset.counter(start, step, dtype=dtype)
     return dataset
 
@@ -84,7 +84,7 @@ def Counter(start: int = 0, step: int = 1, dtype: npt.DTypeLike = np.int64) -> D
 def RandomDataset(  # noqa: N802 - a class there
     seed: int | None = None, rerandomize_each_iteration: bool | None = None
 ) -> Dataset:
-    """Random ints without end; as `Dataset.random`."""
+    """Yield random ints without end; as `Dataset.random`."""
     dataset: Dataset = Dataset.random(
         seed=seed, rerandomize_each_iteration=rerandomize_each_iteration
     )
@@ -92,13 +92,13 @@ def RandomDataset(  # noqa: N802 - a class there
 
 
 def from_list(elements: Sequence[Any]) -> Dataset:
-    """A dataset of these elements; as tf.data.experimental.from_list.
+    """Yield the items of a list; as `tf.data.experimental.from_list`.
 
     Args:
-        elements: at least one, all of one structure. Their shapes may differ; lists are arrays.
+        elements: one or more, of one structure. Their shapes may differ; lists become arrays.
 
     Raises:
-        InvalidArgumentError: there are none, or they differ in structure.
+        InvalidArgumentError: if the list is empty or its items differ in structure.
 
     Example:
         >>> list(from_list([(1, [1]), (2, [2, 3])]).as_numpy_iterator())
@@ -115,7 +115,7 @@ def from_list(elements: Sequence[Any]) -> Dataset:
             )
     spec = spec_of(constants[0])
     alike = all(spec_of(constant) == spec for constant in constants)
-    # By its number each element can be split off and skipped.
+    # Indices make it splittable and skipping cheap.
     return Dataset.range(len(constants)).map(
         constants.__getitem__, element_spec=spec if alike else None
     )

@@ -33,7 +33,7 @@ __all__ = [
 def distribute(
     processing_mode: Any, service: Any, *args: Any, **kwargs: Any
 ) -> Callable[[StokerDataset], Dataset]:
-    """As `stoker.service.distribute`, for `Dataset.apply`."""
+    """Return a transformation for `Dataset.apply`; as `stoker.service.distribute`."""
     transformation = _service.distribute(processing_mode, service, *args, **kwargs)
     return lambda dataset: Dataset.of(transformation(dataset))
 
@@ -41,7 +41,7 @@ def distribute(
 def from_dataset_id(
     processing_mode: Any, service: Any, dataset_id: str, *args: Any, **kwargs: Any
 ) -> Dataset:
-    """As `stoker.service.from_dataset_id`."""
+    """Read a registered dataset; as `stoker.service.from_dataset_id`."""
     dataset = _service.from_dataset_id(processing_mode, service, dataset_id, *args, **kwargs)
     return Dataset.of(dataset)
 

@@ -1,4 +1,4 @@
-"""tf.data.experimental: transformations for `Dataset.apply`, most of them methods by now."""
+"""tf.data.experimental: transformations for `Dataset.apply`; most are methods now."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ Transformation = Callable[[StokerDataset], Dataset]
 
 
 def _applying(method: str) -> Callable[..., Transformation]:
-    """A function with the method's arguments, which returns a transformation that calls it."""
+    """Return a function with the arguments of a method that returns a transformation."""
 
     def make(*args: Any, **kwargs: Any) -> Transformation:
         def transformation(dataset: StokerDataset) -> Dataset:
@@ -46,13 +46,13 @@ def map_and_batch(
     drop_remainder: bool = False,
     num_parallel_calls: int | None = None,
 ) -> Transformation:
-    """For `Dataset.apply`: a map and a batch; as tf.data.experimental.map_and_batch.
+    """Return a map followed by a batch; as `tf.data.experimental.map_and_batch`.
 
     Args:
         map_func: as for `Dataset.map`.
         batch_size: as for `Dataset.batch`.
-        num_parallel_batches: so many batches' elements are computed at a time, if
-            `num_parallel_calls` is not given.
+        num_parallel_batches: number of batches computed in parallel, if `num_parallel_calls` is
+            not given.
         drop_remainder: as for `Dataset.batch`.
         num_parallel_calls: as for `Dataset.map`.
     """
@@ -69,7 +69,7 @@ def map_and_batch(
 def shuffle_and_repeat(
     buffer_size: int, count: int | None = None, seed: int | None = None
 ) -> Transformation:
-    """For `Dataset.apply`: a shuffle and a repeat; as tf.data.experimental.shuffle_and_repeat."""
+    """Return a shuffle followed by a repeat; as `tf.data.experimental.shuffle_and_repeat`."""
 
     def transformation(dataset: StokerDataset) -> Dataset:
         return Dataset.of(dataset).shuffle(buffer_size, seed=seed).repeat(count)
@@ -85,7 +85,7 @@ def parallel_interleave(
     buffer_output_elements: int | None = None,  # noqa: ARG001 - measured, not set, here
     prefetch_input_elements: int | None = None,  # noqa: ARG001
 ) -> Transformation:
-    """For `Dataset.apply`: an interleave that reads `cycle_length` datasets at a time."""
+    """Return an interleave that reads `cycle_length` datasets in parallel."""
 
     def transformation(dataset: StokerDataset) -> Dataset:
         result: Dataset = Dataset.of(dataset).interleave(
@@ -100,16 +100,16 @@ def parallel_interleave(
 
 
 def assert_cardinality(expected_cardinality: int) -> Transformation:
-    """For `Dataset.apply`: the dataset with this cardinality, which reading checks.
+    """Return a transformation that declares the cardinality.
 
-    As tf.data.experimental.assert_cardinality. Reading raises FailedPreconditionError where there
-    are fewer or more elements.
+    Reading raises FailedPreconditionError if there are fewer or more elements. As
+    `tf.data.experimental.assert_cardinality`.
 
     Args:
         expected_cardinality: a count, or INFINITE_CARDINALITY.
 
     Raises:
-        InvalidArgumentError: it is neither.
+        InvalidArgumentError: if it is neither 0 or more nor INFINITE_CARDINALITY.
 
     Example:
         >>> from stoker.compat import tf
