@@ -3,7 +3,7 @@
     pip install atheris
     python fuzz/fuzz_wire.py frames -max_total_time=120
 
-Targets: "frames" (a header and its body), "grpc" (what a client says on a worker's gRPC port) and
+Targets: "frames" (a header and its body), "grpc" (what a client sends in a gRPC call) and
 "envelopes" (the framing of messages in shared memory). Every input must end in a result or a
 `StokerError`: any other exception, a crash, a hang or a gigabyte of memory is a finding. After the
 target may come a folder for interesting inputs, then libFuzzer's flags.
@@ -11,10 +11,8 @@ target may come a folder for interesting inputs, then libFuzzer's flags.
 
 import contextlib
 import random
-import socket
 import struct
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,9 +26,7 @@ with atheris.instrument_imports(include=["stoker"]):
     from stoker.elements.codec.layout import empty_body
     from stoker.errors import StokerError, WireError
     from stoker.wire import frames, packing
-    from stoker.wire.transports.grpc import http2
-    from stoker.wire.transports.grpc.call import PATH
-    from stoker.wire.transports.grpc.connection import GrpcConnection
+    from stoker.wire.transports.grpc import GrpcConnection
     from stoker.wire.transports.shm import envelope
 
 _SPLIT = struct.Struct("<H")
@@ -127,36 +123,27 @@ _SAMPLES: list[list[Any]] = [
 
 
 # ── gRPC ─────────────────────────────────────────────────────────────────────────────────────────
-_REQUEST = [(":method", "POST"), (":path", PATH), ("content-type", "application/grpc")]
-_OPENING = http2.PREFACE + http2.settings({}) + http2.HeaderCodec().encode(1, _REQUEST)
-
-
 def _grpc(data: bytes) -> None:
-    """The first byte says whether a call has been begun by what comes before the rest."""
-    near, far = socket.socketpair()
-    connection = GrpcConnection(far, "the peer", _MAX_BYTES, _MAX_BYTES)
-    near.settimeout(5)
-    opening = _OPENING if data[:1] > b"\x7f" else http2.PREFACE
-    with contextlib.suppress(BrokenPipeError):
-        near.sendall(opening + data[1:][: 64 << 10])
-    near.shutdown(socket.SHUT_WR)
+    """Pieces, each after its size in two bytes, as a client's call yields them to a worker."""
+    pieces = []
+    while len(data) >= _SPLIT.size:
+        [size] = _SPLIT.unpack_from(data)
+        pieces.append(data[2 : 2 + size])
+        data = data[2 + size :]
+    connection = GrpcConnection("the peer", _MAX_BYTES, _MAX_BYTES)
+    connection.start(iter(pieces), lambda: None)
     with contextlib.suppress(StokerError):
-        connection.accept_call(time.monotonic() + 5)
         while True:
             connection.receive(5)
     connection.close()
-    near.close()
 
 
 def _grpc_seeds() -> Iterator[bytes]:
-    for message in (frames.Hello(1, 1, 5, 6, 0), frames.Credit(1, 2, 3)):
-        data = bytes(frames.encode(message)[0])
-        payload = http2.MESSAGE_PREFIX.pack(0, len(data)) + data
-        yield b"\xff" + http2.frame(http2.DATA, 0, 1, payload)
-        yield b"\xff" + http2.frame(http2.DATA, 8, 1, b"\x02" + payload + b"\0\0")
-    yield b"\0" + _OPENING[len(http2.PREFACE) :]
-    yield b"\xff" + http2.settings({4: 100, 5: 20_000}) + http2.window_update(0, 5)
-    yield b"\xff" + http2.frame(http2.PING, 0, 0, bytes(8)) + http2.reset_stream(1, 8)
+    for message in (frames.Hello(1, 1, 5, 6, 0), frames.Frame(1, [np.arange(100), "x"])):
+        data = b"".join(frames.encode(message))
+        cut = frames.PREFIX.size + frames.parse_prefix(data, _MAX_BYTES)[0]
+        for pieces in ((data,), (data[:cut], data[cut:]), (data, data)):
+            yield b"".join(_SPLIT.pack(len(piece)) + piece for piece in pieces)
 
 
 # ── envelopes ────────────────────────────────────────────────────────────────────────────────────

@@ -63,6 +63,11 @@ class Service(contextlib.ExitStack):
         return server
 
 
+def serving_by(transport: str | None) -> dict[str, Any]:
+    """Fields of `WorkerConfig` with which a worker serves by `transport`."""
+    return {"data_transfer_protocol": "grpc"} if transport == "grpc" else {}
+
+
 def eventually(condition: Callable[[], Any], deadline: float = DEADLINE) -> bool:
     """Whether `condition` comes true before the deadline; asked again and again."""
     end = time.monotonic() + deadline

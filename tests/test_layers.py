@@ -231,7 +231,7 @@ def test_every_module_can_be_imported_first():
 
 IMPORT_EACH = """
 import os, sys, importlib, traceback
-import asyncio, cloudpickle, grpclib.client, grpclib.server  # others', once
+import asyncio, cloudpickle, grpc, grpclib.client, grpclib.server  # others', once
 import stoker  # whatever module of a package is imported, the package comes first
 running = set()
 for name in sys.argv[1:]:

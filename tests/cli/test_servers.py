@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 import stoker
+from stoker.errors import FailedPreconditionError
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -79,14 +80,17 @@ def test_a_dispatcher_and_workers_started_by_command_serve_an_epoch():
         assert sorted(dataset) == list(range(100))
 
 
-def test_workers_told_to_serve_by_grpc_serve_by_nothing_else():
+def test_workers_that_serve_by_grpc_are_read_by_clients_that_name_it():
     with (
         a_dispatcher() as address,
         running("worker", "--dispatcher", address, "--data-transfer-protocol", "grpc") as workers,
     ):
         workers.wait_for(r"serves at localhost:\d+")
-        dataset = stoker.Dataset.range(100).distribute(address, data_transfer_protocol="tcp")
+        dataset = stoker.Dataset.range(100).distribute(address, data_transfer_protocol="grpc")
         assert sorted(dataset) == list(range(100))
+        unnamed = stoker.Dataset.range(100).distribute(address)
+        with pytest.raises(FailedPreconditionError, match="data_transfer_protocol='grpc'"):
+            list(unnamed)
 
 
 def test_a_transport_that_workers_cannot_be_told_to_serve_by_is_one_line():

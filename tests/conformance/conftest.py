@@ -2,19 +2,26 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
-from tests.serving import Service
+from tests.serving import Service, serving_by
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[..., Service]]:
-    """Starts services (arguments as of `Service`) and stops them at the end of the test."""
+def serve(request: pytest.FixtureRequest) -> Iterator[Callable[..., Service]]:
+    """Starts services (arguments as of `Service`) and stops them at the end of the test.
+
+    Where the test's `transport` or `protocol` is "grpc", workers serve by gRPC.
+    """
+    parameters = getattr(getattr(request.node, "callspec", None), "params", {})
+    by = serving_by(parameters.get("transport", parameters.get("protocol")))
     with contextlib.ExitStack() as stack:
 
-        def start(*arguments, **fields) -> Service:
-            return stack.enter_context(Service(*arguments, **fields))
+        def start(*arguments, worker: dict[str, Any] | None = None, **fields) -> Service:
+            service = Service(*arguments, worker={**by, **(worker or {})}, **fields)
+            return stack.enter_context(service)
 
         yield start
 

@@ -10,14 +10,19 @@ import stoker
 from stoker.service import distribute
 from stoker.wire import frames as f
 from stoker.wire.transports import get_transport
-from tests.serving import Service, eventually, read
+from tests.serving import Service, eventually, read, serving_by
 
 MIB = 1 << 20
 
 
 @pytest.fixture
-def service() -> Iterator[Service]:
-    with Service(1, worker={"buffer_bytes": 4 * MIB}) as service:
+def transport() -> str | None:
+    return None
+
+
+@pytest.fixture
+def service(transport: str | None) -> Iterator[Service]:
+    with Service(1, worker={"buffer_bytes": 4 * MIB, **serving_by(transport)}) as service:
         yield service
 
 
@@ -71,7 +76,7 @@ def test_a_client_that_does_not_even_read_its_socket_stops_neither_worker_nor_ot
 @pytest.mark.parametrize("transport", ["tcp", "grpc", "local", None])
 def test_small_bounds_on_both_sides_slow_nothing_down_to_a_stop(transport: str | None) -> None:
     dataset = stoker.Dataset.range(2_000).map(lambda x: np.full(1 << (x % 14), x))
-    with Service(2, worker={"buffer_bytes": 1000}) as service:
+    with Service(2, worker={"buffer_bytes": 1000, **serving_by(transport)}) as service:
         for settings in ({"buffer_bytes": 1}, {"buffer_bytes": 1, "max_outstanding_requests": 1}):
             distributed = dataset.distribute(
                 service.target, data_transfer_protocol=transport, **settings

@@ -70,10 +70,19 @@ def test_a_worker_of_this_process_is_read_within_it(network):
     assert _connect(Route(None), task, network) == ["local"]
 
 
-def test_a_worker_elsewhere_is_tried_by_shared_memory_tcp_and_grpc(network):
+def test_a_worker_elsewhere_is_tried_by_shared_memory_and_tcp(network):
     assert _connect(Route(None), ELSEWHERE, network) == ["shm"]
-    network.open = {"grpc"}
-    assert _connect(Route(None), ELSEWHERE, network) == ["shm", "tcp", "grpc"]
+    network.open = {"tcp"}
+    assert _connect(Route(None), ELSEWHERE, network) == ["shm", "tcp"]
+
+
+def test_grpc_is_tried_only_when_named(network):
+    task = _task(local="another/0", grpc="worker:2")
+    for named in (None, "tcp"):
+        with pytest.raises(FailedPreconditionError, match="only if `data_transfer_protocol='grpc'"):
+            Route(named).connect(task, 1)
+    assert network.tried == []
+    assert _connect(Route("grpc"), task, network) == ["grpc"]
 
 
 def test_what_did_not_get_through_is_not_tried_again(network):
@@ -90,15 +99,17 @@ def test_when_nothing_gets_through_everything_is_tried_again(network):
     network.open = {"tcp"}
     _connect(route, ELSEWHERE, network)
     network.open = set()
-    with pytest.raises(UnavailableError, match=r"tcp: .*tcp is shut; grpc: .*grpc is shut"):
+    with pytest.raises(UnavailableError, match=r"tcp is shut"):
+        route.connect(ELSEWHERE, 1)
+    with pytest.raises(UnavailableError, match=r"shm: .*shm is shut; tcp: .*tcp is shut"):
         route.connect(ELSEWHERE, 1)
     network.open = {"shm"}
     assert _connect(route, ELSEWHERE, network) == ["shm"]
 
 
 def test_the_time_is_shared_by_what_is_tried(network):
-    network.open = {"grpc"}
-    Route(None).connect(ELSEWHERE, 9).close()
+    network.open = {"tcp"}
+    Route("grpc").connect(ELSEWHERE, 9).close()
     assert network.patience == pytest.approx([3, 4.5, 9], abs=0.5)
 
 

@@ -75,7 +75,7 @@ def worker(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Serve elements by nothing but 'tcp' or 'grpc', at the port; not given: by all.",
+            help="Serve elements by 'tcp' or 'grpc' only; not given: TCP and shared memory.",
             show_default=False,
         ),
     ] = None,

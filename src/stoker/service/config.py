@@ -6,6 +6,7 @@ import ipaddress
 from typing import Any, TypeVar
 
 from stoker.errors import InvalidArgumentError, NotFoundError, UnimplementedError
+from stoker.wire.transports import get_transport
 
 PROTOCOLS = ("grpc",)
 TRANSFERS = ("grpc", "tcp")
@@ -207,11 +208,11 @@ class WorkerConfig:
         heartbeat_interval_ms: the longest interval between signs of life; the dispatcher may ask
             for a shorter one.
         dispatcher_timeout_ms: give up when the dispatcher cannot be reached for so long.
-        data_transfer_protocol: how elements are served: "tcp" or "grpc" at `port`, and by nothing
-            else to other processes; ``None``: by all there is, "tcp" at `port`, "grpc" at a free
-            port and shared memory.
-        data_transfer_address: as `worker_address`, for elements. An address with a port of its own
-            is that of `port` as others see it; "grpc" beside "tcp" is not served then.
+        data_transfer_protocol: how other processes read elements: "tcp" at `port` only, "grpc" at
+            `port` only, or ``None``, "tcp" at `port` and shared memory. "grpc" needs the extra
+            ``stoker[grpc]``, and clients that name it too.
+        data_transfer_address: as `worker_address`, for elements. A port in it is that of `port` as
+            others see it.
         worker_tags: labels, such as "COLOCATED".
         cross_trainer_cache_size_bytes: of the cross-trainer cache; not in this version.
         shutdown_quiet_period_ms: how long `stop` lets trainers go on reading.
@@ -257,6 +258,8 @@ class WorkerConfig:
                 f"no data transfer protocol {self.data_transfer_protocol!r} to serve; "
                 f"there are {known}"
             )
+        if self.data_transfer_protocol is not None:
+            get_transport(self.data_transfer_protocol)
 
 
 ConfigT = TypeVar("ConfigT", DispatcherConfig, WorkerConfig)

@@ -56,8 +56,9 @@ def distribute(
         num_consumers: for coordinated reads; not in this version.
         max_outstanding_requests: elements sent by workers and not yet taken here, at most.
         data_transfer_protocol: "local" (within this process), "shm" (shared memory, on this host),
-            "tcp" or "grpc"; ``None``: the first of these that reaches the worker. One that does not
-            is passed over with a warning.
+            "tcp" or "grpc" (only workers that are configured for it; needs ``stoker[grpc]``).
+            ``None``: the first of "local", "shm" and "tcp" that reaches the worker. A named one
+            that does not reach it is replaced by these, with a warning.
         compression: how elements travel to this trainer. "AUTO": compressed where the network is
             the bottleneck and that makes reading faster, by measurement. "LZ4", "SNAPPY", "ZSTD":
             always, with that codec. ``None``: never. Elements in shared memory and within a process

@@ -25,9 +25,8 @@ def _listening(**fields):
 def test_a_worker_serves_by_every_transport_there_is():
     listening = _listening()
     try:
-        assert set(listening.transfers) == {"tcp", "grpc", "local", "shm"}
+        assert set(listening.transfers) == {"tcp", "local", "shm"}
         assert listening.address == listening.transfers["tcp"]
-        assert listening.transfers["grpc"] != listening.transfers["tcp"]
         for name, address in listening.transfers.items():
             get_transport(name).connect(address, 5).close()
     finally:
@@ -56,14 +55,14 @@ def test_grpc_takes_the_port_when_it_is_the_only_one():
 def test_no_bytes_of_shared_memory_are_no_shared_memory():
     listening = _listening(shared_memory_bytes=0)
     listening.close()
-    assert set(listening.transfers) == {"tcp", "grpc", "local"}
+    assert set(listening.transfers) == {"tcp", "local"}
 
 
 def test_where_there_is_no_shared_memory_the_others_serve(monkeypatch):
     monkeypatch.setattr("stoker.service.worker.listening.sys.platform", "darwin")
     listening = _listening()
     listening.close()
-    assert set(listening.transfers) == {"tcp", "grpc", "local"}
+    assert set(listening.transfers) == {"tcp", "local"}
 
 
 @linux
@@ -74,30 +73,25 @@ def test_shared_memory_that_cannot_be_opened_is_a_warning(monkeypatch, caplog):
     monkeypatch.setattr("stoker.wire.transports.shm.ShmTransport.listen", refuse)
     listening = _listening()
     listening.close()
-    assert set(listening.transfers) == {"tcp", "grpc", "local"}
+    assert set(listening.transfers) == {"tcp", "local"}
     assert "not served by shared memory: cannot share memory on this host" in caplog.text
 
 
 @pytest.mark.parametrize(
-    ("data_address", "names"),
+    ("data_address", "expected"),
     [
-        ("worker.example", {"tcp", "grpc", "local"}),
-        ("worker.example:%port%", {"tcp", "grpc", "local"}),
-        ("worker.example:%dts_port%", {"tcp", "grpc", "local"}),
-        ("worker.example:7000", {"tcp", "local"}),
+        ("worker.example", "worker.example:{port}"),
+        ("worker.example:%port%", "worker.example:{port}"),
+        ("worker.example:%dts_port%", "worker.example:{port}"),
+        ("worker.example:7000", "worker.example:7000"),
     ],
 )
-def test_each_port_is_told_under_the_address_that_was_configured(data_address, names):
-    listening = _listening(data_transfer_address=data_address, shared_memory_bytes=0)
-    ports = [listener.address.rpartition(":")[2] for listener in listening._listeners]
+@pytest.mark.parametrize("name", ["tcp", "grpc"])
+def test_elements_are_served_under_the_configured_address(name, data_address, expected):
+    listening = _listening(data_transfer_address=data_address, data_transfer_protocol=name)
     listening.close()
-    assert set(listening.transfers) == names
-    assert listening.address.startswith("localhost:")
-    if "grpc" in names:
-        assert listening.transfers["tcp"] == f"worker.example:{ports[0]}"
-        assert listening.transfers["grpc"] == f"worker.example:{ports[1]}"
-    else:
-        assert listening.transfers["tcp"] == data_address
+    port = listening.address.removeprefix("localhost:")
+    assert listening.transfers[name] == expected.format(port=port)
 
 
 def test_a_port_that_is_taken_leaves_nothing_open():

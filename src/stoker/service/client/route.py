@@ -11,7 +11,8 @@ from stoker.wire.transports.local import process_token
 
 logger = logging.getLogger("stoker.client")
 
-BEST_FIRST = ("local", "shm", "tcp", "grpc")
+BEST_FIRST = ("local", "shm", "tcp")
+"""Transports that are tried without being named. "grpc" is not one: it does not survive a fork."""
 
 
 class Route:
@@ -66,16 +67,18 @@ class Route:
 
     def _places(self, task: m.TaskInfo) -> list[tuple[str, str]]:
         """Transports and addresses to try for a task, in this order."""
-        usable = {name: task.transfers[name] for name in BEST_FIRST if name in task.transfers}
+        names = BEST_FIRST if self._wanted is None else (self._wanted, *BEST_FIRST)
+        usable = {name: task.transfers[name] for name in names if name in task.transfers}
         if not usable.get("local", "").startswith(f"{process_token()}/"):
             usable.pop("local", None)
-        if self._wanted is not None and self._wanted in usable:
-            usable = {self._wanted: usable[self._wanted], **usable}
         if not usable:
             offered = ", ".join(sorted(task.transfers)) or "nothing"
+            remedy = "install the same stoker version on both"
+            if "grpc" in task.transfers:
+                remedy = "'grpc' is used only if `data_transfer_protocol='grpc'` is given here too"
             raise FailedPreconditionError(
                 f"worker {task.worker} serves elements by {offered}, none of which this process "
-                f"can use ({', '.join(BEST_FIRST)}); install the same stoker version on both"
+                f"can use ({', '.join(names)}); {remedy}"
             )
         with self._lock:
             found = [place for place in usable.items() if place not in self._useless]

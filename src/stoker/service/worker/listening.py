@@ -67,10 +67,6 @@ class Listening:
         port = self._open_port(main, config.port)
         elements = config.data_transfer_address or config.worker_address
         self.transfers[main] = self._advertised(elements, port)
-        # What forwards a port that was named does not forward another.
-        if config.data_transfer_protocol is None and not _names_a_port(elements):
-            other = self._open_port("grpc", 0)
-            self.transfers["grpc"] = self._advertised(elements, other)
         self.transfers["local"] = self._listen(get_transport("local"), "", 0)
         if segments is not None:
             try:
@@ -99,10 +95,6 @@ class Listening:
         if host not in ("0.0.0.0", "::", ""):
             return join_address(host, port)
         return join_address(_route_to(split_address(self._dispatcher)), port)
-
-
-def _names_a_port(address: str | None) -> bool:
-    return ":" in (address or "") and not (address or "").endswith(("%port%", "%dts_port%"))
 
 
 def _route_to(address: tuple[str, int]) -> str:

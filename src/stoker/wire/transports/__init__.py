@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from stoker.elements.codec.elements import TypeResolver
-from stoker.errors import NotFoundError
+from stoker.errors import InvalidArgumentError, NotFoundError
 from stoker.wire.frames import Message
 from stoker.wire.packing import Packer
 
@@ -140,11 +140,20 @@ def get_transport(name: str) -> Transport:
     """The transport called `name`: "tcp", "shm", "grpc", "local" or "memory".
 
     Raises:
-        NotFoundError: there is none of this name.
+        NotFoundError: no transport has this name.
+        InvalidArgumentError: `name` is "grpc" and grpcio is not installed.
     """
     if name not in _TRANSPORTS:
         known = ", ".join(repr(known) for known in sorted(_TRANSPORTS))
         raise NotFoundError(f"no data transfer protocol {name!r}; there are {known}")
     module, attribute = _TRANSPORTS[name]
-    transport: Transport = getattr(importlib.import_module(module), attribute)
+    try:
+        transport: Transport = getattr(importlib.import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        if error.name != "grpc":
+            raise
+        raise InvalidArgumentError(
+            f"`data_transfer_protocol={name!r}` needs grpcio; install it with "
+            "`pip install 'stoker[grpc]'`"
+        ) from error
     return transport

@@ -13,20 +13,30 @@ from stoker.wire.transports.serving import Serving
 
 
 class Mailbox:
-    """What was sent one way and not yet received."""
+    """Items sent in one direction and not yet received.
 
-    def __init__(self) -> None:
+    Args:
+        max_bytes: `put` waits while the items have this many bytes or more; ``None`` for no bound.
+    """
+
+    def __init__(self, max_bytes: int | None = None) -> None:
         self._condition = threading.Condition()
         self._items: deque[Any] = deque()
+        self._max_bytes = max_bytes
+        self._bytes = 0
         self._ended = ""
 
     def put(self, item: Any) -> None:
         """Append `item`; UnavailableError once ended."""
         with self._condition:
+            if self._max_bytes is not None:
+                while self._bytes >= self._max_bytes and not self._ended:
+                    self._condition.wait()
+                self._bytes += len(item)
             if self._ended:
                 raise UnavailableError(self._ended)
             self._items.append(item)
-            self._condition.notify()
+            self._condition.notify_all()
 
     def get(self, peer: str, timeout: float | None) -> Any:
         """The next item; TimeoutError, or UnavailableError when ended and empty."""
@@ -37,9 +47,13 @@ class Mailbox:
                     raise UnavailableError(self._ended)
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
-                    raise TimeoutError(f"{peer} sent no message in time")
+                    raise TimeoutError(f"{peer} sent no whole message in time")
                 self._condition.wait(left)
-            return self._items.popleft()
+            item = self._items.popleft()
+            if self._max_bytes is not None:
+                self._bytes -= len(item)
+                self._condition.notify_all()
+            return item
 
     def end(self, reason: str, *, drop: bool) -> None:
         """Take no more, and `drop` what is there. The first reason stands until one that drops."""
@@ -77,7 +91,7 @@ class QueueConnection(Connection):
     def send(self, message: Message) -> None:
         item = self.pack(message)
         if self._closed:
-            raise UnavailableError(f"the connection to {self.peer} was closed on this side")
+            raise self._closed_here()
         self._outbox.put(item)
 
     def send_now(self, message: Message) -> bool:
@@ -91,9 +105,12 @@ class QueueConnection(Connection):
         if self._closed:
             return
         self._closed = True
-        self._inbox.end(f"the connection to {self.peer} was closed on this side", drop=True)
+        self._inbox.end(str(self._closed_here()), drop=True)
         # What was sent before arrives, as it would over a socket.
         self._outbox.end("the peer is gone: it closed the connection", drop=False)
+
+    def _closed_here(self) -> UnavailableError:
+        return UnavailableError(f"the connection to {self.peer} was closed on this side")
 
     def sever(self) -> None:
         """End both ways as a cable that is cut does: what is under way is lost."""
