@@ -121,6 +121,7 @@ def _served(script: str, row: Row, subject: Subject) -> Iterator[dict[str, Any]]
     if subject.system not in SERVERS or subject.transport == "local":
         yield {"target": "", "workers": [], "processes": []}
         return
-    with _started(script, "--serve", subject.system, str(row.workers)) as server:
+    system = "stoker, gRPC" if subject.transport == "grpc" else subject.system
+    with _started(script, "--serve", system, str(row.workers)) as server:
         served = server.answer(None, _START_SECONDS)
         yield served | {"processes": list({server.process.pid, *served["workers"]})}

@@ -4,6 +4,7 @@ A server process prints one JSON line, ``{"target": ..., "workers": [pid, ...]}`
 its stdin ends.
 """
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -19,6 +20,19 @@ def serve_stoker(workers: int, _: str) -> None:
     import stoker
 
     with stoker.LocalCluster(workers) as cluster:
+        _announce(cluster.target, children(os.getpid()))
+        sys.stdin.read()
+
+
+def serve_stoker_by_grpc(workers: int, _: str) -> None:
+    """The same, with workers that serve by gRPC only."""
+    import stoker
+
+    class Cluster(stoker.LocalCluster):
+        def _config(self) -> stoker.service.WorkerConfig:
+            return dataclasses.replace(super()._config(), data_transfer_protocol="grpc")
+
+    with Cluster(workers) as cluster:
         _announce(cluster.target, children(os.getpid()))
         sys.stdin.read()
 
@@ -71,5 +85,6 @@ def serve(system: str, argument: str) -> None:
 
 SERVERS: dict[str, Callable[[int, str], None]] = {
     "stoker": serve_stoker,
+    "stoker, gRPC": serve_stoker_by_grpc,
     "tf.data service": serve_tensorflow,
 }
