@@ -1,4 +1,4 @@
-"""A whole service on this machine: to try it out, for tests, for trainers with cores to spare."""
+"""A dispatcher and workers on this machine, for trials, tests and trainers with idle cores."""
 
 import logging
 import threading
@@ -15,20 +15,20 @@ logger = logging.getLogger(__name__)
 
 
 class LocalCluster:
-    """A dispatcher in this process and workers beside it, ready when the constructor returns.
+    """A dispatcher in this process and workers in child processes, ready after construction.
 
-    Accepted wherever a `service` is. Child processes need no ``__main__`` guard and die with this
-    process, however it dies; one that dies by itself is reported to the dispatcher at once and not
-    replaced (see `add_worker`).
+    It is accepted as the `service` argument of all functions. Child processes need no ``__main__``
+    guard and die with this process, even if it is killed. The death of a child is reported to the
+    dispatcher immediately; the child is not replaced (see `add_worker`).
 
     Args:
-        num_workers: how many workers to begin with; 0 or more.
-        threads: run the workers in this process, on threads: elements are handed over without being
+        num_workers: initial number of workers, 0 or more.
+        threads: run the workers in this process, on threads: elements are passed without being
             encoded, but Python functions share one GIL with the trainer.
 
     Raises:
-        InvalidArgumentError: `num_workers` is negative.
-        UnavailableError: a worker process died before it served.
+        InvalidArgumentError: if `num_workers` is negative.
+        UnavailableError: if a worker process died before it served.
 
     Example:
         >>> import stoker
@@ -57,44 +57,44 @@ class LocalCluster:
 
     @property
     def target(self) -> str:
-        """Where clients find the dispatcher: ``"grpc://localhost:5050"``."""
+        """Address of the dispatcher for clients, such as ``"grpc://localhost:5050"``."""
         return self._dispatcher.target
 
     @property
     def workers(self) -> list[str]:
-        """The addresses of all workers started so far, dead ones included, in that order."""
+        """Addresses of all workers in the order of their start, including dead ones."""
         return [member.address for member in self._members]
 
     def num_workers(self) -> int:
-        """How many workers the dispatcher knows to be alive."""
+        """Return the number of live workers, as the dispatcher counts them."""
         return self._dispatcher.num_workers()
 
     def add_worker(self) -> str:
-        """Starts one more worker; returns its address once it serves.
+        """Start another worker and return its address once it serves.
 
         Raises:
-            FailedPreconditionError: the cluster is stopped.
-            UnavailableError: the worker died before it served.
+            FailedPreconditionError: if the cluster is stopped.
+            UnavailableError: if the worker died before it served.
         """
         if self._stopped:
-            raise FailedPreconditionError("the cluster is stopped; make a new one")
+            raise FailedPreconditionError("the cluster is stopped; create a new one")
         member = self._start(self._config())
         self._members.append(member)
         return member.wait_serving()
 
     def kill_worker(self, index: int) -> None:
-        """Kills a worker process with SIGKILL, as the kernel does when memory runs out.
+        """Kill a worker process with SIGKILL, as the kernel does when memory runs out.
 
         Args:
-            index: in `workers`.
+            index: position in `workers`.
 
         Raises:
-            FailedPreconditionError: the workers are threads.
+            FailedPreconditionError: if the workers are threads.
         """
         self._members[index].kill()
 
     def stop(self) -> None:
-        """Stops workers and dispatcher; idempotent."""
+        """Stop workers and dispatcher; idempotent."""
         self._stopped = True
         self._session.stop()
         stopping = [
@@ -138,13 +138,13 @@ class _Member(Protocol):
         """The id of a worker whose lease this process renews, while it runs."""
 
     def wait_serving(self) -> str:
-        """Its address, once it takes tasks."""
+        """Return its address once it accepts tasks."""
 
     def kill(self) -> None:
-        """Kills it without warning."""
+        """Kill it with SIGKILL."""
 
     def stop(self) -> None:
-        """Ends it, whatever its state."""
+        """Stop it in any state."""
 
 
 class _Thread:
@@ -168,7 +168,7 @@ class _Thread:
 
 
 class _Process:
-    """A worker in a child process, and a thread that reports its death."""
+    """A worker in a child process, and a thread that waits for its death and reports it."""
 
     def __init__(self, config: WorkerConfig, session: SupervisorSession) -> None:
         self.address = ""

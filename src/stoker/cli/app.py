@@ -1,4 +1,4 @@
-"""The commands and their options; what they do stands in the modules beside this one."""
+"""The commands and their options; the other modules of this package implement them."""
 
 from importlib.metadata import version
 from pathlib import Path
@@ -26,8 +26,8 @@ InsecureOption = Annotated[
 ]
 
 
-def _say_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"stoker {version('stoker')}")
         raise typer.Exit
 
@@ -36,7 +36,9 @@ def _say_version(wanted: bool) -> None:
 def _options(
     _version: Annotated[
         bool,
-        typer.Option("--version", callback=_say_version, is_eager=True, help="Say it and exit."),
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
     """The input-data service that keeps accelerators fed."""
@@ -48,7 +50,7 @@ def dispatcher(
     port: Annotated[int, typer.Option(help="Port to listen on; 0: any free one.")] = 5050,
     insecure: InsecureOption = False,
 ) -> None:
-    """Start a dispatcher: it coordinates workers and trainers, and runs no user code."""
+    """Start a dispatcher, which coordinates workers and trainers and runs no user code."""
     from stoker.cli import servers
 
     servers.run_dispatcher(host=host, port=port, insecure=insecure)
@@ -75,15 +77,16 @@ def worker(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Serve elements by 'tcp' or 'grpc' only; not given: TCP and shared memory.",
+            help="Serve elements by 'tcp' or 'grpc' only; default: TCP and shared memory.",
             show_default=False,
         ),
     ] = None,
     shared_memory_bytes: Annotated[
-        int, typer.Option(min=0, help="Shared with trainers on this host, by each process at most.")
+        int,
+        typer.Option(min=0, help="Memory that each process may share with trainers on this host."),
     ] = 256 << 20,
 ) -> None:
-    """Start worker processes, and start again each that dies."""
+    """Start worker processes and restart each that dies."""
     from stoker.cli import servers
 
     servers.run_worker(
@@ -101,7 +104,7 @@ def worker(
 @app.command()
 def demo(
     directory: Annotated[
-        Path, typer.Option(help="Where the images are kept, to be made only once.")
+        Path, typer.Option(help="Directory of the images, which are created once.")
     ] = Path(".demo"),
 ) -> None:
     """Train on JPEG files, first alone, then through a dispatcher and two workers."""
@@ -109,7 +112,7 @@ def demo(
 
     from rich.console import Console
 
-    # The demo kills a worker and says so itself; a log line would tear its live line apart.
+    # The demo kills a worker and prints that itself; a log line would break its progress line.
     logging.getLogger("stoker").setLevel(logging.ERROR)
     try:
         from stoker.cli.demo.scenario import DemoError, run

@@ -1,4 +1,4 @@
-"""How a command says that it cannot go on."""
+"""Errors of commands."""
 
 from typing import NoReturn
 
@@ -6,6 +6,6 @@ import typer
 
 
 def fail(message: str) -> NoReturn:
-    """Says what is wrong in one line and ends with exit code 1."""
+    """Print the error in one line and exit with code 1."""
     typer.echo(f"stoker: {message}", err=True)
     raise typer.Exit(1)

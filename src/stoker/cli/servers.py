@@ -1,4 +1,4 @@
-"""Servers in the foreground: they run until SIGTERM or Ctrl-C."""
+"""Servers in the foreground, until SIGTERM or Ctrl-C."""
 
 import logging
 import sys
@@ -14,7 +14,7 @@ from stoker.service.worker.supervisor import Supervisor
 
 
 def run_dispatcher(*, host: str, port: int, insecure: bool) -> None:
-    """Serves until asked to stop; says its address in one line when it takes requests."""
+    """Run a dispatcher until it is asked to stop; print its address once it accepts requests."""
     _log_to_stderr()
     with StopRequest() as stop:
         try:
@@ -39,7 +39,7 @@ def run_worker(
     data_transfer_protocol: str | None,
     shared_memory_bytes: int,
 ) -> None:
-    """Keeps `processes` workers running until asked to stop."""
+    """Run `processes` workers until asked to stop."""
     _log_to_stderr()
     with StopRequest() as stop:
         try:
@@ -70,7 +70,7 @@ def run_worker(
 def _ask_when_ended(supervisor: Supervisor, stop: StopRequest) -> None:
     try:
         supervisor.join()
-    except StokerError:  # told by the main thread, which joins again
+    except StokerError:  # printed by the main thread, which joins again
         stop.ask()
 
 

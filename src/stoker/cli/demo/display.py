@@ -1,4 +1,4 @@
-"""What the demo shows: a live line while it runs, the table and what it means at the end."""
+"""Output of the demo: a progress line, and a table with conclusions at the end."""
 
 import time
 from collections.abc import Iterator
@@ -15,13 +15,13 @@ _PLAIN_EVERY = 5.0
 
 
 class LiveLine:
-    """A title and one line that follows a run; without a terminal, a line every few seconds."""
+    """A title and a progress line of a run; without a terminal, a line every few seconds."""
 
     def __init__(self, console: Console, title: str, total: int) -> None:
         self._console = console
         self._title = title
         self._total = total
-        self._said = time.monotonic()
+        self._printed_at = time.monotonic()
         self._bar = Progress(
             SpinnerColumn(),
             BarColumn(bar_width=None),
@@ -35,41 +35,41 @@ class LiveLine:
 
     @contextmanager
     def shown(self) -> Iterator["LiveLine"]:
-        """The line, while the context lasts."""
+        """Show the line while the context is open."""
         self._console.print(self._title, style="bold", highlight=False)
         with self._bar:
             yield self
 
     def update(self, completed: int, detail: str = "") -> None:
-        """Moves the bar."""
+        """Move the bar."""
         self._bar.update(self._task, completed=completed, detail=detail)
-        if not self._console.is_terminal and time.monotonic() - self._said >= _PLAIN_EVERY:
-            self._said = time.monotonic()
+        if not self._console.is_terminal and time.monotonic() - self._printed_at >= _PLAIN_EVERY:
+            self._printed_at = time.monotonic()
             text = f"  {completed:,}/{self._total:,}  {detail}".rstrip()
             self._console.print(text, highlight=False)
 
     def event(self, text: str) -> None:
-        """Says what just happened, above the line."""
+        """Print an event above the line."""
         self._console.print(f"  {text}", style="yellow", highlight=False)
 
 
-def running_words(measured: Measured) -> str:
-    """Rate and wait so far."""
+def progress_text(measured: Measured) -> str:
+    """Return the rate and the share of time the device has waited."""
     return f"{rate(measured):,.0f} images/s, device waits {waited(measured):.0%}"
 
 
 def rate(measured: Measured) -> float:
-    """Images a second."""
+    """Return images per second."""
     return measured.images / max(measured.seconds, 1e-9)
 
 
 def waited(measured: Measured) -> float:
-    """The share of time in which the device waited."""
+    """Return the share of time in which the device waited."""
     return measured.waited / max(measured.seconds, 1e-9)
 
 
 def comparison(alone: Result, served: Result) -> Table:
-    """The table at the end: one column a run."""
+    """Return the table of both runs, one column each."""
     table = Table(title="One epoch, same pipeline, same simulated device", title_style="bold")
     table.add_column("")
     table.add_column("by itself, one core", justify="right")
@@ -94,17 +94,17 @@ _ROWS = (
 
 
 def conclusions(alone: Result, served: Result, cores: int) -> list[str]:
-    """The sentences under the table."""
-    said = []
+    """Return the sentences below the table."""
+    sentences = []
     if served.lost:
-        said.append(
-            f"The {served.lost:,} lost images stood in the killed worker's memory, finished or "
-            "begun; in this mode (distributed_epoch) nothing is ever delivered twice."
+        sentences.append(
+            f"The {served.lost:,} lost images were in the memory of the killed worker, finished "
+            "or begun; in this mode (distributed_epoch) nothing is ever delivered twice."
         )
     factor = rate(alone.progress) and rate(served.progress) / rate(alone.progress)
-    said.append(
+    sentences.append(
         f"Here trainer and workers share this machine's {cores} cores, and the device got its "
         f"data {factor:.1f} times as fast; with workers on more machines the rate grows with "
-        "their cores, while the trainer's own CPU time stays what it is."
+        "their cores, while the trainer's own CPU time does not change."
     )
-    return said
+    return sentences

@@ -1,4 +1,4 @@
-"""Photo-like JPEG files, made once: what a photograph costs to decode, without shipping any."""
+"""Generated JPEG files that cost as much to decode as photographs."""
 
 import io
 import os
@@ -18,14 +18,14 @@ _OCTAVES = ((4, 3), (12, 9), (40, 30), (125, 94))
 
 
 def make_images(directory: Path, count: int, report: Callable[[int], None]) -> list[str]:
-    """The paths of `count` JPEG files in `directory`; those that are there are kept.
+    """Create `count` JPEG files in `directory` and return their paths; existing files are kept.
 
-    Made on all cores: NumPy and Pillow release the GIL. A file appears whole or not at all.
+    It uses all cores: NumPy and Pillow release the GIL. A file is complete or absent.
 
     Args:
-        directory: where they go; made if missing.
-        count: how many files.
-        report: called in this thread with the number of files there are so far.
+        directory: created if missing.
+        count: number of files.
+        report: called in this thread with the number of existing files.
     """
     directory.mkdir(parents=True, exist_ok=True)
     paths = [directory / f"{number:05}.jpg" for number in range(count)]
@@ -46,7 +46,7 @@ def _write(path: Path, number: int) -> None:
 
 
 def photo_like(seed: int) -> bytes:
-    """One JPEG of `WIDTH` x `HEIGHT`: clouds of colour, a few hard-edged shapes, film grain."""
+    """Return a JPEG of `WIDTH` x `HEIGHT`: clouds of colour, some sharp shapes and film grain."""
     rng = np.random.default_rng(seed)
     clouds = _clouds(rng)
     picture = Image.fromarray(clouds)

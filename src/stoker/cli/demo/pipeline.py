@@ -1,4 +1,4 @@
-"""The input pipeline of the demo: what a user of stoker writes, plain Python functions."""
+"""The input pipeline of the demo, written as a user of stoker would."""
 
 import random
 from functools import partial
@@ -14,7 +14,7 @@ BATCH = 32
 
 
 def training_samples(files: list[str], count: int) -> stoker.Dataset:
-    """Batches of (images, numbers): `count` random crops from `files`."""
+    """Return batches of (images, numbers): `count` random crops from `files`."""
     return (
         stoker.Dataset.range(count)
         .map(partial(load, files), num_parallel_calls=stoker.AUTOTUNE)
@@ -23,9 +23,10 @@ def training_samples(files: list[str], count: int) -> stoker.Dataset:
 
 
 def load(files: list[str], number: int) -> tuple[NDArray[np.uint8], int]:
-    """Decodes one file, cuts a random square, scales it to `SIZE` and flips every other one.
+    """Decode one file, crop a random square, scale it to `SIZE` and flip it with probability 0.5.
 
-    The sample's number travels with it, so that the trainer can count what it was given.
+    The number of the sample is returned with it, so that the trainer can count repeated and lost
+    samples.
     """
     chance = random.Random(number)
     with Image.open(files[number % len(files)]) as photo:

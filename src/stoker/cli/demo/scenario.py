@@ -1,4 +1,4 @@
-"""The demo, start to end: images, a rate to aim at, a run alone, a run through stoker."""
+"""The demo: images, a calibration, a run without and a run with stoker."""
 
 import os
 import subprocess
@@ -12,36 +12,36 @@ import msgspec
 from rich.console import Console
 
 import stoker
-from stoker.cli.demo.display import LiveLine, comparison, conclusions, rate, running_words
+from stoker.cli.demo.display import LiveLine, comparison, conclusions, progress_text, rate
 from stoker.cli.demo.images import make_images
 from stoker.cli.demo.pipeline import BATCH
 from stoker.cli.demo.trainer import Job, Progress, Result
 
 IMAGES = 2_000
 SECONDS_ALONE = 15.0
-"""About how long the first run takes; the epoch is made that long."""
+"""Approximate duration of the first run, which determines the length of the epoch."""
 
 SECONDS_MEASURING = 3.0
-"""How long one core is measured to choose the rest."""
+"""Duration of the calibration of one core."""
 
 WARMING = 1 / 3
-"""The share of them that does not count: neither does what is prepared ahead at their end."""
+"""Share of the calibration that is not counted, while the pipeline warms up."""
 
 DEVICE_FACTOR = 1.5
-"""How much faster the simulated device is than one core can feed it."""
+"""Speed of the simulated device, relative to what one core can supply."""
 
 _TRAINER = (sys.executable, "-P", "-m", "stoker.cli.demo.trainer")
 
 
 class DemoError(Exception):
-    """The demo cannot go on, in one line."""
+    """The demo failed; the message is one line."""
 
 
 def run(directory: Path, console: Console) -> None:
-    """Runs the demo; keeps the images in `directory`.
+    """Run the demo with images in `directory`.
 
     Raises:
-        DemoError: a trainer failed.
+        DemoError: if a trainer failed.
     """
     images = directory / "images"
     line = LiveLine(console, f"Making {IMAGES:,} photo-like JPEG files in {images}, once", IMAGES)
@@ -61,7 +61,7 @@ def run(directory: Path, console: Console) -> None:
 
 
 def plan(directory: str, one_core_rate: float) -> Job:
-    """An epoch of `SECONDS_ALONE` for one core, and a device it cannot quite feed."""
+    """Return a job of `SECONDS_ALONE` for one core, and a device faster than one core."""
     return Job(
         directory,
         samples=max(BATCH, round(one_core_rate * SECONDS_ALONE / BATCH) * BATCH),
@@ -70,9 +70,9 @@ def plan(directory: str, one_core_rate: float) -> Job:
 
 
 def _calibrate(directory: str, console: Console) -> float:
-    """Images a second that one core prepares, with no device to wait for.
+    """Return the images per second of CPU time that one core prepares.
 
-    By its CPU time: that is the same on a machine that is busy with something else.
+    CPU time is the same on a machine that is busy with other programs.
     """
     job = Job(directory, samples=1_000_000, step_seconds=0.0, max_seconds=SECONDS_MEASURING)
     line = LiveLine(console, "Measuring what one core can prepare", 3)
@@ -86,22 +86,22 @@ def _calibrate(directory: str, console: Console) -> float:
 
     with line.shown():
         end = follow(job, on_progress).progress
-    if end.images == warm.images:  # too slow to have anything else to go by
+    if end.images == warm.images:  # too slow for a warm-up
         warm = Progress()
     return (end.images - warm.images) / max(end.cpu - warm.cpu, 1e-9)
 
 
 def run_alone(job: Job, console: Console) -> Result:
-    """The trainer prepares its data itself, on a host of one core."""
+    """Run a trainer that prepares its data itself, on one core."""
     line = LiveLine(
         console, "1. The trainer, pinned to one core, loads its data itself", job.samples
     )
     with line.shown():
-        return follow(job, lambda seen: line.update(seen.images, running_words(seen)))
+        return follow(job, lambda seen: line.update(seen.images, progress_text(seen)))
 
 
 def run_served(job: Job, console: Console) -> Result:
-    """Workers prepare it; one is killed, another joins, the trainer does not notice."""
+    """Run a trainer on two workers; one is killed and another joins meanwhile."""
     line = LiveLine(
         console, "2. The same trainer reads from a dispatcher and 2 workers", job.samples
     )
@@ -112,7 +112,7 @@ def run_served(job: Job, console: Console) -> Result:
         ]
 
         def on_progress(seen: Progress) -> None:
-            line.update(seen.images, running_words(seen))
+            line.update(seen.images, progress_text(seen))
             # If the killed worker had buffered most samples, the epoch ends below a threshold.
             while events and (seen.ended or seen.images >= events[0][0] * job.samples):
                 _, action, text = events.pop(0)
@@ -123,10 +123,10 @@ def run_served(job: Job, console: Console) -> Result:
 
 
 def follow(job: Job, on_progress: Callable[[Progress], None]) -> Result:
-    """Runs a trainer to its end.
+    """Run a trainer to its end.
 
     Raises:
-        DemoError: it ended without a result.
+        DemoError: if it ended without a result.
     """
     with _trainer(job) as lines:
         for line in lines:
@@ -135,7 +135,7 @@ def follow(job: Job, on_progress: Callable[[Progress], None]) -> Result:
                 on_progress(message.progress)
                 return message
             on_progress(message)
-    raise DemoError("the trainer ended without a result; what it said stands above")
+    raise DemoError("the trainer ended without a result; its output is above")
 
 
 @contextmanager

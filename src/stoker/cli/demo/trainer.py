@@ -1,7 +1,6 @@
-"""The trainer of the demo, a process of its own: ``python -m stoker.cli.demo.trainer JOB``.
+"""The trainer process of the demo: ``python -m stoker.cli.demo.trainer JOB``.
 
-JOB is a `Job` as JSON. It writes one `Progress` a tenth of a second to stdout, JSON lines, then a
-`Result`.
+JOB is a `Job` as JSON. It writes JSON lines to stdout: a `Progress` every 0.1 s, then a `Result`.
 """
 
 import logging
@@ -20,14 +19,14 @@ _REPORT_EVERY = 0.1
 
 
 class Job(msgspec.Struct, frozen=True):
-    """What to train on.
+    """Arguments of a training run.
 
     Attributes:
-        directory: of the image files.
-        samples: how many make the epoch.
-        step_seconds: how long the simulated device needs for a batch.
-        service: the dispatcher's address; "" loads the data in this process.
-        max_seconds: end early, for a rate.
+        directory: directory of the image files.
+        samples: number of samples in the epoch.
+        step_seconds: duration of a batch on the simulated device.
+        service: address of the dispatcher; "" loads the data in this process.
+        max_seconds: end after this time, to measure a rate.
     """
 
     directory: str
@@ -51,7 +50,7 @@ class Progress(msgspec.Struct, frozen=True, tag=True):
 
 
 class Result(msgspec.Struct, frozen=True, tag=True):
-    """The whole epoch; what was counted by the numbers that travel with the images."""
+    """Result of the epoch; repeated and lost samples are counted by their numbers."""
 
     progress: Progress
     samples: int
@@ -60,10 +59,10 @@ class Result(msgspec.Struct, frozen=True, tag=True):
 
 
 class SimulatedDevice:
-    """Stands for a GPU: each step occupies it for a fixed time and computes nothing.
+    """Simulate a GPU: each step takes a fixed time and computes nothing.
 
-    As with a GPU, `step` returns once the device has begun: the host prepares the next batch
-    meanwhile, and is at most one step ahead.
+    As with a GPU, `step` returns when the device starts the step: the host prepares the next batch
+    meanwhile and is at most one step ahead.
     """
 
     def __init__(self, step_seconds: float) -> None:
@@ -72,7 +71,7 @@ class SimulatedDevice:
         self._waited = 0.0
 
     def step(self, images: "np.ndarray[tuple[int, ...], np.dtype[np.uint8]]") -> None:
-        """Occupies the device with one batch, after the one before it."""
+        """Run one batch after the one before it."""
         assert images.ndim == 4
         now = time.perf_counter()
         begin = max(now, self._free_from)
@@ -81,19 +80,19 @@ class SimulatedDevice:
         time.sleep(begin - now)
 
     def finish(self) -> None:
-        """Waits until the last step is done."""
+        """Wait until the last step is finished."""
         now = time.perf_counter()
         self._waited += max(0.0, now - self._free_from)  # for the end of the epoch
         time.sleep(max(0.0, self._free_from - now))
 
     @property
     def waited(self) -> float:
-        """Seconds in which it had nothing to do."""
+        """Seconds in which the device was idle."""
         return self._waited
 
 
 def train(job: Job) -> Result:
-    """The training loop."""
+    """Run the training loop."""
     files = sorted(str(path) for path in Path(job.directory).glob("*.jpg"))
     dataset = training_samples(files, job.samples)
     if job.service:
@@ -111,7 +110,7 @@ def train(job: Job) -> Result:
 
 
 class _Meter:
-    """Counts what came, and the clock's and the processor's seconds."""
+    """Counts samples, elapsed time and CPU time."""
 
     def __init__(self, samples: int, device: SimulatedDevice) -> None:
         self._times_seen = np.zeros(samples, np.int64)
@@ -130,7 +129,7 @@ class _Meter:
         np.add.at(self._times_seen, numbers, 1)
         if self.seconds - self._reported >= _REPORT_EVERY:
             self._reported = self.seconds
-            _say(self.progress())
+            _send(self.progress())
 
     def progress(self, ended: bool = False) -> Progress:
         cpu = time.process_time() - self._cpu_before
@@ -146,22 +145,22 @@ class _Meter:
         )
 
 
-def _say(message: Progress | Result) -> None:
+def _send(message: Progress | Result) -> None:
     try:
         sys.stdout.write(msgspec.json.encode(message).decode() + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        os._exit(1)  # the demo was killed: nobody reads this any more
+        os._exit(1)  # the demo was killed
 
 
 def pin_to_one_core() -> None:
-    """Makes this a host of one core, where the system can do that."""
+    """Restrict this process to one core, on Linux."""
     if sys.platform == "linux":
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    logging.disable(logging.WARNING)  # what is lost is counted, and stands in the table
+    logging.disable(logging.WARNING)  # lost elements are counted in the table
     pin_to_one_core()
-    _say(train(msgspec.json.decode(sys.argv[1], type=Job)))
+    _send(train(msgspec.json.decode(sys.argv[1], type=Job)))
