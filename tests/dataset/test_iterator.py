@@ -22,11 +22,11 @@ class Counted(Stream):
         self.closed = 0
         self._at = 0
 
-    def next(self) -> int:
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         if self._at == 3:
-            raise StopIteration
+            return []
         self._at += 1
-        return self._at
+        return [self._at]
 
     def close(self) -> None:
         self.closed += 1
@@ -38,14 +38,14 @@ class Ready(Stream):
     def __init__(self) -> None:
         self.left = [[0, 1, 2], None, [3, 4]]
 
-    def next(self) -> int:
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         if not self.left:
-            raise StopIteration
+            return []
         chunk = self.left.pop(0)
         if chunk is None:
             raise ValueError("between")
         self.ready = iter(chunk)
-        return next(self.ready)
+        return [next(self.ready)]
 
 
 def test_what_is_ready_is_read_and_counted_one_by_one() -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from stoker.dataset.state import State
 from stoker.dataset.streams.statistics import Statistics
-from stoker.dataset.streams.stream import Stream
+from stoker.dataset.streams.stream import READ_AHEAD_BYTES, READ_AHEAD_ELEMENTS, Stream
 from stoker.errors import FailedPreconditionError, UnimplementedError
 
 
@@ -40,7 +40,7 @@ class Iterator:
         self._stream = stream
         self._begin = begin
         self._statistics = Statistics() if statistics is None else statistics
-        self._next: Callable[[], Any] = stream.next
+        self._read: Callable[[int, int, bool], list[Any]] = stream.next_chunk
         self._ready = stream.ready
         self._elements = 0  # counts those in `_ready` too
         self._errors = 0
@@ -55,10 +55,7 @@ class Iterator:
         for element in self._ready:  # a third of what calling the stream takes
             return element
         try:
-            element = self._next()
-        except StopIteration:
-            self._shut(_end)
-            raise
+            chunk = self._read(READ_AHEAD_ELEMENTS, READ_AHEAD_BYTES, True)
         except Exception:
             if self._finalizer.alive:  # what a closed iterator says is no position's error
                 self._errors += 1
@@ -66,11 +63,18 @@ class Iterator:
         except BaseException:
             self._interrupt()
             raise
+        if not chunk:
+            self._shut(_end)
+            raise StopIteration
+        if len(chunk) > 1:
+            self._elements += len(chunk)
+            self._ready = iter(chunk)
+            return next(self._ready)
         self._elements += 1
         if self._stream.ready is not self._ready:
             self._ready = self._stream.ready
             self._elements += length_hint(self._ready)
-        return element
+        return chunk[0]
 
     def _received(self) -> int:
         return self._elements - length_hint(self._ready)
@@ -88,19 +92,19 @@ class Iterator:
 
     def close(self) -> None:
         """Releases what the pass holds; idempotent. Reading afterwards raises."""
-        if self._next is not _end:
+        if self._read is not _end:
             self._shut(_closed)
 
-    def _shut(self, then: Callable[[], NoReturn]) -> None:
-        if self._next is not _inherited:
+    def _shut(self, then: Callable[[int, int, bool], list[Any]]) -> None:
+        if self._read is not _inherited:
             self._leave(then)
             self._finalizer()
         _open_iterators.discard(self)
 
-    def _leave(self, then: Callable[[], NoReturn]) -> None:
+    def _leave(self, then: Callable[[int, int, bool], list[Any]]) -> None:
         """What is not read yet will not be."""
         self._elements, self._ready = self._received(), iter(())
-        self._next = then
+        self._read = then
 
     def state_dict(self) -> dict[str, Any]:
         """Where this pass stands, as a dict of a few numbers that JSON can hold.
@@ -155,22 +159,22 @@ class Iterator:
         )
 
 
-def _end() -> NoReturn:
-    raise StopIteration
+def _end(*_: int) -> list[Any]:
+    return []
 
 
-def _closed() -> NoReturn:
+def _closed(*_: int) -> NoReturn:
     raise FailedPreconditionError("this iterator is closed; make a new one with iter(dataset)")
 
 
-def _interrupted() -> NoReturn:
+def _interrupted(*_: int) -> NoReturn:
     raise FailedPreconditionError(
         "this iterator was interrupted (Ctrl-C or an exit in a function); what it had in hand is "
         "gone: go on with dataset.iterator(state=iterator.state_dict()), which loses nothing"
     )
 
 
-def _inherited() -> NoReturn:
+def _inherited(*_: int) -> NoReturn:
     raise FailedPreconditionError(
         "this iterator was inherited through fork; its threads and connections belong to the "
         "parent process; make a new one here with iter(dataset)"

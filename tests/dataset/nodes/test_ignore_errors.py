@@ -126,7 +126,7 @@ class Failing(Stream):
     def __init__(self, *errors: Exception) -> None:
         self.errors = list(errors)
 
-    def next(self) -> Any:
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         raise self.errors.pop(0) if len(self.errors) > 1 else self.errors[0]
 
 

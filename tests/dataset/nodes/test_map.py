@@ -37,11 +37,12 @@ class ListedStream(Stream):
     def __init__(self, items: Iterable[Any]) -> None:
         self._items = iter(items)
 
-    def next(self) -> Any:
-        item = next(self._items)
-        if isinstance(item, Exception):
-            raise item
-        return item() if callable(item) else item
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
+        for item in self._items:
+            if isinstance(item, Exception):
+                raise item
+            return [item() if callable(item) else item]
+        return []
 
 
 def numbers(n: int) -> Range:

@@ -157,11 +157,11 @@ class ClosingStream(Stream):
         self._node = node
         self._read = 0
 
-    def next(self) -> int:
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         self._read += 1
         if self._node.gate is not None and self._read > self._node.before_gate:
             self._node.gate.wait(SECONDS)
-        return self._read
+        return [self._read]
 
     def close(self) -> None:
         self._node.closed.set()

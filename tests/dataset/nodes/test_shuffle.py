@@ -41,15 +41,15 @@ class CountingStream(Stream):
         self._node = node
         self._at = 0
 
-    def next(self) -> int:
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         at = self._at
         if self._node.length is not None and at >= self._node.length:
-            raise StopIteration
+            return []
         self._at += 1
         self._node.computed.append(at)
         if self._node.bad and at % self._node.bad == 0:
             raise ValueError(at)
-        return at
+        return [at]
 
     def advance(self, n: int) -> int:
         if self._node.length is not None:

@@ -43,16 +43,7 @@ class ElementFilesStream(Stream):
         self._closed = False
         self._lock = threading.Lock()  # `close` may come from another thread
 
-    def next(self) -> Any:
-        at = self._at
-        if self._held_first <= at < self._held_stop and at < self._stop and not self._damage:
-            self._at = at + 1
-            return self._held[at - self._held_first]
-        if chunk := self.next_chunk(1, 1):
-            return chunk[0]
-        raise StopIteration
-
-    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         if not self._next_range():
             return []
         if not self._held_first <= self._at < self._held_stop and not self._load():

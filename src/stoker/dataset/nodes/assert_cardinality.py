@@ -2,13 +2,12 @@
 
 from typing import Any, ClassVar
 
-from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.node import INFINITE_CARDINALITY, Context, Node
-from stoker.elements.spec import Spec
+from stoker.dataset.streams.stream import OneInputStream, Stream
+from stoker.dataset.tree.node import INFINITE_CARDINALITY, Context, OneInput
 from stoker.errors import FailedPreconditionError
 
 
-class AssertCardinality(Node, frozen=True, eq=False, kw_only=True):
+class AssertCardinality(OneInput, frozen=True, eq=False, kw_only=True):
     """The elements, `expected` of them, without end if that is INFINITE_CARDINALITY.
 
     Where splits are handed out, each reader has a part, and nothing is checked.
@@ -16,11 +15,7 @@ class AssertCardinality(Node, frozen=True, eq=False, kw_only=True):
 
     kind: ClassVar[str] = "assert_cardinality"
     forwards_elements: ClassVar[bool] = True
-    input: Node
     expected: int
-
-    def element_spec(self) -> Spec:
-        return self.input.element_spec()
 
     def cardinality(self) -> int:
         return self.expected
@@ -30,33 +25,16 @@ class AssertCardinality(Node, frozen=True, eq=False, kw_only=True):
         return stream if context.splits is not None else _CountedStream(stream, self.expected)
 
 
-class _CountedStream(Stream):
+class _CountedStream(OneInputStream):
     """The input until it ends or exceeds `expected`; the error stands behind what was expected."""
 
     def __init__(self, stream: Stream, expected: int) -> None:
-        self._input = stream
+        super().__init__(stream)
         self._expected = expected
         self._passed = 0
         self._checked = False
 
-    def next(self) -> Any:
-        if self._checked:
-            raise StopIteration
-        if self._passed == self._expected:
-            self._check_end()
-            raise StopIteration
-        try:
-            element = self._input.next()
-        except StopIteration:
-            self._check_end(ended=True)
-            raise
-        except Exception:
-            self._passed += 1  # an error takes a position too
-            raise
-        self._passed += 1
-        return element
-
-    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         if self._checked:
             return []
         left = self._left(max_elements)
@@ -64,7 +42,7 @@ class _CountedStream(Stream):
             self._check_end()
             return []
         try:
-            chunk = self._input.next_chunk(left, max_bytes)
+            chunk = self._input.next_chunk(left, max_bytes, lazy)
         except Exception:
             self._passed += 1
             raise
@@ -86,9 +64,6 @@ class _CountedStream(Stream):
         except FailedPreconditionError:
             return passed + 1
         return passed
-
-    def close(self) -> None:
-        self._input.close()
 
     def _left(self, n: int) -> int:
         if self._expected == INFINITE_CARDINALITY:

@@ -166,11 +166,9 @@ class BatchStream(Stream):
         self._held: list[Any] = []
         self._batch_bytes = 0
 
-    def next(self) -> Any:
-        self._gather(self._size)
-        return self._stack_first()
-
-    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
+        if lazy:
+            max_elements = 1
         ahead = max_bytes // self._batch_bytes if self._batch_bytes else 1
         try:
             self._gather(self._size * max(1, min(max_elements, ahead)))

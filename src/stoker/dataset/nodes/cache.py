@@ -6,36 +6,23 @@ from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 from stoker.dataset.streams.failures import Failure
-from stoker.dataset.streams.stream import ChunkedStream, Stream
-from stoker.dataset.tree.node import Context, Node
+from stoker.dataset.streams.stream import OneInputStream, Stream
+from stoker.dataset.tree.node import Context, Node, OneInput
 from stoker.dataset.tree.splits import SplitReader
 from stoker.elements.frozen import fresh, frozen
 from stoker.elements.sizes import element_bytes
-from stoker.elements.spec import Spec
 
 
-class Cache(Node, frozen=True, eq=False, kw_only=True):
+class Cache(OneInput, frozen=True, eq=False, kw_only=True):
     """Keeps the elements of the first pass that was read, not skipped, to its end.
 
     Later passes of the same node in the same process read them again; their arrays are read-only.
     Where a service hands out splits, what is kept belongs to that hand-out alone: another reads
     other elements.
-
-    Attributes:
-        input: what it reads.
     """
 
     kind: ClassVar[str] = "cache"
-    input: Node
-
-    def element_spec(self) -> Spec:
-        return self.input.element_spec()
-
-    def cardinality(self) -> int:
-        return self.input.cardinality()
-
-    def inputs_per_element(self) -> int:
-        return 1
+    one_to_one: ClassVar[bool] = True
 
     def open(self, context: Context) -> Stream:
         store = _store_of(self, context.splits)
@@ -67,17 +54,17 @@ def _store_of(node: Node, splits: SplitReader | None) -> _Store:
         return stores.setdefault(node, _Store())
 
 
-class _RecordingStream(ChunkedStream):
+class _RecordingStream(OneInputStream):
     """Hands the input on and keeps it; whichever pass ends first provides the cache."""
 
     def __init__(self, stream: Stream, store: _Store) -> None:
-        self._stream = stream
+        super().__init__(stream)
         self._store = store
         self._record: list[Any] | None = []
 
-    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         try:
-            chunk = self._stream.next_chunk(max_elements, max_bytes)
+            chunk = self._input.next_chunk(max_elements, max_bytes, lazy)
         except Exception as error:
             if self._record is not None:
                 self._record.append(Failure(error))
@@ -93,11 +80,11 @@ class _RecordingStream(ChunkedStream):
     def advance(self, n: int) -> int:
         if n:
             self._record = None
-        return self._stream.advance(n)
+        return self._input.advance(n)
 
     def close(self) -> None:
         self._record = None
-        self._stream.close()
+        self._input.close()
 
     def _complete(self) -> None:
         if self._record is not None:
@@ -107,14 +94,14 @@ class _RecordingStream(ChunkedStream):
             self._record = None
 
 
-class _CachedStream(ChunkedStream):
+class _CachedStream(Stream):
     """Reads a complete cache."""
 
     def __init__(self, elements: list[Any]) -> None:
         self._elements = elements
         self._at = 0
 
-    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         if self._at >= len(self._elements):
             return []
         first = self._elements[self._at]

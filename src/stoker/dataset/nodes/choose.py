@@ -14,7 +14,7 @@ from stoker.dataset.streams.choices import (
     VaryingChoices,
     WeightedChoices,
 )
-from stoker.dataset.streams.stream import ChunkedStream, Stream
+from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Context, Node
 from stoker.elements.common_spec import common_spec
 from stoker.elements.spec import Spec
@@ -152,7 +152,7 @@ def _directed_cardinality(parts: tuple[Node, ...], director: Node) -> int:
     return directions if counts == {INFINITE_CARDINALITY} else UNKNOWN_CARDINALITY
 
 
-class _ChosenStream(ChunkedStream):
+class _ChosenStream(Stream):
     """Hands out the inputs' elements in the order of the choices.
 
     Args:
@@ -172,13 +172,13 @@ class _ChosenStream(ChunkedStream):
         self._at = 0
         self._ended = False
 
-    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         chunk: list[Any] = []
         while len(chunk) < max_elements and not self._ended:
             if self._at == len(self._draws):
                 if chunk and self._choices.waits:
                     break
-                self._refill(max_elements - len(chunk))
+                self._refill(max_elements - len(chunk), lazy)
                 continue
             drawn = self._draws[self._at]
             if drawn == len(self._streams):
@@ -190,35 +190,36 @@ class _ChosenStream(ChunkedStream):
             if not kept:
                 if chunk:
                     break
-                if not self._read(drawn, max_elements, max_bytes):
+                if not self._read(drawn, max_elements, max_bytes, lazy):
                     continue
             self._at += 1
             chunk.append(kept.popleft())
         return chunk
 
-    def _refill(self, most: int) -> None:
+    def _refill(self, most: int, lazy: bool) -> None:
         """Draws again what inputs are next; the end if there is nothing to draw from."""
-        draws = self._draw(min(most, _DRAWS) if self._choices.waits else _DRAWS)
+        draws = self._draw(min(most, _DRAWS) if self._choices.waits else _DRAWS, lazy)
         self._draws = [] if draws is None else draws.tolist()
         self._at = 0
 
-    def _draw(self, most: int) -> Draws | None:
+    def _draw(self, most: int, lazy: bool = False) -> Draws | None:
         """The next choices that can be met; ``None`` at the end."""
         left = np.flatnonzero(self._goes_on[:-1])
         if len(left) == 1 and not self._choices.waits:
             return np.full(most, left[0], np.int64)  # however small its weight
         if len(left):
-            draws = self._choices.draw(most)
+            draws = self._choices.draw(most, lazy)
             if len(draws):
                 return draws[self._goes_on[draws]]
         self._ended = True
         return None
 
-    def _read(self, drawn: int, most: int, max_bytes: int) -> bool:
+    def _read(self, drawn: int, most: int, max_bytes: int, lazy: bool) -> bool:
         """Reads what the choices up to `most` ask of an input; False if it has ended."""
         wanted = self._draws[self._at : self._at + most].count(drawn)
         try:
-            read = self._streams[drawn].next_chunk(wanted, max(1, max_bytes // len(self._streams)))
+            share = max(1, max_bytes // len(self._streams))
+            read = self._streams[drawn].next_chunk(wanted, share, lazy)
         except Exception:
             self._at += 1
             raise

@@ -52,17 +52,9 @@ class _ConcatenateStream(Stream):
             self._input.close()
             self._input = None
 
-    def next(self) -> Any:
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         while (stream := self._open()) is not None:
-            try:
-                return stream.next()
-            except StopIteration:
-                self._end_part()
-        raise StopIteration
-
-    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
-        while (stream := self._open()) is not None:
-            if chunk := stream.next_chunk(max_elements, max_bytes):
+            if chunk := stream.next_chunk(max_elements, max_bytes, lazy):
                 return chunk
             self._end_part()
         return []

@@ -1,110 +1,66 @@
 """filter: the elements a predicate accepts."""
 
-import operator
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from itertools import chain, islice
+from operator import length_hint
 from typing import Any, ClassVar
 
 from stoker.dataset.pickled import Pickled
-from stoker.dataset.random import Calls
-from stoker.dataset.streams.failures import Origin, mark_failure, raise_failure
-from stoker.dataset.streams.stream import ChunkedStream, Stream
-from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node
+from stoker.dataset.streams.blocks import BlockStream
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import Context, OneInput
 from stoker.dataset.unpacking import apply
-from stoker.elements.spec import Spec
 
 # A chunk is computed in blocks: one that takes this long is not doubled.
 _BLOCK_SECONDS = 0.0005
 
 
-class Filter(Node, frozen=True, eq=False, kw_only=True):
+class Filter(OneInput, frozen=True, eq=False, kw_only=True):
     """The elements for which the predicate is true."""
 
     kind: ClassVar[str] = "filter"
-    input: Node
     function: Pickled
 
-    def element_spec(self) -> Spec:
-        return self.input.element_spec()
-
-    def cardinality(self) -> int:
-        return 0 if self.input.cardinality() == 0 else UNKNOWN_CARDINALITY
-
     def open(self, context: Context) -> Stream:
-        return _FilterStream(self, context)
+        return _FilterStream(context, self, self.input.open(context))
 
 
-class _FilterStream(ChunkedStream):
-    """Asks the predicate about each element; those not yet asked about wait in `_block`.
-
-    An error behind elements already accepted waits in `_failure` for the next call.
-    """
-
-    def __init__(self, node: Filter, context: Context) -> None:
-        self._node = node
-        self._input = node.input.open(context)
-        self._keyed = Calls(context, node)
+class _FilterStream(BlockStream):
+    def __init__(self, context: Context, node: Filter, stream: Stream) -> None:
+        super().__init__(context, node, stream)
         self._function: Callable[..., Any] = node.function.value
         self._predicate = self._function
-        self._block: Iterator[Any] = iter(())
-        self._examined = 0
         self._size = 1
-        self._failure: Exception | None = None
+        """Elements in a block that the predicate is called for without a look at the clock."""
 
-    def next(self) -> Any:
-        self._raise_failure()
-        while True:
-            element = next(self._block, _END)
-            if element is _END:
-                element = self._input.next()
-            self._examined += 1
-            try:
-                with self._keyed.over(iter((element,)), self._examined) as elements:
-                    accepted = bool(apply(self._function, next(elements)))
-            except Exception as error:  # noqa: BLE001 - user code may raise anything
-                raise_failure(error, self._origin())
-            if accepted:
-                return element
+    def _read(self, max_elements: int, max_bytes: int, lazy: bool) -> list[Any]:
+        elements = super()._read(max_elements, max_bytes, lazy)
+        # Calling without a wrapper is four times as fast; only tuples need it.
+        unpacks = tuple in set(map(type, elements))
+        self._predicate = partial(apply, self._function) if unpacks else self._function
+        return elements
 
-    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
-        self._raise_failure()
-        chunk: list[Any] = []
-        while not chunk or operator.length_hint(self._block):
-            if not operator.length_hint(self._block):
-                elements = self._input.next_chunk(max(max_elements, 1), max_bytes)
-                if not elements:
-                    return []
-                self._block = iter(elements)
-                # Calling without a wrapper is four times as fast; only tuples need it.
-                unpacks = tuple in set(map(type, elements))
-                self._predicate = partial(apply, self._function) if unpacks else self._function
-            if not self._examine(chunk, max_elements):
-                break
-        return chunk
-
-    def _examine(self, chunk: list[Any], max_elements: int) -> bool:
-        """Adds what is accepted of the block until it is used up; False if the chunk is done."""
+    def _compute(self, chunk: list[Any], max_elements: int, max_bytes: int) -> None:
         deadline = 0.0
-        while left := operator.length_hint(self._block):
-            size = min(self._size, max_elements - len(chunk), left)
+        while left := length_hint(self._block):
             begun = time.perf_counter()
             # `extend` takes a predicate's StopIteration for the end, so the end is made to differ.
             failure: Exception | None = StopIteration()
             try:
-                with self._keyed.over(self._block, self._examined + left) as elements:
-                    chunk.extend(filter(self._predicate, chain(islice(elements, size), _BLOCK_END)))
+                with self._keyed.over(self._block, self._index + left) as elements:
+                    block = chain(islice(elements, self._size), _BLOCK_END)
+                    room = max_elements - len(chunk)
+                    chunk.extend(islice(filter(self._predicate, block), room))
             except _BlockEnd:
                 failure = None
             except Exception as error:  # noqa: BLE001 - user code may raise anything
                 failure = error
-            self._examined += left - operator.length_hint(self._block)
-            if failure is not None:
-                self._failure = mark_failure(failure, self._origin())
-                if not chunk:
-                    self._raise_failure()
-                return False
+            self._index += left - length_hint(self._block)
+            if failure is not None and len(chunk) < max_elements:
+                self._fail(failure)
+                return
             now = time.perf_counter()
             if now - begun < _BLOCK_SECONDS:
                 self._size = min(2 * self._size, 1 << 16)
@@ -112,22 +68,7 @@ class _FilterStream(ChunkedStream):
                 self._size = max(1, self._size // 2)
             deadline = deadline or begun + 2 * _BLOCK_SECONDS
             if chunk and (len(chunk) >= max_elements or now >= deadline):
-                return False
-        return True
-
-    def _origin(self) -> Origin:
-        return Origin("filter", self._node.site, self._examined - 1)
-
-    def _raise_failure(self) -> None:
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
-
-    def close(self) -> None:
-        self._input.close()
-
-
-_END = object()
+                return
 
 
 class _BlockEnd(Exception):  # noqa: N818 - no error

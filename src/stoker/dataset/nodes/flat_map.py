@@ -4,34 +4,30 @@ from typing import Any, ClassVar
 
 from stoker.dataset.nodes.nested import NestedDatasets
 from stoker.dataset.pickled import Pickled
-from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node
+from stoker.dataset.streams.stream import OneInputStream, Stream
+from stoker.dataset.tree.node import Context, OneInput
 from stoker.dataset.unpacking import arguments_of
 from stoker.elements.spec import Spec, UnknownSpec
 
 
-class FlatMap(Node, frozen=True, eq=False, kw_only=True):
+class FlatMap(OneInput, frozen=True, eq=False, kw_only=True):
     """The elements of the dataset that the function makes of each element."""
 
     kind: ClassVar[str] = "flat_map"
-    input: Node
     function: Pickled
     spec: Pickled | None = None
 
     def element_spec(self) -> Spec:
         return UnknownSpec() if self.spec is None else self.spec.value
 
-    def cardinality(self) -> int:
-        return 0 if self.input.cardinality() == 0 else UNKNOWN_CARDINALITY
-
     def open(self, context: Context) -> Stream:
         nested = NestedDatasets(context, self, self.function.value)
         return _FlatMapStream(self.input.open(context), nested)
 
 
-class _FlatMapStream(Stream):
+class _FlatMapStream(OneInputStream):
     def __init__(self, stream: Stream, nested: NestedDatasets) -> None:
-        self._input = stream
+        super().__init__(stream)
         self._nested = nested
         self._index = 0
         self._inner: Stream | None = None
@@ -58,21 +54,13 @@ class _FlatMapStream(Stream):
         if inner is not None:
             inner.close()
 
-    def next(self) -> Any:
-        while True:
-            inner = self._inner or self._open_next()
-            try:
-                return inner.next()
-            except StopIteration:
-                self._close_inner()
-
-    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         while True:
             try:
                 inner = self._inner or self._open_next()
             except StopIteration:
                 return []
-            if chunk := inner.next_chunk(max_elements, max_bytes):
+            if chunk := inner.next_chunk(max_elements, max_bytes, lazy):
                 return chunk
             self._close_inner()
 

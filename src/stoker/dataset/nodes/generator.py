@@ -41,25 +41,19 @@ class _GeneratorStream(Stream):
         self._iterator: Iterator[Any] | None = None
         self._index = 0
 
-    def next(self) -> Any:
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         index = self._index
+        self._index = index + 1
         try:
             if self._iterator is None:
                 self._iterator = iter(())  # if the call raises, that is all there is
                 self._iterator = iter(self._node.function.value(*self._node.args.value))
+            for element in self._iterator:
+                return [element]
         except Exception as error:  # noqa: BLE001 - user code may raise anything
-            self._index += 1
             raise_failure(error, self._origin(index))
-        try:
-            element = next(self._iterator)
-        except StopIteration:
-            self._iterator = iter(())
-            raise
-        except Exception as error:  # noqa: BLE001 - user code may raise anything
-            self._index += 1
-            raise_failure(error, self._origin(index))
-        self._index = index + 1
-        return element
+        self._iterator = iter(())
+        return []
 
     def _origin(self, index: int) -> Origin:
         return Origin(self._node.kind, self._node.site, index)

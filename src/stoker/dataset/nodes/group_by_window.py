@@ -11,19 +11,18 @@ from stoker.dataset.nodes.nested import NestedDatasets
 from stoker.dataset.pickled import Pickled
 from stoker.dataset.random import Calls, keyed
 from stoker.dataset.streams.failures import Origin, raise_failure
-from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node
+from stoker.dataset.streams.stream import OneInputStream, Stream
+from stoker.dataset.tree.node import Context, OneInput
 from stoker.dataset.unpacking import apply
 from stoker.elements.frozen import frozen
 from stoker.elements.spec import Spec, UnknownSpec
 from stoker.errors import InvalidArgumentError
 
 
-class GroupByWindow(Node, frozen=True, eq=False, kw_only=True):
+class GroupByWindow(OneInput, frozen=True, eq=False, kw_only=True):
     """Gathers elements by key until a group is full, and yields what the dataset made of it holds.
 
     Attributes:
-        input: what it reads.
         key_function: the key of an element, an int.
         reduce_function: makes a dataset of a key and the group, a dataset.
         window_size: how many elements a group has; None if there is a function for it.
@@ -32,7 +31,6 @@ class GroupByWindow(Node, frozen=True, eq=False, kw_only=True):
     """
 
     kind: ClassVar[str] = "group_by_window"
-    input: Node
     key_function: Pickled
     reduce_function: Pickled
     window_size: int | None = None
@@ -42,22 +40,19 @@ class GroupByWindow(Node, frozen=True, eq=False, kw_only=True):
     def element_spec(self) -> Spec:
         return UnknownSpec() if self.spec is None else self.spec.value
 
-    def cardinality(self) -> int:
-        return 0 if self.input.cardinality() == 0 else UNKNOWN_CARDINALITY
-
     def open(self, context: Context) -> Stream:
         return _GroupStream(context, self, self.input.open(context))
 
 
-class _GroupStream(Stream):
+class _GroupStream(OneInputStream):
     """Reads elements until a group is full, then that group's dataset to its end.
 
     At the end of the input the groups that are not full come in the order of their keys.
     """
 
     def __init__(self, context: Context, node: GroupByWindow, stream: Stream) -> None:
+        super().__init__(stream)
         self._node = node
-        self._stream = stream
         self._make_dataset = context.make_dataset
         spec = node.input.element_spec()
         self._group_spec = None if isinstance(spec, UnknownSpec) else Pickled.of(spec)
@@ -75,19 +70,9 @@ class _GroupStream(Stream):
         self._inner: Stream | None = None
         self._ended = False
 
-    def next(self) -> Any:
-        while True:
-            inner = self._inner or self._open_next(1, 1)
-            if inner is None:
-                raise StopIteration
-            try:
-                return inner.next()
-            except StopIteration:
-                self._close_inner()
-
-    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
-        while (inner := self._inner or self._open_next(max_elements, max_bytes)) is not None:
-            if chunk := inner.next_chunk(max_elements, max_bytes):
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
+        while (inner := self._inner or self._open_next(max_elements, max_bytes, lazy)) is not None:
+            if chunk := inner.next_chunk(max_elements, max_bytes, lazy):
                 return chunk
             self._close_inner()
         return []
@@ -113,30 +98,30 @@ class _GroupStream(Stream):
         self._block = iter(())
         self._groups.clear()
         self._close_inner()
-        self._stream.close()
+        self._input.close()
 
     def _close_inner(self) -> None:
         inner, self._inner = self._inner, None
         if inner is not None:
             inner.close()
 
-    def _open_next(self, max_elements: int, max_bytes: int) -> Stream | None:
+    def _open_next(self, max_elements: int, max_bytes: int, lazy: bool = False) -> Stream | None:
         """Gathers until a group is full and opens its dataset; None at the end."""
         while not self._ended:
             for element in self._block:
                 key = self._add(element)
                 if key is not None:
                     return self._open(key)
-            self._block = iter(self._read(max_elements, max_bytes))
+            self._block = iter(self._read(max_elements, max_bytes, lazy))
         if not self._groups:
             return None
         if not self._rest:
             self._rest = sorted(self._groups, reverse=True)
         return self._open(self._rest.pop())
 
-    def _read(self, max_elements: int, max_bytes: int) -> list[Any]:
+    def _read(self, max_elements: int, max_bytes: int, lazy: bool) -> list[Any]:
         try:
-            elements = self._stream.next_chunk(max_elements, max_bytes)
+            elements = self._input.next_chunk(max_elements, max_bytes, lazy)
         except Exception:
             self._index += 1
             raise

@@ -3,32 +3,26 @@
 from typing import Any, ClassVar
 
 from stoker.dataset.streams.failures import failure_origin
-from stoker.dataset.streams.stream import ChunkedStream, Stream
-from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Context, Node
-from stoker.elements.spec import Spec
+from stoker.dataset.streams.stream import OneInputStream, Stream
+from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Context, OneInput
 from stoker.errors import FailedPreconditionError, UnimplementedError
 
 
-class IgnoreErrors(Node, frozen=True, eq=False, kw_only=True):
+class IgnoreErrors(OneInput, frozen=True, eq=False, kw_only=True):
     """Skips errors that belong to a position of the input, and counts them.
 
     Not skipped is what says that nothing more can be read: an error that the input raises again
     without moving on, and of stoker's own FailedPreconditionError and UnimplementedError.
 
     Attributes:
-        input: what it reads.
         log_warning: whether each is logged.
         max_errors: one more than so many in a pass is raised.
     """
 
     kind: ClassVar[str] = "ignore_errors"
     forwards_elements: ClassVar[bool] = True
-    input: Node
     log_warning: bool = False
     max_errors: int | None = None
-
-    def element_spec(self) -> Spec:
-        return self.input.element_spec()
 
     def cardinality(self) -> int:
         whole = self.input.cardinality()
@@ -38,33 +32,19 @@ class IgnoreErrors(Node, frozen=True, eq=False, kw_only=True):
         return _IgnoreErrorsStream(self, context, self.input.open(context))
 
 
-class _IgnoreErrorsStream(ChunkedStream):
+class _IgnoreErrorsStream(OneInputStream):
     def __init__(self, node: IgnoreErrors, context: Context, stream: Stream) -> None:
+        super().__init__(stream)
         self._node = node
         self._statistics = context.statistics
-        self._input = stream
         self._ignored = 0
         self._last: Exception | None = None
         self._closed = False
 
-    def next(self) -> Any:
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         while not self._closed:
             try:
-                element = self._input.next()
-            except StopIteration:
-                break
-            except Exception as error:  # noqa: BLE001 - a user's function may raise anything
-                self._ignore(error)
-            else:
-                self._last = None
-                return element
-        self._last = None
-        raise StopIteration
-
-    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
-        while not self._closed:
-            try:
-                chunk = self._input.next_chunk(max_elements, max_bytes)
+                chunk = self._input.next_chunk(max_elements, max_bytes, lazy)
             except Exception as error:  # noqa: BLE001 - a user's function may raise anything
                 self._ignore(error)
             else:

@@ -120,15 +120,10 @@ class _FailedStream(Stream):
     def __init__(self, error: Exception) -> None:
         self._failure: Failure | None = Failure(error)
 
-    def next(self) -> Any:
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         failure, self._failure = self._failure, None
-        if failure is None:
-            raise StopIteration
-        raise failure.error
-
-    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
-        if self._failure is not None:
-            self.next()
+        if failure is not None:
+            raise failure.error
         return []
 
 
@@ -139,13 +134,9 @@ class _AnyOrderStream(Stream):
         self._many = many
         self._block = block_length
 
-    def next(self) -> Any:
-        taken = self._many.take_any(1, 1, self._block)
-        if not taken:
-            raise StopIteration
-        return taken[0]
-
-    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
+        if lazy:
+            max_elements = 1
         return self._many.take_any(max_elements, max_bytes, self._block)
 
     def close(self) -> None:

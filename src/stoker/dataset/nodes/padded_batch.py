@@ -25,25 +25,23 @@ from stoker.dataset.nodes.batch import BatchStream, batched_cardinality
 from stoker.dataset.pickled import Pickled
 from stoker.dataset.streams.failures import Origin
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.node import Allocate, Context, Node
+from stoker.dataset.tree.node import Allocate, Context, OneInput
 from stoker.elements.ragged import RaggedArray
 from stoker.elements.sparse import SparseArray
 from stoker.elements.spec import Spec
 from stoker.errors import InvalidArgumentError
 
 
-class PaddedBatch(Node, frozen=True, eq=False, kw_only=True):
+class PaddedBatch(OneInput, frozen=True, eq=False, kw_only=True):
     """Pads the leaves of `batch_size` consecutive elements to one shape and stacks them.
 
     Attributes:
-        input: what it reads.
         batch_size: elements in a batch; the last may have fewer.
         drop_remainder: drop a last batch that has fewer.
         padding: ``(padded_shapes, padding_values)`` as the user gave them.
     """
 
     kind: ClassVar[str] = "padded_batch"
-    input: Node
     batch_size: int
     drop_remainder: bool = False
     padding: Pickled

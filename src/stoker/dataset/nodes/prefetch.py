@@ -70,14 +70,8 @@ class _PrefetchStream(Stream):
         self._bytes = 0
         self._reader = ReadAhead(stream, self._room, self._accept)
 
-    def next(self) -> Any:
-        taken = self._take(1, 1)
-        if not taken:
-            raise StopIteration
-        return taken[0]
-
-    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
-        return self._take(max_elements, max_bytes)
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
+        return self._take(1 if lazy else max_elements, max_bytes)
 
     def advance(self, n: int) -> int:
         with self._reader.paused():

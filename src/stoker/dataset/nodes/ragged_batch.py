@@ -10,7 +10,7 @@ from stoker.dataset.collation.collate import Collation, as_array, leaf_called, m
 from stoker.dataset.nodes.batch import BatchStream, batched_cardinality, ragged_twice
 from stoker.dataset.streams.failures import Origin
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.node import Allocate, Context, Node
+from stoker.dataset.tree.node import Allocate, Context, OneInput
 from stoker.elements.ragged import RaggedArray
 from stoker.elements.sparse import SparseArray
 from stoker.elements.spec import RaggedSpec, SparseSpec, Spec, TensorSpec
@@ -18,17 +18,15 @@ from stoker.elements.structure import flatten, leaf_names, map_structure
 from stoker.errors import InvalidArgumentError
 
 
-class RaggedBatch(Node, frozen=True, eq=False, kw_only=True):
+class RaggedBatch(OneInput, frozen=True, eq=False, kw_only=True):
     """Lays the leaves of `batch_size` consecutive elements end to end as rows.
 
     Attributes:
-        input: what it reads.
         batch_size: elements in a batch; the last may have fewer.
         drop_remainder: drop a last batch that has fewer.
     """
 
     kind: ClassVar[str] = "ragged_batch"
-    input: Node
     batch_size: int
     drop_remainder: bool = False
 

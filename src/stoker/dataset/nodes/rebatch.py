@@ -14,7 +14,7 @@ from stoker.dataset.collation.vectors import vector
 from stoker.dataset.nodes.unbatch import unbatched_cardinality
 from stoker.dataset.streams.failures import Origin, mark_failure
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.node import Allocate, Context, Node
+from stoker.dataset.tree.node import Allocate, Context, OneInput
 from stoker.elements.ragged import RaggedArray
 from stoker.elements.sizes import element_bytes
 from stoker.elements.sparse import SparseArray
@@ -23,17 +23,15 @@ from stoker.elements.structure import map_structure
 from stoker.errors import InvalidArgumentError
 
 
-class Rebatch(Node, frozen=True, eq=False, kw_only=True):
+class Rebatch(OneInput, frozen=True, eq=False, kw_only=True):
     """Makes batches of the rows of batches.
 
     Attributes:
-        input: what it reads.
         sizes: rows in a batch, cycled through; the last batch may have fewer.
         drop_remainder: drop a last batch that has fewer.
     """
 
     kind: ClassVar[str] = "rebatch"
-    input: Node
     sizes: tuple[int, ...]
     drop_remainder: bool = False
 
@@ -84,12 +82,9 @@ class _RebatchStream(Stream):
         self._join = _Joined(allocate)
         self._index = 0
 
-    def next(self) -> Any:
-        return self._next(1, 1 << 20)
-
-    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         try:
-            chunk = [self._next(max_elements, max_bytes)]
+            chunk = [self._next(1 if lazy else max_elements, max_bytes)]
         except StopIteration:
             return []
         max_bytes -= element_bytes(chunk[0])

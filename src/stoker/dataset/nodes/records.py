@@ -21,8 +21,6 @@ from stoker.elements.sizes import element_bytes
 from stoker.elements.spec import Spec
 from stoker.errors import FailedPreconditionError, InvalidArgumentError
 
-_END = object()
-
 
 class Records(Node, frozen=True, eq=False, kw_only=True):
     """The records of each file that the input names, in order.
@@ -70,14 +68,7 @@ class _RecordsStream(Stream):
         """Guards the use of the reader."""
         self._closed = False
 
-    def next(self) -> Any:
-        record = next(self._ready, _END)
-        if record is not _END:
-            return record
-        self._ready = iter(self._read())
-        return next(self._ready)
-
-    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         room = max(1, min(max_elements, max_bytes // self._record_bytes))
         if chunk := list(islice(self._ready, room)):
             return chunk

@@ -9,7 +9,7 @@ from stoker.dataset.pickled import Pickled
 from stoker.dataset.random import rng
 from stoker.dataset.streams.stepwise import SKIP, Stepwise
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node
+from stoker.dataset.tree.node import Context, OneInput
 from stoker.dataset.unpacking import apply
 from stoker.elements.spec import Spec, UnknownSpec
 from stoker.errors import InvalidArgumentError
@@ -24,14 +24,13 @@ _SMOOTHING = 10
 _TINY = float(np.finfo(np.float32).tiny)
 
 
-class RejectionResample(Node, frozen=True, eq=False, kw_only=True):
+class RejectionResample(OneInput, frozen=True, eq=False, kw_only=True):
     """Pairs of class and element, of the elements that are accepted.
 
     An element of class c is accepted with a probability proportional to ``target[c] / initial[c]``,
     the largest being 1: no element comes twice. Element k of the input has the k-th draw.
 
     Attributes:
-        input: what it reads.
         function: the user's: an element's class.
         target_dist: of the classes in the output.
         initial_dist: of the classes in the input; None to estimate it from the elements so far.
@@ -39,7 +38,6 @@ class RejectionResample(Node, frozen=True, eq=False, kw_only=True):
     """
 
     kind: ClassVar[str] = "rejection_resample"
-    input: Node
     function: Pickled
     target_dist: tuple[float, ...]
     initial_dist: tuple[float, ...] | None = None
@@ -47,9 +45,6 @@ class RejectionResample(Node, frozen=True, eq=False, kw_only=True):
 
     def element_spec(self) -> Spec:
         return (UnknownSpec(), self.input.element_spec())
-
-    def cardinality(self) -> int:
-        return 0 if self.input.cardinality() == 0 else UNKNOWN_CARDINALITY
 
     def open(self, context: Context) -> Stream:
         return _ResampleStream(self, context, self.input.open(context))

@@ -8,21 +8,17 @@ from stoker.dataset.tree.node import (
     UNKNOWN_CARDINALITY,
     Context,
     Node,
+    OneInput,
     number,
 )
-from stoker.elements.spec import Spec
 
 
-class Repeat(Node, frozen=True, eq=False, kw_only=True):
+class Repeat(OneInput, frozen=True, eq=False, kw_only=True):
     """The input `count` times over, without end if `count` is -1."""
 
     kind: ClassVar[str] = "repeat"
     forwards_elements: ClassVar[bool] = True
-    input: Node
     count: int
-
-    def element_spec(self) -> Spec:
-        return self.input.element_spec()
 
     def cardinality(self) -> int:
         once = self.input.cardinality()
@@ -67,24 +63,10 @@ class _RepeatStream(Stream):
         if self._node.count < 0 and not self._passed_something and self._context.splits is None:
             self._ended = True
 
-    def next(self) -> Any:
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         while (stream := self._open()) is not None:
             try:
-                element = stream.next()
-            except StopIteration:
-                self._end_pass()
-            except Exception:
-                self._passed_something = True
-                raise
-            else:
-                self._passed_something = True
-                return element
-        raise StopIteration
-
-    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
-        while (stream := self._open()) is not None:
-            try:
-                chunk = stream.next_chunk(max_elements, max_bytes)
+                chunk = stream.next_chunk(max_elements, max_bytes, lazy)
             except Exception:
                 self._passed_something = True
                 raise

@@ -6,36 +6,29 @@ from typing import Any, ClassVar
 from stoker.dataset.pickled import Pickled
 from stoker.dataset.streams.stepwise import Stepwise
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.node import Context, Node
+from stoker.dataset.tree.node import Context, OneInput
 from stoker.elements.frozen import fresh, frozen
 from stoker.elements.spec import Spec, UnknownSpec
 from stoker.errors import InvalidArgumentError
 
 
-class Scan(Node, frozen=True, eq=False, kw_only=True):
+class Scan(OneInput, frozen=True, eq=False, kw_only=True):
     """Calls ``function(state, element)``, which returns the next state and an element.
 
     Attributes:
-        input: what it reads.
         initial_state: of every pass.
         function: the user's.
         spec: the element_spec the user declared.
     """
 
     kind: ClassVar[str] = "scan"
-    input: Node
+    one_to_one: ClassVar[bool] = True
     initial_state: Pickled
     function: Pickled
     spec: Pickled | None = None
 
     def element_spec(self) -> Spec:
         return UnknownSpec() if self.spec is None else self.spec.value
-
-    def cardinality(self) -> int:
-        return self.input.cardinality()
-
-    def inputs_per_element(self) -> int:
-        return 1
 
     def open(self, context: Context) -> Stream:
         return _ScanStream(context, self, self.input.open(context))

@@ -3,11 +3,10 @@
 import time
 from typing import Any, ClassVar
 
-from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.node import SHARD_HINT, Context, Node
+from stoker.dataset.streams.stream import OneInputStream, Stream
+from stoker.dataset.tree.node import SHARD_HINT, Context, OneInput
 from stoker.dataset.tree.splits import IndexSplits
 from stoker.elements.sizes import element_bytes
-from stoker.elements.spec import Spec
 from stoker.errors import FailedPreconditionError
 
 # Of so many elements of a range it is cheaper to read all than to pass those between.
@@ -21,13 +20,12 @@ _CHUNK_SECONDS = 0.5e-3
 _PROMPT_SECONDS = 20e-6
 
 
-class Shard(Node, frozen=True, eq=False, kw_only=True):
+class Shard(OneInput, frozen=True, eq=False, kw_only=True):
     """The elements at positions `index`, ``index + num_shards``, ...
 
     The others are passed by `advance`: a map before does not compute them.
 
     Attributes:
-        input: what it reads.
         num_shards: how many parts; SHARD_HINT, with an `index` of SHARD_HINT, for a service to
             fill in.
         index: which part.
@@ -35,12 +33,8 @@ class Shard(Node, frozen=True, eq=False, kw_only=True):
 
     kind: ClassVar[str] = "shard"
     forwards_elements: ClassVar[bool] = True
-    input: Node
     num_shards: int
     index: int
-
-    def element_spec(self) -> Spec:
-        return self.input.element_spec()
 
     def cardinality(self) -> int:
         whole = self.input.cardinality()
@@ -61,7 +55,7 @@ class Shard(Node, frozen=True, eq=False, kw_only=True):
         return _ShardStream(self, stream, context.splits is None)
 
 
-class _ShardStream(Stream):
+class _ShardStream(OneInputStream):
     """Passes what belongs to other shards when an element is asked for.
 
     Args:
@@ -71,14 +65,14 @@ class _ShardStream(Stream):
     """
 
     def __init__(self, node: Shard, stream: Stream, flows: bool) -> None:
-        self._input = stream
+        super().__init__(stream)
         self._step = node.num_shards
         self._to_pass = node.index
         self._flows = flows
         self._prompt = False
         self._failure: Exception | None = None
 
-    def next(self) -> Any:
+    def _next(self) -> Any:
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
@@ -95,12 +89,14 @@ class _ShardStream(Stream):
         self._to_pass = self._step - 1
         return element
 
-    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         begun = time.perf_counter()
         try:
-            chunk = [self.next()]
+            chunk = [self._next()]
         except StopIteration:
             return []
+        if lazy or max_elements == 1:
+            return chunk
         left = max_bytes - element_bytes(chunk[0])
         # As map does, how long the next takes is foreseen from what the last did.
         while self._flows and self._prompt and len(chunk) < max_elements and left > 0:
@@ -108,7 +104,7 @@ class _ShardStream(Stream):
             if now - begun > _CHUNK_SECONDS:
                 break
             try:
-                chunk.append(self.next())
+                chunk.append(self._next())
             except StopIteration:
                 break
             except Exception as error:  # noqa: BLE001 - its position is the next call's
@@ -139,9 +135,6 @@ class _ShardStream(Stream):
         self._to_pass = 0
         return first + (0 if reached <= 0 else -(-reached // self._step))
 
-    def close(self) -> None:
-        self._input.close()
-
 
 class _SlicedStream(_ShardStream):
     """Reads chunks of a source that computes nothing, and keeps the shard's elements of them."""
@@ -149,7 +142,7 @@ class _SlicedStream(_ShardStream):
     def __init__(self, node: Shard, stream: Stream) -> None:
         super().__init__(node, stream, True)
 
-    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         step = self._step
         while read := self._input.next_chunk(
             min((max_elements - 1) * step + 1 + self._to_pass, _MOST_READ), max_bytes

@@ -6,10 +6,9 @@ import numpy as np
 
 from stoker.dataset.random import rng
 from stoker.dataset.streams.failures import Failure
-from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.node import INFINITE_CARDINALITY, Context, Node
+from stoker.dataset.streams.stream import OneInputStream, Stream
+from stoker.dataset.tree.node import INFINITE_CARDINALITY, Context, OneInput
 from stoker.elements.sizes import element_bytes
-from stoker.elements.spec import Spec
 from stoker.errors import FailedPreconditionError
 
 # Draws made at once. Part of the order a seed stands for: changing it changes every shuffle.
@@ -24,14 +23,13 @@ _EVALUATED_CHUNK = 4096
 _HELD, _PASSED = -1, -2
 
 
-class Shuffle(Node, frozen=True, eq=False, kw_only=True):
+class Shuffle(OneInput, frozen=True, eq=False, kw_only=True):
     """Draws each element at random from a buffer of the next `buffer_size` elements.
 
     The order is a function of (seed, node, epoch) and of nothing else, as in tf.data: a full buffer
     gives out a random slot and refills it; when the input has ended, the rest is permuted.
 
     Attributes:
-        input: what it reads.
         buffer_size: elements held.
         seed: the user's; None for the pass's.
         reshuffle_each_iteration: False to draw the same order in every pass.
@@ -39,19 +37,10 @@ class Shuffle(Node, frozen=True, eq=False, kw_only=True):
 
     kind: ClassVar[str] = "shuffle"
     forwards_elements: ClassVar[bool] = True
-    input: Node
+    one_to_one: ClassVar[bool] = True
     buffer_size: int
     seed: int | None = None
     reshuffle_each_iteration: bool = True
-
-    def element_spec(self) -> Spec:
-        return self.input.element_spec()
-
-    def cardinality(self) -> int:
-        return self.input.cardinality()
-
-    def inputs_per_element(self) -> int:
-        return 1
 
     def open(self, context: Context) -> Stream:
         generator = rng(context, self, self.seed, per_epoch=self.reshuffle_each_iteration)
@@ -61,7 +50,7 @@ class Shuffle(Node, frozen=True, eq=False, kw_only=True):
         return _ShuffleStream(self.input.open(context), self.buffer_size, generator, known)
 
 
-class _ShuffleStream(Stream):
+class _ShuffleStream(OneInputStream):
     """The buffer, the draws, and after the input's end the permuted rest.
 
     Args:
@@ -74,7 +63,7 @@ class _ShuffleStream(Stream):
     def __init__(
         self, stream: Stream, size: int, generator: "np.random.Generator", cardinality: int | None
     ) -> None:
-        self._stream = stream
+        super().__init__(stream)
         self._size = size
         self._generator = generator
         self._cardinality = cardinality
@@ -85,33 +74,20 @@ class _ShuffleStream(Stream):
         self._rest: list[Any] | None = None
         self._failures = 0
 
-    def next(self) -> Any:
-        if len(self._buffer) < self._size and self._rest is None:
-            self._fill()
-        if self._rest is None:
-            item: Any = None
-            try:
-                item = self._stream.next()
-            except StopIteration:
-                self._permute_rest()
-            except Exception as error:  # noqa: BLE001 - it travels to where it is drawn
-                item = self._keep(error)
-            if self._rest is None:
-                return self._swap(item)
-        if not self._rest:
-            raise StopIteration
-        return self._hand_out(self._rest.pop())
-
-    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         if len(self._buffer) < self._size and self._rest is None:
             self._fill()
         if self._failures:
-            return super().next_chunk(max_elements, max_bytes)
+            max_elements = 1  # any element of the buffer may be one
         if self._rest is None:
             try:
-                chunk = self._stream.next_chunk(min(max_elements, self._draws_ready()), max_bytes)
+                chunk = self._input.next_chunk(
+                    min(max_elements, self._draws_ready()), max_bytes, lazy
+                )
             except Exception as error:  # noqa: BLE001 - it travels to where it is drawn
                 return [self._swap(self._keep(error))]
+            if len(chunk) == 1:
+                return [self._swap(chunk[0])]
             if chunk:
                 return self._swap_all(chunk)
             self._permute_rest()
@@ -130,13 +106,13 @@ class _ShuffleStream(Stream):
 
     def close(self) -> None:
         self._buffer, self._rest = [], []
-        self._stream.close()
+        self._input.close()
 
     def _fill(self) -> None:
         buffer = self._buffer
         while len(buffer) < self._size:
             try:
-                chunk = self._stream.next_chunk(self._size - len(buffer), _NO_LIMIT)
+                chunk = self._input.next_chunk(self._size - len(buffer), _NO_LIMIT)
             except Exception as error:  # noqa: BLE001 - it travels to where it is drawn
                 chunk = [self._keep(error)]
             if not chunk:
@@ -185,6 +161,8 @@ class _ShuffleStream(Stream):
         if not rest:
             return []
         count = min(max_elements, len(rest), max(1, max_bytes // element_bytes(rest[-1])))
+        if self._failures:
+            return [self._hand_out(rest.pop())]
         taken = rest[-count:]
         del rest[-count:]
         taken.reverse()
@@ -273,7 +251,7 @@ class _ShuffleStream(Stream):
             if not self._pass_inputs(position - at, at):
                 return False
             try:
-                slots[slot] = self._stream.next()
+                slots[slot] = self._input.next()
             except StopIteration:
                 return self._ended_early(position)
             except Exception as error:  # noqa: BLE001 - it travels to where it is drawn
@@ -285,7 +263,7 @@ class _ShuffleStream(Stream):
         return True
 
     def _pass_inputs(self, count: int, at: int) -> bool:
-        passed = self._stream.advance(count) if count else 0
+        passed = self._input.advance(count) if count else 0
         return passed == count or self._ended_early(at + passed)
 
     def _ended_early(self, at: int) -> bool:

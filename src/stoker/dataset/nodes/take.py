@@ -5,22 +5,17 @@ from typing import Any, ClassVar
 
 from stoker.dataset.pickled import Pickled
 from stoker.dataset.streams.stepwise import END, Stepwise
-from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node
+from stoker.dataset.streams.stream import OneInputStream, Stream
+from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, OneInput
 from stoker.dataset.unpacking import apply
-from stoker.elements.spec import Spec
 
 
-class Take(Node, frozen=True, eq=False, kw_only=True):
+class Take(OneInput, frozen=True, eq=False, kw_only=True):
     """The first `count` elements, all if `count` is -1."""
 
     kind: ClassVar[str] = "take"
     forwards_elements: ClassVar[bool] = True
-    input: Node
     count: int
-
-    def element_spec(self) -> Spec:
-        return self.input.element_spec()
 
     def cardinality(self) -> int:
         whole = self.input.cardinality()
@@ -34,22 +29,16 @@ class Take(Node, frozen=True, eq=False, kw_only=True):
         return stream if self.count < 0 else _TakeStream(stream, self.count)
 
 
-class _TakeStream(Stream):
+class _TakeStream(OneInputStream):
     def __init__(self, stream: Stream, count: int) -> None:
-        self._input = stream
+        super().__init__(stream)
         self._left = count
 
-    def next(self) -> Any:
-        if self._left <= 0:
-            raise StopIteration
-        self._left -= 1
-        return self._input.next()
-
-    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         if self._left <= 0:
             return []
         self._left -= 1  # an error takes a position too
-        chunk = self._input.next_chunk(min(max_elements, self._left + 1), max_bytes)
+        chunk = self._input.next_chunk(min(max_elements, self._left + 1), max_bytes, lazy)
         self._left -= len(chunk) - 1 if chunk else 0
         return chunk
 
@@ -58,22 +47,12 @@ class _TakeStream(Stream):
         self._left -= passed
         return passed
 
-    def close(self) -> None:
-        self._input.close()
 
-
-class TakeWhile(Node, frozen=True, eq=False, kw_only=True):
+class TakeWhile(OneInput, frozen=True, eq=False, kw_only=True):
     """The elements before the first that the predicate does not accept."""
 
     kind: ClassVar[str] = "take_while"
-    input: Node
     function: Pickled
-
-    def element_spec(self) -> Spec:
-        return self.input.element_spec()
-
-    def cardinality(self) -> int:
-        return 0 if self.input.cardinality() == 0 else UNKNOWN_CARDINALITY
 
     def open(self, context: Context) -> Stream:
         return _TakeWhileStream(context, self, self.input.open(context))
@@ -88,16 +67,12 @@ class _TakeWhileStream(Stepwise):
         return element if apply(self._predicate, element) else END
 
 
-class Skip(Node, frozen=True, eq=False, kw_only=True):
+class Skip(OneInput, frozen=True, eq=False, kw_only=True):
     """All but the first `count` elements, none if `count` is -1."""
 
     kind: ClassVar[str] = "skip"
     forwards_elements: ClassVar[bool] = True
-    input: Node
     count: int
-
-    def element_spec(self) -> Spec:
-        return self.input.element_spec()
 
     def cardinality(self) -> int:
         whole = self.input.cardinality()
@@ -110,11 +85,11 @@ class Skip(Node, frozen=True, eq=False, kw_only=True):
         return _TakeStream(stream, 0) if self.count < 0 else _SkipStream(stream, self.count)
 
 
-class _SkipStream(Stream):
+class _SkipStream(OneInputStream):
     """Skips on the first read, so that opening stays cheap."""
 
     def __init__(self, stream: Stream, count: int) -> None:
-        self._input = stream
+        super().__init__(stream)
         self._to_skip = count
 
     def _skip(self) -> None:
@@ -122,18 +97,10 @@ class _SkipStream(Stream):
             count, self._to_skip = self._to_skip, 0
             self._input.advance(count)
 
-    def next(self) -> Any:
-        if self._to_skip:
-            self._skip()
-        return self._input.next()
-
-    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         self._skip()
-        return self._input.next_chunk(max_elements, max_bytes)
+        return self._input.next_chunk(max_elements, max_bytes, lazy)
 
     def advance(self, n: int) -> int:
         self._skip()
         return self._input.advance(n)
-
-    def close(self) -> None:
-        self._input.close()

@@ -1,8 +1,6 @@
 """unbatch: the rows of batches, one by one."""
 
-from collections.abc import Iterator
 from functools import partial
-from itertools import islice
 from typing import Any, ClassVar
 
 from stoker.dataset.collation.batch_reader import BatchReader
@@ -16,24 +14,15 @@ from stoker.dataset.collation.rows import (
 )
 from stoker.dataset.streams.failures import Origin
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node
+from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node, OneInput
 from stoker.elements.sizes import element_bytes
 from stoker.elements.spec import Spec
 
-# Rows cut at once for `next`: one by one costs three times as much.
-_CUT_AHEAD = 64
-_END = object()
 
-
-class Unbatch(Node, frozen=True, eq=False, kw_only=True):
-    """Cuts every element along its first dimension.
-
-    Attributes:
-        input: what it reads.
-    """
+class Unbatch(OneInput, frozen=True, eq=False, kw_only=True):
+    """Cuts every element along its first dimension."""
 
     kind: ClassVar[str] = "unbatch"
-    input: Node
 
     def element_spec(self) -> Spec:
         return row_spec(self.input.element_spec())
@@ -60,24 +49,9 @@ class _UnbatchStream(Stream):
         self._rows: Any = None
         self._cut: Cut = slicer(())
         self._row_bytes = 1
-        self._ready: Iterator[Any] = iter(())
         self._failure: Exception | None = None
 
-    def next(self) -> Any:
-        element = next(self._ready, _END)
-        if element is not _END:
-            return element
-        self._raise_failure()
-        while not self._batches.left:
-            self._batches.open_next(1, 1 << 20)
-        self._look()
-        self._ready = iter(self._cut(*self._batches.use(_CUT_AHEAD)))
-        return next(self._ready)
-
-    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
-        room = max(1, min(max_elements, max_bytes // self._row_bytes))
-        if ready := list(islice(self._ready, room)):
-            return ready
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         self._raise_failure()
         chunk: list[Any] = []
         while len(chunk) < max_elements and max_bytes > 0:
@@ -85,7 +59,7 @@ class _UnbatchStream(Stream):
                 if chunk and not self._batches.waits():
                     break
                 try:
-                    self._batches.open_next(max_elements, max_bytes)
+                    self._batches.open_next(1 if lazy else max_elements, max_bytes)
                 except StopIteration:
                     break
                 except Exception as error:
@@ -102,10 +76,10 @@ class _UnbatchStream(Stream):
         return chunk
 
     def advance(self, n: int) -> int:
-        passed = sum(1 for _ in islice(self._ready, n))
-        if passed < n and self._failure is not None:
+        passed = 0
+        if n and self._failure is not None:
             self._failure = None
-            passed += 1
+            passed = 1
         return passed + self._batches.advance(n - passed)
 
     def close(self) -> None:

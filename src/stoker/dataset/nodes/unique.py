@@ -7,10 +7,9 @@ import numpy as np
 
 from stoker.dataset.streams.stepwise import SKIP, Stepwise
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node
+from stoker.dataset.tree.node import Context, OneInput
 from stoker.elements.ragged import RaggedArray
 from stoker.elements.sparse import SparseArray
-from stoker.elements.spec import Spec
 from stoker.elements.structure import children, field_names, is_leaf
 from stoker.errors import InvalidArgumentError
 
@@ -21,23 +20,18 @@ _DIGEST_BYTES = 32
 _FLOAT = np.dtype(np.float64).str
 
 
-class Unique(Node, frozen=True, eq=False, kw_only=True):
+class Unique(OneInput, frozen=True, eq=False, kw_only=True):
     """The elements without those that equal one before."""
 
     kind: ClassVar[str] = "unique"
-    input: Node
-
-    def element_spec(self) -> Spec:
-        return self.input.element_spec()
-
-    def cardinality(self) -> int:
-        return 0 if self.input.cardinality() == 0 else UNKNOWN_CARDINALITY
 
     def open(self, context: Context) -> Stream:
         return _UniqueStream(context, self, self.input.open(context))
 
 
 class _UniqueStream(Stepwise):
+    _calls_user_code = False
+
     def __init__(self, context: Context, node: Unique, stream: Stream) -> None:
         super().__init__(context, node, stream)
         self._seen: set[Any] = set()

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 from stoker.dataset.nodes.elements import Elements
 from stoker.dataset.pickled import Pickled
 from stoker.dataset.streams.failures import Failure, Origin, raise_failure
-from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.node import Context, Node
+from stoker.dataset.streams.stream import OneInputStream, Stream
+from stoker.dataset.tree.node import Context, OneInput
 from stoker.elements.frozen import frozen
 from stoker.elements.sizes import element_bytes
 from stoker.elements.spec import Spec, UnknownSpec
@@ -24,13 +24,12 @@ _READ_BYTES = 1 << 20
 _CHUNK_SECONDS = 0.5e-3
 
 
-class Window(Node, frozen=True, eq=False, kw_only=True):
+class Window(OneInput, frozen=True, eq=False, kw_only=True):
     """A dataset of `size` elements, `stride` apart, from every `shift`-th element on.
 
     Where elements are tuples, dicts, namedtuples or dataclasses, a window is one of datasets.
 
     Attributes:
-        input: what it reads.
         size: elements in a window; the last ones may have fewer.
         shift: how far the next window begins behind this one's beginning.
         stride: from one element of a window to the next.
@@ -38,7 +37,6 @@ class Window(Node, frozen=True, eq=False, kw_only=True):
     """
 
     kind: ClassVar[str] = "window"
-    input: Node
     size: int
     shift: int
     stride: int = 1
@@ -84,7 +82,7 @@ def _spec(spec: Spec) -> Spec:
 _LEAVES = (Container.LEAF, Container.LIST)
 
 
-class _WindowStream(Stream):
+class _WindowStream(OneInputStream):
     """Keeps what the next window may need; a window of which an element fails, fails.
 
     Args:
@@ -99,7 +97,7 @@ class _WindowStream(Stream):
         self._make_dataset = context.make_dataset
         self._shape = taken
         self._span = (taken.size - 1) * taken.stride + 1
-        self._stream = stream
+        super().__init__(stream)
         self._gap = 0
         """Elements between the last window and the next, not passed yet."""
         self._held: list[Any] = []
@@ -108,17 +106,9 @@ class _WindowStream(Stream):
         spec = node.input.element_spec()
         self._specs = None if isinstance(spec, UnknownSpec) else spec
 
-    def next(self) -> Any:
-        self._fill(self._span)
-        window = self._window()
-        if window is None:
-            raise StopIteration
-        try:
-            return self._datasets(window)
-        finally:
-            self._shift()
-
-    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
+        if lazy:
+            max_elements = 1
         more = min((max_elements - 1) * self._shape.shift, _READ_ELEMENTS)
         self._fill(self._span, more, max_bytes)
         windows: list[Any] = []
@@ -167,17 +157,17 @@ class _WindowStream(Stream):
     def close(self) -> None:
         self._ended = True
         self._held.clear()
-        self._stream.close()
+        self._input.close()
 
     def _fill(self, least: int, more: int = 0, max_bytes: int = _READ_BYTES) -> None:
         """Hold `least` elements if there are so many, and up to `more` that are ready."""
         if self._gap and not self._ended:
             gap, self._gap = self._gap, 0
-            self._stream.advance(gap)
+            self._input.advance(gap)
         held = self._held
         while len(held) < least and not self._ended:
             try:
-                chunk = self._stream.next_chunk(least + more - len(held), max_bytes)
+                chunk = self._input.next_chunk(least + more - len(held), max_bytes)
             except Exception as error:  # noqa: BLE001 - raised where a window holds it
                 held.append(Failure(error))
                 continue
@@ -206,12 +196,12 @@ class _WindowStream(Stream):
         """Pass so many elements of those that are not passed yet; returns how many there were."""
         if self._gap and not self._ended:
             gap, self._gap = self._gap, 0
-            self._stream.advance(gap)
+            self._input.advance(gap)
         held = min(count, len(self._held))
         del self._held[:held]
         if held == count or self._ended:
             return held
-        return held + self._stream.advance(count - held)
+        return held + self._input.advance(count - held)
 
     def _datasets(self, window: list[Any]) -> Any:
         failure = _failure(window)
@@ -256,27 +246,27 @@ def _failure(window: list[Any]) -> Failure | None:
     return next(item for item in window if type(item) is Failure)
 
 
-class _EveryStream(Stream):
+class _EveryStream(OneInputStream):
     """The first of every `step` elements; the others are passed."""
 
     def __init__(self, stream: Stream, step: int) -> None:
-        self._stream = stream
+        super().__init__(stream)
         self._step = step
-        self._to_pass = 0
+        self._others = 0
+        """Elements before the next one that are in no window."""
 
-    def next(self) -> Any:
-        to_pass, self._to_pass = self._to_pass, self._step - 1
-        if to_pass:
-            self._stream.advance(to_pass)
-        return self._stream.next()
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
+        self._skip_others()
+        return self._input.next_chunk(1, max_bytes, lazy)
 
     def advance(self, n: int) -> int:
         if n <= 0:
             return 0
-        to_pass, self._to_pass = self._to_pass, self._step - 1
-        self._stream.advance(to_pass)
-        got = self._stream.advance((n - 1) * self._step + 1)
+        self._skip_others()
+        got = self._input.advance((n - 1) * self._step + 1)
         return -(-got // self._step)
 
-    def close(self) -> None:
-        self._stream.close()
+    def _skip_others(self) -> None:
+        others, self._others = self._others, self._step - 1
+        if others:
+            self._input.advance(others)

@@ -14,7 +14,6 @@ from stoker.elements.structure import (
     Container,
     children,
     container_of,
-    is_leaf,
     map_structure,
     pack_like,
     rebuild,
@@ -93,48 +92,23 @@ class _ZipStream(Stream):
         self._streams = streams
         self._cardinalities = cardinalities
         self._template = template
-        self._plain = container_of(type(template)) is Container.TUPLE and _is_flat(template)
         # What an input gave, from the place behind what has been handed out.
         self._kept: list[list[Any]] = [[] for _ in streams]
         self._at = [0] * len(streams)
-        self._keeps = False
         self._ended = False
         self._interrupted = False
 
-    def next(self) -> Any:
-        if self._keeps or self._ended or self._interrupted:
-            chunk = self.next_chunk(1, 1)
-            if not chunk:
-                raise StopIteration
-            return chunk[0]
-        row = []
-        failure: Exception | None = None
-        for stream in self._streams:
-            try:
-                row.append(stream.next())
-            except StopIteration:
-                self._end(stream)
-                raise
-            except Exception as error:  # noqa: BLE001 - the others pass the position too
-                failure = failure or error
-            except BaseException:
-                self._interrupted = True
-                raise
-        if failure is not None:
-            raise failure
-        return tuple(row) if self._plain else _pack(self._template, iter([x] for x in row), 1)[0]
-
-    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         self._check_aligned()
-        if self._ended or not self._fill(max_elements, max(1, max_bytes // len(self._streams))):
+        share = max(1, max_bytes // len(self._streams))
+        if self._ended or not self._fill(max_elements, share, lazy):
             return []
-        count = min(max_elements, *map(self._left, range(len(self._streams))))
-        heads = [kept[at] for kept, at in zip(self._kept, self._at, strict=True)]
-        failure = next((item.error for item in heads if type(item) is Failure), None)
-        columns = [self._taken(i, 1 if failure else count) for i in range(len(self._streams))]
-        self._keeps = any(self._kept)
-        if failure is not None:
-            raise failure
+        inputs = range(len(self._streams))
+        count = min(max_elements, *map(self._left, inputs))
+        columns = [self._taken(i, count) for i in inputs]
+        for column in columns:
+            if type(column[0]) is Failure:
+                raise column[0].error
         return _pack(self._template, iter(columns), count)
 
     def _left(self, i: int) -> int:
@@ -148,13 +122,12 @@ class _ZipStream(Stream):
         self._kept[i], self._at[i] = [], 0
         return kept[at:] if at else kept
 
-    def _fill(self, most: int, max_bytes: int) -> bool:
+    def _fill(self, most: int, max_bytes: int, lazy: bool) -> bool:
         """Reads at least one of every input; False at the end."""
         for i, stream in enumerate(self._streams):
             if not self._kept[i]:
                 try:
-                    # No more than the inputs before it can match.
-                    self._kept[i] = stream.next_chunk(most, max_bytes)
+                    self._kept[i] = stream.next_chunk(most, max_bytes, lazy)
                 except Exception as error:  # noqa: BLE001 - it occupies its position
                     self._kept[i] = [Failure(error)]
                 except BaseException:
@@ -163,7 +136,8 @@ class _ZipStream(Stream):
                 if not self._kept[i]:
                     self._end(stream)
                     return False
-            most = min(most, self._left(i))
+            if not lazy:
+                most = min(most, self._left(i))  # no more than the inputs before it can match
         return True
 
     def _check_aligned(self) -> None:
@@ -193,7 +167,6 @@ class _ZipStream(Stream):
             held = len(self._taken(i, min(passed, self._left(i))))
             if passed > held:
                 passed = held + self._streams[i].advance(passed - held)
-        self._keeps = any(self._kept)
         self._ended = passed < n
         return passed
 
@@ -201,10 +174,6 @@ class _ZipStream(Stream):
         self._ended = True
         for stream in self._streams:
             stream.close()
-
-
-def _is_flat(template: Any) -> bool:
-    return all(is_leaf(member) for _, member in children(template))
 
 
 def _pack(template: Any, columns: Iterator[list[Any]], count: int) -> list[Any]:

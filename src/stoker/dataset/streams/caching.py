@@ -39,26 +39,14 @@ class CachingStream(Stream):
         self._lock = threading.Lock()  # `close` may come from another thread
         self._held: list[Any] = []
 
-    def next(self) -> Any:
-        if self._held:
-            return self._held.pop(0)
-        try:
-            element = self._stream.next()
-        except StopIteration:
-            self._finish()
-            raise
-        except Exception as error:
-            self._spoilt(error)
-            raise
-        self._keep([element])
-        return element
-
-    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
+        if lazy:
+            max_elements = 1  # the record may call a function for each
         if self._held:
             chunk, self._held = self._held[:max_elements], self._held[max_elements:]
             return chunk
         try:
-            chunk = self._stream.next_chunk(max_elements, max_bytes)
+            chunk = self._stream.next_chunk(max_elements, max_bytes, lazy)
         except Exception as error:
             self._spoilt(error)
             raise
@@ -143,15 +131,10 @@ class LazyStream(Stream):
         self._stream: Stream = _EmptyStream()
         self._lock = threading.Lock()
 
-    def next(self) -> Any:
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         if self._open_it is not None:
             self._open()
-        return self._stream.next()
-
-    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
-        if self._open_it is not None:
-            self._open()
-        return self._stream.next_chunk(max_elements, max_bytes)
+        return self._stream.next_chunk(max_elements, max_bytes, lazy)
 
     def advance(self, n: int) -> int:
         if n and self._open_it is not None:
@@ -176,8 +159,5 @@ class LazyStream(Stream):
 class _EmptyStream(Stream):
     """Nothing."""
 
-    def next(self) -> Any:
-        raise StopIteration
-
-    def advance(self, n: int) -> int:
-        return 0
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
+        return []

@@ -31,8 +31,11 @@ class Choices(Protocol):
     failures: "deque[Exception]"
     waits: bool
 
-    def draw(self, most: int) -> Draws:
-        """The next indices, at least one and at most `most`; none at the end."""
+    def draw(self, most: int, lazy: bool = False) -> Draws:
+        """Return the next indices: at least one and at most `most`, none at the end.
+
+        `lazy` is that of `Stream.next_chunk`.
+        """
         ...
 
     def close(self) -> None:
@@ -55,7 +58,7 @@ class WeightedChoices:
         self._generator = generator
         self._bounds = _bounds_of(np.asarray(weights, np.float64))
 
-    def draw(self, most: int) -> Draws:
+    def draw(self, most: int, lazy: bool = False) -> Draws:
         """See `Choices`."""
         return np.searchsorted(self._bounds, self._generator.random(most), side="right")
 
@@ -89,7 +92,7 @@ class _DirectedChoices:
         self._count = count
         self._prompt = False
 
-    def draw(self, most: int) -> Draws:
+    def draw(self, most: int, lazy: bool = False) -> Draws:
         """See `Choices`."""
         draws: list[int] = []
         begun = time.perf_counter()
@@ -97,7 +100,7 @@ class _DirectedChoices:
         while len(draws) < most and (not draws or self._prompt):
             before = time.perf_counter()
             try:
-                chunk = self._stream.next_chunk(most - len(draws), 1 << 20)
+                chunk = self._stream.next_chunk(most - len(draws), 1 << 20, lazy)
             except Exception as error:  # noqa: BLE001 - it occupies its position
                 self._pass_failed()
                 draws.append(self._failed(error))
@@ -105,7 +108,7 @@ class _DirectedChoices:
             draws.extend(map(self._index, chunk))
             now = time.perf_counter()
             self._prompt = now - before < _PROMPT_SECONDS
-            if not chunk or now - begun > _CHUNK_SECONDS:
+            if not chunk or lazy or now - begun > _CHUNK_SECONDS:
                 break
         return np.array(draws, np.int64)
 

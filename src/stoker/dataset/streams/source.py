@@ -1,15 +1,10 @@
 """Reading the splits of sources: the runs of an index source and the values of a listed one."""
 
 from collections.abc import Callable, Iterator
-from itertools import islice
 from typing import Any
 
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context, Node
-
-# What `next` reads at once: slicing one by one costs three times as much.
-_READ_AHEAD = 64
-_END = object()
 
 
 class IndexStream(Stream):
@@ -33,7 +28,6 @@ class IndexStream(Stream):
     ) -> None:
         self._position = 0
         self._stop = count
-        self.ready = iter(())
         self._read = read
         self._element_bytes = max(1, element_bytes)
         self._runs: Iterator[Any] = iter(())
@@ -57,25 +51,13 @@ class IndexStream(Stream):
         self._position = max(start, min(self._stop, start + most))
         return self._read(start, self._position)
 
-    def next(self) -> Any:
-        element = next(self.ready, _END)
-        if element is not _END:
-            return element
-        if self._position >= self._stop and not self._next_run():
-            raise StopIteration
-        self.ready = iter(self._take(_READ_AHEAD))
-        return next(self.ready)
-
-    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
-        room = max(1, min(max_elements, max_bytes // self._element_bytes))
-        if ready := list(islice(self.ready, room)):
-            return ready
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         if self._position >= self._stop and not self._next_run():
             return []
-        return self._take(room)
+        return self._take(max(1, min(max_elements, max_bytes // self._element_bytes)))
 
     def advance(self, n: int) -> int:
-        left = n - sum(1 for _ in islice(self.ready, n))
+        left = n
         while left and (self._position < self._stop or self._next_run()):
             step = min(left, self._stop - self._position)
             self._position += step
@@ -85,7 +67,7 @@ class IndexStream(Stream):
     def close(self) -> None:
         """Ends the stream, so that a search through it that finds nothing ends too."""
         self._stop = 0
-        self.ready = self._runs = iter(())
+        self._runs = iter(())
 
 
 class ListedStream(Stream):
@@ -106,26 +88,17 @@ class ListedStream(Stream):
             self._values = context.splits.open(context.numbers[node])
             self._list_all = None
 
-    def _start(self) -> None:
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         if self._list_all is not None:
             list_all, self._list_all = self._list_all, None
             self._values = iter(list_all())
-
-    def next(self) -> Any:
-        self._start()
-        for value in self._values:
-            return value
-        self._values = iter(())  # the end stays the end
-        raise StopIteration
-
-    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
-        self._start()
-        if not self._whole:  # the next split may have to be waited for
-            return super().next_chunk(max_elements, max_bytes)
+        if not self._whole:
+            max_elements = 1  # the next split may have to be waited for
         chunk: list[Any] = []
         for value in self._values:
             chunk.append(value)
             max_bytes -= len(value)
             if len(chunk) >= max_elements or max_bytes <= 0:
-                break
+                return chunk
+        self._values = iter(())  # the end stays the end
         return chunk

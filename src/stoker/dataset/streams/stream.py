@@ -4,90 +4,91 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
-# About what `advance` holds at once of elements that it drops.
-_DROPPED_BYTES = 1 << 20
+READ_AHEAD_ELEMENTS = 64
+READ_AHEAD_BYTES = 64 << 10
+"""The most read in one lazy call where one element is asked for.
+
+Reading the elements of a range one by one takes three times as long.
+"""
+
+# About the most bytes of elements that `advance` discards in one step.
+_DISCARDED_BYTES = 1 << 20
 
 
 class Stream(ABC):
     """A pipeline being read: a sequence of positions, each an element or an error.
 
-    An error occupies its element's position: the call that reaches it raises, and the call after
-    that continues behind it. `StopIteration` means the end and is never raised for a user's error;
+    An error occupies its element's position: the call that reaches it raises, and the next call
+    continues after it. `StopIteration` means the end and is never raised for a user's error;
     after the end every `next` raises it again and every `next_chunk` returns ``[]``.
     A stream is read by one thread at a time; `close` may come from another.
 
     Attributes:
-        ready: elements that can be had without a call. What is taken from it is taken from the
-            stream; while it is not empty, only reading replaces it.
+        ready: received elements that can be consumed without a call; empty for most streams.
+            Consuming one consumes it from the stream; only reading replaces the iterator.
     """
 
     ready: Iterator[Any] = iter(())
 
-    @abstractmethod
     def next(self) -> Any:
-        """The next element; blocks until there is one.
+        """Return the next element; block until there is one.
 
         Raises:
             StopIteration: at the end.
             Exception: the error that occupies this position.
         """
-
-    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
-        """What is ready: at least one element, ``[]`` only at the end.
-
-        Waits for the first element only: once it holds one it neither blocks nor computes longer
-        than about a millisecond. If a position behind the first fails, the chunk ends before it and
-        the next call raises.
-
-        Args:
-            max_elements: the most elements to return, at least 1.
-            max_bytes: about the most bytes to return; one element always fits.
-        """
-        try:
-            return [self.next()]
-        except StopIteration:
-            return []
-
-    def advance(self, n: int) -> int:
-        """Moves past `n` positions as cheaply as the node allows.
-
-        Returns:
-            How many were passed, less than `n` only at the end. An error's position counts as one
-            and is not raised.
-        """
-        for passed in range(n):
-            try:
-                self.next()
-            except StopIteration:
-                return passed
-            except Exception:  # noqa: BLE001 - the position is passed, whatever it holds
-                continue
-        return n
-
-    def close(self) -> None:  # noqa: B027 - most streams hold nothing
-        """Closes the inputs and leaves no thread behind; idempotent."""
-
-
-class ChunkedStream(Stream):
-    """A stream that is read chunk by chunk: `next` is a chunk of one, `advance` drops chunks."""
-
-    def next(self) -> Any:
         chunk = self.next_chunk(1, 1)
         if not chunk:
             raise StopIteration
         return chunk[0]
 
     @abstractmethod
-    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]: ...
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
+        """Return the elements that are ready: at least one, ``[]`` only at the end.
+
+        Wait for the first element only: with one element in the chunk, neither block nor compute
+        for longer than about a millisecond. User functions are called for at most `max_elements`
+        elements. If a position after the first fails, the chunk ends before it and the next call
+        raises.
+
+        Args:
+            max_elements: the most elements to return, at least 1.
+            max_bytes: about the most bytes to return; one element always fits.
+            lazy: call user functions for the first element only, and consume one element of a
+                service at most; what follows in the chunk took neither.
+        """
 
     def advance(self, n: int) -> int:
+        """Skip `n` positions as cheaply as the node allows.
+
+        Returns:
+            The number of positions skipped, less than `n` only at the end. An error's position
+            counts as one and is not raised.
+        """
         left = n
         while left > 0:
             try:
-                passed = len(self.next_chunk(left, _DROPPED_BYTES))
-            except Exception:  # noqa: BLE001 - the position is passed, whatever it holds
-                passed = 1
-            if not passed:
+                skipped = len(self.next_chunk(left, _DISCARDED_BYTES))
+            except Exception:  # noqa: BLE001 - the position is skipped, whatever it holds
+                skipped = 1
+            if not skipped:
                 break
-            left -= passed
+            left -= skipped
         return n - left
+
+    def close(self) -> None:  # noqa: B027 - most streams hold nothing
+        """Close the inputs and leave no thread running; idempotent."""
+
+
+class OneInputStream(Stream):
+    """A stream that reads one other and closes it.
+
+    Args:
+        stream: the input.
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        self._input = stream
+
+    def close(self) -> None:
+        self._input.close()

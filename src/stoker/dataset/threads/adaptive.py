@@ -51,15 +51,9 @@ class AdaptiveCalls(Stream):
         if not probe:
             self._go_parallel()
 
-    def next(self) -> Any:
-        if self._calls is None and self._inline.seconds < _MEASURE_SECONDS:
-            return self._inline.next()
-        chunk = self.next_chunk(1, 1)
-        if not chunk:
-            raise StopIteration
-        return chunk[0]
-
-    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
+        if lazy:
+            max_elements = 1
         calls = self._choose()
         if calls is not None:
             chunk = calls.next_chunk(max_elements, max_bytes)

@@ -74,7 +74,12 @@ class InlineCalls(Stream):
             self.seconds += time.perf_counter() - start
             self.calls += 1
 
-    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
+        if lazy or max_elements == 1:
+            try:
+                return [self.next()]
+            except StopIteration:
+                return []
         self._raise_pending_error()
         if self._at == len(self._inputs):
             self._inputs = self._read(lambda: self._stream.next_chunk(max_elements, max_bytes))

@@ -9,7 +9,7 @@ from typing import Any
 
 from stoker.dataset.random import Calls
 from stoker.dataset.streams.failures import Failure, Origin, mark_failure
-from stoker.dataset.streams.stream import ChunkedStream, Stream
+from stoker.dataset.streams.stream import Stream
 from stoker.dataset.threads import pool
 from stoker.dataset.threads.meter import Cost, Meter
 from stoker.dataset.threads.readahead import ReadAhead
@@ -59,7 +59,7 @@ class _Call:
         self.owner.run(self)
 
 
-class OrderedCalls(ChunkedStream):
+class OrderedCalls(Stream):
     """Applies `function` to the elements of `stream`, at most `limit` at once; results in order.
 
     Args:
@@ -163,7 +163,9 @@ class OrderedCalls(ChunkedStream):
                     tuning.holds(input_bytes + nbytes)
                 self._tune(tuning, cost)
 
-    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
+        if lazy:
+            max_elements = 1
         results: list[Any] = []
         until: int | None = None
         while True:

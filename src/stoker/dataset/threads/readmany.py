@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from stoker.dataset.streams.failures import Failure
-from stoker.dataset.streams.stream import ChunkedStream, Stream
+from stoker.dataset.streams.stream import Stream
 from stoker.dataset.threads import pool
 from stoker.dataset.threads.chunkbuffer import ChunkBuffer
 from stoker.dataset.threads.readahead import CHUNK_BYTES, ReadAhead
@@ -327,7 +327,7 @@ class ReadMany:
         return taken
 
 
-class AheadStream(ChunkedStream):
+class AheadStream(Stream):
     """One stream of a `ReadMany`: a bounded buffer between pool threads and the consumer.
 
     Its state is guarded by the owner's lock.
@@ -358,7 +358,7 @@ class AheadStream(ChunkedStream):
         self.begun = False
         self.closed = False
 
-    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         self._owner.await_something(self)
         with self._owner.lock:
             return self.take(max_elements, max_bytes)

@@ -104,33 +104,14 @@ class TurnsStream(Stream):
         self._left = block_length
         """Positions left of this turn."""
 
-    def next(self) -> Any:
-        while (slot := self._current()) is not None:
-            if not slot.held:
-                slot.hold(self._streams.ready(slot.stream, self._ready_most, _CHUNK_BYTES))
-            if slot.held:
-                self._count(1)
-                return slot.held.pop()
-            try:
-                element = slot.stream.next()
-            except StopIteration:
-                self._end_stream(slot)
-                continue
-            except Exception:
-                self._count(1)
-                raise
-            self._count(1)
-            return element
-        raise StopIteration
-
-    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         while (slot := self._current()) is not None:
             turns = self._open if self._all_opened else len(self._slots)
             share = -(-max_elements // turns)
             if not slot.held:
                 wanted = min(max_elements, max(share, self._left))
                 try:
-                    slot.hold(slot.stream.next_chunk(wanted, max(1, max_bytes // turns)))
+                    slot.hold(slot.stream.next_chunk(wanted, max(1, max_bytes // turns), lazy))
                 except Exception:
                     self._count(1)
                     raise

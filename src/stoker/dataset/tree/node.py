@@ -115,6 +115,28 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
         raise NotImplementedError
 
 
+class OneInput(Node, frozen=True, eq=False, kw_only=True):
+    """A node with one input, whose elements are some of its input's unless it says otherwise.
+
+    Attributes:
+        input: the node it reads.
+        one_to_one: it yields one element for each of its input.
+    """
+
+    one_to_one: ClassVar[bool] = False
+    input: Node
+
+    def element_spec(self) -> Spec:
+        return self.input.element_spec()
+
+    def cardinality(self) -> int:
+        whole = self.input.cardinality()
+        return whole if self.one_to_one or not whole else UNKNOWN_CARDINALITY
+
+    def inputs_per_element(self) -> int | None:
+        return 1 if self.one_to_one else None
+
+
 registry: dict[str, type[Node]] = {}
 """Node classes by kind; defining a class registers it."""
 

@@ -75,13 +75,9 @@ class ServiceStream(Stream):
             )
 
     # ── the three verbs ───────────────────────────────────────────────────────────────────────────
-    def next(self) -> Any:
-        for element in self.ready:
-            return element
-        self._take()
-        return next(self.ready)
-
-    def next_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
+        if lazy:
+            max_elements = 1  # taking one from `ready` says that it was consumed
         chunk = list(islice(self.ready, max_elements))
         if not chunk:
             try:
