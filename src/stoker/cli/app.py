@@ -41,7 +41,7 @@ def _options(
         ),
     ] = False,
 ) -> None:
-    """The input-data service that keeps accelerators fed."""
+    """Run the input-data service that keeps accelerators fed."""
 
 
 @app.command()

@@ -45,8 +45,8 @@ IDLE = "import time; time.sleep(600)"
 HOLDS_THE_GIL = "sum(range(10**14))"
 
 
-def gone(pidfd: int, timeout: float) -> bool:
-    """Whether the process ends within `timeout` seconds; it need not be a child of ours."""
+def ended_within(pidfd: int, timeout: float) -> bool:
+    """Return whether the process ends within `timeout` seconds; it may be any process."""
     return bool(select.select([pidfd], [], [], timeout)[0])
 
 
@@ -64,9 +64,9 @@ def test_a_child_dies_with_a_parent_that_is_killed(child, fork):
     with parent.stdout:
         pidfd = os.pidfd_open(int(parent.stdout.readline()))
     try:
-        assert not gone(pidfd, 0.2)
+        assert not ended_within(pidfd, 0.2)
         parent.kill()
-        assert gone(pidfd, 10)
+        assert ended_within(pidfd, 10)
     finally:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(pidfd, signal.SIGKILL)
@@ -86,7 +86,7 @@ def test_a_child_dies_with_a_parent_that_is_killed(child, fork):
         (Exit(0), "ended with exit code 0"),
     ],
 )
-def test_an_end_is_told_in_words(ended, words):
+def test_an_exit_is_described_in_words(ended, words):
     assert str(ended) == words
 
 

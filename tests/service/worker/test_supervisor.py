@@ -28,8 +28,8 @@ address = f"localhost:{config['port'] or os.getpid()}"
 parent.sendall(json.dumps({"address": address}).encode() + b"\\n")
 """
 )
-UNTIL_TOLD = SERVE + "parent.recv(1)"
-DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + UNTIL_TOLD
+UNTIL_STOPPED = SERVE + "parent.recv(1)"
+IGNORES_SIGTERM = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + UNTIL_STOPPED
 DIES = SERVE + "print('too bad', file=sys.stderr); sys.exit(3)"
 MISCONFIGURED = (
     CONNECT
@@ -67,8 +67,8 @@ def test_backoff_doubles_to_its_limit_and_falls_back_after_a_good_run():
     assert backoff.after(0) == 2
 
 
-def test_all_children_serve_and_all_are_gone_after_stop():
-    with supervising(UNTIL_TOLD, processes=2) as supervisor:
+def test_all_children_serve_until_stop():
+    with supervising(UNTIL_STOPPED, processes=2) as supervisor:
         addresses = supervisor.wait_serving()
         assert addresses == [f"localhost:{pid}" for pid in supervisor.pids]
         assert len(set(addresses)) == 2
@@ -81,23 +81,23 @@ def test_all_children_serve_and_all_are_gone_after_stop():
 
 def test_a_fixed_port_counts_up_over_the_children():
     config = WorkerConfig(dispatcher_address="localhost:1", port=7000)
-    with supervising(UNTIL_TOLD, processes=2, config=config) as supervisor:
+    with supervising(UNTIL_STOPPED, processes=2, config=config) as supervisor:
         assert supervisor.wait_serving() == ["localhost:7000", "localhost:7001"]
 
 
 def test_a_killed_child_is_replaced_and_its_death_named(caplog):
-    with supervising(UNTIL_TOLD) as supervisor:
+    with supervising(UNTIL_STOPPED) as supervisor:
         supervisor.wait_serving()
         (pid,) = supervisor.pids
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: supervisor.pids not in ([], [pid]))
         supervisor.wait_serving()
-    told = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    logged = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     death = f"worker 0 (process {pid}) was killed by SIGKILL (out of memory, or kill -9)"
-    assert told == [f"{death}; starting another in 0.01 s"]
+    assert logged == [f"{death}; starting another in 0.01 s"]
 
 
-def test_a_crash_is_told_with_its_exit_code_and_last_words(caplog):
+def test_a_crash_is_logged_with_exit_code_and_last_lines(caplog):
     with supervising(DIES):
         wait_until(lambda: len(caplog.records) >= 2)
     assert any(
@@ -121,7 +121,7 @@ def test_the_childs_stderr_is_passed_on(capfd, caplog):
     assert "too bad\n" in capfd.readouterr().err
 
 
-def test_what_can_never_be_right_is_not_tried_again():
+def test_a_wrong_configuration_is_not_retried():
     with supervising(MISCONFIGURED, processes=2) as supervisor:
         with pytest.raises(InvalidArgumentError, match="no such host"):
             supervisor.join()
@@ -130,8 +130,8 @@ def test_what_can_never_be_right_is_not_tried_again():
         assert supervisor.pids == []
 
 
-def test_a_child_deaf_to_sigterm_is_killed():
-    with supervising(DEAF) as supervisor:
+def test_a_child_that_ignores_sigterm_is_killed():
+    with supervising(IGNORES_SIGTERM) as supervisor:
         supervisor.wait_serving()
         before = time.monotonic()
         supervisor.stop(grace=0.2)
@@ -150,7 +150,7 @@ def test_stop_ends_a_wait_for_the_next_start(caplog):
 
 
 def test_start_and_stop_may_be_repeated_and_a_stopped_one_stays_stopped():
-    with supervising(UNTIL_TOLD) as supervisor:
+    with supervising(UNTIL_STOPPED) as supervisor:
         supervisor.start()
         supervisor.wait_serving()
         assert len(supervisor.pids) == 1
@@ -165,7 +165,7 @@ def test_less_than_one_process_is_refused():
         Supervisor(CONFIG, 0)
 
 
-def test_the_dispatcher_is_told_of_a_death_and_need_not_wait_for_the_lease():
+def test_a_death_is_reported_before_the_lease_ends():
     with DispatchServer(worker_timeout_ms=600_000) as dispatcher:
         config = WorkerConfig(dispatcher_address=dispatcher.target)
         supervisor = Supervisor(config, first_wait=1000.0)

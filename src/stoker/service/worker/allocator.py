@@ -2,7 +2,7 @@
 
 Decoders allocate and free half-megabyte buffers. With glibc's defaults each is mapped and unmapped,
 or trimmed from the heap, so each costs page faults: a JPEG pipeline ran at 1,190 images/s by
-default and at 1,540 to 1,640 with the thresholds below (DESIGN, paragraph 3).
+default and at 1,540 to 1,640 with the thresholds below.
 """
 
 import ctypes
@@ -18,9 +18,12 @@ _TOP_PAD = 16 << 20
 
 
 def tune_allocator() -> bool:
-    """Keeps freed memory of up to 256 MiB in this process; returns whether the C library took it.
+    """Keep up to 256 MiB of freed memory in this process.
 
-    Does nothing where the C library is not glibc.
+    It does nothing if the C library is not glibc.
+
+    Returns:
+        Whether the C library accepted all settings.
     """
     if sys.platform != "linux":
         return False

@@ -28,25 +28,25 @@ if TYPE_CHECKING:
     from stoker.service import WorkerServer
 
 SWITCH_SECONDS = 0.0005
-"""How long a thread may keep the GIL while another waits for it. With Python's 5 ms a pipeline that
-computes holds up what it has computed, and the session: the first of many scalars came 38 ms after
-`iter()`, with this 18; first batches of 1 KB 57 and 27. The worker's CPU seconds for an element
-were the same (scalars, 1 KB, 150 KB; on two busy cores)."""
+"""Seconds that a thread may keep the GIL while another waits for it. With Python's 5 ms, a pipeline
+that computes delays the sending of its results and the session: the first scalar arrived 38 ms
+after `iter()`, with 0.5 ms after 18 ms; first batches of 1 KB after 57 and 27 ms. The worker's CPU
+time per element was the same (scalars, 1 KB, 150 KB; two busy cores)."""
 
 
 class Serving(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The child's one line: its address, or the error that kept it from serving."""
+    """The one line that the child sends: its address, or the error that prevents serving."""
 
     address: str = ""
     error: ErrorRecord | None = None
 
 
 def main(lifeline: int, page_descriptor: int) -> int:
-    """Serves until SIGTERM, or until the parent is gone; returns the exit status."""
+    """Serve until SIGTERM or the parent's death; return the exit status."""
     tune_allocator()
     sys.setswitchinterval(SWITCH_SECONDS)
     page = SharedPage(page_descriptor)
-    parent = socket.socket(fileno=lifeline)  # open to the end: the lifeline's thread waits on it
+    parent = socket.socket(fileno=lifeline)  # open to the end: the thread of the lifeline polls it
     line = _receive_line(parent)
     _die_with(parent)
 
@@ -59,10 +59,10 @@ def main(lifeline: int, page_descriptor: int) -> int:
     except (StokerError, OSError, ValueError) as error:
         _answer(parent, Serving(error=_record(error)))
         return 1
-    # Not before: a SIGTERM while it still waits for the dispatcher simply ends the process.
+    # Installed here, so that a SIGTERM while it waits for the dispatcher ends the process.
     with StopRequest() as stop:
         _answer(parent, Serving(address=server.address))
-        watching = threading.Thread(target=_ask_when_given_up, args=(server, stop), daemon=True)
+        watching = threading.Thread(target=_stop_with_server, args=(server, stop), daemon=True)
         watching.start()
         stop.wait()
         server.stop()
@@ -70,8 +70,8 @@ def main(lifeline: int, page_descriptor: int) -> int:
     return 0
 
 
-def _ask_when_given_up(server: "WorkerServer", stop: StopRequest) -> None:
-    """A worker that has not found its dispatcher for too long stops by itself."""
+def _stop_with_server(server: "WorkerServer", stop: StopRequest) -> None:
+    """Stop the process when the server stops, because it cannot reach the dispatcher."""
     server.join()
     stop.ask()
 
@@ -96,19 +96,19 @@ def _receive_line(parent: socket.socket) -> bytes:
 
 
 def _die_with(parent: socket.socket) -> None:
-    """Ends this process when the other end of `parent` closes.
+    """End this process when the other end of `parent` closes.
 
     On Linux by SIGIO, whose default action is to terminate: the kernel delivers it even while a
-    user function holds the GIL. (A parent-death signal would not do: it also fires when only the
-    parent's *thread* that started the child ends.) The thread is for other systems, and for a user
-    who handles SIGIO.
+    user function holds the GIL. (A parent-death signal is no alternative: it is also sent when the
+    *thread* of the parent that started the child ends.) The thread serves other systems, and
+    programs that handle SIGIO.
     """
     if sys.platform == "linux":
         fcntl.fcntl(parent, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(parent, fcntl.F_SETFL, fcntl.fcntl(parent, fcntl.F_GETFL) | os.O_ASYNC)
 
     def watch() -> None:
-        waiting = select.poll()  # not recv: the kernel sends no SIGIO while a thread is in it
+        waiting = select.poll()  # not recv: the kernel sends no SIGIO during it
         waiting.register(parent, select.POLLIN)
         waiting.poll()
         os._exit(1)

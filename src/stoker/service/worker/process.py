@@ -1,4 +1,4 @@
-"""A worker in a child process, seen from its parent."""
+"""A worker in a child process, as its parent sees it."""
 
 import os
 import select
@@ -20,30 +20,30 @@ from stoker.service.worker.child import Serving
 from stoker.service.worker.shared_page import SharedPage
 
 CHILD_COMMAND = (sys.executable, "-P", "-X", "faulthandler", "-m", "stoker.service.worker.child")
-"""`-P` keeps the working directory off the child's path: a `types.py` there must not matter."""
+"""`-P` keeps the working directory off the child's path: a `types.py` there is not imported."""
 
 GRACE = 5.0
-"""Seconds from asking a child to stop to killing it."""
+"""Seconds between SIGTERM and SIGKILL."""
 
-_KEPT_LINES = 20
-_LAST_WORDS = 3
+_BUFFERED_LINES = 20
+_REPORTED_LINES = 3
 
 _KNOWN_CAUSES = {
     signal.SIGKILL: "out of memory, or kill -9",
     signal.SIGSEGV: "a crash in native code",
     signal.SIGBUS: "a crash in native code, or a full disk under a memory map",
-    signal.SIGABRT: "native code gave up",
+    signal.SIGABRT: "native code aborted",
     signal.SIGILL: "native code built for another processor",
 }
 
 
 @dataclass(frozen=True)
 class Exit:
-    """How a child process ended, in words: ``str(exit)``.
+    """Exit of a child process; ``str(exit)`` describes it.
 
     Attributes:
-        returncode: as `subprocess` has it; negative for a signal.
-        last_lines: the end of what it wrote to stderr.
+        returncode: as in `subprocess`; negative for a signal.
+        last_lines: the last lines it wrote to stderr.
 
     Example:
         >>> str(Exit(-9))
@@ -68,13 +68,13 @@ class Exit:
 
 
 class WorkerProcess:
-    """One worker in a child process, which dies with this one, even if this one is killed.
+    """One worker in a child process, which dies with this process, even if this one is killed.
 
-    Making it starts the process; `wait_serving` returns its address once it takes tasks. Call
-    `stop` in the end, also when the child has died by itself.
+    The constructor starts the process; `wait_serving` returns its address once it accepts tasks.
+    `stop` must be called at the end, even if the child has died.
 
     Args:
-        config: what the worker is; travels to the child as JSON.
+        config: the worker's configuration; sent to the child as JSON.
         command: the child's command line; the descriptors of its end of the lifeline and of the
             `SharedPage` are appended.
     """
@@ -101,11 +101,11 @@ class WorkerProcess:
         try:
             self._lifeline.sendall(msgspec.json.encode(config) + b"\n")
         except ConnectionError:
-            return  # it died at once; `wait_serving` and `wait` say how
+            return  # it died; `wait_serving` and `wait` raise or return the reason
 
     @property
     def pid(self) -> int:
-        """The child's process id."""
+        """Process id of the child."""
         return self._process.pid
 
     @property
@@ -115,15 +115,15 @@ class WorkerProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether the process runs."""
+        """True while the process runs."""
         return self._process.poll() is None
 
     def wait_serving(self, timeout: float | None = 60.0) -> str:
-        """The worker's address, once it takes tasks.
+        """Wait until the worker accepts tasks and return its address.
 
         Raises:
-            StokerError: what kept it from serving, as the child reported it.
-            UnavailableError: it died, or said nothing within `timeout` seconds.
+            StokerError: the error that the child reported instead.
+            UnavailableError: if it died, or sent nothing within `timeout` seconds.
         """
         received = b""
         self._lifeline.settimeout(timeout)
@@ -145,10 +145,10 @@ class WorkerProcess:
         return answer.address
 
     def wait(self, timeout: float | None = None) -> Exit:
-        """How the process ended, once it has.
+        """Wait until the process ends and return its exit.
 
         Raises:
-            TimeoutError: it still runs after `timeout` seconds.
+            TimeoutError: if it still runs after `timeout` seconds.
         """
         try:
             returncode = self._process.wait(timeout)
@@ -157,15 +157,15 @@ class WorkerProcess:
         return Exit(returncode, self._stderr.finish() if returncode else ())
 
     def terminate(self) -> None:
-        """Asks the process to stop."""
+        """Send SIGTERM."""
         self._process.terminate()
 
     def kill(self) -> None:
-        """Kills the process, as the kernel does when memory runs out."""
+        """Send SIGKILL, as the kernel does when memory runs out."""
         self._process.kill()
 
     def stop(self, grace: float = GRACE) -> Exit:
-        """Ends the process, by force after `grace` seconds, and frees what this side holds."""
+        """Stop the process, with SIGKILL after `grace` seconds, and release its resources here."""
         self.terminate()
         try:
             ended = self.wait(grace)
@@ -180,23 +180,23 @@ class WorkerProcess:
 
 
 class _StderrPump:
-    """Passes the child's stderr on to ours and keeps its end.
+    """Copies the child's stderr to this process's and buffers the last lines.
 
-    Works on descriptors, not on `sys.stderr`: a daemon thread that holds that one's lock makes
-    the interpreter abort at exit.
+    It uses descriptors, not `sys.stderr`: a daemon thread that holds the lock of `sys.stderr`
+    makes the interpreter abort at exit.
     """
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         assert process.stderr is not None
         self._source = process.stderr
         self._wake_reader, self._wake_writer = os.pipe()
-        self._lines: deque[str] = deque(maxlen=_KEPT_LINES)
+        self._lines: deque[str] = deque(maxlen=_BUFFERED_LINES)
         self._finished = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="stoker-stderr", daemon=True)
         self._thread.start()
 
     def finish(self) -> tuple[str, ...]:
-        """The last words; ends the thread even if a process of the child's keeps stderr open."""
+        """Stop the thread, even if a grandchild keeps stderr open, and return the last lines."""
         with self._finished:
             if not self._source.closed:
                 self._thread.join(timeout=1.0)
@@ -205,7 +205,7 @@ class _StderrPump:
                 self._source.close()
                 os.close(self._wake_reader)
                 os.close(self._wake_writer)
-        return tuple(self._lines)[-_LAST_WORDS:]
+        return tuple(self._lines)[-_REPORTED_LINES:]
 
     def _run(self) -> None:
         waiting = select.poll()
@@ -221,10 +221,10 @@ class _StderrPump:
                 break
             _write_to_stderr(data)
             *lines, rest = (rest + data).split(b"\n")
-            self._keep(lines)
-        self._keep([rest])
+            self._buffer(lines)
+        self._buffer([rest])
 
-    def _keep(self, lines: list[bytes]) -> None:
+    def _buffer(self, lines: list[bytes]) -> None:
         self._lines.extend(line.decode(errors="replace").strip() for line in lines if line.strip())
 
 
@@ -232,7 +232,7 @@ def _write_to_stderr(data: bytes) -> None:
     while data:
         try:
             data = data[os.write(2, data) :]
-        except OSError:  # nobody reads our stderr any more: the child need not know
+        except OSError:  # our stderr is closed; the child must not notice
             return
 
 
@@ -240,7 +240,7 @@ _open_lifelines: "weakref.WeakSet[socket.socket]" = weakref.WeakSet()
 
 
 def _close_inherited_lifelines() -> None:
-    """A forked process must not keep the parent's children alive."""
+    """Close inherited lifelines, since a forked process must not keep the children alive."""
     for lifeline in list(_open_lifelines):
         os.close(lifeline.detach())
 

@@ -1,4 +1,4 @@
-"""Keeps worker processes running: `stoker worker --processes N`."""
+"""Supervisor of worker processes: `stoker worker --processes N`."""
 
 import dataclasses
 import logging
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 @dataclasses.dataclass
 class Backoff:
-    """Seconds to wait before the next start; doubles with each crash, falls back after a good run.
+    """Delay before a restart, in seconds; doubles with each crash and is reset by a long run.
 
     Example:
         >>> backoff = Backoff()
@@ -36,25 +36,25 @@ class Backoff:
     _next: float = 0.0
 
     def after(self, lived: float) -> float:
-        """The wait after a process that ran for `lived` seconds."""
+        """Return the delay after a process that ran for `lived` seconds."""
         delay = self.first if lived >= self.good_run or not self._next else self._next
         self._next = min(self.longest, delay * 2)
         return delay
 
 
 class Supervisor:
-    """Runs `processes` workers in child processes and starts again each that dies.
+    """Runs `processes` workers in child processes and restarts each that dies.
 
-    How a child died is said in one log line. `start` and `stop` are idempotent.
+    The death of a child is logged in one line. `start` and `stop` are idempotent.
 
     Args:
-        config: of every worker; with a port other than 0, the k-th worker takes ``port + k``.
-        processes: how many.
+        config: of every worker; with a port other than 0, worker k listens on ``port + k``.
+        processes: number of workers, at least 1.
         command: a child's command line (see `WorkerProcess`).
-        first_wait: seconds from a first crash to the next start.
+        first_wait: seconds between a first crash and the restart.
 
     Raises:
-        InvalidArgumentError: `processes` is less than 1.
+        InvalidArgumentError: if `processes` is less than 1.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Supervisor:
         self._session = SupervisorSession(config.dispatcher_address, self._worker_ids)
 
     def start(self) -> None:
-        """Starts the processes; does not wait for them (see `wait_serving`)."""
+        """Start the processes without waiting for them (see `wait_serving`)."""
         with self._changed:
             if self._threads or self._stopping:
                 return
@@ -94,11 +94,11 @@ class Supervisor:
         self._session.start()
 
     def wait_serving(self, timeout: float = 60.0) -> list[str]:
-        """The addresses of all workers, once all take tasks.
+        """Wait until all workers accept tasks and return their addresses.
 
         Raises:
-            TimeoutError: some did not within `timeout` seconds.
-            StokerError: a worker cannot ever start.
+            TimeoutError: if one does not within `timeout` seconds.
+            StokerError: if a worker can never start.
         """
         with self._changed:
             ready = self._changed.wait_for(
@@ -113,15 +113,15 @@ class Supervisor:
 
     @property
     def pids(self) -> list[int]:
-        """The process ids of the children that run, by worker number."""
+        """Process ids of the running children, in the order of worker numbers."""
         with self._changed:
             return [process.pid for _, process in sorted(self._running.items())]
 
     def join(self) -> None:
-        """Waits until stopped.
+        """Wait until the supervisor is stopped.
 
         Raises:
-            StokerError: a worker cannot ever start, so all were stopped.
+            StokerError: if a worker can never start, so that all were stopped.
         """
         for thread in self._threads:
             thread.join()
@@ -129,8 +129,8 @@ class Supervisor:
             raise self._failure
 
     def stop(self, grace: float = GRACE) -> None:
-        """Ends all children, by force after `grace` seconds."""
-        self._ask_all_to_stop()
+        """Stop all children, with SIGKILL after `grace` seconds."""
+        self._terminate_all()
         self._session.stop()
         deadline = time.monotonic() + grace
         for thread in self._threads:
@@ -141,7 +141,7 @@ class Supervisor:
         for thread in self._threads:
             thread.join()
 
-    def _ask_all_to_stop(self) -> None:
+    def _terminate_all(self) -> None:
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
@@ -157,16 +157,16 @@ class Supervisor:
         backoff = Backoff(first=self._first_wait)
         while True:
             began = time.monotonic()
-            how = self._run_one(number)
+            end = self._run_one(number)
             with self._changed:
                 if self._stopping:
                     return
                 delay = backoff.after(time.monotonic() - began)
-                logger.warning("worker %d %s; starting another in %g s", number, how, delay)
+                logger.warning("worker %d %s; starting another in %g s", number, end, delay)
                 self._changed.wait_for(lambda: self._stopping, delay)
 
     def _run_one(self, number: int) -> str:
-        """Runs one process to its end; says how it ended."""
+        """Run one process to its end and return a description of the end."""
         with self._changed:
             if self._stopping:
                 return "was not started"
@@ -187,13 +187,13 @@ class Supervisor:
         return f"(process {process.pid}) {how}"
 
     def _follow(self, number: int, process: WorkerProcess) -> str:
-        """Waits until it serves, then until it ends; says how it ended."""
+        """Wait until the process serves, then until it ends; return a description of the end."""
         try:
             address = process.wait_serving(timeout=None)
-        except InvalidArgumentError as error:  # it will not be right the next time either
+        except InvalidArgumentError as error:  # a restart would fail in the same way
             with self._changed:
                 self._failure = self._failure or error
-            self._ask_all_to_stop()
+            self._terminate_all()
             return str(error)
         except StokerError as error:
             return str(error)
