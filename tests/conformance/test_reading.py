@@ -273,7 +273,7 @@ def test_one_outstanding_request_means_one_element_under_way(serve):
     with dataset.iterator() as iterator:
         assert next(iterator)[0] == 0
         [task] = service.tasks
-        [reading] = task.readings.values()
+        [reading] = task.readers.values()
         assert eventually(lambda: reading.kept_positions == 1)
         assert next(iterator)[0] == 1
         assert reading.kept_positions <= 1

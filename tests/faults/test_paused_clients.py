@@ -56,12 +56,12 @@ def test_a_client_that_does_not_even_read_its_socket_stops_neither_worker_nor_ot
         try:
             deaf.send(f.Hello(1, 1, 99, task.start.task_id, 0, attempt=1))
             deaf.send(f.Credit(0, 1 << 40, 1 << 40))
-            assert eventually(lambda: 99 in task.readings)
-            assert eventually(lambda: task.readings[99].kept_positions >= 1)
+            assert eventually(lambda: 99 in task.readers)
+            assert eventually(lambda: task.readers[99].kept_positions >= 1)
             rest: list[int] = []
             thread = threading.Thread(target=lambda: rest.extend(int(x[0]) for x in reading))
             thread.start()
-            held = task.readings[99]
+            held = task.readers[99]
             assert eventually(lambda: task.exhausted)
             assert held.kept_positions <= 4 + 1
         finally:

@@ -280,9 +280,9 @@ def test_a_broken_session_is_taken_up_and_what_may_be_lost_is_said_again():
     talk.say(W1, m.SplitRequest(task, 0, 0, want=1))
     talk.logic.disconnected(W1, 0.0)
     journal = talk.logic._ledger.journal_id
-    readings = {task: [7]}
+    readers = {task: [7]}
     hello = m.WorkerHello(
-        1, 1, "host:1", {}, VERSIONS, [], worker_id, journal, tasks=[99], readings=readings
+        1, 1, "host:1", {}, VERSIONS, [], worker_id, journal, tasks=[99], readers=readers
     )
     said = talk.say(W2, hello)
     assert [x for _, x in said][1:] == [
@@ -480,10 +480,10 @@ def test_an_endless_repeat_keeps_no_splits_of_passes_that_are_over():
     talk.join(W1)
     talk.read(C1)
     task = talk.task(W1)
-    for repetition in range(5):
-        talk.say(W1, m.SplitRequest(task, 0, repetition, want=1))
-        talk.say(W1, m.SplitRequest(task, 0, repetition, begin=[0], want=1))
-        talk.say(W1, m.SplitRequest(task, 0, repetition, done=True))
+    for source_epoch in range(5):
+        talk.say(W1, m.SplitRequest(task, 0, source_epoch, want=1))
+        talk.say(W1, m.SplitRequest(task, 0, source_epoch, begin=[0], want=1))
+        talk.say(W1, m.SplitRequest(task, 0, source_epoch, done=True))
     [iteration] = talk.logic.state.iterations.values()
     assert all(not book.begun for book in iteration.books.values())
     assert iteration.splits_begun_by(task) == 5

@@ -48,10 +48,10 @@ class _Host:
     def exhausted(self, task_id: int) -> None:
         self.ended.set()
 
-    def need_split(self, task_id: int, source: int, repetition: int) -> None:
-        self.asked.append((task_id, source, repetition))
+    def need_split(self, task_id: int, source: int, source_epoch: int) -> None:
+        self.asked.append((task_id, source, source_epoch))
         if self.splits:
-            self.pipeline.give_split(source, repetition, self.splits.pop(0))
+            self.pipeline.give_split(source, source_epoch, self.splits.pop(0))
 
     @property
     def elements(self) -> list[Any]:

@@ -51,8 +51,8 @@ def network(monkeypatch):
     network.close()
 
 
-def _task(**transfers: str) -> m.TaskInfo:
-    return m.TaskInfo(1, "worker:1", transfers)
+def _task(**data_transfer_addresses: str) -> m.TaskInfo:
+    return m.TaskInfo(1, "worker:1", data_transfer_addresses)
 
 
 ELSEWHERE = _task(local="another/0", shm="@s", tcp="worker:1", grpc="worker:2")

@@ -155,7 +155,7 @@ def test_a_slow_consumer_keeps_the_workers_memory_bounded(transport):
             for expected in range(1, 30):
                 assert next(iterator)[0] == expected
                 made.append(task.buffer.nbytes)
-            [reading] = task.readings.values()
+            [reading] = task.readers.values()
             kept = reading.kept_positions
         assert max(made) <= 6 << 20
         assert kept <= 4 + 1
@@ -226,7 +226,7 @@ def test_a_connection_reset_in_the_middle_of_a_message_does_not_disturb_a_worker
 @pytest.mark.parametrize("transport", ["tcp", "local"])
 def test_a_hello_of_another_protocol_is_refused_with_both_versions(service, transport):
     worker = service.workers[0]
-    address = worker._shell._listening.transfers[transport]
+    address = worker._shell._listening.data_transfer_addresses[transport]
     connection = get_transport(transport).connect(address, 5)
     connection.send(_hello(protocol_min=98, protocol_max=99))
     answer = connection.receive(5)
@@ -269,7 +269,7 @@ class _RawSession:
         assert self._ready.wait(5)
         if not self.answers:
             for data in self._first:
-                self._session._outbox.put_nowait(data)
+                self._session._send_queue.put_nowait(data)
 
     def __enter__(self):
         return self
@@ -312,7 +312,7 @@ def _client_hello(**changes) -> messages.ClientHello:
         "dataset_id": "none",
         "job": "j",
         "parameters": messages.JobParameters(ShardingPolicy.OFF),
-        "repetition": (0,),
+        "epoch": (0,),
     }
     return messages.ClientHello(**{**fields, **changes})
 

@@ -176,7 +176,7 @@ def test_who_was_told_of_the_end_is_served_after_who_was_not():
     worker.client_message(2, _hello(client=41), 0.0)
     worker.client_message(3, _hello(client=42), 0.0)
     worker.client_message(3, CREDIT, 0.0)
-    worker.tasks[20].readings[42].ended = False
+    worker.tasks[20].readers[42].ended = False
     worker.tasks[20].buffer.give_back(41, [Chunk(["b"], 1)])
     assert _sent(worker.produced(20, Chunk([], 0)))[0] == (3, 0, ["b"])
 
@@ -254,7 +254,7 @@ def test_after_a_broken_session_it_says_again_what_may_be_lost():
     assert isinstance(said, w.ToDispatcher)
     assert isinstance(said.message, m.WorkerHello)
     assert (said.message.worker_id, said.message.tasks) == (7, [20])
-    assert said.message.readings == {20: [40]}
+    assert said.message.readers == {20: [40]}
     assert worker.session_message(WELCOME, 1.0) == [
         w.SetHeartbeat(1000),
         w.ToDispatcher(m.SplitRequest(20, 0, 0, [3], 2)),

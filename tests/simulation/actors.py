@@ -260,8 +260,8 @@ class SimWorker:
         self.do(self.logic.splits_listed(answer))
 
     def _open(self, start: m.TaskStart) -> None:
-        def need_split(task_id: int, source: int, repetition: int) -> None:
-            self.do(self.logic.need_split(task_id, source, repetition, self.world.now))
+        def need_split(task_id: int, source: int, source_epoch: int) -> None:
+            self.do(self.logic.need_split(task_id, source, source_epoch, self.world.now))
 
         def produced(task_id: int, chunk: Chunk) -> bool:
             self.do(self.logic.produced(task_id, chunk))
@@ -449,7 +449,7 @@ class SimClient:
         if self.state != "reading" or connection not in self._connecting:
             return
         self._connecting.discard(connection)
-        worker = self._workers.get(task.transfers["sim"])
+        worker = self._workers.get(task.data_transfer_addresses["sim"])
         if worker is None or not worker.alive:
             self._do(self.logic.connection_lost(connection, "nobody listens", self.world.now))
             return

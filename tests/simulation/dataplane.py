@@ -75,7 +75,7 @@ class Worker:
     @property
     def held_bytes(self) -> int:
         """What is computed, and what is sent and not known to be consumed."""
-        kept = sum(x._kept_bytes + x.backlog.nbytes for x in self.task.readings.values())
+        kept = sum(x._kept_bytes + x.backlog.nbytes for x in self.task.readers.values())
         return self.task.buffer.nbytes + kept
 
     def _produce(self) -> None:
@@ -225,9 +225,9 @@ class Client:
     def outstanding(self) -> int:
         """Elements that workers have sent it and that are not known to be consumed."""
         return sum(
-            worker.task.readings[self.number].kept_positions
+            worker.task.readers[self.number].kept_positions
             for worker in self._workers.values()
-            if self.number in worker.task.readings
+            if self.number in worker.task.readers
         )
 
     def _carry_out(self, actions: Sequence[Any]) -> None:

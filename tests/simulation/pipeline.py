@@ -36,17 +36,17 @@ class SourcePlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """The simulated dataset: its sources one after another, all of it `repetitions` times."""
+    """The simulated dataset: its sources one after another, all of it `epochs` times."""
 
     sources: tuple[SourcePlan, ...]
-    repetitions: int
+    epochs: int
     errors: frozenset[Element] = frozenset()
 
     def elements(self) -> list[Element]:
         """Every element once, in order."""
         return [
-            (source.number, repetition, k)
-            for repetition in range(self.repetitions)
+            (source.number, source_epoch, k)
+            for source_epoch in range(self.epochs)
             for source in self.sources
             for k in range(source.count)
         ]
@@ -123,14 +123,14 @@ class Pipeline:
         """Yields seconds to pass, or ``None`` to be woken."""
         chunk: list[Element] = []
         size = self._rng.randint(1, 7)
-        for repetition in range(self._plan.repetitions):
+        for source_epoch in range(self._plan.epochs):
             for source in self._plan.sources:
-                for split in self._splits(source, repetition):
+                for split in self._splits(source, source_epoch):
                     if not isinstance(split, range):
                         yield split
                         continue
                     for k in split:
-                        element = (source.number, repetition, k)
+                        element = (source.number, source_epoch, k)
                         failed = element in self._plan.errors
                         if not failed:
                             chunk.append(element)
@@ -143,14 +143,14 @@ class Pipeline:
         if chunk:
             yield from self._hand_over(Chunk(chunk, 10 * len(chunk)))
 
-    def _splits(self, source: SourcePlan, repetition: int) -> Iterator[range | None]:
+    def _splits(self, source: SourcePlan, source_epoch: int) -> Iterator[range | None]:
         """The ranges to read; ``None`` while there is nothing but to wait."""
         if not self._handed_out:
             yield range(source.count)
             return
         while True:
             self._asking = True
-            self._need_split(self.task_id, source.number, repetition)
+            self._need_split(self.task_id, source.number, source_epoch)
             yield None
             assert self._given is not None
             given, self._given, self._asking = self._given, None, False

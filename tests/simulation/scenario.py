@@ -111,7 +111,7 @@ def _draw_plan(rng: random.Random) -> Plan:
     )
     plan = Plan(sources, rng.choice([1, 1, 2, 3]))
     failing = frozenset(x for x in plan.elements() if rng.random() < 0.02)
-    return Plan(plan.sources, plan.repetitions, failing)
+    return Plan(plan.sources, plan.epochs, failing)
 
 
 @dataclass

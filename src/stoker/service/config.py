@@ -9,7 +9,7 @@ from stoker.errors import InvalidArgumentError, NotFoundError, UnimplementedErro
 from stoker.wire.transports import get_transport
 
 PROTOCOLS = ("grpc",)
-TRANSFERS = ("grpc", "tcp")
+DATA_TRANSFER_PROTOCOLS = ("grpc", "tcp")
 """What a worker can be told to serve elements by, and nothing else."""
 
 
@@ -252,8 +252,8 @@ class WorkerConfig:
             raise InvalidArgumentError(
                 f"`shared_memory_bytes` must not be negative, got {self.shared_memory_bytes}"
             )
-        if self.data_transfer_protocol not in (None, *TRANSFERS):
-            known = ", ".join(repr(name) for name in TRANSFERS)
+        if self.data_transfer_protocol not in (None, *DATA_TRANSFER_PROTOCOLS):
+            known = ", ".join(repr(name) for name in DATA_TRANSFER_PROTOCOLS)
             raise NotFoundError(
                 f"no data transfer protocol {self.data_transfer_protocol!r} to serve; "
                 f"there are {known}"

@@ -50,12 +50,12 @@ class JobParameters(msgspec.Struct, frozen=True):
 class TaskInfo(msgspec.Struct, frozen=True):
     """A task as a client needs it: where it is read.
 
-    `transfers` maps a data transport's name to the worker's address on it.
+    `data_transfer_addresses` maps a data transport's name to the worker's address on it.
     """
 
     task_id: int
     worker: str
-    transfers: dict[str, str]
+    data_transfer_addresses: dict[str, str]
     tags: list[str] = []
 
 
@@ -80,19 +80,19 @@ class SplitSource(msgspec.Struct, frozen=True):
 class WorkerHello(Message, frozen=True, tag=True):
     """First on a worker's session. With `worker_id`: it had one, and still runs `tasks`.
 
-    `readings` are the clients it keeps something for, by task.
+    `readers` are the clients it keeps something for, by task.
     """
 
     protocol_min: int
     protocol_max: int
     address: str
-    transfers: dict[str, str]
+    data_transfer_addresses: dict[str, str]
     versions: Versions
     tags: list[str] = []
     worker_id: int | None = None
     journal_id: str = ""
     tasks: list[int] = []
-    readings: dict[int, list[int]] = {}
+    readers: dict[int, list[int]] = {}
 
 
 class Heartbeat(Message, frozen=True, tag=True):
@@ -108,7 +108,7 @@ class SplitRequest(Message, frozen=True, tag=True):
 
     task_id: int
     source: int
-    repetition: int
+    source_epoch: int
     begin: list[int] = []
     want: int = 0
     least: int = 1
@@ -180,7 +180,7 @@ class SplitGrant(Message, frozen=True, tag=True):
 
     task_id: int
     source: int
-    repetition: int
+    source_epoch: int
     begun: list[int] = []
     refused: list[int] = []
     splits: list[tuple[int, Any]] = []
@@ -231,7 +231,7 @@ class SupervisorWelcome(Message, frozen=True, tag=True):
 
 # ── client → dispatcher ──────────────────────────────────────────────────────────────────────────
 class ClientHello(Message, frozen=True, tag=True):
-    """First on a client's session: read this repetition of this job, creating what is missing.
+    """First on a client's session: read this epoch of this job, creating what is missing.
 
     With `client_id`: the session is taken up again. `process` tells workers in the same process.
     With `registration`, it says which dataset, in place of `dataset_id`; without its tree at first.
@@ -242,7 +242,7 @@ class ClientHello(Message, frozen=True, tag=True):
     dataset_id: str
     job: str
     parameters: JobParameters
-    repetition: tuple[int, ...] = ()
+    epoch: tuple[int, ...] = ()
     named: bool = False
     process: str = ""
     client_id: int | None = None

@@ -35,13 +35,13 @@ def registration_of(dataset: Dataset, compression: str | None) -> m.RegisterData
     )
 
 
-def register(address: str, registration: m.RegisterDataset, timeout: float) -> str:
+def register(dispatcher_address: str, registration: m.RegisterDataset, timeout: float) -> str:
     """The dataset's id; its tree is sent only if the dispatcher does not have it."""
     question = msgspec.structs.replace(registration, tree=b"")
-    reply = rpc.call_patiently(address, question, timeout)
+    reply = rpc.call_patiently(dispatcher_address, question, timeout)
     assert isinstance(reply, m.DatasetRegistered)
     if not reply.dataset_id:
-        reply = rpc.call_patiently(address, registration, timeout)
+        reply = rpc.call_patiently(dispatcher_address, registration, timeout)
         assert isinstance(reply, m.DatasetRegistered)
     return reply.dataset_id
 

@@ -124,8 +124,8 @@ class RpcServer:
         Sessions end by themselves first: grpclib cancels what runs without telling the peer, which
         would believe the session open.
         """
-        for outbox in self._sessions.values():
-            outbox.put_nowait(None)
+        for send_queue in self._sessions.values():
+            send_queue.put_nowait(None)
         if self._sessions:
             await asyncio.wait(self._sessions, timeout=FAREWELL_SECONDS)
         self._server.close()
@@ -134,12 +134,12 @@ class RpcServer:
     async def _session(self, stream: "ServerStream[bytes, bytes]") -> None:
         self._last_peer += 1
         peer = self._last_peer
-        outbox: asyncio.Queue[bytes | None] = asyncio.Queue()
+        send_queue: asyncio.Queue[bytes | None] = asyncio.Queue()
         this = asyncio.current_task()
         assert this is not None
-        self._sessions[this] = outbox
-        sender = asyncio.ensure_future(_drain(outbox, stream))
-        self._handlers.opened(peer, outbox.put_nowait, lambda: outbox.put_nowait(None))
+        self._sessions[this] = send_queue
+        sender = asyncio.ensure_future(_drain(send_queue, stream))
+        self._handlers.opened(peer, send_queue.put_nowait, lambda: send_queue.put_nowait(None))
         receiver = asyncio.ensure_future(self._receive_all(peer, stream))
         try:
             await asyncio.wait({sender, receiver}, return_when=asyncio.FIRST_COMPLETED)
@@ -162,10 +162,10 @@ class RpcServer:
 
 
 async def _drain(
-    outbox: "asyncio.Queue[bytes | None]", stream: "ServerStream[bytes, bytes]"
+    send_queue: "asyncio.Queue[bytes | None]", stream: "ServerStream[bytes, bytes]"
 ) -> None:
     with suppress(*_BROKEN):
-        while (data := await outbox.get()) is not None:
+        while (data := await send_queue.get()) is not None:
             await stream.send_message(data)
 
 
@@ -191,7 +191,7 @@ class Session:
     """A stream to the dispatcher that opens itself again whenever it breaks, until closed.
 
     Args:
-        address: "host:port" of the dispatcher.
+        dispatcher_address: "host:port".
         opened: called on the loop when the stream is open.
         received: called on the loop with each message.
         lost: called on the loop when it broke or could not be opened.
@@ -200,31 +200,31 @@ class Session:
 
     def __init__(
         self,
-        address: str,
+        dispatcher_address: str,
         opened: Callable[[], None],
         received: Callable[[m.FromDispatcher], None],
         lost: Callable[[], None],
         tick: Callable[[], None],
     ) -> None:
-        self._host, self._port = split_address(address)
+        self._host, self._port = split_address(dispatcher_address)
         self._opened, self._received, self._lost, self._tick = opened, received, lost, tick
         self._control = control_loop()
         self._loop = self._control.acquire()
-        self._outbox: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._send_queue: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._closed = False
         self._task = asyncio.run_coroutine_threadsafe(self._run(), self._loop)
 
     def send(self, message: m.ToDispatcher) -> None:
         """Sends on the open stream, from any thread; without one, it is dropped."""
         if not self._closed:
-            self._loop.call_soon_threadsafe(self._outbox.put_nowait, encode(message))
+            self._loop.call_soon_threadsafe(self._send_queue.put_nowait, encode(message))
 
     def close(self, timeout: float = 2.0) -> None:
         """Sends what waits, then ends the stream for good. Not from the loop's thread."""
         if self._closed:
             return
         self._closed = True
-        self._loop.call_soon_threadsafe(self._outbox.put_nowait, None)
+        self._loop.call_soon_threadsafe(self._send_queue.put_nowait, None)
         try:
             self._task.result(timeout)
         except Exception:  # noqa: BLE001 - whatever ended it, it is to end
@@ -259,7 +259,7 @@ class Session:
                     async with method.open() as stream:
                         await stream.send_request()
                         delay = 0.05
-                        self._outbox = asyncio.Queue()
+                        self._send_queue = asyncio.Queue()
                         self._opened()
                         await self._converse(stream)
             except _BROKEN:
@@ -273,12 +273,12 @@ class Session:
         """Waits, but not once closed."""
         with suppress(asyncio.TimeoutError):
             async with asyncio.timeout(seconds):
-                while await self._outbox.get() is not None:
+                while await self._send_queue.get() is not None:
                     continue
 
     async def _converse(self, stream: Any) -> None:
         async def send_all() -> None:
-            while (data := await self._outbox.get()) is not None:
+            while (data := await self._send_queue.get()) is not None:
                 await stream.send_message(data)
             await stream.end()
 
@@ -295,7 +295,7 @@ class Session:
             task.result()
 
 
-def call(address: str, request: m.Request, timeout: float) -> m.Reply:
+def call(dispatcher_address: str, request: m.Request, timeout: float) -> m.Reply:
     """Asks the dispatcher one question, from any thread but the loop's.
 
     Raises:
@@ -305,9 +305,11 @@ def call(address: str, request: m.Request, timeout: float) -> m.Reply:
     control = control_loop()
     loop = control.acquire()
     try:
-        data = run_on(loop, _call(address, encode(request)), timeout)
+        data = run_on(loop, _call(dispatcher_address, encode(request)), timeout)
     except (*_BROKEN, TimeoutError) as error:
-        raise UnavailableError(f"the dispatcher at {address} cannot be reached: {error}") from error
+        raise UnavailableError(
+            f"the dispatcher at {dispatcher_address} cannot be reached: {error}"
+        ) from error
     finally:
         control.release()
     reply: m.Reply = decode_reply(data)
@@ -316,7 +318,7 @@ def call(address: str, request: m.Request, timeout: float) -> m.Reply:
     return reply
 
 
-def call_patiently(address: str, request: m.Request, timeout: float) -> m.Reply:
+def call_patiently(dispatcher_address: str, request: m.Request, timeout: float) -> m.Reply:
     """As `call`, but waits for a dispatcher that is not up yet, saying so every 10 s.
 
     Raises:
@@ -326,23 +328,23 @@ def call_patiently(address: str, request: m.Request, timeout: float) -> m.Reply:
     pause = 0.05
     while True:
         try:
-            return call(address, request, timeout)
+            return call(dispatcher_address, request, timeout)
         except UnavailableError:
             now = time.monotonic()
             if now - began + pause > timeout:
                 raise UnavailableError(
-                    f"no dispatcher answered at {address} within {timeout:g} s; start it with "
-                    "`stoker dispatcher`, or correct the address"
+                    f"no dispatcher answered at {dispatcher_address} within {timeout:g} s; start "
+                    "it with `stoker dispatcher`, or correct the address"
                 ) from None
             if now - warned >= WARN_SECONDS:
                 warned = now
-                logger.warning("waiting for the dispatcher at %s", address)
+                logger.warning("waiting for the dispatcher at %s", dispatcher_address)
         time.sleep(pause)
         pause = min(2 * pause, 1.0)
 
 
-async def _call(address: str, data: bytes) -> bytes:
-    host, port = split_address(address)
+async def _call(dispatcher_address: str, data: bytes) -> bytes:
+    host, port = split_address(dispatcher_address)
     async with Channel(_numeric(host), port, codec=_Bytes(), config=_CONFIG) as channel:
         method: Any = UnaryUnaryMethod(channel, CALL, None, None)  # type: ignore[arg-type]
         reply: bytes = await method(data)

@@ -55,7 +55,7 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
 
     def open(self, context: Context) -> Stream:
         epoch = context.epoch if context.explicit_epoch else (next(_passes_of(self)),)
-        hello = msgspec.structs.replace(self.hello.value, repetition=epoch, process=process_token())
+        hello = msgspec.structs.replace(self.hello.value, epoch=epoch, process=process_token())
         return ServiceStream(hello, self.read_options.value, self.spec.value, context.statistics)
 
 

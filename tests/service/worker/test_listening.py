@@ -25,9 +25,9 @@ def _listening(**fields):
 def test_a_worker_serves_by_every_transport_there_is():
     listening = _listening()
     try:
-        assert set(listening.transfers) == {"tcp", "local", "shm"}
-        assert listening.address == listening.transfers["tcp"]
-        for name, address in listening.transfers.items():
+        assert set(listening.data_transfer_addresses) == {"tcp", "local", "shm"}
+        assert listening.address == listening.data_transfer_addresses["tcp"]
+        for name, address in listening.data_transfer_addresses.items():
             get_transport(name).connect(address, 5).close()
     finally:
         listening.close()
@@ -37,8 +37,8 @@ def test_a_worker_serves_by_every_transport_there_is():
 def test_a_worker_told_to_serve_by_one_serves_other_processes_by_nothing_else(name):
     listening = _listening(data_transfer_protocol=name)
     try:
-        assert set(listening.transfers) == {name, "local"}
-        assert listening.address == listening.transfers[name]
+        assert set(listening.data_transfer_addresses) == {name, "local"}
+        assert listening.address == listening.data_transfer_addresses[name]
         get_transport(name).connect(listening.address, 5).close()
     finally:
         listening.close()
@@ -55,14 +55,14 @@ def test_grpc_takes_the_port_when_it_is_the_only_one():
 def test_no_bytes_of_shared_memory_are_no_shared_memory():
     listening = _listening(shared_memory_bytes=0)
     listening.close()
-    assert set(listening.transfers) == {"tcp", "local"}
+    assert set(listening.data_transfer_addresses) == {"tcp", "local"}
 
 
 def test_where_there_is_no_shared_memory_the_others_serve(monkeypatch):
     monkeypatch.setattr("stoker.service.worker.listening.sys.platform", "darwin")
     listening = _listening()
     listening.close()
-    assert set(listening.transfers) == {"tcp", "local"}
+    assert set(listening.data_transfer_addresses) == {"tcp", "local"}
 
 
 @linux
@@ -73,7 +73,7 @@ def test_shared_memory_that_cannot_be_opened_is_a_warning(monkeypatch, caplog):
     monkeypatch.setattr("stoker.wire.transports.shm.ShmTransport.listen", refuse)
     listening = _listening()
     listening.close()
-    assert set(listening.transfers) == {"tcp", "local"}
+    assert set(listening.data_transfer_addresses) == {"tcp", "local"}
     assert "not served by shared memory: cannot share memory on this host" in caplog.text
 
 
@@ -91,7 +91,7 @@ def test_elements_are_served_under_the_configured_address(name, data_address, ex
     listening = _listening(data_transfer_address=data_address, data_transfer_protocol=name)
     listening.close()
     port = listening.address.removeprefix("localhost:")
-    assert listening.transfers[name] == expected.format(port=port)
+    assert listening.data_transfer_addresses[name] == expected.format(port=port)
 
 
 def test_a_port_that_is_taken_leaves_nothing_open():

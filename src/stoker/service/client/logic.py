@@ -25,7 +25,7 @@ from stoker.service.client.actions import (
 from stoker.service.client.credit import Metered, Windows
 from stoker.service.client.order import Order, ReceivedChunk, new_order
 from stoker.service.client.patience import Patience
-from stoker.service.client.reader import Reader
+from stoker.service.client.task_cursor import TaskCursor
 from stoker.service.read_options import ReadOptions
 from stoker.service.splittable import assigns_splits
 from stoker.wire import frames as f
@@ -73,7 +73,7 @@ class Client:
         rng: random.Random,
         now: float,
     ) -> None:
-        self.readers: dict[int, Reader] = {}
+        self.cursors: dict[int, TaskCursor] = {}
         self.finished = False
         self.elements_delivered = 0
         self.splits_lost = 0
@@ -92,7 +92,7 @@ class Client:
         self._rng = rng
         self._compression: str | None = None
         self._last_connection = 0
-        self._by_connection: dict[int, Reader] = {}
+        self._by_connection: dict[int, TaskCursor] = {}
         self._waits_since: float | None = None
         self._current: ReceivedChunk | None = None
         self._taken: list[Taken] = []
@@ -143,20 +143,20 @@ class Client:
         self._error = self._error or error
 
     def _add(self, task: m.TaskInfo) -> None:
-        if task.task_id not in self.readers and self._order.reads(task):
-            self.readers[task.task_id] = Reader(task)
-            self._connect(self.readers[task.task_id])
+        if task.task_id not in self.cursors and self._order.reads(task):
+            self.cursors[task.task_id] = TaskCursor(task)
+            self._connect(self.cursors[task.task_id])
 
     def _lose(self, lost: m.TaskLost, now: float) -> None:
         """The task's worker is gone. What has arrived is kept, what is under way is not."""
-        reader = self.readers.setdefault(
-            lost.task_id, Reader(m.TaskInfo(lost.task_id, lost.worker, {}))
+        cursor = self.cursors.setdefault(
+            lost.task_id, TaskCursor(m.TaskInfo(lost.task_id, lost.worker, {}))
         )
-        if reader.lost:
+        if cursor.lost:
             return
-        complete = reader.ended
-        reader.lost = True
-        self._let_go(reader, reader.next_frame, 0)  # what has arrived stays here
+        complete = cursor.ended
+        cursor.lost = True
+        self._let_go(cursor, cursor.next_frame, 0)  # what has arrived stays here
         self._report_all(self._windows.gone(lost.task_id), now)
         if complete:
             return
@@ -173,15 +173,15 @@ class Client:
     # ── workers ───────────────────────────────────────────────────────────────────────────────────
     def connected(self, connection: int) -> list[Action]:
         """A worker was reached."""
-        reader = self._by_connection.get(connection)
+        cursor = self._by_connection.get(connection)
         client_id = self._hello.client_id
-        if reader is not None and client_id is not None:
+        if cursor is not None and client_id is not None:
             hello = f.Hello(
                 f.PROTOCOL_MIN,
                 f.PROTOCOL_MAX,
                 client_id,
-                reader.task.task_id,
-                reader.next_frame,
+                cursor.task.task_id,
+                cursor.next_frame,
                 attempt=connection,
                 metered=self._windows.metered,
                 compression=self._compression,
@@ -191,59 +191,59 @@ class Client:
 
     def connection_lost(self, connection: int, why: str, now: float) -> list[Action]:
         """A worker could not be reached, or the connection broke."""
-        reader = self._by_connection.pop(connection, None)
-        if reader is not None:
-            self._retry(reader, why, now)
+        cursor = self._by_connection.pop(connection, None)
+        if cursor is not None:
+            self._retry(cursor, why, now)
         return self._take_actions()
 
     def worker_message(self, connection: int, message: f.Message, now: float) -> list[Action]:
         """A worker says something."""
-        reader = self._by_connection.get(connection)
-        if reader is None:
+        cursor = self._by_connection.get(connection)
+        if cursor is None:
             return []
         self._patience.heard(now)
         self._settle(now)
         if isinstance(message, f.Frame):
-            self._receive(reader, message, now)
+            self._receive(cursor, message, now)
         elif isinstance(message, f.Welcome):
-            reader.open, reader.attempts, reader.why = True, 0, ""
-            self._windows.opened(reader.task.task_id, message.buffer_bytes)
-            self._report(reader, now)
+            cursor.open, cursor.attempts, cursor.why = True, 0, ""
+            self._windows.opened(cursor.task.task_id, message.buffer_bytes)
+            self._report(cursor, now)
         elif isinstance(message, f.Ready):
-            reader.ended = reader.ended and not message.elements
-            task_id = reader.task.task_id
+            cursor.ended = cursor.ended and not message.elements
+            task_id = cursor.task.task_id
             grown = self._windows.ready(task_id, message.elements, message.returned)
             self._report_all(grown, now)
         elif isinstance(message, f.Counts):
-            self._count(reader, message.counts)
+            self._count(cursor, message.counts)
         elif isinstance(message, f.End):
-            reader.ended = True
-            self._windows.ended(reader.task.task_id)
+            cursor.ended = True
+            self._windows.ended(cursor.task.task_id)
         elif isinstance(message, f.Bye):
-            self._dismissed(reader, message.error, now)
+            self._dismissed(cursor, message.error, now)
         return self._take_actions()
 
     def tick(self, now: float) -> list[Action]:
         """Time passed: tries again what broke, and gives up what is hopeless."""
         self._settle(now)
-        for reader in self.readers.values():
-            if self._order.empty and reader.reported < reader.consumed:
-                self._report(reader, now)
-            waits = reader.connection is None and not reader.lost and not self._closed
-            if waits and now >= reader.try_at:
-                self._connect(reader)
+        for cursor in self.cursors.values():
+            if self._order.empty and cursor.reported < cursor.consumed:
+                self._report(cursor, now)
+            waits = cursor.connection is None and not cursor.lost and not self._closed
+            if waits and now >= cursor.try_at:
+                self._connect(cursor)
         self._check_patience(now)
         return self._take_actions()
 
-    def _receive(self, reader: Reader, frame: f.Frame, now: float) -> None:
-        if frame.number != reader.next_frame:
-            self._disconnect(reader)
-            why = f"frame {frame.number} came instead of {reader.next_frame}"
-            self._retry(reader, why, now)
+    def _receive(self, cursor: TaskCursor, frame: f.Frame, now: float) -> None:
+        if frame.number != cursor.next_frame:
+            self._disconnect(cursor)
+            why = f"frame {frame.number} came instead of {cursor.next_frame}"
+            self._retry(cursor, why, now)
             return
-        reader.next_frame += 1
-        reader.ended = reader.confirmed = False
-        task_id = reader.task.task_id
+        cursor.next_frame += 1
+        cursor.ended = cursor.confirmed = False
+        task_id = cursor.task.task_id
         chunk = ReceivedChunk(
             frame.elements, frame.nbytes, frame.error, task_id=task_id, number=frame.number
         )
@@ -253,48 +253,48 @@ class Client:
         self._waits_since = None  # not for this one
         self._windows.received(chunk.task_id, chunk.positions, waited, now)
 
-    def _count(self, reader: Reader, counts: dict[str, int]) -> None:
+    def _count(self, cursor: TaskCursor, counts: dict[str, int]) -> None:
         """Workers say what a task has counted in all, so that nothing is counted twice."""
         for name, count in counts.items():
-            self._counted[name] = self._counted.get(name, 0) + count - reader.counts.get(name, 0)
-        reader.counts = counts
+            self._counted[name] = self._counted.get(name, 0) + count - cursor.counts.get(name, 0)
+        cursor.counts = counts
 
     def take_counts(self) -> dict[str, int]:
         """What was counted by the tasks that are read, since this was asked last."""
         counts, self._counted = self._counted, {}
         return counts
 
-    def _dismissed(self, reader: Reader, error: ErrorRecord | None, now: float) -> None:
+    def _dismissed(self, cursor: TaskCursor, error: ErrorRecord | None, now: float) -> None:
         """The worker will not go on: does not have the task (yet), is stopping, or refuses."""
-        self._disconnect(reader)
+        self._disconnect(cursor)
         why = "it closed the connection" if error is None else error.message
         if error is not None and error.code not in ("NotFoundError", "UnavailableError"):
             self.fail(from_record(error))
-        self._retry(reader, why, now)
+        self._retry(cursor, why, now)
 
-    def _connect(self, reader: Reader) -> None:
+    def _connect(self, cursor: TaskCursor) -> None:
         self._last_connection += 1
-        reader.connection = self._last_connection
-        self._by_connection[self._last_connection] = reader
-        self._do(Connect(self._last_connection, reader.task))
+        cursor.connection = self._last_connection
+        self._by_connection[self._last_connection] = cursor
+        self._do(Connect(self._last_connection, cursor.task))
 
-    def _retry(self, reader: Reader, why: str, now: float) -> None:
-        reader.postpone(why, now, self._rng)
-        self._report_all(self._windows.gone(reader.task.task_id), now)
+    def _retry(self, cursor: TaskCursor, why: str, now: float) -> None:
+        cursor.postpone(why, now, self._rng)
+        self._report_all(self._windows.gone(cursor.task.task_id), now)
 
-    def _disconnect(self, reader: Reader, farewell: bool = False) -> None:
-        if reader.connection is not None:
-            self._by_connection.pop(reader.connection, None)
-            self._do(Disconnect(reader.connection, farewell))
-            reader.connection, reader.open = None, False
+    def _disconnect(self, cursor: TaskCursor, farewell: bool = False) -> None:
+        if cursor.connection is not None:
+            self._by_connection.pop(cursor.connection, None)
+            self._do(Disconnect(cursor.connection, farewell))
+            cursor.connection, cursor.open = None, False
 
-    def _let_go(self, reader: Reader, frame: int, taken: int) -> None:
+    def _let_go(self, cursor: TaskCursor, frame: int, taken: int) -> None:
         """Gives back all after the first `taken` elements of `frame` and ends the connection."""
-        if reader.open and reader.connection is not None:
-            self._do(ToWorker(reader.connection, f.GiveBack(frame, taken)))
-            self._disconnect(reader, farewell=True)
+        if cursor.open and cursor.connection is not None:
+            self._do(ToWorker(cursor.connection, f.GiveBack(frame, taken)))
+            self._disconnect(cursor, farewell=True)
         else:
-            self._disconnect(reader)
+            self._disconnect(cursor)
 
     # ── the user ──────────────────────────────────────────────────────────────────────────────────
     def take(
@@ -321,7 +321,7 @@ class Client:
             return self._current, self._take_actions()
         if self._waits_since is None:
             self._waits_since = now
-        if self.finished and all(reader.over for reader in self.readers.values()):
+        if self.finished and all(cursor.over for cursor in self.cursors.values()):
             self._settle(now)
             asked = self._confirm_end(now)
             return None if asked else End(), self._take_actions()
@@ -332,10 +332,10 @@ class Client:
 
         Returns whether one is asked that had not been; it says `End` again, or sends what came.
         """
-        unsure = [x for x in self.readers.values() if x.open and x.ended and not x.confirmed]
-        for reader in unsure:
-            reader.ended, reader.confirmed = False, True
-            self._report(reader, now)
+        unsure = [x for x in self.cursors.values() if x.open and x.ended and not x.confirmed]
+        for cursor in unsure:
+            cursor.ended, cursor.confirmed = False, True
+            self._report(cursor, now)
         return bool(unsure)
 
     def close(self, taken: int) -> list[Action]:
@@ -349,17 +349,17 @@ class Client:
             self.elements_delivered += min(taken, len(current.elements))
             taken = taken if current.error is None else 1
         given_back = {}
-        for task_id, reader in self.readers.items():
+        for task_id, cursor in self.cursors.items():
             mine = taken if current is not None and current.task_id == task_id else 0
-            if not reader.lost:
-                given_back[task_id] = (reader.consumed, mine)
-            self._let_go(reader, reader.consumed, mine)
+            if not cursor.lost:
+                given_back[task_id] = (cursor.consumed, mine)
+            self._let_go(cursor, cursor.consumed, mine)
         self._do(ToDispatcher(m.ClientClose(given_back)))
         return self._take_actions()
 
     def waiting_for(self) -> str:
         """Whom a read waits for, as a sentence's end."""
-        waiting = [str(reader) for reader in self.readers.values() if not reader.over]
+        waiting = [str(cursor) for cursor in self.cursors.values() if not cursor.over]
         if self._patience.out_since is not None:
             waiting.insert(0, f"the dispatcher at {self._dispatcher_address}")
         return ", ".join(waiting) or "the dispatcher to find a worker for it"
@@ -377,24 +377,24 @@ class Client:
         for chunk, seconds, at in taken:
             self.elements_delivered += len(chunk.elements)
             self.outstanding -= chunk.positions
-            self.readers[chunk.task_id].consumed = chunk.number + 1
+            self.cursors[chunk.task_id].consumed = chunk.number + 1
             due += self._windows.consumed(chunk.task_id, chunk.positions, chunk.nbytes, seconds, at)
         return due
 
     # ── mechanics ─────────────────────────────────────────────────────────────────────────────────
-    def _report(self, reader: Reader, now: float) -> None:
+    def _report(self, cursor: TaskCursor, now: float) -> None:
         """Tells the worker what is consumed and how much may be outstanding."""
-        if reader.open and reader.connection is not None:
-            elements, nbytes = self._windows.credit(reader.task.task_id, now)
-            self._do(ToWorker(reader.connection, f.Credit(reader.consumed, elements, nbytes)))
-            reader.reported = reader.consumed
+        if cursor.open and cursor.connection is not None:
+            elements, nbytes = self._windows.credit(cursor.task.task_id, now)
+            self._do(ToWorker(cursor.connection, f.Credit(cursor.consumed, elements, nbytes)))
+            cursor.reported = cursor.consumed
 
     def _report_all(self, task_ids: Iterable[int], now: float) -> None:
         for task_id in dict.fromkeys(task_ids):
-            self._report(self.readers[task_id], now)
+            self._report(self.cursors[task_id], now)
 
     def _check_patience(self, now: float) -> None:
-        reading = any(reader.open and not reader.over for reader in self.readers.values())
+        reading = any(cursor.open and not cursor.over for cursor in self.cursors.values())
         error = self._patience.exhausted(now, reading, bool(self.outstanding))
         if error is not None:
             self.fail(error)

@@ -23,11 +23,12 @@ class Route:
     broken connection comes back as fast as the first one came.
 
     Args:
-        wanted: the name of a transport to try first; when it cannot be used, that is said once.
+        data_transfer_protocol: the transport to try first, if any; a warning is logged once when it
+            cannot be used.
     """
 
-    def __init__(self, wanted: str | None) -> None:
-        self._wanted = wanted
+    def __init__(self, data_transfer_protocol: str | None) -> None:
+        self._data_transfer_protocol = data_transfer_protocol
         self._lock = threading.Lock()
         self._useless: set[tuple[str, str]] = set()
         self._warned = False
@@ -58,7 +59,7 @@ class Route:
             return connection
         with self._lock:
             # Nothing is known to work any more.
-            self._useless.difference_update(task.transfers.items())
+            self._useless.difference_update(task.data_transfer_addresses.items())
         if len(failed) == 1:
             [only] = failed.values()
             raise only
@@ -67,17 +68,18 @@ class Route:
 
     def _places(self, task: m.TaskInfo) -> list[tuple[str, str]]:
         """Transports and addresses to try for a task, in this order."""
-        names = BEST_FIRST if self._wanted is None else (self._wanted, *BEST_FIRST)
-        usable = {name: task.transfers[name] for name in names if name in task.transfers}
+        named, offered = self._data_transfer_protocol, task.data_transfer_addresses
+        names = BEST_FIRST if named is None else (named, *BEST_FIRST)
+        usable = {name: offered[name] for name in names if name in offered}
         if not usable.get("local", "").startswith(f"{process_token()}/"):
             usable.pop("local", None)
         if not usable:
-            offered = ", ".join(sorted(task.transfers)) or "nothing"
+            by = ", ".join(sorted(offered)) or "nothing"
             remedy = "install the same stoker version on both"
-            if "grpc" in task.transfers:
+            if "grpc" in offered:
                 remedy = "'grpc' is used only if `data_transfer_protocol='grpc'` is given here too"
             raise FailedPreconditionError(
-                f"worker {task.worker} serves elements by {offered}, none of which this process "
+                f"worker {task.worker} serves elements by {by}, none of which this process "
                 f"can use ({', '.join(names)}); {remedy}"
             )
         with self._lock:
@@ -90,18 +92,18 @@ class Route:
         reasons = {name: str(error) for (name, _), error in failed.items()}
         with self._lock:
             self._useless.update(failed)
-            warn = self._wanted not in (None, place[0]) and not self._warned
+            warn = self._data_transfer_protocol not in (None, place[0]) and not self._warned
             self._warned = self._warned or warn
         if not warn:
             logger.debug("worker %s is read over %s: %s", task.worker, place[0], reasons)
             return
-        if self._wanted not in task.transfers:
+        if self._data_transfer_protocol not in task.data_transfer_addresses:
             why = "it does not serve it"
         else:
-            why = reasons.get(self._wanted, "it runs in another process")
+            why = reasons.get(self._data_transfer_protocol, "it runs in another process")
         logger.warning(
             "data_transfer_protocol %r cannot be used with worker %s (%s); reading it over %s",
-            self._wanted,
+            self._data_transfer_protocol,
             task.worker,
             why,
             place[0],

@@ -44,7 +44,7 @@ class Client:
 
 @dataclasses.dataclass
 class Job:
-    """A dataset with a processing mode and a name, and its iterations by repetition."""
+    """A dataset with a processing mode and a name, and its iterations by epoch."""
 
     added: JobAdded
     iterations: dict[tuple[int, ...], "Iteration"] = dataclasses.field(default_factory=dict)
@@ -56,14 +56,14 @@ class Iteration:
 
     Attributes:
         sources: those whose splits are handed out; ``None`` until they are known.
-        books: (source, repetition of the source) → its splits.
+        books: (source, its epoch) → its splits.
         finished: no task will produce another element, and none will be added.
         stopped: its tasks are gone from their workers.
     """
 
     iteration_id: int
     job: Job
-    repetition: tuple[int, ...]
+    epoch: tuple[int, ...]
     seed: int
     tasks: dict[int, Task] = dataclasses.field(default_factory=dict)
     clients: dict[int, Client] = dataclasses.field(default_factory=dict)
@@ -79,9 +79,9 @@ class Iteration:
         """The parameters of its job."""
         return self.job.added.parameters
 
-    def book(self, source: int, repetition: int) -> SplitBook:
+    def book(self, source: int, source_epoch: int) -> SplitBook:
         """The splits of one pass over one source."""
-        key = (source, repetition)
+        key = (source, source_epoch)
         if key not in self.books:
             assert self.sources is not None
             self.books[key] = SplitBook(self.sources[source].splits)

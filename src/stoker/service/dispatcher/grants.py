@@ -11,7 +11,7 @@ from stoker.service.dispatcher.sessions import Sessions
 from stoker.service.dispatcher.splits import SplitBook, split_range
 
 Pass: TypeAlias = tuple[int, int, int]
-"""One pass over one source: iteration, source, repetition."""
+"""One pass over one source: iteration, source, source_epoch."""
 
 
 class SplitDesk:
@@ -39,16 +39,16 @@ class SplitDesk:
                 f"task {task.task_id} asks for splits of source {request.source}, which are not "
                 "handed out"
             )
-        key = (task.task_id, request.source, request.repetition)
+        key = (task.task_id, request.source, request.source_epoch)
         if request.done:
             self._ledger.commit(SplitsDone(*key))
             return
-        book = iteration.book(request.source, request.repetition)
+        book = iteration.book(request.source, request.source_epoch)
         if request.begin:
             begun = self._begin(task, book, request)
             refused = [split for split in request.begin if split not in begun]
             self._send(task, m.SplitGrant(*key, list(begun), refused))
-        place = (iteration.iteration_id, request.source, request.repetition)
+        place = (iteration.iteration_id, request.source, request.source_epoch)
         if request.want > 0:
             self.waiting.setdefault(place, {})[task.task_id] = request
         self._settle(iteration, place)
@@ -56,7 +56,7 @@ class SplitDesk:
     def _begin(self, task: Task, book: SplitBook, request: m.SplitRequest) -> dict[int, None]:
         """What the task may read; what it presents from before a broken session counts if free."""
         mine = task.task_id
-        key = (mine, request.source, request.repetition)
+        key = (mine, request.source, request.source_epoch)
         known = [split for split in request.begin if book.begun.get(split) == mine]
         free = [split for split in request.begin if book.is_available(split)]
         if free:

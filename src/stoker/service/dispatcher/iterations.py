@@ -64,10 +64,10 @@ class Iterations:
             job = self._state.jobs[hello.job]
         else:
             warning = jobs.check_agreement(self._state, job, hello)
-        iteration = job.iterations.get(hello.repetition)
+        iteration = job.iterations.get(hello.epoch)
         if iteration is None:
             iteration_id, seed = self._ledger.new_id(), self._ledger.new_seed()
-            self._ledger.commit(r.IterationAdded(iteration_id, hello.job, hello.repetition, seed))
+            self._ledger.commit(r.IterationAdded(iteration_id, hello.job, hello.epoch, seed))
             iteration = self._state.iterations[iteration_id]
         if iteration.error is not None:
             raise from_record(iteration.error)

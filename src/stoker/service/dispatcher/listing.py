@@ -81,7 +81,7 @@ class SplitListing:
             iteration.iteration_id,
             iteration.job.added.dataset_id,
             iteration.seed,
-            iteration.repetition,
+            iteration.epoch,
             self._sources_to_list(iteration),
         )
         self._sessions.send(worker_id, message)

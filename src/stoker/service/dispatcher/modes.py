@@ -50,7 +50,7 @@ class Mode:
             iteration.iteration_id,
             iteration.job.added.dataset_id,
             task.seed,
-            iteration.repetition,
+            iteration.epoch,
             buffer=m.BufferPolicy.FIRST_COME,
         )
 

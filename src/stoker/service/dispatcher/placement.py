@@ -10,7 +10,9 @@ def can_run(dataset: DatasetAdded, worker: WorkerAdded) -> bool:
 
 def can_read(process: str, target_workers: str, worker: WorkerAdded) -> bool:
     """Return whether a client in `process` reads from `worker`."""
-    local = bool(process) and worker.transfers.get("local", "").startswith(f"{process}/")
+    local = bool(process) and worker.data_transfer_addresses.get("local", "").startswith(
+        f"{process}/"
+    )
     if target_workers == "LOCAL":
         return local
     if target_workers == "ANY":

@@ -31,7 +31,7 @@ class WorkerAdded(msgspec.Struct, frozen=True, tag=True):
 
     worker_id: int
     address: str
-    transfers: dict[str, str]
+    data_transfer_addresses: dict[str, str]
     tags: list[str]
     versions: Versions
 
@@ -53,11 +53,11 @@ class JobAdded(msgspec.Struct, frozen=True, tag=True):
 
 
 class IterationAdded(msgspec.Struct, frozen=True, tag=True):
-    """A client asked for a repetition of a job there was not."""
+    """A client asked for an epoch of a job there was not."""
 
     iteration_id: int
     job: str
-    repetition: tuple[int, ...]
+    epoch: tuple[int, ...]
     seed: int
 
 
@@ -96,7 +96,7 @@ class SplitsAssigned(msgspec.Struct, frozen=True, tag=True):
 
     task_id: int
     source: int
-    repetition: int
+    source_epoch: int
     splits: list[int]
 
 
@@ -105,7 +105,7 @@ class SplitsBegun(msgspec.Struct, frozen=True, tag=True):
 
     task_id: int
     source: int
-    repetition: int
+    source_epoch: int
     splits: list[int]
 
 
@@ -120,7 +120,7 @@ class SplitsDone(msgspec.Struct, frozen=True, tag=True):
 
     task_id: int
     source: int
-    repetition: int
+    source_epoch: int
 
 
 class ClientAdded(msgspec.Struct, frozen=True, tag=True):

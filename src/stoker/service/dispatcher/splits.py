@@ -24,7 +24,7 @@ it never asks again, and of a source without end there is no room for all."""
 
 
 class SplitBook:
-    """One pass (*repetition*) over one source.
+    """One epoch of one source.
 
     Attributes:
         total: how many splits there are.
@@ -102,7 +102,7 @@ class SplitBook:
     def leave(self, task_id: int) -> None:
         """The task will not present a split again.
 
-        An endless `repeat` has a book for each repetition, so the last reader closes it.
+        An endless `repeat` has a book for each epoch, so the last reader closes it.
         """
         self.give_back(task_id)
         self._readers.discard(task_id)

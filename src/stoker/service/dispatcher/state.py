@@ -74,9 +74,9 @@ class State:
     @apply.register
     def _(self, record: IterationAdded) -> None:
         job = self.jobs[record.job]
-        iteration = Iteration(record.iteration_id, job, record.repetition, record.seed)
+        iteration = Iteration(record.iteration_id, job, record.epoch, record.seed)
         self.iterations[record.iteration_id] = iteration
-        job.iterations[record.repetition] = iteration
+        job.iterations[record.epoch] = iteration
 
     @apply.register
     def _(self, record: IterationFailed) -> None:
@@ -104,12 +104,12 @@ class State:
 
     @apply.register
     def _(self, record: SplitsAssigned) -> None:
-        book = self.tasks[record.task_id].iteration.book(record.source, record.repetition)
+        book = self.tasks[record.task_id].iteration.book(record.source, record.source_epoch)
         book.assign(record.splits, record.task_id)
 
     @apply.register
     def _(self, record: SplitsBegun) -> None:
-        book = self.tasks[record.task_id].iteration.book(record.source, record.repetition)
+        book = self.tasks[record.task_id].iteration.book(record.source, record.source_epoch)
         book.begin(record.splits)
 
     @apply.register
@@ -120,7 +120,7 @@ class State:
     @apply.register
     def _(self, record: SplitsDone) -> None:
         iteration = self.tasks[record.task_id].iteration
-        iteration.book(record.source, record.repetition).leave(record.task_id)
+        iteration.book(record.source, record.source_epoch).leave(record.task_id)
 
     @apply.register
     def _(self, record: ClientAdded) -> None:
@@ -146,7 +146,7 @@ class State:
         iteration = self.iterations.pop(record.iteration_id)
         for task_id in iteration.tasks:
             del self.tasks[task_id]
-        del iteration.job.iterations[iteration.repetition]
+        del iteration.job.iterations[iteration.epoch]
         if not iteration.job.iterations:
             del self.jobs[iteration.job.added.job]
 

@@ -19,4 +19,4 @@ def task_update(client: Client, changed: Iterable[Task]) -> m.Tasks | None:
 
 def _info(task: Task) -> m.TaskInfo:
     worker = task.worker
-    return m.TaskInfo(task.task_id, worker.address, worker.transfers, worker.tags)
+    return m.TaskInfo(task.task_id, worker.address, worker.data_transfer_addresses, worker.tags)

@@ -100,7 +100,9 @@ class Workers:
             self.lose(older, "another process took its address")
         worker_id = self._ledger.new_id()
         self._ledger.commit(
-            r.WorkerAdded(worker_id, hello.address, hello.transfers, hello.tags, hello.versions)
+            r.WorkerAdded(
+                worker_id, hello.address, hello.data_transfer_addresses, hello.tags, hello.versions
+            )
         )
         return worker_id
 
@@ -119,7 +121,7 @@ class Workers:
                 if task_id not in hello.tasks:
                     start = mode_of(task.iteration.parameters).task_start(task)
                     self._sessions.send(worker_id, start)
-            for client_id in hello.readings.get(task_id, ()):
+            for client_id in hello.readers.get(task_id, ()):
                 if client_id not in self._state.clients:
                     self._sessions.send(worker_id, m.ClientGone(task_id, client_id))
         self._listing.say_again(worker_id)

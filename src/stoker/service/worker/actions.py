@@ -56,7 +56,7 @@ class GiveSplit:
 
     task_id: int
     source: int
-    repetition: int
+    source_epoch: int
     split: list[Any]
 
 

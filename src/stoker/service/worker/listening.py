@@ -26,13 +26,13 @@ class Listening:
 
     Args:
         config: which, and where.
-        dispatcher: "host:port"; other machines are thought to see this one as it does.
+        dispatcher_address: "host:port"; other machines are thought to see this one as it does.
         on_connection: called for each connection, on a thread of its own.
         segments: the worker's shared memory, if it has any.
 
     Attributes:
         address: of the worker as others know it.
-        transfers: for each data transport its name and the address to connect to.
+        data_transfer_addresses: for each data transport its name and the address to connect to.
 
     Raises:
         UnavailableError: `config.port` cannot be listened on; nothing is open.
@@ -41,15 +41,15 @@ class Listening:
     def __init__(
         self,
         config: WorkerConfig,
-        dispatcher: str,
+        dispatcher_address: str,
         on_connection: OnConnection,
         segments: Segments | None,
     ) -> None:
         self._config = config
-        self._dispatcher = dispatcher
+        self._dispatcher_address = dispatcher_address
         self._on_connection = on_connection
         self._listeners: list[Listener] = []
-        self.transfers: dict[str, str] = {}
+        self.data_transfer_addresses: dict[str, str] = {}
         try:
             self.address = self._open_all(segments)
         except BaseException:
@@ -66,11 +66,11 @@ class Listening:
         main = config.data_transfer_protocol or "tcp"
         port = self._open_port(main, config.port)
         elements = config.data_transfer_address or config.worker_address
-        self.transfers[main] = self._advertised(elements, port)
-        self.transfers["local"] = self._listen(get_transport("local"), "", 0)
+        self.data_transfer_addresses[main] = self._advertised(elements, port)
+        self.data_transfer_addresses["local"] = self._listen(get_transport("local"), "", 0)
         if segments is not None:
             try:
-                self.transfers["shm"] = self._listen(ShmTransport(segments), "", 0)
+                self.data_transfer_addresses["shm"] = self._listen(ShmTransport(segments), "", 0)
             except UnavailableError as error:
                 logger.warning("elements are not served by shared memory: %s", error)
         return self._advertised(config.worker_address, port)
@@ -94,7 +94,7 @@ class Listening:
             return join_address("localhost", port)
         if host not in ("0.0.0.0", "::", ""):
             return join_address(host, port)
-        return join_address(_route_to(split_address(self._dispatcher)), port)
+        return join_address(_route_to(split_address(self._dispatcher_address)), port)
 
 
 def _route_to(address: tuple[str, int]) -> str:

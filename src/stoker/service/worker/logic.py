@@ -27,7 +27,7 @@ from stoker.service.worker.actions import (
     ToClient,
     ToDispatcher,
 )
-from stoker.service.worker.reading import Reading
+from stoker.service.worker.reader_state import ReaderState
 from stoker.service.worker.splits import SplitQueue
 from stoker.service.worker.task import FRAME_BYTES, FRAME_ELEMENTS, Task
 from stoker.wire import frames as f
@@ -79,8 +79,8 @@ class Worker:
     # ── the session ───────────────────────────────────────────────────────────────────────────────
     def session_opened(self) -> list[Action]:
         """The dispatcher was reached, for the first time or again."""
-        readings = {task_id: list(task.readings) for task_id, task in self.tasks.items()}
-        hello = msgspec.structs.replace(self._hello, tasks=list(self.tasks), readings=readings)
+        readers = {task_id: list(task.readers) for task_id, task in self.tasks.items()}
+        hello = msgspec.structs.replace(self._hello, tasks=list(self.tasks), readers=readers)
         self._do(ToDispatcher(hello))
         return self._take_actions()
 
@@ -139,36 +139,36 @@ class Worker:
         if task is None:
             return
         self._do(CloseTask(task_id))
-        for reading in task.readings.values():
-            self._dismiss(reading.connection, NotFoundError(why))
+        for reader in task.readers.values():
+            self._dismiss(reader.connection, NotFoundError(why))
 
     def _client_gone(self, message: m.ClientGone) -> None:
         task = self.tasks.get(message.task_id)
-        reading = task.readings.pop(message.client_id, None) if task is not None else None
-        if task is None or reading is None:
+        reader = task.readers.pop(message.client_id, None) if task is not None else None
+        if task is None or reader is None:
             return
         if message.taken is not None:
-            task.buffer.give_back(message.client_id, reading.give_back(*message.taken))
+            task.buffer.give_back(message.client_id, reader.give_back(*message.taken))
         else:
-            task.lost += reading.kept_positions + reading.backlog.positions
-        self._dismiss(reading.connection, NotFoundError("the client was released"))
+            task.lost += reader.kept_positions + reader.backlog.positions
+        self._dismiss(reader.connection, NotFoundError("the client was released"))
         self._pump(task)
 
     # ── splits ────────────────────────────────────────────────────────────────────────────────────
-    def need_split(self, task_id: int, source: int, repetition: int, now: float) -> list[Action]:
+    def need_split(self, task_id: int, source: int, source_epoch: int, now: float) -> list[Action]:
         """A source of the task's pipeline waits for its next split."""
         task = self.tasks.get(task_id)
         if task is None:
-            self._do(GiveSplit(task_id, source, repetition, []))
+            self._do(GiveSplit(task_id, source, source_epoch, []))
         else:
-            queue = task.queue(source, repetition)
+            queue = task.queue(source, source_epoch)
             self._say(queue.need(now))
             self._serve_source(task, queue, now)
         return self._take_actions()
 
     def _granted(self, grant: m.SplitGrant, now: float) -> None:
         task = self.tasks.get(grant.task_id)
-        queue = task.queues.get((grant.source, grant.repetition)) if task is not None else None
+        queue = task.queues.get((grant.source, grant.source_epoch)) if task is not None else None
         if task is not None and queue is not None:
             self._say(queue.granted(grant))
             self._serve_source(task, queue, now)
@@ -177,10 +177,10 @@ class Worker:
         split = queue.take(now)
         if split is None:
             return
-        self._do(GiveSplit(queue.task_id, queue.source, queue.repetition, split))
+        self._do(GiveSplit(queue.task_id, queue.source, queue.source_epoch, split))
         if not split:
-            del task.queues[queue.source, queue.repetition]
-            done = m.SplitRequest(queue.task_id, queue.source, queue.repetition, done=True)
+            del task.queues[queue.source, queue.source_epoch]
+            done = m.SplitRequest(queue.task_id, queue.source, queue.source_epoch, done=True)
             self._say(done)
 
     def splits_listed(self, answer: m.SplitsListed) -> list[Action]:
@@ -226,17 +226,17 @@ class Worker:
         """A client says something on a data connection."""
         if isinstance(message, f.Hello):
             self._open(connection, message, now)
-        elif (found := self._reading_of(connection)) is not None:
-            task, reading = found
+        elif (found := self._reader_of(connection)) is not None:
+            task, reader = found
             if isinstance(message, f.Credit):
-                reading.credit(message)
+                reader.credit(message)
             elif isinstance(message, f.GiveBack):
-                rest = reading.give_back(message.frame, message.taken)
-                task.buffer.give_back(reading.client_id, rest)
-                del task.readings[reading.client_id]
+                rest = reader.give_back(message.frame, message.taken)
+                task.buffer.give_back(reader.client_id, rest)
+                del task.readers[reader.client_id]
                 self._dismiss(connection, None)
             elif isinstance(message, f.Bye):
-                reading.connection = None
+                reader.connection = None
                 self._dismiss(connection, None)
             self._pump(task)
         return self._take_actions()
@@ -244,7 +244,7 @@ class Worker:
     def client_lost(self, connection: int) -> list[Action]:
         """A data connection broke. What was sent on it is kept: the client may come back."""
         self.parked.pop(connection, None)
-        found = self._reading_of(connection)
+        found = self._reader_of(connection)
         if found is not None:
             found[1].connection = None
         self.connections.pop(connection, None)
@@ -266,27 +266,27 @@ class Worker:
             if task is None:
                 self.parked[connection] = (hello, now + PARKED_SECONDS)
                 return
-            reading = task.readings.get(hello.client_id)
-            reading = reading or Reading(hello.client_id, self._buffer_bytes)
-            _check_resumable(reading, hello)
+            reader = task.readers.get(hello.client_id)
+            reader = reader or ReaderState(hello.client_id, self._buffer_bytes)
+            _check_resumable(reader, hello)
         except StokerError as error:
             self._dismiss(connection, error)
             return
-        self._dismiss(reading.connection, UnavailableError("the client connected again"))
-        task.readings[hello.client_id] = reading
-        reading.metered = hello.metered
+        self._dismiss(reader.connection, UnavailableError("the client connected again"))
+        task.readers[hello.client_id] = reader
+        reader.metered = hello.metered
         self.connections[connection] = (hello.task_id, hello.client_id)
         self._do(ToClient(connection, f.Welcome(protocol, self._hello.address, self._buffer_bytes)))
-        reading.connect(connection, hello.attempt, hello.next_frame)
+        reader.connect(connection, hello.attempt, hello.next_frame)
         self._pump(task)
 
-    def _reading_of(self, connection: int) -> tuple[Task, Reading] | None:
+    def _reader_of(self, connection: int) -> tuple[Task, ReaderState] | None:
         task_id, client_id = self.connections.get(connection, (-1, -1))
         task = self.tasks.get(task_id)
-        reading = task.readings.get(client_id) if task is not None else None
-        if task is None or reading is None or reading.connection != connection:
+        reader = task.readers.get(client_id) if task is not None else None
+        if task is None or reader is None or reader.connection != connection:
             return None
-        return task, reading
+        return task, reader
 
     def _dismiss(self, connection: int | None, error: StokerError | None) -> None:
         if connection is None:
@@ -297,9 +297,9 @@ class Worker:
 
     def _pump(self, task: Task) -> None:
         """Sends what can be sent, and lets the pipeline go on if that made room."""
-        for reading, message in task.deliver():
-            assert reading.connection is not None
-            self._do(ToClient(reading.connection, message))
+        for reader, message in task.deliver():
+            assert reader.connection is not None
+            self._do(ToClient(reader.connection, message))
         if task.full and self.may_produce(task.start.task_id):
             self._do(Produce(task.start.task_id))
 
@@ -316,16 +316,16 @@ class Worker:
         return actions
 
 
-def _check_resumable(reading: Reading, hello: f.Hello) -> None:
+def _check_resumable(reader: ReaderState, hello: f.Hello) -> None:
     """Checks that a client that connects can go on where it stopped.
 
     Raises:
         UnavailableError: a newer connection of the client was here first.
         FailedPreconditionError: what it wants is gone, because the client was released.
     """
-    if hello.attempt <= reading.attempt:
+    if hello.attempt <= reader.attempt:
         raise UnavailableError("the client has connected again since")
-    if not reading.can_resume(hello.next_frame):
+    if not reader.can_resume(hello.next_frame):
         raise FailedPreconditionError(
             f"frame {hello.next_frame} of task {hello.task_id} is no longer kept: this client was "
             "not heard of for too long and was released"

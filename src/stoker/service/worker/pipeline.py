@@ -53,7 +53,7 @@ class Host(Protocol):
     def exhausted(self, task_id: int) -> None:
         """The pipeline is at its end."""
 
-    def need_split(self, task_id: int, source: int, repetition: int) -> None:
+    def need_split(self, task_id: int, source: int, source_epoch: int) -> None:
         """Asks for a split, which comes by `Pipeline.give_split`."""
 
 
@@ -86,10 +86,10 @@ class Pipeline:
         """The buffer has room again."""
         self._room.set()
 
-    def give_split(self, source: int, repetition: int, split: list[Any]) -> None:
+    def give_split(self, source: int, source_epoch: int, split: list[Any]) -> None:
         """Answers `Host.need_split`: ``[value]``, or ``[]`` at the end."""
         with self._lock:
-            self._splits[source, repetition].put(split)
+            self._splits[source, source_epoch].put(split)
 
     def close(self) -> None:
         """Stops; a user function that is running is not waited for."""

@@ -28,8 +28,8 @@ from stoker.service.config import WorkerConfig, parse_service
 from stoker.service.versions import versions
 from stoker.service.worker import logic
 from stoker.service.worker.listening import Listening, shared_segments
-from stoker.service.worker.outbox import Outbox
 from stoker.service.worker.pipeline import Pipeline, list_splits
+from stoker.service.worker.send_queue import SendQueue
 from stoker.wire import frames as f
 from stoker.wire.packing import packer_for
 from stoker.wire.transports import Connection
@@ -51,7 +51,7 @@ class Shell:
         self._config = config
         self._on_registered = on_registered
         self._gave_up = gave_up
-        self._dispatcher = parse_service(config.dispatcher_address)[1]
+        self._dispatcher_address = parse_service(config.dispatcher_address)[1]
         self._lock = threading.RLock()
         self._registered = threading.Event()
         self._refused: ErrorRecord | None = None
@@ -59,8 +59,8 @@ class Shell:
         self._listening: Listening | None = None
         self.segments = shared_segments(config)
         self.chunk_bytes = max(1, min(logic.FRAME_BYTES, config.buffer_bytes // 4))
-        self._outboxes: dict[int, Outbox] = {}
-        self._touched: set[Outbox] = set()
+        self._send_queues: dict[int, SendQueue] = {}
+        self._touched: set[SendQueue] = set()
         self._last_connection = 0
         self._pipelines: dict[int, Pipeline] = {}
         self._datasets: dict[str, m.DatasetReply] = {}
@@ -74,20 +74,22 @@ class Shell:
     def start(self) -> None:
         """Binds, registers, and returns once the dispatcher has answered."""
         with self._lock:  # a client that connects at once waits for the logic
-            self._listening = Listening(self._config, self._dispatcher, self._serve, self.segments)
+            self._listening = Listening(
+                self._config, self._dispatcher_address, self._serve, self.segments
+            )
             self.address = self._listening.address
             hello = m.WorkerHello(
                 m.PROTOCOL_MIN,
                 m.PROTOCOL_MAX,
                 self.address,
-                self._listening.transfers,
+                self._listening.data_transfer_addresses,
                 versions(),
                 self._config.worker_tags,
             )
             self.logic = logic.Worker(hello, self._config.buffer_bytes)
             # Its callbacks come at once, and need the lock.
             self._session = rpc.Session(
-                self._dispatcher,
+                self._dispatcher_address,
                 self._session_opened,
                 self._session_message,
                 self._session_lost,
@@ -106,12 +108,12 @@ class Shell:
         with self._lock:
             pipelines = list(self._pipelines.values())
             self._pipelines.clear()
-            outboxes = list(self._outboxes.values())
+            send_queues = list(self._send_queues.values())
         for pipeline in pipelines:
             pipeline.close()
-        for outbox in outboxes:
-            outbox.put(None)
-        _flush(set(outboxes))
+        for send_queue in send_queues:
+            send_queue.put(None)
+        _flush(set(send_queues))
         for pipeline in pipelines:
             pipeline.join(1.0)
         if self.segments is not None:
@@ -122,8 +124,8 @@ class Shell:
         deadline = time.monotonic() + self._config.dispatcher_timeout_ms / 1000
         while not self._registered.wait(min(10.0, max(0.0, deadline - time.monotonic()))):
             if time.monotonic() >= deadline:
-                raise UnavailableError(f"no dispatcher answers at {self._dispatcher}")
-            logger.warning("waiting for the dispatcher at %s", self._dispatcher)
+                raise UnavailableError(f"no dispatcher answers at {self._dispatcher_address}")
+            logger.warning("waiting for the dispatcher at %s", self._dispatcher_address)
         if self._refused is not None:
             raise from_record(self._refused)
 
@@ -136,7 +138,7 @@ class Shell:
         limit = self._config.dispatcher_timeout_ms / 1000
         if self._lost_at is not None and now - self._lost_at > limit and not self._given_up:
             self._given_up = True
-            logger.error("no dispatcher at %s for %g s: stopping", self._dispatcher, limit)
+            logger.error("no dispatcher at %s for %g s: stopping", self._dispatcher_address, limit)
             self._gave_up()
 
     # ── the session (called on the control loop) ──────────────────────────────────────────────────
@@ -159,7 +161,9 @@ class Shell:
         if self._lost_at is None:
             self._lost_at = time.monotonic()
             if not self._stopping:
-                logger.warning("the session with the dispatcher at %s broke", self._dispatcher)
+                logger.warning(
+                    "the session with the dispatcher at %s broke", self._dispatcher_address
+                )
         self._run(self.logic.session_lost)
 
     # ── data connections (each on threads of its own) ─────────────────────────────────────────────
@@ -177,11 +181,11 @@ class Shell:
                 connection.send(f.Bye(to_record(error)))
             connection.close()
             return
-        outbox = Outbox(connection)
+        send_queue = SendQueue(connection)
         with self._lock:
             self._last_connection += 1
             number = self._last_connection
-            self._outboxes[number] = outbox
+            self._send_queues[number] = send_queue
         try:
             message: f.Message = hello
             while True:
@@ -193,18 +197,18 @@ class Shell:
             logger.warning("connection from %s is closed: %s", connection.peer, error)
         finally:
             with self._lock:
-                del self._outboxes[number]
+                del self._send_queues[number]
             self._run(self.logic.client_lost, number)
-            outbox.put(None)
-            outbox.flush()
-            outbox.join()
+            send_queue.put(None)
+            send_queue.flush()
+            send_queue.join()
 
     # ── pipelines (called on their threads) ───────────────────────────────────────────────────────
     def load(self, dataset_id: str) -> tuple[Node, Options]:
         """A fresh tree of a registered dataset, and its options; fetched once."""
         reply = self._datasets.get(dataset_id)
         if reply is None:
-            answer = rpc.call(self._dispatcher, m.GetDataset(dataset_id), CALL_SECONDS)
+            answer = rpc.call(self._dispatcher_address, m.GetDataset(dataset_id), CALL_SECONDS)
             assert isinstance(answer, m.DatasetReply)
             self._datasets[dataset_id] = reply = answer
         return decode_tree(reply.tree), reply.options
@@ -231,9 +235,9 @@ class Shell:
         """The task's pipeline is at its end."""
         self._run(self.logic.exhausted, task_id)
 
-    def need_split(self, task_id: int, source: int, repetition: int) -> None:
+    def need_split(self, task_id: int, source: int, source_epoch: int) -> None:
         """The task's pipeline waits for a split."""
-        self._run(self.logic.need_split, task_id, source, repetition, time.monotonic())
+        self._run(self.logic.need_split, task_id, source, source_epoch, time.monotonic())
 
     def _list(self, request: m.ListSplits) -> None:
         self._run(self.logic.splits_listed, list_splits(request, self))
@@ -245,8 +249,8 @@ class Shell:
             touched = self._take_touched()
         _flush(touched)
 
-    def _take_touched(self) -> set[Outbox]:
-        """Under the lock: the outboxes with something new, to be flushed without it."""
+    def _take_touched(self) -> set[SendQueue]:
+        """Under the lock: the send queues with something new, to be flushed without it."""
         touched, self._touched = self._touched, set()
         return touched
 
@@ -270,10 +274,10 @@ class Shell:
                 self._to_pipeline(action)
 
     def _put(self, connection: int, message: f.Message | None) -> None:
-        outbox = self._outboxes.get(connection)
-        if outbox is not None:
-            outbox.put(message)
-            self._touched.add(outbox)
+        send_queue = self._send_queues.get(connection)
+        if send_queue is not None:
+            send_queue.put(message)
+            self._touched.add(send_queue)
 
     def _to_pipeline(
         self, action: logic.OpenTask | logic.CloseTask | logic.Produce | logic.GiveSplit
@@ -287,12 +291,12 @@ class Shell:
         if isinstance(action, logic.Produce):
             pipeline.resume()
         elif isinstance(action, logic.GiveSplit):
-            pipeline.give_split(action.source, action.repetition, action.split)
+            pipeline.give_split(action.source, action.source_epoch, action.split)
         else:
             pipeline.close()
             del self._pipelines[action.task_id]
 
 
-def _flush(outboxes: set[Outbox]) -> None:
-    for outbox in outboxes:
-        outbox.flush()
+def _flush(send_queues: set[SendQueue]) -> None:
+    for send_queue in send_queues:
+        send_queue.flush()

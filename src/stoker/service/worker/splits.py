@@ -41,7 +41,7 @@ class SplitQueue:
 
     task_id: int
     source: int
-    repetition: int
+    source_epoch: int
     indexed: bool = False
     assigned: deque[tuple[int, Any]] = field(default_factory=deque)
     beginning: dict[int, Any] = field(default_factory=dict)
@@ -95,7 +95,7 @@ class SplitQueue:
     def _request(self, begin: list[int], want: int) -> SplitRequest:
         least = round(BATCH_SECONDS / max(self._reading_time, 1e-6))
         least = max(1, min(least, want))
-        return SplitRequest(self.task_id, self.source, self.repetition, begin, want, least)
+        return SplitRequest(self.task_id, self.source, self.source_epoch, begin, want, least)
 
     def granted(self, grant: SplitGrant) -> SplitRequest | None:
         """The dispatcher answered. Returns what to say next."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from stoker.service import messages as m
 from stoker.service.chunk import Chunk
 from stoker.service.worker.buffer import Buffer, new_buffer
-from stoker.service.worker.reading import Reading
+from stoker.service.worker.reader_state import ReaderState
 from stoker.service.worker.splits import SplitQueue
 from stoker.wire import frames as f
 
@@ -23,8 +23,8 @@ class Task:
     """One iteration's work here.
 
     Attributes:
-        readings: by client.
-        queues: the splits of each (source, repetition) that is being read.
+        readers: by client.
+        queues: the splits of each (source, source_epoch) that is being read.
         exhausted: the pipeline is at its end.
         full: the pipeline waits for room.
         lost: positions dropped because their client was lost.
@@ -33,7 +33,7 @@ class Task:
 
     start: m.TaskStart
     buffer: Buffer = field(init=False)
-    readings: dict[int, Reading] = field(default_factory=dict)
+    readers: dict[int, ReaderState] = field(default_factory=dict)
     queues: dict[tuple[int, int], SplitQueue] = field(default_factory=dict)
     exhausted: bool = False
     full: bool = False
@@ -43,15 +43,15 @@ class Task:
     def __post_init__(self) -> None:
         self.buffer = new_buffer(self.start.buffer)
 
-    def queue(self, source: int, repetition: int) -> SplitQueue:
+    def queue(self, source: int, source_epoch: int) -> SplitQueue:
         """The splits of one pass over one source."""
-        key = (source, repetition)
+        key = (source, source_epoch)
         if key not in self.queues:
             indexed = any(
                 each.number == source and each.count is not None
                 for each in self.start.split_sources or ()
             )
-            self.queues[key] = SplitQueue(self.start.task_id, source, repetition, indexed)
+            self.queues[key] = SplitQueue(self.start.task_id, source, source_epoch, indexed)
         return self.queues[key]
 
     def has_room(self, buffer_bytes: int) -> bool:
@@ -61,53 +61,53 @@ class Task:
         the trainer's processor, from the client that is about to connect (measured: of 25 ms to the
         first of many scalars, 8).
         """
-        if not self.readings:
+        if not self.readers:
             return self.buffer.empty
         return self.buffer.has_room(buffer_bytes)
 
-    def deliver(self) -> Iterator[tuple[Reading, f.Message]]:
+    def deliver(self) -> Iterator[tuple[ReaderState, f.Message]]:
         """What to send now: frames to readers with room, one each in turn, then what else to say.
 
         Who was told of the end may have left; what others gave back goes to the rest first.
         """
-        readings = [reading for reading in self.readings.values() if reading.connection is not None]
-        hungry = sorted(readings, key=lambda reading: reading.ended)
+        readers = [reader for reader in self.readers.values() if reader.connection is not None]
+        hungry = sorted(readers, key=lambda reader: reader.ended)
         while hungry := [x for x in hungry if min(x.room) > 0 and self._waiting(x)]:
-            for reading in hungry:
-                if self._waiting(reading):
-                    yield reading, reading.send(self._take(reading))
-        if len(readings) > 1:  # whoever was served first goes last next time
-            first = readings[0]
-            self.readings[first.client_id] = self.readings.pop(first.client_id)
-        for reading in readings:
-            yield from ((reading, message) for message in self._news(reading))
+            for reader in hungry:
+                if self._waiting(reader):
+                    yield reader, reader.send(self._take(reader))
+        if len(readers) > 1:  # whoever was served first goes last next time
+            first = readers[0]
+            self.readers[first.client_id] = self.readers.pop(first.client_id)
+        for reader in readers:
+            yield from ((reader, message) for message in self._news(reader))
 
-    def _waiting(self, reading: Reading) -> int:
+    def _waiting(self, reader: ReaderState) -> int:
         """Return how many positions the client could be sent now, if it had credit."""
-        return reading.backlog.positions + self.buffer.waiting(reading.client_id)
+        return reader.backlog.positions + self.buffer.waiting(reader.client_id)
 
-    def _take(self, reading: Reading) -> Chunk:
+    def _take(self, reader: ReaderState) -> Chunk:
         """Remove the client's next frame: from its backlog first."""
-        elements, nbytes = reading.frame_room
+        elements, nbytes = reader.frame_room
         most = min(elements, FRAME_ELEMENTS), min(nbytes, FRAME_BYTES)
-        if reading.backlog.positions:
-            return reading.backlog.take(*most)
-        return self.buffer.take(reading.client_id, *most)
+        if reader.backlog.positions:
+            return reader.backlog.take(*most)
+        return self.buffer.take(reader.client_id, *most)
 
-    def _news(self, reading: Reading) -> Iterator[f.Message]:
+    def _news(self, reader: ReaderState) -> Iterator[f.Message]:
         """What a reader should know besides its frames: counts, what waits or not, the end."""
-        if self.counts != reading.told:
-            reading.told = self.counts
+        if self.counts != reader.told:
+            reader.told = self.counts
             yield f.Counts(self.counts)
-        if waiting := self._waiting(reading):
+        if waiting := self._waiting(reader):
             # With credit that is not used yet, bytes are what holds it back: more credit would only
             # be kept from other workers.
-            if reading.metered and not reading.announced and reading.room[0] <= 0:
-                reading.announced, reading.ended = True, False
+            if reader.metered and not reader.announced and reader.room[0] <= 0:
+                reader.announced, reader.ended = True, False
                 yield f.Ready(waiting)
             return
-        if reading.metered and (unused := reading.return_credit()):
+        if reader.metered and (unused := reader.return_credit()):
             yield f.Ready(0, unused)
-        if self.exhausted and not reading.ended:
-            reading.ended = True
-            yield f.End(reading.next_number)
+        if self.exhausted and not reader.ended:
+            reader.ended = True
+            yield f.End(reader.next_number)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stoker.errors import InvalidArgumentError, UnavailableError
-from stoker.service.worker.outbox import Outbox
+from stoker.service.worker.send_queue import SendQueue
 from stoker.wire import frames as f
 from stoker.wire.transports import Connection
 from tests.serving import DEADLINE, eventually
@@ -51,65 +51,65 @@ class _Connection(Connection):
         self._closed = True
 
 
-def _outbox(ready: Callable[[Any], bool]) -> tuple[Any, _Connection]:
+def _send_queue(ready: Callable[[Any], bool]) -> tuple[Any, _Connection]:
     connection = _Connection(ready)
-    return Outbox(connection), connection
+    return SendQueue(connection), connection
 
 
-def _end(outbox: Any, connection: _Connection) -> None:
-    outbox.put(None)
-    outbox.flush()
-    outbox.join()
+def _end(send_queue: Any, connection: _Connection) -> None:
+    send_queue.put(None)
+    send_queue.flush()
+    send_queue.join()
     assert connection.closed
 
 
 def test_what_needs_no_waiting_is_sent_by_whoever_has_it():
-    outbox, connection = _outbox(lambda message: True)
+    send_queue, connection = _send_queue(lambda message: True)
     for number in range(5):
-        outbox.put(number)
-    outbox.flush()
+        send_queue.put(number)
+    send_queue.flush()
     me = threading.current_thread().name
     assert connection.sent == [(number, me) for number in range(5)]
-    _end(outbox, connection)
+    _end(send_queue, connection)
 
 
 def test_what_has_to_wait_keeps_nobody_and_its_place():
-    outbox, connection = _outbox(lambda message: message != 1)
+    send_queue, connection = _send_queue(lambda message: message != 1)
     connection.gate.clear()
     for number in range(3):
-        outbox.put(number)
-    outbox.flush()
-    outbox.put(3)
-    outbox.flush()
+        send_queue.put(number)
+    send_queue.flush()
+    send_queue.put(3)
+    send_queue.flush()
     assert [message for message, _ in connection.sent] == [0]
     connection.gate.set()
     assert eventually(lambda: len(connection.sent) == 4)
     assert [message for message, _ in connection.sent] == [0, 1, 2, 3]
     assert connection.sent[1][1] == "stoker-send"
-    _end(outbox, connection)
+    _end(send_queue, connection)
 
 
 @pytest.mark.parametrize("ready", [True, False])
 def test_a_client_that_is_gone_is_sent_nothing_more(ready: bool):
-    outbox, connection = _outbox(lambda message: ready)
+    send_queue, connection = _send_queue(lambda message: ready)
     for message in (1, UnavailableError("gone"), 2):
-        outbox.put(message)
-    outbox.flush()
-    outbox.join()
+        send_queue.put(message)
+    send_queue.flush()
+    send_queue.join()
     assert connection.closed
     assert [message for message, _ in connection.sent] == [1]
-    outbox.put(3)
-    outbox.flush()
+    send_queue.put(3)
+    send_queue.flush()
     assert len(connection.sent) == 1
 
 
 @pytest.mark.parametrize("ready", [True, False])
 def test_elements_that_cannot_travel_together_end_the_connection_with_the_reason(ready: bool):
-    outbox, connection = _outbox(lambda message: ready)
+    send_queue, connection = _send_queue(lambda message: ready)
     for message in (InvalidArgumentError("too different"), 2):
-        outbox.put(message)
-    outbox.flush()
-    outbox.join()
+        send_queue.put(message)
+    send_queue.flush()
+    send_queue.join()
     [(bye, _)] = connection.sent
     assert isinstance(bye, f.Bye)
     assert bye.error is not None
@@ -118,15 +118,15 @@ def test_elements_that_cannot_travel_together_end_the_connection_with_the_reason
 
 @pytest.mark.parametrize("share", [1, 2, 3, 1000])
 def test_nothing_is_left_behind_when_many_threads_put(share: int):
-    outbox, connection = _outbox(lambda message: message[1] % share != 0)
+    send_queue, connection = _send_queue(lambda message: message[1] % share != 0)
     lock = threading.Lock()
     count = iter(range(1 << 30))
 
     def put() -> None:
         for _ in range(300):
             with lock:  # as the worker's: the order of the messages is that of the puts
-                outbox.put((0, next(count)))
-            outbox.flush()
+                send_queue.put((0, next(count)))
+            send_queue.flush()
 
     threads = [threading.Thread(target=put) for _ in range(4)]
     for thread in threads:
@@ -135,4 +135,4 @@ def test_nothing_is_left_behind_when_many_threads_put(share: int):
         thread.join()
     assert eventually(lambda: len(connection.sent) == 1200)
     assert [number for (_, number), _ in connection.sent] == list(range(1200))
-    _end(outbox, connection)
+    _end(send_queue, connection)

@@ -10,7 +10,7 @@ RECONNECT_FIRST, RECONNECT_LONGEST = 0.05, 2.0
 
 
 @dataclass
-class Reader:
+class TaskCursor:
     """The reading of one task.
 
     Attributes:

@@ -11,7 +11,7 @@ from stoker.wire.transports import Connection
 logger = logging.getLogger("stoker.worker")
 
 
-class Outbox:
+class SendQueue:
     """Messages to one client.
 
     The thread that computed a frame's elements sends it, while they are in its cache, where sending

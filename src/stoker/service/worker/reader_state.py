@@ -13,7 +13,7 @@ FRAMES_UNDER_WAY = 4
 """A window is cut into so many frames: one is in use, one is here, two are on their way."""
 
 
-class Reading:
+class ReaderState:
     """Frames sent to one client, each kept until the client's user has taken all of it.
 
     Args:
@@ -68,7 +68,7 @@ class Reading:
         return first <= next_frame <= self.next_number
 
     def connect(self, connection: int, attempt: int, next_frame: int) -> None:
-        """Takes up the reading on a new connection; `next_frame` has not been received.
+        """Continue on a new connection; `next_frame` has not been received.
 
         Numbers from there on are used again: how frames are cut depends on the credit there is now.
         """
