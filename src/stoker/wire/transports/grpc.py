@@ -275,11 +275,11 @@ class GrpcListener(Listener):
         connection = GrpcConnection(peer, MAX_LISTENER_BYTES, MAX_LISTENER_BYTES)
         try:
             connection.start(incoming, context.cancel)
-            yield b""
             self._serving.start(connection)
         except (UnavailableError, RuntimeError) as error:
             _log.warning("%s refused a connection: %s", self.address, error)
             return
+        yield b""
         yield from connection.outgoing()
 
     def close(self) -> None:
