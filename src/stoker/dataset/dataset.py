@@ -7,12 +7,12 @@ from typing import Any, Self, TypeVar
 
 from stoker.dataset import arguments
 from stoker.dataset.fluent.batching import Batching
+from stoker.dataset.fluent.caching import Caching
 from stoker.dataset.fluent.combining import Combining
 from stoker.dataset.fluent.elementwise import Elementwise
 from stoker.dataset.fluent.files import Files
 from stoker.dataset.fluent.fluent import Fluent
 from stoker.dataset.fluent.grouping import Grouping
-from stoker.dataset.fluent.keeping import Keeping
 from stoker.dataset.fluent.ordering import Ordering
 from stoker.dataset.fluent.sources import Sources
 from stoker.dataset.iterator import Iterator
@@ -56,7 +56,7 @@ class _DrawnSeed:
             self._value = value
 
 
-class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Ordering, Keeping):
+class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Ordering, Caching):
     """An immutable description of a pipeline: a source of elements and their transformations.
 
     Methods follow `tf.data.Dataset` in name and meaning and return new datasets. Nothing is read

@@ -1,28 +1,30 @@
-"""Element files: what was written comes back, or an error says where the file is damaged."""
+"""Element files: elements come back as written, or an error names where the file is damaged."""
 
 import io
-import os
 import re
 from collections import namedtuple
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pytest
 
 from stoker.dataset.formats import elements_file
 from stoker.dataset.formats.elements_file import COMPRESSIONS, ElementsFile, ElementsWriter
-from stoker.dataset.formats.elements_stream import ElementFilesStream
-from stoker.dataset.formats.locks import claim, release
+from stoker.dataset.formats.elements_stream import StoredFile, StoredStream
+from stoker.dataset.formats.storage import Folder
+from stoker.dataset.nodes.load import Load
+from stoker.dataset.tree.node import Context
 from stoker.elements.codec.elements import TypeResolver
 from stoker.elements.ragged import RaggedArray
 from stoker.elements.sparse import SparseArray
-from stoker.errors import DataLossError, FailedPreconditionError, InvalidArgumentError
+from stoker.elements.spec import UnknownSpec
+from stoker.errors import DataLossError, InvalidArgumentError
+from tests.dataset.splits import ScriptedSplits
 
 
 def written(chunks: list[list[Any]], compression: str = "") -> bytes:
     file = io.BytesIO()
-    writer = ElementsWriter(file, compression, {"who": "test"})
+    writer = ElementsWriter(file, compression)
     for chunk in chunks:
         writer.add(chunk)
     writer.finish()
@@ -35,8 +37,8 @@ def opened(data: bytes) -> ElementsFile:
 
 def read(data: bytes) -> list[Any]:
     file = opened(data)
-    chunks = 0 if not file.count else file.chunk_at(file.count - 1) + 1
-    return [element for chunk in range(chunks) for element in file.read(chunk)]
+    records = len(file.firsts) - 1
+    return [element for record in range(records) for element in file.read(record)]
 
 
 @pytest.mark.parametrize("compression", ["", *COMPRESSIONS])
@@ -49,9 +51,8 @@ def test_elements_come_back_equal_and_in_order(compression):
 
 
 def test_an_empty_file_has_no_elements():
-    file = opened(written([]))
-    assert file.count == 0
-    assert file.header.about == {"who": "test"}
+    assert opened(written([])).count == 0
+    assert read(written([])) == []
 
 
 def test_arrays_come_back_writable_in_the_memory_order_they_left_in():
@@ -78,7 +79,7 @@ def test_every_kind_of_element_comes_back():
     assert type(found[5]) is np.float32
 
 
-def test_what_the_user_changes_after_adding_is_not_what_is_kept():
+def test_arrays_may_be_changed_after_adding_them():
     file = io.BytesIO()
     writer = ElementsWriter(file)
     array, ragged = np.zeros(3), RaggedArray.from_rows([[1.0]])
@@ -91,12 +92,11 @@ def test_what_the_user_changes_after_adding_is_not_what_is_kept():
     assert found["ragged"].to_list() == [[1.0]]
 
 
-def test_chunks_are_bounded_in_elements_and_bytes(monkeypatch):
-    monkeypatch.setattr(elements_file, "CHUNK_ELEMENTS", 100)
-    monkeypatch.setattr(elements_file, "CHUNK_BYTES", 10_000)
+def test_records_are_bounded_in_elements_and_bytes(monkeypatch):
+    monkeypatch.setattr(elements_file, "RECORD_ELEMENTS", 100)
+    monkeypatch.setattr(elements_file, "RECORD_BYTES", 10_000)
     file = opened(written([list(range(250)), [np.zeros(500)] * 3, [np.zeros(5000)]]))
-    sizes = [file.bounds(chunk) for chunk in range(file.chunk_at(file.count - 1) + 1)]
-    assert sizes == [(0, 100), (100, 200), (200, 252), (252, 253), (253, 254)]
+    assert file.firsts.tolist() == [0, 100, 200, 252, 253, 254]
 
 
 def test_one_at_a_time_makes_the_same_file_as_all_at_once():
@@ -104,7 +104,7 @@ def test_one_at_a_time_makes_the_same_file_as_all_at_once():
     assert written([[element] for element in elements]) == written([elements])
 
 
-def test_an_element_that_cannot_be_encoded_is_an_error_that_names_its_place():
+def test_an_element_that_cannot_be_encoded_is_named():
     writer = ElementsWriter(io.BytesIO())
     writer.add([{"x": 1}, {"x": object()}])
     with pytest.raises(InvalidArgumentError, match=r"element\['x'\] is a object"):
@@ -115,7 +115,7 @@ def test_an_element_that_cannot_be_encoded_is_an_error_that_names_its_place():
 @pytest.fixture(scope="module")
 def sample() -> bytes:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(elements_file, "CHUNK_ELEMENTS", 3)
+        patch.setattr(elements_file, "RECORD_ELEMENTS", 3)
         return written([[1, 2, 3], ["a", b"b", None], [np.arange(4), 2.5]])
 
 
@@ -126,14 +126,14 @@ def outcome(data: bytes) -> Any:
         return error
 
 
-def test_a_file_cut_short_anywhere_is_an_error_with_the_file_and_offset(sample):
+def test_a_file_cut_off_anywhere_is_an_error_with_its_offset(sample):
     for length in range(len(sample)):
         error = outcome(sample[:length])
         assert isinstance(error, DataLossError), length
         assert re.search(r"some.elements is damaged at byte \d+: ", str(error))
 
 
-def test_a_bit_flipped_anywhere_is_an_error_with_the_file_and_offset(sample):
+def test_a_bit_flipped_anywhere_is_an_error_with_its_offset(sample):
     for position in range(len(sample)):
         for bit in (0, 7):
             damaged = bytearray(sample)
@@ -152,54 +152,56 @@ def test_a_bit_flipped_in_a_compressed_file_is_an_error(compression):
         assert isinstance(outcome(bytes(damaged)), DataLossError), position
 
 
-def test_bytes_behind_the_end_are_an_error(sample):
+def test_bytes_after_the_end_are_an_error(sample):
     assert isinstance(outcome(sample + b"\0"), DataLossError)
     assert isinstance(outcome(sample + sample), DataLossError)
 
 
 def test_another_file_is_an_error():
-    with pytest.raises(DataLossError, match="does not begin as an element file does"):
+    with pytest.raises(DataLossError, match=r"some\.elements is damaged at byte"):
         opened(b"PK\3\4" + bytes(100))
 
 
-def test_a_file_of_a_newer_version_says_so(monkeypatch):
-    monkeypatch.setattr(elements_file, "VERSION", 2)
-    data = written([[1]])
-    monkeypatch.undo()
-    with pytest.raises(FailedPreconditionError, match="version 2; this stoker reads up to 1"):
-        opened(data)
-
-
 # ── reading several as one ───────────────────────────────────────────────────────────────────────
-class Opener:
-    """Two files of chunks of three; counts how they are used."""
+class Files(Folder):
+    """Element files in memory, with records of three elements; counts how they are used."""
 
-    def __init__(self, data: list[bytes]) -> None:
-        self.data = data
+    def __init__(self, elements: list[list[Any]]) -> None:
+        super().__init__("some")
+        self.data = [written([some]) for some in elements]
+        self.files = [StoredFile(str(i), len(some)) for i, some in enumerate(elements)]
         self.opened: list[int] = []
-        self.read: list[tuple[int, int]] = []
 
-    def __call__(self, number: int) -> ElementsFile:
-        self.opened.append(number)
-        file = opened(self.data[number])
-        read_chunk = file.read
-
-        def counted(chunk: int) -> list[Any]:
-            self.read.append((number, chunk))
-            return read_chunk(chunk)
-
-        file.read = counted  # type: ignore[method-assign]
-        return file
+    def open(self, name: str) -> BinaryIO:
+        self.opened.append(int(name))
+        return io.BytesIO(self.data[int(name)])
 
 
 @pytest.fixture
-def files(monkeypatch) -> Opener:
-    monkeypatch.setattr(elements_file, "CHUNK_ELEMENTS", 3)
-    return Opener([written([list(range(8))]), written([]), written([list(range(8, 12))])])
+def files(monkeypatch) -> Files:
+    monkeypatch.setattr(elements_file, "RECORD_ELEMENTS", 3)
+    return Files([list(range(8)), [], list(range(8, 12))])
 
 
-def stream(files: Opener, ranges: Any = None) -> ElementFilesStream:
-    return ElementFilesStream([8, 0, 4], files, ranges)
+@pytest.fixture
+def records_read(monkeypatch) -> list[int]:
+    """The numbers of the records read."""
+    found: list[int] = []
+    read_record = ElementsFile.read
+
+    def counted(file: ElementsFile, record: int) -> list[Any]:
+        found.append(record)
+        return read_record(file, record)
+
+    monkeypatch.setattr(ElementsFile, "read", counted)
+    return found
+
+
+def stream(files: Files, ranges: Any = None) -> StoredStream:
+    node = Load(path="some", files=tuple(files.files), stored=None)
+    splits = None if ranges is None else ScriptedSplits({0: [ranges]})
+    context = Context(splits=splits, numbers={node: 0})
+    return StoredStream(context, node, files, files.files, UnknownSpec())
 
 
 def test_several_files_are_one_sequence(files):
@@ -221,18 +223,19 @@ def test_a_chunk_keeps_to_what_was_asked(files):
     one.close()
 
 
-def test_advance_reads_nothing_it_passes(files):
+def test_advance_reads_nothing_it_skips(files, records_read):
     one = stream(files)
     assert one.advance(10) == 10
     assert files.opened == []
     assert one.next() == 10
-    assert files.read == [(2, 0)]
+    assert files.opened == [2]
+    assert records_read == [0]
     assert one.advance(10) == 1
     one.close()
 
 
 def test_ranges_are_read_back_to_back(files):
-    one = stream(files, iter([(7, 9), (3, 3), (2, 4), (0, 1)]))
+    one = stream(files, [(7, 9), (3, 3), (2, 4), (0, 1)])
     found = []
     while chunk := one.next_chunk(10, 1 << 20):
         found += chunk
@@ -240,7 +243,7 @@ def test_ranges_are_read_back_to_back(files):
     one.close()
 
 
-def test_damage_costs_its_own_positions_only(files):
+def test_damage_costs_its_own_positions_only(files, records_read):
     damaged = bytearray(files.data[0])
     file = opened(files.data[0])
     damaged[int(file._offsets[1]) + 5] ^= 1
@@ -253,16 +256,16 @@ def test_damage_costs_its_own_positions_only(files):
         except DataLossError:
             found.append("lost")
     assert found == [0, 1, 2, "lost", "lost", "lost", *range(6, 12)]
-    assert files.read.count((0, 1)) == 1
+    assert records_read == [0, 1, 2, 0, 1]
     one.close()
 
 
-def test_a_file_that_is_not_whole_costs_all_its_positions(files):
+def test_a_file_cut_off_costs_all_its_positions(files):
     files.data[0] = files.data[0][:-1]
     one = stream(files)
     assert one.advance(3) == 3
     for _ in range(5):
-        with pytest.raises(DataLossError, match="ends before its end"):
+        with pytest.raises(DataLossError, match="is damaged at byte"):
             one.next()
     assert one.next_chunk(2, 1 << 20) == [8, 9]
     one.close()
@@ -272,18 +275,19 @@ def test_a_file_with_another_count_is_an_error(files):
     files.data[2] = written([[1]])
     one = stream(files)
     one.advance(8)
-    with pytest.raises(DataLossError, match="holds 1 elements and not the 4"):
+    with pytest.raises(DataLossError, match="has 1 elements, but 4 were written"):
         one.next()
     one.close()
 
 
-def test_a_file_that_cannot_be_opened_costs_one_position_at_a_time(files):
-    def open_file(number: int) -> ElementsFile:
-        if number == 0:
+def test_a_file_that_cannot_be_opened_costs_one_position_a_read(files, monkeypatch):
+    def open_file(name: str) -> BinaryIO:
+        if name == "0":
             raise OSError("the network is down")
-        return files(number)
+        return io.BytesIO(files.data[int(name)])
 
-    one = ElementFilesStream([8, 0, 4], open_file)
+    monkeypatch.setattr(files, "open", open_file)
+    one = stream(files)
     for _ in range(8):
         with pytest.raises(OSError, match="network"):
             one.next_chunk(3, 1 << 20)
@@ -299,28 +303,3 @@ def test_a_closed_stream_is_at_its_end(files):
     assert one.next_chunk(3, 1 << 20) == []
     with pytest.raises(StopIteration):
         one.next()
-
-
-# ── the lock ─────────────────────────────────────────────────────────────────────────────────────
-def test_a_claimed_file_cannot_be_claimed_again_before_it_is_released(tmp_path):
-    path = str(tmp_path / "file")
-    first = claim(path)
-    assert first is not None
-    assert claim(path) is None
-    release(first)
-    release(first)
-    second = claim(path)
-    assert second is not None
-    release(second)
-
-
-def test_a_file_removed_under_its_lock_is_made_anew_by_the_next(tmp_path):
-    path = tmp_path / "file"
-    first = claim(str(path))
-    assert first is not None
-    path.unlink()
-    second = claim(str(path))
-    assert second is not None
-    assert os.fstat(second.fileno()).st_ino == Path(path).stat().st_ino
-    release(first)
-    release(second)

@@ -136,10 +136,10 @@ def test_what_cannot_be_opened_is_one_error_that_names_it(
 
 
 def test_a_file_that_may_not_be_read_says_so(tmp_path: Path, monkeypatch) -> None:
-    def refuse(path: str, mode: str) -> Any:
+    def refuse(path: str, mode: str, buffering: int = 0) -> Any:
         raise PermissionError(13, "Permission denied", path)
 
-    monkeypatch.setattr(opening, "_open_local", refuse)  # root may read anything
+    monkeypatch.setattr(opening, "open_file", refuse)  # root may read anything
     with pytest.raises(PermissionDeniedError, match="secret may not be opened"):
         next(iter(Dataset.text_lines(tmp_path / "secret")))
 

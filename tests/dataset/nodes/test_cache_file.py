@@ -1,6 +1,7 @@
 """cache(filename): the first whole pass is kept in a file, and later passes read it."""
 
 import errno
+import re
 import signal
 import subprocess
 import sys
@@ -44,8 +45,17 @@ def prefix(tmp_path) -> str:
     return str(tmp_path / "kept")
 
 
-def files(prefix: str) -> list[str]:
-    return sorted(path.name for path in Path(prefix).parent.iterdir())
+def state(prefix: str) -> str:
+    """Whether the store beside `prefix` is absent, being written, unfinished or complete."""
+    folder = Path(prefix).parent
+    names = sorted(
+        re.sub("[0-9a-f]{12}", "R", str(p.relative_to(folder))) for p in folder.rglob("*")
+    )
+    return {
+        (): "absent",
+        ("kept.stoker", "kept.stoker/R-00000.elements", "kept.stoker/stoker.lock"): "unfinished",
+        ("kept.stoker", "kept.stoker/R-00000.elements", "kept.stoker/stoker.json"): "complete",
+    }[tuple(names)]
 
 
 def squares(n: int) -> list[int]:
@@ -58,7 +68,7 @@ def test_the_first_whole_pass_is_kept_and_later_ones_compute_nothing(prefix):
     for _ in range(3):
         assert list(dataset) == squares(10)
     assert function.calls == list(range(10))
-    assert files(prefix) == ["kept.stoker"]
+    assert state(prefix) == "complete"
 
 
 def test_another_object_of_the_same_pipeline_reads_it_too(prefix):
@@ -87,13 +97,13 @@ def test_a_pass_left_early_or_skipped_keeps_nothing(prefix):
     dataset = stoker.Dataset.range(4).map(function).cache(prefix)
     with dataset.iterator() as iterator:
         next(iterator)
-        assert files(prefix) == ["kept.stoker.part"]
-    assert files(prefix) == []
+        assert state(prefix) == "unfinished"
+    assert state(prefix) == "absent"
     assert list(dataset.skip(1)) == squares(4)[1:]
     assert list(dataset.take(2)) == squares(2)
-    assert files(prefix) == []
+    assert state(prefix) == "absent"
     assert list(dataset) == squares(4)
-    assert files(prefix) == ["kept.stoker"]
+    assert state(prefix) == "complete"
 
 
 def test_while_one_pass_writes_another_reads_through(prefix):
@@ -102,9 +112,9 @@ def test_while_one_pass_writes_another_reads_through(prefix):
     with dataset.iterator() as writer:
         next(writer)
         assert list(dataset) == squares(3)
-        assert files(prefix) == ["kept.stoker.part"]
+        assert state(prefix) == "unfinished"
         assert list(writer) == squares(3)[1:]
-    assert files(prefix) == ["kept.stoker"]
+    assert state(prefix) == "complete"
     assert len(function.calls) == 6
 
 
@@ -141,20 +151,20 @@ def test_what_a_reader_changes_in_the_first_pass_is_not_kept(prefix):
 
 
 def test_it_is_not_read_into_memory_and_skipping_is_cheap(prefix, monkeypatch):
-    monkeypatch.setattr(elements_file, "CHUNK_ELEMENTS", 10)
+    monkeypatch.setattr(elements_file, "RECORD_ELEMENTS", 10)
     dataset = stoker.Dataset.range(1000).cache(prefix)
     assert len(list(dataset)) == 1000
-    chunks: list[int] = []
-    read_chunk = elements_file.ElementsFile.read
+    records: list[int] = []
+    read_record = elements_file.ElementsFile.read
 
-    def counted(file: elements_file.ElementsFile, chunk: int) -> list[Any]:
-        chunks.append(chunk)
-        return read_chunk(file, chunk)
+    def counted(file: elements_file.ElementsFile, record: int) -> list[Any]:
+        records.append(record)
+        return read_record(file, record)
 
     monkeypatch.setattr(elements_file.ElementsFile, "read", counted)
     with dataset.skip(555).iterator() as iterator:
         assert next(iterator) == 555
-    assert chunks == [55]
+    assert records == [55]
 
 
 @pytest.mark.parametrize("fails", [-1, 0, 7])
@@ -198,7 +208,7 @@ def test_a_filename_that_is_no_local_path_is_refused(filename):
 def test_a_file_of_another_pipeline_is_an_error_that_says_what_to_do(prefix):
     list(stoker.Dataset.range(3).cache(prefix))
     with pytest.raises(
-        FailedPreconditionError, match="another pipeline: its structure differs; delete the file"
+        FailedPreconditionError, match="another pipeline: its structure differs; delete the folder"
     ):
         list(stoker.Dataset.range(4).cache(prefix))
 
@@ -234,19 +244,19 @@ def test_a_seed_nobody_gave_is_not_compared(prefix):
 
 
 def test_damage_is_reported_with_the_file_where_it_is(prefix, monkeypatch):
-    monkeypatch.setattr(elements_file, "CHUNK_ELEMENTS", 2)
+    monkeypatch.setattr(elements_file, "RECORD_ELEMENTS", 2)
     dataset = stoker.Dataset.range(6).cache(prefix)
     assert list(dataset) == list(range(6))
-    path = Path(prefix + ".stoker")
+    [path] = Path(prefix + ".stoker").glob("*.elements")
     data = bytearray(path.read_bytes())
-    offsets = elements_file.ElementsFile(path.open("rb"), "f")
-    data[int(offsets._offsets[1])] ^= 1
-    offsets.close()
+    file = elements_file.ElementsFile(path.open("rb"), "f")
+    data[int(file._offsets[1])] ^= 1
+    file.close()
     path.write_bytes(data)
     with dataset.iterator() as iterator:
         assert [next(iterator), next(iterator)] == [0, 1]
         for _ in range(2):
-            with pytest.raises(DataLossError, match=r"kept.stoker is damaged at byte \d+"):
+            with pytest.raises(DataLossError, match=r"kept.stoker/.* is damaged at byte \d+"):
                 next(iterator)
         assert list(iterator) == [4, 5]
     assert list(dataset.ignore_errors()) == [0, 1, 4, 5]
@@ -262,8 +272,8 @@ def test_a_pass_with_an_error_keeps_nothing_and_says_why(prefix, caplog):
             with pytest.raises(ValueError, match="2"):
                 next(iterator)
             assert list(iterator) == [9]
-        assert files(prefix) == []
-    assert "keeps nothing of this pass: an element failed with ValueError: 2" in caplog.text
+        assert state(prefix) == "absent"
+    assert "keeps nothing of this epoch: an element failed with ValueError: 2" in caplog.text
     kept = stoker.Dataset.range(4).map(function).ignore_errors().cache(prefix)
     assert list(kept) == list(kept) == [0, 1, 9]
     assert len(function.calls) == 12
@@ -278,14 +288,14 @@ def test_an_element_that_cannot_be_kept_raises_once_and_is_not_lost(prefix):
             with pytest.raises(InvalidArgumentError, match="is a object"):
                 next(iterator)
             assert list(iterator) == []
-        assert files(prefix) == []
+        assert state(prefix) == "absent"
 
 
 def test_a_full_disk_raises_once_names_the_file_and_loses_no_element(prefix, monkeypatch):
-    monkeypatch.setattr(elements_file, "CHUNK_ELEMENTS", 10)
+    monkeypatch.setattr(elements_file, "RECORD_ELEMENTS", 10)
 
     def full(self: Any, pieces: Any) -> None:
-        if self.positions > 50:
+        if self.count > 50:
             raise OSError(errno.ENOSPC, "No space left on device")
         write(self, pieces)
 
@@ -296,12 +306,12 @@ def test_a_full_disk_raises_once_names_the_file_and_loses_no_element(prefix, mon
         found = outcomes(iterator)
     [error] = [x for x in found if not isinstance(x, int)]
     assert (error.errno, error.filename) == (errno.ENOSPC, prefix + ".stoker")
-    assert "No space left on device: nothing is kept" in str(error)
+    assert "No space left on device: what was written is removed" in str(error)
     assert [x for x in found if x is not error] == list(range(100))
-    assert files(prefix) == []
+    assert state(prefix) == "absent"
     monkeypatch.undo()
     assert list(dataset) == list(range(100))
-    assert files(prefix) == ["kept.stoker"]
+    assert state(prefix) == "complete"
 
 
 def test_a_file_that_may_not_grow_is_an_error_of_the_system(prefix):
@@ -322,9 +332,9 @@ def test_a_file_that_may_not_grow_is_an_error_of_the_system(prefix):
     """
     said, found = run(script).splitlines()
     assert said.startswith("[Errno 27]")
-    assert said.endswith(f"nothing is kept of this pass: '{prefix}.stoker'")
+    assert said.endswith(f"what was written is removed: '{prefix}.stoker'")
     assert found == "100000"
-    assert files(prefix) == []
+    assert state(prefix) == "absent"
 
 
 def test_a_folder_that_cannot_be_written_is_an_error_that_names_the_file(tmp_path):
@@ -351,10 +361,10 @@ def test_who_is_killed_half_way_leaves_nothing_that_is_read(prefix):
     with pytest.raises(subprocess.CalledProcessError) as killed:
         run(script)
     assert killed.value.returncode == -signal.SIGKILL
-    assert files(prefix) == ["kept.stoker.part"]
+    assert state(prefix) == "unfinished"
     dataset = stoker.Dataset.range(100_000).cache(prefix)
     assert list(dataset) == list(range(100_000))
-    assert files(prefix) == ["kept.stoker"]
+    assert state(prefix) == "complete"
     assert list(dataset) == list(range(100_000))
 
 
@@ -370,9 +380,9 @@ def test_a_forked_child_does_not_spoil_what_its_parent_writes(prefix):
         os.wait()
         assert first + list(iterator) == list(range(50_000))
         assert list(dataset) == list(range(50_000))
-        print(os.listdir(os.path.dirname({prefix!r})))
     """
-    assert run(script) == "['kept.stoker']\n"
+    assert run(script) == ""
+    assert state(prefix) == "complete"
 
 
 def test_how_fast_the_input_runs_does_not_make_it_another_pipeline(prefix):
@@ -401,7 +411,7 @@ def test_threads_that_race_all_read_the_whole(prefix):
         thread.join()
     assert len(results) == 18
     assert all(result == list(range(20_000)) for result in results)
-    assert files(prefix) == ["kept.stoker"]
+    assert state(prefix) == "complete"
 
 
 def test_processes_that_race_all_read_the_whole(prefix):
@@ -422,7 +432,7 @@ def test_processes_that_race_all_read_the_whole(prefix):
     for process in processes:
         process.communicate(timeout=50)
         assert process.returncode == 0
-    assert files(prefix) == ["kept.stoker"]
+    assert state(prefix) == "complete"
 
 
 def test_closing_from_another_thread_removes_the_file(prefix):
@@ -432,7 +442,7 @@ def test_closing_from_another_thread_removes_the_file(prefix):
     closer = threading.Thread(target=iterator.close)
     closer.start()
     closer.join()
-    assert files(prefix) == []
+    assert state(prefix) == "absent"
 
 
 # ── where splits are handed out ──────────────────────────────────────────────────────────────────
@@ -453,7 +463,7 @@ def test_what_is_kept_of_splits_belongs_to_their_hand_out(prefix):
     assert split_read(dataset, one) == [0, 1, 4] * 2
     assert split_read(dataset, other) == [25, 36] * 2
     assert function.calls == [0, 1, 2, 5, 6]
-    assert files(prefix) == []
+    assert state(prefix) == "absent"
     assert list(dataset.take(10)) == squares(10)
 
 
@@ -462,7 +472,7 @@ def test_with_a_service_each_element_comes_once_a_pass_and_nothing_is_left(prefi
     with Service(2) as service:
         found = Counter(read(dataset.distribute(service.target)))
         assert found == dict.fromkeys(squares(50), 3)
-        assert files(prefix) == []
+        assert state(prefix) == "absent"
 
 
 def test_workers_that_read_everything_share_one_file(prefix):
@@ -471,7 +481,7 @@ def test_workers_that_read_everything_share_one_file(prefix):
         for _ in range(2):
             off = dataset.apply(distribute("parallel_epochs", service.target))
             assert Counter(read(off)) == dict.fromkeys(range(50), 3)
-            assert files(prefix) == ["kept.stoker"]
+            assert state(prefix) == "complete"
 
 
 def start(script: str, **kwargs: Any) -> Any:

@@ -94,7 +94,7 @@ def test_a_pass_left_early_skipped_or_failed_keeps_nothing(path, caplog):
             next(iterator)
         assert list(iterator) == []
     assert files(path) == 0
-    assert "keeps nothing of this pass: an element failed with ValueError: 3" in caplog.text
+    assert "keeps nothing of this epoch: an element failed with ValueError: 3" in caplog.text
 
 
 def test_while_one_pass_writes_another_reads_through(path):
@@ -151,7 +151,7 @@ def test_a_full_disk_raises_once_and_loses_no_element(path, monkeypatch):
     def full(self: Any, elements: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(elements_file.ElementsWriter, "_write_chunk", full)
+    monkeypatch.setattr(elements_file.ElementsWriter, "_write_elements", full)
     with stoker.Dataset.range(3).snapshot(path).iterator() as iterator:
         assert [next(iterator) for _ in range(3)] == [0, 1, 2]
         with pytest.raises(OSError, match="No space left on device: what was written"):

@@ -1,23 +1,20 @@
-"""Element files: elements in chunks with a checksum each, and an index at the end.
+"""Element files: records of elements with a checksum each, and an index as the last record.
 
-    file   = head, chunks, index, footer
-    head   = magic, length and checksum, then a msgpack `Header`
-    chunk  = body, column, trailer: as a frame of the wire, described by what stands behind it
-    index  = where each chunk begins, then the number of its first element; int64, one more than
-             there are chunks
-    footer = where the index begins, chunks, checksum of the index, checksum of the footer, magic
+    record  = body, described, trailer: elements are encoded as in a frame of the wire
+    trailer = length of the body, length of `described`, elements, CRC-32 of all before
+    index   = a record of 0 elements; its body is the offset of each record, then the number of its
+              first element, as int64, with one more of each for the end
 
-Every byte is under a checksum. The index comes last: a file that was not finished has no footer,
-and cannot be taken for a whole one. Any element is found in O(log chunks), and reading takes
-memory for the index (16 bytes a chunk) and one chunk.
+Every byte is under a checksum, and a file that is incomplete has no index. Any
+element is found in O(log records); reading takes memory for the index (16 bytes per record) and
+one record.
 """
 
+import io
 import os
 import struct
-import threading
 import zlib
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any, BinaryIO
 
 import msgspec
@@ -28,25 +25,21 @@ from stoker.elements.codec.columns import Column
 from stoker.elements.codec.elements import TypeResolver, decode_elements, encode_elements
 from stoker.elements.codec.layout import Buffer, empty_body
 from stoker.elements.ragged import RaggedArray
-from stoker.elements.sizes import element_bytes
+from stoker.elements.sizes import PLAIN_BYTES, element_bytes
 from stoker.elements.sparse import SparseArray
 from stoker.elements.structure import field_names, make_dataclass_instance, map_structure
-from stoker.errors import DataLossError, FailedPreconditionError, WireError
+from stoker.errors import DataLossError, WireError
 
-VERSION = 1
-CHUNK_BYTES = 1 << 20
-"""A chunk is written when it holds so much: decoding it takes about a millisecond."""
-CHUNK_ELEMENTS = 8192
+RECORD_BYTES = 1 << 20
+"""The size at which a record is written: decoding it takes about a millisecond."""
+RECORD_ELEMENTS = 8192
 
-_HEAD = struct.Struct("<8sII")
-_TRAILER = struct.Struct("<QQIII")
-_FOOTER = struct.Struct("<QQII8s")
-_MAGIC = b"stkelem\n"
-_END_MAGIC = b"\nstkends"
+_TRAILER = struct.Struct("<QIII")
+_CHECKSUM_BYTES = 4
 _INT64 = np.dtype("<i8")
 
 _ENCODE = msgspec.msgpack.Encoder().encode
-_DECODE_COLUMN: Callable[[Any], Column] = msgspec.msgpack.Decoder(Column).decode
+_DECODE: Callable[[Any], tuple[str, Column]] = msgspec.msgpack.Decoder(tuple[str, Column]).decode
 
 # level 1: on elements that compress at all, higher levels cost five times as much for a tenth less.
 _COMPRESS: dict[str, Callable[[bytes], bytes]] = {
@@ -59,264 +52,210 @@ _DECOMPRESS: dict[str, Callable[[Any], bytes]] = {
 }
 
 COMPRESSIONS = tuple(_COMPRESS)
-"""The names that `ElementsWriter` takes, besides ``""`` for none."""
+"""The compressions of `ElementsWriter`, besides ``""`` for none."""
 
-
-class Header(msgspec.Struct, frozen=True):
-    """What a file says of itself; `about` tells whose elements these are."""
-
-    version: int
-    compression: str = ""
-    about: dict[str, str] = {}
+_PLAIN = frozenset({int, float, bool, complex, type(None)})
 
 
 class ElementsWriter:
     """Writes an element file.
 
     Args:
-        file: where to; nothing may be held back in the process, where a fork would double it.
-        compression: of `COMPRESSIONS`, or ``""``.
-        about: for `Header.about`.
+        file: a file without a buffer in this process: a fork would write the buffer twice.
+        compression: one of `COMPRESSIONS`, or ``""``.
 
     Attributes:
-        positions: how many elements were added.
-        nbytes: how many bytes were written.
+        file: the file.
+        nbytes: the number of bytes written.
     """
 
-    def __init__(
-        self, file: BinaryIO, compression: str = "", about: dict[str, str] | None = None
-    ) -> None:
-        self.positions = 0
+    def __init__(self, file: BinaryIO, compression: str = "") -> None:
+        self.file = file
         self.nbytes = 0
-        self._file = file
-        self._compress = _COMPRESS.get(compression)
+        self._compression = compression
         self._pending: list[Any] = []
         self._pending_bytes = 0
         self._offsets: list[int] = []
         self._firsts: list[int] = [0]
-        header = _ENCODE(Header(VERSION, compression, about or {}))
-        checksum = zlib.crc32(header, len(header))
-        self._write([_HEAD.pack(_MAGIC, len(header), checksum) + header])
+
+    @property
+    def count(self) -> int:
+        """The number of elements added."""
+        return self._firsts[-1] + len(self._pending)
 
     def add(self, elements: list[Any]) -> None:
-        """Adds elements at the end; the caller may change their arrays afterwards.
+        """Append elements; the caller may change their arrays afterwards.
 
         Raises:
-            InvalidArgumentError: an element cannot be encoded; names the place.
-            OSError: of the file.
+            InvalidArgumentError: if an element cannot be encoded; names the place.
+            OSError: if the file cannot be written.
         """
-        self.positions += len(elements)
         if _PLAIN.issuperset(map(type, elements)):
             self._pending += elements
-            self._pending_bytes += len(elements) * element_bytes(0)
+            self._pending_bytes += len(elements) * PLAIN_BYTES
         else:
             for element in elements:
                 self._add_one(element)
-        while len(self._pending) >= CHUNK_ELEMENTS or self._pending_bytes >= CHUNK_BYTES:
+        while len(self._pending) >= RECORD_ELEMENTS or self._pending_bytes >= RECORD_BYTES:
             self._flush()
 
     def _add_one(self, element: Any) -> None:
         size = element_bytes(element)
-        if self._pending and self._pending_bytes + size > CHUNK_BYTES:
+        if self._pending and self._pending_bytes + size > RECORD_BYTES:
             self._flush()
-        if size >= CHUNK_BYTES:
-            self._write_chunk([element])  # at once: no copy is needed
+        if size >= RECORD_BYTES:
+            self._write_elements([element])  # written now, so that it need not be copied
             return
-        self._pending.append(map_structure(_owned, element))
+        self._pending.append(map_structure(_copied, element))
         self._pending_bytes += size
 
     def finish(self) -> None:
-        """Writes what is still held, and the index: the file is complete."""
+        """Write the pending elements and the index, which completes the file."""
         while self._pending:
             self._flush()
-        index = np.array([*self._offsets, self.nbytes, *self._firsts], _INT64).tobytes()
-        chunks, start = len(self._offsets), self.nbytes
-        checksum = zlib.crc32(index)
-        own = zlib.crc32(struct.pack("<QQI", start, chunks, checksum))
-        self._write([index, _FOOTER.pack(start, chunks, checksum, own, _END_MAGIC)])
+        index = np.array([*self._offsets, self.nbytes, *self._firsts], _INT64)
+        self._write_record([index.tobytes()], b"", 0)
 
     def _flush(self) -> None:
-        elements = self._pending[:CHUNK_ELEMENTS]
-        self._pending = self._pending[CHUNK_ELEMENTS:]
+        elements = self._pending[:RECORD_ELEMENTS]
+        self._pending = self._pending[RECORD_ELEMENTS:]
         self._pending_bytes = sum(map(element_bytes, self._pending))
-        self._write_chunk(elements)
+        self._write_elements(elements)
 
-    def _write_chunk(self, elements: list[Any]) -> None:
-        column, body, size = encode_elements(elements)
-        stored = size
-        if self._compress is not None:
-            body = [self._compress(b"".join(body))]
-            stored = len(body[0])
-        described = _ENCODE(column)
-        checksum = 0
-        for piece in (*body, described):
-            checksum = zlib.crc32(piece, checksum)
-        trailer = (stored, size, len(described), len(elements))
-        checksum = zlib.crc32(struct.pack("<QQII", *trailer), checksum)
+    def _write_elements(self, elements: list[Any]) -> None:
+        column, body, _ = encode_elements(elements)
+        if self._compression:
+            body = [_COMPRESS[self._compression](b"".join(body))]
         offset = self.nbytes
-        self._write([*body, described, _TRAILER.pack(*trailer, checksum)])
+        self._write_record(body, _ENCODE((self._compression, column)), len(elements))
         self._offsets.append(offset)
         self._firsts.append(self._firsts[-1] + len(elements))
 
+    def _write_record(self, body: list[Buffer], described: bytes, count: int) -> None:
+        size = sum(map(len, body))
+        trailer = _TRAILER.pack(size, len(described), count, 0)[:-_CHECKSUM_BYTES]
+        pieces = [*body, described, trailer]
+        checksum = 0
+        for piece in pieces:
+            checksum = zlib.crc32(piece, checksum)
+        self._write([*pieces, checksum.to_bytes(_CHECKSUM_BYTES, "little")])
+
     def _write(self, pieces: list[Buffer]) -> None:
-        if sum(map(len, pieces)) <= 4 * CHUNK_BYTES:  # one call for all is worth a copy
+        if sum(map(len, pieces)) <= 4 * RECORD_BYTES:  # one system call is worth a copy
             pieces = [b"".join(pieces)]
         for piece in pieces:
             rest = memoryview(piece).cast("B")
             self.nbytes += rest.nbytes
             while rest.nbytes:
-                rest = rest[self._file.write(rest) :]
+                rest = rest[self.file.write(rest) :]
 
 
 class ElementsFile:
     """Reads an element file.
 
     Args:
-        file: seekable.
-        name: of the file, for messages.
+        file: seekable; closed by `close`, and if the constructor raises.
+        name: the file's name in messages.
         types: finds the classes of namedtuples and dataclasses.
-        lock: held while `file` is used, if others use it too.
 
     Attributes:
-        name: as given.
-        header: what the file says of itself.
-        count: how many elements it holds.
+        firsts: the position of each record's first element, and the number of elements.
+        count: the number of elements.
 
     Raises:
-        DataLossError: it is not a complete element file.
-        FailedPreconditionError: a newer version of stoker wrote it.
+        DataLossError: if it is not a complete element file.
     """
 
-    def __init__(
-        self,
-        file: BinaryIO,
-        name: str,
-        types: TypeResolver | None = None,
-        lock: AbstractContextManager[Any] | None = None,
-    ) -> None:
+    def __init__(self, file: BinaryIO, name: str, types: TypeResolver | None = None) -> None:
         self._file = file
-        self.name = name
+        self._name = name
         self._types = types or TypeResolver()
-        self._lock = lock or threading.Lock()
-        self._shared = lock is not None
-        with self._lock:
+        try:
             self._size = file.seek(0, os.SEEK_END)
-        self.header = self._read_head()
-        self._offsets, self._firsts = self._read_index()
-        self.count = int(self._firsts[-1])
+            offsets, firsts = self._read_index()
+        except BaseException:
+            file.close()
+            raise
+        self._offsets: npt.NDArray[np.int64] = offsets
+        self.firsts: npt.NDArray[np.int64] = firsts
+        self.count = int(firsts[-1])
 
-    def chunk_at(self, position: int) -> int:
-        """The number of the chunk that holds an element, which there must be."""
-        return int(np.searchsorted(self._firsts, position, "right")) - 1
+    def record_at(self, position: int) -> int:
+        """Return the number of the record that holds the element at `position`."""
+        return int(np.searchsorted(self.firsts, position, "right")) - 1
 
-    def bounds(self, chunk: int) -> tuple[int, int]:
-        """The numbers of its first element and of the first behind it."""
-        return int(self._firsts[chunk]), int(self._firsts[chunk + 1])
-
-    def read(self, chunk: int) -> list[Any]:
-        """The elements of a chunk, fresh each time; arrays are writable.
+    def read(self, record: int) -> list[Any]:
+        """Return the elements of a record, decoded anew each time; arrays are writable.
 
         Raises:
-            DataLossError: the chunk is damaged.
+            DataLossError: if the record is damaged.
         """
-        start, end = int(self._offsets[chunk]), int(self._offsets[chunk + 1])
-        if end - start < _TRAILER.size:
-            raise self._damaged(start, f"a chunk of {end - start} bytes")
-        memory = empty_body(end - start)
-        self._read_into(start, memory)
-        fields = memory[-_TRAILER.size :]
-        stored, size, described, count, checksum = _TRAILER.unpack(fields)
-        if checksum != zlib.crc32(memory[:-4]):
-            raise self._damaged(start, "the checksum of the chunk differs")
-        first, stop = self.bounds(chunk)
-        if stored + described + _TRAILER.size != end - start or count != stop - first:
-            raise self._damaged(start, "the chunk is not the one that the index describes")
+        start, end = self._offsets[record : record + 2].tolist()
+        first, stop = self.firsts[record : record + 2].tolist()
+        body, described = self._read_record(start, end, stop - first)
         try:
-            column = _DECODE_COLUMN(memory[stored : stored + described])
-            body: Buffer = memory[:stored]
-            if self.header.compression:
-                raw = _DECOMPRESS[self.header.compression](body)
-                body = empty_body(size)
-                body[:] = raw
-            return decode_elements(column, count, body, self._types)
-        except (WireError, msgspec.MsgspecError, zlib.error, ValueError) as error:
+            compression, column = _DECODE(described)
+            if compression:
+                body = _DECOMPRESS[compression](body)
+            return decode_elements(column, stop - first, body, self._types)
+        except (WireError, msgspec.MsgspecError, zlib.error, KeyError) as error:
             raise self._damaged(start, str(error)) from error
 
     def close(self) -> None:
-        """Closes the file if nobody else uses it; idempotent."""
-        if not self._shared:
-            self._file.close()
-
-    def _read_head(self) -> Header:
-        head = self._read_exactly(0, _HEAD.size)
-        magic, length, checksum = _HEAD.unpack(head)
-        if magic != _MAGIC:
-            raise self._damaged(0, "it does not begin as an element file does")
-        data = self._read_exactly(_HEAD.size, length)
-        if zlib.crc32(data, length) != checksum:
-            raise self._damaged(0, "the checksum of the head differs")
-        try:
-            version: int = msgspec.msgpack.decode(data)["version"]
-            if version > VERSION:
-                raise FailedPreconditionError(
-                    f"{self.name} is an element file of version {version}; this stoker reads up "
-                    f"to {VERSION}; use a newer stoker, or write the file anew"
-                )
-            header = msgspec.msgpack.decode(data, type=Header)
-        except (msgspec.MsgspecError, TypeError, KeyError) as error:
-            raise self._damaged(0, f"the head: {error}") from error
-        if header.compression and header.compression not in _DECOMPRESS:
-            raise self._damaged(0, f"compression {header.compression!r}")
-        return header
+        """Close the file; idempotent."""
+        self._file.close()
 
     def _read_index(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        at = self._size - _FOOTER.size
-        start, chunks, checksum, own, magic = _FOOTER.unpack(self._read_exactly(at, _FOOTER.size))
-        if magic != _END_MAGIC:
-            raise self._damaged(at, "it ends before its end: the writer did not finish")
-        if own != zlib.crc32(struct.pack("<QQI", start, chunks, checksum)):
-            raise self._damaged(at, "the checksum of the footer differs")
-        length = 2 * (chunks + 1) * _INT64.itemsize
-        if start + length != at:
-            raise self._damaged(at, f"an index of {length} bytes at {start} does not end here")
-        data = self._read_exactly(start, length)
-        if zlib.crc32(data) != checksum:
-            raise self._damaged(start, "the checksum of the index differs")
-        index = np.frombuffer(data, _INT64)
-        return index[: chunks + 1], index[chunks + 1 :]
+        at = self._size - _TRAILER.size
+        size, described, _, _ = _TRAILER.unpack(self._read(at, self._size))
+        start = at - described - size
+        index = np.frombuffer(self._read_record(start, self._size, 0)[0], _INT64)
+        half = len(index) // 2
+        if index[half - 1] != start:
+            raise self._damaged(start, "the index belongs to another place")
+        return index[:half], index[half:]
 
-    def _read_exactly(self, offset: int, length: int) -> bytes:
-        if offset < 0 or offset + length > self._size:
-            raise self._damaged(self._size, "it ends before its end")
-        data = bytearray(length)
-        self._read_into(offset, memoryview(data))
-        return bytes(data)
+    def _read_record(self, start: int, end: int, count: int) -> tuple[Buffer, Buffer]:
+        """Return the checked body and description of a record."""
+        memory = self._read(start, end)
+        size, described, stored_count, checksum = _TRAILER.unpack(memory[-_TRAILER.size :])
+        if checksum != zlib.crc32(memory[:-_CHECKSUM_BYTES]):
+            raise self._damaged(start, "the checksum of the record differs, or the file is cut off")
+        if (size + described + _TRAILER.size, stored_count) != (end - start, count):
+            raise self._damaged(start, "the record is not the one in the index")
+        return memory[:size], memory[size : -_TRAILER.size]
 
-    def _read_into(self, offset: int, memory: memoryview) -> None:
-        with self._lock:
-            self._file.seek(offset)
-            while memory.nbytes:
-                count = self._file.readinto(memory)  # type: ignore[attr-defined]
-                if not count:
-                    raise self._damaged(self._size, "it ends before its end")
-                memory = memory[count:]
+    def _read(self, start: int, end: int) -> memoryview:
+        if start < 0 or end > self._size or end - start < _TRAILER.size:
+            raise self._damaged(self._size, "the file is cut off")
+        memory = rest = empty_body(end - start)
+        while rest.nbytes:
+            count = self._read_into(end - rest.nbytes, rest)
+            if not count:
+                raise self._damaged(self._size, "the file is cut off")
+            rest = rest[count:]
+        return memory
+
+    def _read_into(self, offset: int, memory: memoryview) -> int:
+        if isinstance(self._file, io.FileIO):  # without moving: streams share an unnamed file
+            return os.preadv(self._file.fileno(), [memory], offset)
+        self._file.seek(offset)
+        count: int = self._file.readinto(memory)  # type: ignore[attr-defined]
+        return count
 
     def _damaged(self, offset: int, why: str) -> DataLossError:
         return DataLossError(
-            f"{self.name} is damaged at byte {offset}: {why}; delete it and write it anew"
+            f"{self._name} is damaged at byte {offset}: {why}; delete it and write it anew"
         )
 
 
-_PLAIN = frozenset({int, float, bool, complex, type(None)})
-
-
-def _owned(leaf: Any) -> Any:
-    """The leaf as it is now, whatever happens to the user's arrays."""
+def _copied(leaf: Any) -> Any:
+    """Return the leaf with copies of its arrays, which the user may change later."""
     if isinstance(leaf, np.ndarray):
         return leaf.copy(order="K")
     if isinstance(leaf, RaggedArray | SparseArray):
         cls = type(leaf)
         return make_dataclass_instance(
-            cls, [_owned(getattr(leaf, name)) for name in field_names(cls)]
+            cls, [_copied(getattr(leaf, name)) for name in field_names(cls)]
         )
     return leaf

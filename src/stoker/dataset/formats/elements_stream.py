@@ -1,122 +1,124 @@
-"""Reading element files as one sequence: all of it, or ranges."""
+"""Reads a store's files as one index source."""
 
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
+import msgspec
+
 from stoker.dataset.formats.elements_file import ElementsFile
-from stoker.dataset.streams.stream import Stream
+from stoker.dataset.formats.storage import Folder
+from stoker.dataset.streams.source import IndexStream
+from stoker.dataset.tree.node import Context, Node
+from stoker.elements.codec.elements import TypeResolver
 from stoker.elements.sizes import element_bytes
-from stoker.errors import DataLossError
+from stoker.elements.spec import Spec
+from stoker.errors import DataLossError, NotFoundError
 
 
-class ElementFilesStream(Stream):
-    """The elements of several files, one file after the other; one chunk of one is in memory.
+class StoredFile(msgspec.Struct, frozen=True):
+    """An element file of a store: its name in the folder and its number of elements."""
 
-    What is damaged costs its own positions only: each raises DataLossError.
+    name: str
+    count: int
+
+
+class StoredStream(IndexStream):
+    """The elements of files, one file after the other; one record is in memory.
+
+    A damaged record costs only its own positions: each raises DataLossError.
 
     Args:
-        counts: how many elements each file holds.
-        open_file: opens the file of this number; called when it is needed.
-        ranges: ``(start, stop)`` of elements, numbered over all files; ``None``: all.
-        opened: the first file, if it is open already.
+        context: the context of the epoch.
+        node: the source, if `context` assigns splits.
+        folder: the store.
+        files: the files to read.
+        spec: names the classes of namedtuples and dataclasses.
     """
 
     def __init__(
-        self,
-        counts: Sequence[int],
-        open_file: Callable[[int], ElementsFile],
-        ranges: Iterator[tuple[int, int]] | None = None,
-        opened: ElementsFile | None = None,
+        self, context: Context, node: Node, folder: Folder, files: Sequence[StoredFile], spec: Spec
     ) -> None:
-        self._firsts = [*accumulate(counts, initial=0)]
-        self._open_file = open_file
-        self._ranges = iter([(0, self._firsts[-1])]) if ranges is None else ranges
-        self._at = self._stop = 0
-        self._file = opened
-        self._file_number = 0
-        self._held: list[Any] = []
-        self._held_first = self._held_stop = 0
+        self._firsts = [*accumulate((file.count for file in files), initial=0)]
+        super().__init__(context, node, self._firsts[-1], 1, lambda _start, _stop: [])
+        self._folder = folder
+        self._files = files
+        self._types = TypeResolver(spec)
+        self._file: ElementsFile | None = None
+        self._file_number = -1
+        self._record: list[Any] = []
+        self._record_first = 0
         self._damage = ""
+        self._damage_first = self._damage_stop = 0
         self._closed = False
         self._lock = threading.Lock()  # `close` may come from another thread
 
-    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
-        if not self._next_range():
-            return []
-        if not self._held_first <= self._at < self._held_stop and not self._load():
-            return []
-        if self._damage:
-            self._at += 1
-            raise DataLossError(self._damage)
-        start = self._at - self._held_first
-        fitting = max(1, max_bytes // element_bytes(self._held[start]))
-        count = min(max_elements, fitting, self._stop - self._at, self._held_stop - self._at)
-        self._at += count
-        return self._held[start : start + count]
-
-    def advance(self, n: int) -> int:
-        left = n
-        while left and self._next_range():
-            step = min(left, self._stop - self._at)
-            self._at += step
-            left -= step
-        return n - left
-
     def close(self) -> None:
+        super().close()
         with self._lock:
             self._closed = True
-            self._ranges = iter(())
-            self._at = self._stop = 0
             self._close_file()
 
-    def _next_range(self) -> bool:
-        """Moves to the next range that is not empty; may block."""
-        while self._at >= self._stop:
-            found = next(self._ranges, None)
-            if found is None:
-                self._ranges = iter(())  # the end stays the end
-                return False
-            self._at, self._stop = found
-        return True
+    def _take(self, most: int) -> list[Any]:
+        start = self._position - self._record_first
+        if not 0 <= start < len(self._record):
+            self._load()
+            start = self._position - self._record_first
+        rest = self._stop - self._position
+        if rest <= 0:  # `close`, which may come from another thread, sets the stop to 0
+            return []
+        elements = self._record[start : start + min(rest, most)]
+        self._position += len(elements)
+        return elements
 
-    def _load(self) -> bool:
-        """Decodes the chunk that holds the next element, or notes its damage; False if closed."""
+    def _load(self) -> None:
+        """Decode the record that holds the next element; an error takes its position."""
+        at = self._position
+        self._position = at + 1
         with self._lock:
-            if self._closed:
-                return False
-            number = bisect_right(self._firsts, self._at) - 1
-            first = self._firsts[number]
-            bounds = first, self._firsts[number + 1]  # what is lost if the file cannot be opened
-            self._damage, self._held = "", []
-            try:
-                file = self._open(number)
-                chunk = file.chunk_at(self._at - first)
-                bounds = tuple(first + bound for bound in file.bounds(chunk))  # type: ignore[assignment]
-                self._held = file.read(chunk)
-            except DataLossError as error:
-                self._damage = str(error)
-            except Exception:
-                # Not the data's fault: the next position tries again.
-                self._held_first = self._held_stop = 0
-                self._at += 1
-                raise
-            self._held_first, self._held_stop = bounds
-            return True
+            if not self._damage_first <= at < self._damage_stop:
+                self._decode(at)
+        if self._damage_first <= at < self._damage_stop:
+            raise DataLossError(self._damage)
+        self._position = at
+
+    def _decode(self, at: int) -> None:
+        if self._closed:
+            return
+        number = bisect_right(self._firsts, at) - 1
+        first, stop = self._firsts[number : number + 2]  # lost if the file is damaged as a whole
+        self._record = []
+        try:
+            file = self._open(number)
+            record = file.record_at(at - first)
+            first, stop = (first + file.firsts[record : record + 2]).tolist()
+            self._record = file.read(record)
+            self._record_first = first
+            self._element_bytes = element_bytes(self._record[at - first])
+        except DataLossError as error:
+            self._damage, self._damage_first, self._damage_stop = str(error), first, stop
 
     def _open(self, number: int) -> ElementsFile:
         if self._file is None or self._file_number != number:
             self._close_file()
-            file = self._open_file(number)
-            self._file, self._file_number = file, number
-            expected = self._firsts[number + 1] - self._firsts[number]
-            if file.count != expected:
+            expected = self._files[number]
+            path = self._folder.join(expected.name)
+            try:
+                file = self._folder.open(expected.name)
+            except FileNotFoundError as error:
+                raise NotFoundError(
+                    f"{path} was removed: the folder was deleted or written anew; load it again"
+                ) from error
+            opened = ElementsFile(file, path, self._types)
+            if opened.count != expected.count:
+                opened.close()
                 raise DataLossError(
-                    f"{file.name} holds {file.count} elements and not the {expected} that were "
-                    "written; delete it and write it anew"
+                    f"{path} has {opened.count} elements, but {expected.count} were written; "
+                    "delete it and write it anew"
                 )
+            self._file, self._file_number = opened, number
         return self._file
 
     def _close_file(self) -> None:

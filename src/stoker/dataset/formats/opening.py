@@ -5,12 +5,11 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
+from stoker.dataset.formats.storage import is_url, open_file
 from stoker.errors import (
     DataLossError,
-    FailedPreconditionError,
     InvalidArgumentError,
     NotFoundError,
     PermissionDeniedError,
@@ -92,9 +91,9 @@ def open_window(path: str, compression: str) -> Window:
         UnavailableError: it cannot be opened for another reason.
     """
     with _named(path):
-        if "://" not in path and not compression:
+        if not is_url(path) and not compression:
             return _LocalWindow(path)
-        file = _open_url(path, "rb") if "://" in path else _open_local(path, "rb")
+        file = open_file(path, "rb")
         if compression:
             return _StreamWindow(path, None, _Inflated(path, file, _WINDOW_BITS[compression]))
         return _StreamWindow(path, getattr(file, "size", None), _Plain(file))
@@ -112,7 +111,7 @@ def open_to_write(path: str) -> Any:
     """
     try:
         with _named(path):
-            return _open_url(path, "wb") if "://" in path else _open_local(path, "wb")
+            return open_file(path, "wb", buffering=-1)
     except NotFoundError as error:
         raise NotFoundError(
             f"{path} cannot be written: its folder does not exist; make it, or correct the path"
@@ -124,25 +123,6 @@ def compressor(compression: str) -> Any:
     if not compression:
         return None
     return zlib.compressobj(wbits=_WINDOW_BITS[compression])
-
-
-def _open_url(path: str, mode: str) -> Any:
-    import fsspec
-
-    try:
-        system, name = fsspec.core.url_to_fs(path)
-    except ImportError as error:
-        raise FailedPreconditionError(
-            f"{path} needs a package that is not installed here: {error}"
-        ) from error
-    except ValueError as error:
-        raise InvalidArgumentError(f"{path} cannot be opened: {error}") from error
-    return system.open(name, mode)
-
-
-def _open_local(path: str, mode: str) -> Any:
-    """Unbuffered to be read, since windows read blocks; buffered to be written."""
-    return Path(path).open(mode, buffering=0 if mode == "rb" else -1)
 
 
 @contextmanager
@@ -169,7 +149,7 @@ class _LocalWindow(Window):
     """An uncompressed local file: every block is read where it begins, so that none is copied."""
 
     def __init__(self, path: str) -> None:
-        self._file = _open_local(path, "rb")
+        self._file = open_file(path, "rb")
         super().__init__(path, os.fstat(self._file.fileno()).st_size)
 
     def move(self, at: int, need: int, want: int | None = None) -> bytes:

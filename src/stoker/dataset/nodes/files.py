@@ -1,10 +1,10 @@
 """list_files: the paths of files that match patterns."""
 
-import glob
 from typing import Any, ClassVar
 
 import numpy as np
 
+from stoker.dataset.formats.storage import list_paths
 from stoker.dataset.random import rng
 from stoker.dataset.streams.source import ListedStream
 from stoker.dataset.streams.stream import Stream
@@ -37,7 +37,7 @@ class ListFiles(Node, frozen=True, eq=False, kw_only=True):
         Raises:
             NotFoundError: if no file matches.
         """
-        paths = sorted(path for pattern in self.patterns for path in _matches(pattern))
+        paths = sorted(path for pattern in self.patterns for path in list_paths(pattern))
         if not paths:
             raise NotFoundError(
                 f"no files match {', '.join(map(repr, self.patterns))}; check the pattern and that "
@@ -50,13 +50,3 @@ class ListFiles(Node, frozen=True, eq=False, kw_only=True):
 
     def open(self, context: Context) -> Stream:
         return ListedStream(context, self, lambda: self.list_splits(context))
-
-
-def _matches(pattern: str) -> list[str]:
-    if "://" not in pattern:
-        # Path.glob takes no absolute patterns and normalizes the paths that match.
-        return glob.glob(pattern, recursive=True)  # noqa: PTH207
-    import fsspec
-
-    system, path = fsspec.core.url_to_fs(pattern)
-    return [system.unstrip_protocol(found) for found in system.glob(path)]

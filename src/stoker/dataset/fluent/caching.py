@@ -1,4 +1,4 @@
-"""The fluent API: what is computed ahead or kept, and what is left out because it fails."""
+"""The fluent API: caching, saving, prefetching, and leaving out elements that fail."""
 
 import os
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Self
 
 from stoker.dataset import arguments, nodes
-from stoker.dataset.fingerprint import Identity
+from stoker.dataset.fingerprint import Fingerprint
 from stoker.dataset.fluent.fluent import Fluent
 from stoker.dataset.pickled import Pickled
 from stoker.dataset.streams.failures import Origin
@@ -16,31 +16,33 @@ from stoker.elements.spec import Spec, compatible, spec_from_wire, spec_to_wire
 from stoker.errors import InvalidArgumentError, NotFoundError, UnimplementedError
 
 
-class Keeping(Fluent):
-    """Methods that change when elements are computed, or whether, not what they are."""
+class Caching(Fluent):
+    """Methods that change when or whether elements are computed, not their values."""
 
     def cache(self, filename: str | os.PathLike[str] = "") -> Self:
-        """Keeps the elements from the first whole pass on; as tf.data.Dataset.cache.
+        """Keep the elements of the first whole epoch; later epochs read them and compute nothing.
 
-        Later passes read what was kept and compute nothing. A pass that was left early or skipped
-        keeps nothing. In memory, it is kept for this process and arrays are read-only.
+        An epoch that was left early or skipped ahead keeps nothing. In memory, the elements are
+        kept for this process and their arrays are read-only.
 
-        With a file name, it is kept in ``<filename>.stoker``, for later processes too: element by
-        element, never all in memory, with checksums. While one pass writes, others at the same
-        time read through and keep nothing. An error in an element keeps the pass from being kept,
-        with a warning; `ignore_errors` before it leaves such elements out. The file belongs to
-        this pipeline: its nodes, arguments and seeds. The code of functions and arrays in memory
-        are not compared: delete the file when they have changed. Where a service hands out splits,
-        what is kept is a file without a name beside it, for the tasks' own passes.
+        With a file name, they are kept in the folder ``<filename>.stoker``, for later processes
+        too: element by element, never all in memory, with checksums. While one epoch is written,
+        others at the same time only read their input. An error in an element keeps the epoch from
+        being kept, with a warning; `ignore_errors` before it leaves such elements out. The folder
+        belongs to this pipeline: its nodes, arguments and seeds. The code of functions and arrays
+        in memory are not compared: delete the folder when they have changed. Under a service's
+        splits, the elements are kept in unnamed files beside it, for the epochs of one task.
+
+        As `tf.data.Dataset.cache`.
 
         Args:
             filename: a local path without ending; ``""`` for memory.
 
         Raises:
-            InvalidArgumentError: `filename` is no local path.
-            FailedPreconditionError: when read, if the file was written by another pipeline.
-            DataLossError: when read, if the file is damaged, at the elements it concerns.
-            OSError: when read, if the file cannot be written; the elements still come.
+            InvalidArgumentError: if `filename` is not a local path.
+            FailedPreconditionError: when read, if another pipeline wrote the folder.
+            DataLossError: when read, if the folder is damaged, at the damaged elements.
+            OSError: when read, if the folder cannot be written; no element is lost.
 
         Example:
             >>> dataset = Dataset.range(3).map(lambda x: x + 1).cache()
@@ -48,7 +50,7 @@ class Keeping(Fluent):
             ([1, 2, 3], [1, 2, 3])
             >>> import tempfile
             >>> with tempfile.TemporaryDirectory() as folder:
-            ...     dataset = Dataset.range(3).map(lambda x: x + 1).cache(f"{folder}/kept")
+            ...     dataset = Dataset.range(3).map(lambda x: x + 1).cache(f"{folder}/cache")
             ...     list(dataset), list(dataset)
             ([1, 2, 3], [1, 2, 3])
         """
@@ -63,7 +65,7 @@ class Keeping(Fluent):
             nodes.CacheFile(
                 input=self.node,
                 filename=Pickled.of(path),
-                identity=Identity.of(self.node),
+                fingerprint=Fingerprint.of(self.node),
                 site=call_site(),
             )
         )
@@ -75,25 +77,27 @@ class Keeping(Fluent):
         reader_func: Callable[[Self], Self] | None = None,
         shard_func: Callable[..., int] | None = None,
     ) -> Self:
-        """Keeps the first whole pass in a folder and reads it from then on.
+        """Keep the first whole epoch in a folder and read it from then on.
 
-        As tf.data.Dataset.snapshot: each pipeline (its nodes, arguments and seeds, not the code of
-        its functions, nor arrays in memory) has a folder of its own below `path`, so that a changed
-        one writes anew beside it. While one pass writes, others read through. Elements come in the
-        order in which they were written, file after file. Where a service hands out splits, nothing
-        is kept.
+        Each pipeline (its nodes, arguments and seeds, not the code of its functions, nor arrays in
+        memory) has its own folder below `path`, so that a changed one is written beside it. While
+        one epoch is written, others only read their input. Elements come in the order in which
+        they were written, file after file. Under a service's splits, nothing is kept.
+
+        As `tf.data.Dataset.snapshot`.
 
         Args:
             path: a local folder, or a URL that fsspec writes.
-            compression: ``"GZIP"``, ``"ZLIB"``, or ``None`` for none, as ``"AUTO"`` is.
-            reader_func: from a dataset that holds one dataset for each file to the dataset to read.
-            shard_func: the number of the file for an element; ``None``: one file after the other,
-                of 256 MiB.
+            compression: ``"GZIP"``, ``"ZLIB"``, or ``None`` for none; ``"AUTO"`` is none too.
+            reader_func: from a dataset with one dataset per file to the dataset to read.
+            shard_func: returns the number of the file for an element; ``None``: one file after the
+                other, of 256 MiB.
 
         Raises:
-            InvalidArgumentError: an argument is none of these.
-            DataLossError: when read, if a file is damaged, at the elements it concerns.
-            OSError: when read, if the folder cannot be written; the elements still come.
+            InvalidArgumentError: if `path` is empty, `compression` is not one of these, or
+                `reader_func` or `shard_func` is not a function.
+            DataLossError: when read, if a file is damaged, at the damaged elements.
+            OSError: when read, if the folder cannot be written; no element is lost.
 
         Example:
             >>> import tempfile
@@ -109,7 +113,7 @@ class Keeping(Fluent):
                 input=self.node,
                 path=Pickled.of(_path("path", path)),
                 compression=_compression(compression),
-                identity=Identity.of(self.node),
+                fingerprint=Fingerprint.of(self.node),
                 shard_func=shard,
                 reader_func=reader,
                 site=call_site(),
@@ -123,24 +127,27 @@ class Keeping(Fluent):
         shard_func: Callable[..., int] | None = None,
         checkpoint_args: Any = None,
     ) -> None:
-        """Reads the dataset and writes its elements to a folder; as tf.data.Dataset.save.
+        """Read the dataset and write its elements to a folder.
 
-        The folder is complete when ``stoker.json`` is there, which is written last. Saved again, it
-        is replaced at one blow, and a dataset that was loaded from it must be loaded anew. Where
-        the element_spec is not declared, what the elements turn out to be is stored.
+        The folder is complete when it has ``stoker.json``, which is written last. Saved again, it
+        is replaced atomically, and a dataset that was loaded from it must be loaded again. Where
+        the element_spec is not declared, the spec observed in the elements is stored.
+
+        As `tf.data.Dataset.save`.
 
         Args:
             path: a local folder, or a URL that fsspec writes.
-            compression: ``"GZIP"``, ``"ZLIB"``, or ``None`` for none, as ``"AUTO"`` is.
-            shard_func: the number of the file for an element; ``None``: one file after the other,
-                of 256 MiB.
+            compression: ``"GZIP"``, ``"ZLIB"``, or ``None`` for none; ``"AUTO"`` is none too.
+            shard_func: returns the number of the file for an element; ``None``: one file after the
+                other, of 256 MiB.
             checkpoint_args: not supported.
 
         Raises:
-            InvalidArgumentError: an argument is none of these, or an element cannot be kept.
-            UnimplementedError: `checkpoint_args` are given.
-            FailedPreconditionError: another process is saving to this folder now.
-            OSError: the folder cannot be written; nothing of it is left.
+            InvalidArgumentError: if `path` is empty, `compression` is not one of these,
+                `shard_func` is not a function, or an element cannot be encoded.
+            UnimplementedError: if `checkpoint_args` is given.
+            FailedPreconditionError: if another process is saving to this folder now.
+            OSError: if the folder cannot be written; nothing is left in it.
             Exception: the first error of an element; nothing is left then.
 
         Example:
@@ -150,21 +157,22 @@ class Keeping(Fluent):
             ...     list(Dataset.load(folder))
             [array([0, 1]), array([2])]
         """
-        from stoker.dataset.formats.elements_folder import FolderWriter
+        from stoker.dataset.formats.storage import folder_at
+        from stoker.dataset.formats.store import StoreWriter
         from stoker.dataset.nodes.snapshot import file_chooser
 
         if checkpoint_args is not None:
             raise UnimplementedError(
-                "`checkpoint_args` are not supported: a saving that was interrupted leaves nothing "
-                "and starts anew; leave them out"
+                "`checkpoint_args` are not supported: an interrupted save() leaves nothing and "
+                "starts again; leave them out"
             )
         file_of = None
         if shard_func is not None:
             arguments.function("shard_func", shard_func)
             file_of = file_chooser(shard_func, Origin("save", call_site(), None))
-        folder, codec = _path("path", path), _compression(compression)
+        folder, codec = folder_at(_path("path", path)), _compression(compression)
         observed = ObservedSpec(self.element_spec)
-        writer = FolderWriter(
+        writer = StoreWriter(
             folder, lambda: spec_to_wire(observed.spec), codec, {}, file_of, overwrite=True
         )
         try:
@@ -184,23 +192,27 @@ class Keeping(Fluent):
         compression: str | None = "AUTO",
         reader_func: Callable[[Self], Self] | None = None,
     ) -> Self:
-        """The elements that `save` wrote; as tf.data.Dataset.load.
+        """Return the elements that `save` wrote.
 
-        Their number and element_spec are looked up at once, the elements only when they are read,
-        in the order in which they were saved, file after file. A service can split it at any
-        element, and skipping costs next to nothing.
+        Their number and element_spec are read immediately, the elements when they are needed, in
+        the order in which they were saved, file after file. A service can split the dataset at
+        any element, and skipping is cheap.
+
+        As `tf.data.Dataset.load`.
 
         Args:
             path: the folder, or its URL.
-            element_spec: what the elements are; names the classes of namedtuples and dataclasses,
-                which otherwise come back as generated ones of the same name. ``None``: as saved.
-            compression: not needed: the files say it.
-            reader_func: from a dataset that holds one dataset for each file to the dataset to read.
+            element_spec: the spec of the elements; names the classes of namedtuples and
+                dataclasses, which otherwise come back as generated ones of the same name.
+                ``None``: as saved.
+            compression: not needed: the files record it.
+            reader_func: from a dataset with one dataset per file to the dataset to read.
 
         Raises:
-            InvalidArgumentError: an argument is none of these, or the spec is another.
-            NotFoundError: there is no complete saved dataset.
-            DataLossError: the folder is damaged; when read, at the elements it concerns.
+            InvalidArgumentError: if `path` is empty, `compression` is unknown, `reader_func` is
+                not a function, or `element_spec` does not agree with the stored one.
+            NotFoundError: if the folder has no complete saved dataset.
+            DataLossError: if the folder is damaged; when read, at the damaged elements.
 
         Example:
             >>> import tempfile
@@ -209,15 +221,16 @@ class Keeping(Fluent):
             ...     list(Dataset.load(folder).skip(998))
             [998, 999]
         """
-        from stoker.dataset.formats.elements_folder import read_description
+        from stoker.dataset.formats.storage import folder_at
+        from stoker.dataset.formats.store import read_description
         from stoker.dataset.nodes.snapshot import datasets_of_files
 
         folder = _path("path", path)
         _compression(compression)
-        found = read_description(folder)
+        found = read_description(folder_at(folder))
         if found is None:
             raise NotFoundError(
-                f"{folder} holds no saved dataset; check the path, and that save() came to its end"
+                f"{folder} has no saved dataset; check the path, and that save() was completed"
             )
         declared = arguments.spec("element_spec", element_spec)
         stored = spec_from_wire(found.spec)
@@ -227,7 +240,7 @@ class Keeping(Fluent):
             )
         load = partial(nodes.Load, path=folder, stored=found.spec, spec=declared, site=call_site())
         if reader_func is None:
-            return cls._source(load(files=tuple(found.files)))
+            return cls._source(load(files=found.files))
         arguments.function("reader_func", reader_func)
         tree = datasets_of_files(cls._source, load, found.files, call_site())
         result = reader_func(cls._source(tree))
@@ -236,18 +249,21 @@ class Keeping(Fluent):
         return result
 
     def ignore_errors(self, log_warning: bool = False, max_errors: int | None = None) -> Self:
-        """Leaves out the elements that fail; as tf.data.Dataset.ignore_errors.
+        """Leave out the elements that fail.
 
         ``stats()["errors_ignored"]`` of the iterator counts them, also those of a service's
-        workers. What says that nothing more can be read is raised all the same.
+        workers. An error after which nothing more can be read is raised all the same.
+
+        As `tf.data.Dataset.ignore_errors`.
 
         Args:
             log_warning: whether each is logged as a warning of the logger ``stoker.dataset``.
-            max_errors: the errors to leave out in one pass (of each task, on a service); those
-                beyond are raised. ``None``: any number.
+            max_errors: the most errors to leave out in one epoch (of each task, on a service);
+                further ones are raised. ``None``: no limit.
 
         Raises:
-            InvalidArgumentError: an argument is none of these.
+            InvalidArgumentError: if `log_warning` is not a bool, or `max_errors` is neither an
+                int of 0 or more nor None.
 
         Example:
             >>> iterator = iter(Dataset.range(-2, 3).map(lambda x: 12 // x).ignore_errors())
@@ -268,13 +284,15 @@ class Keeping(Fluent):
         )
 
     def prefetch(self, buffer_size: int) -> Self:
-        """Computes ahead of the reader on a thread; as tf.data.Dataset.prefetch.
+        """Compute elements ahead of the reader on a thread.
+
+        As `tf.data.Dataset.prefetch`.
 
         Args:
-            buffer_size: the most elements to hold, or `stoker.AUTOTUNE`.
+            buffer_size: the most elements to buffer, or `stoker.AUTOTUNE`.
 
         Raises:
-            InvalidArgumentError: an argument is none of these.
+            InvalidArgumentError: if `buffer_size` is neither a positive int nor AUTOTUNE.
 
         Example:
             >>> list(Dataset.range(3).prefetch(2))
