@@ -114,7 +114,8 @@ def _plain(service: Service, transport: str) -> Iterator[socket.socket]:
 
 def _reaches_worker(transport: str, data: bytes) -> bool:
     """Whether `data` begins a connection: gRPC's core drops a client without a call silently."""
-    return transport != "grpc" or len(data) > len(_as_grpc(HELLO)) - len(HELLO)
+    data_frame = 9 + 5 + len(HELLO)  # the prefixes of HTTP/2 and gRPC, and the message
+    return transport != "grpc" or len(data) >= len(_as_grpc(HELLO)) - data_frame
 
 
 def _ends(peer: socket.socket, transport: str = "") -> bool:
