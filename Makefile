@@ -1,5 +1,5 @@
-# Everything runs in .venv, which these targets make and keep up to date. A clean machine needs
-# Python 3.11 or newer with venv, and make.
+# All targets run in .venv, which they create and update. A new machine needs Python 3.11 or newer
+# with venv, and make.
 
 PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11 python3.14,\
 	$(shell $(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(name))))
@@ -9,13 +9,13 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint format bench clean
 
-help: ## Say what can be made.
+help: ## List the targets.
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
-demo: .venv/.demo ## Show in two minutes what stoker is for.
+demo: .venv/.demo ## Train with and without stoker, in about a minute.
 	@$(BIN)/stoker demo
 
-test: lint ## Check everything: lint, format, types, tests, documentation.
+test: lint ## Run all checks: lint, format, types, tests, documentation.
 	@$(BIN)/python -m pytest
 
 lint: .venv/.test ## Check lint, format and types.
@@ -23,25 +23,26 @@ lint: .venv/.test ## Check lint, format and types.
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 
-format: .venv/.test ## Put the source into its form.
+format: .venv/.test ## Format the source.
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
 
-bench: .venv/.bench ## Measure, with peers beside it in the same run.
+bench: .venv/.bench ## Run the benchmarks, with peers in the same run.
 	@for file in benchmarks/bench_*.py; do $(BIN)/python $$file || exit 1; done
 
-clean: ## Remove what these targets made.
+clean: ## Remove everything that these targets created.
 	rm -rf .venv .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
-# A stamp a set of dependencies; the source is installed editable, so only pyproject.toml counts.
+# One stamp per set of dependencies; the source is installed in editable mode, so a stamp depends on
+# pyproject.toml only.
 .venv/.%: pyproject.toml | .venv/bin/python
 	@echo "Installing stoker[$*] into .venv"
 	@$(PIP_INSTALL) --editable '.[$*]'
 	@touch $@
 
 .venv/bin/python:
-	@test -n "$(PYTHON)" || { echo "stoker needs Python 3.11 or newer; none was found (or name one: make PYTHON=...)"; exit 1; }
+	@test -n "$(PYTHON)" || { echo "stoker needs Python 3.11 or newer, and none was found; set it with make PYTHON=..."; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 		|| { echo "stoker needs Python 3.11 or newer; $(PYTHON) is older or missing"; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null \

@@ -47,7 +47,7 @@ def test_what_is_wrong_with_python_is_one_line(project, python, message, target)
 
 def test_no_python_at_all_is_one_line(project):
     done = make(project, "demo", "PYTHON=")
-    assert "stoker needs Python 3.11 or newer; none was found" in done.stdout
+    assert "stoker needs Python 3.11 or newer, and none was found" in done.stdout
     assert done.returncode != 0
 
 

@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,11 @@ import stoker
 from tests.docs.session import ROOT, Session, SnippetFailedError
 from tests.docs.snippets import Snippet, commands_of, snippets_of
 
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 SOURCE = ROOT / "src"
 MODULES = [path for path in sorted(SOURCE.rglob("*.py")) if ">>> " in path.read_text()]
 
@@ -32,6 +37,28 @@ def test_every_example_in_a_docstring_runs(path: Path):
     result = doctest.testmod(module, extraglobs=names, optionflags=flags, report=True)
     assert result.attempted > 0
     assert result.failed == 0
+
+
+NAMED_FILE = re.compile(r"`([\w./]+\.py)`(?:\s+`(\w+)(?:\.(\w+))?`)?")
+"""A file in backticks, and the name in backticks after it, such as `a/b.py` `Class.method`."""
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_that_are_named_exist_and_define_the_names(path: Path):
+    files = [
+        file for folder in ("src", "tests", "benchmarks") for file in ROOT.glob(f"{folder}/**/*.py")
+    ]
+    wrong = []
+    for name, *identifiers in NAMED_FILE.findall(path.read_text()):
+        found = [file for file in files if f"/{file.relative_to(ROOT)}".endswith(f"/{name}")]
+        defined = [
+            file
+            for file in found
+            if all(re.search(rf"\b{x}\b", file.read_text()) for x in identifiers if x)
+        ]
+        if not defined and ROOT / name not in files:
+            wrong.append((name, *identifiers))
+    assert wrong == []
 
 
 MARKDOWN = """
