@@ -235,7 +235,7 @@ def compare(rounds: int, images: int) -> None:
     rates = interleaved(systems, rounds)
     print(machine())
     print(f"images/s, {images} images an epoch, {rounds} rounds in one run")
-    print(f"{'':32}{'median':>8}{'stoker against it: median, least of rounds':>46}")
+    print(f"{'':32}{'median':>8}{'stoker to it: median, lowest of rounds':>46}")
     for name in SYSTEMS:
         stoker_rates = rates[BASELINES.get(name, "stoker, AUTOTUNE")]
         ratios = [ours / theirs for ours, theirs in zip(stoker_rates, rates[name], strict=True)]

@@ -260,7 +260,7 @@ def compare(name: str, rounds: int, seconds: float) -> None:
             ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
             print(
                 f"{'':56}{system:>18}{median(theirs):>14,.1f}"
-                f"   stoker is {median(ratios):.2f} x (least {min(ratios):.2f})"
+                f"   stoker is {median(ratios):.2f} x (lowest {min(ratios):.2f})"
             )
 
 

@@ -52,7 +52,7 @@ def measure_stoker(name: str, label: str, seconds: float) -> Figure:
 
 BY_DEFAULT = {
     "scalars": ("TCP", "shared memory", "gRPC", "TCP, DYNAMIC"),
-    "kilobytes": ("TCP", "shared memory"),
+    "kilobytes": ("TCP",),
     "images": ("TCP", "shared memory", "gRPC"),
     "batches": ("TCP", "shared memory"),
     "scalars-busy": ("TCP",),
