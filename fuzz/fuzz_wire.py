@@ -124,7 +124,7 @@ _SAMPLES: list[list[Any]] = [
 
 # ── gRPC ─────────────────────────────────────────────────────────────────────────────────────────
 def _grpc(data: bytes) -> None:
-    """Pieces, each after its size in two bytes, as a client's call yields them to a worker."""
+    """Receive pieces, each after its size in two bytes, as a client's call yields them."""
     pieces = []
     while len(data) >= _SPLIT.size:
         [size] = _SPLIT.unpack_from(data)

@@ -4,12 +4,12 @@ A server process prints one JSON line, ``{"target": ..., "workers": [pid, ...]}`
 its stdin ends.
 """
 
-import dataclasses
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 from service.processes import children
@@ -25,15 +25,18 @@ def serve_stoker(workers: int, _: str) -> None:
 
 
 def serve_stoker_by_grpc(workers: int, _: str) -> None:
-    """The same, with workers that serve by gRPC only."""
-    import stoker
+    """Serve by gRPC only, with the dispatcher and the workers in this process."""
+    from stoker.service import DispatchServer, WorkerConfig, WorkerServer
 
-    class Cluster(stoker.LocalCluster):
-        def _config(self) -> stoker.service.WorkerConfig:
-            return dataclasses.replace(super()._config(), data_transfer_protocol="grpc")
-
-    with Cluster(workers) as cluster:
-        _announce(cluster.target, children(os.getpid()))
+    sys.setswitchinterval(0.0005)  # as in the processes of `stoker worker`
+    with ExitStack() as stack:
+        dispatcher = stack.enter_context(DispatchServer())
+        config = WorkerConfig(
+            dispatcher_address=dispatcher.target.split("://")[1], data_transfer_protocol="grpc"
+        )
+        for _number in range(workers):
+            stack.enter_context(WorkerServer(config))
+        _announce(dispatcher.target, [os.getpid()])
         sys.stdin.read()
 
 
