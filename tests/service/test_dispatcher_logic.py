@@ -12,7 +12,7 @@ from stoker.elements.spec import UnknownSpec, spec_to_wire
 from stoker.errors import ErrorRecord
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig, ShardingPolicy
-from stoker.service.dispatcher.logic import Dispatcher, Hangup, Send
+from stoker.service.dispatcher.logic import Dispatcher, EndSession, Send
 
 VERSIONS = m.Versions("3.11", "2")
 TREE = msgspec.msgpack.encode([WireNode("sim", [], msgspec.Raw(b"\x80"), {}, "")])
@@ -184,7 +184,7 @@ def test_no_more_is_said_only_when_all_are_begun():
         (W1, m.SplitGrant(first, 0, 0, begun=[0])),
         (W2, m.SplitGrant(second, 0, 0, end=True)),
     ]
-    assert talk.logic.desk.waiting == {}
+    assert talk.logic.assigner.waiting == {}
 
 
 def test_what_a_lost_worker_had_not_begun_goes_to_another_and_the_rest_is_counted():
@@ -212,7 +212,7 @@ def test_a_worker_that_is_silent_is_given_up():
     talk.pass_time(9)
     said = talk.pass_time(2)
     [(_, tasks)] = _only(said, m.Tasks)
-    assert tasks.lost[0].why == "it was not heard of for 10 s"
+    assert tasks.lost[0].why == "no heartbeat for 10 s"
     assert (W1, "end") in said
 
 
@@ -288,7 +288,7 @@ def test_a_broken_session_is_taken_up_and_what_may_be_lost_is_said_again():
     assert [x for _, x in said][1:] == [
         m.TaskStop(99),
         start,
-        m.ClientGone(task, 7),
+        m.ClientReleased(task, 7),
     ]
     assert talk.say(W2, m.SplitRequest(task, 0, 0, begin=[0]))[0] == (
         W2,
@@ -369,7 +369,7 @@ def test_a_closed_client_gives_back_through_the_dispatcher():
     [(_, welcome)] = _only(talk.read(C1), m.ClientWelcome)
     task = talk.task(W1)
     said = talk.say(C1, m.ClientClose({task: (3, 1)}))
-    assert said == [(W1, m.ClientGone(task, welcome.client_id, (3, 1))), (C1, "end")]
+    assert said == [(W1, m.ClientReleased(task, welcome.client_id, (3, 1))), (C1, "end")]
 
 
 def test_a_lease_shorter_than_the_time_between_two_ticks_runs_out():
@@ -384,7 +384,7 @@ def test_a_silent_client_is_released_and_told_so():
     talk.join(W1)
     [(_, welcome)] = _only(talk.read(C1), m.ClientWelcome)
     said = talk.pass_time(5)
-    assert (W1, m.ClientGone(talk.task(W1), welcome.client_id)) in said
+    assert (W1, m.ClientReleased(talk.task(W1), welcome.client_id)) in said
     assert "Unknown iteration client id" in _refusal(said).message
     assert (C1, "end") in said
 
@@ -471,7 +471,7 @@ def test_nonsense_from_a_worker_ends_its_session_only():
     said = talk.say(W1, m.SplitRequest(task, 17, 0, want=1))
     assert [type(x) for _, x in said] == [m.Refused, str]
     assert talk.say(C1, m.SplitRequest(task, 0, 0, want=1)) == []
-    assert Hangup(C1) not in talk.logic.tick(0.0)
+    assert EndSession(C1) not in talk.logic.tick(0.0)
     assert talk.logic.state.workers
 
 
@@ -485,5 +485,5 @@ def test_an_endless_repeat_keeps_no_splits_of_passes_that_are_over():
         talk.say(W1, m.SplitRequest(task, 0, source_epoch, begin=[0], want=1))
         talk.say(W1, m.SplitRequest(task, 0, source_epoch, done=True))
     [iteration] = talk.logic.state.iterations.values()
-    assert all(not book.begun for book in iteration.books.values())
+    assert all(not tracker.begun for tracker in iteration.trackers.values())
     assert iteration.splits_begun_by(task) == 5

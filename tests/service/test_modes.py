@@ -109,7 +109,7 @@ def test_a_lost_dynamic_task_returns_splits_it_had_not_begun():
     state.apply(r.SplitsBegun(TASK, 0, 0, [0]))
     state.apply(r.WorkerLost(WORKER, "it died"))
     iteration = state.iterations[ITERATION]
-    assert iteration.book(0, 0).available == 9
+    assert iteration.tracker(0, 0).available == 9
     loss = mode_of(iteration.parameters).loss(state.tasks[TASK])
     assert loss == m.TaskLost(TASK, "host:0", "it died", splits_begun=1)
 

@@ -42,7 +42,7 @@ def test_what_is_said_to_the_dispatcher_survives(message):
         m.TaskStop(1),
         m.ListSplits(1, "d", 5, (0,), [0]),
         m.SplitGrant(1, 2, 3, [4], [5], [(6, [0, 10])], True),
-        m.ClientGone(1, 2),
+        m.ClientReleased(1, 2),
         m.ClientWelcome(1, 2, 3, "j", 1000, "careful"),
         m.DatasetUnknown(),
         m.Tasks([m.TaskInfo(1, "h:1", {"tcp": "h:1"})], [m.TaskLost(2, "h:2", "gone", 3)], True),

@@ -119,7 +119,7 @@ def test_a_greeting_that_comes_after_a_newer_one_changes_nothing():
 def test_a_released_client_cannot_resume_what_is_gone():
     worker = _running()
     worker.produced(20, Chunk(["a"], 1))
-    worker.session_message(m.ClientGone(20, 40), 0.0)
+    worker.session_message(m.ClientReleased(20, 40), 0.0)
     [bye, hang_up] = worker.client_message(2, _hello(attempt=2, next_frame=1), 0.0)
     assert isinstance(bye, w.ToClient)
     assert isinstance(bye.message, f.Bye)
@@ -143,7 +143,7 @@ def test_a_closed_client_gives_back_by_way_of_the_dispatcher_too():
     worker = _running()
     worker.produced(20, Chunk(["a", "b", "c"], 3))
     worker.client_lost(1)
-    worker.session_message(m.ClientGone(20, 40, taken=(0, 2)), 0.0)
+    worker.session_message(m.ClientReleased(20, 40, taken=(0, 2)), 0.0)
     worker.client_message(2, _hello(client=41), 0.0)
     assert _sent(worker.client_message(2, CREDIT, 0.0)) == [(2, 0, ["c"])]
 
@@ -151,7 +151,7 @@ def test_a_closed_client_gives_back_by_way_of_the_dispatcher_too():
 def test_what_a_lost_client_had_is_dropped_and_counted():
     worker = _running()
     worker.produced(20, Chunk(["a", "b", "c"], 3))
-    worker.session_message(m.ClientGone(20, 40), 0.0)
+    worker.session_message(m.ClientReleased(20, 40), 0.0)
     assert worker.tasks[20].lost == 3
     assert not worker.connections
 

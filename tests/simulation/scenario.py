@@ -267,7 +267,7 @@ def _leftovers(outcome: Outcome) -> list[str]:
         "D tasks": state.tasks,
         "D iterations": state.iterations,
         "D jobs": state.jobs,
-        "D waiting": outcome.dispatcher.logic.desk.waiting,
+        "D waiting": outcome.dispatcher.logic.assigner.waiting,
     }
     for worker in outcome.workers:
         if worker.alive:

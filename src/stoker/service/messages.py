@@ -187,7 +187,7 @@ class SplitGrant(Message, frozen=True, tag=True):
     end: bool = False
 
 
-class ClientGone(Message, frozen=True, tag=True):
+class ClientReleased(Message, frozen=True, tag=True):
     """The client was released. Without `taken`, what it had not consumed is dropped and counted.
 
     `taken` is what `GiveBack` says, from a client that closed: ``(frame, elements of it)``.
@@ -356,7 +356,9 @@ FromWorker: TypeAlias = (
 FromSupervisor: TypeAlias = SupervisorHello | KeepAlive | WorkerDied
 FromClient: TypeAlias = ClientHello | Heartbeat | ClientClose
 ToDispatcher: TypeAlias = FromWorker | FromSupervisor | FromClient
-ToWorker: TypeAlias = WorkerWelcome | TaskStart | TaskStop | ListSplits | SplitGrant | ClientGone
+ToWorker: TypeAlias = (
+    WorkerWelcome | TaskStart | TaskStop | ListSplits | SplitGrant | ClientReleased
+)
 ToClient: TypeAlias = ClientWelcome | DatasetUnknown | Tasks
 FromDispatcher: TypeAlias = ToWorker | SupervisorWelcome | ToClient | Refused
 Request: TypeAlias = RegisterDataset | GetDataset | GetCluster

@@ -1,4 +1,4 @@
-"""What the dispatcher's logic tells its shell to do."""
+"""Actions that the dispatcher's logic returns to its shell."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -15,10 +15,10 @@ class Send:
 
 
 @dataclass(frozen=True)
-class Hangup:
-    """End the session of `peer`, after what was sent to it."""
+class EndSession:
+    """End the session of `peer` after the messages sent to it."""
 
     peer: int
 
 
-Action: TypeAlias = Send | Hangup
+Action: TypeAlias = Send | EndSession

@@ -1,4 +1,4 @@
-"""Registered datasets: identical ones are one, explicit ids must agree."""
+"""Registered datasets: identical datasets share an id, explicit ids must agree."""
 
 from stoker.dataset.tree.structure import structure_of
 from stoker.elements.spec import compatible, spec_from_wire
@@ -10,10 +10,10 @@ from stoker.service.dispatcher.state import State
 
 
 def find_dataset(state: State, dataset_id: str) -> DatasetAdded:
-    """The dataset of this id.
+    """Return the dataset with this id.
 
     Raises:
-        NotFoundError: there is none.
+        NotFoundError: if no dataset has this id.
     """
     try:
         return state.datasets[dataset_id]
@@ -24,10 +24,11 @@ def find_dataset(state: State, dataset_id: str) -> DatasetAdded:
 
 
 def registered_id(ledger: Ledger, request: m.RegisterDataset) -> str:
-    """The id of the dataset, which is registered if it is new; "" if its tree is needed for that.
+    """Return the id of the dataset and register it if it is new; "" if that needs its tree.
 
     Raises:
-        InvalidArgumentError: the explicit id belongs to another dataset, or the tree is none.
+        InvalidArgumentError: if the explicit id belongs to a dataset of another structure, or the
+            tree cannot be decoded.
     """
     dataset_id = known_id(ledger.state, request)
     if not dataset_id and request.tree:
@@ -38,10 +39,10 @@ def registered_id(ledger: Ledger, request: m.RegisterDataset) -> str:
 
 
 def known_id(state: State, request: m.RegisterDataset) -> str:
-    """The id under which this very dataset is registered; "" if it is not.
+    """Return the id under which this dataset is registered; "" if it is not.
 
     Raises:
-        InvalidArgumentError: the explicit id belongs to a dataset of another structure.
+        InvalidArgumentError: if the explicit id belongs to a dataset of another structure.
     """
     if not request.dataset_id:
         return state.digests.get(request.digest, "")
@@ -58,10 +59,10 @@ def known_id(state: State, request: m.RegisterDataset) -> str:
 
 
 def new_dataset(request: m.RegisterDataset) -> DatasetAdded:
-    """The record of a dataset seen for the first time.
+    """Return the record of a new dataset.
 
     Raises:
-        InvalidArgumentError: its bytes are not a dataset.
+        InvalidArgumentError: if the tree cannot be decoded.
     """
     return DatasetAdded(
         dataset_id=request.dataset_id or request.digest,

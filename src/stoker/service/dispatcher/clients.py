@@ -1,4 +1,4 @@
-"""Clients: admitted to an iteration, taken up again after a broken session, and released."""
+"""Clients: admitted to an iteration, resumed after a broken session, and released."""
 
 import msgspec
 
@@ -14,7 +14,7 @@ from stoker.service.dispatcher.sessions import Sessions, heartbeat_ms, negotiate
 
 
 class Clients:
-    """What clients say, and what becomes of them."""
+    """Handle the messages and the leases of clients."""
 
     def __init__(
         self, config: DispatcherConfig, ledger: Ledger, sessions: Sessions, iterations: Iterations
@@ -26,10 +26,10 @@ class Clients:
         self._iterations = iterations
 
     def hello(self, peer: int, hello: m.ClientHello, now: float) -> None:
-        """A client opened a session: a new one, or one that has lost its session.
+        """Admit a new client, or resume one that lost its session.
 
         Raises:
-            StokerError: it asks for what cannot be had.
+            StokerError: if the client cannot read what it asks for.
         """
         protocol = negotiate(hello.protocol_min, hello.protocol_max)
         warning, compression = "", None
@@ -37,6 +37,7 @@ class Clients:
             if hello.registration is not None:
                 dataset_id = registered_id(self._ledger, hello.registration)
                 if not dataset_id:
+                    # The client sends its hello again, with the tree.
                     self._sessions.reply(peer, m.DatasetUnknown())
                     return
                 hello = msgspec.structs.replace(hello, dataset_id=dataset_id)
@@ -61,19 +62,20 @@ class Clients:
                 compression,
             ),
         )
+        # The state of all tasks: what an older session was sent may be lost.
         if iteration.error is not None:
             self._sessions.send(client_id, m.Refused(iteration.error))
-        self._iterations.tell(client, list(iteration.tasks.values()))
+        self._iterations.notify(client, list(iteration.tasks.values()))
         self._iterations.advance(iteration, self._state.workers.values())
 
-    def said(self, client_id: int, message: m.ToDispatcher, now: float) -> None:
-        """A client said something on its session."""
+    def received(self, client_id: int, message: m.ToDispatcher, now: float) -> None:
+        """Handle a message on the session of a client."""
         if isinstance(message, m.ClientClose):
             self._release(client_id, message.taken, now)
             self._sessions.release(client_id)
 
     def expired(self, client_id: int, now: float) -> None:
-        """The client's lease ran out."""
+        """Release a client whose lease has expired."""
         self._release(client_id, {}, now)
         self._sessions.send(client_id, m.Refused(to_record(self._unknown(client_id))))
         self._sessions.release(client_id)
@@ -92,13 +94,14 @@ class Clients:
         iteration = self._state.clients[client_id].iteration
         self._ledger.commit(r.ClientRemoved(client_id))
         for task in iteration.tasks.values():
+            # The client sends `GiveBack` too, but its data connection may be broken.
             if not task.lost and not iteration.stopped:
-                gone = m.ClientGone(task.task_id, client_id, taken.get(task.task_id))
-                self._sessions.send(task.worker.worker_id, gone)
+                released = m.ClientReleased(task.task_id, client_id, taken.get(task.task_id))
+                self._sessions.send(task.worker.worker_id, released)
         self._iterations.client_left(iteration, now)
 
     def _unknown(self, client_id: int) -> NotFoundError:
         return NotFoundError(
-            f"Unknown iteration client id {client_id}: it was not heard of for "
-            f"{self._timeout_ms / 1000:g} s and was released"
+            f"Unknown iteration client id {client_id}: it was released after "
+            f"{self._timeout_ms / 1000:g} s without a heartbeat"
         )

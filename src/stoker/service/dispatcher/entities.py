@@ -5,13 +5,13 @@ from typing import Any
 
 from stoker.errors import ErrorRecord
 from stoker.service.dispatcher.records import JobAdded, WorkerAdded
-from stoker.service.dispatcher.splits import SplitBook
+from stoker.service.dispatcher.split_tracker import SplitTracker
 from stoker.service.messages import JobParameters, SplitSource
 
 
 @dataclasses.dataclass
 class Worker:
-    """A worker process; `tasks` are those it runs or has run for a living iteration."""
+    """A worker process; `tasks` are those of unfinished iterations, running or exhausted."""
 
     added: WorkerAdded
     tasks: dict[int, "Task"] = dataclasses.field(default_factory=dict)
@@ -19,7 +19,7 @@ class Worker:
 
 @dataclasses.dataclass
 class Task:
-    """One iteration's work on one worker; `lost` says why, once its worker is gone."""
+    """One iteration's work on one worker; `lost` is the reason once its worker is lost."""
 
     task_id: int
     worker: WorkerAdded
@@ -52,13 +52,13 @@ class Job:
 
 @dataclasses.dataclass
 class Iteration:
-    """One pass of a job.
+    """One epoch of a job.
 
     Attributes:
-        sources: those whose splits are handed out; ``None`` until they are known.
-        books: (source, its epoch) → its splits.
-        finished: no task will produce another element, and none will be added.
-        stopped: its tasks are gone from their workers.
+        sources: the sources whose splits are assigned to tasks; ``None`` until they are known.
+        trackers: (source, its epoch) → its splits.
+        finished: no task will produce another element, and no task will be added.
+        stopped: its workers have been told to stop its tasks.
     """
 
     iteration_id: int
@@ -69,7 +69,7 @@ class Iteration:
     clients: dict[int, Client] = dataclasses.field(default_factory=dict)
     sources: dict[int, SplitSource] | None = None
     values: dict[int, list[Any]] = dataclasses.field(default_factory=dict)
-    books: dict[tuple[int, int], SplitBook] = dataclasses.field(default_factory=dict)
+    trackers: dict[tuple[int, int], SplitTracker] = dataclasses.field(default_factory=dict)
     error: ErrorRecord | None = None
     finished: bool = False
     stopped: bool = False
@@ -79,14 +79,14 @@ class Iteration:
         """The parameters of its job."""
         return self.job.added.parameters
 
-    def book(self, source: int, source_epoch: int) -> SplitBook:
-        """The splits of one pass over one source."""
+    def tracker(self, source: int, source_epoch: int) -> SplitTracker:
+        """Return the tracker of one epoch of one source; made when first asked for."""
         key = (source, source_epoch)
-        if key not in self.books:
+        if key not in self.trackers:
             assert self.sources is not None
-            self.books[key] = SplitBook(self.sources[source].splits)
-        return self.books[key]
+            self.trackers[key] = SplitTracker(self.sources[source].splits)
+        return self.trackers[key]
 
     def splits_begun_by(self, task_id: int) -> int:
-        """How many splits the task has begun, over all sources."""
-        return sum(book.begun_by(task_id) for book in self.books.values())
+        """Return the number of splits that the task has begun, over all sources."""
+        return sum(tracker.begun_by(task_id) for tracker in self.trackers.values())

@@ -9,24 +9,24 @@ from stoker.service.dispatcher import entities as e
 from stoker.service.dispatcher import jobs
 from stoker.service.dispatcher import records as r
 from stoker.service.dispatcher.catalog import find_dataset
-from stoker.service.dispatcher.grants import SplitDesk
 from stoker.service.dispatcher.ledger import Ledger
-from stoker.service.dispatcher.listing import SplitListing
 from stoker.service.dispatcher.modes import mode_of
 from stoker.service.dispatcher.sessions import Sessions
+from stoker.service.dispatcher.split_assigner import SplitAssigner
+from stoker.service.dispatcher.split_listing import SplitListing
 from stoker.service.dispatcher.task_updates import task_update
 from stoker.service.splittable import check_splittable
 
 
 class Iterations:
-    """Takes iterations through their life.
+    """Open, run, end and collect iterations.
 
     Args:
-        config: for how long an iteration may be without clients.
+        config: how long an iteration is kept without clients.
         ledger: the state.
-        sessions: to tell workers and clients.
-        desk: grants splits.
-        listing: learns splits.
+        sessions: the sessions of workers and clients.
+        assigner: assigns splits to tasks.
+        listing: finds the splits of sources.
     """
 
     def __init__(
@@ -34,24 +34,24 @@ class Iterations:
         config: DispatcherConfig,
         ledger: Ledger,
         sessions: Sessions,
-        desk: SplitDesk,
+        assigner: SplitAssigner,
         listing: SplitListing,
     ) -> None:
         self._config = config
         self._ledger = ledger
         self._state = ledger.state
         self._sessions = sessions
-        self._desk = desk
+        self._assigner = assigner
         self._listing = listing
         self._idle_since: dict[int, float] = {}
 
     def open(self, hello: m.ClientHello) -> tuple[e.Iteration, str]:
-        """The iteration a client asks for, made if it is the first; and a warning for its user.
+        """Return the iteration a client asks for, created if missing, and a warning for its user.
 
         Raises:
-            StokerError: it cannot be had.
+            StokerError: if the client's request is not valid or the iteration has failed.
         """
-        mode_of(hello.parameters)  # refuses what this version does not have
+        mode_of(hello.parameters)  # raises before anything is recorded
         dataset = find_dataset(self._state, hello.dataset_id)
         jobs.check_local(self._state, hello)
         job = self._state.jobs.get(hello.job)
@@ -75,10 +75,11 @@ class Iterations:
         return iteration, warning
 
     def advance(self, iteration: e.Iteration, workers: Iterable[e.Worker]) -> None:
-        """Takes the next step: its splits become known, then it runs on each of `workers`."""
+        """List the splits of an iteration if needed, then start its tasks on `workers`."""
         if iteration.finished or iteration.error is not None or not iteration.clients:
             return
         dataset = self._state.datasets[iteration.job.added.dataset_id]
+        # With tasks it can run somewhere; workers that cannot run it may come and go.
         if not iteration.tasks:
             try:
                 jobs.check_runnable(self._state, dataset)
@@ -92,13 +93,14 @@ class Iterations:
             self._add_task(iteration, worker)
 
     def advance_all(self, worker: e.Worker) -> None:
-        """A worker is there: every iteration may run on it."""
+        """Start tasks of all iterations on a worker that has registered."""
         for iteration in list(self._state.iterations.values()):
+            # If this worker lists the splits, the others have waited for them too.
             known = iteration.sources is not None
             self.advance(iteration, [worker] if known else self._state.workers.values())
 
     def splits_listed(self, worker_id: int, answer: m.SplitsListed) -> None:
-        """A worker has listed an iteration's splits."""
+        """Handle a worker's list of the splits of an iteration."""
         error = self._listing.answered(worker_id, answer)
         iteration = self._state.iterations.get(answer.iteration_id)
         if iteration is None:
@@ -109,33 +111,33 @@ class Iterations:
             self.advance(iteration, self._state.workers.values())
 
     def task_ended(self, task: e.Task, now: float) -> None:
-        """A task's pipeline is at its end."""
+        """Record that the pipeline of a task has ended."""
         if task.running:
             self._ledger.commit(r.TaskEnded(task.task_id))
-            self._desk.forget({task.task_id})
+            self._assigner.forget({task.task_id})
             self._after(task.iteration, [])
 
     def tasks_lost(self, worker_id: int, tasks: list[e.Task]) -> None:
-        """The worker of these tasks is gone, and they with it."""
-        self._desk.forget({task.task_id for task in tasks})
+        """Handle the loss of a worker and of its tasks."""
+        self._assigner.forget({task.task_id for task in tasks})
         for iteration in self._listing.lose(worker_id):
             self.advance(iteration, self._state.workers.values())
         for task in tasks:
             self._after(task.iteration, [task])
 
     def client_left(self, iteration: e.Iteration, now: float) -> None:
-        """A client is gone; if it was the last, nobody may ever read what is left."""
+        """Handle the release of a client; after the last one the iteration may be collected."""
         if iteration.clients:
             return
         if iteration.error is not None:
-            self._remove(iteration)  # who asks again gets another try
+            self._remove(iteration)  # the next client that asks starts it again
             return
         self._idle_since[iteration.iteration_id] = now
         if iteration.finished and not iteration.stopped:
             self._stop(iteration)
 
     def collect(self, now: float) -> None:
-        """Removes iterations nobody has read for a while, where the mode does not keep them."""
+        """Remove iterations idle for `job_gc_timeout_ms`, unless their mode keeps them."""
         timeout = self._config.job_gc_timeout_ms / 1000
         if timeout < 0:
             return
@@ -145,8 +147,8 @@ class Iterations:
             if now - since >= timeout and mode.is_collected(iteration.job, self._config):
                 self._remove(iteration)
 
-    def tell(self, client: e.Client, changed: Iterable[e.Task]) -> None:
-        """Tells a client what has changed for it."""
+    def notify(self, client: e.Client, changed: Iterable[e.Task]) -> None:
+        """Send a client the changes of its tasks."""
         update = task_update(client, changed)
         if update is not None:
             self._sessions.send(client.client_id, update)
@@ -157,18 +159,18 @@ class Iterations:
         self._ledger.commit(r.TaskAdded(task_id, iteration.iteration_id, worker_id, seed))
         task = self._state.tasks[task_id]
         self._sessions.send(worker_id, mode_of(iteration.parameters).task_start(task))
-        self._tell_all(iteration, [task])
+        self._notify_all(iteration, [task])
 
     def _after(self, iteration: e.Iteration, changed: list[e.Task]) -> None:
-        """A task has ended: others may take over its splits, or all may be over."""
-        self._desk.settle(iteration)
-        self._tell_all(iteration, changed)
+        """Assign the splits of a task that has ended, and notify the clients."""
+        self._assigner.settle(iteration)
+        self._notify_all(iteration, changed)
         if iteration.finished and not iteration.clients and not iteration.stopped:
             self._stop(iteration)
 
-    def _tell_all(self, iteration: e.Iteration, changed: list[e.Task]) -> None:
+    def _notify_all(self, iteration: e.Iteration, changed: list[e.Task]) -> None:
         for client in iteration.clients.values():
-            self.tell(client, changed)
+            self.notify(client, changed)
 
     def _fail(self, iteration: e.Iteration, error: ErrorRecord) -> None:
         self._ledger.commit(r.IterationFailed(iteration.iteration_id, error))
@@ -179,7 +181,7 @@ class Iterations:
         for task in iteration.tasks.values():
             if not task.lost:
                 self._sessions.send(task.worker.worker_id, m.TaskStop(task.task_id))
-        self._desk.forget(set(iteration.tasks))
+        self._assigner.forget(set(iteration.tasks))
         self._ledger.commit(r.TasksStopped(iteration.iteration_id))
 
     def _remove(self, iteration: e.Iteration) -> None:

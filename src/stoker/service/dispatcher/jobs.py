@@ -1,4 +1,4 @@
-"""What a job demands: of its clients, that they agree; of its workers, that they can run it."""
+"""Checks of a job: its clients must agree, and some worker must be able to run it."""
 
 import enum
 from typing import Any
@@ -17,10 +17,10 @@ from stoker.service.dispatcher.state import State
 
 
 def check_agreement(state: State, job: Job, hello: m.ClientHello) -> str:
-    """Checks that a client asks for the job as it is; returns a warning for its user, or "".
+    """Check that a client's request matches its job; return a warning for its user, or "".
 
     Raises:
-        InvalidArgumentError: it does not; names the existing and the requested value.
+        InvalidArgumentError: if it does not; names the existing and the requested value.
     """
     existing, requested = job.added.parameters, hello.parameters
     for name in requested.__struct_fields__:
@@ -41,7 +41,7 @@ def check_agreement(state: State, job: Job, hello: m.ClientHello) -> str:
             f"{_describe(second)}. Clients of one job must agree on nodes and element_spec"
         )
     if (first.tree, first.options) == (second.tree, second.options):
-        return ""  # they are compressed differently, which each client may have its own way
+        return ""  # they differ in compression, which clients of one job may choose
     return (
         f"job {hello.job!r} was created with other function bytes than this process would send; "
         "the first registration is used"
@@ -58,10 +58,10 @@ def _describe(dataset: DatasetAdded) -> str:
 
 
 def check_runnable(state: State, dataset: DatasetAdded) -> None:
-    """Checks that, if there are workers, one of them can run the dataset.
+    """Check that one of the workers can run the dataset, if there are workers.
 
     Raises:
-        FailedPreconditionError: there are workers, and none can.
+        FailedPreconditionError: if there are workers and none can run it.
     """
     workers = [worker.added for worker in state.workers.values()]
     if workers and not any(can_run(dataset, worker) for worker in workers):
@@ -78,10 +78,10 @@ def _versions(versions: m.Versions) -> str:
 
 
 def check_local(state: State, hello: m.ClientHello) -> None:
-    """Checks that a client that reads only workers of its own process has one.
+    """Check that a client with `target_workers="LOCAL"` has a worker in its process.
 
     Raises:
-        InvalidArgumentError: it has none.
+        InvalidArgumentError: if its process has no worker.
     """
     if hello.parameters.target_workers == "LOCAL" and not any(
         can_read(hello.process, "LOCAL", worker.added) for worker in state.workers.values()

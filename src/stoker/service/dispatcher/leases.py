@@ -1,11 +1,11 @@
-"""Who must be heard of by when."""
+"""Heartbeat deadlines of workers and clients."""
 
 
 class Leases:
-    """Deadlines on the dispatcher's clock, in seconds, each renewed by any sign of life.
+    """Deadlines on the dispatcher's clock, in seconds, each renewed by every message.
 
-    After a stall of the dispatcher itself (it heard nobody because it was not listening) every
-    lease starts anew, so that a pause never costs a worker its tasks.
+    After a stall of the dispatcher itself, in which it received nothing, every lease starts anew,
+    so that a pause of the dispatcher never costs a worker its tasks.
     """
 
     def __init__(self, now: float, stall: float) -> None:
@@ -15,22 +15,22 @@ class Leases:
         self._stall = stall
 
     def grant(self, holder: int, length: float, now: float) -> None:
-        """Starts or renews the lease of `holder`; `length` is in seconds."""
+        """Start or renew the lease of `holder`; `length` is in seconds."""
         self._lengths[holder] = length
         self._deadlines[holder] = now + length
 
     def renew(self, holder: int, now: float) -> None:
-        """A sign of life; unknown holders are ignored."""
+        """Renew the lease of `holder`; unknown holders are ignored."""
         if holder in self._lengths:
             self._deadlines[holder] = now + self._lengths[holder]
 
     def drop(self, holder: int) -> None:
-        """The holder is released."""
+        """End the lease of `holder`."""
         self._lengths.pop(holder, None)
         self._deadlines.pop(holder, None)
 
     def expired(self, now: float) -> list[int]:
-        """The holders whose lease has run out; they stay until dropped."""
+        """Return the holders whose lease has expired; they stay until dropped."""
         if now - self._last_tick > self._stall:
             for holder in self._lengths:
                 self.renew(holder, now)

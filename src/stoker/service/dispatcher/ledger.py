@@ -1,4 +1,4 @@
-"""The one way to change the dispatcher's state, and where ids and seeds come from."""
+"""The only writer of the dispatcher's state, and the source of ids and seeds."""
 
 import random
 
@@ -7,31 +7,32 @@ from stoker.service.dispatcher.state import State
 
 
 class Ledger:
-    """The state and what is written to it.
+    """The state of a dispatcher, changed by committed records only.
 
     Args:
-        rng: ids and seeds are drawn from it.
+        rng: generates ids and seeds.
 
     Attributes:
-        state: to be read; changed by `commit` only.
-        journal_id: tells this history from that of another dispatcher.
+        state: read-only for others; changed by `commit`.
+        journal_id: identifies this history among those of other dispatchers.
     """
 
     def __init__(self, rng: random.Random) -> None:
         self.state = State()
         self.journal_id = f"{rng.getrandbits(64):016x}"
         self._rng = rng
+        # Ids start at random: those of an earlier dispatcher must not name things of this one.
         self._last_id = rng.getrandbits(40) << 20
 
     def commit(self, record: Record) -> None:
-        """Applies a record."""
+        """Apply a record."""
         self.state.apply(record)
 
     def new_id(self) -> int:
-        """An id never given before, greater than all of them."""
+        """Return an id that is greater than all before."""
         self._last_id += 1
         return self._last_id
 
     def new_seed(self) -> int:
-        """A fresh seed for an iteration or a task."""
+        """Return a new seed for an iteration or a task."""
         return self._rng.getrandbits(63)

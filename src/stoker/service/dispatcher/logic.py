@@ -1,8 +1,8 @@
 """The dispatcher without I/O: messages and ticks in, actions out.
 
-`received`, `disconnected`, `tick` and `call` return what the shell must do. What a request changes
-is written as records (`state.py`) and applied (`ledger.py`); what concerns only the living
-(sessions, leases, requests that wait) is kept beside it and not recorded.
+`received`, `disconnected`, `tick` and `call` return the actions of the shell. A request changes the
+state by records (`records.py`, `ledger.py`); sessions, leases and waiting requests are volatile and
+not recorded.
 """
 
 import random
@@ -11,57 +11,58 @@ from stoker.errors import FailedPreconditionError, StokerError, to_record
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher import state as s
-from stoker.service.dispatcher.actions import Action, Hangup, Send
+from stoker.service.dispatcher.actions import Action, EndSession, Send
 from stoker.service.dispatcher.catalog import find_dataset, registered_id
 from stoker.service.dispatcher.clients import Clients
-from stoker.service.dispatcher.grants import SplitDesk
 from stoker.service.dispatcher.iterations import Iterations
 from stoker.service.dispatcher.leases import Leases
 from stoker.service.dispatcher.ledger import Ledger
-from stoker.service.dispatcher.listing import SplitListing
 from stoker.service.dispatcher.sessions import Sessions
+from stoker.service.dispatcher.split_assigner import SplitAssigner
+from stoker.service.dispatcher.split_listing import SplitListing
 from stoker.service.dispatcher.supervisors import Supervisors
 from stoker.service.dispatcher.workers import Workers
 
-__all__ = ["Action", "Dispatcher", "Hangup", "Send"]
+__all__ = ["Action", "Dispatcher", "EndSession", "Send"]
 
 
 SHORTEST_STALL = 1.0
-"""Seconds between two ticks that count as a stall, at least: several times the shell's interval."""
+"""Shortest time between two ticks that counts as a stall, in seconds: four of the shell's ticks."""
 
 
 class Dispatcher:
-    """Coordinates; runs no user code and never unpickles.
+    """Coordinate workers and clients; never run user code or unpickle.
 
     Args:
         config: timeouts and intervals.
-        rng: ids and seeds are drawn from it.
+        rng: generates ids and seeds.
         now: seconds, on the clock of all later calls.
 
     Attributes:
-        state: what is recorded; to be read only.
-        desk: where requests for splits wait.
-        listing: which workers are listing splits.
+        state: the recorded state; read-only.
+        assigner: holds the requests for splits that wait.
+        listing: holds the workers that list splits.
     """
 
     def __init__(self, config: DispatcherConfig, rng: random.Random, now: float) -> None:
         self._ledger = Ledger(rng)
         self.state: s.State = self._ledger.state
         lease = min(config.worker_timeout_ms, config.client_timeout_ms) / 1000
+        # Half a lease leaves the other half for the heartbeats that were not received.
         stall = max(lease / 2, SHORTEST_STALL)
         self._sessions = Sessions(Leases(now, stall))
-        self.desk = SplitDesk(self._ledger, self._sessions)
+        self.assigner = SplitAssigner(self._ledger, self._sessions)
         self.listing = SplitListing(self._ledger, self._sessions)
         shared = (self._ledger, self._sessions)
-        self._iterations = Iterations(config, *shared, self.desk, self.listing)
-        self._workers = Workers(config, *shared, self.desk, self.listing, self._iterations)
+        self._iterations = Iterations(config, *shared, self.assigner, self.listing)
+        self._workers = Workers(config, *shared, self.assigner, self.listing, self._iterations)
         self._supervisors = Supervisors(config, *shared, self._workers)
         self._clients = Clients(config, *shared, self._iterations)
         self._collection_interval = config.job_gc_check_interval_ms / 1000
         self._next_collection = now + self._collection_interval
 
     def received(self, peer: int, message: m.ToDispatcher, now: float) -> list[Action]:
-        """A message came on the session of `peer`."""
+        """Handle a message on the session of `peer`."""
         try:
             self._receive(peer, message, now)
         except StokerError as error:
@@ -69,13 +70,13 @@ class Dispatcher:
         return self._sessions.take_actions()
 
     def disconnected(self, peer: int, now: float) -> list[Action]:
-        """The session of `peer` broke. Its holder keeps its lease, and may come back."""
-        self._sessions.broke(peer)
+        """Handle a broken session. Its holder keeps its lease and may open another session."""
+        self._sessions.disconnected(peer)
         self._supervisors.disconnected(peer)
         return self._sessions.take_actions()
 
     def tick(self, now: float) -> list[Action]:
-        """Time passed: expires leases and collects what nobody reads."""
+        """Expire leases and collect iterations without clients."""
         for holder in self._sessions.leases.expired(now):
             if holder in self.state.workers:
                 self._workers.expired(holder)
@@ -87,7 +88,7 @@ class Dispatcher:
         return self._sessions.take_actions()
 
     def call(self, request: m.Request, now: float) -> tuple[m.Reply, list[Action]]:
-        """A question without a session."""
+        """Answer a request that needs no session."""
         try:
             reply = self._answer(request)
         except StokerError as error:
@@ -111,9 +112,9 @@ class Dispatcher:
         else:
             self._sessions.leases.renew(holder, now)
             if holder in self.state.workers:
-                self._workers.said(holder, message, now)
+                self._workers.received(holder, message, now)
             else:
-                self._clients.said(holder, message, now)
+                self._clients.received(holder, message, now)
 
     def _answer(self, request: m.Request) -> m.Reply:
         if isinstance(request, m.RegisterDataset):

@@ -17,7 +17,7 @@ from stoker.service.config import DispatcherConfig, ShardingPolicy, parse_proces
 from stoker.service.dispatcher.entities import Client, Iteration, Job, Task, Worker
 from stoker.service.dispatcher.placement import can_read, can_run
 from stoker.service.dispatcher.records import DatasetAdded
-from stoker.service.dispatcher.splits import split_total
+from stoker.service.dispatcher.split_tracker import split_total
 
 
 class Mode:
@@ -71,7 +71,7 @@ class Mode:
 
     # ── ends ──────────────────────────────────────────────────────────────────────────────────────
     def end_task(self, task: Task) -> None:
-        """Update the iteration of a task that is exhausted or lost; called by `State.apply`."""
+        """Update the iteration of an exhausted or lost task; called by `State.apply`."""
 
     def is_finished(self, iteration: Iteration) -> bool:
         """Return whether no task will produce another element and none will be added."""
@@ -82,12 +82,12 @@ class Mode:
         iteration = client.iteration
         if iteration.parameters.target_workers != "LOCAL":
             return iteration.finished
-        # Its process may stop long before the others.
+        # The tasks of its own process may end long before those of others.
         mine = [task for task in iteration.tasks.values() if self.reads(client, task)]
         return iteration.finished or _all_ended(mine)
 
     def loss(self, task: Task) -> m.TaskLost:
-        """Return what clients are told of a lost task."""
+        """Return the message to clients about a lost task."""
         return m.TaskLost(task.task_id, task.worker.address, task.lost)
 
     def is_collected(self, job: Job, config: DispatcherConfig) -> bool:
@@ -127,11 +127,11 @@ class Dynamic(Mode):
 
     def end_task(self, task: Task) -> None:
         """Return the splits that the task had not begun to the others."""
-        for book in task.iteration.books.values():
-            book.leave(task.task_id)
+        for tracker in task.iteration.trackers.values():
+            tracker.leave(task.task_id)
 
     def loss(self, task: Task) -> m.TaskLost:
-        """Return what clients are told: elements of the splits it had begun may be lost."""
+        """Return the message to clients: elements of the splits it had begun may be lost."""
         begun = task.iteration.splits_begun_by(task.task_id)
         return msgspec.structs.replace(super().loss(task), splits_begun=begun)
 

@@ -1,4 +1,4 @@
-"""What can happen to the dispatcher's state: plain values that can be written down and replayed."""
+"""Records: the changes of the dispatcher's state, as values that can be stored and replayed."""
 
 from typing import Any, TypeAlias
 
@@ -11,7 +11,7 @@ from stoker.service.messages import JobParameters, SplitSource, Versions
 
 
 class DatasetAdded(msgspec.Struct, frozen=True, tag=True):
-    """A dataset was registered; its tree is kept as bytes."""
+    """A dataset was registered; its tree stays bytes."""
 
     dataset_id: str
     digest: str
@@ -37,14 +37,14 @@ class WorkerAdded(msgspec.Struct, frozen=True, tag=True):
 
 
 class WorkerLost(msgspec.Struct, frozen=True, tag=True):
-    """A worker is gone for good, and its tasks with it."""
+    """A worker was removed, and its tasks with it."""
 
     worker_id: int
     why: str
 
 
 class JobAdded(msgspec.Struct, frozen=True, tag=True):
-    """A client asked for a job there was not."""
+    """A client asked for a job that did not exist."""
 
     job: str
     named: bool
@@ -53,7 +53,7 @@ class JobAdded(msgspec.Struct, frozen=True, tag=True):
 
 
 class IterationAdded(msgspec.Struct, frozen=True, tag=True):
-    """A client asked for an epoch of a job there was not."""
+    """A client asked for an epoch of a job that did not exist."""
 
     iteration_id: int
     job: str
@@ -69,7 +69,7 @@ class IterationFailed(msgspec.Struct, frozen=True, tag=True):
 
 
 class SplitsKnown(msgspec.Struct, frozen=True, tag=True):
-    """The sources of an iteration and the values of the listed ones."""
+    """The sources whose splits are assigned, and the values of listed splits."""
 
     iteration_id: int
     sources: list[SplitSource]
@@ -77,7 +77,7 @@ class SplitsKnown(msgspec.Struct, frozen=True, tag=True):
 
 
 class TaskAdded(msgspec.Struct, frozen=True, tag=True):
-    """An iteration runs on one more worker."""
+    """An iteration starts a task on a worker."""
 
     task_id: int
     iteration_id: int
@@ -86,7 +86,7 @@ class TaskAdded(msgspec.Struct, frozen=True, tag=True):
 
 
 class TaskEnded(msgspec.Struct, frozen=True, tag=True):
-    """A task's pipeline is at its end."""
+    """The pipeline of a task has ended."""
 
     task_id: int
 
@@ -101,7 +101,7 @@ class SplitsAssigned(msgspec.Struct, frozen=True, tag=True):
 
 
 class SplitsBegun(msgspec.Struct, frozen=True, tag=True):
-    """A task reads these splits; nobody else ever will."""
+    """A task reads these splits; they are never assigned again."""
 
     task_id: int
     source: int
@@ -110,13 +110,13 @@ class SplitsBegun(msgspec.Struct, frozen=True, tag=True):
 
 
 class SplitsReturned(msgspec.Struct, frozen=True, tag=True):
-    """What a task was assigned and has not begun may go to others."""
+    """The splits that a task has not begun are available to others."""
 
     task_id: int
 
 
 class SplitsDone(msgspec.Struct, frozen=True, tag=True):
-    """A task was told that a pass has no more splits."""
+    """A task has received the end of an epoch of a source."""
 
     task_id: int
     source: int
@@ -138,13 +138,13 @@ class ClientRemoved(msgspec.Struct, frozen=True, tag=True):
 
 
 class TasksStopped(msgspec.Struct, frozen=True, tag=True):
-    """The tasks of an iteration that is over were stopped."""
+    """The tasks of an iteration were stopped."""
 
     iteration_id: int
 
 
 class IterationRemoved(msgspec.Struct, frozen=True, tag=True):
-    """An iteration is forgotten."""
+    """An iteration was removed."""
 
     iteration_id: int
 

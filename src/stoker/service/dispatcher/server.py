@@ -24,16 +24,16 @@ TICK_SECONDS = 0.25
 
 
 class DispatchServer:
-    """A dispatcher serving in this process.
+    """A dispatcher that serves in this process.
 
     Args:
-        config: how it runs; or give the fields of `DispatcherConfig` by name.
-        start: serve at once; otherwise call `start`.
+        config: its configuration; or give the fields of `DispatcherConfig` by name.
+        start: serve immediately; otherwise call `start`.
         fields: fields of `DispatcherConfig`.
 
     Raises:
-        InvalidArgumentError: a field is wrong.
-        UnavailableError: the port cannot be bound.
+        InvalidArgumentError: if a field is not valid.
+        UnavailableError: if the port cannot be bound.
 
     Example:
         >>> with DispatchServer(port=0) as dispatcher:
@@ -56,16 +56,16 @@ class DispatchServer:
 
     @property
     def target(self) -> str:
-        """Where clients and workers find it: ``"grpc://localhost:5050"``."""
+        """Address for clients and workers: ``"grpc://localhost:5050"``."""
         if self._state == "new":
             raise FailedPreconditionError("the dispatcher has no target before start()")
         return f"{self._config.protocol}://{join_address(self._config.host, self._port)}"
 
     def start(self) -> None:
-        """Serves; idempotent.
+        """Start to serve; idempotent.
 
         Raises:
-            FailedPreconditionError: it was stopped; make a new one.
+            FailedPreconditionError: if it was stopped.
         """
         with self._lock:
             if self._state == "stopped":
@@ -81,7 +81,7 @@ class DispatchServer:
                 self._state = "started"
 
     def stop(self) -> None:
-        """Ends all sessions and frees the port; idempotent."""
+        """End all sessions and free the port; idempotent."""
         with self._lock:
             if self._state == "started":
                 run_on(self._loop, self._shell.stop(), 30)
@@ -90,11 +90,11 @@ class DispatchServer:
             self._stopped.set()
 
     def join(self) -> None:
-        """Blocks until `stop`."""
+        """Block until `stop` is called."""
         self._stopped.wait()
 
     def num_workers(self) -> int:
-        """How many workers are registered and alive."""
+        """Return the number of registered workers."""
         return len(self._shell.logic.state.workers)
 
     async def _start(self) -> None:
@@ -116,7 +116,7 @@ class DispatchServer:
 
 
 class _Shell:
-    """Carries out the logic's actions. Everything happens on the loop, so nothing is locked."""
+    """Run the logic's actions. Everything happens on the event loop, so nothing is locked."""
 
     def __init__(self, config: DispatcherConfig) -> None:
         self.logic = Dispatcher(config, random.Random(), time.monotonic())
@@ -141,7 +141,7 @@ class _Shell:
         try:
             message = rpc.decode_to_dispatcher(data)
         except msgspec.MsgspecError as error:
-            logger.warning("session %d sent what is not a message and is closed: %s", peer, error)
+            logger.warning("session %d sent an invalid message and is closed: %s", peer, error)
             refusal = m.Refused(to_record(WireError(f"not a control message: {error}")))
             self._sessions[peer][0](rpc.encode(refusal))
             self._sessions[peer][1]()

@@ -1,16 +1,16 @@
-"""Who is connected. None of it is recorded: it concerns only the living."""
+"""Open sessions. Volatile: never recorded."""
 
 from stoker.errors import FailedPreconditionError, StokerError, to_record
 from stoker.service import messages as m
-from stoker.service.dispatcher.actions import Action, Hangup, Send
+from stoker.service.dispatcher.actions import Action, EndSession, Send
 from stoker.service.dispatcher.leases import Leases
 
 
 class Sessions:
-    """Open sessions and their holders (workers and clients, by id), and what is to be sent.
+    """Open sessions, their holders (workers and clients, by id) and the actions to return.
 
-    A *peer* is the shell's number for one open session. A holder keeps its lease while it has no
-    session, and may come back on another.
+    A *peer* is the shell's number of one open session. A holder keeps its lease while it has no
+    session, and may open another.
     """
 
     def __init__(self, leases: Leases) -> None:
@@ -20,69 +20,70 @@ class Sessions:
         self._actions: list[Action] = []
 
     def attach(self, peer: int, holder: int, timeout_ms: int, now: float) -> None:
-        """The holder speaks on this session from here on; an older one of it is ended.
+        """Bind a session to its holder; end an older session of the holder.
 
         Raises:
-            FailedPreconditionError: the session has a holder.
+            FailedPreconditionError: if the session has a holder.
         """
         if peer in self._holders:
             raise FailedPreconditionError("a session opens with one hello only")
-        self._hang_up(holder)
+        # A peer that reconnects may be seen before its old connection is known to be broken.
+        self._end_session(holder)
         self._holders[peer] = holder
         self._peers[holder] = peer
         self.leases.grant(holder, timeout_ms / 1000, now)
 
     def holder(self, peer: int) -> int | None:
-        """Whose session it is."""
+        """Return the holder of a session, if it has one."""
         return self._holders.get(peer)
 
     def connected(self, holder: int) -> bool:
-        """Whether the holder has a session."""
+        """Return whether the holder has an open session."""
         return holder in self._peers
 
-    def broke(self, peer: int) -> None:
-        """The session is gone."""
+    def disconnected(self, peer: int) -> None:
+        """Remove a session that broke."""
         holder = self._holders.pop(peer, None)
         if holder is not None and self._peers.get(holder) == peer:
             del self._peers[holder]
 
     def release(self, holder: int) -> None:
-        """The holder is no more: ends its lease and its session."""
+        """End the lease and the session of a holder."""
         self.leases.drop(holder)
-        self._hang_up(holder)
+        self._end_session(holder)
 
     def send(self, holder: int, message: m.FromDispatcher) -> None:
-        """Sends if the holder has a session; if not, it is told when it comes back."""
+        """Send if the holder has a session; otherwise it gets the state with its next one."""
         peer = self._peers.get(holder)
         if peer is not None:
             self._actions.append(Send(peer, message))
 
     def reply(self, peer: int, message: m.FromDispatcher) -> None:
-        """Answers on a session that has no holder yet."""
+        """Answer on a session that has no holder yet."""
         self._actions.append(Send(peer, message))
 
     def refuse(self, peer: int, error: StokerError) -> None:
-        """Says why and ends the session."""
-        self._actions += [Send(peer, m.Refused(to_record(error))), Hangup(peer)]
-        self.broke(peer)
+        """Send the error and end the session."""
+        self._actions += [Send(peer, m.Refused(to_record(error))), EndSession(peer)]
+        self.disconnected(peer)
 
     def take_actions(self) -> list[Action]:
-        """What the shell is to do, in order."""
+        """Return the actions of the shell since the last call, in order."""
         actions, self._actions = self._actions, []
         return actions
 
-    def _hang_up(self, holder: int) -> None:
+    def _end_session(self, holder: int) -> None:
         peer = self._peers.pop(holder, None)
         if peer is not None:
             del self._holders[peer]
-            self._actions.append(Hangup(peer))
+            self._actions.append(EndSession(peer))
 
 
 def negotiate(theirs_min: int, theirs_max: int) -> int:
-    """The newest control protocol that both sides speak.
+    """Return the newest version of the control protocol that both sides support.
 
     Raises:
-        FailedPreconditionError: there is none.
+        FailedPreconditionError: if there is none.
     """
     version = min(m.PROTOCOL_MAX, theirs_max)
     if version < max(m.PROTOCOL_MIN, theirs_min):
@@ -95,5 +96,5 @@ def negotiate(theirs_min: int, theirs_max: int) -> int:
 
 
 def heartbeat_ms(timeout_ms: int) -> int:
-    """How often a holder must be heard of to keep a lease of `timeout_ms`, with room to spare."""
+    """Return the heartbeat interval for a lease of `timeout_ms`: a tenth, at most 5 s."""
     return max(1, min(timeout_ms // 10, 5000))

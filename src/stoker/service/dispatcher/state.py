@@ -1,8 +1,7 @@
-"""The dispatcher's state, made by records.
+"""The dispatcher's state, built from records.
 
-`State.apply(record)` is the only thing that changes state, and it depends on nothing else:
-replaying the records rebuilds it. Leases, sessions and waiting requests are not state; they live
-elsewhere.
+Only `State.apply(record)` changes the state, and it depends on the record alone: replaying the
+records rebuilds it. Leases, sessions and waiting requests are volatile and kept elsewhere.
 """
 
 import functools
@@ -32,7 +31,7 @@ from stoker.service.dispatcher.records import (
 
 
 class State:
-    """All the dispatcher must not forget."""
+    """The recorded state of a dispatcher."""
 
     def __init__(self) -> None:
         self.datasets: dict[str, DatasetAdded] = {}
@@ -46,7 +45,7 @@ class State:
 
     @functools.singledispatchmethod
     def apply(self, record: Record) -> None:
-        """Changes the state as `record` says."""
+        """Apply a record."""
         raise TypeError(f"not a record: {record!r}")
 
     @apply.register
@@ -104,23 +103,23 @@ class State:
 
     @apply.register
     def _(self, record: SplitsAssigned) -> None:
-        book = self.tasks[record.task_id].iteration.book(record.source, record.source_epoch)
-        book.assign(record.splits, record.task_id)
+        tracker = self.tasks[record.task_id].iteration.tracker(record.source, record.source_epoch)
+        tracker.assign(record.splits, record.task_id)
 
     @apply.register
     def _(self, record: SplitsBegun) -> None:
-        book = self.tasks[record.task_id].iteration.book(record.source, record.source_epoch)
-        book.begin(record.splits)
+        tracker = self.tasks[record.task_id].iteration.tracker(record.source, record.source_epoch)
+        tracker.begin(record.splits)
 
     @apply.register
     def _(self, record: SplitsReturned) -> None:
-        for book in self.tasks[record.task_id].iteration.books.values():
-            book.give_back(record.task_id)
+        for tracker in self.tasks[record.task_id].iteration.trackers.values():
+            tracker.give_back(record.task_id)
 
     @apply.register
     def _(self, record: SplitsDone) -> None:
         iteration = self.tasks[record.task_id].iteration
-        iteration.book(record.source, record.source_epoch).leave(record.task_id)
+        iteration.tracker(record.source, record.source_epoch).leave(record.task_id)
 
     @apply.register
     def _(self, record: ClientAdded) -> None:
@@ -138,7 +137,7 @@ class State:
         iteration = self.iterations[record.iteration_id]
         iteration.stopped = True
         for task_id, task in iteration.tasks.items():
-            if not task.lost:
+            if not task.lost:  # a lost worker is no longer in the state
                 del self.workers[task.worker.worker_id].tasks[task_id]
 
     @apply.register

@@ -1,27 +1,27 @@
-"""Workers: registered, taken up again after a broken session, and lost."""
+"""Workers: registered, resumed after a broken session, and lost."""
 
 from stoker.errors import AlreadyExistsError
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher import entities as e
 from stoker.service.dispatcher import records as r
-from stoker.service.dispatcher.grants import SplitDesk
 from stoker.service.dispatcher.iterations import Iterations
 from stoker.service.dispatcher.ledger import Ledger
-from stoker.service.dispatcher.listing import SplitListing
 from stoker.service.dispatcher.modes import mode_of
 from stoker.service.dispatcher.sessions import Sessions, heartbeat_ms, negotiate
+from stoker.service.dispatcher.split_assigner import SplitAssigner
+from stoker.service.dispatcher.split_listing import SplitListing
 
 
 class Workers:
-    """What workers say, and what becomes of them."""
+    """Handle the messages and the leases of workers."""
 
     def __init__(
         self,
         config: DispatcherConfig,
         ledger: Ledger,
         sessions: Sessions,
-        desk: SplitDesk,
+        assigner: SplitAssigner,
         listing: SplitListing,
         iterations: Iterations,
     ) -> None:
@@ -29,20 +29,21 @@ class Workers:
         self._ledger = ledger
         self._state = ledger.state
         self._sessions = sessions
-        self._desk = desk
+        self._assigner = assigner
         self._listing = listing
         self._iterations = iterations
 
     def hello(self, peer: int, hello: m.WorkerHello, now: float) -> None:
-        """A worker opened a session: a new one, or one that has lost its session.
+        """Register a new worker, or resume one that lost its session.
 
         Raises:
-            FailedPreconditionError: it speaks another protocol.
-            AlreadyExistsError: it is back, but another worker has its address by now.
+            FailedPreconditionError: if there is no common protocol version.
+            AlreadyExistsError: if it was replaced by a connected worker at its address.
         """
         protocol = negotiate(hello.protocol_min, hello.protocol_max)
         worker_id = hello.worker_id
         known = worker_id in self._state.workers and hello.journal_id == self._ledger.journal_id
+        # An id of another journal names something else here.
         if worker_id is None or not known:
             worker_id = self._register(hello)
         self._sessions.attach(peer, worker_id, self._timeout_ms, now)
@@ -57,16 +58,16 @@ class Workers:
             self._resume(worker, hello)
         self._iterations.advance_all(worker)
 
-    def said(self, worker_id: int, message: m.ToDispatcher, now: float) -> None:
-        """A worker said something on its session.
+    def received(self, worker_id: int, message: m.ToDispatcher, now: float) -> None:
+        """Handle a message on the session of a worker.
 
         Raises:
-            StokerError: it makes no sense.
+            StokerError: if the message is not valid.
         """
         if isinstance(message, m.SplitRequest):
             task = self._state.workers[worker_id].tasks.get(message.task_id)
             if task is not None and task.running:
-                self._desk.request(task, message)
+                self._assigner.request(task, message)
         elif isinstance(message, m.SplitsListed):
             self._iterations.splits_listed(worker_id, message)
         elif isinstance(message, m.TaskExhausted):
@@ -77,11 +78,11 @@ class Workers:
             self.lose(worker_id, "it was stopped")
 
     def expired(self, worker_id: int) -> None:
-        """The worker's lease ran out."""
-        self.lose(worker_id, f"it was not heard of for {self._timeout_ms / 1000:g} s")
+        """Remove a worker whose lease has expired."""
+        self.lose(worker_id, f"no heartbeat for {self._timeout_ms / 1000:g} s")
 
     def lose(self, worker_id: int, why: str) -> None:
-        """The worker is gone for good; should it come back, it is a new one."""
+        """Remove a worker for good; if it opens a session again, it is a new worker."""
         tasks = list(self._state.workers[worker_id].tasks.values())
         self._ledger.commit(r.WorkerLost(worker_id, why))
         self._sessions.release(worker_id)
@@ -91,12 +92,12 @@ class Workers:
         older = self._state.addresses.get(hello.address)
         if older is not None:
             if hello.worker_id is not None and self._sessions.connected(older):
-                # It was replaced, and is alive after all: taking turns would never end.
+                # It was replaced but lives: replacing each other would never end.
                 raise AlreadyExistsError(
-                    f"another worker serves {hello.address}; give each an address of its own "
+                    f"another worker serves {hello.address}; give each worker its own address "
                     "(`worker_address`, `port`)"
                 )
-            # Two workers cannot serve one address: the older one is dead, whatever its lease says.
+            # Two workers cannot serve one address: the older one is dead before its lease ends.
             self.lose(older, "another process took its address")
         worker_id = self._ledger.new_id()
         self._ledger.commit(
@@ -107,12 +108,12 @@ class Workers:
         return worker_id
 
     def _resume(self, worker: e.Worker, hello: m.WorkerHello) -> None:
-        """What was said on the broken session may be lost: compare, and say it again.
+        """Compare the worker's tasks with the state and repeat messages that may be lost.
 
         Splits it had not begun are taken back; it asks again for what it needs.
         """
         worker_id, tasks = worker.added.worker_id, worker.tasks
-        self._desk.forget(set(tasks))
+        self._assigner.forget(set(tasks))
         for task_id in set(hello.tasks) - set(tasks):
             self._sessions.send(worker_id, m.TaskStop(task_id))
         for task_id, task in tasks.items():
@@ -123,7 +124,7 @@ class Workers:
                     self._sessions.send(worker_id, start)
             for client_id in hello.readers.get(task_id, ()):
                 if client_id not in self._state.clients:
-                    self._sessions.send(worker_id, m.ClientGone(task_id, client_id))
-        self._listing.say_again(worker_id)
+                    self._sessions.send(worker_id, m.ClientReleased(task_id, client_id))
+        self._listing.resend(worker_id)
         for task in tasks.values():
-            self._desk.settle(task.iteration)
+            self._assigner.settle(task.iteration)

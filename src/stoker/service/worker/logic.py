@@ -101,8 +101,8 @@ class Worker:
             self._granted(message, now)
         elif isinstance(message, m.ListSplits):
             self._do(ListSources(message))
-        elif isinstance(message, m.ClientGone):
-            self._client_gone(message)
+        elif isinstance(message, m.ClientReleased):
+            self._client_released(message)
         return self._take_actions()
 
     def _welcome(self, welcome: m.WorkerWelcome) -> None:
@@ -142,7 +142,7 @@ class Worker:
         for reader in task.readers.values():
             self._dismiss(reader.connection, NotFoundError(why))
 
-    def _client_gone(self, message: m.ClientGone) -> None:
+    def _client_released(self, message: m.ClientReleased) -> None:
         task = self.tasks.get(message.task_id)
         reader = task.readers.pop(message.client_id, None) if task is not None else None
         if task is None or reader is None:

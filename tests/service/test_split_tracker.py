@@ -4,12 +4,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.dataset.tree.splits import ENDLESS
-from stoker.service.dispatcher.splits import (
+from stoker.service.dispatcher.split_tracker import (
     ENDLESS_SPLIT,
     MAX_BATCH,
     MAX_INDEX_SPLITS,
     REMEMBERED,
-    SplitBook,
+    SplitTracker,
     split_range,
     split_total,
 )
@@ -17,43 +17,43 @@ from stoker.service.dispatcher.splits import (
 
 @given(total=st.integers(0, 60), data=st.data())
 def test_every_split_is_begun_exactly_once_whatever_tasks_do(total: int, data: st.DataObject):
-    book = SplitBook(total)
+    tracker = SplitTracker(total)
     begun: list[int] = []
     for _ in range(data.draw(st.integers(0, 40))):
         task = data.draw(st.integers(1, 3))
         action = data.draw(st.sampled_from(["assign", "begin", "present", "give_back", "leave"]))
-        mine = [split for split, holder in book.assigned.items() if holder == task]
+        mine = [split for split, holder in tracker.assigned.items() if holder == task]
         if action == "assign":
-            book.assign(book.choose(data.draw(st.integers(1, 10)), 2), task)
+            tracker.assign(tracker.choose(data.draw(st.integers(1, 10)), 2), task)
         elif action == "begin" and mine:
             some = data.draw(st.lists(st.sampled_from(mine), unique=True))
-            book.begin(some)
+            tracker.begin(some)
             begun += some
         elif action == "present" and total:
             split = data.draw(st.integers(0, total - 1))
-            if book.is_available(split):
-                book.assign([split], task)
+            if tracker.is_available(split):
+                tracker.assign([split], task)
         elif action == "give_back":
-            book.give_back(task)
+            tracker.give_back(task)
         elif action == "leave":
-            book.leave(task)
-        assert book.all_begun == (len(begun) == total)
+            tracker.leave(task)
+        assert tracker.all_begun == (len(begun) == total)
     for task in (1, 2, 3):
-        book.leave(task)
-    while chosen := book.choose(MAX_BATCH, 1):
-        book.assign(chosen, 4)
-        book.begin(chosen)
+        tracker.leave(task)
+    while chosen := tracker.choose(MAX_BATCH, 1):
+        tracker.assign(chosen, 4)
+        tracker.begin(chosen)
         begun += chosen
     assert sorted(begun) == list(range(total))
-    assert book.all_begun
-    assert sum(book.begun_by(task) for task in (1, 2, 3, 4)) == total
+    assert tracker.all_begun
+    assert sum(tracker.begun_by(task) for task in (1, 2, 3, 4)) == total
 
 
 def test_batches_shrink_toward_the_end_so_that_workers_finish_together():
-    book = SplitBook(1000)
+    tracker = SplitTracker(1000)
     sizes = []
-    while chosen := book.choose(100, 2):
-        book.assign(chosen, 1)
+    while chosen := tracker.choose(100, 2):
+        tracker.assign(chosen, 1)
         sizes.append(len(chosen))
     assert sizes[0] == 100
     assert sizes == sorted(sizes, reverse=True)
@@ -61,44 +61,44 @@ def test_batches_shrink_toward_the_end_so_that_workers_finish_together():
 
 
 def test_batches_do_not_shrink_below_what_is_worth_asking_for():
-    book = SplitBook(100)
-    assert len(book.choose(50, 2)) == 12
-    assert len(book.choose(50, 2, least=20)) == 20
-    assert len(book.choose(10, 2, least=20)) == 10
-    assert len(book.choose(500, 2, least=200)) == 100
+    tracker = SplitTracker(100)
+    assert len(tracker.choose(50, 2)) == 12
+    assert len(tracker.choose(50, 2, least=20)) == 20
+    assert len(tracker.choose(10, 2, least=20)) == 10
+    assert len(tracker.choose(500, 2, least=200)) == 100
 
 
 def test_what_was_given_back_is_handed_out_first_and_in_order():
-    book = SplitBook(100)
-    book.assign([0, 1, 2, 3], 1)
-    book.begin([1])
-    book.give_back(1)
-    assert book.choose(4, 1) == [0, 2, 3, 4]
+    tracker = SplitTracker(100)
+    tracker.assign([0, 1, 2, 3], 1)
+    tracker.begin([1])
+    tracker.give_back(1)
+    assert tracker.choose(4, 1) == [0, 2, 3, 4]
 
 
 def test_a_split_presented_out_of_turn_is_not_handed_out_again():
-    book = SplitBook(6)
-    book.assign([3], 1)
-    book.begin([3])
+    tracker = SplitTracker(6)
+    tracker.assign([3], 1)
+    tracker.begin([3])
     handed_out = []
-    while chosen := book.choose(10, 1):
-        book.assign(chosen, 2)
+    while chosen := tracker.choose(10, 1):
+        tracker.assign(chosen, 2)
         handed_out += chosen
     assert handed_out == [0, 1, 2, 4, 5]
 
 
 def test_a_book_closes_when_its_last_reader_leaves_and_still_knows_who_began_what():
-    book = SplitBook(2)
-    book.assign([0], 1)
-    book.assign([1], 2)
-    book.begin([0, 1])
-    book.leave(1)
-    assert book.begun == {0: 1, 1: 2}
-    book.leave(2)
-    assert book.begun == {}
-    assert book.all_begun
-    assert [book.begun_by(1), book.begun_by(2)] == [1, 1]
-    assert not book.is_available(0)
+    tracker = SplitTracker(2)
+    tracker.assign([0], 1)
+    tracker.assign([1], 2)
+    tracker.begin([0, 1])
+    tracker.leave(1)
+    assert tracker.begun == {0: 1, 1: 2}
+    tracker.leave(2)
+    assert tracker.begun == {}
+    assert tracker.all_begun
+    assert [tracker.begun_by(1), tracker.begun_by(2)] == [1, 1]
+    assert not tracker.is_available(0)
 
 
 @given(st.integers(0, 3 * MAX_INDEX_SPLITS))
@@ -120,12 +120,12 @@ def test_a_source_without_end_is_cut_into_splits_of_one_size():
 
 
 def test_a_book_of_a_source_without_end_does_not_grow_with_what_is_read():
-    book = SplitBook(split_total(ENDLESS))
+    tracker = SplitTracker(split_total(ENDLESS))
     for _ in range(100):
-        chosen = book.choose(MAX_BATCH, 2)
-        book.assign(chosen, 1)
-        book.begin(chosen)
-    assert len(book.begun) == REMEMBERED
-    assert book.begun_by(1) == 100 * MAX_BATCH
-    assert not book.is_available(0)
-    assert book.is_available(100 * MAX_BATCH)
+        chosen = tracker.choose(MAX_BATCH, 2)
+        tracker.assign(chosen, 1)
+        tracker.begin(chosen)
+    assert len(tracker.begun) == REMEMBERED
+    assert tracker.begun_by(1) == 100 * MAX_BATCH
+    assert not tracker.is_available(0)
+    assert tracker.is_available(100 * MAX_BATCH)

@@ -1,4 +1,4 @@
-"""Answers workers' requests for splits; a request that cannot be answered yet waits."""
+"""Answers to workers' requests for splits; a request that cannot be answered yet waits."""
 
 from typing import Any, TypeAlias
 
@@ -8,44 +8,44 @@ from stoker.service.dispatcher.entities import Iteration, Task
 from stoker.service.dispatcher.ledger import Ledger
 from stoker.service.dispatcher.records import SplitsAssigned, SplitsBegun, SplitsDone
 from stoker.service.dispatcher.sessions import Sessions
-from stoker.service.dispatcher.splits import SplitBook, split_range
+from stoker.service.dispatcher.split_tracker import SplitTracker, split_range
 
-Pass: TypeAlias = tuple[int, int, int]
-"""One pass over one source: iteration, source, source_epoch."""
+SourceEpoch: TypeAlias = tuple[int, int, int]
+"""One epoch of one source: iteration, source, source_epoch."""
 
 
-class SplitDesk:
-    """Grants splits to tasks.
+class SplitAssigner:
+    """Assign splits to tasks.
 
     Attributes:
-        waiting: for each pass, the tasks that want more splits and their requests, first come
-            first.
+        waiting: for each epoch of a source, the tasks that wait for splits and their requests,
+            the oldest first.
     """
 
     def __init__(self, ledger: Ledger, sessions: Sessions) -> None:
-        self.waiting: dict[Pass, dict[int, m.SplitRequest]] = {}
+        self.waiting: dict[SourceEpoch, dict[int, m.SplitRequest]] = {}
         self._ledger = ledger
         self._sessions = sessions
 
     def request(self, task: Task, request: m.SplitRequest) -> None:
-        """Begins what the request gives notice of, then assigns more, or says that there is none.
+        """Begin the splits that the request announces, then assign more or report the end.
 
         Raises:
-            InvalidArgumentError: there is no such source to be handed out.
+            InvalidArgumentError: if the splits of the source are not assigned.
         """
         iteration = task.iteration
         if request.source not in (iteration.sources or {}):
             raise InvalidArgumentError(
                 f"task {task.task_id} asks for splits of source {request.source}, which are not "
-                "handed out"
+                "assigned in this iteration"
             )
         key = (task.task_id, request.source, request.source_epoch)
         if request.done:
             self._ledger.commit(SplitsDone(*key))
             return
-        book = iteration.book(request.source, request.source_epoch)
+        tracker = iteration.tracker(request.source, request.source_epoch)
         if request.begin:
-            begun = self._begin(task, book, request)
+            begun = self._begin(task, tracker, request)
             refused = [split for split in request.begin if split not in begun]
             self._send(task, m.SplitGrant(*key, list(begun), refused))
         place = (iteration.iteration_id, request.source, request.source_epoch)
@@ -53,52 +53,56 @@ class SplitDesk:
             self.waiting.setdefault(place, {})[task.task_id] = request
         self._settle(iteration, place)
 
-    def _begin(self, task: Task, book: SplitBook, request: m.SplitRequest) -> dict[int, None]:
-        """What the task may read; what it presents from before a broken session counts if free."""
+    def _begin(self, task: Task, tracker: SplitTracker, request: m.SplitRequest) -> dict[int, None]:
+        """Return the announced splits that the task may read.
+
+        After a broken session a task may announce splits that were taken back: free ones count.
+        """
         mine = task.task_id
         key = (mine, request.source, request.source_epoch)
-        known = [split for split in request.begin if book.begun.get(split) == mine]
-        free = [split for split in request.begin if book.is_available(split)]
+        known = [split for split in request.begin if tracker.begun.get(split) == mine]
+        free = [split for split in request.begin if tracker.is_available(split)]
         if free:
             self._ledger.commit(SplitsAssigned(*key, free))
-        new = [split for split in request.begin if book.assigned.get(split) == mine]
+        new = [split for split in request.begin if tracker.assigned.get(split) == mine]
         if new:
             self._ledger.commit(SplitsBegun(*key, new))
         return dict.fromkeys(known + new)
 
     def settle(self, iteration: Iteration) -> None:
-        """Answers every waiting request of the iteration that can be answered now."""
+        """Answer all waiting requests of the iteration that can be answered now."""
         for place in list(self.waiting):
             if place[0] == iteration.iteration_id:
                 self._settle(iteration, place)
 
-    def _settle(self, iteration: Iteration, place: Pass) -> None:
+    def _settle(self, iteration: Iteration, place: SourceEpoch) -> None:
         waiting = self.waiting.get(place)
         if waiting is None:
             return
-        book = iteration.book(*place[1:])
-        if book.all_begun:
+        tracker = iteration.tracker(*place[1:])
+        if tracker.all_begun:
             for task_id in waiting:
                 task = iteration.tasks[task_id]
                 self._send(task, m.SplitGrant(task_id, *place[1:], end=True))
             waiting.clear()
-        elif book.available:
+        elif tracker.available:
             running = sum(1 for task in iteration.tasks.values() if task.running)
+            # In the order of arrival, so that no task starves.
             for task_id, request in list(waiting.items()):
-                if chosen := book.choose(request.want, running, request.least):
+                if chosen := tracker.choose(request.want, running, request.least):
                     del waiting[task_id]
                     self._assign(iteration.tasks[task_id], place, chosen)
         if not waiting:
             del self.waiting[place]
 
-    def _assign(self, task: Task, place: Pass, chosen: list[int]) -> None:
+    def _assign(self, task: Task, place: SourceEpoch, chosen: list[int]) -> None:
         key = (task.task_id, *place[1:])
         self._ledger.commit(SplitsAssigned(*key, chosen))
         values = [(split, _value(task.iteration, place[1], split)) for split in chosen]
         self._send(task, m.SplitGrant(*key, splits=values))
 
     def forget(self, task_ids: set[int]) -> None:
-        """Drops what waits for these tasks: they are gone, or will ask again."""
+        """Drop the waiting requests of tasks that have ended or will ask again."""
         for place, waiting in list(self.waiting.items()):
             for task_id in task_ids & waiting.keys():
                 del waiting[task_id]

@@ -1,4 +1,8 @@
-"""How the splits of an iteration become known: cut here, or listed by a worker (DESIGN.md §3)."""
+"""Finding the splits of an iteration: cut here, or listed by a worker.
+
+A worker lists files, because it has the data's libraries and credentials. The list is recorded, so
+files that appear or vanish later change nothing.
+"""
 
 from typing import Any
 
@@ -13,10 +17,10 @@ from stoker.service.dispatcher.sessions import Sessions
 
 
 class SplitListing:
-    """Learns splits; at most one worker is listing those of an iteration at a time.
+    """Find splits; at most one worker lists those of an iteration at a time.
 
     Attributes:
-        listers: iteration → the worker that was asked.
+        listers: iteration → the worker that lists its splits.
     """
 
     def __init__(self, ledger: Ledger, sessions: Sessions) -> None:
@@ -25,7 +29,7 @@ class SplitListing:
         self._sessions = sessions
 
     def learn(self, iteration: Iteration) -> bool:
-        """Cuts index sources and asks a worker to list the others; returns whether all is known."""
+        """Cut index sources and ask a worker to list the others; return whether all are known."""
         if iteration.sources is not None:
             return True
         if not self._sources_to_list(iteration):
@@ -36,7 +40,8 @@ class SplitListing:
         return False
 
     def answered(self, worker_id: int, answer: m.SplitsListed) -> ErrorRecord | None:
-        """A worker has listed; what nobody waits for is ignored. Returns why it failed."""
+        """Record what a worker listed, if it was asked to; return the error if listing failed."""
+        # A worker that was replaced, or whose iteration was removed, may still answer.
         if self.listers.get(answer.iteration_id) != worker_id:
             return None
         del self.listers[answer.iteration_id]
@@ -51,21 +56,21 @@ class SplitListing:
         self._know(iteration, answer.splits)
         return None
 
-    def say_again(self, worker_id: int) -> None:
-        """The worker has a new session: what it was asked for may be lost."""
+    def resend(self, worker_id: int) -> None:
+        """Repeat a worker's requests on its new session: the first ones may be lost."""
         for iteration_id, lister in self.listers.items():
             if lister == worker_id:
                 self._request(worker_id, self._ledger.state.iterations[iteration_id])
 
     def lose(self, worker_id: int) -> list[Iteration]:
-        """The worker is gone; returns the iterations another must list the splits of."""
+        """Remove a worker; return the iterations whose splits another worker must list."""
         lost = [iteration for iteration, lister in self.listers.items() if lister == worker_id]
         for iteration_id in lost:
             del self.listers[iteration_id]
         return [self._ledger.state.iterations[iteration_id] for iteration_id in lost]
 
     def forget(self, iteration_id: int) -> None:
-        """The iteration is gone."""
+        """Remove an iteration."""
         self.listers.pop(iteration_id, None)
 
     def _ask(self, iteration: Iteration) -> None:
