@@ -212,7 +212,7 @@ def test_a_worker_that_is_silent_is_given_up():
     talk.pass_time(9)
     said = talk.pass_time(2)
     [(_, tasks)] = _only(said, m.Tasks)
-    assert tasks.lost[0].why == "no heartbeat for 10 s"
+    assert tasks.lost[0].reason == "no heartbeat for 10 s"
     assert (W1, "end") in said
 
 
@@ -317,7 +317,7 @@ def test_a_new_worker_at_the_address_replaces_the_old_one():
     hello = m.WorkerHello(1, 1, "host:1", {}, VERSIONS)
     said = talk.say(W2, hello)
     assert (W1, "end") in said
-    assert _only(said, m.Tasks)[0][1].lost[0].why == "another process took its address"
+    assert _only(said, m.Tasks)[0][1].lost[0].reason == "another process took its address"
 
 
 def test_the_replaced_worker_does_not_take_the_address_back():

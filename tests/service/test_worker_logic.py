@@ -143,7 +143,7 @@ def test_a_closed_client_gives_back_by_way_of_the_dispatcher_too():
     worker = _running()
     worker.produced(20, Chunk(["a", "b", "c"], 3))
     worker.client_lost(1)
-    worker.session_message(m.ClientReleased(20, 40, taken=(0, 2)), 0.0)
+    worker.session_message(m.ClientReleased(20, 40, consumed=(0, 2)), 0.0)
     worker.client_message(2, _hello(client=41), 0.0)
     assert _sent(worker.client_message(2, CREDIT, 0.0)) == [(2, 0, ["c"])]
 

@@ -1,4 +1,4 @@
-"""The service: who computes where. Names and meaning as in `tf.data.experimental.service`."""
+"""Dispatcher, workers and clients; names and meaning as in `tf.data.experimental.service`."""
 
 from stoker.service.config import DispatcherConfig, ShardingPolicy, WorkerConfig
 from stoker.service.dispatcher.server import DispatchServer

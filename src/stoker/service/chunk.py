@@ -1,4 +1,4 @@
-"""A chunk: consecutive elements of one task, or the error at one position."""
+"""Consecutive elements of one task, or the error at one position of it."""
 
 from dataclasses import dataclass
 from typing import Any

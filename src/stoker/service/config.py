@@ -1,4 +1,4 @@
-"""Configurations of the two servers, and where a service is."""
+"""Configurations of the two servers; processing modes and addresses."""
 
 import dataclasses
 import enum
@@ -10,11 +10,11 @@ from stoker.wire.transports import get_transport
 
 PROTOCOLS = ("grpc",)
 DATA_TRANSFER_PROTOCOLS = ("grpc", "tcp")
-"""What a worker can be told to serve elements by, and nothing else."""
+"""Protocols to which `WorkerConfig.data_transfer_protocol` can restrict a worker."""
 
 
 class ShardingPolicy(enum.IntEnum):
-    """How the dataset is divided among workers; the names and values of tf.data service.
+    """Division of the dataset among workers; the names and values of tf.data service.
 
     `DETERMINISTIC` is stoker's own (``"deterministic_epoch"``).
     """
@@ -38,11 +38,11 @@ _NOT_YET = {policy for policy in ShardingPolicy if policy > ShardingPolicy.DYNAM
 
 
 def parse_processing_mode(mode: Any) -> ShardingPolicy:
-    """The policy that `mode` names.
+    """Return the policy that `mode` names.
 
     Raises:
-        InvalidArgumentError: it names none.
-        UnimplementedError: this version does not have it.
+        InvalidArgumentError: if `mode` is neither a `ShardingPolicy` nor a name of one.
+        UnimplementedError: if this version does not have the policy.
     """
     if isinstance(mode, ShardingPolicy):
         policy = mode
@@ -62,11 +62,11 @@ def parse_processing_mode(mode: Any) -> ShardingPolicy:
 
 
 def parse_service(service: Any) -> tuple[str, str]:
-    """``(protocol, "host:port")`` of a service: an address, a pair, a server or a cluster.
+    """Return ``(protocol, "host:port")`` of an address, a pair, a server or a cluster.
 
     Raises:
-        InvalidArgumentError: it is not an address.
-        NotFoundError: the protocol does not exist.
+        InvalidArgumentError: if `service` is not an address.
+        NotFoundError: if its protocol does not exist.
     """
     service = getattr(service, "target", service)
     if isinstance(service, tuple):
@@ -97,10 +97,10 @@ def parse_service(service: Any) -> tuple[str, str]:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """``(host, port)`` of "host:port"; an IPv6 host stands in brackets.
+    """Return ``(host, port)`` of "host:port"; an IPv6 host is written in brackets.
 
     Raises:
-        InvalidArgumentError: it is not an address.
+        InvalidArgumentError: if `address` has no host, or no port in [1, 65535].
     """
     host, _, port = address.rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
@@ -109,12 +109,12 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def join_address(host: str, port: int) -> str:
-    """The address "host:port", with an IPv6 host in brackets."""
+    """Return the address "host:port", with an IPv6 host in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server bound to `host`."""
+    """Return whether only this machine can reach a server bound to `host`."""
     if host == "localhost":
         return True
     try:
@@ -124,14 +124,14 @@ def is_loopback(host: str) -> bool:
 
 
 def check_exposure(host: str, insecure: bool) -> None:
-    """Refuses to serve other machines without being told to: there is no authentication yet.
+    """Refuse to serve other machines by default: there is no authentication yet.
 
     Raises:
-        InvalidArgumentError: `host` is not loopback and `insecure` is not set.
+        InvalidArgumentError: if `host` is not loopback and `insecure` is not set.
     """
     if not is_loopback(host) and not insecure:
         raise InvalidArgumentError(
-            f"host {host!r} can be reached from other machines, and whoever reaches a stoker "
+            f"host {host!r} can be reached from other machines, and everyone who reaches a stoker "
             "server can run code on it. On a network you trust, pass insecure=True (--insecure on "
             "the command line); otherwise bind localhost"
         )
@@ -150,21 +150,21 @@ def _positive(config: object, *names: str) -> None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DispatcherConfig:
-    """How a dispatcher runs: tf.data service's `DispatcherConfig`, and `host`, `insecure`.
+    """Configuration of a dispatcher: the fields of tf.data service, and `host`, `insecure`.
 
     Attributes:
-        port: to serve on; 0 takes a free one.
+        port: the port to serve on; 0 chooses a free one.
         protocol: "grpc".
-        host: to bind; other than loopback only with `insecure`.
+        host: the address to bind; other than loopback only with `insecure`.
         insecure: serve other machines without authentication.
-        work_dir: for the journal.
+        work_dir: directory of the journal.
         fault_tolerant_mode: keep a journal in `work_dir`; not in this version.
-        worker_addresses: for static sharding; not in this version.
-        job_gc_check_interval_ms: how often unread jobs are looked for.
-        job_gc_timeout_ms: how long a job may be without clients; -1 is for ever.
-        worker_timeout_ms: a worker not heard of for so long is removed.
-        client_timeout_ms: a client not heard of for so long is released.
-        worker_max_concurrent_snapshots: as in tf.data service; snapshots are not in this version.
+        worker_addresses: workers of static sharding; not in this version.
+        job_gc_check_interval_ms: interval between two searches for jobs without clients.
+        job_gc_timeout_ms: a job without clients for this long is removed; -1 keeps it.
+        worker_timeout_ms: a worker without a heartbeat for this long is removed.
+        client_timeout_ms: a client without a heartbeat for this long is released.
+        worker_max_concurrent_snapshots: as in tf.data service; has no effect in this version.
         gc_dynamic_sharding_jobs: also collect named jobs with dynamic sharding.
     """
 
@@ -197,31 +197,31 @@ class DispatcherConfig:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WorkerConfig:
-    """How a worker runs; the fields of tf.data service's `WorkerConfig`, and `host`, `insecure`.
+    """Configuration of a worker: the fields of tf.data service, `host`, `insecure` and memory.
 
     Attributes:
         dispatcher_address: "host:port" or "grpc://host:port"; required.
-        worker_address: the host or "host:port" under which others reach this worker; if not given,
-            found by asking the route to the dispatcher. "%port%" stands for the port.
-        port: to serve elements on; 0 takes a free one.
+        worker_address: the host or "host:port" at which others reach this worker; by default the
+            address of the interface that reaches the dispatcher. "%port%" is replaced by the port.
+        port: the port to serve elements on; 0 chooses a free one.
         protocol: "grpc".
-        heartbeat_interval_ms: the longest interval between signs of life; the dispatcher may ask
-            for a shorter one.
-        dispatcher_timeout_ms: give up when the dispatcher cannot be reached for so long.
+        heartbeat_interval_ms: longest interval between heartbeats; the dispatcher may ask for a
+            shorter one.
+        dispatcher_timeout_ms: the worker stops when it cannot reach the dispatcher for this long.
         data_transfer_protocol: how other processes read elements: "tcp" at `port` only, "grpc" at
             `port` only, or ``None``, "tcp" at `port` and shared memory. "grpc" needs the extra
             ``stoker[grpc]``, and clients that name it too.
-        data_transfer_address: as `worker_address`, for elements. A port in it is that of `port` as
-            others see it.
+        data_transfer_address: as `worker_address`, for elements. A port in it is the one at which
+            others reach `port`.
         worker_tags: labels, such as "COLOCATED".
-        cross_trainer_cache_size_bytes: of the cross-trainer cache; not in this version.
-        shutdown_quiet_period_ms: how long `stop` lets trainers go on reading.
-        host: to bind; other than loopback only with `insecure`.
+        cross_trainer_cache_size_bytes: size of the cross-trainer cache; not in this version.
+        shutdown_quiet_period_ms: time for which `stop` lets trainers continue to read.
+        host: the address to bind; other than loopback only with `insecure`.
         insecure: serve other machines without authentication.
-        buffer_bytes: how much each task computes ahead of its readers, about; and how much each
-            reader of it is sent ahead of its user.
-        shared_memory_bytes: of memory to share with trainers on this host, at most; what does not
-            fit is copied. 0 shares none.
+        buffer_bytes: about how many bytes each task computes ahead of its readers, and how many
+            each reader is sent ahead of its user.
+        shared_memory_bytes: most bytes of memory to share with trainers on this host; elements
+            that do not fit are copied. 0 shares none.
     """
 
     dispatcher_address: str
@@ -266,10 +266,10 @@ ConfigT = TypeVar("ConfigT", DispatcherConfig, WorkerConfig)
 
 
 def config_of(cls: type[ConfigT], config: ConfigT | None, fields: dict[str, Any]) -> ConfigT:
-    """The configuration a server was given, whole or by its fields.
+    """Return the configuration of a server, given whole or by its fields.
 
     Raises:
-        InvalidArgumentError: it was given both ways, or a field does not exist or is missing.
+        InvalidArgumentError: if both are given, or a field is unknown or missing.
     """
     if config is not None and fields:
         raise InvalidArgumentError(f"give a config or fields, not both: {sorted(fields)}")

@@ -1,7 +1,7 @@
-"""The process's event loop thread, on which the control plane runs.
+"""The event loop thread of the process, on which the control plane runs.
 
-One loop for all servers and sessions of a process. It lives as long as somebody holds it, so a
-process that uses no service has no such thread; a forked child starts with none.
+All servers and sessions of a process share one loop. It runs while at least one of them holds it,
+so a process that uses no service has no such thread; a forked child starts without one.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ class ControlLoop:
         self._thread: threading.Thread | None = None
 
     def acquire(self) -> asyncio.AbstractEventLoop:
-        """The running loop; give it back with `release`."""
+        """Return the running loop; `release` it after use."""
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
@@ -36,7 +36,7 @@ class ControlLoop:
             return self._loop
 
     def release(self) -> None:
-        """Ends the loop if nobody else holds it; returns when its thread has ended."""
+        """End the loop if it has no other holder, and wait for its thread."""
         with self._lock:
             self._holders -= 1
             if self._holders or self._loop is None:
@@ -50,7 +50,7 @@ class ControlLoop:
 
 @contextmanager
 def holding_control_loop() -> Iterator[None]:
-    """Keeps the loop's thread between calls, for who makes many."""
+    """Keep the loop's thread running between calls."""
     control = control_loop()
     control.acquire()
     try:
@@ -78,12 +78,12 @@ _control = ControlLoop()
 
 
 def control_loop() -> ControlLoop:
-    """This process's."""
+    """Return the control loop of this process."""
     return _control
 
 
 def _after_fork() -> None:
-    # The thread did not survive the fork, and its lock may be held for ever.
+    # The child has no such thread, and its copy of the lock may be held forever.
     global _control
     _control = ControlLoop()
 
@@ -94,7 +94,7 @@ os.register_at_fork(after_in_child=_after_fork)
 def run_on(
     loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T], timeout: float | None
 ) -> T:
-    """Runs a coroutine on the loop's thread from another and returns its result."""
+    """Run a coroutine on the loop's thread from another thread and return its result."""
     future = asyncio.run_coroutine_threadsafe(work, loop)
     try:
         return future.result(timeout)

@@ -1,4 +1,4 @@
-"""Datasets that are read from a service: `distribute`, `register_dataset`, `from_dataset_id`."""
+"""Reading datasets from a service: `distribute`, `register_dataset`, `from_dataset_id`."""
 
 import uuid
 from collections.abc import Callable
@@ -44,38 +44,44 @@ def distribute(
     connect_timeout: float = CONNECT_TIMEOUT,
     buffer_bytes: int = BUFFER_BYTES,
 ) -> Callable[[Dataset], Dataset]:
-    """A transformation that moves what comes before it to the workers of a service.
+    """Return a transformation that runs the dataset on the workers of a service.
 
     Args:
         processing_mode: a `ShardingPolicy`, or "parallel_epochs" (every worker yields the whole
-            dataset) or "distributed_epoch" (each element goes to one worker).
+            dataset) or "distributed_epoch" (each element is yielded by one worker).
         service: "grpc://host:port" of the dispatcher, (protocol, address), or a `LocalCluster`.
-        job_name: clients that give the same name share one job, first come first served; without,
-            the job is this dataset's own (and its copies' in forked or unpickled processes).
-        consumer_index: for coordinated reads; not in this version.
-        num_consumers: for coordinated reads; not in this version.
-        max_outstanding_requests: elements sent by workers and not yet taken here, at most.
+        job_name: clients with the same name share one job, first come, first served. ``None``: a
+            job of this dataset only and of its copies in forked or unpickled processes.
+        consumer_index: index of a coordinated reader; not in this version.
+        num_consumers: number of coordinated readers; not in this version.
+        max_outstanding_requests: most elements that workers have sent and this client has not
+            yielded; ``None``: bounded by `buffer_bytes` and the speed of the reader.
         data_transfer_protocol: "local" (within this process), "shm" (shared memory, on this host),
             "tcp" or "grpc" (only workers that are configured for it; needs ``stoker[grpc]``).
             ``None``: the first of "local", "shm" and "tcp" that reaches the worker. A named one
             that does not reach it is replaced by these, with a warning.
-        compression: how elements travel to this trainer. "AUTO": compressed where the network is
-            the bottleneck and that makes reading faster, by measurement. "LZ4", "SNAPPY", "ZSTD":
-            always, with that codec. ``None``: never. Elements in shared memory and within a process
-            are not compressed. Clients of one job may differ in it.
-        cross_trainer_cache: not in this version.
+        compression: codec of the elements sent to this trainer. "AUTO": compress if the network is
+            the bottleneck and measurements show that compression makes reading faster. "LZ4",
+            "SNAPPY", "ZSTD": always compress, with that codec. ``None``: never. Elements in shared
+            memory and within a process are not compressed. Clients of one job may differ in it.
+        cross_trainer_cache: a `CrossTrainerCache`; not in this version.
         target_workers: "AUTO", "ANY" or "LOCAL" (only workers of this process).
         connect_timeout: seconds to wait for the dispatcher.
-        buffer_bytes: what workers have sent and was not yet taken here is at most about so much,
-            over all workers; one element of each may come on top.
+        buffer_bytes: about the most bytes that all workers together have sent and this client has
+            not yielded; each worker may exceed its part by one element.
 
     Returns:
         A function for `Dataset.apply`.
 
     Raises:
-        InvalidArgumentError: an argument is wrong; also a ValueError.
-        NotFoundError: the protocol of `service`, or `data_transfer_protocol`, does not exist.
-        UnimplementedError: this version does not have it.
+        InvalidArgumentError: if `processing_mode`, `service`, `compression` or `target_workers` is
+            none of the above, `job_name` is empty, `max_outstanding_requests` or `buffer_bytes` is
+            not a positive int, `consumer_index` is not in [0, `num_consumers`), or one of the two
+            is given without the other or without `job_name`.
+        NotFoundError: if the protocol of `service` or `data_transfer_protocol` does not exist.
+        UnimplementedError: if this version does not have `processing_mode`, `num_consumers` or
+            `cross_trainer_cache`, or if a source of the dataset cannot be split
+            ("distributed_epoch").
 
     Example:
         >>> import stoker
@@ -126,21 +132,22 @@ def register_dataset(
     compression: str | None = "AUTO",
     dataset_id: str | None = None,
 ) -> str:
-    """Registers a dataset with a service, to be read by `from_dataset_id`.
+    """Register a dataset with a service, for `from_dataset_id`.
 
     Args:
         service: "grpc://host:port" of the dispatcher, (protocol, address), or a `LocalCluster`.
-        dataset: what the workers shall run.
-        compression: as for `distribute`, for whoever reads the id. Of an id registered twice the
-            first stands.
-        dataset_id: an id of your own; without, identical datasets have the same id.
+        dataset: the dataset that workers run.
+        compression: as for `distribute`, for all readers of the id. If an id is registered twice,
+            the first value is used.
+        dataset_id: the id to register; ``None``: identical datasets get the same id.
 
     Returns:
         The id.
 
     Raises:
-        InvalidArgumentError: `dataset_id` belongs to a dataset of another structure.
-        UnavailableError: there is no dispatcher.
+        InvalidArgumentError: if `service` or `compression` is not valid, or `dataset_id` belongs
+            to a dataset with another element_spec.
+        UnavailableError: if no dispatcher answers at `service` within 5 minutes.
 
     As `tf.data.experimental.service.register_dataset`.
     """
@@ -168,13 +175,13 @@ def from_dataset_id(
     connect_timeout: float = CONNECT_TIMEOUT,
     buffer_bytes: int = BUFFER_BYTES,
 ) -> Dataset:
-    """A dataset that reads what was registered under an id.
+    """Return a dataset that reads the dataset registered under an id.
 
     Args:
         processing_mode: as for `distribute`.
         service: as for `distribute`.
         dataset_id: from `register_dataset`.
-        element_spec: of the elements; asked of the dispatcher if not given.
+        element_spec: spec of the elements; ``None`` gets it from the dispatcher.
         job_name: as for `distribute`; jobs of different datasets may have the same name.
         consumer_index: as for `distribute`.
         num_consumers: as for `distribute`.
@@ -186,9 +193,11 @@ def from_dataset_id(
         buffer_bytes: as for `distribute`.
 
     Raises:
-        InvalidArgumentError: an argument is wrong.
-        NotFoundError: there is no such dataset.
-        UnavailableError: there is no dispatcher.
+        InvalidArgumentError: if an argument is not valid, as for `distribute`.
+        NotFoundError: if `dataset_id` is not registered and `element_spec` is not given.
+        UnavailableError: if no dispatcher answers within `connect_timeout` seconds and
+            `element_spec` is not given.
+        UnimplementedError: as for `distribute`.
 
     As `tf.data.experimental.service.from_dataset_id`.
     """

@@ -1,9 +1,10 @@
-"""The messages of the control plane: what workers and clients say to the dispatcher, and back.
+"""Messages of the control plane, between the dispatcher and its workers and clients.
 
-Workers and clients each keep one *session* (a stream) open; `ToDispatcher` goes up, `ToWorker` and
-`ToClient` come down. Questions without a session are *calls*: `Request` up, `Reply` down. All are
-msgspec Structs, tagged by class name, encoded as msgpack. A split is ``(number, value)``: of an
-index source the value is ``(start, stop)``, of a listed one what the listing worker said.
+Workers and clients each keep one *session* (a stream) open: `ToDispatcher` in one direction,
+`ToWorker` and `ToClient` in the other. A *call* needs no session: a `Request` and its `Reply`. All
+are msgspec Structs, tagged by class name, encoded as msgpack. A split is ``(number, value)``: the
+value of an index source's split is ``(start, stop)``, of a listed one the value that a worker
+listed.
 """
 
 import enum
@@ -22,24 +23,24 @@ PROTOCOL_MAX = 1
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
-    """What all control messages are."""
+    """Base of all control messages."""
 
 
 class Versions(msgspec.Struct, frozen=True):
-    """What must match between who pickled a function and who runs it: "3.11" and "2"."""
+    """Versions that must match where a function is pickled and where it runs: "3.11" and "2"."""
 
     python: str
     numpy: str
 
 
 class BufferPolicy(enum.Enum):
-    """Which client of a task gets which of its elements."""
+    """Rules for the client that gets each element of a task."""
 
     FIRST_COME = "first_come"
 
 
 class JobParameters(msgspec.Struct, frozen=True):
-    """What all clients of one job must agree on, besides the dataset's structure."""
+    """Parameters that all clients of one job must agree on, besides the dataset's structure."""
 
     processing_mode: ShardingPolicy
     target_workers: str = "AUTO"
@@ -48,9 +49,9 @@ class JobParameters(msgspec.Struct, frozen=True):
 
 
 class TaskInfo(msgspec.Struct, frozen=True):
-    """A task as a client needs it: where it is read.
+    """A task with the addresses at which clients read it.
 
-    `data_transfer_addresses` maps a data transport's name to the worker's address on it.
+    `data_transfer_addresses` maps a data transfer protocol to the worker's address.
     """
 
     task_id: int
@@ -60,16 +61,16 @@ class TaskInfo(msgspec.Struct, frozen=True):
 
 
 class TaskLost(msgspec.Struct, frozen=True):
-    """A task whose worker is gone; elements of the splits it had begun may be lost."""
+    """A task whose worker was removed; elements of the splits it had begun may be lost."""
 
     task_id: int
     worker: str
-    why: str
+    reason: str
     splits_begun: int = 0
 
 
 class SplitSource(msgspec.Struct, frozen=True):
-    """A source handed out in `splits` splits; `count` is its elements, if it is indexed."""
+    """A source that is read in `splits` splits; an index source has `count` elements."""
 
     number: int
     splits: int
@@ -96,14 +97,14 @@ class WorkerHello(Message, frozen=True, tag=True):
 
 
 class Heartbeat(Message, frozen=True, tag=True):
-    """The sender lives; keeps its lease."""
+    """Renew the sender's lease."""
 
 
 class SplitRequest(Message, frozen=True, tag=True):
-    """`begin` is the notice that these splits will be read; `want` more are asked for.
+    """Announce that the splits in `begin` will be read, and ask for `want` more.
 
-    `least` of them even near the end, if there are so many: fewer would be read in no time.
-    `done`: the source was told that there are no more, so nothing will be asked again.
+    Even near the end of the epoch the answer should have `least` splits, because fewer are not
+    worth a round trip. `done`: the source has received its end, so no request will follow.
     """
 
     task_id: int
@@ -116,7 +117,7 @@ class SplitRequest(Message, frozen=True, tag=True):
 
 
 class SplitsListed(Message, frozen=True, tag=True):
-    """The answer to `ListSplits`: values for each source, or why they cannot be listed."""
+    """Answer to `ListSplits`: the values of each source, or the error."""
 
     iteration_id: int
     splits: dict[int, list[Any]] = {}
@@ -124,18 +125,18 @@ class SplitsListed(Message, frozen=True, tag=True):
 
 
 class TaskExhausted(Message, frozen=True, tag=True):
-    """The task has produced its last element (not all may be delivered yet)."""
+    """The task has computed its last element; some may not be delivered yet."""
 
     task_id: int
 
 
 class WorkerLeave(Message, frozen=True, tag=True):
-    """The worker stops: no need to wait for its lease."""
+    """The worker stops, so its lease need not expire."""
 
 
 # ── dispatcher → worker ──────────────────────────────────────────────────────────────────────────
 class WorkerWelcome(Message, frozen=True, tag=True):
-    """The session is open. Another `worker_id` than was presented: start over, drop all tasks."""
+    """The session is open. A `worker_id` that differs from the hello's: drop all tasks."""
 
     protocol: int
     worker_id: int
@@ -160,7 +161,7 @@ class TaskStart(Message, frozen=True, tag=True):
 
 
 class TaskStop(Message, frozen=True, tag=True):
-    """Nobody reads the task any more."""
+    """Stop the task: no client reads it any more."""
 
     task_id: int
 
@@ -176,7 +177,11 @@ class ListSplits(Message, frozen=True, tag=True):
 
 
 class SplitGrant(Message, frozen=True, tag=True):
-    """`begun` may be read, `refused` may not; `splits` are assigned, not begun; `end`: no more."""
+    """Answer to `SplitRequest`.
+
+    `begun` splits may be read, `refused` ones may not; `splits` are assigned but not begun; `end`:
+    all splits are begun.
+    """
 
     task_id: int
     source: int
@@ -188,14 +193,15 @@ class SplitGrant(Message, frozen=True, tag=True):
 
 
 class ClientReleased(Message, frozen=True, tag=True):
-    """The client was released. Without `taken`, what it had not consumed is dropped and counted.
+    """The client was released.
 
-    `taken` is what `GiveBack` says, from a client that closed: ``(frame, elements of it)``.
+    `consumed` has the values of `GiveBack` from a client that closed: ``(frame, elements of it)``;
+    the rest is for other clients. Without `consumed` the rest is dropped and counted as lost.
     """
 
     task_id: int
     client_id: int
-    taken: tuple[int, int] | None = None
+    consumed: tuple[int, int] | None = None
 
 
 # ── supervisor → dispatcher ──────────────────────────────────────────────────────────────────────
@@ -231,10 +237,10 @@ class SupervisorWelcome(Message, frozen=True, tag=True):
 
 # ── client → dispatcher ──────────────────────────────────────────────────────────────────────────
 class ClientHello(Message, frozen=True, tag=True):
-    """First on a client's session: read this epoch of this job, creating what is missing.
+    """First message of a client: read this epoch of this job; both are created if missing.
 
-    With `client_id`: the session is taken up again. `process` tells workers in the same process.
-    With `registration`, it says which dataset, in place of `dataset_id`; without its tree at first.
+    With `client_id` the client resumes its session. `process` identifies workers in the same
+    process. `registration` names the dataset in place of `dataset_id`, at first without its tree.
     """
 
     protocol_min: int
@@ -253,18 +259,18 @@ class ClientHello(Message, frozen=True, tag=True):
 class ClientClose(Message, frozen=True, tag=True):
     """The iterator was closed: release the client.
 
-    `taken` says for each task what `GiveBack` says: that message may be lost with its connection.
+    `consumed` has the values of `GiveBack` for each task, which may be lost with its connection.
     """
 
-    taken: dict[int, tuple[int, int]] = {}
+    consumed: dict[int, tuple[int, int]] = {}
 
 
 # ── dispatcher → client ──────────────────────────────────────────────────────────────────────────
 class ClientWelcome(Message, frozen=True, tag=True):
     """The session is open; `warning` is for the user.
 
-    `compression` is what the client's own dataset was registered with, for its greetings to
-    workers; said once, to a new client.
+    `compression` is that of the client's own registration, for its hello to workers; sent to a new
+    client only.
     """
 
     protocol: int
@@ -277,11 +283,11 @@ class ClientWelcome(Message, frozen=True, tag=True):
 
 
 class DatasetUnknown(Message, frozen=True, tag=True):
-    """The dataset of the `ClientHello` is not registered: say it again, with the tree."""
+    """The dataset of the `ClientHello` is not registered: send the hello again with the tree."""
 
 
 class Tasks(Message, frozen=True, tag=True):
-    """What changed: tasks to read, tasks lost, and whether no more will come."""
+    """Changes of the client's tasks; `finished`: no tasks will be added."""
 
     added: list[TaskInfo] = []
     lost: list[TaskLost] = []
@@ -290,14 +296,14 @@ class Tasks(Message, frozen=True, tag=True):
 
 # ── dispatcher → either ──────────────────────────────────────────────────────────────────────────
 class Refused(Message, frozen=True, tag=True):
-    """The session, or the whole iteration, cannot go on."""
+    """The session or the whole iteration has failed."""
 
     error: ErrorRecord
 
 
 # ── calls ────────────────────────────────────────────────────────────────────────────────────────
 class RegisterDataset(Message, frozen=True, tag=True):
-    """Register a tree. Without `tree`: is this digest known already?"""
+    """Register a dataset. Without `tree`: ask whether the digest is registered."""
 
     digest: str
     tree: bytes = b""
@@ -312,13 +318,13 @@ class RegisterDataset(Message, frozen=True, tag=True):
 
 
 class DatasetRegistered(Message, frozen=True, tag=True):
-    """The id to read it by; empty: not known, send the tree."""
+    """The id of the registered dataset; empty if the tree is needed."""
 
     dataset_id: str
 
 
 class GetDataset(Message, frozen=True, tag=True):
-    """Workers ask for `tree`; clients of `from_dataset_id` for the rest only."""
+    """Get a dataset; clients of `from_dataset_id` do not need its tree."""
 
     dataset_id: str
     with_tree: bool = True
@@ -335,11 +341,11 @@ class DatasetReply(Message, frozen=True, tag=True):
 
 
 class GetCluster(Message, frozen=True, tag=True):
-    """Who is there?"""
+    """Get the addresses of the workers."""
 
 
 class ClusterReply(Message, frozen=True, tag=True):
-    """The addresses of the live workers."""
+    """The addresses of the registered workers."""
 
     workers: list[str]
 

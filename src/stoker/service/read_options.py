@@ -1,4 +1,4 @@
-"""How a client reads a job: what `distribute` and `from_dataset_id` accept alike, checked once."""
+"""Options of one reader of a job: the common arguments of `distribute` and `from_dataset_id`."""
 
 import dataclasses
 from typing import Any
@@ -17,13 +17,15 @@ TARGET_WORKERS = ("AUTO", "ANY", "LOCAL")
 
 
 class CrossTrainerCache:
-    """Trainers with different ids read the same elements; as tf.data service's.
+    """Options of a cache from which trainers with different ids read the same elements.
 
     Args:
-        trainer_id: of the trainer; trainers of one job differ in it.
+        trainer_id: id of the trainer, unique in its job.
 
     Raises:
-        InvalidArgumentError: it is empty.
+        InvalidArgumentError: if `trainer_id` is empty.
+
+    As `tf.data.experimental.service.CrossTrainerCache`.
     """
 
     def __init__(self, trainer_id: str) -> None:

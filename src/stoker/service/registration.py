@@ -1,4 +1,4 @@
-"""A dataset as a dispatcher knows it: pickled once, sent only if it is new."""
+"""Registration of a dataset with a dispatcher: pickled once, sent only if it is new."""
 
 import hashlib
 
@@ -15,7 +15,7 @@ from stoker.service.versions import versions
 
 
 def registration_of(dataset: Dataset, compression: str | None) -> m.RegisterDataset:
-    """The dataset as it is registered; functions are pickled here, where the user's line is."""
+    """Return the registration of `dataset`; pickles its functions now, at the user's line."""
     tree = encode_tree(dataset.node)
     spec = spec_to_wire(dataset.element_spec)
     options = dataset.options()
@@ -36,7 +36,7 @@ def registration_of(dataset: Dataset, compression: str | None) -> m.RegisterData
 
 
 def register(dispatcher_address: str, registration: m.RegisterDataset, timeout: float) -> str:
-    """The dataset's id; its tree is sent only if the dispatcher does not have it."""
+    """Register a dataset and return its id; send the tree only if the dispatcher lacks it."""
     question = msgspec.structs.replace(registration, tree=b"")
     reply = rpc.call_patiently(dispatcher_address, question, timeout)
     assert isinstance(reply, m.DatasetRegistered)

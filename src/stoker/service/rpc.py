@@ -1,9 +1,9 @@
-"""The control plane's carrier: gRPC, with msgspec messages instead of generated code.
+"""Transport of the control plane: gRPC, with msgspec messages instead of generated code.
 
-grpclib, gRPC in pure Python on asyncio, and not grpcio: trainers fork (PyTorch's DataLoader does),
-and in a forked child of a process with a busy grpcio stream a new channel hung or aborted in 4 of
-27 forks with grpcio's fork support, in 16 of 30 without, and with grpclib in 0 of 60 (measured as
-docs/architecture.md says).
+It uses grpclib, gRPC in pure Python on asyncio, not grpcio: trainers fork, as PyTorch's DataLoader
+does, and in a forked child of a process with a busy grpcio stream a new channel hung or aborted in
+4 of 27 forks with grpcio's fork support, in 16 of 30 without it, and in 0 of 60 with grpclib
+(measured as described in docs/architecture.md).
 """
 
 import asyncio
@@ -37,7 +37,7 @@ TICK_SECONDS = 0.05
 WARN_SECONDS = 10.0
 FAREWELL_SECONDS = 2.0
 
-# Every broken session is an INFO line there; ours say more.
+# It logs every broken session at INFO; stoker's own messages say more.
 logging.getLogger("grpclib").setLevel(logging.WARNING)
 
 _BROKEN = (OSError, GRPCError, ProtocolError, StreamTerminatedError, asyncio.TimeoutError)
@@ -51,7 +51,7 @@ _CONFIG = Configuration(
 
 # ── messages to bytes ────────────────────────────────────────────────────────────────────────────
 class _Bytes(CodecBase):
-    """Messages are encoded here, not by gRPC."""
+    """A codec that passes bytes through: messages are encoded in this module."""
 
     __content_subtype__ = "msgpack"
 
@@ -69,25 +69,25 @@ decode_request = msgspec.msgpack.Decoder(m.Request).decode
 decode_reply = msgspec.msgpack.Decoder(m.Reply).decode
 
 
-# ── the dispatcher's side ────────────────────────────────────────────────────────────────────────
+# ── server ──────────────────────────────────────────────────────────────────────────────────────
 class Handlers(Protocol):
-    """What a server does with what comes in; called on the loop."""
+    """Callbacks of a server, called on the loop."""
 
-    def opened(self, peer: int, send: Callable[[bytes], None], hang_up: Callable[[], None]) -> None:
-        """A session began; both functions may be called from the loop only."""
+    def opened(self, peer: int, send: Callable[[bytes], None], close: Callable[[], None]) -> None:
+        """Handle a new session; `send` and `close` may be called from the loop only."""
 
     def received(self, peer: int, data: bytes) -> None:
-        """A message came on a session."""
+        """Handle a message of a session."""
 
     def closed(self, peer: int) -> None:
-        """The session ended."""
+        """Handle the end of a session."""
 
     def answer(self, data: bytes) -> bytes:
-        """A call came."""
+        """Return the reply to a call."""
 
 
 class RpcServer:
-    """Serves sessions and calls to `handlers`. Use on the loop only."""
+    """A gRPC server that passes sessions and calls to `handlers`. Use on the loop only."""
 
     def __init__(self, handlers: Handlers) -> None:
         self._handlers = handlers
@@ -103,10 +103,10 @@ class RpcServer:
         }
 
     async def start(self, host: str, port: int) -> None:
-        """Binds and serves.
+        """Bind the address and serve.
 
         Raises:
-            UnavailableError: the address cannot be bound.
+            UnavailableError: if the address cannot be bound.
         """
         try:
             listener = _listen(host, port)
@@ -119,10 +119,10 @@ class RpcServer:
         self.port = listener.getsockname()[1]
 
     async def stop(self) -> None:
-        """Ends all sessions and frees the port.
+        """End all sessions and free the port.
 
-        Sessions end by themselves first: grpclib cancels what runs without telling the peer, which
-        would believe the session open.
+        Sessions end regularly first: grpclib cancels handlers without notifying the peer, which
+        would believe the session to be open.
         """
         for send_queue in self._sessions.values():
             send_queue.put_nowait(None)
@@ -170,8 +170,8 @@ async def _drain(
 
 
 def _numeric(host: str) -> str:
-    # "localhost" is two addresses on most machines; one port must mean one socket. And asyncio
-    # looks names up on a thread, which costs an iterator 0.9 ms of its first element and its end.
+    # "localhost" has two addresses on most machines, but one port must mean one socket. And asyncio
+    # resolves names on a thread, which adds 0.9 ms to the first element and the end of an iterator.
     return "127.0.0.1" if host == "localhost" else host
 
 
@@ -180,22 +180,22 @@ def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in bind_host else socket.AF_INET
     listener = socket.create_server((bind_host, port), family=family, backlog=1024)
     listener.setblocking(False)
-    # Accepted sockets inherit it. grpclib sets it only where asyncio has made the listener, and
-    # without it two small messages in a row wait 40 ms for the peer's delayed acknowledgement.
+    # Accepted sockets inherit it. grpclib sets it only on listeners that asyncio creates; without
+    # it the second of two small messages waits 40 ms for the peer's delayed acknowledgement.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 
 
-# ── the others' side ─────────────────────────────────────────────────────────────────────────────
+# ── client ───────────────────────────────────────────────────────────────────────────────────────
 class Session:
-    """A stream to the dispatcher that opens itself again whenever it breaks, until closed.
+    """A stream to the dispatcher that reconnects whenever it breaks, until closed.
 
     Args:
         dispatcher_address: "host:port".
         opened: called on the loop when the stream is open.
         received: called on the loop with each message.
-        lost: called on the loop when it broke or could not be opened.
-        tick: called on the loop every `TICK_SECONDS`, in session or not.
+        lost: called on the loop when the stream breaks or cannot be opened.
+        tick: called on the loop every `TICK_SECONDS`, connected or not.
     """
 
     def __init__(
@@ -215,19 +215,19 @@ class Session:
         self._task = asyncio.run_coroutine_threadsafe(self._run(), self._loop)
 
     def send(self, message: m.ToDispatcher) -> None:
-        """Sends on the open stream, from any thread; without one, it is dropped."""
+        """Send on the open stream, from any thread; without one the message is dropped."""
         if not self._closed:
             self._loop.call_soon_threadsafe(self._send_queue.put_nowait, encode(message))
 
     def close(self, timeout: float = 2.0) -> None:
-        """Sends what waits, then ends the stream for good. Not from the loop's thread."""
+        """Send the queued messages and end the stream for good. Not from the loop's thread."""
         if self._closed:
             return
         self._closed = True
         self._loop.call_soon_threadsafe(self._send_queue.put_nowait, None)
         try:
             self._task.result(timeout)
-        except Exception:  # noqa: BLE001 - whatever ended it, it is to end
+        except Exception:  # noqa: BLE001 - close() ends the session after any error
             self._task.cancel()
         self._control.release()
 
@@ -237,7 +237,7 @@ class Session:
             await self._keep_open()
         except Exception:
             logger.exception(
-                "the session with %s:%d ended by an error of stoker's", self._host, self._port
+                "the session with %s:%d ended by an internal error", self._host, self._port
             )
             raise
         finally:
@@ -270,7 +270,7 @@ class Session:
                 delay = min(2 * delay, 2.0)
 
     async def _pause(self, seconds: float) -> None:
-        """Waits, but not once closed."""
+        """Wait for `seconds`, or until closed."""
         with suppress(asyncio.TimeoutError):
             async with asyncio.timeout(seconds):
                 while await self._send_queue.get() is not None:
@@ -296,11 +296,11 @@ class Session:
 
 
 def call(dispatcher_address: str, request: m.Request, timeout: float) -> m.Reply:
-    """Asks the dispatcher one question, from any thread but the loop's.
+    """Send the dispatcher a request and return its reply, from any thread but the loop's.
 
     Raises:
-        UnavailableError: it cannot be reached, or did not answer within `timeout` seconds.
-        StokerError: what it answered, if it refused.
+        UnavailableError: if it cannot be reached, or does not answer within `timeout` seconds.
+        StokerError: the error with which it answered.
     """
     control = control_loop()
     loop = control.acquire()
@@ -319,10 +319,10 @@ def call(dispatcher_address: str, request: m.Request, timeout: float) -> m.Reply
 
 
 def call_patiently(dispatcher_address: str, request: m.Request, timeout: float) -> m.Reply:
-    """As `call`, but waits for a dispatcher that is not up yet, saying so every 10 s.
+    """Call as `call` does, but wait for a dispatcher to start; warn every 10 s.
 
     Raises:
-        UnavailableError: none answered within `timeout` seconds.
+        UnavailableError: if no dispatcher answers within `timeout` seconds.
     """
     began = warned = time.monotonic()
     pause = 0.05

@@ -1,4 +1,4 @@
-"""Waiting in a server's main thread until somebody asks it to stop."""
+"""Wait for a request to stop, in the main thread of a server."""
 
 import os
 import signal
@@ -9,10 +9,10 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopRequest:
-    """SIGTERM, SIGINT or a call of `ask` ends `wait`; the context restores the old handlers.
+    """A stop request by SIGTERM, SIGINT or `ask`; the context restores the old handlers.
 
-    A pipe and not a `threading.Event`: a handler runs in the main thread, between any two of its
-    instructions, and `Event.set` there can meet the event's own lock held by `Event.wait`.
+    It uses a pipe, not a `threading.Event`: a handler runs in the main thread between any two
+    instructions, where `Event.wait` may hold the lock that `Event.set` needs.
 
     Example:
         >>> import os, signal
@@ -22,7 +22,7 @@ class StopRequest:
     """
 
     def __enter__(self) -> "StopRequest":
-        """Takes over the signals; in the main thread only."""
+        """Install the signal handlers; in the main thread only."""
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
         self._before: dict[int, Any] = {
@@ -31,15 +31,15 @@ class StopRequest:
         return self
 
     def wait(self) -> None:
-        """Returns once asked; at once if that was before."""
+        """Block until a stop is requested; return immediately if it already was."""
         os.read(self._reader, 1)
 
     def ask(self) -> None:
-        """Ends `wait`; from any thread, within the context."""
+        """Request a stop, from any thread, within the context."""
         try:
             os.write(self._writer, b"\0")
         except BlockingIOError:
-            return  # a full pipe has been asking for long
+            return  # the pipe is full of earlier requests
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self.ask()

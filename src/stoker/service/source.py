@@ -1,4 +1,4 @@
-"""The node that reads a job of a service, wherever in a tree it stands."""
+"""The node that reads a job of a service."""
 
 import itertools
 import threading
@@ -17,12 +17,12 @@ from stoker.service.client.shell import ServiceStream
 from stoker.wire.transports import get_transport
 from stoker.wire.transports.local import process_token
 
-for _name in BEST_FIRST[:-1]:  # with the dataset, not while its first element is waited for
+for _name in BEST_FIRST[:-1]:  # imported now, not during the first read
     get_transport(_name)
 
 
 class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
-    """A source that reads a job of a service.
+    """A source node that reads a job of a service.
 
     Attributes:
         read_options: a `ReadOptions`.
@@ -54,16 +54,16 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
         return Unsplittable("it reads from another service")
 
     def open(self, context: Context) -> Stream:
-        epoch = context.epoch if context.explicit_epoch else (next(_passes_of(self)),)
+        epoch = context.epoch if context.explicit_epoch else (next(_epochs_of(self)),)
         hello = msgspec.structs.replace(self.hello.value, epoch=epoch, process=process_token())
         return ServiceStream(hello, self.read_options.value, self.spec.value, context.statistics)
 
 
-_passes: "weakref.WeakKeyDictionary[Node, Iterator[int]]" = weakref.WeakKeyDictionary()
-_passes_lock = threading.Lock()
+_epochs: "weakref.WeakKeyDictionary[Node, Iterator[int]]" = weakref.WeakKeyDictionary()
+_epochs_lock = threading.Lock()
 
 
-def _passes_of(node: Node) -> Iterator[int]:
-    """The pass counter of a distributed dataset: each opening is a new iteration of its job."""
-    with _passes_lock:
-        return _passes.setdefault(node, itertools.count())
+def _epochs_of(node: Node) -> Iterator[int]:
+    """Return the epoch counter of a distributed dataset: each `open` starts another epoch."""
+    with _epochs_lock:
+        return _epochs.setdefault(node, itertools.count())

@@ -1,4 +1,4 @@
-"""The versions that decide whether a pickled function runs elsewhere."""
+"""Versions that must match for a pickled function to run in another process."""
 
 import platform
 
@@ -8,6 +8,6 @@ from stoker.service.messages import Versions
 
 
 def versions() -> Versions:
-    """This process's: Python's minor and NumPy's major version."""
+    """Return this process's Python minor and NumPy major version."""
     python = ".".join(platform.python_version_tuple()[:2])
     return Versions(python, np.__version__.split(".")[0])

@@ -165,7 +165,7 @@ class Client:
         of_splits = f" of the {lost.splits_begun} splits it had begun" if lost.splits_begun else ""
         self._do(
             Warn(
-                f"worker {lost.worker} is gone: {lost.why}. Elements{of_splits} that had not "
+                f"worker {lost.worker} was lost: {lost.reason}. Elements{of_splits} that had not "
                 "arrived here are lost"
             )
         )
@@ -189,11 +189,11 @@ class Client:
             self._do(ToWorker(connection, hello))
         return self._take_actions()
 
-    def connection_lost(self, connection: int, why: str, now: float) -> list[Action]:
+    def connection_lost(self, connection: int, reason: str, now: float) -> list[Action]:
         """A worker could not be reached, or the connection broke."""
         cursor = self._by_connection.pop(connection, None)
         if cursor is not None:
-            self._retry(cursor, why, now)
+            self._retry(cursor, reason, now)
         return self._take_actions()
 
     def worker_message(self, connection: int, message: f.Message, now: float) -> list[Action]:
@@ -206,7 +206,7 @@ class Client:
         if isinstance(message, f.Frame):
             self._receive(cursor, message, now)
         elif isinstance(message, f.Welcome):
-            cursor.open, cursor.attempts, cursor.why = True, 0, ""
+            cursor.open, cursor.attempts, cursor.reason = True, 0, ""
             self._windows.opened(cursor.task.task_id, message.buffer_bytes)
             self._report(cursor, now)
         elif isinstance(message, f.Ready):
@@ -238,8 +238,8 @@ class Client:
     def _receive(self, cursor: TaskCursor, frame: f.Frame, now: float) -> None:
         if frame.number != cursor.next_frame:
             self._disconnect(cursor)
-            why = f"frame {frame.number} came instead of {cursor.next_frame}"
-            self._retry(cursor, why, now)
+            reason = f"frame {frame.number} came instead of {cursor.next_frame}"
+            self._retry(cursor, reason, now)
             return
         cursor.next_frame += 1
         cursor.ended = cursor.confirmed = False
@@ -267,10 +267,10 @@ class Client:
     def _dismissed(self, cursor: TaskCursor, error: ErrorRecord | None, now: float) -> None:
         """The worker will not go on: does not have the task (yet), is stopping, or refuses."""
         self._disconnect(cursor)
-        why = "it closed the connection" if error is None else error.message
+        reason = "it closed the connection" if error is None else error.message
         if error is not None and error.code not in ("NotFoundError", "UnavailableError"):
             self.fail(from_record(error))
-        self._retry(cursor, why, now)
+        self._retry(cursor, reason, now)
 
     def _connect(self, cursor: TaskCursor) -> None:
         self._last_connection += 1
@@ -278,8 +278,8 @@ class Client:
         self._by_connection[self._last_connection] = cursor
         self._do(Connect(self._last_connection, cursor.task))
 
-    def _retry(self, cursor: TaskCursor, why: str, now: float) -> None:
-        cursor.postpone(why, now, self._rng)
+    def _retry(self, cursor: TaskCursor, reason: str, now: float) -> None:
+        cursor.postpone(reason, now, self._rng)
         self._report_all(self._windows.gone(cursor.task.task_id), now)
 
     def _disconnect(self, cursor: TaskCursor, farewell: bool = False) -> None:

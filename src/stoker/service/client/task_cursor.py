@@ -24,7 +24,7 @@ class TaskCursor:
         lost: the worker is gone; nothing more will be received.
         attempts: how often connecting failed since it last succeeded.
         try_at: when to try again.
-        why: what went wrong last.
+        reason: what went wrong last.
         counts: what the task had counted when the worker said so last.
     """
 
@@ -39,7 +39,7 @@ class TaskCursor:
     lost: bool = False
     attempts: int = 0
     try_at: float = 0.0
-    why: str = ""
+    reason: str = ""
     counts: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -47,13 +47,13 @@ class TaskCursor:
         """Nothing more is expected."""
         return self.ended or self.lost
 
-    def postpone(self, why: str, now: float, rng: random.Random) -> None:
+    def postpone(self, reason: str, now: float, rng: random.Random) -> None:
         """It is to be tried again after a while, the longer the more often it failed."""
-        self.connection, self.open, self.why = None, False, why
+        self.connection, self.open, self.reason = None, False, reason
         delay = min(RECONNECT_FIRST * 2**self.attempts, RECONNECT_LONGEST)
         self.attempts += 1
         self.try_at = now + delay * rng.uniform(0.5, 1.0)
 
     def __str__(self) -> str:
-        state = f" ({self.why})" if self.why else "" if self.open else " (connecting)"
+        state = f" ({self.reason})" if self.reason else "" if self.open else " (connecting)"
         return f"worker {self.task.worker}{state}"

@@ -71,7 +71,7 @@ class Clients:
     def received(self, client_id: int, message: m.ToDispatcher, now: float) -> None:
         """Handle a message on the session of a client."""
         if isinstance(message, m.ClientClose):
-            self._release(client_id, message.taken, now)
+            self._release(client_id, message.consumed, now)
             self._sessions.release(client_id)
 
     def expired(self, client_id: int, now: float) -> None:
@@ -90,13 +90,13 @@ class Clients:
             raise self._unknown(client_id)
         return self._state.clients[client_id]
 
-    def _release(self, client_id: int, taken: dict[int, tuple[int, int]], now: float) -> None:
+    def _release(self, client_id: int, consumed: dict[int, tuple[int, int]], now: float) -> None:
         iteration = self._state.clients[client_id].iteration
         self._ledger.commit(r.ClientRemoved(client_id))
         for task in iteration.tasks.values():
             # The client sends `GiveBack` too, but its data connection may be broken.
             if not task.lost and not iteration.stopped:
-                released = m.ClientReleased(task.task_id, client_id, taken.get(task.task_id))
+                released = m.ClientReleased(task.task_id, client_id, consumed.get(task.task_id))
                 self._sessions.send(task.worker.worker_id, released)
         self._iterations.client_left(iteration, now)
 

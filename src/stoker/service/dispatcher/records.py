@@ -40,7 +40,7 @@ class WorkerLost(msgspec.Struct, frozen=True, tag=True):
     """A worker was removed, and its tasks with it."""
 
     worker_id: int
-    why: str
+    reason: str
 
 
 class JobAdded(msgspec.Struct, frozen=True, tag=True):

@@ -134,8 +134,8 @@ class _Shell:
             self._ticker.cancel()
         await self.server.stop()
 
-    def opened(self, peer: int, send: Callable[[bytes], None], hang_up: Callable[[], None]) -> None:
-        self._sessions[peer] = (send, hang_up)
+    def opened(self, peer: int, send: Callable[[bytes], None], close: Callable[[], None]) -> None:
+        self._sessions[peer] = (send, close)
 
     def received(self, peer: int, data: bytes) -> None:
         try:

@@ -63,7 +63,7 @@ class State:
         worker = self.workers.pop(record.worker_id)
         del self.addresses[worker.added.address]
         for task in worker.tasks.values():
-            task.lost = record.why
+            task.lost = record.reason
             self._settle(task)
 
     @apply.register

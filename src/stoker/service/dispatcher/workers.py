@@ -81,10 +81,10 @@ class Workers:
         """Remove a worker whose lease has expired."""
         self.lose(worker_id, f"no heartbeat for {self._timeout_ms / 1000:g} s")
 
-    def lose(self, worker_id: int, why: str) -> None:
+    def lose(self, worker_id: int, reason: str) -> None:
         """Remove a worker for good; if it opens a session again, it is a new worker."""
         tasks = list(self._state.workers[worker_id].tasks.values())
-        self._ledger.commit(r.WorkerLost(worker_id, why))
+        self._ledger.commit(r.WorkerLost(worker_id, reason))
         self._sessions.release(worker_id)
         self._iterations.tasks_lost(worker_id, tasks)
 

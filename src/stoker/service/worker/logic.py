@@ -147,8 +147,8 @@ class Worker:
         reader = task.readers.pop(message.client_id, None) if task is not None else None
         if task is None or reader is None:
             return
-        if message.taken is not None:
-            task.buffer.give_back(message.client_id, reader.give_back(*message.taken))
+        if message.consumed is not None:
+            task.buffer.give_back(message.client_id, reader.give_back(*message.consumed))
         else:
             task.lost += reader.kept_positions + reader.backlog.positions
         self._dismiss(reader.connection, NotFoundError("the client was released"))
