@@ -14,8 +14,8 @@ highest. CPU is the same median for CPU time per element, summed over all proces
 is "slower" if both medians are below 0.95, "slower: wall" or "slower: CPU" if one is. The exit
 status is 1 if there is such a row, or one that could not be measured.
 
-On a machine that is busy with other work use --together: both checkouts are measured at the same
-time, so whatever disturbs one disturbs the other. Without other work, measure in turn.
+On a machine that is busy with other work use --together and judge by CPU: both checkouts are
+measured at the same time, so a disturbance affects both. Without other work, measure in turn.
 """
 
 import argparse
@@ -284,7 +284,11 @@ def main() -> None:
     parser.add_argument("--rows", nargs="+", default=[], metavar="PATTERN")
     parser.add_argument("--pairs", type=int, default=11)
     parser.add_argument("--seconds", type=float, default=1.0)
-    parser.add_argument("--together", action="store_true", help="for a machine with other work")
+    parser.add_argument(
+        "--together",
+        action="store_true",
+        help="measure both sides of a pair at the same time, on a busy machine",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to it")
     options = parser.parse_args()
     checkouts = {"old": options.old.resolve(), "new": options.new.resolve()}
