@@ -1,4 +1,4 @@
-"""What the conformance tests share: services, and the ways elements travel."""
+"""Fixtures of the conformance tests: services and transports."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from tests.serving import Service, serving_by
 
 @pytest.fixture
 def serve(request: pytest.FixtureRequest) -> Iterator[Callable[..., Service]]:
-    """Starts services (arguments as of `Service`) and stops them at the end of the test.
+    """Start services (arguments as of `Service`) and stop them at the end of the test.
 
     Where the test's `transport` or `protocol` is "grpc", workers serve by gRPC.
     """
@@ -28,5 +28,5 @@ def serve(request: pytest.FixtureRequest) -> Iterator[Callable[..., Service]]:
 
 @pytest.fixture(params=["tcp", "shm", "grpc", "local"])
 def transport(request: pytest.FixtureRequest) -> str:
-    """How elements travel: between processes, if these were two, or handed over within one."""
+    """Name of each transport: three that cross processes, and "local" within one."""
     return str(request.param)

@@ -23,8 +23,8 @@ DATASET = stoker.Dataset.range(3)
 UNSPLITTABLE = stoker.Dataset.from_generator(lambda: iter([1]))
 
 
-def _both(**arguments):
-    """What `distribute` and `from_dataset_id` both check, called each way."""
+def _both_calls(**arguments):
+    """Return a call of `distribute` and one of `from_dataset_id` with the same arguments."""
     settings = {"processing_mode": "parallel_epochs", "service": ADDRESS, **arguments}
     from_id = {"dataset_id": "d", "element_spec": stoker.UnknownSpec(), **settings}
     return [lambda: distribute(**settings), lambda: from_dataset_id(**from_id)]
@@ -68,15 +68,15 @@ def _both(**arguments):
         ({"data_transfer_protocol": "pigeon"}, LookupError, "'pigeon'.*'tcp'"),
     ],
 )
-def test_a_wrong_argument_is_refused_at_once(arguments, builtin, message):
-    for call in _both(**arguments):
+def test_invalid_argument_is_refused_before_connecting(arguments, builtin, message):
+    for call in _both_calls(**arguments):
         with pytest.raises(builtin, match=message) as caught:
             call()
         assert isinstance(caught.value, errors.StokerError)
 
 
 @pytest.mark.parametrize("compression", ["ZIP", "", 5, "auto", "lz4", ["LZ4"]])
-def test_an_unknown_compression_is_refused(compression):
+def test_unknown_compression_is_refused(compression):
     for call in (
         lambda: distribute("parallel_epochs", ADDRESS, compression=compression),
         lambda: register_dataset(ADDRESS, DATASET, compression=compression),
@@ -86,24 +86,24 @@ def test_an_unknown_compression_is_refused(compression):
 
 
 @pytest.mark.parametrize("compression", ["AUTO", None, "LZ4", "SNAPPY", "ZSTD"])
-def test_a_known_compression_is_taken(compression):
+def test_known_compression_is_accepted(compression):
     distribute("parallel_epochs", ADDRESS, compression=compression)
 
 
 @pytest.mark.parametrize("trainer", ["", None])
-def test_a_cross_trainer_cache_needs_a_trainer(trainer):
+def test_cross_trainer_cache_needs_a_trainer_id(trainer):
     with pytest.raises(ValueError, match="requires a non-empty trainer ID"):
         CrossTrainerCache(trainer)
 
 
 @pytest.mark.parametrize("mode", ["deterministic_epoch", *list(ShardingPolicy)[2:]])
-def test_modes_that_are_not_there_yet_say_so(mode):
-    for call in _both(processing_mode=mode):
+def test_unimplemented_mode_is_refused(mode):
+    for call in _both_calls(processing_mode=mode):
         with pytest.raises(NotImplementedError, match="ShardingPolicy"):
             call()
 
 
-def test_an_unknown_dataset_id_is_not_found(serve):
+def test_unknown_dataset_id_is_not_found(serve):
     target = serve().target
     with pytest.raises(LookupError, match="Dataset id X not found"):
         from_dataset_id("parallel_epochs", target, "X")
@@ -113,7 +113,7 @@ def test_an_unknown_dataset_id_is_not_found(serve):
         )
 
 
-def test_an_explicit_id_of_another_element_spec_is_refused(serve):
+def test_explicit_id_with_another_element_spec_is_refused(serve):
     target = serve().target
     assert register_dataset(target, DATASET, dataset_id="mine") == "mine"
     with pytest.raises(
@@ -123,7 +123,7 @@ def test_an_explicit_id_of_another_element_spec_is_refused(serve):
         register_dataset(target, DATASET.batch(2), dataset_id="mine")
 
 
-def test_an_unsplittable_source_is_refused_when_the_dataset_is_distributed():
+def test_unsplittable_source_is_refused_by_distribute():
     with pytest.raises(NotImplementedError, match=r"from_generator|generator") as caught:
         UNSPLITTABLE.distribute(ADDRESS)
     assert isinstance(caught.value, errors.UnimplementedError)
@@ -134,11 +134,11 @@ def test_an_unsplittable_source_is_refused_when_the_dataset_is_distributed():
 @pytest.mark.parametrize(
     "service", ["localhost:5050", "grpc://localhost:5050", ("grpc", "localhost:5050"), "[::1]:5050"]
 )
-def test_every_form_of_a_service_is_accepted(service):
+def test_every_form_of_service_address_is_accepted(service):
     assert DATASET.distribute(service).element_spec == DATASET.element_spec
 
 
-def test_a_server_stands_for_its_target(serve):
+def test_dispatcher_object_or_tuple_is_accepted_as_service(serve):
     service = serve()
     assert list(DATASET.distribute(service.dispatcher)) == [0, 1, 2]
     protocol, address = service.target.split("://")
@@ -146,11 +146,11 @@ def test_a_server_stands_for_its_target(serve):
 
 
 @pytest.mark.parametrize("workers", ["auto", "Any", "AUTO"])
-def test_target_workers_ignores_case(serve, workers):
+def test_target_workers_is_case_insensitive(serve, workers):
     assert list(DATASET.distribute(serve().target, target_workers=workers)) == [0, 1, 2]
 
 
-def test_distribute_takes_tensorflows_arguments_in_tensorflows_order():
+def test_arguments_have_tensorflows_names_and_order():
     assert list(inspect.signature(distribute).parameters)[:10] == [
         "processing_mode", "service", "job_name", "consumer_index", "num_consumers",
         "max_outstanding_requests", "data_transfer_protocol", "compression",
@@ -166,7 +166,7 @@ def test_distribute_takes_tensorflows_arguments_in_tensorflows_order():
     ]  # fmt: skip
 
 
-def test_the_service_has_the_names_users_know():
+def test_service_exports_tensorflows_names():
     for name in (
         "DispatchServer", "DispatcherConfig", "WorkerServer", "WorkerConfig", "distribute",
         "register_dataset", "from_dataset_id", "ShardingPolicy", "CrossTrainerCache",
@@ -175,7 +175,7 @@ def test_the_service_has_the_names_users_know():
         assert hasattr(stoker.service, name)
 
 
-def test_sharding_policies_have_tensorflows_names_and_values():
+def test_sharding_policies_match_tensorflows():
     names = ["OFF", "DYNAMIC", "FILE", "DATA", "FILE_OR_DATA", "HINT", "DETERMINISTIC"]
     assert [policy.name for policy in ShardingPolicy] == names
     assert [int(policy) for policy in ShardingPolicy] == list(range(7))
@@ -195,20 +195,20 @@ def test_sharding_policies_have_tensorflows_names_and_values():
         ("PoisonedElementError", Exception),
     ],
 )
-def test_every_error_is_also_the_builtin_a_user_expects(name, builtin):
+def test_errors_subclass_matching_builtins(name, builtin):
     error = getattr(errors, name)
     assert issubclass(error, builtin)
     assert issubclass(error, errors.StokerError)
 
 
-def test_the_fluent_form_is_dynamic_unless_told_otherwise(serve):
+def test_fluent_distribute_is_dynamic_by_default(serve):
     target = serve(2).target
     assert sorted(DATASET.distribute(target)) == [0, 1, 2]
     off = DATASET.distribute(target, processing_mode="parallel_epochs")
     assert sorted(off) == [0, 0, 1, 1, 2, 2]
 
 
-def test_servers_are_made_in_every_form_users_know():
+def test_servers_accept_a_config_or_its_fields():
     config = stoker.service.DispatcherConfig(port=0, protocol="grpc")
     with DispatchServer(config) as dispatcher:
         address = dispatcher.target.removeprefix("grpc://")

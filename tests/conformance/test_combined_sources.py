@@ -1,4 +1,4 @@
-"""BEHAVIOUR.md, Sharding: several sources under DYNAMIC, and sources without end."""
+"""BEHAVIOUR.md, Sharding: several sources under DYNAMIC, and infinite sources."""
 
 import threading
 from collections import Counter
@@ -17,29 +17,29 @@ from tests.serving import eventually, read
 ADDRESS = "localhost:5050"
 
 
-def pairs(*datasets: Dataset) -> Dataset:
+def zipped(*datasets: Dataset) -> Dataset:
     return Dataset.zip(*datasets)
 
 
 # ── zip ──────────────────────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_zip_stays_aligned_and_the_shorter_ends_the_epoch(serve, workers):
-    dataset = pairs(Dataset.range(1000), Dataset.range(5000, 5700))
+def test_zip_stays_aligned_and_ends_with_the_shorter_input(serve, workers):
+    dataset = zipped(Dataset.range(1000), Dataset.range(5000, 5700))
     found = read(dataset.distribute(serve(workers).target))
     assert sorted(found) == [(i, 5000 + i) for i in range(700)]
 
 
-def test_branches_may_compute_at_their_own_pace(serve):
+def test_zip_branches_may_run_at_different_speeds(serve):
     slow = Dataset.range(500).map(lambda x: x * x, num_parallel_calls=2).prefetch(3)
-    dataset = pairs(slow, Dataset.range(500).enumerate().map(lambda _, x: x))
+    dataset = zipped(slow, Dataset.range(500).enumerate().map(lambda _, x: x))
     assert sorted(read(dataset.distribute(serve(2).target))) == [(i * i, i) for i in range(500)]
 
 
 @pytest.mark.parametrize("drop", [False, True])
-def test_batches_in_a_branch_hold_what_they_hold_locally(serve, drop):
+def test_batches_in_a_zip_branch_equal_local_ones(serve, drop):
     def make() -> Dataset:
         labels = Dataset.range(1003).batch(10, drop_remainder=drop)
-        return pairs(labels, Dataset.range(200), Dataset.range(450).map(str, 2).batch(2).batch(2))
+        return zipped(labels, Dataset.range(200), Dataset.range(450).map(str, 2).batch(2).batch(2))
 
     def plain(elements: Any) -> list[Any]:
         return sorted((b.tolist(), i, c.tolist()) for b, i, c in elements)
@@ -47,24 +47,24 @@ def test_batches_in_a_branch_hold_what_they_hold_locally(serve, drop):
     assert plain(read(make().distribute(serve(2).target))) == plain(make())
 
 
-def test_a_shorter_last_batch_comes_last_whoever_reads_it(serve):
+def test_partial_batch_is_last_on_any_worker(serve):
     service = serve(2)
-    dataset = pairs(Dataset.range(47).batch(5), Dataset.range(10)).repeat(20)
+    dataset = zipped(Dataset.range(47).batch(5), Dataset.range(10)).repeat(20)
     found = read(dataset.distribute(service.target))
     assert Counter((tuple(batch.tolist()), i) for batch, i in found) == {
         (tuple(range(5 * i, min(5 * i + 5, 47))), i): 20 for i in range(10)
     }
 
 
-def test_a_repeated_zip_pairs_up_in_each_pass(serve):
-    dataset = pairs(Dataset.range(100), Dataset.range(100).map(lambda x: -x)).repeat(5)
+def test_repeated_zip_stays_aligned_in_each_epoch(serve):
+    dataset = zipped(Dataset.range(100), Dataset.range(100).map(lambda x: -x)).repeat(5)
     expected = dict.fromkeys([(i, -i) for i in range(100)], 5)
     assert Counter(read(dataset.distribute(serve(3).target))) == expected
 
 
-def test_zips_nest_and_may_share_their_sources(serve):
+def test_zips_may_nest_and_share_sources(serve):
     source = Dataset.range(300)
-    dataset = pairs(pairs(source, source.map(str)).batch(3), source, source.batch(2))
+    dataset = zipped(zipped(source, source.map(str)).batch(3), source, source.batch(2))
     found = sorted(
         (a.tolist(), b.tolist(), c, d.tolist())
         for (a, b), c, d in read(dataset.distribute(serve(2).target))
@@ -75,26 +75,26 @@ def test_zips_nest_and_may_share_their_sources(serve):
     ]
 
 
-def test_a_shuffled_branch_still_reads_each_of_its_elements_once(serve):
-    dataset = pairs(Dataset.range(500).shuffle(50), Dataset.range(500))
+def test_shuffled_branch_yields_each_element_once(serve):
+    dataset = zipped(Dataset.range(500).shuffle(50), Dataset.range(500))
     found = read(dataset.distribute(serve(2).target))
     assert sorted(a for a, _ in found) == sorted(b for _, b in found) == list(range(500))
 
 
-def test_a_cached_branch_stays_aligned_in_later_passes(serve):
+def test_cached_branch_stays_aligned_in_later_epochs(serve):
     cached = Dataset.range(200).map(lambda x: x).cache()
-    dataset = pairs(cached, Dataset.range(200)).repeat(3)
+    dataset = zipped(cached, Dataset.range(200)).repeat(3)
     expected = dict.fromkeys([(i, i) for i in range(200)], 3)
     assert Counter(read(dataset.distribute(serve(2).target))) == expected
 
 
-def test_an_error_in_a_branch_takes_its_position_only(serve):
+def test_error_in_a_branch_replaces_only_its_position(serve):
     def flaky(x: int) -> int:
         if x % 50 == 7:
             raise ValueError(f"no {x}")
         return x
 
-    dataset = pairs(Dataset.range(200).map(flaky), Dataset.range(200))
+    dataset = zipped(Dataset.range(200).map(flaky), Dataset.range(200))
     found, errors = [], 0
     with dataset.distribute(serve(2).target).iterator() as iterator:
         while True:
@@ -108,8 +108,8 @@ def test_an_error_in_a_branch_takes_its_position_only(serve):
     assert sorted(found) == [(i, i) for i in range(200) if i % 50 != 7]
 
 
-def test_a_zip_read_whole_by_each_worker_needs_no_alignment(serve):
-    dataset = pairs(Dataset.range(50).filter(lambda x: x % 2), Dataset.range(20))
+def test_parallel_epochs_zip_any_branches(serve):
+    dataset = zipped(Dataset.range(50).filter(lambda x: x % 2), Dataset.range(20))
     found = read(dataset.apply(distribute("parallel_epochs", serve(2).target)))
     assert Counter(found) == dict.fromkeys([(2 * i + 1, i) for i in range(20)], 2)
 
@@ -124,14 +124,14 @@ def test_a_zip_read_whole_by_each_worker_needs_no_alignment(serve):
         (Dataset.from_generator(list), "its input `from_generator` .* cannot be"),
     ],
 )
-def test_a_zip_that_cannot_stay_aligned_is_refused_by_name(branch, words):
+def test_unalignable_zip_is_refused_naming_the_node(branch, words):
     with pytest.raises(UnimplementedError, match=f"`zip` .*cannot be split: .*{words}.*parallel_e"):
-        pairs(Dataset.range(9), branch).distribute(ADDRESS)
+        zipped(Dataset.range(9), branch).distribute(ADDRESS)
 
 
-def test_workers_that_stop_in_the_middle_of_a_zip_leave_no_thread(serve):
+def test_workers_stopped_inside_a_zip_leave_no_threads(serve):
     service = serve(2)
-    dataset = pairs(Dataset.counter().prefetch(2), Dataset.counter().map(str).prefetch(2))
+    dataset = zipped(Dataset.counter().prefetch(2), Dataset.counter().map(str).prefetch(2))
     with dataset.distribute(service.target).iterator() as iterator:
         assert len(read(iterator, 100)) == 100
         assert eventually(lambda: any("stoker-reader" in x.name for x in threading.enumerate()))
@@ -139,8 +139,8 @@ def test_workers_that_stop_in_the_middle_of_a_zip_leave_no_thread(serve):
     assert eventually(lambda: not any("stoker-reader" in x.name for x in threading.enumerate()))
 
 
-# ── every source split on its own ────────────────────────────────────────────────────────────────
-def test_concatenated_sources_are_split_each(serve, tmp_path):
+# ── each source split separately ─────────────────────────────────────────────────────────────────
+def test_concatenated_sources_are_split_separately(serve, tmp_path):
     for i in range(20):
         (tmp_path / f"{i}.txt").write_text(str(i))
     files = Dataset.list_files(str(tmp_path / "*.txt")).map(lambda path: int(Path(path).stem))
@@ -150,14 +150,14 @@ def test_concatenated_sources_are_split_each(serve, tmp_path):
     assert Counter(read(dataset.distribute(serve(2).target))) == expected
 
 
-def test_sampled_sources_are_split_each(serve):
+def test_sampled_sources_are_split_separately(serve):
     parts = [Dataset.range(300), Dataset.range(1000, 1200).map(lambda x: x)]
     dataset = Dataset.sample_from_datasets(parts, weights=[0.9, 0.1])
     found = read(dataset.distribute(serve(2).target))
     assert sorted(found) == [*range(300), *range(1000, 1200)]
 
 
-def test_chosen_sources_are_split_each_and_every_worker_reads_all_choices(serve):
+def test_chosen_sources_are_split_but_not_the_choices(serve):
     parts = [Dataset.range(300), Dataset.range(1000, 1200)]
     dataset = Dataset.choose_from_datasets(
         parts, Dataset.range(2).repeat(), stop_on_empty_dataset=False
@@ -166,7 +166,7 @@ def test_chosen_sources_are_split_each_and_every_worker_reads_all_choices(serve)
     assert sorted(found) == [*range(300), *range(1000, 1200)]
 
 
-def test_choices_may_come_from_what_cannot_be_split(serve):
+def test_choices_may_come_from_an_unsplittable_source(serve):
     choices = Dataset.from_generator(lambda: [0, 1] * 1000)
     parts = [Dataset.range(300), Dataset.range(1000, 1200)]
     dataset = Dataset.choose_from_datasets(parts, choices, stop_on_empty_dataset=False)
@@ -174,7 +174,7 @@ def test_choices_may_come_from_what_cannot_be_split(serve):
     assert sorted(found) == [*range(300), *range(1000, 1200)]
 
 
-def test_resampled_elements_come_at_most_once(serve):
+def test_resampled_elements_are_yielded_at_most_once(serve):
     dataset = Dataset.range(2000).rejection_resample(lambda x: x % 4 // 3, [0.5, 0.5])
     found = read(dataset.distribute(serve(2).target))
     counts = Counter(x for _, x in found)
@@ -182,17 +182,17 @@ def test_resampled_elements_come_at_most_once(serve):
     assert 0.3 < np.mean([kind for kind, _ in found]) < 0.7
 
 
-# ── sources without end ──────────────────────────────────────────────────────────────────────────
-def test_a_counter_is_handed_out_in_small_splits(serve):
+# ── infinite sources ─────────────────────────────────────────────────────────────────────────────
+def test_counter_is_assigned_in_small_splits(serve):
     dataset = Dataset.counter().map(lambda x: x).distribute(serve(2).target)
     assert dataset.cardinality() == stoker.INFINITE_CARDINALITY
     found = read(dataset.take(20_000))
     assert len(set(found)) == 20_000
-    # Nobody is further ahead than the splits that workers hold.
+    # No worker is further ahead than its assigned splits.
     assert max(found) < 1_000_000
 
 
-def test_random_numbers_have_their_positions_values_on_any_worker(serve):
+def test_random_numbers_depend_only_on_their_position(serve):
     dataset = Dataset.zip(Dataset.counter(), Dataset.random(seed=5))
     whole = dict(dataset.take(200_000))
     found = read(dataset.distribute(serve(2).target).take(10_000))
@@ -200,13 +200,13 @@ def test_random_numbers_have_their_positions_values_on_any_worker(serve):
     assert all(value == whole[position] for position, value in found if position in whole)
 
 
-def test_a_counter_numbers_what_it_is_zipped_with(serve):
+def test_counter_numbers_the_elements_zipped_with_it(serve):
     dataset = Dataset.zip(Dataset.counter(start=7), Dataset.from_tensor_slices(["a", "b", "c"]))
     found = read(dataset.distribute(serve(2).target))
     assert sorted(found) == [(7, "a"), (8, "b"), (9, "c")]
 
 
-def test_every_worker_counts_for_itself_where_nothing_is_split(serve):
+def test_parallel_epochs_count_on_each_worker(serve):
     dataset = Dataset.counter().apply(distribute("parallel_epochs", serve(2).target))
     counts = Counter(read(dataset.take(5000)))
     assert max(counts.values()) <= 2
@@ -214,13 +214,13 @@ def test_every_worker_counts_for_itself_where_nothing_is_split(serve):
 
 # ── shard ────────────────────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("mode", ["parallel_epochs", "distributed_epoch"])
-def test_a_hint_under_another_policy_says_which_one_fills_it_in(serve, mode):
+def test_shard_hint_without_hint_policy_is_refused(serve, mode):
     dataset = Dataset.range(9).shard(stoker.SHARD_HINT, stoker.SHARD_HINT)
     with pytest.raises(FailedPreconditionError, match=r"ShardingPolicy\.HINT"):
         read(dataset.apply(distribute(mode, serve(1).target)))
 
 
-def test_a_shard_read_whole_by_each_worker_is_the_same_shard(serve):
+def test_parallel_epochs_read_the_same_shard(serve):
     dataset = Dataset.range(100).shard(7, 3)
     found = read(dataset.apply(distribute("parallel_epochs", serve(2).target)))
     assert Counter(found) == dict.fromkeys(range(3, 100, 7), 2)

@@ -1,4 +1,4 @@
-"""What users say of compression, and what becomes of it on the way to them."""
+"""The `compression` argument, and the codec that each transport then uses."""
 
 import logging
 
@@ -18,21 +18,21 @@ DATASET = stoker.Dataset.range(COUNT).map(lambda i: np.full(ROWS, i))
 
 
 @pytest.fixture
-def used(monkeypatch) -> list[str]:
-    """The codecs of the bodies that are compressed from here on, by workers in this process."""
+def used_codecs(monkeypatch) -> list[str]:
+    """Codecs with which workers in this process compress frame bodies, in order."""
     names = []
     real = compression.compress
 
-    def noted(name, *arguments):
+    def recording_compress(name, *arguments):
         names.append(name)
         return real(name, *arguments)
 
-    monkeypatch.setattr(compression, "compress", noted)
+    monkeypatch.setattr(compression, "compress", recording_compress)
     return names
 
 
-def firsts(dataset: stoker.Dataset) -> list[int]:
-    """Reads it, checks that its elements are whole, and returns what each is made of."""
+def element_values(dataset: stoker.Dataset) -> list[int]:
+    """Read `dataset`, check that its elements are complete, and return the value of each."""
     elements = read(dataset)
     assert all((element == element[0]).all() and len(element) == ROWS for element in elements)
     return [int(element[0]) for element in elements]
@@ -40,38 +40,38 @@ def firsts(dataset: stoker.Dataset) -> list[int]:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("protocol", ["tcp", "grpc"])
-def test_a_codec_is_used_for_what_goes_over_the_network(serve, used, protocol, codec):
+def test_network_transports_use_the_requested_codec(serve, used_codecs, protocol, codec):
     target = serve(1).target
     dataset = DATASET.distribute(target, compression=codec, data_transfer_protocol=protocol)
-    assert firsts(dataset) == list(range(COUNT))
-    assert set(used) == {codec}
+    assert element_values(dataset) == list(range(COUNT))
+    assert set(used_codecs) == {codec}
 
 
 @pytest.mark.parametrize("protocol", ["tcp", "grpc"])
-def test_nothing_is_compressed_where_nothing_is_asked_for(serve, used, protocol):
+def test_compression_none_compresses_nothing(serve, used_codecs, protocol):
     target = serve(1).target
     dataset = DATASET.distribute(target, compression=None, data_transfer_protocol=protocol)
-    assert firsts(dataset) == list(range(COUNT))
-    assert used == []
+    assert element_values(dataset) == list(range(COUNT))
+    assert used_codecs == []
 
 
 @pytest.mark.parametrize("protocol", ["tcp", "grpc", None])
-def test_auto_reads_the_same(serve, protocol):
+def test_auto_compression_yields_the_same_elements(serve, protocol):
     target = serve(1).target
     dataset = DATASET.distribute(target, data_transfer_protocol=protocol)
-    assert firsts(dataset) == list(range(COUNT))
+    assert element_values(dataset) == list(range(COUNT))
 
 
 @pytest.mark.parametrize("protocol", ["local", "shm", None])
-def test_memory_that_is_shared_is_never_compressed(serve, used, protocol):
+def test_shared_memory_is_never_compressed(serve, used_codecs, protocol):
     target = serve(1).target
     dataset = DATASET.distribute(target, compression="ZSTD", data_transfer_protocol=protocol)
-    assert firsts(dataset) == list(range(COUNT))
-    assert used == []
+    assert element_values(dataset) == list(range(COUNT))
+    assert used_codecs == []
 
 
 @pytest.mark.parametrize("spec", [None, stoker.UnknownSpec()], ids=["asked", "given"])
-def test_who_reads_an_id_reads_it_as_it_was_registered(serve, used, spec):
+def test_reading_by_id_uses_the_registered_compression(serve, used_codecs, spec):
     target = serve(1).target
     for codec in CODECS:
         dataset_id = register_dataset(target, DATASET, compression=codec)
@@ -82,21 +82,21 @@ def test_who_reads_an_id_reads_it_as_it_was_registered(serve, used, spec):
             element_spec=spec,
             data_transfer_protocol="tcp",
         )
-        used.clear()
-        assert firsts(dataset) == list(range(COUNT))
-        assert set(used) == {codec}
+        used_codecs.clear()
+        assert element_values(dataset) == list(range(COUNT))
+        assert set(used_codecs) == {codec}
 
 
-def test_of_an_explicit_id_the_first_registration_stands(serve, used):
+def test_first_registration_of_an_explicit_id_wins(serve, used_codecs):
     target = serve(1).target
     for codec in ("LZ4", None):
         assert register_dataset(target, DATASET, compression=codec, dataset_id="mine") == "mine"
     dataset = from_dataset_id("distributed_epoch", target, "mine", data_transfer_protocol="tcp")
-    assert firsts(dataset) == list(range(COUNT))
-    assert set(used) == {"LZ4"}
+    assert element_values(dataset) == list(range(COUNT))
+    assert set(used_codecs) == {"LZ4"}
 
 
-def test_clients_of_one_job_have_each_their_own_and_are_not_warned(serve, used, caplog):
+def test_clients_of_one_job_may_differ_in_compression(serve, used_codecs, caplog):
     target = serve(1).target
     with caplog.at_level(logging.WARNING, "stoker"):
         for epoch, codec in enumerate(("LZ4", "ZSTD")):
@@ -107,8 +107,8 @@ def test_clients_of_one_job_have_each_their_own_and_are_not_warned(serve, used, 
                 compression=codec,
                 data_transfer_protocol="tcp",
             )
-            used.clear()
+            used_codecs.clear()
             dataset = DATASET.apply(transformation)
             assert [int(x[0]) for x in read(dataset.iterator(epoch=epoch))] == list(range(COUNT))
-            assert set(used) == {codec}
+            assert set(used_codecs) == {codec}
     assert not caplog.records

@@ -1,4 +1,4 @@
-"""Errors travel whole, take their element's place, and name what to do."""
+"""Errors reach the client complete, in their element's position, and name the remedy."""
 
 import io
 import sys
@@ -28,11 +28,11 @@ def _fails_at_three(i: int) -> int:
     return i
 
 
-def test_a_user_error_names_worker_node_site_element_and_traceback(serve, transport):
+def test_user_error_names_worker_node_site_and_element(serve, transport):
     service = serve()
     dataset = stoker.Dataset.range(10).map(_fails_at_three)
     line = _fails_at_three.__code__.co_firstlineno
-    site_line = test_a_user_error_names_worker_node_site_element_and_traceback
+    site_line = test_user_error_names_worker_node_site_and_element
     dataset = dataset.distribute(service.target, data_transfer_protocol=transport)
     with pytest.raises(UserFunctionError) as caught:
         read(dataset)
@@ -56,7 +56,7 @@ def test_a_user_error_names_worker_node_site_element_and_traceback(serve, transp
         assert part in str(error)
 
 
-def test_an_error_occupies_its_elements_place_and_reading_continues(serve, transport):
+def test_error_replaces_its_element_and_reading_continues(serve, transport):
     dataset = (
         stoker.Dataset.range(6)
         .map(_fails_at_three)
@@ -70,7 +70,7 @@ def test_an_error_occupies_its_elements_place_and_reading_continues(serve, trans
 
 
 @pytest.mark.parametrize("threads", [None, 2])
-def test_every_element_of_many_failing_ones_has_its_place(serve, transport, threads):
+def test_many_errors_keep_their_positions(serve, transport, threads):
     def odd(i):
         if i % 2:
             raise ValueError(i)
@@ -88,7 +88,7 @@ def test_every_element_of_many_failing_ones_has_its_place(serve, transport, thre
     assert [error.element for error in found[1::2]] == list(range(1, 100, 2))
 
 
-def test_a_batch_with_a_failing_element_fails_as_a_whole(serve):
+def test_batch_with_a_failing_element_fails(serve):
     dataset = (
         stoker.Dataset.range(6)
         .map(_fails_at_three)
@@ -102,7 +102,7 @@ def test_a_batch_with_a_failing_element_fails_as_a_whole(serve):
     assert error.node == "map"
 
 
-def test_an_error_with_one_outstanding_request_does_not_stop_reading(serve, transport):
+def test_error_with_one_outstanding_request_is_not_final(serve, transport):
     dataset = (
         stoker.Dataset.range(6)
         .map(_fails_at_three)
@@ -112,7 +112,7 @@ def test_an_error_with_one_outstanding_request_does_not_stop_reading(serve, tran
         assert len(outcomes(iterator)) == 6
 
 
-def test_an_error_that_was_seen_is_not_given_back(serve, transport):
+def test_yielded_error_is_not_returned_to_the_job(serve, transport):
     dataset = (
         stoker.Dataset.range(10)
         .map(_fails_at_three)
@@ -127,7 +127,7 @@ def test_an_error_that_was_seen_is_not_given_back(serve, transport):
         assert read(second, 3) == [4, 5, 6]
 
 
-def test_errors_in_every_kind_of_function_name_their_node(serve):
+def test_errors_name_the_node_of_the_function(serve):
     target = serve().target
 
     def fail(*x):
@@ -146,7 +146,7 @@ def test_errors_in_every_kind_of_function_name_their_node(serve):
         assert caught.value.site.startswith("tests/conformance/test_errors.py:")
 
 
-def test_an_error_of_stokers_own_raised_by_a_user_function_is_a_users(serve):
+def test_stoker_error_raised_by_user_code_is_a_user_error(serve):
     def fail(i):
         raise InvalidArgumentError("mine")
 
@@ -157,7 +157,7 @@ def test_an_error_of_stokers_own_raised_by_a_user_function_is_a_users(serve):
 
 @pytest.mark.parametrize("exception", [SystemExit, KeyboardInterrupt, GeneratorExit])
 @pytest.mark.parametrize("threads", [None, 2])
-def test_a_function_that_asks_to_exit_is_an_error_and_the_worker_lives(serve, exception, threads):
+def test_exit_exceptions_are_errors_and_the_worker_lives(serve, exception, threads):
     def leave(i):
         if i == 1:
             raise exception("leaving")
@@ -173,7 +173,7 @@ def test_a_function_that_asks_to_exit_is_an_error_and_the_worker_lives(serve, ex
     assert read(stoker.Dataset.range(3).distribute(service.target)) == [0, 1, 2]
 
 
-def test_an_exception_that_cannot_be_pickled_or_printed_arrives(serve, transport):
+def test_unpicklable_exception_arrives(serve, transport):
     def fail(i):
         class Odd(Exception):
             def __str__(self):
@@ -188,7 +188,7 @@ def test_an_exception_that_cannot_be_pickled_or_printed_arrives(serve, transport
     assert [error.exception for error in found] == ["Odd", "Odd"]
 
 
-def test_a_message_that_is_no_unicode_arrives(serve, transport):
+def test_message_with_surrogates_arrives(serve, transport):
     def fail(i):
         raise ValueError("\udcff" + "x" * 10)
 
@@ -198,7 +198,7 @@ def test_a_message_that_is_no_unicode_arrives(serve, transport):
         read(dataset)
 
 
-def test_an_endless_recursion_arrives(serve):
+def test_recursion_error_arrives(serve):
     def recurse(i):
         return recurse(i + 1)
 
@@ -206,7 +206,7 @@ def test_an_endless_recursion_arrives(serve):
         read(stoker.Dataset.range(1).map(recurse).distribute(serve().target))
 
 
-def test_a_long_message_and_a_chained_cause_arrive(serve):
+def test_long_message_and_chained_cause_arrive(serve):
     def fail(i):
         try:
             raise OSError("the first cause")
@@ -219,7 +219,7 @@ def test_a_long_message_and_a_chained_cause_arrive(serve):
     assert "the first cause" in caught.value.remote_traceback
 
 
-def test_a_message_too_long_to_travel_arrives_shortened(serve, transport):
+def test_oversized_message_arrives_shortened(serve, transport):
     def fail(i):
         raise ValueError("head" + "m" * 40_000_000 + "tail")
 
@@ -229,7 +229,7 @@ def test_a_message_too_long_to_travel_arrives_shortened(serve, transport):
         read(dataset)
 
 
-def test_a_function_that_prints_prints(serve, capsys):
+def test_user_function_may_print(serve, capsys):
     def speak(i):
         print("element", i)  # noqa: T201
         return i
@@ -238,21 +238,21 @@ def test_a_function_that_prints_prints(serve, capsys):
     assert capsys.readouterr().out == "element 0\nelement 1\n"
 
 
-def test_an_unpicklable_global_is_named_when_the_dataset_is_distributed(serve):
+def test_unpicklable_global_is_named_by_distribute(serve):
     dataset = stoker.Dataset.range(1).map(lambda i: LOCK.locked())
     with pytest.raises(InvalidArgumentError, match=r"`LOCK` \(a _thread.lock\).*cannot be pickled"):
         dataset.distribute(serve().target)
 
 
-def test_an_unpicklable_captured_variable_is_named_at_registration(serve):
+def test_unpicklable_captured_variable_is_named(serve):
     stream = io.TextIOWrapper(io.BytesIO())
     dataset = stoker.Dataset.range(1).map(lambda i: stream.name)
     with pytest.raises(InvalidArgumentError, match="`stream`"):
         register_dataset(serve().target, dataset)
 
 
-def _needing_a_module(monkeypatch, count: int) -> stoker.Dataset:
-    """A dataset whose function's blob names a module that is not there when it is opened."""
+def _with_missing_module(monkeypatch, count: int) -> stoker.Dataset:
+    """Return a dataset whose pickled function imports a module that does not exist."""
     module = type(sys)("absent_module_of_stoker")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     exec("def double(x): return 2 * x", module.__dict__)
@@ -269,10 +269,8 @@ def _with_blob(dataset: stoker.Dataset, blob: bytes) -> stoker.Dataset:
 
 
 @pytest.mark.parametrize("mode", ["parallel_epochs", "distributed_epoch"])
-def test_a_module_the_worker_lacks_is_one_clear_error_that_names_it(
-    serve, monkeypatch, transport, mode
-):
-    dataset = _needing_a_module(monkeypatch, 5)
+def test_missing_module_is_one_error_that_names_it(serve, monkeypatch, transport, mode):
+    dataset = _with_missing_module(monkeypatch, 5)
     dataset = dataset.apply(distribute(mode, serve(1).target, data_transfer_protocol=transport))
     with watched(dataset) as iterator:
         found = outcomes(iterator)
@@ -281,7 +279,7 @@ def test_a_module_the_worker_lacks_is_one_clear_error_that_names_it(
     assert len(found) == 1
 
 
-def test_an_element_that_cannot_travel_is_an_error_in_its_place(serve):
+def test_unsupported_element_is_an_error_in_its_position(serve):
     dataset = (
         stoker.Dataset.range(5)
         .map(lambda i: {i} if i == 2 else i)
@@ -294,7 +292,7 @@ def test_an_element_that_cannot_travel_is_an_error_in_its_place(serve):
     assert "set" in str(found[2])
 
 
-def test_elements_that_differ_much_arrive(serve):
+def test_elements_of_many_structures_arrive(serve):
     def grow(i):
         return {f"key {i} {k}": k for k in range(200)}
 
@@ -303,7 +301,7 @@ def test_elements_that_differ_much_arrive(serve):
     assert [len(x) for x in read(dataset)] == [200] * 300
 
 
-def test_a_version_mismatch_is_one_clear_error_naming_both(serve, monkeypatch):
+def test_version_mismatch_names_both_versions(serve, monkeypatch):
     here = messages.Versions("3.9", "1")
     monkeypatch.setattr(sys.modules["stoker.service.registration"], "versions", lambda: here)
     dataset = stoker.Dataset.range(3).map(lambda x: x).distribute(serve(2).target)
@@ -314,13 +312,13 @@ def test_a_version_mismatch_is_one_clear_error_naming_both(serve, monkeypatch):
     assert f"Python {sys.version_info[0]}.{sys.version_info[1]}" in str(caught.value)
 
 
-def test_a_dataset_without_functions_runs_on_any_version(serve, monkeypatch):
+def test_dataset_without_functions_runs_on_any_version(serve, monkeypatch):
     here = messages.Versions("3.9", "1")
     monkeypatch.setattr(sys.modules["stoker.service.registration"], "versions", lambda: here)
     assert read(stoker.Dataset.range(3).distribute(serve().target)) == [0, 1, 2]
 
 
-def test_a_worker_of_another_version_that_comes_late_is_one_clear_error(serve, monkeypatch):
+def test_late_worker_of_another_version_is_one_error(serve, monkeypatch):
     here = messages.Versions("3.9", "1")
     monkeypatch.setattr(sys.modules["stoker.service.registration"], "versions", lambda: here)
     service = serve(0)
@@ -331,7 +329,7 @@ def test_a_worker_of_another_version_that_comes_late_is_one_clear_error(serve, m
             read(iterator, deadline=3)
 
 
-def test_a_tree_of_unknown_nodes_is_one_clear_error(serve):
+def test_unknown_node_is_one_error(serve):
     service = serve()
     tree = msgspec.msgpack.decode(encode_tree(stoker.Dataset.range(3).node))
     tree[0][0] = "from_the_future"
@@ -347,7 +345,7 @@ def test_a_tree_of_unknown_nodes_is_one_clear_error(serve):
     assert "'from_the_future' is not known" in str(found[0])
 
 
-def test_a_source_that_fails_to_open_ends_the_pass_with_its_error(serve, transport):
+def test_source_that_fails_to_open_ends_the_epoch(serve, transport):
     dataset = stoker.Dataset.list_files("/no/such/place/*.jpg").apply(
         distribute("parallel_epochs", serve().target, data_transfer_protocol=transport)
     )
@@ -358,13 +356,13 @@ def test_a_source_that_fails_to_open_ends_the_pass_with_its_error(serve, transpo
     assert "/no/such/place/*.jpg" in str(found[0])
 
 
-def test_splits_that_cannot_be_listed_are_one_clear_error(serve):
+def test_failure_to_list_splits_is_one_error(serve):
     dataset = stoker.Dataset.list_files("/no/such/place/*.jpg").distribute(serve(2).target)
     with pytest.raises(stoker.errors.NotFoundError, match="/no/such/place"):
         read(dataset)
 
 
-def test_object_arrays_of_other_things_are_an_error_that_names_them(serve):
+def test_object_array_of_unsupported_type_is_an_error(serve):
     dataset = stoker.Dataset.range(1).map(lambda i: np.array([object()], object))
     with pytest.raises(InvalidArgumentError, match="object"):
         read(dataset.distribute(serve().target, data_transfer_protocol="tcp"))

@@ -1,4 +1,4 @@
-"""BEHAVIOUR.md, Jobs; and what `from_dataset_id` learns."""
+"""BEHAVIOUR.md, Jobs; and reading by `from_dataset_id`."""
 
 import logging
 import threading
@@ -18,8 +18,8 @@ from tests.serving import eventually, read, watched
 MODES = ["parallel_epochs", "distributed_epoch"]
 
 
-def _in_threads(datasets: list[stoker.Dataset]) -> list[list]:
-    """Everything each dataset yields, read at once by a thread each."""
+def _read_concurrently(datasets: list[stoker.Dataset]) -> list[list]:
+    """Read each dataset in its own thread, concurrently, and return the elements of each."""
     barrier = threading.Barrier(len(datasets))
 
     def run(dataset: stoker.Dataset) -> list:
@@ -31,19 +31,19 @@ def _in_threads(datasets: list[stoker.Dataset]) -> list[list]:
 
 
 @pytest.mark.parametrize("clients", [2, 5])
-def test_the_union_over_clients_of_a_dynamic_job_is_each_element_once(serve, clients):
+def test_clients_of_a_dynamic_job_share_each_element_once(serve, clients):
     target = serve(2).target
     datasets = [
         stoker.Dataset.range(2000).distribute(target, job_name="one") for _ in range(clients)
     ]
-    assert sorted(chain.from_iterable(_in_threads(datasets))) == list(range(2000))
+    assert sorted(chain.from_iterable(_read_concurrently(datasets))) == list(range(2000))
 
 
-def test_the_union_over_clients_of_an_off_job_with_one_worker_is_each_element_once(serve):
+def test_clients_of_an_off_job_share_one_workers_elements(serve):
     target = serve(1).target
     transformation = distribute("parallel_epochs", target, job_name="one")
     datasets = [stoker.Dataset.range(2000).apply(transformation) for _ in range(3)]
-    assert sorted(chain.from_iterable(_in_threads(datasets))) == list(range(2000))
+    assert sorted(chain.from_iterable(_read_concurrently(datasets))) == list(range(2000))
 
 
 def test_two_clients_of_one_job_both_get_elements(serve):
@@ -56,23 +56,23 @@ def test_two_clients_of_one_job_both_get_elements(serve):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_jobs_of_different_names_each_get_all(serve, mode):
+def test_jobs_of_different_names_yield_every_element(serve, mode):
     target = serve(1).target
     datasets = [
         stoker.Dataset.range(500).apply(distribute(mode, target, job_name=name))
         for name in ("one", "two")
     ]
-    assert [sorted(found) for found in _in_threads(datasets)] == [list(range(500))] * 2
+    assert [sorted(found) for found in _read_concurrently(datasets)] == [list(range(500))] * 2
 
 
-def test_jobs_without_a_name_each_get_all(serve):
+def test_anonymous_jobs_yield_every_element(serve):
     target = serve(1).target
     datasets = [stoker.Dataset.range(100).distribute(target) for _ in range(2)]
     assert [read(dataset) for dataset in datasets] == [list(range(100))] * 2
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_pass_drained_by_another_client_is_empty_for_the_second(serve, mode):
+def test_drained_epoch_is_empty_for_another_client(serve, mode):
     target = serve(2).target
     one, other = (
         stoker.Dataset.range(10).apply(distribute(mode, target, job_name="one")) for _ in range(2)
@@ -84,7 +84,7 @@ def test_a_pass_drained_by_another_client_is_empty_for_the_second(serve, mode):
     assert read(one) == []
 
 
-def test_a_pass_drained_while_its_reader_is_still_there_is_empty_for_the_second(serve):
+def test_epoch_drained_by_an_open_client_is_empty(serve):
     target = serve(1).target
     one, other = (stoker.Dataset.range(10).distribute(target, job_name="one") for _ in range(2))
     with one.iterator() as first:
@@ -92,15 +92,15 @@ def test_a_pass_drained_while_its_reader_is_still_there_is_empty_for_the_second(
         assert read(other) == []
 
 
-def test_what_a_closed_client_did_not_take_goes_to_another(serve, transport):
+def test_unread_elements_of_a_closed_client_go_to_another(serve, transport):
     target = serve(1).target
     settings = {"job_name": "one", "data_transfer_protocol": transport}
     one, other = (stoker.Dataset.range(1000).distribute(target, **settings) for _ in range(2))
     with one.iterator() as first:
-        taken = read(first, 3)
+        first_elements = read(first, 3)
         with other.iterator() as second:
             first.close()
-            assert sorted(taken + read(second)) == list(range(1000))
+            assert sorted(first_elements + read(second)) == list(range(1000))
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_what_a_closed_client_did_not_take_goes_to_another(serve, transport):
         ("target_workers", {"target_workers": "ANY"}, {"target_workers": "AUTO"}),
     ],
 )
-def test_clients_that_disagree_get_an_error_naming_both_values(serve, field, first, second):
+def test_conflicting_parameters_are_an_error_naming_both(serve, field, first, second):
     target = serve(1).target
     dataset = stoker.Dataset.range(10).repeat()
     with dataset.distribute(target, job_name="one", **first).iterator() as iterator:
@@ -140,7 +140,7 @@ def test_clients_of_one_job_must_agree_on_nodes_and_element_spec(serve, other):
             read(other.distribute(target, job_name="one"))
 
 
-def test_function_bytes_may_differ_and_the_first_registration_wins_with_a_warning(serve, caplog):
+def test_other_function_bytes_warn_and_the_first_win(serve, caplog):
     target = serve(1).target
     one, other = (
         stoker.Dataset.range(4).map(lambda x, rank=rank: (rank, x)).distribute(target, job_name="j")
@@ -152,7 +152,7 @@ def test_function_bytes_may_differ_and_the_first_registration_wins_with_a_warnin
     assert "job 'j' was created with other function bytes" in caplog.text
 
 
-def test_clients_that_agree_are_not_warned(serve, caplog):
+def test_identical_clients_are_not_warned(serve, caplog):
     target = serve(1).target
     dataset = stoker.Dataset.range(4).map(lambda x: x)
     with caplog.at_level(logging.WARNING, "stoker"):
@@ -162,14 +162,14 @@ def test_clients_that_agree_are_not_warned(serve, caplog):
     assert not caplog.records
 
 
-def test_identical_bytes_have_one_id_and_others_another(serve):
+def test_identical_datasets_have_one_id(serve):
     target = serve(0).target
     dataset = stoker.Dataset.range(10).map(lambda x: x)
     assert register_dataset(target, dataset) == register_dataset(target, dataset)
     assert register_dataset(target, dataset) != register_dataset(target, dataset.take(5))
 
 
-def test_an_explicit_id_registered_twice_is_one_dataset(serve):
+def test_explicit_id_registered_twice_is_one_dataset(serve):
     service = serve(1)
     for offset in range(2):
         dataset = stoker.Dataset.range(3).map(lambda x, offset=offset: x + offset)
@@ -178,7 +178,7 @@ def test_an_explicit_id_registered_twice_is_one_dataset(serve):
     assert read(from_dataset_id("parallel_epochs", service.target, "mine")) == [0, 1, 2]
 
 
-def test_identical_bytes_keep_the_first_id_even_beside_an_explicit_one(serve):
+def test_explicit_id_does_not_replace_the_generated_one(serve):
     target = serve(1).target
     dataset = stoker.Dataset.range(3)
     first = register_dataset(target, dataset)
@@ -205,7 +205,7 @@ def test_from_dataset_id_learns_the_element_spec(serve):
         {"x": stoker.TensorSpec((), np.int64)},
     ],
 )
-def test_a_wrong_element_spec_is_an_error_at_the_read(serve, transport, spec):
+def test_wrong_element_spec_is_an_error_when_read(serve, transport, spec):
     target = serve(1).target
     dataset_id = register_dataset(target, stoker.Dataset.range(3))
     wrong = from_dataset_id(
@@ -215,7 +215,7 @@ def test_a_wrong_element_spec_is_an_error_at_the_read(serve, transport, spec):
         read(wrong)
 
 
-def test_two_datasets_may_use_the_same_job_name_by_id(serve):
+def test_datasets_by_id_may_use_the_same_job_name(serve):
     target = serve(1).target
     ids = [register_dataset(target, stoker.Dataset.range(k, k + 3)) for k in (0, 10)]
     found = [
@@ -225,16 +225,16 @@ def test_two_datasets_may_use_the_same_job_name_by_id(serve):
     assert found == [[0, 1, 2], [10, 11, 12]]
 
 
-def test_clients_by_id_share_a_job_by_its_name(serve):
+def test_clients_by_id_share_a_named_job(serve):
     target = serve(1).target
     dataset_id = register_dataset(target, stoker.Dataset.range(1000))
     datasets = [
         from_dataset_id("distributed_epoch", target, dataset_id, job_name="one") for _ in range(2)
     ]
-    assert sorted(chain.from_iterable(_in_threads(datasets))) == list(range(1000))
+    assert sorted(chain.from_iterable(_read_concurrently(datasets))) == list(range(1000))
 
 
-def test_an_unsplittable_dataset_by_id_is_refused_at_the_read(serve):
+def test_unsplittable_dataset_by_id_is_refused_when_read(serve):
     target = serve(1).target
     dataset_id = register_dataset(target, stoker.Dataset.from_generator(lambda: iter([1])))
     assert read(from_dataset_id("parallel_epochs", target, dataset_id)) == [1]
@@ -246,7 +246,7 @@ def test_an_unsplittable_dataset_by_id_is_refused_at_the_read(serve):
 SOON = {"job_gc_check_interval_ms": 10, "job_gc_timeout_ms": 10}
 
 
-def test_a_job_without_clients_is_collected_and_starts_afresh(serve):
+def test_job_without_clients_is_collected(serve):
     service = serve(1, **SOON)
     transformation = distribute("parallel_epochs", service.target, job_name="one")
     for _ in range(2):
@@ -256,15 +256,15 @@ def test_a_job_without_clients_is_collected_and_starts_afresh(serve):
         assert eventually(lambda: service.workers[0].num_tasks() == 0)
 
 
-def test_a_job_without_a_name_is_collected_in_either_mode(serve):
+def test_anonymous_job_is_collected(serve):
     service = serve(1, **SOON)
     assert read(stoker.Dataset.range(10).distribute(service.target)) == list(range(10))
     assert eventually(lambda: not service.state.iterations)
     assert not service.state.jobs
 
 
-def _collector_has_passed(service) -> None:
-    """Waits until a job made after now has come and gone."""
+def _wait_for_collection(service) -> None:
+    """Wait until a job created now has been collected."""
     read(
         stoker.Dataset.range(1).apply(
             distribute("parallel_epochs", service.target, job_name="bait")
@@ -274,27 +274,27 @@ def _collector_has_passed(service) -> None:
 
 
 @pytest.mark.parametrize("collected", [False, True])
-def test_a_named_dynamic_job_is_collected_only_if_asked_for(serve, collected):
+def test_named_dynamic_job_is_collected_only_if_configured(serve, collected):
     service = serve(1, gc_dynamic_sharding_jobs=collected, **SOON)
     dataset = stoker.Dataset.range(10).distribute(service.target, job_name="one")
     assert read(dataset) == list(range(10))
-    _collector_has_passed(service)
+    _wait_for_collection(service)
     assert ("one" in service.state.jobs) is not collected
     again = stoker.Dataset.range(10).distribute(service.target, job_name="one")
     assert read(again) == (list(range(10)) if collected else [])
 
 
-def test_a_job_with_a_living_client_is_never_collected(serve):
+def test_job_with_a_live_client_is_never_collected(serve):
     service = serve(1, **SOON)
     transformation = distribute("parallel_epochs", service.target, job_name="one")
     with stoker.Dataset.range(10).apply(transformation).iterator() as iterator:
         assert next(iterator) == 0
-        _collector_has_passed(service)
+        _wait_for_collection(service)
         assert "one" in service.state.jobs
         assert read(iterator) == list(range(1, 10))
 
 
-def test_a_timeout_of_minus_one_collects_nothing(serve):
+def test_job_gc_timeout_of_minus_one_disables_collection(serve):
     service = serve(1, job_gc_check_interval_ms=10, job_gc_timeout_ms=-1)
     transformation = distribute("parallel_epochs", service.target, job_name="one")
     assert read(stoker.Dataset.range(10).apply(transformation)) == list(range(10))
@@ -305,20 +305,20 @@ def test_a_timeout_of_minus_one_collects_nothing(serve):
 
 
 # ── leases of clients ────────────────────────────────────────────────────────────────────────────
-class _Silent:
-    """A session that says nothing for a while."""
+class _MutedSession:
+    """Suppress the messages of a stream's session for a while."""
 
     def __init__(self, stream) -> None:
         self._session = stream._session
         self._send = self._session.send
         self._session.send = lambda message: None
 
-    def speak(self) -> None:
+    def resume(self) -> None:
         self._session.send = self._send
 
 
-@pytest.mark.parametrize("taken", [0, 1])
-def test_a_client_that_fell_silent_is_released_and_its_reading_says_so(serve, transport, taken):
+@pytest.mark.parametrize("elements_read", [0, 1])
+def test_silent_client_is_released_and_gets_an_error(serve, transport, elements_read):
     service = serve(1, client_timeout_ms=600)
     dataset = (
         stoker.Dataset.range(10)
@@ -328,16 +328,16 @@ def test_a_client_that_fell_silent_is_released_and_its_reading_says_so(serve, tr
     )
     with watched(dataset) as iterator:
         assert eventually(lambda: service.state.clients)
-        if taken:
+        if elements_read:
             next(iterator)
-        silent = _Silent(iterator._stream)
+        muted = _MutedSession(iterator._stream)
         assert eventually(lambda: not service.state.clients)
-        silent.speak()
+        muted.resume()
         with pytest.raises(NotFoundError, match="Unknown iteration client id"):
             list(iterator)
 
 
-def test_a_living_client_keeps_its_lease_however_slowly_it_reads(serve):
+def test_slow_client_keeps_its_lease(serve):
     service = serve(1, client_timeout_ms=600)
     dataset = stoker.Dataset.range(10).distribute(service.target)
     with dataset.iterator() as iterator:
@@ -349,18 +349,18 @@ def test_a_living_client_keeps_its_lease_however_slowly_it_reads(serve):
 
 
 # ── races ────────────────────────────────────────────────────────────────────────────────────────
-def test_two_clients_that_race_to_create_one_job_share_it(serve):
+def test_clients_racing_to_create_a_job_share_it(serve):
     target = serve(2).target
     for round_ in range(3):
         datasets = [
             stoker.Dataset.range(100).map(lambda x: x).distribute(target, job_name=f"race {round_}")
             for _ in range(2)
         ]
-        one, other = _in_threads(datasets)
+        one, other = _read_concurrently(datasets)
         assert sorted(one + other) == list(range(100))
 
 
-def test_clients_that_come_and_go_lose_nothing_of_a_job(serve, transport):
+def test_clients_that_come_and_go_lose_no_elements(serve, transport):
     target = serve(2).target
     settings = {"job_name": "one", "data_transfer_protocol": transport}
     keeper = stoker.Dataset.range(30_000).distribute(target, max_outstanding_requests=9, **settings)
@@ -374,5 +374,5 @@ def test_clients_that_come_and_go_lose_nothing_of_a_job(serve, transport):
     assert sorted(found) == list(range(30_000))
 
 
-def test_the_messages_of_a_job_have_the_names_of_the_arguments():
+def test_job_messages_use_the_argument_names():
     assert messages.JobParameters.__struct_fields__[:2] == ("processing_mode", "target_workers")

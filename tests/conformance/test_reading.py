@@ -14,7 +14,7 @@ from stoker.service import ShardingPolicy, distribute
 from tests.serving import DEADLINE, Service, eventually, free_port, read
 
 
-def test_one_worker_yields_a_range_in_order_as_python_ints(serve, transport):
+def test_one_worker_yields_a_range_as_ordered_ints(serve, transport):
     dataset = stoker.Dataset.range(10).apply(
         distribute(ShardingPolicy.OFF, serve().target, data_transfer_protocol=transport)
     )
@@ -23,7 +23,7 @@ def test_one_worker_yields_a_range_in_order_as_python_ints(serve, transport):
     assert {type(x) for x in found} == {int}
 
 
-def test_each_of_n_workers_yields_the_whole_dataset(serve, transport):
+def test_parallel_epochs_yield_the_dataset_per_worker(serve, transport):
     dataset = stoker.Dataset.range(1000).apply(
         distribute("parallel_epochs", serve(3).target, data_transfer_protocol=transport)
     )
@@ -47,19 +47,19 @@ def _orders_of_two_workers(service: Service, seed: int | None) -> list[list[int]
     return [batch.tolist() for batch in read(dataset)]
 
 
-def test_an_unseeded_shuffle_differs_between_two_workers(serve):
+def test_unseeded_shuffle_differs_between_workers(serve):
     first, second = _orders_of_two_workers(serve(2), None)
     assert first != second
     assert sorted(first) == sorted(second) == list(range(64))
 
 
-def test_a_seeded_shuffle_agrees_between_two_workers(serve):
+def test_seeded_shuffle_agrees_between_workers(serve):
     first, second = _orders_of_two_workers(serve(2), 7)
     assert first == second
     assert sorted(first) == list(range(64)) != first
 
 
-def test_a_seed_in_the_options_makes_two_workers_agree(serve):
+def test_seed_in_options_makes_workers_agree(serve):
     dataset = (
         stoker.Dataset.range(64)
         .shuffle(64)
@@ -71,7 +71,7 @@ def test_a_seed_in_the_options_makes_two_workers_agree(serve):
     assert first.tolist() == second.tolist() != list(range(64))
 
 
-def test_options_stay_with_a_distributed_dataset(serve):
+def test_distributed_dataset_keeps_its_options(serve):
     options = stoker.Options(seed=3, threads=1)
     dataset = stoker.Dataset.range(64).with_options(options)
     distributed = dataset.distribute(serve().target).shuffle(64)
@@ -90,14 +90,14 @@ def test_each_iter_is_a_new_iteration(serve, mode):
         assert read(dataset) == list(range(10))
 
 
-def test_an_unseeded_shuffle_differs_between_passes(serve):
+def test_unseeded_shuffle_differs_between_epochs(serve):
     dataset = stoker.Dataset.range(64).shuffle(64).distribute(serve().target)
     first, second = read(dataset), read(dataset)
     assert sorted(first) == sorted(second) == list(range(64))
     assert first != second
 
 
-def test_an_abandoned_pass_does_not_shorten_the_next(serve):
+def test_abandoned_epoch_does_not_shorten_the_next(serve):
     dataset = stoker.Dataset.range(100).distribute(serve().target)
     with dataset.iterator() as iterator:
         assert next(iterator) == 0
@@ -105,17 +105,17 @@ def test_an_abandoned_pass_does_not_shorten_the_next(serve):
 
 
 @pytest.mark.parametrize("mode", ["parallel_epochs", "distributed_epoch"])
-def test_each_pass_of_a_repeat_after_distribute_is_a_new_iteration(serve, mode):
+def test_repeat_after_distribute_starts_new_iterations(serve, mode):
     dataset = stoker.Dataset.range(10).apply(distribute(mode, serve().target)).repeat(3)
     assert read(dataset) == list(range(10)) * 3
 
 
-def test_a_repeat_without_end_after_distribute_goes_on(serve):
+def test_infinite_repeat_after_distribute(serve):
     dataset = stoker.Dataset.range(3).distribute(serve().target).repeat()
     assert read(dataset, 10) == [0, 1, 2] * 3 + [0]
 
 
-def test_the_same_explicit_epoch_is_the_same_iteration(serve):
+def test_same_explicit_epoch_is_the_same_iteration(serve):
     dataset = stoker.Dataset.range(10).distribute(serve().target)
     with dataset.iterator(epoch=5) as one, dataset.iterator(epoch=5) as other:
         together = sorted(read(one) + read(other))
@@ -123,7 +123,7 @@ def test_the_same_explicit_epoch_is_the_same_iteration(serve):
     assert read(dataset.iterator(epoch=6)) == list(range(10))
 
 
-def test_three_datasets_read_interleaved_do_not_disturb_each_other(serve):
+def test_interleaved_reads_of_datasets_are_independent(serve):
     target = serve().target
     datasets = [
         stoker.Dataset.range(k, k + 50).apply(distribute("parallel_epochs", target))
@@ -135,13 +135,13 @@ def test_three_datasets_read_interleaved_do_not_disturb_each_other(serve):
     assert found == [[i, 100 + i, 200 + i] for i in range(50)]
 
 
-def test_two_iterators_of_one_dataset_do_not_disturb_each_other(serve):
+def test_iterators_of_one_dataset_are_independent(serve):
     dataset = stoker.Dataset.range(50).distribute(serve().target)
     with dataset.iterator() as one, dataset.iterator() as other:
         assert list(zip(one, other, strict=True)) == [(i, i) for i in range(50)]
 
 
-def test_a_dataset_distributed_inside_a_functions_body_is_read_whole(serve):
+def test_dataset_distributed_in_a_user_function(serve):
     target = serve(2).target
 
     def inner(i):
@@ -150,12 +150,12 @@ def test_a_dataset_distributed_inside_a_functions_body_is_read_whole(serve):
     assert sorted(read(stoker.Dataset.range(3).flat_map(inner))) == list(range(30))
 
 
-def test_a_distributed_dataset_that_a_function_returns_again_is_a_new_iteration(serve):
+def test_distributed_dataset_returned_again_is_a_new_iteration(serve):
     inner = stoker.Dataset.range(5).distribute(serve().target)
     assert read(stoker.Dataset.range(3).flat_map(lambda _: inner)) == list(range(5)) * 3
 
 
-def test_what_is_before_distribute_runs_on_workers_and_what_is_after_here(serve):
+def test_nodes_before_distribute_run_on_workers(serve):
     here = threading.current_thread().name
 
     def where(*x):
@@ -167,7 +167,7 @@ def test_what_is_before_distribute_runs_on_workers_and_what_is_after_here(serve)
         assert after == here
 
 
-def test_a_worker_may_be_a_client_of_another_cluster(serve, transport):
+def test_worker_may_be_a_client_of_another_cluster(serve, transport):
     inner, outer = serve(2), serve(1)
     dataset = (
         stoker.Dataset.range(20)
@@ -181,7 +181,7 @@ def test_a_worker_may_be_a_client_of_another_cluster(serve, transport):
         assert sorted(read(dataset)) == [(x + 1) * 10 + 3 for x in range(20)]
 
 
-def test_a_worker_may_be_a_client_of_its_own_cluster(serve):
+def test_worker_may_be_a_client_of_its_own_cluster(serve):
     target = serve(1).target
     dataset = stoker.Dataset.range(20).distribute(target).map(lambda x: -x)
     dataset = dataset.apply(distribute("parallel_epochs", target))
@@ -189,32 +189,32 @@ def test_a_worker_may_be_a_client_of_its_own_cluster(serve):
 
 
 @pytest.mark.parametrize("mode", ["parallel_epochs", "distributed_epoch"])
-def test_a_batch_that_drops_everything_leaves_nothing(serve, mode):
+def test_batch_that_drops_everything_yields_nothing(serve, mode):
     dataset = stoker.Dataset.range(3).batch(5, drop_remainder=True)
     assert read(dataset.apply(distribute(mode, serve(2).target))) == []
 
 
 @pytest.mark.parametrize("mode", ["parallel_epochs", "distributed_epoch"])
-def test_an_empty_dataset_ends_at_once(serve, mode):
+def test_empty_dataset_yields_nothing(serve, mode):
     dataset = stoker.Dataset.range(0).apply(distribute(mode, serve(2).target))
     assert read(dataset) == []
     assert read(stoker.Dataset.range(9).take(0).distribute(serve().target)) == []
 
 
-def test_a_captured_lookup_table_travels_with_its_function(serve, transport):
+def test_captured_lookup_table_is_sent_with_its_function(serve, transport):
     table = {i: f"word {i}" for i in range(100)}
     dataset = stoker.Dataset.range(100).map(lambda i: table[i])
     dataset = dataset.distribute(serve().target, data_transfer_protocol=transport)
     assert read(dataset) == list(table.values())
 
 
-def test_no_message_size_limit_bites_a_captured_array(serve):
+def test_large_captured_array_is_within_message_limits(serve):
     array = np.arange(8 << 17)
     dataset = stoker.Dataset.range(3).map(lambda i: int(array[-1 - i]))
     assert read(dataset.distribute(serve().target)) == [int(array[-1 - i]) for i in range(3)]
 
 
-def test_a_client_made_before_its_servers_waits_for_them(serve):
+def test_client_waits_for_servers_started_later(serve):
     port = free_port()
     dataset = stoker.Dataset.range(10).distribute(f"grpc://localhost:{port}")
     found: list[list[int]] = []
@@ -228,7 +228,7 @@ def test_a_client_made_before_its_servers_waits_for_them(serve):
     assert found == [list(range(10))]
 
 
-def test_a_client_warns_of_what_it_waits_for(serve, caplog, monkeypatch):
+def test_client_warns_that_it_waits_for_the_dispatcher(serve, caplog, monkeypatch):
     monkeypatch.setattr("stoker.service.client.shell.STALL_SECONDS", 0.01)
     target = f"localhost:{free_port()}"
     dataset = stoker.Dataset.range(10).distribute(target, connect_timeout=0.5)
@@ -240,7 +240,7 @@ def test_a_client_warns_of_what_it_waits_for(serve, caplog, monkeypatch):
     assert f"waiting for the dispatcher at {target}" in caplog.text
 
 
-def test_a_read_without_workers_says_whom_it_waits_for(serve, caplog, monkeypatch):
+def test_client_warns_that_it_waits_for_a_worker(serve, caplog, monkeypatch):
     monkeypatch.setattr("stoker.service.client.shell.STALL_SECONDS", 0.05)
     service = serve(0)
     dataset = stoker.Dataset.range(3).distribute(service.target)
@@ -256,14 +256,14 @@ def test_a_read_without_workers_says_whom_it_waits_for(serve, caplog, monkeypatc
 
 @pytest.mark.parametrize("mode", ["parallel_epochs", "distributed_epoch"])
 @pytest.mark.parametrize("workers", [1, 4])
-def test_one_outstanding_request_is_enough_for_many_workers(serve, transport, workers, mode):
+def test_one_outstanding_request_reads_many_workers(serve, transport, workers, mode):
     settings = {"max_outstanding_requests": 1, "data_transfer_protocol": transport}
     dataset = stoker.Dataset.range(40).apply(distribute(mode, serve(workers).target, **settings))
     times = workers if mode == "parallel_epochs" else 1
     assert sorted(read(dataset)) == sorted(list(range(40)) * times)
 
 
-def test_one_outstanding_request_means_one_element_under_way(serve):
+def test_one_outstanding_request_is_one_element_in_flight(serve):
     service = serve(1, worker={"buffer_bytes": 1})
     dataset = (
         stoker.Dataset.range(100)
@@ -273,10 +273,10 @@ def test_one_outstanding_request_means_one_element_under_way(serve):
     with dataset.iterator() as iterator:
         assert next(iterator)[0] == 0
         [task] = service.tasks
-        [reading] = task.readers.values()
-        assert eventually(lambda: reading.kept_positions == 1)
+        [reader] = task.readers.values()
+        assert eventually(lambda: reader.kept_positions == 1)
         assert next(iterator)[0] == 1
-        assert reading.kept_positions <= 1
+        assert reader.kept_positions <= 1
 
 
 def test_as_numpy_iterator_reads_the_service(serve):
@@ -284,7 +284,7 @@ def test_as_numpy_iterator_reads_the_service(serve):
     assert [x.tolist() for x in dataset.as_numpy_iterator()] == [[0, 1], [2, 3]]
 
 
-def test_a_closed_iterator_raises_and_leaves_no_client(serve):
+def test_closed_iterator_raises_and_leaves_no_client(serve):
     service = serve()
     iterator = stoker.Dataset.range(10).distribute(service.target).iterator()
     assert next(iterator) == 0
@@ -294,14 +294,14 @@ def test_a_closed_iterator_raises_and_leaves_no_client(serve):
         next(iterator)
 
 
-def test_an_iterator_that_reached_its_end_leaves_no_client_and_no_task(serve):
+def test_exhausted_iterator_leaves_no_client_or_task(serve):
     service = serve(2)
     assert sorted(read(stoker.Dataset.range(10).distribute(service.target))) == list(range(10))
     assert eventually(lambda: not service.state.clients)
     assert eventually(lambda: not any(worker.num_tasks() for worker in service.workers))
 
 
-def test_a_worker_that_comes_late_joins_the_job(serve):
+def test_late_worker_joins_the_job(serve):
     service = serve(1)
     dataset = stoker.Dataset.range(10).repeat().apply(distribute("parallel_epochs", service.target))
     with dataset.iterator() as iterator:
@@ -312,7 +312,7 @@ def test_a_worker_that_comes_late_joins_the_job(serve):
     assert eventually(lambda: not service.state.clients)
 
 
-def test_a_late_worker_starts_from_the_beginning_under_off(serve, tmp_path):
+def test_late_worker_starts_from_the_beginning_under_off(serve, tmp_path):
     gate = tmp_path / "open"
 
     def wait_at_the_gate(number: int) -> int:

@@ -15,7 +15,7 @@ ADDRESS = "localhost:5050"
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_repeat_before_distribute_yields_each_element_exactly_so_often(serve, workers):
+def test_repeat_before_distribute_yields_count_copies(serve, workers):
     dataset = stoker.Dataset.range(100).repeat(5).distribute(serve(workers).target)
     assert Counter(read(dataset)) == dict.fromkeys(range(100), 5)
 
@@ -27,17 +27,17 @@ def test_nested_repeats_before_distribute_multiply(serve):
 
 @pytest.mark.parametrize("mode", ["parallel_epochs", "distributed_epoch"])
 @pytest.mark.parametrize(("count", "elements"), [(1, 30), (100, 1000)])
-def test_a_repeat_without_end_before_distribute_goes_on(serve, mode, count, elements):
+def test_infinite_repeat_before_distribute(serve, mode, count, elements):
     dataset = stoker.Dataset.range(count).repeat().apply(distribute(mode, serve(3).target))
     with dataset.iterator() as iterator:
         assert set(read(iterator, elements)) == set(range(count))
 
 
-def test_an_endless_repeat_of_an_empty_dataset_ends(serve):
+def test_infinite_repeat_of_an_empty_dataset_ends(serve):
     assert read(stoker.Dataset.range(0).repeat().distribute(serve(2).target)) == []
 
 
-def test_a_flat_maps_inner_datasets_are_not_split(serve):
+def test_inner_datasets_of_flat_map_are_not_split(serve):
     dataset = stoker.Dataset.range(20).flat_map(
         lambda i: stoker.Dataset.range(10).map(lambda j, i=i: (i, j))
     )
@@ -45,7 +45,7 @@ def test_a_flat_maps_inner_datasets_are_not_split(serve):
     assert sorted(read(dataset.distribute(serve(3).target))) == expected
 
 
-def test_transformations_before_distribute_happen_on_each_worker(serve):
+def test_transformations_before_distribute_run_on_workers(serve):
     dataset = (
         stoker.Dataset.range(1000)
         .shuffle(100)
@@ -59,7 +59,7 @@ def test_transformations_before_distribute_happen_on_each_worker(serve):
     assert sorted(found) == list(range(2, 1001, 2))
 
 
-def test_array_sources_are_split_with_their_rows_together(serve):
+def test_array_sources_are_split_by_row(serve):
     data = {"x": np.arange(300).reshape(100, 3), "y": np.arange(100)}
     dataset = stoker.Dataset.from_tensor_slices(data).distribute(serve(3).target)
     found = sorted(read(dataset), key=lambda row: int(row["y"]))
@@ -67,7 +67,7 @@ def test_array_sources_are_split_with_their_rows_together(serve):
     assert [row["x"].tolist() for row in found] == data["x"].tolist()
 
 
-def test_a_single_element_goes_to_one_worker(serve):
+def test_single_element_goes_to_one_worker(serve):
     dataset = stoker.Dataset.from_tensors(np.arange(3)).distribute(serve(3).target)
     [found] = read(dataset)
     assert found.tolist() == [0, 1, 2]
@@ -82,7 +82,7 @@ def test_files_are_split_among_workers(serve, tmp_path):
     assert sorted(read(dataset.distribute(serve(3).target))) == list(range(30))
 
 
-def test_files_that_appear_after_the_pass_began_change_nothing(serve, tmp_path):
+def test_files_created_during_an_epoch_are_not_read(serve, tmp_path):
     for i in range(3):
         (tmp_path / f"{i}.txt").touch()
     service = serve(1)
@@ -95,12 +95,12 @@ def test_files_that_appear_after_the_pass_began_change_nothing(serve, tmp_path):
     assert len(read(dataset)) == 4
 
 
-def test_a_cache_before_distribute_keeps_each_element_once_a_pass(serve):
+def test_cache_before_distribute_repeats_each_element(serve):
     dataset = stoker.Dataset.range(50).map(lambda x: x).cache().repeat(3)
     assert Counter(read(dataset.distribute(serve(2).target))) == dict.fromkeys(range(50), 3)
 
 
-def test_a_source_that_reads_from_a_service_cannot_be_split():
+def test_source_that_reads_from_a_service_cannot_be_split():
     inner = stoker.Dataset.range(3).distribute(ADDRESS)
     with pytest.raises(
         NotImplementedError, match=r"`distribute` .* cannot be split: it reads from"
@@ -108,7 +108,7 @@ def test_a_source_that_reads_from_a_service_cannot_be_split():
         inner.distribute(ADDRESS)
 
 
-def test_a_dynamic_epoch_ends_when_a_worker_stops_in_the_middle(serve):
+def test_dynamic_epoch_ends_when_a_worker_stops(serve):
     service = serve(2)
     dataset = stoker.Dataset.range(200_000).map(lambda x: x).distribute(service.target)
     with dataset.iterator() as iterator:
@@ -122,7 +122,7 @@ def test_a_dynamic_epoch_ends_when_a_worker_stops_in_the_middle(serve):
     assert iterator.stats()["elements"] == len(found)
 
 
-def test_an_off_epoch_ends_when_a_worker_stops_in_the_middle(serve):
+def test_off_epoch_ends_when_a_worker_stops(serve):
     service = serve(2)
     dataset = stoker.Dataset.range(200_000).apply(distribute("parallel_epochs", service.target))
     with dataset.iterator() as iterator:
@@ -146,7 +146,7 @@ def test_an_off_epoch_ends_when_a_worker_stops_in_the_middle(serve):
         (stoker.Dataset.range(10).filter(bool), stoker.UNKNOWN_CARDINALITY),
     ],
 )
-def test_cardinality_is_what_can_be_known_of_any_number_of_workers(mode, dataset, expected):
+def test_cardinality_holds_for_any_number_of_workers(mode, dataset, expected):
     distributed = dataset.apply(distribute(mode, ADDRESS))
     assert distributed.cardinality() == expected
     assert distributed
@@ -158,7 +158,7 @@ def test_cardinality_is_what_can_be_known_of_any_number_of_workers(mode, dataset
     assert distributed.element_spec == dataset.element_spec
 
 
-def test_from_dataset_id_learns_whether_the_dataset_ends(serve):
+def test_from_dataset_id_learns_infinite_cardinality(serve):
     target = serve(0).target
     for dataset, expected in [
         (stoker.Dataset.range(10).repeat(), stoker.INFINITE_CARDINALITY),
@@ -169,7 +169,7 @@ def test_from_dataset_id_learns_whether_the_dataset_ends(serve):
         assert from_dataset_id("parallel_epochs", target, registered).cardinality() == expected
 
 
-def test_what_follows_distribute_reckons_with_its_cardinality():
+def test_nodes_after_distribute_use_its_cardinality():
     endless = stoker.Dataset.range(10).repeat().distribute(ADDRESS)
     assert endless.take(7).cardinality() == 7
     assert endless.batch(2).cardinality() == stoker.INFINITE_CARDINALITY
@@ -177,8 +177,8 @@ def test_what_follows_distribute_reckons_with_its_cardinality():
 
 # ── target_workers ───────────────────────────────────────────────────────────────────────────────
 @pytest.fixture
-def elsewhere(monkeypatch):
-    """Lets clients pass for ones in another process."""
+def in_other_process(monkeypatch):
+    """Make clients look as if they ran in another process."""
     import sys
 
     monkeypatch.setattr(sys.modules["stoker.service.source"], "process_token", lambda: "elsewhere")
@@ -186,7 +186,7 @@ def elsewhere(monkeypatch):
 
 
 @pytest.mark.parametrize("tag", ["COLOCATED", "colocated"])
-def test_auto_skips_remote_colocated_workers(serve, elsewhere, tag):
+def test_auto_skips_remote_colocated_workers(serve, in_other_process, tag):
     service = serve(1)
     service.add_worker(worker_tags=[tag])
     dataset = stoker.Dataset.range(10).apply(distribute("parallel_epochs", service.target))
@@ -200,7 +200,7 @@ def test_auto_reads_colocated_workers_of_its_own_process(serve):
     assert Counter(read(dataset)) == dict.fromkeys(range(10), 2)
 
 
-def test_any_reads_all_workers(serve, elsewhere):
+def test_any_reads_all_workers(serve, in_other_process):
     service = serve(1)
     service.add_worker(worker_tags=["COLOCATED"])
     transformation = distribute("parallel_epochs", service.target, target_workers="any")
@@ -209,7 +209,7 @@ def test_any_reads_all_workers(serve, elsewhere):
     )
 
 
-def test_local_hands_over_the_objects_themselves(serve):
+def test_local_yields_the_same_objects(serve):
     def array_and_its_identity(i):
         array = np.full(100, i)
         return array, id(array)
@@ -219,7 +219,7 @@ def test_local_hands_over_the_objects_themselves(serve):
     assert [id(array) == identity for array, identity in read(dataset)] == [True] * 3
 
 
-def test_local_without_a_local_worker_is_an_error(serve, elsewhere):
+def test_local_without_a_local_worker_is_an_error(serve, in_other_process):
     dataset = stoker.Dataset.range(3).distribute(serve(1).target, target_workers="LOCAL")
     with pytest.raises(InvalidArgumentError, match=r"Local reads require local tf\.data workers"):
         read(dataset)
@@ -238,18 +238,18 @@ def test_local_with_coordinated_reads_is_an_error():
 
 
 @pytest.mark.parametrize("tags", [[""], ["a", ""]])
-def test_an_empty_worker_tag_is_refused(tags):
+def test_empty_worker_tag_is_refused(tags):
     with pytest.raises(ValueError, match="Worker tags cannot be empty"):
         stoker.service.WorkerConfig(dispatcher_address=ADDRESS, worker_tags=tags)
 
 
-def test_a_remote_client_reads_over_tcp(serve, elsewhere):
+def test_remote_client_reads_over_tcp(serve, in_other_process):
     target = serve(2).target
     dataset = stoker.Dataset.range(100).map(lambda x: np.full(3, x)).distribute(target)
     assert sorted(int(x[0]) for x in read(dataset)) == list(range(100))
 
 
-def test_a_dataset_by_id_is_split_too(serve):
+def test_dataset_by_id_is_split(serve):
     target = serve(3).target
     dataset_id = register_dataset(target, stoker.Dataset.range(100).repeat(2))
     found = read(from_dataset_id("distributed_epoch", target, dataset_id))

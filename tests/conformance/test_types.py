@@ -1,4 +1,4 @@
-"""BEHAVIOUR.md, Reading: what an element may be, and that it survives."""
+"""BEHAVIOUR.md, Reading: supported element types arrive unchanged."""
 
 import dataclasses
 from collections import namedtuple
@@ -72,7 +72,7 @@ VALUES = {
 }
 
 
-def _through(service: Service, transport: str, *elements: Any) -> list[Any]:
+def _read_through_service(service: Service, transport: str, *elements: Any) -> list[Any]:
     dataset = stoker.Dataset.range(len(elements)).map(lambda i: elements[i])
     return read(
         dataset.apply(
@@ -82,32 +82,38 @@ def _through(service: Service, transport: str, *elements: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_an_element_survives(name, serve, transport):
+def test_element_arrives_unchanged(name, serve, transport):
     value = VALUES[name]
-    found = _through(serve(), transport, value, value)
+    found = _read_through_service(serve(), transport, value, value)
     assert [exact(x) for x in found] == [exact(value)] * 2
 
 
-def test_elements_of_different_types_in_one_stream_survive(serve, transport):
+def test_one_stream_carries_elements_of_all_types(serve, transport):
     values = list(VALUES.values())
-    assert [exact(x) for x in _through(serve(), transport, *values)] == [exact(x) for x in values]
+    assert [exact(x) for x in _read_through_service(serve(), transport, *values)] == [
+        exact(x) for x in values
+    ]
 
 
-def test_every_dtype_survives(serve, transport):
-    # Pickling, which brings the arrays to the worker, loses the byte order of dates.
+def test_every_dtype_arrives_unchanged(serve, transport):
+    # Pickling the arrays for the worker loses the byte order of dates.
     arrays = [np.zeros((2, 3), dtype) for dtype in DTYPES if dtype != ">M8[ms]"]
-    assert [exact(x) for x in _through(serve(), transport, *arrays)] == [exact(x) for x in arrays]
+    assert [exact(x) for x in _read_through_service(serve(), transport, *arrays)] == [
+        exact(x) for x in arrays
+    ]
 
 
-def test_many_shapes_in_one_stream_survive(serve, transport):
+def test_one_stream_carries_many_shapes(serve, transport):
     arrays = [np.full((i % 7, i % 3), i, np.int32) for i in range(3000)]
-    assert [exact(x) for x in _through(serve(), transport, *arrays)] == [exact(x) for x in arrays]
+    assert [exact(x) for x in _read_through_service(serve(), transport, *arrays)] == [
+        exact(x) for x in arrays
+    ]
 
 
 @pytest.mark.parametrize(
     "value", [Point(1, np.arange(2)), Typed(np.ones(2), 3), Sample(np.ones(2), 3)]
 )
-def test_declared_classes_come_back_as_themselves(value, serve, transport):
+def test_declared_classes_are_rebuilt(value, serve, transport):
     spec = type(value)(*(stoker.UnknownSpec() for _ in range(2)))
     dataset = stoker.Dataset.range(2).map(lambda i: value, element_spec=spec)
     dataset = dataset.distribute(serve().target, data_transfer_protocol=transport)
@@ -116,7 +122,7 @@ def test_declared_classes_come_back_as_themselves(value, serve, transport):
     assert [exact(x) for x in found] == [exact(value)] * 2
 
 
-def test_array_sources_of_namedtuples_come_back_as_themselves(serve, transport):
+def test_namedtuples_of_array_sources_are_rebuilt(serve, transport):
     dataset = stoker.Dataset.from_tensor_slices(Point(np.arange(3), np.arange(6).reshape(3, 2)))
     found = read(dataset.distribute(serve().target, data_transfer_protocol=transport))
     assert [type(x) for x in found] == [Point] * 3
@@ -124,14 +130,14 @@ def test_array_sources_of_namedtuples_come_back_as_themselves(serve, transport):
 
 
 @pytest.mark.parametrize("value", [Point(1, "a"), Sample(1, "a")])
-def test_undeclared_classes_come_with_their_fields_over_tcp(value, serve):
-    [found] = _through(serve(), "tcp", value)
+def test_undeclared_classes_are_generated_over_tcp(value, serve):
+    [found] = _read_through_service(serve(), "tcp", value)
     fields = getattr(value, "_fields", None) or [f.name for f in dataclasses.fields(value)]
     assert type(found).__name__ == type(value).__name__
     assert [getattr(found, field) for field in fields] == [1, "a"]
 
 
-def test_a_dataset_learned_by_id_generates_the_classes(serve):
+def test_dataset_by_id_generates_the_classes(serve):
     target = serve().target
     spec = Sample(stoker.TensorSpec((2,), np.float64), stoker.TensorSpec((), np.int64))
     dataset = stoker.Dataset.range(1).map(lambda i: Sample(np.ones(2), 3), element_spec=spec)
@@ -144,7 +150,7 @@ def test_a_dataset_learned_by_id_generates_the_classes(serve):
     assert found.image.tolist() == [1.0, 1.0]
 
 
-def test_what_arrives_may_be_written_to_and_nobody_else_sees_it(serve, transport):
+def test_received_arrays_are_private_and_writable(serve, transport):
     source = np.zeros((4, 3))
     dataset = (
         stoker.Dataset.from_tensor_slices(source)
@@ -158,7 +164,7 @@ def test_what_arrives_may_be_written_to_and_nobody_else_sees_it(serve, transport
     assert not source.any()
 
 
-def test_a_huge_element_arrives_whole(serve, transport):
+def test_huge_element_arrives(serve, transport):
     def make(i):
         array = np.zeros(200 << 20, np.uint8)
         array[-1] = i + 1
@@ -173,7 +179,7 @@ def test_a_huge_element_arrives_whole(serve, transport):
 
 
 @pytest.mark.parametrize("mode", ["parallel_epochs", "distributed_epoch"])
-def test_a_million_tiny_elements_arrive(mode, serve, transport):
+def test_million_tiny_elements_arrive(mode, serve, transport):
     dataset = stoker.Dataset.range(10**6).apply(
         distribute(mode, serve(2).target, data_transfer_protocol=transport)
     )
