@@ -93,7 +93,7 @@ def reading(service: Service, transport: str) -> Iterator[None]:
 
 def _addresses(service: Service) -> dict[str, str]:
     [worker] = service.workers
-    addresses: dict[str, str] = worker._shell._listening.data_transfer_addresses  # type: ignore[union-attr]
+    addresses: dict[str, str] = worker._shell._listeners.data_transfer_addresses  # type: ignore[union-attr]
     return addresses
 
 

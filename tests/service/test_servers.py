@@ -226,7 +226,7 @@ def test_a_connection_reset_in_the_middle_of_a_message_does_not_disturb_a_worker
 @pytest.mark.parametrize("transport", ["tcp", "local"])
 def test_a_hello_of_another_protocol_is_refused_with_both_versions(service, transport):
     worker = service.workers[0]
-    address = worker._shell._listening.data_transfer_addresses[transport]
+    address = worker._shell._listeners.data_transfer_addresses[transport]
     connection = get_transport(transport).connect(address, 5)
     connection.send(_hello(protocol_min=98, protocol_max=99))
     answer = connection.receive(5)

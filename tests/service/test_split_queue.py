@@ -3,7 +3,7 @@
 from itertools import islice
 
 from stoker.service.messages import SplitGrant, SplitRequest
-from stoker.service.worker.splits import (
+from stoker.service.worker.split_queue import (
     BATCH_SECONDS,
     GROWTH,
     LOOKAHEAD_SECONDS,

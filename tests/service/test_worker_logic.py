@@ -82,7 +82,7 @@ def test_a_client_whose_task_never_comes_is_sent_away():
     worker.client_message(1, _hello(), 0.0)
     assert worker.tick(9.0) == []
     error = "task 20 does not run on this worker"
-    assert worker.tick(11.0) == [w.ToClient(1, _bye("NotFoundError", error)), w.HangUp(1)]
+    assert worker.tick(11.0) == [w.ToClient(1, _bye("NotFoundError", error)), w.CloseConnection(1)]
     assert not worker.parked
 
 
@@ -110,8 +110,8 @@ def test_a_greeting_that_comes_after_a_newer_one_changes_nothing():
     worker = _running()
     worker.client_message(2, _hello(attempt=3), 0.0)
     refused = worker.client_message(3, _hello(attempt=2), 0.0)
-    error = "the client has connected again since"
-    assert refused == [w.ToClient(3, _bye("UnavailableError", error)), w.HangUp(3)]
+    error = "a newer connection of the client arrived before"
+    assert refused == [w.ToClient(3, _bye("UnavailableError", error)), w.CloseConnection(3)]
     worker.client_message(2, CREDIT, 0.0)
     assert _sent(worker.produced(20, Chunk(["a"], 1))) == [(2, 0, ["a"])]
 
@@ -125,7 +125,7 @@ def test_a_released_client_cannot_resume_what_is_gone():
     assert isinstance(bye.message, f.Bye)
     assert bye.message.error is not None
     assert bye.message.error.code == "FailedPreconditionError"
-    assert hang_up == w.HangUp(2)
+    assert hang_up == w.CloseConnection(2)
 
 
 def test_what_a_client_gives_back_goes_to_the_next():
@@ -133,7 +133,7 @@ def test_what_a_client_gives_back_goes_to_the_next():
     worker.produced(20, Chunk(["a", "b", "c"], 3))
     assert worker.client_message(1, f.GiveBack(0, 1), 0.0) == [
         w.ToClient(1, f.Bye()),
-        w.HangUp(1),
+        w.CloseConnection(1),
     ]
     worker.client_message(2, _hello(client=41), 0.0)
     assert _sent(worker.client_message(2, CREDIT, 0.0)) == [(2, 0, ["b", "c"])]
@@ -267,11 +267,11 @@ def test_a_worker_that_was_given_up_starts_over():
     worker.session_lost()
     worker.session_opened()
     actions = worker.session_message(m.WorkerWelcome(1, 8, "journal", 1000), 1.0)
-    why = "the dispatcher had given up this worker; it starts over"
+    why = "the dispatcher had removed this worker, which starts over"
     assert actions == [
         w.CloseTask(20),
         w.ToClient(1, _bye("NotFoundError", why)),
-        w.HangUp(1),
+        w.CloseConnection(1),
         w.SetHeartbeat(1000),
     ]
     assert worker.tasks == {}
@@ -292,7 +292,7 @@ def test_a_client_of_another_protocol_is_told_so():
     assert isinstance(bye.message, f.Bye)
     assert bye.message.error is not None
     assert "98 to 99" in bye.message.error.message
-    assert hang_up == w.HangUp(9)
+    assert hang_up == w.CloseConnection(9)
 
 
 def test_what_a_task_counts_is_said_when_it_changes_and_before_the_end():

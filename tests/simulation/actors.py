@@ -236,7 +236,7 @@ class SimWorker:
                     self._sides[connection].send(message)
                 case worker_logic.ToDispatcher(message):
                     self.session.send(message)
-                case worker_logic.HangUp(connection) if connection in self._sides:
+                case worker_logic.CloseConnection(connection) if connection in self._sides:
                     side = self._sides[connection]
                     side.close()
                     assert side.listener is not None

@@ -1,4 +1,4 @@
-"""What the worker's logic tells its shell to do."""
+"""Actions that the worker's logic returns to its shell."""
 
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -9,7 +9,7 @@ from stoker.wire import frames as f
 
 @dataclass(frozen=True)
 class ToDispatcher:
-    """Say `message` on the session; it is dropped if the session is broken."""
+    """Send `message` on the session; it is dropped if the session is broken."""
 
     message: m.FromWorker
 
@@ -23,15 +23,15 @@ class ToClient:
 
 
 @dataclass(frozen=True)
-class HangUp:
-    """Close a data connection, after what was sent on it."""
+class CloseConnection:
+    """Close a data connection after the messages sent on it."""
 
     connection: int
 
 
 @dataclass(frozen=True)
 class OpenTask:
-    """Open the task's pipeline and begin to produce."""
+    """Open the task's pipeline and start to produce."""
 
     start: m.TaskStart
 
@@ -45,14 +45,14 @@ class CloseTask:
 
 @dataclass(frozen=True)
 class Produce:
-    """The task's buffer has room again."""
+    """Continue to produce: the task's buffer has room again."""
 
     task_id: int
 
 
 @dataclass(frozen=True)
 class GiveSplit:
-    """Hand a waiting source what it reads next; `split` is ``[]`` at the end, else one value."""
+    """Give a waiting source its next split; `split` is ``[value]``, or ``[]`` at the end."""
 
     task_id: int
     source: int
@@ -62,14 +62,14 @@ class GiveSplit:
 
 @dataclass(frozen=True)
 class ListSources:
-    """List the splits that `request` asks for and report them."""
+    """List the splits of the sources in `request` and report them."""
 
     request: m.ListSplits
 
 
 @dataclass(frozen=True)
 class SetHeartbeat:
-    """Send a heartbeat at least so often."""
+    """Send heartbeats at most `milliseconds` apart."""
 
     milliseconds: int
 
@@ -77,7 +77,7 @@ class SetHeartbeat:
 Action: TypeAlias = (
     ToDispatcher
     | ToClient
-    | HangUp
+    | CloseConnection
     | OpenTask
     | CloseTask
     | Produce

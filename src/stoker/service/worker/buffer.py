@@ -1,4 +1,4 @@
-"""Buffers: which client of a task gets which of its elements.
+"""Buffers of computed elements; they decide which client of a task gets which element.
 
 One small class for each `BufferPolicy`. A buffer knows nothing of connections, credit or frames.
 """
@@ -11,7 +11,7 @@ from stoker.service.messages import BufferPolicy
 from stoker.service.worker.chunk_queue import ChunkQueue
 
 MAX_ELEMENTS = 131_072
-"""A task computes at most this many elements ahead, however small they are: 16 full frames."""
+"""Most elements that a task computes ahead, however small they are: 16 full frames."""
 
 
 class Buffer(ABC):
@@ -25,7 +25,7 @@ class Buffer(ABC):
     @property
     @abstractmethod
     def empty(self) -> bool:
-        """Whether nothing is buffered."""
+        """True if nothing is buffered."""
 
     @abstractmethod
     def has_room(self, max_bytes: int) -> bool:
@@ -37,7 +37,7 @@ class Buffer(ABC):
 
     @abstractmethod
     def waiting(self, client_id: int) -> int:
-        """Return how many positions the client can take now."""
+        """Return the number of positions that the client can take now."""
 
     @abstractmethod
     def take(self, client_id: int, max_elements: int, max_bytes: int) -> Chunk:
@@ -48,7 +48,7 @@ class Buffer(ABC):
 
     @abstractmethod
     def give_back(self, client_id: int, chunks: Sequence[Chunk]) -> None:
-        """Take back what a client that leaves was sent and its user did not consume."""
+        """Take back the chunks that a client was sent and its user did not consume."""
 
 
 class FirstCome(Buffer):

@@ -65,7 +65,7 @@ class ChunkQueue:
         return Chunk(elements, nbytes, shared=shared)
 
     def _fitting(self, max_elements: int, max_bytes: int) -> int:
-        """Return how many elements of what is left of the first chunk may be taken."""
+        """Return how many of the remaining elements of the first chunk may be taken."""
         first = self._chunks[0]
         count = len(first.elements)
         by_size = count * max(0, max_bytes) // max(1, first.nbytes)

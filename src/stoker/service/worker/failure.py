@@ -1,4 +1,4 @@
-"""An exception on a worker as the trainer shall see it."""
+"""Records of exceptions on a worker, for the trainer."""
 
 import traceback
 from pathlib import Path
@@ -11,15 +11,15 @@ from stoker.errors import ErrorRecord, StokerError, to_record
 _PACKAGE = str(Path(__file__).parents[2])
 
 LONGEST_TEXT = 1 << 20
-"""Characters of a message or traceback that travel; of a longer one, its beginning and its end."""
+"""Most characters of a message or traceback; a longer one keeps its beginning and its end."""
 
 
 def describe(error: BaseException, worker: str, element: int) -> ErrorRecord:
-    """The record of `error`, raised at position `element` of a task's stream.
+    """Return the record of `error`, raised at position `element` of a task's stream.
 
-    What a user's function raised becomes a `UserFunctionError` with the traceback from the user's
-    own first frame on; an error of stoker's keeps its class; anything else carries its traceback.
-    Whatever the exception is like, its record can travel.
+    An exception of a user's function becomes a `UserFunctionError` with the traceback from the
+    user's first frame on; an error of stoker keeps its class; others carry their whole traceback.
+    The record can be encoded for any exception.
     """
     origin = failure_origin(error)
     if origin is None and isinstance(error, StokerError):
@@ -54,12 +54,12 @@ def describe(error: BaseException, worker: str, element: int) -> ErrorRecord:
 def _message(error: BaseException) -> str:
     try:
         return _clean(str(error))
-    except Exception as failure:  # noqa: BLE001 - the user's __str__ may raise anything
+    except Exception as failure:  # noqa: BLE001 - a user's __str__ may raise anything
         return f"<its __str__ raised {type(failure).__name__}>"
 
 
 def _clean(text: str) -> str:
-    """`text` as it can travel: UTF-8, and not endless."""
+    """Return `text` as valid UTF-8 of bounded length."""
     if len(text) > LONGEST_TEXT:
         half = LONGEST_TEXT // 2
         text = f"{text[:half]} ... ({len(text) - 2 * half} characters left out) ... {text[-half:]}"
@@ -67,7 +67,7 @@ def _clean(text: str) -> str:
 
 
 def _traceback(error: BaseException) -> str:
-    """The formatted traceback, causes included, without stoker's own frames at its heads."""
+    """Format the traceback and its causes, without the leading frames of stoker."""
     formatted = traceback.TracebackException.from_exception(error)
     waiting = [formatted]
     while waiting:

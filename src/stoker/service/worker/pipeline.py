@@ -28,37 +28,37 @@ logger = logging.getLogger("stoker.worker")
 
 
 class Host(Protocol):
-    """What a pipeline needs of the worker it runs on; callable from any thread.
+    """Interface of the worker to its pipelines; callable from any thread.
 
     Attributes:
-        address: of the worker, for errors.
-        chunk_bytes: about how many bytes to compute between two looks at whether there is room.
+        address: the worker's address, for errors.
+        chunk_bytes: about how many bytes to compute between two checks for room.
     """
 
     address: str
     chunk_bytes: int
 
     def load(self, dataset_id: str) -> tuple[Node, Options]:
-        """A fresh tree of a registered dataset, and its options."""
+        """Return a new tree of a registered dataset, and its options."""
 
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-        """Makes the arrays of batches that leave: where a client can see them, if one could."""
+        """Return an array for a batch that is sent: in shared memory, if a client can map it."""
 
     def produced(self, task_id: int, chunk: Chunk) -> bool:
-        """Hands over what was computed; returns whether there is room for more."""
+        """Deliver a chunk; return whether there is room for more."""
 
     def counted(self, task_id: int, counts: dict[str, int]) -> None:
-        """What the pipeline has counted in all, where that has changed."""
+        """Report the totals of the pipeline after a change."""
 
     def exhausted(self, task_id: int) -> None:
-        """The pipeline is at its end."""
+        """Report the end of the pipeline."""
 
     def need_split(self, task_id: int, source: int, source_epoch: int) -> None:
-        """Asks for a split, which comes by `Pipeline.give_split`."""
+        """Ask for a split; `Pipeline.give_split` answers."""
 
 
 class Pipeline:
-    """Runs one task in a thread of its own until it is at its end or closed.
+    """Run one task on its own thread until its end or until closed.
 
     Args:
         start: the task.
@@ -75,7 +75,7 @@ class Pipeline:
         self._splits: dict[tuple[int, int], queue.SimpleQueue[list[Any]]] = defaultdict(
             queue.SimpleQueue
         )
-        self._passes: dict[int, Iterator[int]] = defaultdict(itertools.count)
+        self._source_epochs: dict[int, Iterator[int]] = defaultdict(itertools.count)
         self._lock = threading.Lock()
         self._thread = threading.Thread(
             target=self._run, name=f"stoker-task-{start.task_id & 0xFFFFF}", daemon=True
@@ -83,16 +83,16 @@ class Pipeline:
         self._thread.start()
 
     def resume(self) -> None:
-        """The buffer has room again."""
+        """Continue: the buffer has room again."""
         self._room.set()
 
     def give_split(self, source: int, source_epoch: int, split: list[Any]) -> None:
-        """Answers `Host.need_split`: ``[value]``, or ``[]`` at the end."""
+        """Answer `Host.need_split` with ``[value]``, or ``[]`` at the end."""
         with self._lock:
             self._splits[source, source_epoch].put(split)
 
     def close(self) -> None:
-        """Stops; a user function that is running is not waited for."""
+        """Stop without waiting for a user function that runs."""
         self._closed.set()
         self._room.set()
         with self._lock:
@@ -100,12 +100,12 @@ class Pipeline:
                 waiting.put([])
 
     def join(self, timeout: float) -> None:
-        """Waits for the thread to end."""
+        """Wait for the thread to end."""
         self._thread.join(timeout)
 
     def open(self, source: int) -> Iterator[Any]:
-        """Yield the splits of a source for its next pass, as `SplitReader.open` does."""
-        key = (source, next(self._passes[source]))
+        """Yield the splits of a source for its next epoch, as `SplitReader.open` does."""
+        key = (source, next(self._source_epochs[source]))
         with self._lock:
             splits = self._splits[key]
         while not self._closed.is_set():
@@ -117,22 +117,22 @@ class Pipeline:
                 with self._lock:
                     del self._splits[key]
                 return
-        # Not an end, at which an endless repeat would begin its next pass.
+        # Not StopIteration, after which an infinite repeat would start its next epoch.
         raise FailedPreconditionError(f"task {self._start.task_id} is closed")
 
     def _run(self) -> None:
         try:
             stream = self._open_stream()
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the trainer is to see it
+        except BaseException as error:  # noqa: BLE001 - the trainer gets any error
             self._report(describe(error, self._host.address, 0))
         else:
             self._produce(stream)
             try:
                 stream.close()
-            except Exception:  # all it had is handed over: the task has ended all the same
+            except Exception:  # all elements are delivered: the task has ended
                 logger.exception("closing the pipeline of task %d failed", self._start.task_id)
         if not self._closed.is_set():
-            self._tell_counts()
+            self._report_counts()
             self._host.exhausted(self._start.task_id)
 
     def _open_stream(self) -> Stream:
@@ -160,26 +160,27 @@ class Pipeline:
                 self._report(describe(error, self._host.address, position))
                 position += 1
                 continue
-            except BaseException as error:  # noqa: BLE001 - sys.exit: what is left of the stream is unknown
+            except BaseException as error:  # noqa: BLE001 - the stream is undefined after sys.exit
                 self._report(describe(error, self._host.address, position))
                 return
             if not elements:
                 return
             for chunk in chunks_of(elements, self._host.address, position):
-                self._hand_over(chunk)
+                self._deliver(chunk)
             position += len(elements)
 
     def _report(self, error: ErrorRecord) -> None:
-        self._hand_over(_chunk_of_error(error))
+        self._deliver(_chunk_of_error(error))
 
-    def _tell_counts(self) -> None:
+    def _report_counts(self) -> None:
         counts = self._statistics.counts()
         if counts != self._counts:
             self._counts = counts
             self._host.counted(self._start.task_id, counts)
 
-    def _hand_over(self, chunk: Chunk) -> None:
-        self._tell_counts()
+    def _deliver(self, chunk: Chunk) -> None:
+        self._report_counts()
+        # Cleared first: the room may be made while `produced` returns.
         self._room.clear()
         if not self._host.produced(self._start.task_id, chunk) and not self._closed.is_set():
             self._room.wait()
@@ -211,7 +212,7 @@ def _chunk_of_error(error: ErrorRecord) -> Chunk:
 
 
 def list_splits(request: m.ListSplits, host: Host) -> m.SplitsListed:
-    """Lists the splits of a dataset's sources, where its data is."""
+    """List the splits of a dataset's sources; runs on a worker, which can read its data."""
     try:
         root, options = host.load(request.dataset_id)
         numbers = number(root)

@@ -1,4 +1,4 @@
-"""What is to be sent on one data connection, in order, by whoever can without waiting."""
+"""Send queue of one data connection; any thread may drain it while sends do not block."""
 
 import logging
 import threading
@@ -14,13 +14,13 @@ logger = logging.getLogger("stoker.worker")
 class SendQueue:
     """Messages to one client.
 
-    The thread that computed a frame's elements sends it, while they are in its cache, where sending
-    means putting them into memory that the client sees (measured: images of 150 KB through shared
-    memory, 24 % more a second than with a thread of its own). What has to wait for the client is
-    left to a thread that serves nothing else.
+    The thread that computed a frame's elements sends it while they are in its cache, if sending
+    means to write them to memory that the client maps (measured: 24 % more images of 150 KB per
+    second through shared memory than with a sending thread). Messages that have to wait for the
+    client are sent by the queue's own thread.
 
     Args:
-        connection: it is closed at the end.
+        connection: the connection; closed after the last message.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -33,21 +33,21 @@ class SendQueue:
         self._thread.start()
 
     def put(self, message: f.Message | None) -> None:
-        """One more message; ``None``: it was the last. Call `flush` when no lock is held."""
+        """Append a message; ``None`` ends the queue. Call `flush` afterwards without a lock."""
         self._messages.append(message)
 
     def flush(self) -> None:
-        """Sends what can be sent without waiting, unless another thread is at it."""
+        """Send the messages that can be sent without waiting, unless another thread does."""
         while self._messages and not (self._waits.is_set() or self._over):
             if not self._sending.acquire(blocking=False):
-                return  # whoever sends looks again when done
+                return  # the thread that sends checks again when done
             try:
                 self._send_ready()
             finally:
                 self._sending.release()
 
     def join(self) -> None:
-        """Waits until the last message is sent, or the connection is gone."""
+        """Wait until the last message is sent or the connection has failed."""
         self._thread.join()
 
     def _send_ready(self) -> None:
@@ -60,7 +60,7 @@ class SendQueue:
                 return
 
     def _send_all(self) -> None:
-        """The thread: sends whatever has to wait."""
+        """Send the messages that have to wait; runs on the queue's thread."""
         while not self._over:
             self._waits.wait()
             with self._sending:
@@ -72,17 +72,18 @@ class SendQueue:
                         self._send(message, wait=True)
                         self._messages.popleft()
                 self._waits.clear()
-            self.flush()  # what came in between
+            self.flush()  # messages that arrived in between
         self._connection.close()
 
     def _send(self, message: f.Message, *, wait: bool) -> bool:
-        """Whether the message is dealt with; where it need not `wait`, always."""
+        """Send a message; return whether it was sent, which may be False without `wait`."""
         connection = self._connection
         try:
             try:
                 return connection.send(message) is None if wait else connection.send_now(message)
             except (InvalidArgumentError, FailedPreconditionError) as error:
-                # Each element can travel, as the pipeline has checked, but not all together.
+                # The pipeline has checked that each element can be encoded, but not all in one
+                # frame.
                 connection.send(f.Bye(to_record(error)))
                 raise
         except StokerError as error:

@@ -1,4 +1,4 @@
-"""The worker as users start it."""
+"""`WorkerServer`: a worker in this process."""
 
 import threading
 from collections.abc import Callable
@@ -16,16 +16,16 @@ from stoker.service.worker.shell import Shell
 
 
 class WorkerServer:
-    """A worker running in this process.
+    """A worker that runs in this process.
 
     Args:
-        config: how it runs; or give the fields of `WorkerConfig` by name.
-        start: register and serve at once; otherwise call `start`.
+        config: its configuration; or give the fields of `WorkerConfig` by name.
+        start: register and serve immediately; otherwise call `start`.
         fields: fields of `WorkerConfig`.
 
     Raises:
-        InvalidArgumentError: a field is wrong.
-        UnavailableError: the port cannot be bound, or the dispatcher did not answer within
+        InvalidArgumentError: if a field is not valid.
+        UnavailableError: if the port cannot be bound, or the dispatcher does not answer within
             `dispatcher_timeout_ms`.
 
     Example:
@@ -52,16 +52,16 @@ class WorkerServer:
 
     @property
     def address(self) -> str:
-        """Where trainers read elements: "host:port"."""
+        """Address at which trainers read elements: "host:port"."""
         if self._shell is None:
             raise FailedPreconditionError("the worker has no address before start()")
         return self._shell.address
 
     def start(self) -> None:
-        """Registers with the dispatcher and serves; idempotent.
+        """Register with the dispatcher and serve; idempotent.
 
         Raises:
-            FailedPreconditionError: it was stopped; make a new one.
+            FailedPreconditionError: if it was stopped.
         """
         with self._lock:
             if self._stopped.is_set():
@@ -76,7 +76,7 @@ class WorkerServer:
                 self._shell = shell
 
     def stop(self) -> None:
-        """Lets trainers read on for `shutdown_quiet_period_ms`, then leaves the dispatcher."""
+        """Let trainers read for `shutdown_quiet_period_ms`, then leave the dispatcher."""
         with self._lock:
             if self._shell is not None and not self._stopped.is_set():
                 self._stopped.wait(self._config.shutdown_quiet_period_ms / 1000)
@@ -84,21 +84,21 @@ class WorkerServer:
             self._stopped.set()
 
     def join(self) -> None:
-        """Blocks until `stop`, or until the dispatcher could not be reached for too long."""
+        """Block until `stop`, or until the dispatcher was unreachable for too long."""
         self._stopped.wait()
 
     def num_tasks(self) -> int:
-        """How many tasks the worker runs."""
+        """Return the number of tasks that the worker runs."""
         return 0 if self._shell is None else len(self._shell.logic.tasks)
 
     def stats(self) -> dict[str, int]:
-        """What the worker has in hand: ``tasks``, and of the memory it shares with trainers, bytes.
+        """Return the number of ``tasks``, and bytes of the memory shared with trainers.
 
-        ``shared_memory_limit`` is `WorkerConfig.shared_memory_bytes`, ``shared_memory_bytes`` what
-        it has of that; of these ``shared_memory_lent`` are with trainers, and
-        ``shared_memory_retired`` are not used again, because a trainer that is gone or has forked
-        may still see them. ``shared_memory_refused`` counts how often there was no room, so that
-        elements were sent as copies: trainers keep what they get, or the limit is small.
+        ``shared_memory_limit`` is `WorkerConfig.shared_memory_bytes`, ``shared_memory_bytes`` the
+        part that is allocated. Of this ``shared_memory_lent`` is used by trainers, and
+        ``shared_memory_retired`` is not used again, because a trainer that has disconnected or
+        forked may still map it. ``shared_memory_refused`` counts the times that there was no room,
+        so that elements were sent as copies: trainers keep elements, or the limit is small.
         """
         found = {"tasks": self.num_tasks()}
         pool = None if self._shell is None else self._shell.segments

@@ -27,7 +27,7 @@ from stoker.service.chunk import Chunk
 from stoker.service.config import WorkerConfig, parse_service
 from stoker.service.versions import versions
 from stoker.service.worker import logic
-from stoker.service.worker.listening import Listening, shared_segments
+from stoker.service.worker.listeners import WorkerListeners, shared_segments
 from stoker.service.worker.pipeline import Pipeline, list_splits
 from stoker.service.worker.send_queue import SendQueue
 from stoker.wire import frames as f
@@ -37,13 +37,13 @@ from stoker.wire.transports import Connection
 logger = logging.getLogger("stoker.worker")
 
 HELLO_SECONDS = 60.0
-"""A data connection that says nothing for so long is closed."""
+"""A data connection without a hello for this long is closed."""
 
 CALL_SECONDS = 300.0
 
 
 class Shell:
-    """Carries out the logic's actions. The logic is called under one lock, from any thread."""
+    """Execute the logic's actions. The logic is called under one lock, from any thread."""
 
     def __init__(
         self, config: WorkerConfig, gave_up: Any, on_registered: Callable[[int], None]
@@ -56,11 +56,11 @@ class Shell:
         self._registered = threading.Event()
         self._refused: ErrorRecord | None = None
         self._session: rpc.Session | None = None
-        self._listening: Listening | None = None
+        self._listeners: WorkerListeners | None = None
         self.segments = shared_segments(config)
         self.chunk_bytes = max(1, min(logic.FRAME_BYTES, config.buffer_bytes // 4))
         self._send_queues: dict[int, SendQueue] = {}
-        self._touched: set[SendQueue] = set()
+        self._to_flush: set[SendQueue] = set()
         self._last_connection = 0
         self._pipelines: dict[int, Pipeline] = {}
         self._datasets: dict[str, m.DatasetReply] = {}
@@ -72,22 +72,23 @@ class Shell:
 
     # ── life ──────────────────────────────────────────────────────────────────────────────────────
     def start(self) -> None:
-        """Binds, registers, and returns once the dispatcher has answered."""
-        with self._lock:  # a client that connects at once waits for the logic
-            self._listening = Listening(
+        """Bind, register, and return when the dispatcher has answered."""
+        # The listeners are open before there is a logic: clients that connect wait for the lock.
+        with self._lock:
+            self._listeners = WorkerListeners(
                 self._config, self._dispatcher_address, self._serve, self.segments
             )
-            self.address = self._listening.address
+            self.address = self._listeners.address
             hello = m.WorkerHello(
                 m.PROTOCOL_MIN,
                 m.PROTOCOL_MAX,
                 self.address,
-                self._listening.data_transfer_addresses,
+                self._listeners.data_transfer_addresses,
                 versions(),
                 self._config.worker_tags,
             )
             self.logic = logic.Worker(hello, self._config.buffer_bytes)
-            # Its callbacks come at once, and need the lock.
+            # The callbacks may run immediately, and need the lock.
             self._session = rpc.Session(
                 self._dispatcher_address,
                 self._session_opened,
@@ -98,13 +99,13 @@ class Shell:
         self._await_registration()
 
     def stop(self) -> None:
-        """Ends everything; user functions that are running are not waited for."""
+        """End everything without waiting for user functions that run."""
         self._stopping = True
         if self._session is not None:
             self._session.send(m.WorkerLeave())
             self._session.close()
-        if self._listening is not None:
-            self._listening.close()
+        if self._listeners is not None:
+            self._listeners.close()
         with self._lock:
             pipelines = list(self._pipelines.values())
             self._pipelines.clear()
@@ -120,7 +121,7 @@ class Shell:
             self.segments.close()
 
     def _await_registration(self) -> None:
-        """Waits for the dispatcher's welcome, telling the user whom it waits for."""
+        """Wait for the dispatcher's welcome; warn every 10 s."""
         deadline = time.monotonic() + self._config.dispatcher_timeout_ms / 1000
         while not self._registered.wait(min(10.0, max(0.0, deadline - time.monotonic()))):
             if time.monotonic() >= deadline:
@@ -166,9 +167,9 @@ class Shell:
                 )
         self._run(self.logic.session_lost)
 
-    # ── data connections (each on threads of its own) ─────────────────────────────────────────────
+    # ── data connections (each on its own threads) ──────────────────────────────────────────────
     def _serve(self, connection: Connection) -> None:
-        """Receives from one client until it goes."""
+        """Receive from one client until it disconnects."""
         try:
             hello = connection.receive(HELLO_SECONDS)
             if not isinstance(hello, f.Hello):
@@ -192,7 +193,7 @@ class Shell:
                 self._run(self.logic.client_message, number, message, time.monotonic())
                 message = connection.receive()
         except UnavailableError:
-            logger.debug("client %s is gone", connection.peer)
+            logger.debug("client %s disconnected", connection.peer)
         except StokerError as error:
             logger.warning("connection from %s is closed: %s", connection.peer, error)
         finally:
@@ -205,7 +206,7 @@ class Shell:
 
     # ── pipelines (called on their threads) ───────────────────────────────────────────────────────
     def load(self, dataset_id: str) -> tuple[Node, Options]:
-        """A fresh tree of a registered dataset, and its options; fetched once."""
+        """Return a new tree of a registered dataset, and its options; fetched once."""
         reply = self._datasets.get(dataset_id)
         if reply is None:
             answer = rpc.call(self._dispatcher_address, m.GetDataset(dataset_id), CALL_SECONDS)
@@ -214,29 +215,30 @@ class Shell:
         return decode_tree(reply.tree), reply.options
 
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-        """An array for a batch that leaves: in shared memory, where there is a client to see it."""
+        """Return an array for a batch: in shared memory, if a client can map it."""
         if self.segments is None or not self.segments.clients:
             return np.empty(shape, dtype)
         return self.segments.allocate(shape, dtype)
 
     def produced(self, task_id: int, chunk: Chunk) -> bool:
-        """The task computed something; returns whether there is room for more."""
+        """Deliver a chunk of the task; return whether there is room for more."""
+        # One lock for both, so that no credit arrives between the chunk and the question.
         with self._lock:
-            self._carry_out(self.logic.produced(task_id, chunk))
-            more, touched = self.logic.may_produce(task_id), self._take_touched()
-        _flush(touched)
+            self._execute(self.logic.produced(task_id, chunk))
+            more, to_flush = self.logic.may_produce(task_id), self._take_to_flush()
+        _flush(to_flush)
         return more
 
     def counted(self, task_id: int, counts: dict[str, int]) -> None:
-        """What the task has counted so far."""
+        """Report the totals of the task."""
         self._run(self.logic.counted, task_id, counts)
 
     def exhausted(self, task_id: int) -> None:
-        """The task's pipeline is at its end."""
+        """Report the end of the task's pipeline."""
         self._run(self.logic.exhausted, task_id)
 
     def need_split(self, task_id: int, source: int, source_epoch: int) -> None:
-        """The task's pipeline waits for a split."""
+        """Ask for a split for the task's pipeline."""
         self._run(self.logic.need_split, task_id, source, source_epoch, time.monotonic())
 
     def _list(self, request: m.ListSplits) -> None:
@@ -245,24 +247,24 @@ class Shell:
     # ── actions ───────────────────────────────────────────────────────────────────────────────────
     def _run(self, method: Any, *arguments: Any) -> None:
         with self._lock:
-            self._carry_out(method(*arguments))
-            touched = self._take_touched()
-        _flush(touched)
+            self._execute(method(*arguments))
+            to_flush = self._take_to_flush()
+        _flush(to_flush)
 
-    def _take_touched(self) -> set[SendQueue]:
-        """Under the lock: the send queues with something new, to be flushed without it."""
-        touched, self._touched = self._touched, set()
-        return touched
+    def _take_to_flush(self) -> set[SendQueue]:
+        """Return the send queues with new messages, to be flushed without the lock."""
+        to_flush, self._to_flush = self._to_flush, set()
+        return to_flush
 
-    def _carry_out(self, actions: list[logic.Action]) -> None:
-        """Under the lock; nothing here blocks."""
+    def _execute(self, actions: list[logic.Action]) -> None:
+        """Execute actions, under the lock; nothing here blocks."""
         for action in actions:
             if isinstance(action, logic.ToClient):
                 self._put(action.connection, action.message)
             elif isinstance(action, logic.ToDispatcher):
                 if self._session is not None:
                     self._session.send(action.message)
-            elif isinstance(action, logic.HangUp):
+            elif isinstance(action, logic.CloseConnection):
                 self._put(action.connection, None)
             elif isinstance(action, logic.SetHeartbeat):
                 self._interval = min(action.milliseconds, self._config.heartbeat_interval_ms) / 1000
@@ -271,15 +273,15 @@ class Shell:
                     target=self._list, args=(action.request,), name="stoker-list", daemon=True
                 ).start()
             else:
-                self._to_pipeline(action)
+                self._run_on_pipeline(action)
 
     def _put(self, connection: int, message: f.Message | None) -> None:
         send_queue = self._send_queues.get(connection)
         if send_queue is not None:
             send_queue.put(message)
-            self._touched.add(send_queue)
+            self._to_flush.add(send_queue)
 
-    def _to_pipeline(
+    def _run_on_pipeline(
         self, action: logic.OpenTask | logic.CloseTask | logic.Produce | logic.GiveSplit
     ) -> None:
         if isinstance(action, logic.OpenTask):

@@ -1,4 +1,4 @@
-"""One task on its worker: what it has produced, who reads it, and what each reader is sent."""
+"""One task on its worker: its buffer, its readers, and the messages for them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -7,15 +7,15 @@ from stoker.service import messages as m
 from stoker.service.chunk import Chunk
 from stoker.service.worker.buffer import Buffer, new_buffer
 from stoker.service.worker.reader_state import ReaderState
-from stoker.service.worker.splits import SplitQueue
+from stoker.service.worker.split_queue import SplitQueue
 from stoker.wire import frames as f
 
 FRAME_BYTES = 4 << 20
-"""A frame holds about so many bytes at most (or one element). With 1 MiB, images of 150 KB cost
-both sides half as much again; with 8 MiB no less, and what is kept of a frame keeps more."""
+"""Most bytes of a frame, about (or one element). With 1 MiB, images of 150 KB cost both sides half
+as much again; with 8 MiB no less, and an element that the user keeps pins more memory."""
 
 FRAME_ELEMENTS = 8192
-"""A frame holds so many elements at most: enough to make the cost of a frame vanish."""
+"""Most elements of a frame: enough to make the cost of a frame negligible."""
 
 
 @dataclass
@@ -23,12 +23,12 @@ class Task:
     """One iteration's work here.
 
     Attributes:
-        readers: by client.
-        queues: the splits of each (source, source_epoch) that is being read.
-        exhausted: the pipeline is at its end.
+        readers: client → its state.
+        queues: (source, source_epoch) → its splits, while it is read.
+        exhausted: the pipeline has ended.
         full: the pipeline waits for room.
-        lost: positions dropped because their client was lost.
-        counts: what the pipeline has counted, such as errors ignored.
+        lost: the number of positions dropped because their client was lost.
+        counts: totals of the pipeline, such as errors ignored.
     """
 
     start: m.TaskStart
@@ -44,7 +44,7 @@ class Task:
         self.buffer = new_buffer(self.start.buffer)
 
     def queue(self, source: int, source_epoch: int) -> SplitQueue:
-        """The splits of one pass over one source."""
+        """Return the splits of one epoch of one source."""
         key = (source, source_epoch)
         if key not in self.queues:
             indexed = any(
@@ -55,32 +55,33 @@ class Task:
         return self.queues[key]
 
     def has_room(self, buffer_bytes: int) -> bool:
-        """Whether the pipeline may go on.
+        """Return whether the pipeline may continue.
 
-        Until somebody reads it has one chunk ready: to compute more would keep the interpreter, and
-        the trainer's processor, from the client that is about to connect (measured: of 25 ms to the
-        first of many scalars, 8).
+        Without a reader it computes one chunk only: more would keep the interpreter, and the
+        trainer's processor, from the client that is about to connect (measured: 8 of 25 ms to the
+        first of many scalars).
         """
         if not self.readers:
             return self.buffer.empty
         return self.buffer.has_room(buffer_bytes)
 
     def deliver(self) -> Iterator[tuple[ReaderState, f.Message]]:
-        """What to send now: frames to readers with room, one each in turn, then what else to say.
+        """Yield the messages to send: frames for readers with credit, in turn, then other messages.
 
-        Who was told of the end may have left; what others gave back goes to the rest first.
+        Readers that were sent `End` may have left, so elements given back go to the others first.
         """
         readers = [reader for reader in self.readers.values() if reader.connection is not None]
         hungry = sorted(readers, key=lambda reader: reader.ended)
+        # One frame each in turn, so that a fast reader does not take the whole buffer.
         while hungry := [x for x in hungry if min(x.room) > 0 and self._waiting(x)]:
             for reader in hungry:
                 if self._waiting(reader):
                     yield reader, reader.send(self._take(reader))
-        if len(readers) > 1:  # whoever was served first goes last next time
+        if len(readers) > 1:  # round robin: the first goes last next time
             first = readers[0]
             self.readers[first.client_id] = self.readers.pop(first.client_id)
         for reader in readers:
-            yield from ((reader, message) for message in self._news(reader))
+            yield from ((reader, message) for message in self._updates(reader))
 
     def _waiting(self, reader: ReaderState) -> int:
         """Return how many positions the client could be sent now, if it had credit."""
@@ -94,14 +95,14 @@ class Task:
             return reader.backlog.take(*most)
         return self.buffer.take(reader.client_id, *most)
 
-    def _news(self, reader: ReaderState) -> Iterator[f.Message]:
-        """What a reader should know besides its frames: counts, what waits or not, the end."""
-        if self.counts != reader.told:
-            reader.told = self.counts
+    def _updates(self, reader: ReaderState) -> Iterator[f.Message]:
+        """Yield the messages for a reader besides its frames: `Counts`, `Ready`, `End`."""
+        if self.counts != reader.reported_counts:
+            reader.reported_counts = self.counts
             yield f.Counts(self.counts)
         if waiting := self._waiting(reader):
-            # With credit that is not used yet, bytes are what holds it back: more credit would only
-            # be kept from other workers.
+            # If unused credit is left, the limit in bytes blocks the reader: more credit would only
+            # be missing at other workers.
             if reader.metered and not reader.announced and reader.room[0] <= 0:
                 reader.announced, reader.ended = True, False
                 yield f.Ready(waiting)

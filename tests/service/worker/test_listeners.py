@@ -5,7 +5,7 @@ import pytest
 
 from stoker.errors import UnavailableError
 from stoker.service.config import WorkerConfig
-from stoker.service.worker.listening import Listening, shared_segments
+from stoker.service.worker.listeners import WorkerListeners, shared_segments
 from stoker.wire.transports import Connection, get_transport
 
 DISPATCHER = "localhost:5050"
@@ -16,14 +16,14 @@ def _nobody(connection: Connection) -> None:
     connection.close()
 
 
-def _listening(**fields):
+def _listeners(**fields):
     config = WorkerConfig(dispatcher_address=DISPATCHER, **fields)
-    return Listening(config, DISPATCHER, _nobody, shared_segments(config))
+    return WorkerListeners(config, DISPATCHER, _nobody, shared_segments(config))
 
 
 @linux
 def test_a_worker_serves_by_every_transport_there_is():
-    listening = _listening()
+    listening = _listeners()
     try:
         assert set(listening.data_transfer_addresses) == {"tcp", "local", "shm"}
         assert listening.address == listening.data_transfer_addresses["tcp"]
@@ -35,7 +35,7 @@ def test_a_worker_serves_by_every_transport_there_is():
 
 @pytest.mark.parametrize("name", ["tcp", "grpc"])
 def test_a_worker_told_to_serve_by_one_serves_other_processes_by_nothing_else(name):
-    listening = _listening(data_transfer_protocol=name)
+    listening = _listeners(data_transfer_protocol=name)
     try:
         assert set(listening.data_transfer_addresses) == {name, "local"}
         assert listening.address == listening.data_transfer_addresses[name]
@@ -47,20 +47,20 @@ def test_a_worker_told_to_serve_by_one_serves_other_processes_by_nothing_else(na
 def test_grpc_takes_the_port_when_it_is_the_only_one():
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    listening = _listening(data_transfer_protocol="grpc", port=port)
+    listening = _listeners(data_transfer_protocol="grpc", port=port)
     listening.close()
     assert listening.address == f"localhost:{port}"
 
 
 def test_no_bytes_of_shared_memory_are_no_shared_memory():
-    listening = _listening(shared_memory_bytes=0)
+    listening = _listeners(shared_memory_bytes=0)
     listening.close()
     assert set(listening.data_transfer_addresses) == {"tcp", "local"}
 
 
 def test_where_there_is_no_shared_memory_the_others_serve(monkeypatch):
-    monkeypatch.setattr("stoker.service.worker.listening.sys.platform", "darwin")
-    listening = _listening()
+    monkeypatch.setattr("stoker.service.worker.listeners.sys.platform", "darwin")
+    listening = _listeners()
     listening.close()
     assert set(listening.data_transfer_addresses) == {"tcp", "local"}
 
@@ -71,7 +71,7 @@ def test_shared_memory_that_cannot_be_opened_is_a_warning(monkeypatch, caplog):
         raise UnavailableError("cannot share memory on this host: not permitted")
 
     monkeypatch.setattr("stoker.wire.transports.shm.ShmTransport.listen", refuse)
-    listening = _listening()
+    listening = _listeners()
     listening.close()
     assert set(listening.data_transfer_addresses) == {"tcp", "local"}
     assert "not served by shared memory: cannot share memory on this host" in caplog.text
@@ -88,15 +88,15 @@ def test_shared_memory_that_cannot_be_opened_is_a_warning(monkeypatch, caplog):
 )
 @pytest.mark.parametrize("name", ["tcp", "grpc"])
 def test_elements_are_served_under_the_configured_address(name, data_address, expected):
-    listening = _listening(data_transfer_address=data_address, data_transfer_protocol=name)
+    listening = _listeners(data_transfer_address=data_address, data_transfer_protocol=name)
     listening.close()
     port = listening.address.removeprefix("localhost:")
     assert listening.data_transfer_addresses[name] == expected.format(port=port)
 
 
 def test_a_port_that_is_taken_leaves_nothing_open():
-    first = _listening()
+    first = _listeners()
     port = int(first.address.rpartition(":")[2])
     with pytest.raises(UnavailableError, match="cannot listen on"):
-        _listening(port=port)
+        _listeners(port=port)
     first.close()

@@ -1,4 +1,4 @@
-"""A worker's side of handing out splits: asked for ahead, begun only when needed (DESIGN.md §3)."""
+"""Splits on a worker: requested ahead of their reading, begun only when needed."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -7,36 +7,35 @@ from typing import Any
 from stoker.service.messages import SplitGrant, SplitRequest
 
 LOOKAHEAD_SECONDS = 0.05
-"""Splits are begun about so far ahead of their reading. The notice's round trip takes 1 to 2 ms on
-an idle worker, up to 20 ms where the pipeline holds the GIL. What is begun is lost with the worker,
-so no further."""
+"""Time between the announcement of a split and its reading. The round trip takes 1 to 2 ms on an
+idle worker, up to 20 ms if the pipeline holds the GIL. Not longer, because begun splits are lost
+with the worker."""
 
 BATCH_SECONDS = 0.002
-"""Less than this is not worth a round trip of its own, even near the end of a pass."""
+"""Shortest reading time that is worth a round trip, even near the end of an epoch."""
 
 MAX_RANGES_AHEAD, MAX_AHEAD = 1024, 64
-"""The most splits begun ahead, of an index source and of a listed one. A range of a million ints is
-read in splits of 244, 80 us each; files that are read side by side seem to take no time at all."""
+"""Most splits begun ahead, of an index source and of a listed one. A range of a million ints is
+read in splits of 244, 80 us each; files that are interleaved seem to take no time at all."""
 
 GROWTH = 4
-"""So many times as many ranges are begun ahead as before, at most: one that was read quickly says
-little of the next."""
+"""Largest growth of the number of ranges begun ahead: one fast range predicts little."""
 
 
 @dataclass
 class SplitQueue:
-    """The splits of one pass over one source, for one task.
+    """The splits of one epoch of one source, for one task.
 
-    A split goes from `assigned` (others may still get it) over `beginning` (notice given) to
-    `begun` (acknowledged: nobody else ever reads it), and then to the source.
+    A split goes from `assigned` (others may still get it) over `beginning` (announced) to `begun`
+    (acknowledged: no other task ever reads it), and then to the source.
 
     Attributes:
-        indexed: splits are ranges, and neighbours are handed to the source as one.
-        ended: the dispatcher said that there are no more.
-        asked: it was asked for more and has not answered.
+        indexed: splits are ranges, and neighbours are given to the source as one.
+        ended: the dispatcher has no more splits.
+        asked: a request for more is not answered yet.
         needed: the source waits.
         opened: the source has asked for a split.
-        ahead: how many splits are begun before the source asks for them.
+        ahead: the number of splits to begin before the source asks for them.
     """
 
     task_id: int
@@ -55,7 +54,7 @@ class SplitQueue:
     _given: tuple[float, int] | None = None
 
     def need(self, now: float) -> SplitRequest | None:
-        """The source wants a split; `take` answers. Returns what to say to the dispatcher."""
+        """Note that the source waits for a split; return a request for the dispatcher, if any."""
         self.needed = self.opened = True
         if self._given is not None:
             at, splits = self._given
@@ -64,7 +63,7 @@ class SplitQueue:
         return self.ask()
 
     def _pace(self, seconds: float) -> None:
-        """A split was read in so many seconds; that a range was quick is believed at once."""
+        """Adapt `ahead` to the `seconds` that one split took; fast ranges count immediately."""
         self._reading_time += (seconds - self._reading_time) / 2
         most = MAX_AHEAD
         if self.indexed:
@@ -74,7 +73,7 @@ class SplitQueue:
         self.ahead = max(1, min(most, wanted))
 
     def ask(self) -> SplitRequest | None:
-        """Gives notice of what is read next, and asks for more, if it is time to."""
+        """Announce the next splits and ask for more, if it is time to; return the request."""
         begin = []
         if len(self.begun) + len(self.beginning) <= self.ahead // 2:
             while self.assigned and len(self.begun) + len(self.beginning) < self.ahead:
@@ -98,10 +97,11 @@ class SplitQueue:
         return SplitRequest(self.task_id, self.source, self.source_epoch, begin, want, least)
 
     def granted(self, grant: SplitGrant) -> SplitRequest | None:
-        """The dispatcher answered. Returns what to say next."""
+        """Apply an answer of the dispatcher; return the next request, if any."""
         for number in grant.begun:
             if number in self.beginning:
                 self.begun.append(self.beginning.pop(number))
+        # Refused splits went to another task while this worker had no session.
         for number in grant.refused:
             self.beginning.pop(number, None)
         if grant.splits or grant.end:
@@ -111,7 +111,7 @@ class SplitQueue:
         return self.ask() if self.needed or self.ahead > 1 or not self.opened else None
 
     def take(self, now: float) -> list[Any] | None:
-        """What to give the source: ``[split]``, or ``[]`` at the end; ``None``: nothing now."""
+        """Return ``[split]`` for the source, ``[]`` at the end, or ``None`` for nothing now."""
         if self.needed and self.begun:
             self.needed = False
             split, splits = self._next()
@@ -123,10 +123,10 @@ class SplitQueue:
         return None
 
     def _next(self) -> tuple[Any, int]:
-        """What is read next and how many splits it is: neighbours, but a quarter of what is ahead.
+        """Return the next split with its neighbours, and their number: a quarter of `ahead`.
 
-        Of the rest, half may go before more is begun: an eighth of the time ahead at least, and a
-        whole round trip less often than with every split.
+        More are begun when half of `ahead` is left: at least an eighth of the time ahead remains,
+        and round trips are fewer than with single splits.
         """
         split = self.begun.popleft()
         splits = 1
@@ -139,7 +139,7 @@ class SplitQueue:
         return split, splits
 
     def reattach(self) -> SplitRequest | None:
-        """The session was broken and is back: notices may be lost, assignments are taken back."""
+        """Return the request for a new session: announcements may be lost, assignments are void."""
         self.assigned.clear()
         self.asked = not self.ended
         want = 0 if self.ended else self._want()

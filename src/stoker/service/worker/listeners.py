@@ -1,4 +1,4 @@
-"""What a worker listens on for trainers, and what it tells others to reach it by."""
+"""Listeners of a worker for trainers, and the addresses that it advertises."""
 
 import logging
 import socket
@@ -13,7 +13,7 @@ logger = logging.getLogger("stoker.worker")
 
 
 def shared_segments(config: WorkerConfig) -> Segments | None:
-    """The memory a worker shares with trainers of its host; ``None`` where it shares none."""
+    """Return the memory that a worker shares with trainers of its host; ``None`` if none."""
     if not config.shared_memory_bytes or config.data_transfer_protocol is not None:
         return None
     if sys.platform != "linux":  # memfd, SO_PEERCRED and abstract Unix sockets are Linux's
@@ -21,21 +21,21 @@ def shared_segments(config: WorkerConfig) -> Segments | None:
     return Segments(config.shared_memory_bytes)
 
 
-class Listening:
-    """The listeners of a worker, open from here on until closed.
+class WorkerListeners:
+    """The listeners of a worker, open until closed.
 
     Args:
-        config: which, and where.
-        dispatcher_address: "host:port"; other machines are thought to see this one as it does.
-        on_connection: called for each connection, on a thread of its own.
+        config: protocols and addresses.
+        dispatcher_address: "host:port"; the worker advertises the address by which it reaches it.
+        on_connection: called for each connection, on its own thread.
         segments: the worker's shared memory, if it has any.
 
     Attributes:
-        address: of the worker as others know it.
-        data_transfer_addresses: for each data transport its name and the address to connect to.
+        address: the address by which others identify the worker.
+        data_transfer_addresses: data transfer protocol → address to connect to.
 
     Raises:
-        UnavailableError: `config.port` cannot be listened on; nothing is open.
+        UnavailableError: if `config.port` cannot be bound; nothing is left open.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Listening:
             raise
 
     def close(self) -> None:
-        """Accepts no more, and closes what was accepted. Idempotent."""
+        """Stop to accept connections and close the accepted ones. Idempotent."""
         for listener in self._listeners:
             listener.close()
 
@@ -85,7 +85,7 @@ class Listening:
         return listener.address
 
     def _advertised(self, configured: str | None, port: int) -> str:
-        """The address others use: as configured, or found by asking the route to the dispatcher."""
+        """Return the address for others: as configured, or that of the route to the dispatcher."""
         if configured:
             configured = configured.replace("%port%", str(port)).replace("%dts_port%", str(port))
             return configured if ":" in configured else join_address(configured, port)
@@ -98,7 +98,7 @@ class Listening:
 
 
 def _route_to(address: tuple[str, int]) -> str:
-    """The address of this machine on the way to another; nothing is sent."""
+    """Return the local address of the route to another machine; nothing is sent."""
     for family, kind, protocol, _, target in socket.getaddrinfo(*address, type=socket.SOCK_DGRAM):
         with socket.socket(family, kind, protocol) as probe:
             try:
