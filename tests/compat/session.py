@@ -1,4 +1,4 @@
-"""Runs TensorFlow's examples: each in a process of its own, with only the import line changed."""
+"""Run each of TensorFlow's examples in its own process, with only the import line changed."""
 
 import contextlib
 import fcntl
@@ -17,7 +17,7 @@ import pytest
 _SECTION = re.compile(r"^## (.+?)$[^#]*?^```(pycon|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 EXAMPLES = Path(__file__).parent / "examples"
 DEADLINE = 40.0
-"""Seconds after which an example is given up: many times what any of them takes."""
+"""Timeout of an example in seconds: many times what any of them needs."""
 
 IMPORT = "from stoker.compat import tf"
 
@@ -51,12 +51,12 @@ class Example:
 
     @property
     def program(self) -> str:
-        """A script's code behind the import line, on a network that has a host "dataservice"."""
+        """The script's code after the import line, with "dataservice" resolving to localhost."""
         return f"{_HOSTS}\n{IMPORT}\n{self.code}"
 
 
 def examples() -> list[Example]:
-    """Every example of every version, in order."""
+    """Return the examples of all versions, in order."""
     return [
         Example(path.stem, *found.groups())
         for path in sorted(EXAMPLES.glob("*.md"))
@@ -65,7 +65,7 @@ def examples() -> list[Example]:
 
 
 def run_doctest(example: Example) -> None:
-    """Runs an example with prompts, and fails unless every output is as it says."""
+    """Run a doctest example, and fail if any output differs from the documented one."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", _DOCTEST],
         input=example.code,
@@ -78,7 +78,7 @@ def run_doctest(example: Example) -> None:
 
 @contextlib.contextmanager
 def running(*programs: str) -> Iterator[list["subprocess.Popen[str]"]]:
-    """The programs, each in a process of its own, which is ended on leaving."""
+    """Run each program in its own process, terminated when the context ends."""
     with contextlib.ExitStack() as stack:
         processes = []
         for program in programs:
@@ -102,7 +102,7 @@ def running(*programs: str) -> Iterator[list["subprocess.Popen[str]"]]:
 
 
 def output(process: "subprocess.Popen[str]") -> str:
-    """What a program printed, once it has ended well."""
+    """Wait until a program exits, check that it succeeded, and return its stdout."""
     printed, errors = process.communicate(timeout=DEADLINE)
     assert process.returncode == 0, errors
     return printed
@@ -110,7 +110,10 @@ def output(process: "subprocess.Popen[str]") -> str:
 
 @contextlib.contextmanager
 def fixed_ports(*ports: int) -> Iterator[None]:
-    """These ports for one test at a time, in whatever process; fails if another program has one."""
+    """Reserve ports for one test at a time, across processes.
+
+    Fails if another program listens on one of them.
+    """
     path = Path(tempfile.gettempdir()) / "fixed-ports-of-stoker-tests.lock"
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""tf.data.Dataset: what it has of TensorFlow's and `stoker.Dataset` has not."""
+"""Parts of TensorFlow's tf.data.Dataset that `stoker.Dataset` lacks."""
 
 import inspect
 import os
@@ -62,11 +62,11 @@ TF_METHODS = {
 """tf.data.Dataset's methods and their arguments in TensorFlow 2.21."""
 
 ABSENT = {"fingerprint", "sparse_batch"}
-"""What else it has: a hash of the graph, and batches as sparse tensors (`ragged_batch` here)."""
+"""TensorFlow methods missing here: a graph hash, and sparse batches (use `ragged_batch`)."""
 
 
 @pytest.mark.parametrize("method", sorted(TF_METHODS))
-def test_a_method_takes_every_argument_of_tensorflows_by_name(method):
+def test_methods_accept_tensorflows_keyword_arguments(method):
     signature = inspect.signature(getattr(tf.data.Dataset, method))
     names = [name for name in TF_METHODS[method].split(", ") if name]
     if "self" in signature.parameters:
@@ -75,21 +75,21 @@ def test_a_method_takes_every_argument_of_tensorflows_by_name(method):
 
 
 @pytest.mark.parametrize("method", sorted(TF_METHODS))
-def test_a_method_takes_tensorflows_arguments_by_position_up_to_those_it_drops(method):
-    """Nobody gives those by position: they come last, after half a dozen others."""
+def test_methods_accept_tensorflows_positional_arguments(method):
+    """The ignored arguments are excluded: they come last, after half a dozen others."""
     parameters = inspect.signature(getattr(tf.data.Dataset, method)).parameters
-    dropped = {"name", "deterministic", "synchronous", "use_unbounded_threadpool"}
-    expected = [name for name in TF_METHODS[method].split(", ") if name and name not in dropped]
-    given = [name for name in parameters if name not in dropped and name != "self"]
+    ignored = {"name", "deterministic", "synchronous", "use_unbounded_threadpool"}
+    expected = [name for name in TF_METHODS[method].split(", ") if name and name not in ignored]
+    given = [name for name in parameters if name not in ignored and name != "self"]
     assert given[: len(expected)] == expected or method == "zip"
 
 
 Untyped: Any = tf.data.Dataset
-"""Type checkers see `stoker.Dataset`'s arguments, not those that are dropped."""
+"""The class without types: checkers see the arguments of `stoker.Dataset` only."""
 
 
 @pytest.mark.parametrize("method", sorted(ABSENT))
-def test_a_method_that_is_absent_is_an_attribute_error(method):
+def test_absent_method_is_an_attribute_error(method):
     assert not hasattr(tf.data.Dataset, method)
 
 
@@ -104,7 +104,7 @@ def test_text_is_bytes():
     assert elements(dataset.batch(2))[0]["b"].tolist() == [b"y", b"z"]
 
 
-def test_text_that_functions_return_is_bytes_where_numpy_is_asked_for():
+def test_returned_text_is_bytes_in_numpy_form():
     dataset = tf.data.Dataset.range(2).map(str)
     assert elements(dataset) == [b"0", b"1"]
     assert elements(dataset.batch(2))[0].tolist() == [b"0", b"1"]
@@ -123,22 +123,22 @@ def test_text_that_functions_return_is_bytes_where_numpy_is_asked_for():
         ([], "float32"),
     ],
 )
-def test_lists_become_what_tensorflow_makes_of_them(value, dtype):
+def test_lists_get_tensorflows_dtypes(value, dtype):
     assert tf.data.Dataset.from_tensor_slices(value).element_spec == tf.TensorSpec((), dtype)
     assert next(iter(tf.data.Dataset.from_tensors(value))).dtype == dtype
 
 
 @pytest.mark.parametrize(("value", "dtype"), [(1, "int32"), (0.5, "float32"), (2**40, "int64")])
-def test_numbers_become_what_tensorflow_makes_of_them(value, dtype):
+def test_numbers_get_tensorflows_dtypes(value, dtype):
     assert elements(tf.data.Dataset.from_tensors((value, 0)))[0][0].dtype == dtype
 
 
-def test_a_ragged_list_is_refused():
+def test_ragged_list_is_refused():
     with pytest.raises(tf.errors.InvalidArgumentError, match="is a list that is no array"):
         tf.data.Dataset.from_tensor_slices([[1], [2, 3]])
 
 
-def test_numpy_values_print_as_in_tensorflows_examples():
+def test_numpy_values_print_like_tensorflows():
     values = elements(tf.data.Dataset.range(3))
     assert repr(values) == "[0, 1, 2]"
     assert [value.item() for value in values] == [0, 1, 2]
@@ -161,7 +161,7 @@ def test_numpy_values_keep_their_structure_and_arrays():
     assert value["no"] is None
 
 
-def test_a_numpy_iterator_is_a_pass_that_can_be_closed():
+def test_numpy_iterator_can_be_closed():
     with tf.data.Dataset.range(3).as_numpy_iterator() as iterator:
         assert (next(iterator), iterator.next(), iterator.stats()["elements"]) == (0, 1, 2)
     with pytest.raises(tf.errors.FailedPreconditionError):
@@ -194,7 +194,7 @@ def counting():
     yield from ((i, [str(i)] * i) for i in range(3))
 
 
-def test_a_generator_has_the_deprecated_arguments():
+def test_generator_accepts_the_deprecated_arguments():
     dataset = tf.data.Dataset.from_generator(
         counting, (tf.int32, tf.string), (tf.TensorShape([]), tf.TensorShape([None]))
     )
@@ -204,13 +204,13 @@ def test_a_generator_has_the_deprecated_arguments():
     assert [text.tolist() for text in texts] == [[], [b"1"], [b"1"[:0] + b"2"] * 2]
 
 
-def test_a_generator_without_shapes_has_dtypes_only():
+def test_generator_without_shapes_has_dtypes_only():
     dataset = tf.data.Dataset.from_generator(lambda: iter([1, [1, 2]]), tf.float32)
     assert [np.shape(element) for element in dataset] == [(), (2,)]
     assert {element.dtype for element in dataset} == {np.dtype("float32")}
 
 
-def test_a_generator_with_a_signature_yields_its_dtypes():
+def test_generator_with_a_signature_yields_its_dtypes():
     signature = {"x": tf.TensorSpec([2], tf.int16), "name": tf.TensorSpec([], tf.string)}
     dataset = tf.data.Dataset.from_generator(
         lambda n: iter([{"name": "a", "x": [n, 2]}]), output_signature=signature, args=(1,)
@@ -220,7 +220,7 @@ def test_a_generator_with_a_signature_yields_its_dtypes():
     assert (element["x"].tolist(), element["x"].dtype) == ([1, 2], np.int16)
 
 
-def test_a_generator_without_a_signature_yields_what_it_yields():
+def test_generator_without_a_signature_is_not_converted():
     assert list(tf.data.Dataset.from_generator(lambda: iter([1, "a"]))) == [1, "a"]
 
 
@@ -242,7 +242,7 @@ def test_a_generator_without_a_signature_yields_what_it_yields():
         ({"x": 1}, {"y": tf.TensorSpec([])}, "not structured as its signature"),
     ],
 )
-def test_a_generator_that_breaks_its_signature_is_an_error(value, signature, message):
+def test_generator_that_breaks_its_signature_is_an_error(value, signature, message):
     dataset = tf.data.Dataset.from_generator(lambda: iter([value]), output_signature=signature)
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         list(dataset)
@@ -260,20 +260,20 @@ def test_a_generator_that_breaks_its_signature_is_an_error(value, signature, mes
         (np.array(["a"]), tf.string, [b"a"]),
     ],
 )
-def test_a_generators_values_are_cast_as_tensorflow_casts_them(value, dtype, expected):
+def test_generator_values_are_cast_like_tensorflows(value, dtype, expected):
     (element,) = tf.data.Dataset.from_generator(lambda: iter([value]), dtype)
     assert np.asarray(element).tolist() == expected
     assert element.dtype == dtype
 
 
-def test_a_generator_is_declared_in_one_way():
+def test_generator_signature_and_types_are_exclusive():
     with pytest.raises(tf.errors.InvalidArgumentError, match="can not be used together"):
         tf.data.Dataset.from_generator(counting, tf.int32, output_signature=tf.TensorSpec([]))
     with pytest.raises(tf.errors.InvalidArgumentError, match="`generator`"):
         Untyped.from_generator([1, 2], tf.int32)
 
 
-def test_arguments_without_meaning_are_dropped():
+def test_arguments_without_meaning_are_ignored():
     dataset = Untyped.range(6, name="a").map(
         lambda x: x + 1, num_parallel_calls=2, deterministic=False, name="b"
     )
@@ -281,18 +281,18 @@ def test_arguments_without_meaning_are_dropped():
     assert [batch.tolist() for batch in batched] == [[1, 2, 3], [4, 5, 6]]
 
 
-def test_an_argument_that_nobody_has_is_an_error():
+def test_unknown_argument_is_an_error():
     with pytest.raises(TypeError, match="no_such"):
         Untyped.range(3).batch(2, no_such=1)
 
 
-def test_every_method_gives_a_dataset_of_the_same_class():
+def test_methods_return_the_same_class():
     dataset = tf.data.Dataset.range(4).map(abs).batch(2).repeat(2).shuffle(2).take(1).prefetch(1)
     assert type(dataset) is tf.data.Dataset
     assert type(dataset.apply(lambda each: each)) is tf.data.Dataset
 
 
-def test_a_stoker_dataset_can_be_given_tensorflows_methods():
+def test_stoker_dataset_can_be_converted():
     dataset = stoker.Dataset.range(9).shuffle(9).with_options(stoker.Options(threads=1))
     adopted = tf.data.Dataset.of(dataset)
     assert list(adopted) == list(dataset)
@@ -320,7 +320,7 @@ def test_groups_have_tensorflows_methods():
     assert sorted(batch.tolist() for batch in dataset) == [[0, 2, 4], [1, 3, 5]]
 
 
-def test_distributing_gives_a_dataset_with_tensorflows_methods():
+def test_distributed_datasets_have_tensorflows_methods():
     service = tf.data.experimental.service
     with Service(workers=1) as cluster:
         dataset = Untyped.from_tensor_slices(["a", "b"])
@@ -333,7 +333,7 @@ def test_distributing_gives_a_dataset_with_tensorflows_methods():
             assert read(distributed.batch(2).map(list)) == [[b"a", b"b"]]
 
 
-def test_a_counter_has_a_dtype():
+def test_counter_has_a_dtype():
     dataset = tf.data.Dataset.counter(10, -1, dtype=tf.int8)
     assert dataset.element_spec == tf.TensorSpec((), tf.int8)
     assert [type(element) for element in dataset.take(2)] == [np.int8] * 2

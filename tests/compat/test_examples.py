@@ -1,4 +1,4 @@
-"""Every runnable example in TensorFlow's documentation of its service runs here."""
+"""Run every runnable example in TensorFlow's documentation of tf.data service."""
 
 import types
 from typing import Any
@@ -31,49 +31,49 @@ REFUSED = {
     "The module, cross-trainer cache": "`cross_trainer_cache` is not in this version",
     "CrossTrainerCache": "`cross_trainer_cache` is not in this version",
 }
-"""What these need is not in this version; when it is, the example belongs among the others."""
+"""Examples of features missing in this version, with the expected error message."""
 
 NEEDS_TENSORFLOW = {
     "The module, strategy.experimental_distribute_dataset": "experimental_distribute_dataset",
     "The module, strategy.distribute_datasets_from_function": "distribute_datasets_from_function",
     "The module, coordinator.create_per_worker_dataset": "create_per_worker_dataset",
 }
-"""These hand a dataset to tf.distribute; all but that is here."""
+"""Examples whose last line calls tf.distribute, with the function it calls."""
 
 
-def titled(*titles: str) -> list[Example]:
+def with_title(*titles: str) -> list[Example]:
     return [example for example in SCRIPTS if example.title in titles]
 
 
-def ending(*ends: str) -> list[Example]:
+def with_suffix(*ends: str) -> list[Example]:
     return [example for example in SCRIPTS if example.title.endswith(ends)]
 
 
-def test_every_example_is_run_or_said_why_not():
-    handled = [*ending(*SERVERS), *titled(SHARED, PRINTING, *REFUSED, *NEEDS_TENSORFLOW)]
+def test_every_example_is_run_or_listed_as_unsupported():
+    handled = [*with_suffix(*SERVERS), *with_title(SHARED, PRINTING, *REFUSED, *NEEDS_TENSORFLOW)]
     assert sorted(map(str, handled)) == sorted(map(str, SCRIPTS))
     assert (len(DOCTESTS), len(SCRIPTS)) == (29, 23)
 
 
 @pytest.mark.parametrize("example", DOCTESTS, ids=str)
-def test_an_example_with_prompts_prints_what_it_says(example):
+def test_doctest_example_prints_the_documented_output(example):
     run_doctest(example)
 
 
-def pairs() -> list[tuple[Example, Example]]:
-    """A dispatcher of its own process, and a worker of the same version's for it."""
+def server_pairs() -> list[tuple[Example, Example]]:
+    """Return each standalone dispatcher example with the worker example of its version."""
     return [
         (dispatcher, worker)
-        for dispatcher in ending(*SERVERS)
-        for worker in ending(*SERVERS)
+        for dispatcher in with_suffix(*SERVERS)
+        for worker in with_suffix(*SERVERS)
         if dispatcher.title.startswith("Dispatch")
         and worker.title == dispatcher.title.replace("Dispatch", "Worker")
         and worker.version == dispatcher.version
     ]
 
 
-@pytest.mark.parametrize(("dispatcher", "worker"), pairs(), ids=str)
-def test_servers_in_processes_of_their_own_serve_a_dataset(dispatcher, worker):
+@pytest.mark.parametrize(("dispatcher", "worker"), server_pairs(), ids=str)
+def test_standalone_servers_serve_a_dataset(dispatcher, worker):
     with fixed_ports(5050, 5051), running(dispatcher.program, worker.program):
         dataset = tf.data.Dataset.range(10).apply(
             tf.data.experimental.service.distribute("parallel_epochs", "grpc://localhost:5050")
@@ -81,8 +81,8 @@ def test_servers_in_processes_of_their_own_serve_a_dataset(dispatcher, worker):
         assert read(dataset, deadline=DEADLINE) == list(range(10))
 
 
-@pytest.mark.parametrize("example", titled(SHARED), ids=str)
-def test_a_shared_job_divides_each_iteration_between_two_trainers(example):
+@pytest.mark.parametrize("example", with_title(SHARED), ids=str)
+def test_shared_job_divides_iterations_between_trainers(example):
     with (
         fixed_ports(5000),
         Service(workers=1, port=5000),
@@ -95,14 +95,14 @@ def test_a_shared_job_divides_each_iteration_between_two_trainers(example):
         assert sorted(elements) == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("example", titled(PRINTING), ids=str)
-def test_what_comes_after_distribute_runs_in_the_trainer(example):
+@pytest.mark.parametrize("example", with_title(PRINTING), ids=str)
+def test_nodes_after_distribute_run_in_the_trainer(example):
     with fixed_ports(5000), Service(workers=1, port=5000), running(example.program) as trainers:
         assert output(trainers[0]).split() == ["1", "2", "5", "10", "17"]
 
 
-@pytest.mark.parametrize("example", titled(*REFUSED), ids=str)
-def test_an_example_of_a_missing_feature_is_refused_by_its_name(example):
+@pytest.mark.parametrize("example", with_title(*REFUSED), ids=str)
+def test_example_of_a_missing_feature_names_the_feature(example):
     names = {
         "tf": tf,
         "data_service_ops": tf.data.experimental.service,
@@ -116,22 +116,22 @@ def test_an_example_of_a_missing_feature_is_refused_by_its_name(example):
 
 
 @pytest.mark.parametrize("policy", ["FILE", "DATA", "FILE_OR_DATA", "HINT"])
-def test_static_sharding_is_refused_by_its_name(policy):
-    """The module's page describes it in words."""
+def test_static_sharding_is_refused_by_name(policy):
+    """TensorFlow's module page describes it without an example."""
     service = tf.data.experimental.service
     with pytest.raises(UnimplementedError, match=f"ShardingPolicy.{policy} is not in this version"):
         service.distribute(service.ShardingPolicy[policy], "localhost:5000")
 
 
-def test_coordinated_reads_are_refused_by_their_name():
-    """The module's page describes them in words."""
+def test_coordinated_reads_are_refused_by_name():
+    """TensorFlow's module page describes them without an example."""
     distribute = tf.data.experimental.service.distribute
     with pytest.raises(UnimplementedError, match="`num_consumers`"):
         distribute("parallel_epochs", "localhost:5000", "job", consumer_index=0, num_consumers=2)
 
 
 class Strategy:
-    """Stands for tf.distribute's: takes the dataset as it is."""
+    """Replacement for tf.distribute's strategies that returns the dataset unchanged."""
 
     def experimental_distribute_dataset(self, dataset):
         return dataset
@@ -142,8 +142,8 @@ class Strategy:
     create_per_worker_dataset = distribute_datasets_from_function
 
 
-@pytest.mark.parametrize("example", titled(*NEEDS_TENSORFLOW), ids=str)
-def test_all_of_an_example_with_tf_distribute_but_its_last_line_runs(example):
+@pytest.mark.parametrize("example", with_title(*NEEDS_TENSORFLOW), ids=str)
+def test_tf_distribute_examples_run_up_to_the_last_line(example):
     assert NEEDS_TENSORFLOW[example.title] in example.code.splitlines()[-1]
     code = example.code.replace("dataset = ...", "dataset = dataset_fn()")
     with Service(workers=1) as service:

@@ -1,4 +1,4 @@
-"""tf.data.experimental: the older ways of writing what are methods by now."""
+"""tf.data.experimental: the functions that later became Dataset methods."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ def elements(dataset):
     return list(dataset.as_numpy_iterator())
 
 
-def ranged(n=6):
+def range_dataset(n=6):
     return tf.data.Dataset.range(n)
 
 
@@ -28,34 +28,36 @@ def ranged(n=6):
         (experimental.assert_cardinality(3), [0, 1, 2]),
     ],
 )
-def test_a_transformation_is_what_the_method_of_its_name_does(transformation, expected):
-    assert elements(ranged(3).apply(transformation)) == expected
+def test_transformation_equals_the_method_of_its_name(transformation, expected):
+    assert elements(range_dataset(3).apply(transformation)) == expected
     assert elements(stoker.Dataset.range(3).apply(transformation)) == expected
 
 
-def test_maps_and_batches_in_one():
-    dataset = ranged().apply(experimental.map_and_batch(lambda x: x + 1, 4, num_parallel_batches=2))
+def test_map_and_batch():
+    dataset = range_dataset().apply(
+        experimental.map_and_batch(lambda x: x + 1, 4, num_parallel_batches=2)
+    )
     assert [batch.tolist() for batch in dataset] == [[1, 2, 3, 4], [5, 6]]
-    whole = ranged().apply(experimental.map_and_batch(abs, 4, drop_remainder=True))
+    whole = range_dataset().apply(experimental.map_and_batch(abs, 4, drop_remainder=True))
     assert [batch.tolist() for batch in whole] == [[0, 1, 2, 3]]
 
 
-def test_unbatches():
-    assert elements(ranged(3).batch(2).apply(experimental.unbatch())) == [0, 1, 2]
+def test_unbatch():
+    assert elements(range_dataset(3).batch(2).apply(experimental.unbatch())) == [0, 1, 2]
 
 
-def test_batches_ragged():
-    dataset = ranged(3).map(np.arange).apply(experimental.dense_to_ragged_batch(3))
+def test_dense_to_ragged_batch():
+    dataset = range_dataset(3).map(np.arange).apply(experimental.dense_to_ragged_batch(3))
     assert next(iter(dataset)).to_list() == [[], [0], [0, 1]]
 
 
-def test_leaves_out_what_fails():
-    dataset = ranged(3).map(lambda x: 6 // x).apply(experimental.ignore_errors())
+def test_ignore_errors_skips_failing_elements():
+    dataset = range_dataset(3).map(lambda x: 6 // x).apply(experimental.ignore_errors())
     assert elements(dataset) == [6, 3]
 
 
-def test_interleaves():
-    dataset = ranged(2).apply(
+def test_parallel_interleave():
+    dataset = range_dataset(2).apply(
         experimental.parallel_interleave(
             lambda x: tf.data.Dataset.from_tensors(x).repeat(2), cycle_length=2, sloppy=True
         )
@@ -63,65 +65,67 @@ def test_interleaves():
     assert elements(dataset) == [0, 1, 0, 1]
 
 
-def test_groups_into_windows():
-    dataset = ranged(4).apply(
+def test_group_by_window():
+    dataset = range_dataset(4).apply(
         experimental.group_by_window(lambda x: x % 2, lambda _, window: window.batch(2), 2)
     )
     assert sorted(batch.tolist() for batch in dataset) == [[0, 2], [1, 3]]
 
 
-def test_batches_by_length():
-    dataset = ranged(4).map(np.arange)
+def test_bucket_by_sequence_length():
+    dataset = range_dataset(4).map(np.arange)
     dataset = dataset.apply(experimental.bucket_by_sequence_length(len, [2], [2, 2]))
     assert sorted(batch.shape for batch in dataset) == [(2, 1), (2, 3)]
 
 
-def test_keeps_a_snapshot(tmp_path):
-    dataset = ranged().apply(experimental.snapshot(str(tmp_path / "kept")))
+def test_snapshot(tmp_path):
+    dataset = range_dataset().apply(experimental.snapshot(str(tmp_path / "kept")))
     assert elements(dataset) == elements(dataset) == [0, 1, 2, 3, 4, 5]
 
 
-def test_saves_and_loads(tmp_path):
+def test_save_and_load(tmp_path):
     path = str(tmp_path / "saved")
-    experimental.save(ranged(), path)
+    experimental.save(range_dataset(), path)
     assert elements(experimental.load(path)) == [0, 1, 2, 3, 4, 5]
     assert type(experimental.load(path, tf.TensorSpec((), tf.int64))) is tf.data.Dataset
     with pytest.raises(tf.errors.UnimplementedError, match="wait=True"):
         tf.data.Dataset.load(path, wait=True)
 
 
-def test_a_reader_of_files_gets_tensorflows_methods(tmp_path):
+def test_reader_func_gets_tensorflows_methods(tmp_path):
     path = str(tmp_path / "saved")
-    ranged().save(path)
+    range_dataset().save(path)
     dataset = tf.data.Dataset.load(
         path, reader_func=lambda files: files.interleave(lambda file: file, name="x")
     )
     assert elements(dataset) == [0, 1, 2, 3, 4, 5]
 
 
-def test_samples_and_chooses():
-    sampled = experimental.sample_from_datasets([ranged(2), ranged(0)], [1.0, 0.0], seed=1)
+def test_sample_and_choose_from_datasets():
+    sampled = experimental.sample_from_datasets(
+        [range_dataset(2), range_dataset(0)], [1.0, 0.0], seed=1
+    )
     assert elements(sampled) == [0, 1]
     choices = tf.data.Dataset.from_tensor_slices(np.array([0, 0, 1, 1, 1, 0]))
-    chosen = experimental.choose_from_datasets([ranged(2), ranged(5)], choices)
+    chosen = experimental.choose_from_datasets([range_dataset(2), range_dataset(5)], choices)
     assert elements(chosen) == [0, 1, 0, 1, 2]
 
 
-def test_counts_and_draws():
+def test_counter_and_random_dataset():
     assert elements(experimental.Counter(10, 5).take(3)) == [10, 15, 20]
     assert experimental.Counter(dtype=tf.int32).element_spec == tf.TensorSpec((), tf.int32)
     drawn = [elements(experimental.RandomDataset(seed=4).take(3)) for _ in range(2)]
     assert drawn[0] == drawn[1]
 
 
-def test_asks_for_the_cardinality_and_the_one_element():
-    assert experimental.cardinality(ranged()) == 6
+def test_cardinality_single_element_and_structure():
+    assert experimental.cardinality(range_dataset()) == 6
     assert experimental.cardinality(stoker.Dataset.range(3)) == 3
-    assert experimental.get_single_element(ranged(1)) == 0
-    assert experimental.get_structure(ranged()) == tf.TensorSpec((), tf.int64)
+    assert experimental.get_single_element(range_dataset(1)) == 0
+    assert experimental.get_structure(range_dataset()) == tf.TensorSpec((), tf.int64)
 
 
-def test_makes_a_dataset_of_a_list():
+def test_from_list():
     assert elements(experimental.from_list([(1, "a"), (2, "b")])) == [(1, b"a"), (2, b"b")]
     with pytest.raises(tf.errors.InvalidArgumentError, match="non-empty list"):
         experimental.from_list([])
@@ -131,7 +135,7 @@ def test_makes_a_dataset_of_a_list():
         experimental.from_list([(1, 2), 3])
 
 
-def test_elements_of_a_list_may_differ_in_shape():
+def test_from_list_elements_may_differ_in_shape():
     dataset = experimental.from_list([[1], [2, 3]])
     assert [element.tolist() for element in dataset] == [[1], [2, 3]]
     assert len(dataset) == 2

@@ -28,7 +28,7 @@ def test_lines_of_text_are_bytes(lines):
     assert tf.data.TextLineDataset(lines).element_spec == tf.TensorSpec((), tf.string)
 
 
-def test_files_may_be_named_by_a_dataset(lines):
+def test_file_names_may_come_from_a_dataset(lines):
     expected = [b"one", b"two", "dréi".encode()]
     listed = tf.data.Dataset.from_tensor_slices(lines)
     assert elements(tf.data.TextLineDataset(listed)) == expected
@@ -37,7 +37,7 @@ def test_files_may_be_named_by_a_dataset(lines):
     assert sorted(elements(listed.interleave(tf.data.TextLineDataset))) == sorted(expected)
 
 
-def test_several_files_may_be_read_in_turn(lines):
+def test_files_are_interleaved_by_num_parallel_reads(lines):
     dataset = tf.data.TextLineDataset(lines, num_parallel_reads=2)
     assert elements(dataset) == [b"one", "dréi".encode(), b"two"]
 

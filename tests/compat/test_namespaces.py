@@ -1,4 +1,4 @@
-"""tf's namespaces: what is in them, and what is said of the rest."""
+"""Contents of tf's namespaces, and the error for names not covered."""
 
 import importlib
 import pickle
@@ -36,12 +36,12 @@ def test_every_listed_name_exists(name):
         (tf.random, "uniform"),
     ],
 )
-def test_a_name_that_is_not_covered_says_what_is(namespace, name):
+def test_uncovered_name_is_an_error_that_lists_coverage(namespace, name):
     with pytest.raises(AttributeError, match=rf"tf.*\.{name}; it covers tf\.data.*docs/compat\.md"):
         getattr(namespace, name)
 
 
-def test_constants_are_tensorflows():
+def test_constants_equal_tensorflows():
     assert (tf.data.AUTOTUNE, tf.data.experimental.AUTOTUNE) == (-1, -1)
     assert (tf.data.INFINITE_CARDINALITY, tf.data.UNKNOWN_CARDINALITY) == (-1, -2)
     assert tf.data.experimental.INFINITE_CARDINALITY == -1
@@ -52,12 +52,12 @@ def test_constants_are_tensorflows():
 @pytest.mark.parametrize(
     "name", ["int8", "uint16", "int32", "int64", "float16", "float32", "float64", "complex64"]
 )
-def test_dtypes_are_numpys(name):
+def test_dtypes_are_numpy_dtypes(name):
     assert getattr(tf, name) == np.dtype(name)
     assert tf.as_dtype(name) == getattr(tf, name)
 
 
-def test_text_is_held_as_objects():
+def test_string_is_the_object_dtype():
     assert tf.string == np.dtype(object)
     for text in ("string", str, bytes, "U5", np.dtype("S3")):
         assert tf.as_dtype(text) == tf.string
@@ -69,7 +69,7 @@ def test_bool_and_bfloat16_are_dtypes():
     assert tf.bfloat16 == np.dtype(ml_dtypes.bfloat16)
 
 
-def test_a_tensor_spec_is_stokers_and_drops_its_name():
+def test_tensor_spec_is_stokers_and_ignores_its_name():
     spec = tf.TensorSpec([None, 3], tf.string, name="image")
     assert spec == stoker.TensorSpec((None, 3), object)
     assert isinstance(spec, tf.TensorSpec)
@@ -78,23 +78,23 @@ def test_a_tensor_spec_is_stokers_and_drops_its_name():
     assert tf.TensorSpec([]).dtype == tf.float32
 
 
-def test_a_ragged_spec_has_one_ragged_dimension():
+def test_ragged_spec_has_one_ragged_dimension():
     assert tf.RaggedTensorSpec([2, None], tf.int32).shape == (2, None)
     with pytest.raises(tf.errors.UnimplementedError, match="`ragged_rank` is 2"):
         tf.RaggedTensorSpec([2, None, None], tf.int32, ragged_rank=2)
 
 
-def test_a_sparse_spec_is_stokers():
+def test_sparse_spec_is_stokers():
     assert tf.SparseTensorSpec([None, 5], tf.int64).shape == (None, 5)
 
 
-def test_a_tensor_shape_has_rank_and_list():
+def test_tensor_shape_has_rank_and_list():
     shape = tf.TensorShape([None, 3])
     assert (shape, shape.rank, shape.as_list()) == ((None, 3), 2, [None, 3])
 
 
 @pytest.mark.parametrize("name", sorted(tf.errors.__all__))
-def test_every_error_is_an_op_error_and_can_be_caught(name):
+def test_every_error_is_an_op_error(name):
     error = getattr(tf.errors, name)
     with pytest.raises(tf.errors.OpError):
         raise error("what happened")
@@ -106,7 +106,7 @@ def test_errors_are_stokers_own():
         tf.data.Dataset.range(3).batch(0)
 
 
-def test_a_seed_is_that_of_datasets_made_afterwards():
+def test_seed_applies_to_datasets_created_later():
     tf.random.set_seed(3)
     try:
         one, other = (tf.data.Dataset.range(20).shuffle(20) for _ in range(2))
@@ -117,7 +117,7 @@ def test_a_seed_is_that_of_datasets_made_afterwards():
     assert tf.data.Dataset.range(3).options().seed is None
 
 
-def test_options_are_attributes_to_set():
+def test_options_are_settable_attributes():
     options = tf.data.Options()
     options.deterministic = False
     options.autotune.enabled = True
@@ -128,21 +128,21 @@ def test_options_are_attributes_to_set():
     assert tf.data.Dataset.range(3).with_options(options).options() == stoker.Options(threads=3)
 
 
-def test_an_option_that_tf_data_does_not_have_is_an_error():
+def test_unknown_option_is_an_error():
     with pytest.raises(AttributeError, match=r"tf\.data\.Options\.no_such"):
         tf.data.Options().no_such = 1
     with pytest.raises(AttributeError, match=r"tf\.data\.ThreadingOptions\.no_such"):
         tf.data.Options().threading.no_such  # noqa: B018 - the access is the test
 
 
-def test_stokers_options_are_taken_too():
+def test_stoker_options_are_accepted():
     dataset = tf.data.Dataset.range(3).with_options(stoker.Options(seed=1))
     assert dataset.options().seed == 1
     with pytest.raises(tf.errors.InvalidArgumentError, match="`options`"):
         dataset.with_options({"seed": 1})  # type: ignore[arg-type]
 
 
-def test_a_dataset_may_be_pickled():
+def test_dataset_may_be_pickled():
     dataset = tf.data.Dataset.from_tensor_slices(["a", "b"]).batch(2)
     copy = pickle.loads(pickle.dumps(dataset))
     assert isinstance(copy, tf.data.Dataset)
