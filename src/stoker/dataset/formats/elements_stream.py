@@ -61,15 +61,18 @@ class StoredStream(IndexStream):
             self._closed = True
             self._close_file()
 
-    def _take(self, most: int) -> list[Any]:
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
+        if self._position >= self._stop and not self._next_run():
+            return []
         start = self._position - self._record_first
         if not 0 <= start < len(self._record):
             self._load()
             start = self._position - self._record_first
-        rest = self._stop - self._position
-        if rest <= 0:  # `close`, which may come from another thread, sets the stop to 0
+        fitting = max_bytes // self._element_bytes or 1
+        count = min(max_elements, fitting, self._stop - self._position)
+        if count <= 0:  # `close`, which may come from another thread, sets the stop to 0
             return []
-        elements = self._record[start : start + min(rest, most)]
+        elements = self._record[start : start + count]
         self._position += len(elements)
         return elements
 
