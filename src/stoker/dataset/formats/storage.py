@@ -133,10 +133,16 @@ class Folder:
 
     def publish(self, name: str, data: bytes) -> None:
         """Create or replace a file atomically."""
-        file = self.create(f"{name}.part")
-        file.write(data)
-        self.commit(file)
-        os.replace(self.join(f"{name}.part"), self.join(name))  # noqa: PTH105
+        part = f"{name}.part"
+        try:
+            with open_file(self.join(part), "wb", buffering=-1) as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(self.join(part), self.join(name))  # noqa: PTH105
+        except BaseException:
+            self.remove([part])
+            raise
 
     def remove(self, names: list[str]) -> None:
         """Remove files; those that the system does not remove stay."""

@@ -20,8 +20,6 @@ import msgspec
 from stoker.dataset.formats.elements_file import ElementsWriter
 from stoker.dataset.formats.elements_stream import StoredFile
 from stoker.dataset.formats.storage import Folder
-from stoker.dataset.streams.caching import CachingStream
-from stoker.dataset.streams.stream import Stream
 from stoker.errors import DataLossError, FailedPreconditionError
 
 VERSION = 1
@@ -79,7 +77,7 @@ class StoreBusyError(FailedPreconditionError):
 
 
 class StoreWriter:
-    """Writes a store: a `stoker.dataset.streams.caching.CacheWriter`.
+    """Writes a store.
 
     Args:
         folder: the store.
@@ -88,6 +86,9 @@ class StoreWriter:
         metadata: the fingerprint of the pipeline.
         file_of: returns the number of the file for an element; ``None``: one after the other.
         overwrite: whether to replace a store that another writer completed in between.
+
+    Attributes:
+        file_of: as given; a user function.
 
     Raises:
         StoreBusyError: if another writer has the folder (noticed for local paths only).
@@ -109,7 +110,7 @@ class StoreWriter:
         self._spec = spec
         self._compression = compression
         self._metadata = metadata
-        self._file_of = file_of
+        self.file_of = file_of
         self._overwrite = overwrite
         self._open: dict[int, ElementsWriter] = {}
         self._files: dict[int, StoredFile] = {}
@@ -127,22 +128,18 @@ class StoreWriter:
         dead = [name for name in folder.list_locked() if re.fullmatch(_FILE_NAME, name)]
         folder.remove([name for name in dead if name not in published])
 
-    @property
-    def calls_user_code(self) -> bool:
-        return self._file_of is not None
-
     def add(self, elements: list[Any]) -> None:
         """Append elements.
 
         Raises:
             InvalidArgumentError: if an element cannot be encoded.
         """
-        if self._file_of is None:
+        if self.file_of is None:
             self._add_to(len(self._files), elements)
             return
         groups: dict[int, list[Any]] = {}
         for element in elements:
-            groups.setdefault(self._file_of(element), []).append(element)
+            groups.setdefault(self.file_of(element), []).append(element)
         for number, group in groups.items():
             self._add_to(number, group)
 
@@ -153,7 +150,7 @@ class StoreWriter:
                 file = self._folder.create(self._name_of(number))
                 writer = self._open[number] = ElementsWriter(file, self._compression)
             writer.add(elements)
-            if self._file_of is None and writer.nbytes >= FILE_BYTES:
+            if self.file_of is None and writer.nbytes >= FILE_BYTES:
                 self._close_file(number)
         except OSError as error:
             raise self._named(error) from error
@@ -207,50 +204,3 @@ class StoreWriter:
             if found := read_description(self._folder):
                 return found.files
         return ()
-
-
-def read_or_write(
-    folder: Folder,
-    metadata: dict[str, str],
-    read: Callable[[Description], Stream],
-    open_input: Callable[[], Stream],
-    new_writer: Callable[[], StoreWriter],
-    owner: str,
-) -> Stream:
-    """Open the store if it is complete, else its input, which is then written to the store.
-
-    Args:
-        folder: the store.
-        metadata: the fingerprint the store must have.
-        read: opens the store.
-        open_input: opens the input.
-        new_writer: begins to write; while another does, the input is only read.
-        owner: the call that keeps the elements, named in warnings.
-
-    Raises:
-        FailedPreconditionError: if another pipeline wrote the store.
-        DataLossError: if its description is damaged.
-        OSError: if the folder can neither be read nor written.
-    """
-    found = read_description(folder)
-    if found is None:
-        try:
-            writer = new_writer()
-        except StoreBusyError:
-            return open_input()
-        try:
-            found = read_description(folder)  # another may have completed it before the lock
-            if found is None:
-                return CachingStream(open_input(), writer, owner)
-        except BaseException:
-            writer.abandon()
-            raise
-        writer.abandon()
-    differing = [name for name, value in metadata.items() if found.metadata.get(name) != value]
-    if differing:
-        raise FailedPreconditionError(
-            f"{folder.path} was written by another pipeline: its {' and '.join(differing)} "
-            f"differs; delete the folder or name another (found {found.metadata}, expected "
-            f"{metadata})"
-        )
-    return read(found)

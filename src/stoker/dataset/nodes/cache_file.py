@@ -9,9 +9,9 @@ from weakref import WeakKeyDictionary
 from stoker.dataset.fingerprint import Fingerprint
 from stoker.dataset.formats.elements_stream import StoredStream
 from stoker.dataset.formats.storage import Folder, UnnamedFolder
-from stoker.dataset.formats.store import StoreWriter, read_or_write
+from stoker.dataset.formats.store import StoreWriter
 from stoker.dataset.pickled import Pickled
-from stoker.dataset.streams.caching import LazyStream
+from stoker.dataset.streams.caching import LazyStream, read_or_write
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context, Node, OneInput
 from stoker.dataset.tree.splits import SplitReader

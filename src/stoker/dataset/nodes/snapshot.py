@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 from stoker.dataset.fingerprint import Fingerprint
 from stoker.dataset.formats.elements_stream import StoredFile
 from stoker.dataset.formats.storage import folder_at
-from stoker.dataset.formats.store import Description, StoreWriter, read_or_write
+from stoker.dataset.formats.store import Description, StoreWriter
 from stoker.dataset.nodes.load import Load
 from stoker.dataset.nodes.map import Map
 from stoker.dataset.nodes.nested import NestedDatasets
 from stoker.dataset.nodes.range import Range
 from stoker.dataset.pickled import Pickled
-from stoker.dataset.streams.caching import LazyStream
+from stoker.dataset.streams.caching import LazyStream, read_or_write
 from stoker.dataset.streams.failures import Origin, raise_failure
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context, Node, OneInput

@@ -1,108 +1,138 @@
-"""Streams that write what they read to a cache, and streams that are opened when first read."""
+"""Streams that read a store, or read their input and write it to the store."""
 
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
-from stoker.dataset.streams.stream import Stream
+from stoker.dataset.formats.storage import Folder
+from stoker.dataset.formats.store import (
+    Description,
+    StoreBusyError,
+    StoreWriter,
+    read_description,
+)
+from stoker.dataset.streams.stream import OneInputStream, Stream
+from stoker.errors import FailedPreconditionError
 
 
-class CacheWriter(Protocol):
-    """Writes the elements of one epoch to a cache.
+def read_or_write(
+    folder: Folder,
+    metadata: dict[str, str],
+    read: Callable[[Description], Stream],
+    open_input: Callable[[], Stream],
+    new_writer: Callable[[], StoreWriter],
+    owner: str,
+) -> Stream:
+    """Open the store if it is complete, else its input, which is then written to the store.
 
-    Attributes:
-        calls_user_code: whether `add` calls a user function for each element.
+    Args:
+        folder: the store.
+        metadata: the fingerprint the store must have.
+        read: opens the store.
+        open_input: opens the input.
+        new_writer: begins to write; while another does, the input is only read.
+        owner: the call that keeps the elements, named in warnings.
+
+    Raises:
+        FailedPreconditionError: if another pipeline wrote the store.
+        DataLossError: if its description is damaged.
+        OSError: if the folder can neither be read nor written.
     """
+    found = read_description(folder)
+    if found is None:
+        try:
+            writer = new_writer()
+        except StoreBusyError:
+            return open_input()
+        try:
+            found = read_description(folder)  # another may have completed it before the lock
+            if found is None:
+                return CachingStream(open_input(), writer, owner)
+        except BaseException:
+            writer.abandon()
+            raise
+        writer.abandon()
+    differing = [name for name, value in metadata.items() if found.metadata.get(name) != value]
+    if differing:
+        raise FailedPreconditionError(
+            f"{folder.path} was written by another pipeline: its {' and '.join(differing)} "
+            f"differs; delete the folder or name another (found {found.metadata}, expected "
+            f"{metadata})"
+        )
+    return read(found)
 
-    @property
-    def calls_user_code(self) -> bool: ...
 
-    def add(self, elements: list[Any]) -> None:
-        """Append elements."""
+class CachingStream(OneInputStream):
+    """Yields the input and writes it to a store, if it is read whole and without an error.
 
-    def finish(self) -> None:
-        """Publish the elements: from here on they may be read."""
-
-    def abandon(self) -> None:
-        """Remove the elements, unless they were published; idempotent."""
-
-
-class CachingStream(Stream):
-    """Yields the input and writes it to a cache, if it is read whole and without an error.
-
-    An error is not kept: it may have been the network's, and would stay in the cache for good. A
+    An error is not kept: it may have been the network's, and would stay in the store for good. A
     writer that fails (a full disk) raises once and is abandoned; no element is lost by it.
 
     Args:
         stream: the input.
-        writer: writes the cache.
+        writer: writes the store.
         owner: the call that keeps the elements and its line, named in a warning.
     """
 
-    def __init__(self, stream: Stream, writer: CacheWriter, owner: str) -> None:
-        self._stream = stream
-        self._writer: CacheWriter | None = writer
+    def __init__(self, stream: Stream, writer: StoreWriter, owner: str) -> None:
+        super().__init__(stream)
+        self._writer: StoreWriter | None = writer
+        self._calls_user_code = writer.file_of is not None
         self._owner = owner
         self._lock = threading.Lock()  # `close` may come from another thread
         self._unwritten: list[Any] = []  # read when the writer failed
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
-        if lazy and self._writer is not None and self._writer.calls_user_code:
+        if lazy and self._calls_user_code:
             max_elements = 1
         if self._unwritten:
             chunk = self._unwritten[:max_elements]
             del self._unwritten[:max_elements]
             return chunk
         try:
-            chunk = self._stream.next_chunk(max_elements, max_bytes, lazy)
+            chunk = self._input.next_chunk(max_elements, max_bytes, lazy)
         except Exception as error:
-            self._reject(error)
+            if self._abandon():
+                self._warn(error)
             raise
-        if chunk:
-            self._write(chunk)
-        else:
-            self._finish()
+        with self._lock:
+            if self._writer is not None:
+                self._write(self._writer, chunk)
         return chunk
 
     def advance(self, n: int) -> int:
-        if n <= 0:
-            return 0
-        self._abandon()
-        skipped = min(n, len(self._unwritten))
-        del self._unwritten[:skipped]
-        return skipped + self._stream.advance(n - skipped) if n > skipped else skipped
+        if n > 0:
+            self._abandon()
+        return super().advance(n) if self._unwritten else self._input.advance(n)
 
     def close(self) -> None:
         self._abandon()
-        self._stream.close()
+        super().close()
 
-    def _write(self, chunk: list[Any]) -> None:
+    def _write(self, writer: StoreWriter, chunk: list[Any]) -> None:
+        try:
+            if chunk:
+                writer.add(chunk)
+            else:
+                self._writer = None
+                writer.finish()
+        except Exception:
+            self._unwritten = list(chunk)
+            self._writer = None
+            writer.abandon()
+            raise
+
+    def _abandon(self) -> bool:
+        """Keep nothing of this epoch; return whether it was being written."""
         with self._lock:
-            if self._writer is None:
-                return
-            try:
-                self._writer.add(chunk)
-            except Exception:
-                self._unwritten = list(chunk)
-                self._drop_writer()
-                raise
+            writer, self._writer = self._writer, None
+            if writer is not None:
+                writer.abandon()
+            return writer is not None
 
-    def _finish(self) -> None:
-        with self._lock:
-            if self._writer is None:
-                return
-            try:
-                self._writer.finish()
-            finally:
-                self._drop_writer()
-
-    def _reject(self, error: Exception) -> None:
-        """Keep nothing of an epoch with an error, and warn of it."""
+    def _warn(self, error: Exception) -> None:
         import logging
 
-        if self._writer is None:
-            return
-        self._abandon()
         logging.getLogger("stoker.dataset").warning(
             "%s keeps nothing of this epoch: an element failed with %s: %s. With ignore_errors() "
             "before it, the others are kept",
@@ -111,51 +141,36 @@ class CachingStream(Stream):
             error,
         )
 
-    def _abandon(self) -> None:
-        with self._lock:
-            self._drop_writer()
-
-    def _drop_writer(self) -> None:
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            writer.abandon()
-
 
 class LazyStream(Stream):
     """A stream that is opened when it is first read; an error in that is its only position."""
 
     def __init__(self, open_stream: Callable[[], Stream]) -> None:
         self._open_stream: Callable[[], Stream] | None = open_stream
-        self._stream: Stream = _EmptyStream()
+        self._stream: Stream | None = None
         self._lock = threading.Lock()
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
-        if self._open_stream is not None:
-            self._open()
-        return self._stream.next_chunk(max_elements, max_bytes, lazy)
+        stream = self._opened()
+        return stream.next_chunk(max_elements, max_bytes, lazy) if stream else []
 
     def advance(self, n: int) -> int:
-        if n and self._open_stream is not None:
-            try:
-                self._open()
-            except Exception:  # noqa: BLE001 - the position is skipped, whatever it contains
-                return 1
-        return self._stream.advance(n)
+        try:
+            stream = self._opened() if n else None
+        except Exception:  # noqa: BLE001 - the position is skipped, whatever it contains
+            return 1
+        return stream.advance(n) if stream else 0
 
     def close(self) -> None:
         with self._lock:
             self._open_stream = None
-        self._stream.close()
+        if self._stream is not None:
+            self._stream.close()
 
-    def _open(self) -> None:
-        with self._lock:
-            open_stream, self._open_stream = self._open_stream, None
-            if open_stream is not None:
-                self._stream = open_stream()
-
-
-class _EmptyStream(Stream):
-    """A stream without elements."""
-
-    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
-        return []
+    def _opened(self) -> Stream | None:
+        if self._open_stream is not None:
+            with self._lock:
+                open_stream, self._open_stream = self._open_stream, None
+                if open_stream is not None:
+                    self._stream = open_stream()
+        return self._stream
