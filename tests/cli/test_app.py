@@ -1,4 +1,4 @@
-"""The command line's own words."""
+"""Options, help and errors of the `stoker` command."""
 
 import subprocess
 import sys
@@ -10,13 +10,13 @@ import stoker
 from stoker.cli.app import app
 
 
-def test_the_version_is_the_packages():
+def test_version_is_the_package_version():
     result = CliRunner().invoke(app, ["--version"])
     assert result.exit_code == 0
     assert result.output == f"stoker {stoker.__version__}\n"
 
 
-def test_without_a_command_the_commands_are_named():
+def test_no_command_lists_the_commands():
     result = CliRunner().invoke(app, [])
     for command in ("dispatcher", "worker", "demo"):
         assert command in result.output
@@ -31,13 +31,13 @@ def test_without_a_command_the_commands_are_named():
         ("demo", ["--directory"]),
     ],
 )
-def test_every_option_is_explained(command, options):
+def test_help_lists_every_option(command, options):
     result = CliRunner(env={"COLUMNS": "200", "TERM": "dumb"}).invoke(app, [command, "--help"])
     assert result.exit_code == 0
     assert [option for option in options if option not in result.output] == []
 
 
-def test_a_worker_needs_its_dispatcher():
+def test_worker_requires_dispatcher():
     result = CliRunner().invoke(app, ["worker"])
     assert result.exit_code == 2
     assert "--dispatcher" in result.output
@@ -52,7 +52,7 @@ def test_help_loads_no_server():
     assert done.stdout.strip() == "[]"
 
 
-def test_the_demo_names_pillow_when_it_is_missing(tmp_path):
+def test_demo_without_pillow_names_it(tmp_path):
     code = (
         "import sys; sys.modules['PIL'] = None\n"
         f"sys.argv = ['stoker', 'demo', '--directory', {str(tmp_path)!r}]\n"

@@ -1,4 +1,4 @@
-"""The parts of the demo, and the whole of it in small."""
+"""The parts of the demo, and a small run of all of it."""
 
 import io
 from pathlib import Path
@@ -20,7 +20,7 @@ ALONE = Result(Progress(images=1000, seconds=2.0, waited=1.0, cpu=1.8), 1000, 0,
 SERVED = Result(Progress(images=990, seconds=1.0, waited=0.02, cpu=0.2), 1000, 0, 10)
 
 
-def text_of(*things) -> str:
+def rendered(*things) -> str:
     console = Console(file=io.StringIO(), width=120)
     for thing in things:
         console.print(thing)
@@ -33,7 +33,7 @@ def images(tmp_path):
     return make_images(tmp_path, 3, lambda _: None)
 
 
-def test_an_image_is_a_jpeg_of_the_size_of_a_photograph():
+def test_image_is_a_jpeg_of_photograph_size():
     data = photo_like(7)
     assert 50_000 < len(data) < 120_000
     assert Image.open(io.BytesIO(data)).size == (WIDTH, HEIGHT)
@@ -41,7 +41,7 @@ def test_an_image_is_a_jpeg_of_the_size_of_a_photograph():
     assert data != photo_like(8)
 
 
-def test_images_are_made_once_and_what_is_missing_is_made_again(tmp_path):
+def test_only_missing_images_are_made_again(tmp_path):
     paths = make_images(tmp_path, 3, lambda _: None)
     before = [Path(path).stat().st_ino for path in paths]
     Path(paths[1]).unlink()
@@ -58,7 +58,7 @@ def test_images_are_made_once_and_what_is_missing_is_made_again(tmp_path):
     ]
 
 
-def test_a_sample_is_a_crop_and_depends_on_its_number_alone(images):
+def test_sample_is_a_crop_determined_by_its_number(images):
     first, number = load(images, 5)
     assert number == 5
     assert first.shape == (SIZE, SIZE, 3)
@@ -67,18 +67,18 @@ def test_a_sample_is_a_crop_and_depends_on_its_number_alone(images):
     assert not np.array_equal(first, load(images, 8)[0])
 
 
-def test_an_epoch_has_each_number_once(images):
+def test_epoch_yields_each_number_once(images):
     numbers = [batch[1] for batch in training_samples(images, BATCH + 3)]
     assert sorted(np.concatenate(numbers)) == list(range(BATCH + 3))
 
 
-def test_the_device_is_faster_than_one_core_and_the_epoch_takes_its_seconds():
+def test_plan_sets_epoch_seconds_and_device_speed():
     job = plan("d", one_core_rate=640)
     assert job.samples / 640 == scenario.SECONDS_ALONE
     assert job.step_seconds == pytest.approx(BATCH / 640 / scenario.DEVICE_FACTOR)
 
 
-def test_a_trainer_reports_and_counts(images, tmp_path):
+def test_trainer_reports_progress_and_counts(images, tmp_path):
     seen: list[Progress] = []
     job = Job(str(tmp_path), samples=10 * BATCH, step_seconds=0.11)
     result = follow(job, seen.append)
@@ -90,24 +90,24 @@ def test_a_trainer_reports_and_counts(images, tmp_path):
     assert seen == sorted(seen, key=lambda progress: progress.images)
 
 
-def test_a_failing_trainer_is_one_line(tmp_path, capfd):
+def test_failing_trainer_is_one_line(tmp_path, capfd):
     with pytest.raises(DemoError, match="ended without a result"):
         follow(Job(str(tmp_path), samples=5, step_seconds=0.0), lambda _: None)
     assert "ZeroDivisionError" in capfd.readouterr().err
 
 
-def test_the_table_says_what_was_measured():
-    shown = text_of(comparison(ALONE, SERVED))
+def test_table_shows_the_measurements():
+    shown = rendered(comparison(ALONE, SERVED))
     for words in ("500", "990", "50%", "2%", "1.80", "0.20", "1,000 of 1,000", "990 of 1,000"):
         assert words in shown
 
 
-def test_what_is_lost_is_explained_and_what_is_not_is_not():
+def test_lost_images_are_explained_only_if_there_are_any():
     assert any("10 lost images" in line for line in conclusions(ALONE, SERVED, cores=2))
     assert not any("lost" in line for line in conclusions(ALONE, ALONE, cores=2))
 
 
-def test_without_a_terminal_the_line_is_a_few_plain_lines():
+def test_live_line_is_plain_text_without_a_terminal():
     console = Console(file=io.StringIO(), force_terminal=False, width=100)
     line = LiveLine(console, "title", 100)
     with line.shown():
@@ -119,7 +119,7 @@ def test_without_a_terminal_the_line_is_a_few_plain_lines():
 
 
 def test_all_events_happen_even_if_few_images_arrive(monkeypatch):
-    """The killed worker may have had so many that the epoch ends before the worker joins."""
+    """The killed worker may lose enough images to end the epoch before the new worker joins."""
     happened: list[str] = []
 
     class Cluster:
@@ -156,7 +156,7 @@ def test_all_events_happen_even_if_few_images_arrive(monkeypatch):
 
 
 @pytest.mark.timeout(120)
-def test_the_whole_demo_in_small(tmp_path, monkeypatch):
+def test_whole_demo_in_small(tmp_path, monkeypatch):
     monkeypatch.setattr(scenario, "IMAGES", 30)
     monkeypatch.setattr(scenario, "SECONDS_ALONE", 2.0)
     monkeypatch.setattr(scenario, "SECONDS_MEASURING", 0.5)

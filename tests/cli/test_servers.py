@@ -1,4 +1,4 @@
-"""`stoker dispatcher` and `stoker worker` as a user runs them: processes and signals."""
+"""The `stoker dispatcher` and `stoker worker` commands in real processes, with signals."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(120)
 
 
 class Command:
-    """A `stoker ...` process whose output can be waited for."""
+    """A `stoker ...` process; `wait_for` waits for a pattern in its output."""
 
     def __init__(self, *words: str) -> None:
         self._process = subprocess.Popen(
@@ -30,27 +30,27 @@ class Command:
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
         assert self._process.stdout is not None
-        self._output = self._process.stdout
-        self.said = ""
+        self._stdout = self._process.stdout
+        self.output = ""
 
     def wait_for(self, pattern: str, deadline: float = 60.0) -> re.Match[str]:
-        """The first match of `pattern` in what the process says."""
+        """Wait until the output matches `pattern`, and return the match."""
         end = time.monotonic() + deadline
-        while (match := re.search(pattern, self.said)) is None:
-            assert time.monotonic() < end, f"no {pattern!r} in:\n{self.said}"
-            if select.select([self._output], [], [], 0.1)[0]:
-                data = os.read(self._output.fileno(), 65536)
-                assert data, f"ended without {pattern!r}:\n{self.said}"
-                self.said += data.decode()
+        while (match := re.search(pattern, self.output)) is None:
+            assert time.monotonic() < end, f"no {pattern!r} in:\n{self.output}"
+            if select.select([self._stdout], [], [], 0.1)[0]:
+                data = os.read(self._stdout.fileno(), 65536)
+                assert data, f"ended without {pattern!r}:\n{self.output}"
+                self.output += data.decode()
         return match
 
     def send(self, number: int) -> None:
         self._process.send_signal(number)
 
     def end(self) -> int:
-        """The exit status, once it ended; the rest of the output is in `said`."""
+        """Wait until the process exits, and return its status; `output` has all its output."""
         try:
-            self.said += self._process.communicate(timeout=30)[0].decode()
+            self.output += self._process.communicate(timeout=30)[0].decode()
         finally:
             self._process.kill()
             self._process.communicate()
@@ -68,21 +68,21 @@ def running(*words: str) -> Iterator[Command]:
 
 
 @contextlib.contextmanager
-def a_dispatcher() -> Iterator[str]:
+def running_dispatcher() -> Iterator[str]:
     with running("dispatcher", "--port", "0") as dispatcher:
         yield dispatcher.wait_for(r"dispatcher serves at grpc://(localhost:\d+)\n")[1]
 
 
-def test_a_dispatcher_and_workers_started_by_command_serve_an_epoch():
-    with a_dispatcher() as address, running("worker", "--dispatcher", address) as worker:
+def test_commands_serve_an_epoch():
+    with running_dispatcher() as address, running("worker", "--dispatcher", address) as worker:
         worker.wait_for(r"worker 0 \(process \d+\) serves at \S+:\d+\n")
         dataset = stoker.Dataset.range(100).distribute(f"grpc://{address}")
         assert sorted(dataset) == list(range(100))
 
 
-def test_workers_that_serve_by_grpc_are_read_by_clients_that_name_it():
+def test_grpc_workers_need_clients_that_name_grpc():
     with (
-        a_dispatcher() as address,
+        running_dispatcher() as address,
         running("worker", "--dispatcher", address, "--data-transfer-protocol", "grpc") as workers,
     ):
         workers.wait_for(r"serves at localhost:\d+")
@@ -93,17 +93,17 @@ def test_workers_that_serve_by_grpc_are_read_by_clients_that_name_it():
             list(unnamed)
 
 
-def test_a_transport_that_workers_cannot_be_told_to_serve_by_is_one_line():
+def test_unknown_transport_is_one_line():
     with running(
         "worker", "--dispatcher", "localhost:1", "--data-transfer-protocol", "pigeon"
     ) as command:
         assert command.end() == 1
-    assert "no data transfer protocol 'pigeon' to serve; there are 'grpc', 'tcp'" in command.said
+    assert "no data transfer protocol 'pigeon' to serve; there are 'grpc', 'tcp'" in command.output
 
 
-def test_a_killed_worker_process_is_named_and_replaced():
+def test_killed_worker_process_is_logged_and_replaced():
     with (
-        a_dispatcher() as address,
+        running_dispatcher() as address,
         running("worker", "--dispatcher", address, "--processes", "2") as worker,
     ):
         pid = int(worker.wait_for(r"worker 0 \(process (\d+)\) serves at")[1])
@@ -117,32 +117,32 @@ def test_a_killed_worker_process_is_named_and_replaced():
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_servers_end_in_order_when_asked(number):
-    with a_dispatcher() as address:
+def test_servers_exit_cleanly_on_a_signal(number):
+    with running_dispatcher() as address:
         worker = Command("worker", "--dispatcher", address)
         worker.wait_for("serves at")
         worker.send(number)
         assert worker.end() == 0
-        assert "Traceback" not in worker.said
+        assert "Traceback" not in worker.output
     dispatcher = Command("dispatcher", "--port", "0")
     dispatcher.wait_for("serves at")
     dispatcher.send(number)
     assert dispatcher.end() == 0
-    assert "Traceback" not in dispatcher.said
+    assert "Traceback" not in dispatcher.output
 
 
 @pytest.mark.parametrize("words", [["dispatcher"], ["worker", "--dispatcher", "localhost:5050"]])
-def test_an_address_off_this_machine_needs_insecure(words):
+def test_non_loopback_address_needs_insecure(words):
     command = Command(*words, "--host", "0.0.0.0")
     assert command.end() == 1
-    assert "insecure" in command.said
-    assert "Traceback" not in command.said
-    assert command.said.count("\n") == 1
+    assert "insecure" in command.output
+    assert "Traceback" not in command.output
+    assert command.output.count("\n") == 1
 
 
-def test_a_port_in_use_is_one_line_and_not_a_traceback():
-    with a_dispatcher() as address:
+def test_port_in_use_is_one_line():
+    with running_dispatcher() as address:
         second = Command("dispatcher", "--port", address.rpartition(":")[2])
         assert second.end() == 1
-        assert address.rpartition(":")[2] in second.said
-        assert "Traceback" not in second.said
+        assert address.rpartition(":")[2] in second.output
+        assert "Traceback" not in second.output
