@@ -1,4 +1,4 @@
-"""Executes the snippets of one document as a reader would: in order, in one place."""
+"""Execute the snippets of one document in order and in one directory, as a reader would."""
 
 import contextlib
 import os
@@ -25,7 +25,7 @@ _RECURSIVE = re.compile(r"^make \w+$")
 _INSTALL = re.compile(r"^pip install ")
 
 # Reads blocks as JSON lines, runs them in one namespace, and answers each with a byte. They are the
-# main module of its process, so that functions travel to workers by value, as a script's do.
+# main module of its process, so that functions are pickled by value, as a script's are.
 _INTERPRETER = """
 import json, os, sys, types
 driver, page = sys.modules["__main__"], types.ModuleType("__main__")
@@ -39,15 +39,15 @@ for block in sys.stdin:
 
 
 class SnippetFailedError(Exception):
-    """A snippet did not do what the document says it does."""
+    """A snippet failed."""
 
 
 class Session:
-    """One reading of one document, in a directory of its own; a context that ends all it started.
+    """Context in which one document's snippets run, in a temporary directory.
 
-    Servers stay up to the end of the document; every occurrence of port 5050 is replaced by a free
-    one. Targets of make are looked up and not made, since `make test` is what runs this. `pip
-    install .` installs into the directory of the session, without dependencies.
+    Servers run until the context ends; every occurrence of port 5050 is replaced by a free one.
+    Targets of make run with `--dry-run`, since `make test` runs this. `pip install .` installs into
+    the directory of the session, without dependencies.
     """
 
     def __init__(self, name: str) -> None:
@@ -79,10 +79,10 @@ class Session:
         self._stack.close()
 
     def run(self, snippet: Snippet) -> None:
-        """Executes one snippet.
+        """Execute one snippet.
 
         Raises:
-            SnippetFailedError: it failed; says where in the document, and what was printed.
+            SnippetFailedError: if it failed, with its line in the document and its output.
         """
         text = snippet.text.replace("5050", self._port)
         if snippet.kind == "python":
@@ -94,7 +94,7 @@ class Session:
     def _run_python(self, text: str, line: int) -> None:
         process = self._interpreter = self._interpreter or self._start_interpreter()
         assert process.stdin is not None
-        # Blank lines before it make tracebacks name the line of the document.
+        # Blank lines before the code make tracebacks name the line of the document.
         block = (self._name, "\n" * (line - 1) + textwrap.dedent(text))
         process.stdin.write(msgspec.json.encode(block) + b"\n")
         process.stdin.flush()
@@ -132,17 +132,17 @@ class Session:
             raise self._failure(line, f"exit code {done.returncode} from {command!r}")
 
     def _serve(self, words: list[str], line: int) -> None:
-        """Starts a server and waits until it says that it serves."""
+        """Start a server and wait until it prints that it serves."""
         self._log.seek(0, os.SEEK_END)
         before = self._log.tell()
         process = self._start(words)
-        said = b""
+        printed = b""
         with (self._directory / "output").open("rb") as output:
             output.seek(before)
-            while _SERVES not in said:
+            while _SERVES not in printed:
                 if process.poll() is not None:
                     raise self._failure(line, f"{shlex.join(words)!r} ended")
-                said += output.read()
+                printed += output.read()
 
     def _start(
         self, words: list[str], *, stdin: int = subprocess.DEVNULL, fds: list[int] | None = None

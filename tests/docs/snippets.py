@@ -4,17 +4,17 @@ import re
 from dataclasses import dataclass
 
 RUNNABLE = {"python": "python", "console": "console", "bash": "console", "sh": "console"}
-"""Languages whose snippets are executed, and how."""
+"""Languages whose snippets are executed, with the interpreter of each."""
 
 NOT_CODE = {"", "text", "mermaid", "json", "toml", "yaml"}
-"""Languages of blocks that show something else; any other language is a mistake."""
+"""Languages of blocks that are not executed; any other language is an error."""
 
 _FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>```+) *(?P<language>[^\s`]*)[^`]*$")
 
 
 @dataclass(frozen=True)
 class Snippet:
-    """One block: how it is executed, its text, and the line of the document its text begins on."""
+    """One block: its interpreter, its text, and the line of the document where its text begins."""
 
     kind: str
     text: str
@@ -22,10 +22,10 @@ class Snippet:
 
 
 def snippets_of(markdown: str) -> list[Snippet]:
-    """The executable snippets of a document, in order.
+    """Return the executable snippets of a document, in order.
 
     Raises:
-        ValueError: a block never ends, or its language is neither executed nor known to be no code.
+        ValueError: if a block never ends, or its language is in neither RUNNABLE nor NOT_CODE.
     """
     found = []
     lines = markdown.splitlines()
@@ -52,9 +52,9 @@ def snippets_of(markdown: str) -> list[Snippet]:
 
 
 def commands_of(console: str) -> list[str]:
-    """The commands of a console snippet: its lines after ``$``; without any ``$``, every line.
+    """Return the commands of a console snippet: the lines after ``$``, or all lines without any.
 
-    A command goes on over lines that end in a backslash; lines without ``$`` are output.
+    A command continues after a backslash at the end of a line; lines without ``$`` are output.
     """
     joined = console.replace("\\\n", " ").splitlines()
     prompted = [line.removeprefix("$ ") for line in joined if line.startswith("$ ")]

@@ -1,4 +1,4 @@
-"""README and everything under docs/ does what it says, and the examples in docstrings do too."""
+"""The snippets in README, CONTRIBUTING and docs/ run, and so do the docstrings' examples."""
 
 import doctest
 import importlib
@@ -29,7 +29,7 @@ def test_every_snippet_runs(path: Path):
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_every_example_in_a_docstring_runs(path: Path):
+def test_docstring_examples_run(path: Path):
     parts = path.relative_to(SOURCE).with_suffix("").parts
     module = importlib.import_module(".".join(parts).removesuffix(".__init__"))
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -44,7 +44,7 @@ NAMED_FILE = re.compile(r"`([\w./]+\.py)`(?:\s+`(\w+)(?:\.(\w+))?`)?")
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_files_that_are_named_exist_and_define_the_names(path: Path):
+def test_named_files_exist_and_define_the_names(path: Path):
     files = [
         file for folder in ("src", "tests", "benchmarks") for file in ROOT.glob(f"{folder}/**/*.py")
     ]
@@ -85,7 +85,7 @@ def test_snippets_are_found_with_their_lines():
     ]
 
 
-def test_commands_are_the_lines_after_the_prompt():
+def test_commands_follow_the_prompt():
     assert commands_of("$ a \\\n  b\nout\n$ c\n") == ["a    b", "c"]
     assert commands_of("# comment\na\nb\n") == ["a", "b"]
 
@@ -94,19 +94,19 @@ def test_commands_are_the_lines_after_the_prompt():
     ("markdown", "message"),
     [("```python\nx", "line 1: .* never ends"), ("```pyton\n```", "'pyton' is to be executed")],
 )
-def test_a_broken_or_unknown_block_is_refused(markdown, message):
+def test_unterminated_or_unknown_block_is_refused(markdown, message):
     with pytest.raises(ValueError, match=message):
         snippets_of(markdown)
 
 
-def test_python_snippets_share_a_namespace_and_failures_name_the_line():
+def test_python_snippets_share_a_namespace():
     with Session("page.md") as session:
         session.run(Snippet("python", "x = 1\n", 3))
         with pytest.raises(SnippetFailedError, match=r'(?s)page\.md:10.*page\.md", line 11'):
             session.run(Snippet("python", "x += 1\nassert x == 3\n", 10))
 
 
-def test_a_failing_command_is_named():
+def test_failing_command_is_named():
     with (
         Session("page.md") as session,
         pytest.raises(SnippetFailedError, match=r"page\.md:5: exit code 3 from 'exit 3'"),
@@ -114,7 +114,7 @@ def test_a_failing_command_is_named():
         session.run(Snippet("console", "$ exit 3\n", 5))
 
 
-def test_a_target_of_make_that_does_not_exist_is_named():
+def test_unknown_make_target_is_named():
     with (
         Session("page.md") as session,
         pytest.raises(SnippetFailedError, match="No rule to make target"),
