@@ -1,20 +1,20 @@
-"""Fixtures every test has: nothing may be left behind."""
+"""Fixtures of every test: the check for leaks."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.leaks import DEADLINE, holdings, leaks_since
+from tests.leaks import DEADLINE, leaks_since, open_resources
 
 
 @pytest.fixture(autouse=True)
 def no_leaks() -> Iterator[None]:
-    """Fails a test that leaves a thread, descriptor, segment or child process behind.
+    """Fail a test that leaks a thread, descriptor, segment or child process.
 
     Set up before a test's own fixtures of function scope and torn down after them, so they may
-    clean up. What wider fixtures hold was there before.
+    clean up. Resources of wider fixtures exist already and do not count.
     """
-    before = holdings()
+    before = open_resources()
     yield
     if found := leaks_since(before):
         pytest.fail(

@@ -1,9 +1,9 @@
-"""What a test may not leave behind: threads, file descriptors, segments, processes.
+"""Detection of leaked threads, file descriptors, shared memory segments and processes.
 
 Compared before and after every test by the `no_leaks` fixture of `conftest.py`. There is no list
-of exceptions for libraries: gRPC, measured, gives back its threads and descriptors when its last
-channel and server are gone. Only multiprocessing's resource tracker, one process for a whole
-session, is looked past.
+of exceptions for libraries: gRPC, measured, releases its threads and descriptors when its last
+channel and server are closed. Only multiprocessing's resource tracker, one process for a whole
+session, is ignored.
 """
 
 import gc
@@ -16,23 +16,23 @@ from multiprocessing import resource_tracker
 from pathlib import Path
 
 DEADLINE = 5.0
-"""Seconds in which leftovers may go away: a closed connection's thread needs a moment."""
+"""Seconds for resources to be released: a closed connection's thread needs a moment."""
 
 SEGMENT_PREFIX = "stoker"
-"""Temporary files that begin so are ours; in /dev/shm every new one is suspect."""
+"""Name prefix of stoker's temporary files; in /dev/shm every new file counts."""
 
 
 @dataclass(frozen=True)
-class Holdings:
-    """What this process holds at one moment: identities and words a person can act on."""
+class OpenResources:
+    """Open threads, descriptors, segments and children, each by identity with a description."""
 
     threads: dict[int, str]
     descriptors: dict[tuple[int, str], str]
     segments: dict[str, str]
     children: dict[int, str]
 
-    def beyond(self, before: "Holdings") -> list[str]:
-        """One line for each thing held now and not `before`."""
+    def added_since(self, before: "OpenResources") -> list[str]:
+        """Return one line for each resource that is here and not in `before`."""
         found = []
         parts = {
             "thread": "threads",
@@ -46,16 +46,16 @@ class Holdings:
         return sorted(found)
 
 
-def holdings() -> Holdings:
-    """What this process holds now."""
-    return Holdings(_threads(), _descriptors(), _segments(), _children())
+def open_resources() -> OpenResources:
+    """Return the resources that this process holds now."""
+    return OpenResources(_threads(), _descriptors(), _segments(), _children())
 
 
-def leaks_since(before: Holdings, deadline: float = DEADLINE) -> list[str]:
-    """What is held beyond `before` once everything had until `deadline` to go away by itself."""
+def leaks_since(before: OpenResources, deadline: float = DEADLINE) -> list[str]:
+    """Return descriptions of new resources that still exist after `deadline` seconds."""
     end = time.monotonic() + deadline
     pause = 0.001
-    while found := holdings().beyond(before):
+    while found := open_resources().added_since(before):
         gc.collect()
         if time.monotonic() > end:
             return found
@@ -66,13 +66,13 @@ def leaks_since(before: Holdings, deadline: float = DEADLINE) -> list[str]:
 
 def _threads() -> dict[int, str]:
     return {
-        id(thread): f"{thread.name}{' (daemon)' if thread.daemon else ''}{_place(thread)}"
+        id(thread): f"{thread.name}{' (daemon)' if thread.daemon else ''}{_current_place(thread)}"
         for thread in threading.enumerate()
         if thread.is_alive()
     }
 
 
-def _place(thread: threading.Thread) -> str:
+def _current_place(thread: threading.Thread) -> str:
     frame = sys._current_frames().get(thread.ident or -1)
     if frame is None:
         return ""
@@ -117,6 +117,6 @@ def _command(pid: int) -> str:
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
-        return "gone"
+        return "exited"
     command = " ".join(word.decode(errors="replace") for word in words).strip()
-    return command[:200] or "a zombie nobody waited for"
+    return command[:200] or "a zombie process"

@@ -162,7 +162,7 @@ def test_every_module_belongs_to_a_layer():
     assert [m for m in _sources() if m not in FACADE and layer_of(m) is None] == []
 
 
-def test_imports_go_down_but_for_distribute():
+def test_imports_go_down_except_in_distribute():
     """`Dataset.distribute` imports the service when called: the one exception."""
     found = upward(_all_imports())
     assert [(i.importer, i.function, i.imported) for i in found] == [
@@ -170,8 +170,8 @@ def test_imports_go_down_but_for_distribute():
     ], "\n".join(f"{i.importer}:{i.line} imports {i.imported}" for i in found)
 
 
-def test_no_modules_import_each_other_but_for_distribute():
-    """`Dataset.distribute` closes the one circle, when it is called."""
+def test_no_import_circles_except_in_distribute():
+    """`Dataset.distribute` closes the one circle when it is called."""
     assert circles(_all_imports(), set(_sources()) - FACADE) == [
         {"stoker.dataset.dataset", "stoker.service.distribute", "stoker.service.registration"}
     ]
@@ -201,17 +201,17 @@ def test_circles_through_late_and_type_checking_imports_are_found():
         ("from stoker import Dataset", "stoker.cli.demo.pipeline", []),
     ],
 )
-def test_the_reader_of_imports_sees_what_goes_up(source, importer, imported):
+def test_upward_imports_are_found(source, importer, imported):
     assert [entry.imported for entry in upward(imports_of(source, importer))] == imported
 
 
-def test_importing_stoker_loads_nothing_heavy():
+def test_importing_stoker_loads_no_heavy_modules():
     code = f"import sys, stoker; print([name for name in {HEAVY!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
-def test_the_names_of_other_libraries_are_loaded_on_demand_and_without_them():
+def test_compat_loads_on_demand_and_without_tensorflow():
     code = (
         "import sys, stoker; print('stoker.compat' in sys.modules);"
         "from stoker.compat import tf; print('tensorflow' in sys.modules)"
@@ -221,7 +221,7 @@ def test_the_names_of_other_libraries_are_loaded_on_demand_and_without_them():
 
 
 def test_every_module_can_be_imported_first():
-    """No import cycle hides behind the order in which a test run happens to import."""
+    """The order of imports in a test run could otherwise hide a cycle."""
     modules = [name for name in _sources() if name != "stoker.__main__" and not _is_adapter(name)]
     done = subprocess.run(
         [sys.executable, "-c", IMPORT_EACH, *modules], capture_output=True, text=True
@@ -231,8 +231,8 @@ def test_every_module_can_be_imported_first():
 
 IMPORT_EACH = """
 import os, sys, importlib, traceback
-import asyncio, cloudpickle, grpc, grpclib.client, grpclib.server  # others', once
-import stoker  # whatever module of a package is imported, the package comes first
+import asyncio, cloudpickle, grpc, grpclib.client, grpclib.server  # slow: once for all children
+import stoker  # the package itself is imported before any of its modules
 running = set()
 for name in sys.argv[1:]:
     if len(running) == os.cpu_count():

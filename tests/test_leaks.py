@@ -1,4 +1,4 @@
-"""The leak check finds each kind of thing it is there for."""
+"""The leak check finds each kind of leak."""
 
 import os
 import subprocess
@@ -7,19 +7,19 @@ import tempfile
 import threading
 from pathlib import Path
 
-from tests.leaks import holdings, leaks_since
+from tests.leaks import leaks_since, open_resources
 
 
-def test_nothing_left_is_no_leak():
-    before = holdings()
+def test_ended_thread_is_not_a_leak():
+    before = open_resources()
     thread = threading.Thread(target=lambda: None)
     thread.start()
     assert leaks_since(before) == []
     thread.join()
 
 
-def test_a_running_thread_is_named_with_its_place():
-    before = holdings()
+def test_running_thread_is_found_with_its_place():
+    before = open_resources()
     stop = threading.Event()
     thread = threading.Thread(target=stop.wait, name="lingering", daemon=True)
     thread.start()
@@ -29,16 +29,16 @@ def test_a_running_thread_is_named_with_its_place():
     assert found.startswith("thread: lingering (daemon), now in ")
 
 
-def test_an_open_descriptor_is_found(tmp_path):
-    before = holdings()
+def test_open_descriptor_is_found(tmp_path):
+    before = open_resources()
     with (tmp_path / "file").open("w"):
         (found,) = leaks_since(before, deadline=0.05)
     assert found.startswith("descriptor: ")
     assert found.endswith(str(tmp_path / "file"))
 
 
-def test_segments_in_shared_memory_and_temporary_files_of_ours_are_found():
-    before = holdings()
+def test_shared_memory_and_temporary_files_are_found():
+    before = open_resources()
     shared = Path("/dev/shm") / f"leak-{os.getpid()}"
     shared.touch()
     descriptor, name = tempfile.mkstemp(prefix="stoker")
@@ -49,8 +49,8 @@ def test_segments_in_shared_memory_and_temporary_files_of_ours_are_found():
     assert found == sorted([f"segment: {shared}", f"segment: {name}"])
 
 
-def test_a_child_process_is_named_by_its_command():
-    before = holdings()
+def test_child_process_is_found_with_its_command():
+    before = open_resources()
     code = "print(flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE

@@ -1,4 +1,4 @@
-"""A machine that lacks something is told what, in one line, before anything is installed."""
+"""`make` names a missing prerequisite in one line before it installs anything."""
 
 import shutil
 import subprocess
@@ -34,18 +34,18 @@ def make(project: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     ],
 )
 @pytest.mark.parametrize("target", ["demo", "test"])
-def test_what_is_wrong_with_python_is_one_line(project, python, message, target):
+def test_unusable_python_is_one_line(project, python, message, target):
     fake = project / "python"
     fake.write_text(f"#!/bin/sh\n{python}\n")
     fake.chmod(0o755)
     done = make(project, target, f"PYTHON={fake}")
     assert done.returncode != 0
-    said = [line for line in done.stdout.splitlines() if not line.startswith("make")]
-    assert said == [message.format(fake)]
+    messages = [line for line in done.stdout.splitlines() if not line.startswith("make")]
+    assert messages == [message.format(fake)]
     assert not (project / ".venv").exists()
 
 
-def test_no_python_at_all_is_one_line(project):
+def test_missing_python_is_one_line(project):
     done = make(project, "demo", "PYTHON=")
     assert "stoker needs Python 3.11 or newer, and none was found" in done.stdout
     assert done.returncode != 0

@@ -1,4 +1,4 @@
-"""What is public is what shared/BEHAVIOUR.md names, as far as it is built."""
+"""The public names are those of shared/BEHAVIOUR.md, as far as they are implemented."""
 
 import importlib
 import inspect
@@ -78,12 +78,12 @@ def test_every_public_class_and_function_has_a_docstring(module):
 
 
 @pytest.mark.parametrize(("name", "builtin"), sorted(ERRORS.items(), key=str))
-def test_every_error_is_also_the_builtin_one_expects(name, builtin):
+def test_errors_subclass_matching_builtins(name, builtin):
     error = getattr(stoker.errors, name)
     assert issubclass(error, builtin)
     assert issubclass(error, stoker.errors.StokerError)
 
 
-def test_an_unknown_name_is_an_attribute_error():
+def test_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no_such_name"):
         stoker.no_such_name  # noqa: B018 - the access is the test

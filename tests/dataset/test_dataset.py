@@ -12,7 +12,7 @@ import stoker
 from stoker import Dataset, Options, TensorSpec, UnknownSpec
 from stoker.errors import InvalidArgumentError
 
-# Out of the checker's sight: these arguments are wrong.
+# `Any`, because the type checker would reject the wrong arguments.
 Source: Any = Dataset
 
 
@@ -54,12 +54,12 @@ Source: Any = Dataset
         (lambda d: Source.from_generator(list, args=3), "`args` must be a tuple"),
     ],
 )
-def test_wrong_arguments_are_named_with_their_value(make: Callable[..., Any], words: str) -> None:
+def test_invalid_argument_is_named_with_its_value(make: Callable[..., Any], words: str) -> None:
     with pytest.raises((InvalidArgumentError, TypeError), match=words):
         make(Dataset.range(3))
 
 
-def test_datasets_are_immutable_and_derived_ones_independent() -> None:
+def test_datasets_are_immutable() -> None:
     base: Any = Dataset.range(4)
     doubled = base.map(lambda x: 2 * x)
     assert list(base) == [0, 1, 2, 3]
@@ -68,11 +68,11 @@ def test_datasets_are_immutable_and_derived_ones_independent() -> None:
         base.node = doubled.node
 
 
-def test_numpy_integers_are_integers() -> None:
+def test_numpy_integers_are_accepted() -> None:
     assert list(Source.range(np.int64(5)).take(np.int32(2))) == [0, 1]
 
 
-def test_length_truth_and_text() -> None:
+def test_len_bool_and_repr() -> None:
     assert len(Dataset.range(10).batch(4)) == 3
     with pytest.raises(TypeError, match="infinite"):
         len(Dataset.range(3).repeat())
@@ -113,7 +113,7 @@ def test_cardinality(dataset: Dataset, expected: int) -> None:
     assert dataset.cardinality() == expected
 
 
-def test_element_spec_is_what_is_known_or_declared() -> None:
+def test_element_spec_is_known_declared_or_unknown() -> None:
     scalar = TensorSpec((), np.int64)
     assert Dataset.range(3).take(1).skip(1).repeat().filter(bool).element_spec == scalar
     assert Dataset.range(3).map(abs).element_spec == UnknownSpec()
@@ -125,7 +125,7 @@ def test_element_spec_is_what_is_known_or_declared() -> None:
     assert slices.element_spec == {"x": TensorSpec((2,), "f8"), "y": TensorSpec((), object)}
 
 
-def test_each_iter_is_the_datasets_next_pass() -> None:
+def test_each_iter_is_the_next_epoch() -> None:
     dataset = Dataset.range(50).shuffle(50, seed=3)
     first, second = list(dataset), list(dataset)
     assert first != second
@@ -134,13 +134,13 @@ def test_each_iter_is_the_datasets_next_pass() -> None:
     assert list(dataset.iterator(epoch=1)) == second
 
 
-def test_an_explicit_epoch_does_not_count_as_a_pass() -> None:
+def test_explicit_epoch_does_not_advance_the_epoch_count() -> None:
     dataset, twin = (Dataset.range(50).shuffle(50, seed=3) for _ in range(2))
     list(dataset.iterator(epoch=9))
     assert list(dataset) == list(twin)
 
 
-def test_unseeded_datasets_differ_and_the_options_seed_makes_them_agree() -> None:
+def test_options_seed_makes_unseeded_datasets_agree() -> None:
     def shuffled() -> Dataset:
         return Dataset.range(50).shuffle(50)
 
@@ -149,13 +149,13 @@ def test_unseeded_datasets_differ_and_the_options_seed_makes_them_agree() -> Non
     assert seeded[0] == seeded[1]
 
 
-def test_take_and_skip_part_a_dataset_shuffled_once() -> None:
+def test_take_and_skip_partition_a_dataset_shuffled_once() -> None:
     shuffled = Dataset.range(50).shuffle(50, reshuffle_each_iteration=False)
     head, tail = shuffled.take(20), shuffled.skip(20)
     assert sorted([*head, *tail]) == list(range(50))
 
 
-def test_a_pickled_copy_reads_the_same_passes() -> None:
+def test_pickled_copy_reads_the_same_epochs() -> None:
     dataset = Dataset.range(20).shuffle(20).map(lambda x: x + 1)
     next(iter(dataset))
     for twin in (pickle.loads(pickle.dumps(dataset)), copy.deepcopy(dataset)):
@@ -163,7 +163,7 @@ def test_a_pickled_copy_reads_the_same_passes() -> None:
         assert twin.options() == dataset.options()
 
 
-def test_a_dataset_captured_by_a_function_travels_with_it() -> None:
+def test_captured_dataset_is_pickled_with_its_function() -> None:
     inner = Dataset.range(2).map(lambda x: x + 10)
     dataset = Dataset.range(2).flat_map(lambda x: inner.take(x + 1))
     assert list(pickle.loads(pickle.dumps(dataset))) == [10, 10, 11]

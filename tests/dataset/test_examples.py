@@ -1,4 +1,4 @@
-"""Every method of a dataset shows how it is used; tests/docs runs the examples."""
+"""Every method of Dataset has an example in its docstring; tests/docs runs them."""
 
 import doctest
 import inspect
@@ -6,7 +6,7 @@ import inspect
 import stoker
 
 
-def test_every_method_of_a_dataset_has_an_example() -> None:
+def test_every_dataset_method_has_an_example() -> None:
     finder = doctest.DocTestFinder()
     without = [
         name

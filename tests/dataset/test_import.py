@@ -1,4 +1,4 @@
-"""`import stoker` stays light."""
+"""`import stoker` is fast and loads few modules."""
 
 import resource
 import subprocess
@@ -16,19 +16,19 @@ def test_import_loads_none_of_the_heavy_packages() -> None:
 
 
 def seconds_to_run(code: str) -> float:
-    """CPU seconds: those do not depend on what else the machine runs."""
+    """Return the CPU seconds of a Python process: they do not depend on the machine's load."""
 
-    def spent() -> float:
+    def children_cpu_seconds() -> float:
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
         return usage.ru_utime + usage.ru_stime
 
-    before = spent()
+    before = children_cpu_seconds()
     subprocess.run([sys.executable, "-c", code], check=True)
-    return spent() - before
+    return children_cpu_seconds() - before
 
 
-def test_import_takes_at_most_twice_as_long_as_numpys() -> None:
-    # The best of several, taken in turn.
+def test_import_takes_at_most_twice_as_long_as_numpy() -> None:
+    # The minimum of seven rounds; the programs alternate so that noise affects all alike.
     best = {"": 9.0, "import numpy": 9.0, "import stoker": 9.0}
     for _ in range(7):
         for code, known in list(best.items()):
@@ -37,7 +37,7 @@ def test_import_takes_at_most_twice_as_long_as_numpys() -> None:
     assert ours <= 2 * numpy, f"import stoker {ours * 1e3:.0f} ms, numpy {numpy * 1e3:.0f} ms"
 
 
-def test_all_that_is_public_is_there() -> None:
+def test_every_public_name_exists() -> None:
     public = set(stoker.__all__) - {"LocalCluster"}
     assert [name for name in public if not hasattr(stoker, name)] == []
     assert stoker.SHARD_HINT == stoker.AUTOTUNE == stoker.INFINITE_CARDINALITY == -1
