@@ -1,8 +1,8 @@
-"""Every exception stoker raises, and the form in which one travels.
+"""Exceptions that stoker raises, and their encoded form.
 
     StokerError
     ├── InvalidArgumentError (ValueError)
-    │   └── WireError                          bytes that are not a message of ours
+    │   └── WireError                          bytes that are not a message of stoker
     ├── DataLossError (ValueError)             a file is corrupt or truncated
     ├── NotFoundError (LookupError)
     ├── AlreadyExistsError
@@ -10,8 +10,8 @@
     ├── UnavailableError (ConnectionError)
     ├── UnimplementedError (NotImplementedError)
     ├── PermissionDeniedError (PermissionError)
-    ├── UserFunctionError                      the user's function raised, on a worker
-    └── PoisonedElementError                   workers die at this element
+    ├── UserFunctionError                      a user function raised on a worker
+    └── PoisonedElementError                   workers died while computing this element
 
 The names are TensorFlow's (`tf.errors`); each is also the builtin a Python user would catch.
 """
@@ -20,31 +20,31 @@ import msgspec
 
 
 class StokerError(Exception):
-    """The root: catches everything stoker raises of its own."""
+    """Base class of all exceptions that stoker raises."""
 
 
 class InvalidArgumentError(StokerError, ValueError):
-    """A value that cannot be right, whatever the state of the service."""
+    """An argument is invalid, independent of the state of the service."""
 
 
 class WireError(InvalidArgumentError):
-    """Bytes that are not a message of this protocol."""
+    """Received bytes are not a message of this protocol."""
 
 
 class DataLossError(StokerError, ValueError):
-    """Data that cannot be recovered: a file, or a record of it, is corrupt or truncated."""
+    """Data is lost: a file, or a record in it, is corrupt or truncated."""
 
 
 class NotFoundError(StokerError, LookupError):
-    """A dataset, job, client, file, transport or protocol that does not exist."""
+    """A dataset, job, client, file, transport or protocol does not exist."""
 
 
 class AlreadyExistsError(StokerError):
-    """Something of this name exists and differs."""
+    """Something with this name exists and differs."""
 
 
 class FailedPreconditionError(StokerError):
-    """The call is right but not in this state."""
+    """The operation is not possible in the current state."""
 
 
 class UnavailableError(StokerError, ConnectionError):
@@ -56,18 +56,18 @@ class UnimplementedError(StokerError, NotImplementedError):
 
 
 class PermissionDeniedError(StokerError, PermissionError):
-    """The peer may not do this."""
+    """The peer is not permitted to do this."""
 
 
 class UserFunctionError(StokerError):
-    """A function of the user's raised on a worker.
+    """A user function raised on a worker.
 
     Attributes:
-        worker: address of the worker it raised on.
+        worker: address of the worker.
         node: kind of the dataset node that called the function, such as ``"map"``.
         site: file and line of the call that built the node, such as ``"train.py:12"``.
         element: number of the element in its task's stream, from 0, or ``None`` if unknown.
-        exception: the class name of what was raised, such as ``"ValueError"``.
+        exception: class name of the exception, such as ``"ValueError"``.
         remote_traceback: the traceback on the worker, as text.
     """
 
@@ -101,11 +101,11 @@ class UserFunctionError(StokerError):
 
 
 class PoisonedElementError(StokerError):
-    """Workers died at this element's position, so it is not handed to another."""
+    """Workers died while computing this element, so it is not assigned to another."""
 
 
 class ErrorRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An exception as it travels: the class by its name in this module, never by reference."""
+    """Encoded exception: the class is named by its name in this module, never imported."""
 
     code: str
     message: str
@@ -121,7 +121,7 @@ _DETAILS = ("worker", "node", "site", "element", "exception", "remote_traceback"
 
 
 def to_record(error: BaseException) -> ErrorRecord:
-    """The record of `error`; one that is not ours travels as `StokerError` with its class named."""
+    """Return the record of `error`; other exceptions become a `StokerError` with their class."""
     if isinstance(error, UserFunctionError):
         details = {name: getattr(error, name) for name in _DETAILS}
         return ErrorRecord("UserFunctionError", str(error.args[0]), **details)
@@ -131,7 +131,7 @@ def to_record(error: BaseException) -> ErrorRecord:
 
 
 def from_record(record: ErrorRecord) -> StokerError:
-    """The exception of `record`; an unknown code becomes a plain `StokerError`."""
+    """Return the exception of `record`; an unknown code becomes a plain `StokerError`."""
     if record.code == "UserFunctionError":
         details = {name: getattr(record, name) for name in _DETAILS}
         return UserFunctionError(record.message, **details)

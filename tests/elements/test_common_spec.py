@@ -1,4 +1,4 @@
-"""The spec that covers the elements of several datasets."""
+"""Spec that covers the elements of several datasets."""
 
 from collections import namedtuple
 from typing import Any
@@ -28,7 +28,7 @@ INT, FLOAT = TensorSpec((), "int64"), TensorSpec((), "float64")
         (Pair(INT, TensorSpec((1,))), Pair(INT, TensorSpec((2,))), Pair(INT, TensorSpec((None,)))),
     ],
 )
-def test_what_differs_is_unknown(a: Any, b: Any, expected: Any) -> None:
+def test_differing_lengths_and_ranks_are_unknown(a: Any, b: Any, expected: Any) -> None:
     found = common_spec(a, b)
     assert found == expected
     assert type(found) is type(expected)
@@ -46,6 +46,6 @@ def test_what_differs_is_unknown(a: Any, b: Any, expected: Any) -> None:
         (TensorSpec((2, None)), RaggedSpec((2, None)), "different structures"),
     ],
 )
-def test_other_structures_and_dtypes_are_refused(a: Any, b: Any, words: str) -> None:
+def test_different_structures_and_dtypes_are_refused(a: Any, b: Any, words: str) -> None:
     with pytest.raises(InvalidArgumentError, match=words):
         common_spec(a, b)

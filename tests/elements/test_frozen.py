@@ -1,4 +1,4 @@
-"""Elements that are handed out more than once."""
+"""Elements that several readers get."""
 
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ class Pair(NamedTuple):
     b: Any
 
 
-def test_arrays_anywhere_in_an_element_become_read_only_views() -> None:
+def test_frozen_makes_nested_arrays_read_only_views() -> None:
     array = np.arange(3)
     element = {"a": (array, [array, 1]), "b": Pair(RaggedArray(array, np.array([0, 3])), None)}
     found = frozen(element)
@@ -27,12 +27,12 @@ def test_arrays_anywhere_in_an_element_become_read_only_views() -> None:
 
 
 @pytest.mark.parametrize("value", [1, "a", None, 2.5, [1, 2], (), np.int64(3), object()])
-def test_anything_else_stays_what_it_is(value: Any) -> None:
+def test_frozen_leaves_other_values_unchanged(value: Any) -> None:
     assert frozen(value) == value
     assert fresh([value]) == [value]
 
 
-def test_fresh_elements_have_containers_of_their_own() -> None:
+def test_fresh_makes_new_containers() -> None:
     element = {"a": [1, 2], "b": ({"c": np.zeros(1)},)}
     (copy,) = fresh([element])
     copy["a"].append(3)

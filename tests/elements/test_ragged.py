@@ -1,4 +1,4 @@
-"""Rows of different lengths."""
+"""Arrays with rows of different lengths."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from stoker import RaggedArray
 from stoker.errors import InvalidArgumentError
 
 
-def test_rows_come_back_as_they_were_given() -> None:
+def test_from_rows_keeps_the_rows() -> None:
     ragged = RaggedArray.from_rows([[1, 2], [], [3]])
     assert ragged.to_list() == [[1, 2], [], [3]]
     assert ragged.dtype == np.int64
@@ -18,13 +18,13 @@ def test_rows_come_back_as_they_were_given() -> None:
         ragged[3]
 
 
-def test_no_rows_and_rows_of_matrices() -> None:
+def test_from_rows_accepts_no_rows_and_rows_of_matrices() -> None:
     assert RaggedArray.from_rows([]).to_list() == []
     matrices = RaggedArray.from_rows([np.zeros((2, 3)), np.ones((1, 3))])
     assert [row.shape for row in matrices] == [(2, 3), (1, 3)]
 
 
-def test_equality_is_by_rows_and_dtype() -> None:
+def test_equality_compares_rows_and_dtype() -> None:
     ragged = RaggedArray.from_rows([[1], [2, 3]])
     assert ragged == RaggedArray.from_rows([[1], [2, 3]])
     assert ragged != RaggedArray.from_rows([[1, 2], [3]])
@@ -36,12 +36,12 @@ def test_equality_is_by_rows_and_dtype() -> None:
     ("values", "splits"),
     [([1, 2], [0, 1]), ([1, 2], [1, 2]), ([1, 2], [0, 2, 1, 2]), ([1], []), (5, [0, 1])],
 )
-def test_splits_that_cut_no_rows_are_refused(values: Any, splits: Any) -> None:
+def test_invalid_row_splits_are_refused(values: Any, splits: Any) -> None:
     with pytest.raises(InvalidArgumentError):
         RaggedArray(values, splits)
 
 
-def test_rows_that_do_not_fit_are_refused() -> None:
+def test_incompatible_rows_are_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="fit together"):
         RaggedArray.from_rows([np.zeros((1, 2)), np.zeros((1, 3))])
     with pytest.raises(

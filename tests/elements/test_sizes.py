@@ -9,7 +9,7 @@ def test_numbers_count_as_objects():
     assert chunk_bytes(list(range(1000))) == 1000 * element_bytes(7) == 1000 * PLAIN_BYTES
 
 
-def test_arrays_text_and_containers_count_what_they_hold():
+def test_arrays_text_and_containers_count_their_contents():
     array = np.zeros((10, 10))
     assert element_bytes(array) == PLAIN_BYTES + 800
     assert element_bytes(("abc", b"de")) == 3 * PLAIN_BYTES + 5
@@ -24,5 +24,5 @@ def test_an_object_array_counts_its_items():
     assert element_bytes(np.array(["x" * 1000, None], object)) >= 1000
 
 
-def test_one_large_element_among_numbers_is_not_missed():
+def test_a_large_element_among_numbers_is_counted():
     assert chunk_bytes([*range(1000), np.zeros(1 << 20, np.uint8)]) > 1 << 20

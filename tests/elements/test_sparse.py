@@ -10,13 +10,13 @@ from stoker.errors import InvalidArgumentError
 
 
 @pytest.mark.parametrize("dense", [np.eye(3), np.zeros((0, 4)), np.int64(7), np.zeros(()), [0, 5]])
-def test_from_dense_and_back(dense: Any) -> None:
+def test_from_dense_and_to_dense_are_inverse(dense: Any) -> None:
     sparse = SparseArray.from_dense(dense)
     assert np.array_equal(sparse.to_dense(), dense)
     assert sparse.to_dense().dtype == np.asarray(dense).dtype
 
 
-def test_a_row_is_sparse_too() -> None:
+def test_a_row_is_sparse() -> None:
     sparse = SparseArray.from_dense([[0, 7], [8, 0]])
     assert len(sparse) == 2
     assert sparse[1].to_dense().tolist() == [8, 0]
@@ -25,7 +25,7 @@ def test_a_row_is_sparse_too() -> None:
         sparse[2]
 
 
-def test_equality_is_by_parts_and_dtype() -> None:
+def test_equality_compares_parts_and_dtype() -> None:
     sparse = SparseArray([[0]], [1], [2])  # type: ignore[arg-type]
     assert sparse == SparseArray.from_dense([1, 0])
     assert sparse != SparseArray.from_dense([1, 0, 0])
@@ -42,8 +42,6 @@ def test_equality_is_by_parts_and_dtype() -> None:
         ([], [], 3, "do not fit"),
     ],
 )
-def test_parts_that_do_not_fit_are_refused(
-    indices: Any, values: Any, shape: Any, words: str
-) -> None:
+def test_incompatible_parts_are_refused(indices: Any, values: Any, shape: Any, words: str) -> None:
     with pytest.raises(InvalidArgumentError, match=words):
         SparseArray(indices, values, shape)

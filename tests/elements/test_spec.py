@@ -1,4 +1,4 @@
-"""What is known of elements, and how it travels."""
+"""Specs of elements, and their encoding."""
 
 from typing import Any, NamedTuple
 
@@ -70,7 +70,7 @@ def test_spec_of_a_leaf(value: Any, spec: Any) -> None:
         np.dtype({"names": ["a"], "formats": ["i2"], "offsets": [6], "itemsize": 16}),
     ],
 )
-def test_every_dtype_travels(dtype: np.dtype) -> None:
+def test_every_dtype_is_encoded_and_decoded(dtype: np.dtype) -> None:
     assert dtype_from_wire(through_the_wire(dtype_to_wire(dtype))) == dtype
 
 
@@ -80,7 +80,7 @@ def test_a_malformed_dtype_is_an_error(wire: Any) -> None:
         dtype_from_wire(wire)
 
 
-def test_a_nested_spec_travels_and_gets_generated_classes() -> None:
+def test_a_decoded_spec_has_generated_classes() -> None:
     spec = {
         "x": [TensorSpec((None, 3), np.uint8), UnknownSpec()],
         "y": (RaggedSpec((4, None, 2), ">i4"), SparseSpec((None, 7), np.float16)),
@@ -98,14 +98,14 @@ def test_a_malformed_spec_is_an_error(wire: Any) -> None:
         spec_from_wire(wire)
 
 
-def test_only_specs_travel() -> None:
+def test_only_specs_are_encoded() -> None:
     with pytest.raises(InvalidArgumentError, match="int: 3"):
         spec_to_wire({"x": 3})
     assert is_spec((TensorSpec(()), [UnknownSpec(), RaggedSpec(), SparseSpec()]))
     assert not is_spec((TensorSpec(()), 3))
 
 
-def test_unknown_agrees_with_anything_at_any_depth() -> None:
+def test_unknown_is_compatible_with_anything_at_any_depth() -> None:
     known = {"x": (TensorSpec((2,)), TensorSpec(()))}
     assert compatible(UnknownSpec(), known)
     assert compatible(known, {"x": UnknownSpec()})
@@ -121,14 +121,14 @@ def test_unknown_agrees_with_anything_at_any_depth() -> None:
         (TensorSpec((None, 3)),),
     ],
 )
-def test_known_specs_disagree_in_shape_dtype_and_structure(other: Any) -> None:
+def test_shape_dtype_and_structure_make_specs_incompatible(other: Any) -> None:
     spec = TensorSpec((None, 3), np.float32)
     assert compatible(spec, TensorSpec((7, 3), np.float32))
     assert not compatible(spec, other)
 
 
 @pytest.mark.parametrize("cls", [RaggedSpec, SparseSpec])
-def test_ragged_and_sparse_specs_agree_only_with_their_kind(cls: Any) -> None:
+def test_array_specs_of_different_kinds_are_incompatible(cls: Any) -> None:
     spec = cls((None, None), np.float32)
     assert compatible(spec, cls((7, None), np.float32))
     assert not compatible(spec, cls((None, None), np.float64))
@@ -140,7 +140,7 @@ def test_ragged_and_sparse_specs_agree_only_with_their_kind(cls: Any) -> None:
 
 
 @pytest.mark.parametrize("shape", [(), (None,), (2, 3), (None, 0), 5])
-def test_a_ragged_spec_is_ragged_in_its_second_dimension(shape: Any) -> None:
+def test_the_second_dimension_of_a_ragged_spec_is_none(shape: Any) -> None:
     with pytest.raises(InvalidArgumentError):
         RaggedSpec(shape)
 

@@ -1,4 +1,4 @@
-"""Nested elements are taken apart and put together again."""
+"""Flattening, mapping and rebuilding of nested elements."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -35,11 +35,11 @@ class Sample:
 NESTED = {"b": [1, (2, Point(3, None))], "a": Sample("text", {})}
 
 
-def test_flatten_goes_depth_first_in_the_order_of_dicts() -> None:
+def test_flatten_is_depth_first_in_the_order_of_dicts() -> None:
     assert flatten(NESTED) == [1, 2, 3, None, "text"]
 
 
-def test_leaf_names_are_how_one_would_write_the_leaves() -> None:
+def test_leaf_names_are_accessors() -> None:
     assert leaf_names(NESTED) == ["['b'][0]", "['b'][1][0]", "['b'][1][1].x", "['b'][1][1].y",
                                   "['a'].image"]  # fmt: skip
     assert leaf_names(5) == [""]
@@ -52,12 +52,12 @@ def test_pack_like_is_the_inverse_of_flatten() -> None:
     assert type(packed["a"]) is Sample
 
 
-def test_pack_like_refuses_leaves_it_has_no_place_for() -> None:
+def test_pack_like_refuses_too_many_leaves() -> None:
     with pytest.raises(ValueError, match="too many"):
         pack_like((1, 2), [1, 2, 3])
 
 
-def test_map_structure_takes_leaves_of_the_same_place() -> None:
+def test_map_structure_combines_leaves_of_the_same_place() -> None:
     a, b = {"x": 1, "y": (2, 3)}, {"y": (20, 30), "x": 10}
     assert map_structure(lambda p, q: p + q, a, b) == {"x": 11, "y": (22, 33)}
     assert flatten_like(a, b) == [10, 20, 30]
@@ -65,7 +65,7 @@ def test_map_structure_takes_leaves_of_the_same_place() -> None:
         map_structure(lambda p, q: p, a, {"x": 1})
 
 
-def test_a_rebuilt_dataclass_is_not_checked_by_its_init() -> None:
+def test_rebuild_does_not_call_init_of_a_dataclass() -> None:
     assert map_structure(lambda _: "refused", Sample(1, 2)).label == "refused"
 
 
@@ -73,12 +73,12 @@ def test_a_rebuilt_dataclass_is_not_checked_by_its_init() -> None:
     ("a", "b"),
     [((1, 2), [1, 2]), ((1,), (1, 2)), ({"x": 1}, {"y": 1}), (Point(1, 2), (1, 2)), (1, (1,))],
 )
-def test_structures_that_nest_otherwise_differ(a: Any, b: Any) -> None:
+def test_same_structure_compares_containers_and_keys(a: Any, b: Any) -> None:
     assert not same_structure(a, b)
     assert same_structure(a, a)
 
 
-def test_classes_agree_by_name_and_fields() -> None:
+def test_same_structure_compares_class_and_field_names() -> None:
     twin = generated_namedtuple("Point", ("x", "y"))
     assert same_structure(Point(1, 2), twin(1, 2))
     assert not same_structure(Point(1, 2), generated_namedtuple("Point", ("x", "z"))(1, 2))

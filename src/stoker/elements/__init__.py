@@ -1,1 +1,1 @@
-"""What elements are: their structure, their spec, and the values NumPy does not have."""
+"""Elements: their structure, their spec, and the values that NumPy lacks."""

@@ -1,4 +1,4 @@
-"""The spec that covers the elements of several datasets."""
+"""Spec that covers the elements of several datasets."""
 
 from typing import Any
 
@@ -10,14 +10,14 @@ _ARRAYS = (TensorSpec, RaggedSpec, SparseSpec)
 
 
 def common_spec(a: Spec, b: Spec) -> Spec:
-    """The narrowest spec that agrees with both; a length that differs becomes ``None``.
+    """Return the narrowest spec compatible with both; a length that differs becomes ``None``.
 
     Args:
-        a: of one dataset; its classes and the order of its keys are kept.
-        b: of the other.
+        a: spec of one dataset; its classes and the order of its keys are kept.
+        b: spec of the other.
 
     Raises:
-        InvalidArgumentError: their structures or dtypes differ.
+        InvalidArgumentError: if their structures or dtypes differ.
 
     Example:
         >>> common_spec(TensorSpec([3, 2], "int64"), TensorSpec([5, 2], "int64"))
@@ -28,15 +28,15 @@ def common_spec(a: Spec, b: Spec) -> Spec:
     if isinstance(a, _ARRAYS) and type(a) is type(b):
         return _common_array(a, b)
     container = container_of(type(a))
-    if container is Container.LEAF or not _nest_alike(a, b):
+    if container is Container.LEAF or not _same_container(a, b):
         raise InvalidArgumentError(f"{a} and {b} have different structures")
     mine = [member for _, member in children(a)]
     other = [b[key] for key in a] if isinstance(a, dict) else [x for _, x in children(b)]
     return rebuild(a, [common_spec(x, y) for x, y in zip(mine, other, strict=True)])
 
 
-def _nest_alike(a: Spec, b: Spec) -> bool:
-    # By name, as elsewhere: a class generated for a spec off the wire is not the user's own.
+def _same_container(a: Spec, b: Spec) -> bool:
+    # By name, as elsewhere: the class generated for a received spec is not the user's class.
     container = container_of(type(a))
     if container is not container_of(type(b)):
         return False

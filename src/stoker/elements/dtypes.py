@@ -1,4 +1,4 @@
-"""Dtypes as builtin values, as they travel in an element_spec."""
+"""Dtypes as builtin values, as an encoded element_spec has them."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from stoker.errors import InvalidArgumentError
 
 
 def dtype_to_wire(dtype: np.dtype[Any]) -> Any:
-    """A dtype as builtin values: also structured ones, with offsets, and those of ml_dtypes."""
+    """Return `dtype` as builtin values; structured ones with offsets; also those of ml_dtypes."""
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
         return {"base": dtype_to_wire(base), "shape": list(shape)}
@@ -27,10 +27,10 @@ def dtype_to_wire(dtype: np.dtype[Any]) -> Any:
 
 
 def dtype_from_wire(wire: Any) -> np.dtype[Any]:
-    """The dtype of builtin values.
+    """Return the dtype encoded by `dtype_to_wire`.
 
     Raises:
-        InvalidArgumentError: they are not a dtype's, or it needs ml_dtypes, which is not installed.
+        InvalidArgumentError: if `wire` is no encoded dtype, or ml_dtypes is needed and missing.
     """
     try:
         return _dtype_from_wire(wire)

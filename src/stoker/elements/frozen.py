@@ -1,4 +1,4 @@
-"""Elements that are handed out more than once: nobody may change them for the next reader."""
+"""Protection of elements that several readers get: none can change them for the others."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,21 +20,21 @@ _IMMUTABLE = frozenset({int, float, bool, complex, str, bytes, type(None)})
 
 
 def frozen(element: Any) -> Any:
-    """The element with its arrays read-only; they are not copied."""
+    """Return the element with read-only arrays, which are not copied."""
     if type(element) in _IMMUTABLE:
         return element
     return _map(_frozen_leaf, element)
 
 
 def fresh(elements: list[Any]) -> list[Any]:
-    """The elements with containers of their own: a reader may change its dict, not the others'."""
+    """Return the elements in new containers: a reader may change its dict, not the others'."""
     if _is_immutable(elements):
         return elements
     return [_map(_same, element) for element in elements]
 
 
 def _map(function: Callable[[Any], Any], value: Any) -> Any:
-    """`map_structure` that looks at no number in a list: there may be thousands of tokens."""
+    """Map the leaves, but skip lists of numbers, which may be thousands of tokens."""
     container = container_of(type(value))
     if container is Container.LEAF:
         return function(value)

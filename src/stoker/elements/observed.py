@@ -1,4 +1,4 @@
-"""The element_spec that elements turn out to have, where nobody declared it."""
+"""Spec inferred from elements where the element_spec is not declared."""
 
 from typing import Any
 
@@ -9,13 +9,13 @@ _PLAIN = frozenset({int, float, bool, complex, str, bytes, type(None)})
 
 
 class ObservedSpec:
-    """Looks at elements where something of their spec is not declared.
+    """Infers the unknown parts of a spec from elements.
 
     Args:
-        declared: what is known.
+        declared: the declared spec, which may have unknown parts.
 
     Attributes:
-        spec: what is known, or seen of all elements so far.
+        spec: `declared`, or the spec that covers all elements added.
 
     Example:
         >>> import numpy as np
@@ -30,20 +30,20 @@ class ObservedSpec:
     def __init__(self, declared: Spec) -> None:
         self.spec = declared
         self._complete = not any(isinstance(leaf, UnknownSpec) for leaf in flatten(declared))
-        self._seen: type | None = None
+        self._last_type: type | None = None
 
     def add(self, element: Any) -> None:
-        """Takes an element into account."""
+        """Make `spec` cover `element`."""
         kind = type(element)
-        if self._complete or (kind is self._seen and kind in _PLAIN):
+        if self._complete or (kind is self._last_type and kind in _PLAIN):
             return
         found = spec_of(element)
-        self.spec = found if self._seen is None else merged(self.spec, found)
-        self._seen = kind
+        self.spec = found if self._last_type is None else merged(self.spec, found)
+        self._last_type = kind
 
 
 def merged(a: Spec, b: Spec) -> Spec:
-    """What both say; unknown where they differ."""
+    """Return the parts that both specs have in common; unknown where they differ."""
     if isinstance(a, TensorSpec) and isinstance(b, TensorSpec):
         if a == b:
             return a
@@ -59,5 +59,5 @@ def merged(a: Spec, b: Spec) -> Spec:
 
 
 def _outer(spec: Spec) -> Any:
-    """The outermost container alone: what is below it may differ."""
+    """Return the outermost container without its members, which may differ."""
     return rebuild(spec, [None] * len(children(spec)))

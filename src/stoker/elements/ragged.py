@@ -1,4 +1,4 @@
-"""Rows of different lengths in one value."""
+"""Arrays with rows of different lengths."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -12,15 +12,16 @@ from stoker.errors import InvalidArgumentError
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RaggedArray:
-    """Rows of different lengths, laid end to end; as tf.RaggedTensor with one ragged dimension.
+    """Rows of different lengths, concatenated; as tf.RaggedTensor with one ragged dimension.
 
     Attributes:
         values: all rows' items, shape ``(items, ...)``, any dtype.
-        row_splits: where rows begin and end, int64, shape ``(rows + 1,)``: row i is
+        row_splits: the rows' boundaries, int64, shape ``(rows + 1,)``: row i is
             ``values[row_splits[i]:row_splits[i + 1]]``.
 
     Raises:
-        InvalidArgumentError: the splits do not cut the values into rows.
+        InvalidArgumentError: if `values` has no dimension, or `row_splits` does not rise from 0 to
+            the number of items.
 
     Example:
         >>> ragged = RaggedArray.from_rows([[1, 2], [], [3]])
@@ -50,14 +51,14 @@ class RaggedArray:
 
     @classmethod
     def from_rows(cls, rows: Sequence[Any], dtype: npt.DTypeLike | None = None) -> "RaggedArray":
-        """Lays `rows` (arrays or lists) end to end.
+        """Concatenate `rows` (arrays or lists).
 
         Args:
-            rows: each of shape ``(length, ...)``, the same behind the first dimension.
-            dtype: of the values; by default what the rows' dtypes promote to.
+            rows: each of shape ``(length, ...)``, the same after the first dimension.
+            dtype: dtype of the values; by default the one that the rows' dtypes promote to.
 
         Raises:
-            InvalidArgumentError: the rows do not fit together.
+            InvalidArgumentError: if a row is not of this shape, or cannot be converted to `dtype`.
         """
         try:
             arrays = [np.asarray(row, dtype=dtype) for row in rows]
@@ -93,17 +94,17 @@ class RaggedArray:
         return (self[row] for row in range(len(self)))
 
     def to_list(self) -> list[Any]:
-        """The rows as nested lists."""
+        """Return the rows as nested lists."""
         return [row.tolist() for row in self]
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The dtype of the values."""
+        """Dtype of the values."""
         return self.values.dtype
 
     @property
     def nbytes(self) -> int:
-        """Bytes of both arrays."""
+        """Size of both arrays in bytes."""
         return self.values.nbytes + self.row_splits.nbytes
 
     def __eq__(self, other: object) -> bool:

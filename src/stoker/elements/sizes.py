@@ -1,4 +1,4 @@
-"""What elements weigh, for bounds on chunks, buffers and credit: cheap estimates of memory."""
+"""Cheap estimates of elements' memory, for limits on chunks, buffers and credit."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,13 +8,13 @@ import numpy as np
 from stoker.elements.structure import Container, children, container_of
 
 PLAIN_BYTES = 32
-"""A number, a bool, None, an empty str or container: an object and the pointer to it."""
+"""Size of a number, bool, None, empty str or container: an object and the pointer to it."""
 
 _PLAIN = frozenset({int, float, bool, type(None), complex})
 
 
 def element_bytes(element: Any) -> int:
-    """About how many bytes `element` takes in memory; exact for the data of arrays.
+    """Return about how many bytes `element` takes in memory; exact for the data of arrays.
 
     Example:
         >>> element_bytes(7), element_bytes({"image": np.zeros((10, 10)), "text": "dog"})
@@ -41,7 +41,7 @@ def element_bytes(element: Any) -> int:
 
 
 def chunk_bytes(elements: Sequence[Any]) -> int:
-    """The sum over `elements`; for plain numbers only their types are looked at."""
+    """Return the sum over `elements`; of plain numbers only the types are checked."""
     if _PLAIN.issuperset(map(type, elements)):
         return PLAIN_BYTES * len(elements)
     return sum(map(element_bytes, elements))

@@ -11,7 +11,7 @@ from stoker.errors import InvalidArgumentError
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SparseArray:
-    """The items of an array that are not zero, and where they are; as tf.SparseTensor.
+    """Nonzero items of an array, and their indices; as tf.SparseTensor.
 
     Attributes:
         indices: one row per item, int64, shape ``(items, rank)``.
@@ -19,7 +19,7 @@ class SparseArray:
         dense_shape: int64, shape ``(rank,)``.
 
     Raises:
-        InvalidArgumentError: the three do not fit together.
+        InvalidArgumentError: if the shapes do not match, or an index is outside `dense_shape`.
 
     Example:
         >>> sparse = SparseArray.from_dense([[0, 7], [0, 0]])
@@ -38,7 +38,7 @@ class SparseArray:
     def __post_init__(self) -> None:
         shape = np.asarray(self.dense_shape, dtype=np.int64)
         indices = np.asarray(self.indices, dtype=np.int64)
-        if indices.ndim != 2 and indices.size == 0:  # [] has no rank of its own
+        if indices.ndim != 2 and indices.size == 0:  # [] has no rank
             indices = indices.reshape(0, shape.size)
         object.__setattr__(self, "indices", indices)
         object.__setattr__(self, "values", np.asarray(self.values))
@@ -62,14 +62,14 @@ class SparseArray:
 
     @classmethod
     def from_dense(cls, dense: npt.ArrayLike) -> "SparseArray":
-        """Keeps the items of `dense` that are not zero."""
+        """Make a SparseArray of the nonzero items of `dense`."""
         array = np.asarray(dense)
         indices = np.argwhere(array).astype(np.int64)
         values = array.reshape(-1)[np.flatnonzero(array)]
         return cls(indices, values, np.array(array.shape, np.int64))
 
     def to_dense(self) -> npt.NDArray[Any]:
-        """The whole array, zero where nothing is held."""
+        """Return the whole array, zero where there is no item."""
         dense = np.zeros(tuple(self.dense_shape), self.values.dtype)
         if dense.ndim:
             dense[tuple(self.indices.T)] = self.values
@@ -90,12 +90,12 @@ class SparseArray:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The dtype of the values."""
+        """Dtype of the values."""
         return self.values.dtype
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the three arrays."""
+        """Size of the three arrays in bytes."""
         return self.indices.nbytes + self.values.nbytes + self.dense_shape.nbytes
 
     def __eq__(self, other: object) -> bool:

@@ -1,4 +1,4 @@
-"""What is known of a dataset's elements before any is computed."""
+"""Specs: the structure, shapes and dtypes of a dataset's elements."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ Spec = Any
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False)
 class _ArraySpec:
-    """What the specs of arrays, ragged and sparse ones share; specs of two classes are unequal."""
+    """Base of the array specs; specs of different classes are unequal."""
 
     __stoker_leaf__: ClassVar[bool] = True
 
@@ -50,11 +50,11 @@ class TensorSpec(_ArraySpec):
     Text, bytes and None have the dtype ``object``.
 
     Attributes:
-        shape: one length per dimension, ``None`` where it varies.
+        shape: one length per dimension, ``None`` if it varies.
         dtype: a NumPy dtype.
 
     Raises:
-        InvalidArgumentError: the shape or dtype is none.
+        InvalidArgumentError: if a length is negative or no int, or `dtype` is no NumPy dtype.
 
     Example:
         >>> TensorSpec([None, 3], "float32")
@@ -67,11 +67,12 @@ class RaggedSpec(_ArraySpec):
 
     Attributes:
         shape: the number of rows or ``None``, then ``None`` for the rows' lengths, then one length
-            per dimension of a row's items, ``None`` where it varies.
+            per dimension of a row's items, ``None`` if it varies.
         dtype: a NumPy dtype.
 
     Raises:
-        InvalidArgumentError: the shape or dtype is none, or the second dimension has a length.
+        InvalidArgumentError: if `shape` is not ``(rows, None, ...)``, a length is negative or no
+            int, or `dtype` is no NumPy dtype.
 
     Example:
         >>> RaggedSpec([3, None], "int64")
@@ -93,11 +94,11 @@ class SparseSpec(_ArraySpec):
     """Dense shape and dtype of a SparseArray; as tf.SparseTensorSpec.
 
     Attributes:
-        shape: one length per dimension, ``None`` where it varies.
+        shape: one length per dimension, ``None`` if it varies.
         dtype: a NumPy dtype.
 
     Raises:
-        InvalidArgumentError: the shape or dtype is none.
+        InvalidArgumentError: if a length is negative or no int, or `dtype` is no NumPy dtype.
 
     Example:
         >>> SparseSpec([None, 100], "float32")
@@ -118,7 +119,7 @@ def _lengths(shape: Iterable[int | None]) -> tuple[int | None, ...]:
 
 
 def _resolved(dtype: npt.DTypeLike) -> np.dtype[Any]:
-    if dtype is str or dtype is bytes:  # text is held as objects
+    if dtype is str or dtype is bytes:  # arrays of text have the dtype object
         dtype = object
     try:
         return np.dtype(dtype)
@@ -128,12 +129,12 @@ def _resolved(dtype: npt.DTypeLike) -> np.dtype[Any]:
 
 @dataclasses.dataclass(frozen=True)
 class UnknownSpec:
-    """Nothing is known; agrees with any spec."""
+    """Spec of elements of which nothing is known; compatible with any spec."""
 
     __stoker_leaf__: ClassVar[bool] = True
 
 
-# By the kind they have on the wire.
+# By their kind on the wire.
 _ARRAYS: dict[str, type[TensorSpec | RaggedSpec | SparseSpec]] = {
     "tensor": TensorSpec,
     "ragged": RaggedSpec,
@@ -153,7 +154,7 @@ _SCALARS: dict[type, np.dtype[Any]] = {
 
 
 def spec_of(value: Any) -> Spec:
-    """The spec of an element.
+    """Return the spec of an element.
 
     Example:
         >>> import numpy as np
@@ -176,15 +177,15 @@ def _leaf_spec(leaf: Any) -> Spec:
 
 
 def is_spec(value: Any) -> bool:
-    """True for a TensorSpec, RaggedSpec, SparseSpec or UnknownSpec, or a nest of them."""
+    """Return True for a TensorSpec, RaggedSpec, SparseSpec or UnknownSpec, or a nest of them."""
     leaves: list[Any] = flatten_like(value, value)
     return all(type(leaf) in _KINDS or isinstance(leaf, UnknownSpec) for leaf in leaves)
 
 
 def compatible(a: Spec, b: Spec) -> bool:
-    """True where no element of one could be wrong for the other.
+    """Return whether an element could match both specs.
 
-    Unknown agrees with anything, an unknown length with any length.
+    UnknownSpec is compatible with any spec, an unknown length with any length.
     """
     if isinstance(a, UnknownSpec) or isinstance(b, UnknownSpec):
         return True
@@ -202,7 +203,7 @@ def compatible(a: Spec, b: Spec) -> bool:
 
 
 def _same_container(a: Spec, b: Spec) -> bool:
-    # One level of `same_structure`: below it an unknown may stand for a container.
+    # One level of `same_structure`: below it, an UnknownSpec may match a container.
     if container_of(type(a)) is not container_of(type(b)):
         return False
     if container_of(type(a)) is Container.DICT:
@@ -228,7 +229,7 @@ def _shapes_agree(a: tuple[int | None, ...], b: tuple[int | None, ...]) -> bool:
 
 
 def spec_to_wire(spec: Spec) -> Any:
-    """The spec as builtin values; classes by their name only."""
+    """Return the spec as builtin values; classes by name only."""
     if isinstance(spec, UnknownSpec):
         return {"kind": "unknown"}
     cls = type(spec)
@@ -253,10 +254,10 @@ def spec_to_wire(spec: Spec) -> Any:
 
 
 def spec_from_wire(wire: Any) -> Spec:
-    """The spec of builtin values; namedtuples and dataclasses get generated classes.
+    """Return the spec encoded by `spec_to_wire`; namedtuples and dataclasses get generated classes.
 
     Raises:
-        InvalidArgumentError: the values are not a spec's.
+        InvalidArgumentError: if `wire` is no encoded spec.
     """
     try:
         return _from_wire(wire)

@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Container(Enum):
-    """How a class nests."""
+    """Kind of container that a class is; a leaf is none."""
 
     LEAF = "leaf"
     TUPLE = "tuple"
@@ -20,7 +20,7 @@ class Container(Enum):
 
 
 def _container_of(cls: type) -> Container:
-    """How values of `cls` nest; everything that is not one of the five containers is a leaf.
+    """Return the kind of container that `cls` is; a class that is none of the five is a leaf.
 
     A dataclass with a true `__stoker_leaf__` attribute (RaggedArray, TensorSpec) is a leaf.
     """
@@ -35,12 +35,12 @@ def _container_of(cls: type) -> Container:
     return Container.LEAF
 
 
-# By assignment: mypy takes `type[...]` for unhashable where lru_cache decorates.
+# By assignment: mypy considers `type[...]` unhashable where lru_cache decorates.
 container_of: Callable[[type], Container] = functools.lru_cache(maxsize=4096)(_container_of)
 
 
 def _field_names(cls: type) -> tuple[str, ...]:
-    """The fields of a namedtuple or dataclass, in order."""
+    """Return the fields of a namedtuple or dataclass, in order."""
     if container_of(cls) is Container.NAMEDTUPLE:
         names: tuple[str, ...] = cls._fields  # type: ignore[attr-defined]
         return names
@@ -51,12 +51,12 @@ field_names: Callable[[type], tuple[str, ...]] = functools.lru_cache(maxsize=409
 
 
 def is_leaf(value: Any) -> bool:
-    """True for a value that is not a container."""
+    """Return True for a value that is not a container."""
     return container_of(type(value)) is Container.LEAF
 
 
 def children(value: Any) -> list[tuple[str, Any]]:
-    """A container's members with the way to write them: ``[0]``, ``['image']``, ``.x``."""
+    """Return a container's members, each with its accessor: ``[0]``, ``['image']``, ``.x``."""
     container = container_of(type(value))
     if container is Container.DICT:
         return [(f"[{key!r}]", member) for key, member in value.items()]
@@ -74,9 +74,9 @@ def _members(value: Any, container: Container) -> Sequence[Any]:
 
 
 def rebuild(value: Any, members: Sequence[Any]) -> Any:
-    """A container like `value` (class, keys) with these members, in its order.
+    """Return a container like `value` (class, keys) with these members, in its order.
 
-    Dataclasses are made without their `__init__`: it may check what a spec is not.
+    Dataclasses are made without `__init__`, which may reject specs.
     """
     cls = type(value)
     container = container_of(cls)
@@ -92,7 +92,7 @@ def rebuild(value: Any, members: Sequence[Any]) -> Any:
 
 
 def make_dataclass_instance(cls: type, members: Sequence[Any]) -> Any:
-    """An instance of a dataclass from its fields' values, in order, without calling `__init__`."""
+    """Return a dataclass instance with these field values, in order; `__init__` is not called."""
     instance: Any = object.__new__(cls)
     for name, member in zip(field_names(cls), members, strict=True):
         object.__setattr__(instance, name, member)
@@ -100,7 +100,7 @@ def make_dataclass_instance(cls: type, members: Sequence[Any]) -> Any:
 
 
 def flatten(value: Any) -> list[Any]:
-    """The leaves of `value`, depth first, dicts in their own order."""
+    """Return the leaves of `value`, depth first, dicts in their own order."""
     container = container_of(type(value))
     if container is Container.LEAF:
         return [value]
@@ -114,14 +114,14 @@ def flatten(value: Any) -> list[Any]:
 
 
 def leaf_names(value: Any) -> list[str]:
-    """The way to write each leaf, in the order of `flatten`: ``['image']``, ``[0].x``, ``""``."""
+    """Return each leaf's accessor, in the order of `flatten`: ``['image']``, ``[0].x``, ``""``."""
     if is_leaf(value):
         return [""]
     return [name + rest for name, member in children(value) for rest in leaf_names(member)]
 
 
 def pack_like(template: Any, leaves: Sequence[Any]) -> Any:
-    """The structure of `template` holding `leaves`: the inverse of `flatten`."""
+    """Return the structure of `template` with these leaves: the inverse of `flatten`."""
     source = iter(leaves)
     packed = _pack(template, source)
     if next(source, _END) is not _END:
@@ -141,10 +141,10 @@ def _pack(template: Any, source: Iterator[Any]) -> Any:
 
 
 def map_structure(function: Callable[..., Any], value: Any, *others: Any) -> Any:
-    """`value` with each leaf replaced by ``function(leaf, *leaves of others at the same place)``.
+    """Replace each leaf of `value` by ``function(leaf, *leaves of others at the same place)``.
 
     Raises:
-        ValueError: the others do not have the same structure.
+        ValueError: if the structure of another value differs.
     """
     if not others:
         container = container_of(type(value))
@@ -160,9 +160,9 @@ def map_structure(function: Callable[..., Any], value: Any, *others: Any) -> Any
 
 
 def flatten_like(template: Any, value: Any) -> list[Any]:
-    """The leaves of `value` in the order of `template`'s, whose dicts may be ordered otherwise.
+    """Return the leaves of `value` in the order of those of `template`.
 
-    `value` must have the structure of `template`.
+    `value` must have the structure of `template`; the order of its dicts' keys may differ.
     """
     container = container_of(type(template))
     if container is Container.LEAF:
@@ -176,7 +176,7 @@ def flatten_like(template: Any, value: Any) -> list[Any]:
 
 
 def same_structure(a: Any, b: Any) -> bool:
-    """True where both nest alike: containers, keys (in any order), names of classes and fields."""
+    """Return whether containers, keys (in any order), class and field names are the same."""
     container = container_of(type(a))
     if container is not container_of(type(b)):
         return False
@@ -192,17 +192,17 @@ def same_structure(a: Any, b: Any) -> bool:
 
 
 def _same_class(a: type, b: type) -> bool:
-    # By name: a class generated for elements off the wire is not the user's own object.
+    # By name: the class generated for received elements is not the user's class object.
     return a is b or (a.__name__ == b.__name__ and field_names(a) == field_names(b))
 
 
 @functools.lru_cache(maxsize=1024)
 def generated_namedtuple(name: str, fields: tuple[str, ...]) -> type:
-    """A namedtuple class for elements whose own is not known here; one per name and fields."""
+    """Return a namedtuple class for elements of an unknown class; one per name and fields."""
     return namedtuple(name, fields, module=__name__)  # noqa: PYI024
 
 
 @functools.lru_cache(maxsize=1024)
 def generated_dataclass(name: str, fields: tuple[str, ...]) -> type:
-    """A dataclass for elements whose own is not known here; one per name and fields."""
+    """Return a dataclass for elements of an unknown class; one per name and fields."""
     return dataclasses.make_dataclass(name, fields)

@@ -195,7 +195,7 @@ def test_what_fails_leaves_what_was_there(folder):
     stoker.Dataset.range(3).save(folder)
     with pytest.raises(ZeroDivisionError):
         stoker.Dataset.range(5).map(lambda x: 1 // (x - 4)).save(folder)
-    with pytest.raises(InvalidArgumentError, match="is a object, which cannot travel"):
+    with pytest.raises(InvalidArgumentError, match="is a object, which cannot be serialized"):
         stoker.Dataset.range(5).map(lambda x: object()).save(folder)
     assert list(stoker.Dataset.load(folder)) == [0, 1, 2]
     assert names(folder) == ["R-00000.elements", "stoker.json"]

@@ -21,13 +21,13 @@ from tests.wire.elements import Point, Sample, exact, frames_of_elements, travel
 
 @settings(max_examples=400, deadline=None)
 @given(frames_of_elements())
-def test_every_element_arrives_as_it_was(elements):
+def test_every_element_is_decoded_unchanged(elements):
     assert [exact(element) for element in travel(elements)] == [exact(e) for e in elements]
 
 
 @settings(max_examples=200, deadline=None)
 @given(frames_of_elements())
-def test_a_check_also_tells_what_elements_weigh(elements):
+def test_encodable_bytes_returns_the_size_of_the_chunk(elements):
     assert encodable_bytes(elements) == chunk_bytes(elements)
 
 
@@ -76,7 +76,7 @@ def test_an_element_keeps_type_bits_and_layout(element):
     assert list(map(exact, travel([element] * 3))) == [exact(element)] * 3
 
 
-def test_nan_payloads_survive():
+def test_nan_payloads_are_kept():
     bits = struct.pack("<d", struct.unpack("<d", b"\x01\x02\x03\0\0\0\xf0\x7f")[0])
     single = np.frombuffer(b"\x01\0\x80\x7f", np.float32)[0]
     double, got_single = travel([struct.unpack("<d", bits)[0], single])
@@ -84,17 +84,17 @@ def test_nan_payloads_survive():
     assert got_single.tobytes() == b"\x01\0\x80\x7f"
 
 
-def test_mixed_kinds_keep_their_order():
+def test_values_of_mixed_kinds_keep_their_order():
     elements = [1, "a", None, 2, [3], "b", {"k": 1}, {"j": 1}, {"k": 2}, True, 1.0, (), np.int64(1)]
     assert list(map(exact, travel(elements))) == list(map(exact, elements))
 
 
-def test_dicts_with_equal_keys_of_other_types_do_not_mix():
+def test_dicts_with_equal_keys_of_other_types_stay_separate():
     elements = [{1: "int"}, {"1": "str"}, {1: "again"}]
     assert travel(elements) == elements
 
 
-def test_an_array_of_any_size_arrives_writable_though_it_left_read_only():
+def test_read_only_arrays_of_any_size_are_decoded_writable():
     for size in (3, LARGE_BYTES):
         array = np.arange(size, dtype=np.uint8)
         array.flags.writeable = False
@@ -104,7 +104,7 @@ def test_an_array_of_any_size_arrives_writable_though_it_left_read_only():
         assert array[0] == 0
 
 
-def test_large_arrays_are_sent_from_their_own_memory():
+def test_large_arrays_are_not_copied_by_the_encoder():
     array = np.zeros(LARGE_BYTES, np.uint8)
     fortran = np.zeros((512, 512), np.float32, order="F")
     buffers = encode(Frame(0, [(array, fortran)]))
@@ -114,7 +114,7 @@ def test_large_arrays_are_sent_from_their_own_memory():
     assert sum(shared) == 2
 
 
-def test_large_arrays_are_views_of_one_frame_and_small_ones_are_not():
+def test_only_large_arrays_are_views_of_the_body():
     large, also, small = travel([np.zeros(LARGE_BYTES), np.ones(LARGE_BYTES), np.zeros(10)])
     assert large.base is also.base is not None
     assert small.base is None
@@ -128,18 +128,18 @@ def test_small_arrays_of_one_shape_do_not_share_memory():
     assert second.sum() == 0
 
 
-def test_many_ints_travel_as_one_buffer():
+def test_many_ints_are_one_buffer():
     assert len(encode(Frame(0, list(range(50_000))))) == 2
 
 
-def test_arrays_of_different_shapes_travel_in_one_column():
+def test_arrays_of_different_shapes_are_one_column():
     arrays = [np.arange(n, dtype=np.int16) for n in (3, 0, 5)] * 50
     header = encode(Frame(0, arrays))[0]
     assert len(header) < 100
     assert list(map(exact, travel(arrays))) == list(map(exact, arrays))
 
 
-def test_records_become_the_readers_own_classes_by_name_and_fields():
+def test_records_get_the_readers_class_of_that_name_and_fields():
     Other = namedtuple("Point", "x y")  # type: ignore[name-match] # noqa: PYI024
     (element,) = travel([Point(1, Sample(2, 3))], TypeResolver({"spec": [Other(None, None)]}))
     assert type(element) is Other
@@ -147,14 +147,14 @@ def test_records_become_the_readers_own_classes_by_name_and_fields():
     assert (element.y.image, element.y.label) == (2, 3)
 
 
-def test_records_of_unknown_classes_are_of_one_generated_class():
+def test_records_of_an_unknown_class_share_one_generated_class():
     first, second = (travel([Point(1, 2)], TypeResolver())[0] for _ in range(2))
     assert type(first) is type(second) is not Point
     assert type(first).__name__ == "Point"
     assert first == (1, 2)
 
 
-def test_a_dataclass_is_rebuilt_without_running_its_init():
+def test_decoding_a_dataclass_does_not_call_init():
     made = []
 
     @dataclasses.dataclass
@@ -180,10 +180,16 @@ class Colour(enum.IntEnum):
 @pytest.mark.parametrize(
     ("element", "message"),
     [
-        ({"a": [1, {2, 3}]}, r"element\['a'\]\[1\] is a set, which cannot travel; return arrays"),
-        ((object(),), r"element\[0\] is a object, which cannot travel"),
-        (Sample(Colour.RED, 0), r"element\.image is a .*Colour, which cannot travel.*int\(...\)"),
-        (OrderedDict(a=1), r"OrderedDict, which cannot travel; convert it with dict"),
+        (
+            {"a": [1, {2, 3}]},
+            r"element\['a'\]\[1\] is a set, which cannot be serialized; return arrays",
+        ),
+        ((object(),), r"element\[0\] is a object, which cannot be serialized"),
+        (
+            Sample(Colour.RED, 0),
+            r"element\.image is a .*Colour, which cannot be serialized.*int\(...\)",
+        ),
+        (OrderedDict(a=1), r"OrderedDict, which cannot be serialized; convert it with dict"),
         ([np.ma.masked_array([1])], r"element\[0\] is a .*MaskedArray.*np\.asarray"),
         ("\ud800", r"element is the str '\\ud800', which cannot be encoded.*surrogateescape"),
         ({"x": ["\udcff"] * 30}, r"element\['x'\]\[\.\.\.\] is the str"),
@@ -191,20 +197,23 @@ class Colour(enum.IntEnum):
         ({True: 0}, r"dict with the key True, a bool"),
         ({2**64: 0}, r"beyond int64"),
         (np.array([1, "a"], object), r"object array that holds a int; object arrays may hold only"),
-        (np.array(["a"], np.dtypes.StringDType()), r"element: dtype StringDType\(\) cannot travel"),
-        (np.zeros(1, [("o", object)]), r"cannot travel"),
+        (
+            np.array(["a"], np.dtypes.StringDType()),
+            r"element: dtype StringDType\(\) cannot be serialized",
+        ),
+        (np.zeros(1, [("o", object)]), r"cannot be serialized"),
         (int, r"element is a type"),
     ],
     ids=str,
 )
-def test_what_cannot_travel_is_named_with_its_place_and_a_remedy(element, message):
+def test_the_error_names_type_place_and_remedy(element, message):
     with pytest.raises(InvalidArgumentError, match=message):
         encode(Frame(0, [element]))
     with pytest.raises(InvalidArgumentError, match=message):
         encodable_bytes([element])
 
 
-def test_one_that_cannot_travel_is_found_among_many_that_can():
+def test_one_invalid_element_is_found_among_valid_ones():
     for bad in ("\ud800", np.array([1, "a"], object), {1.5: 0}, {3}):
         with pytest.raises(InvalidArgumentError):
             encodable_bytes([("a", np.zeros(3), {"x": 1}, b"")] * 9 + [("a", bad, {"x": 1}, b"")])
@@ -219,7 +228,7 @@ def test_an_element_that_contains_itself_is_refused():
         encode(Frame(0, [element]))
 
 
-def test_an_element_64_deep_travels():
+def test_an_element_nested_64_deep_is_encoded():
     element: list = []
     for _ in range(63):
         element = [element]

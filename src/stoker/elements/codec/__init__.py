@@ -1,1 +1,1 @@
-"""Elements as bytes: what travels on the wire and what is kept in files."""
+"""Elements encoded as bytes, for the wire and for files."""

@@ -1,11 +1,11 @@
-"""How the elements of a frame are described: a tree of columns, one value per element in each.
+"""Description of a frame's elements: a tree of columns, each with one value per element.
 
-The header holds this tree; the values lie in the body, one buffer after another, in the order in
-which a walk of the tree (parents first, children from left to right) meets them. Offsets are never
-written: both sides compute them, so buffers cannot overlap or point outside the body.
+The header has this tree; the body has the values, one buffer after another, in the order in which
+a walk visits the columns (parents first, children from left to right). Offsets are not encoded:
+both sides compute them, so buffers cannot overlap or point outside the body.
 
-Every value takes at least one byte of the body (`filler` where it has none of its own), so a header
-cannot claim more values than its body holds.
+Every value takes at least one byte of the body (`filler` for values without data), so a header
+cannot claim more values than its body has.
 """
 
 from typing import Annotated, Literal, TypeAlias
@@ -15,10 +15,10 @@ import msgspec
 from stoker.elements.codec.dtypes import WireDtype
 
 MAX_DEPTH = 64
-"""How deep an element may be nested."""
+"""Maximum nesting depth of an element."""
 
 LARGE_BYTES = 64 << 10
-"""From here on buffers are sent from, and handed out of, the memory they lie in."""
+"""Size from which buffers are sent from, and decoded as views of, the memory they are in."""
 
 Size: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -28,11 +28,11 @@ class Nones(msgspec.Struct, frozen=True, array_like=True, tag="none"):
 
 
 class Bools(msgspec.Struct, frozen=True, array_like=True, tag="bool"):
-    """Python bools. Body: a byte each."""
+    """Python bools. Body: one byte each."""
 
 
 class Ints(msgspec.Struct, frozen=True, array_like=True, tag="int"):
-    """Python ints that fit. Body: int64."""
+    """Python ints in the range of int64. Body: int64."""
 
 
 class BigInts(msgspec.Struct, frozen=True, array_like=True, tag="bigint"):
@@ -66,7 +66,7 @@ class Scalars(msgspec.Struct, frozen=True, array_like=True, tag="scalar"):
 
 
 class Arrays(msgspec.Struct, frozen=True, array_like=True, tag="array"):
-    """Arrays of one dtype and shape. Body: one after the other, each its own buffer if large."""
+    """Arrays of one dtype and shape. Body: concatenated, or a buffer for each if large."""
 
     dtype: WireDtype
     shape: list[Size]
@@ -86,7 +86,7 @@ class VariedArrays(msgspec.Struct, frozen=True, array_like=True, tag="arrays"):
 
 
 class ObjectArrays(msgspec.Struct, frozen=True, array_like=True, tag="object"):
-    """Object arrays of one rank; `items` are the str, bytes and None of all. Body: shapes."""
+    """Object arrays of one rank; `items` has the str, bytes and None of all. Body: shapes."""
 
     rank: Annotated[int, msgspec.Meta(ge=0, le=64)]
     items: "Column"
@@ -94,14 +94,14 @@ class ObjectArrays(msgspec.Struct, frozen=True, array_like=True, tag="object"):
 
 
 class Items(msgspec.Struct, frozen=True, array_like=True, tag="items"):
-    """Tuples or lists of one length: a column for each place."""
+    """Tuples or lists of one length: a column for each index."""
 
     sequence: Literal["tuple", "list"]
     places: list["Column"]
 
 
 class Sequences(msgspec.Struct, frozen=True, array_like=True, tag="sequence"):
-    """Tuples or lists of different or great lengths; `items` are those of all. Body: lengths."""
+    """Tuples or lists of different or great lengths; `items` has all items. Body: lengths."""
 
     sequence: Literal["tuple", "list"]
     items: "Column"
@@ -115,7 +115,7 @@ class Dicts(msgspec.Struct, frozen=True, array_like=True, tag="dict"):
 
 
 class Records(msgspec.Struct, frozen=True, array_like=True, tag="record"):
-    """Namedtuples or dataclasses of one class, described and not named: a column for each field."""
+    """Namedtuples or dataclasses with the same name and fields: a column for each field."""
 
     kind: Literal["namedtuple", "dataclass"]
     name: str
@@ -124,14 +124,14 @@ class Records(msgspec.Struct, frozen=True, array_like=True, tag="record"):
 
 
 class Raggeds(msgspec.Struct, frozen=True, array_like=True, tag="ragged"):
-    """`RaggedArray`."""
+    """RaggedArrays: a column for each of their arrays."""
 
     values: "Column"
     row_splits: "Column"
 
 
 class Sparses(msgspec.Struct, frozen=True, array_like=True, tag="sparse"):
-    """`SparseArray`."""
+    """SparseArrays: a column for each of their arrays."""
 
     indices: "Column"
     values: "Column"
@@ -139,7 +139,7 @@ class Sparses(msgspec.Struct, frozen=True, array_like=True, tag="sparse"):
 
 
 class Mixed(msgspec.Struct, frozen=True, array_like=True, tag="mixed"):
-    """Values of several kinds, each in the column of its kind. Body: each value's column number."""
+    """Values of several kinds: a column for each kind. Body: each value's column number."""
 
     variants: list["Column"]
 

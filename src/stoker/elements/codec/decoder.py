@@ -1,4 +1,4 @@
-"""Columns to elements; the columns may come from anybody."""
+"""Decoding of columns to elements; the columns are untrusted."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -26,9 +26,10 @@ _TAG = np.dtype("<u4")
 
 
 class ElementDecoder:
-    """Takes values from `body` as their description asks for them.
+    """Decodes the values in `body` by their description.
 
-    Whatever the description says, each value takes at least one byte of the body before it is made.
+    Each value consumes at least one byte of the body before it is made, so an invalid description
+    cannot make more values than the body has bytes.
     """
 
     def __init__(self, body: BodyReader, types: TypeResolver) -> None:
@@ -36,10 +37,10 @@ class ElementDecoder:
         self.types = types
 
     def column(self, column: c.Column, count: int, depth: int) -> list[Any]:
-        """The `count` values of `column`.
+        """Return the `count` values of `column`.
 
         Raises:
-            WireError, ValueError, TypeError, OverflowError: they cannot be.
+            WireError, ValueError, TypeError, OverflowError: if the description is invalid.
         """
         if depth > c.MAX_DEPTH + 1:
             raise WireError(f"an element nested more than {c.MAX_DEPTH} deep")
@@ -96,7 +97,7 @@ class ElementDecoder:
         if not dtype.itemsize:
             self.body.filler(count)
             return [np.void(b"")] * count
-        # The copy, because structured scalars are views of where they came from.
+        # Copied, because structured scalars are views of the array they are taken from.
         return list(self.body.array(dtype, count).copy())
 
     def _arrays(self, column: c.Arrays, count: int, depth: int) -> list[Any]:
@@ -219,7 +220,7 @@ def _order(fortran: bool) -> Literal["C", "F"]:
 
 
 def _spans(sizes: list[int]) -> Iterator[tuple[int, int]]:
-    """Start and stop of consecutive pieces of these sizes."""
+    """Return start and stop of consecutive pieces of these sizes."""
     return pairwise(accumulate(sizes, initial=0))
 
 
@@ -229,7 +230,7 @@ def _check_arrays(*parts: list[Any]) -> None:
 
 
 def _empty_array(shape: tuple[int, ...], dtype: Dtype, fortran: bool) -> _Array:
-    # Over a buffer, because np.empty would make items of one character of a dtype without any.
+    # Over a buffer, because np.empty turns an itemsize of 0 into one character.
     return np.ndarray(shape, dtype, bytearray(), order=_order(fortran))
 
 

@@ -1,8 +1,8 @@
-"""NumPy dtypes as they travel: nothing that NumPy would interpret freely, never objects.
+"""Encoding of NumPy dtypes; only known forms are decoded, and never object dtypes.
 
 A simple dtype is its `dtype.str` ("<f4", "<M8[25s]"), one of ml_dtypes its name
 ("ml_dtypes.bfloat16"), a structured one its fields with their offsets. Sizes and byte order are
-exact; metadata is dropped, as NumPy's own comparison ignores it.
+exact; metadata is dropped, since NumPy's comparison ignores it.
 """
 
 import importlib
@@ -26,7 +26,7 @@ _MAX_ITEM_BYTES = 1 << 31
 
 
 class Field(msgspec.Struct, frozen=True, array_like=True):
-    """One field of a structured dtype; `shape` is not empty where the field is a subarray."""
+    """One field of a structured dtype; `shape` is empty unless the field is a subarray."""
 
     name: str
     dtype: "WireDtype"
@@ -36,7 +36,7 @@ class Field(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Structured(msgspec.Struct, frozen=True, array_like=True):
-    """A structured dtype, padding and all."""
+    """A structured dtype, including its padding."""
 
     fields: tuple[Field, ...]
     itemsize: int
@@ -47,10 +47,10 @@ WireDtype: TypeAlias = str | Structured
 
 
 def to_wire(dtype: Dtype) -> WireDtype:
-    """The wire form of `dtype`.
+    """Return the encoded form of `dtype`.
 
     Raises:
-        InvalidArgumentError: values of this dtype cannot travel.
+        InvalidArgumentError: if values of this dtype cannot be serialized.
     """
     if dtype.names is not None and dtype.fields is not None:
         fields = tuple(_field_to_wire(name, dtype.fields[name]) for name in dtype.names)
@@ -58,7 +58,7 @@ def to_wire(dtype: Dtype) -> WireDtype:
     return _simple_to_wire(dtype)
 
 
-# Structured dtypes stay out of this cache: those that differ in alignment only compare equal.
+# Structured dtypes are not cached: those that differ only in alignment compare equal.
 @lru_cache(maxsize=1024)
 def _simple_to_wire(dtype: Dtype) -> WireDtype:
     if dtype.type.__module__ == "ml_dtypes":
@@ -66,8 +66,8 @@ def _simple_to_wire(dtype: Dtype) -> WireDtype:
     if _SIMPLE.fullmatch(dtype.str) and not dtype.hasobject and dtype.subdtype is None:
         return dtype.str
     raise InvalidArgumentError(
-        f"dtype {dtype!r} cannot travel; convert to a number, datetime64, bytes or str dtype, "
-        f"or to an object array of str, bytes and None"
+        f"dtype {dtype!r} cannot be serialized; convert to a number, datetime64, bytes or str "
+        f"dtype, or to an object array of str, bytes and None"
     )
 
 
@@ -76,18 +76,18 @@ def _field_to_wire(name: str, field: Any) -> Field:
     title = field[2] if len(field) > 2 else None
     if title is not None and not isinstance(title, str):
         raise InvalidArgumentError(
-            f"field {name!r} has the title {title!r}; only a str title can travel"
+            f"field {name!r} has the title {title!r}; only str titles can be serialized"
         )
     return Field(name, to_wire(dtype.base), offset, dtype.shape, title)
 
 
 @lru_cache(maxsize=1024)
 def from_wire(dtype: WireDtype) -> Dtype:
-    """The dtype of a wire form that may be anything.
+    """Return the dtype of an encoded form, which is untrusted.
 
     Raises:
-        WireError: it is not the wire form of a dtype.
-        FailedPreconditionError: it needs ml_dtypes, or a newer one.
+        WireError: if it is not the encoded form of a dtype.
+        FailedPreconditionError: if ml_dtypes is missing, or too old.
     """
     try:
         found = _parse(dtype, depth=0)
@@ -96,7 +96,7 @@ def from_wire(dtype: WireDtype) -> Dtype:
             raise
         raise WireError(f"not a dtype: {dtype!r:.200}: {error}") from error
     if found.hasobject or found.itemsize > _MAX_ITEM_BYTES:
-        raise WireError(f"a dtype that may not travel: {dtype!r:.200}")
+        raise WireError(f"a dtype that is not allowed: {dtype!r:.200}")
     return found
 
 
@@ -145,7 +145,7 @@ def _ml_dtype(name: str) -> Dtype:
     scalar = getattr(module, name, None)
     if not (isinstance(scalar, type) and issubclass(scalar, np.generic)):
         raise FailedPreconditionError(
-            f"an element holds {name} values, which the ml_dtypes installed here does not know; "
+            f"an element holds {name} values, which the installed ml_dtypes does not have; "
             f"upgrade it"
         )
     return np.dtype(scalar)

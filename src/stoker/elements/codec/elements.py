@@ -1,10 +1,10 @@
-"""Elements to columns and back: the whole of it in two functions.
+"""Encoding of elements to columns, and decoding.
 
-Exact for everything that may be in an element: int of any size, float, bool, complex, str, bytes,
+Exact for everything that an element can have: int of any size, float, bool, complex, str, bytes,
 None; NumPy scalars and arrays of every dtype, ml_dtypes' too; object arrays of str, bytes and None;
-tuples, lists, dicts, namedtuples, dataclasses; `RaggedArray`, `SparseArray`. Arrays arrive
-writable and in the memory order they left in. C's longlong arrives as the int64 it equals.
-No pickle, and no class is named by the peer.
+tuples, lists, dicts, namedtuples, dataclasses; `RaggedArray`, `SparseArray`. Decoded arrays are
+writable and in the memory order of the original. C's longlong becomes the int64 it equals.
+There is no pickle, and the peer names no class to import.
 """
 
 from typing import Any
@@ -20,12 +20,12 @@ __all__ = ["TypeResolver", "decode_elements", "encode_elements"]
 
 
 def encode_elements(elements: list[Any]) -> tuple[Column, list[Buffer], int]:
-    """The description of `elements`, the buffers of their body, and the body's size in bytes.
+    """Return the description of `elements`, the buffers of their body, and its size in bytes.
 
     Large contiguous arrays are not copied: the buffers refer to their memory.
 
     Raises:
-        InvalidArgumentError: something in an element cannot travel; names its type and place.
+        InvalidArgumentError: if a value cannot be serialized; the message names its type and place.
     """
     encoder = ElementEncoder()
     column = encoder.column(elements, "element", 0)
@@ -33,14 +33,14 @@ def encode_elements(elements: list[Any]) -> tuple[Column, list[Buffer], int]:
 
 
 def decode_elements(column: Column, count: int, body: Body, types: TypeResolver) -> list[Any]:
-    """The `count` elements that `column` describes and `body` holds.
+    """Return the `count` elements that `column` describes.
 
-    Arrays of 64 KiB and more are views into `body` if it is writable; all else is copied out.
+    Arrays of 64 KiB and more are views into `body` if it is writable; all else is copied.
 
     Raises:
-        WireError: description and body do not fit together. Memory is taken in proportion to
-            `body`, whatever the description claims.
-        FailedPreconditionError: ml_dtypes is needed and not installed.
+        WireError: if description and body do not match. Memory is allocated in proportion to
+            `body`, not to what the description claims.
+        FailedPreconditionError: if ml_dtypes is needed and not installed.
     """
     reader = BodyReader(body)
     try:
@@ -49,6 +49,6 @@ def decode_elements(column: Column, count: int, body: Body, types: TypeResolver)
     except WireError:
         raise
     except (ValueError, TypeError, OverflowError, MemoryError) as error:
-        # NumPy's and Python's own refusals of impossible shapes, dtypes, UTF-8.
+        # NumPy and Python refuse impossible shapes, dtypes and UTF-8 with these.
         raise WireError(f"a frame that cannot be decoded: {error}") from error
     return elements

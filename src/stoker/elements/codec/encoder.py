@@ -1,4 +1,4 @@
-"""Elements to columns."""
+"""Encoding of elements to columns."""
 
 import struct
 from collections.abc import Callable, Hashable, Sequence
@@ -21,12 +21,12 @@ from stoker.errors import InvalidArgumentError
 _Array: TypeAlias = npt.NDArray[Any]
 
 MAX_PLACES = 16
-"""Tuples and lists up to this length get a column for each place; longer ones one for all items."""
+"""Tuples and lists up to this length get a column for each index; longer ones one for all items."""
 
 OBJECT_ITEMS = frozenset({str, bytes, NoneType, np.str_, np.bytes_})
-"""What an object array may hold."""
+"""Types of the items that an object array may have."""
 
-# Called by `map`, these cost half of what the same attributes do in a loop.
+# Called by `map`, these take half the time of the same attributes in a loop.
 _dtype_and_shape = attrgetter("dtype", "shape")
 _is_only_fortran = attrgetter("flags.fnc")
 
@@ -34,17 +34,17 @@ _is_only_fortran = attrgetter("flags.fnc")
 class ElementEncoder:
     """Writes the values of elements to `body` while it builds their description.
 
-    Works on whole columns: where possible one C call does for all values what is done to each.
+    It works on whole columns: where possible, one C call processes all values.
     """
 
     def __init__(self) -> None:
         self.body = BodyWriter()
 
     def column(self, values: Sequence[Any], path: str, depth: int) -> c.Column:
-        """The description of `values`, which stand at `path` of their elements.
+        """Return the description of `values`, which are at `path` in their elements.
 
         Raises:
-            InvalidArgumentError: one of them cannot travel.
+            InvalidArgumentError: if one of them cannot be serialized.
         """
         if depth > c.MAX_DEPTH:
             raise InvalidArgumentError(
@@ -88,7 +88,7 @@ class ElementEncoder:
         return c.Bools()
 
     def _ints(self, values: Sequence[int], path: str, depth: int) -> c.Column:
-        # A third of what np.array takes.
+        # Takes a third of the time of np.array.
         try:
             data = struct.pack(f"<{len(values)}q", *values)
         except struct.error:
@@ -129,7 +129,7 @@ class ElementEncoder:
 
     def _scalars(self, values: Sequence[Any], path: str, depth: int) -> c.Column:
         dtype = values[0].dtype
-        if dtype.isbuiltin == 1 and dtype.kind in "biufc":  # the type says it all
+        if dtype.isbuiltin == 1 and dtype.kind in "biufc":  # the type implies the dtype
             data = b"".join(values)
             self.body.write(data, len(data))
             return c.Scalars(_dtype(dtype, path))
@@ -360,7 +360,7 @@ def _unsupported(kind: type, path: str) -> InvalidArgumentError:
             "return arrays, numbers, bool, str, bytes, None, or tuples, lists, dicts, namedtuples "
             "and dataclasses of them"
         )
-    return InvalidArgumentError(f"{path} is a {_name(kind)}, which cannot travel; {advice}")
+    return InvalidArgumentError(f"{path} is a {_name(kind)}, which cannot be serialized; {advice}")
 
 
 def _name(kind: type) -> str:

@@ -1,4 +1,4 @@
-"""The body of a frame: buffers one after the other, each starting at a multiple of 64 bytes."""
+"""Body of a frame: buffers one after the other, each starting at a multiple of 64 bytes."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
@@ -10,14 +10,14 @@ from stoker.elements.codec.dtypes import Dtype
 from stoker.errors import WireError
 
 ALIGNMENT = 64
-"""A cache line, and what vector instructions like best."""
+"""Size of a cache line; vector instructions are fastest at this alignment."""
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 Body: TypeAlias = Buffer | Sequence[Buffer]
-"""A whole body; or its parts in order, for one that lies in several places.
+"""A whole body, or its parts in order if it is not contiguous.
 
-No buffer of a column crosses from one part to the next; a part starts where a buffer starts, or the
+No buffer of a column crosses from one part to the next; a part starts with a buffer, or with the
 padding before it.
 """
 
@@ -27,10 +27,10 @@ _BYTE = np.dtype(np.uint8)
 
 
 def empty_body(size: int) -> memoryview:
-    """Fresh aligned memory for a body, not zeroed: it is about to be written.
+    """Return new aligned memory for a body, not zeroed.
 
     Raises:
-        WireError: there is not so much memory.
+        WireError: if there is not enough memory.
     """
     try:
         memory = np.empty(size + ALIGNMENT, np.uint8)
@@ -41,12 +41,12 @@ def empty_body(size: int) -> memoryview:
 
 
 def body_size(body: Body) -> int:
-    """How many bytes `body` has."""
+    """Return the size of `body` in bytes."""
     return sum(map(_size_of, parts_of(body)))
 
 
 def parts_of(body: Body) -> Sequence[Buffer]:
-    """The parts of `body`; one that lies in one place is its only part."""
+    """Return the parts of `body`; a contiguous one is its only part."""
     return [body] if isinstance(body, bytes | bytearray | memoryview) else body
 
 
@@ -62,7 +62,7 @@ class BodyWriter:
         self.size = 0
 
     def align(self) -> None:
-        """Move to where the next buffer starts."""
+        """Pad to the start of the next buffer."""
         gap = -self.size % ALIGNMENT
         if gap:
             self.buffers.append(_PADDING[:gap])
@@ -97,17 +97,17 @@ class BodyWriter:
         self.write_array(np.array(values, dtype=_INT64))
 
     def filler(self, count: int) -> None:
-        """A byte for each of `count` values that have none of their own."""
+        """Append one byte for each of `count` values without data."""
         self.write(bytes(count), count)
 
 
 class BodyReader:
-    """Takes the buffers of a body back in the order they were written, never beyond its end.
+    """Reads the buffers of a body in the order they were written, never beyond its end.
 
     Attributes:
-        view: the part that the buffer taken last lies in.
-        position: where in the whole body the buffer taken last ends.
-        size: of the whole body.
+        view: the part that has the buffer taken last.
+        position: end of the buffer taken last, in the whole body.
+        size: bytes of the whole body.
     """
 
     def __init__(self, body: Body) -> None:
@@ -119,10 +119,10 @@ class BodyReader:
         self.position = 0
 
     def take(self, size: int) -> int:
-        """The offset in `view` of the next buffer, of `size` bytes.
+        """Return the offset in `view` of the next buffer, of `size` bytes.
 
         Raises:
-            WireError: the body ends before it does, or it crosses from one part to another.
+            WireError: if the buffer extends beyond the body, or from one part into another.
         """
         start = self.position + -self.position % ALIGNMENT
         if size < 0 or start + size > self._end:
@@ -131,7 +131,7 @@ class BodyReader:
         return start - self._begin
 
     def _enter_part(self, start: int, size: int) -> None:
-        """Move on to the part in which a buffer at `start` lies."""
+        """Move on to the part that has the buffer at `start`."""
         while self._later and size >= 0 and start >= self._end:
             self.view = self._later.pop()
             self._begin, self._end = self._end, self._end + self.view.nbytes
@@ -143,31 +143,31 @@ class BodyReader:
             )
 
     def array(self, dtype: Dtype, count: int) -> npt.NDArray[Any]:
-        """The next buffer as a view of `count` items."""
+        """Return the next buffer as a view of `count` items."""
         start = self.take(count * dtype.itemsize)
         return np.ndarray((count,), dtype, self.view, start)
 
     def int64(self, count: int) -> list[int]:
-        """The next buffer as Python ints."""
+        """Return the next buffer as Python ints."""
         values: list[int] = self.array(_INT64, count).tolist()
         return values
 
     def sizes(self, count: int) -> list[int]:
-        """The next buffer as sizes; WireError if one is negative."""
+        """Return the next buffer as sizes; WireError if one is negative."""
         sizes = self.int64(count)
         if count and min(sizes) < 0:
             raise WireError(f"a size of {min(sizes)}")
         return sizes
 
     def filler(self, count: int) -> None:
-        """Pass what `BodyWriter.filler` wrote."""
+        """Skip the bytes of `BodyWriter.filler`."""
         self.take(count)
 
     def finish(self) -> None:
         """Check that nothing is left.
 
         Raises:
-            WireError: the body is longer than what the header describes.
+            WireError: if the body is longer than the header describes.
         """
         if self.position != self.size:
             raise WireError(
@@ -179,7 +179,7 @@ def _writable(part: Buffer) -> memoryview:
     view = memoryview(part).cast("B")
     if not view.readonly:
         return view
-    # What is decoded must be writable, whatever memory it arrived in.
+    # Decoded arrays must be writable.
     copy = empty_body(view.nbytes)
     copy[:] = view
     return copy

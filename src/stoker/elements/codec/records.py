@@ -1,7 +1,7 @@
-"""Namedtuples and dataclasses: described by name and fields, rebuilt from classes known here.
+"""Namedtuples and dataclasses: described by name and fields, rebuilt from known classes.
 
-The peer never names a class to import. A reader that has an element_spec gets its own classes back;
-for a description that matches none of them a class is generated.
+The peer never names a class to import. A reader with an element_spec gets the classes in it; for a
+description that matches none of them, a class is generated.
 """
 
 import keyword
@@ -30,20 +30,20 @@ _KINDS: dict[Container, Kind] = {
 
 
 def describe(cls: type) -> Description | None:
-    """How `cls` is described on the wire; None if it is neither a namedtuple nor a dataclass."""
+    """Return the encoded form of `cls`; None if it is neither a namedtuple nor a dataclass."""
     kind = _KINDS.get(container_of(cls))
     return None if kind is None else (kind, cls.__name__, field_names(cls))
 
 
 class TypeResolver:
-    """Finds the class for a description: one of those in an element_spec, else a generated one.
+    """Finds the class for a description: one in the element_spec, else a generated one.
 
     Args:
-        element_spec: a structure of the reader's; only the classes of its containers matter.
+        element_spec: the reader's structure; only the classes of its containers matter.
 
     Example:
         >>> import urllib.parse
-        >>> url = urllib.parse.urlsplit("tcp://host")  # a namedtuple of the reader's
+        >>> url = urllib.parse.urlsplit("tcp://host")  # a namedtuple
         >>> types = TypeResolver({"where": url})
         >>> types.resolve("namedtuple", "SplitResult", url._fields)
         <class 'urllib.parse.SplitResult'>
@@ -59,16 +59,16 @@ class TypeResolver:
                 self._known.setdefault(description, cls)
 
     def resolve(self, kind: Kind, name: str, fields: tuple[str, ...]) -> type:
-        """The class for a description from a peer.
+        """Return the class for a description from a peer.
 
         Raises:
-            WireError: no class can have these fields.
+            WireError: if no class can have these fields.
         """
         return self._known.get((kind, name, fields)) or _generate(kind, name, fields)
 
 
 def _record_classes(spec: Any) -> Iterator[type]:
-    """Classes of the containers in `spec`, outermost first."""
+    """Yield the classes of the containers in `spec`, outermost first."""
     if container_of(type(spec)) is not Container.LEAF:
         yield type(spec)
         for _, child in children(spec):
@@ -89,9 +89,9 @@ def _generate(kind: Kind, name: str, fields: tuple[str, ...]) -> type:
 
 
 def builder(cls: type, kind: Kind) -> Callable[[tuple[Any, ...]], Any]:
-    """A function that makes an instance of `cls` from its values, in the order of its fields.
+    """Return a function that makes an instance of `cls` from the values of its fields, in order.
 
-    `__init__` and `__post_init__` are not run: they have been, where the value was made.
+    `__init__` and `__post_init__` are not run: they have run already where the value was made.
     """
     if kind == "namedtuple":
         return partial(tuple.__new__, cls)
