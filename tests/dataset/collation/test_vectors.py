@@ -10,7 +10,7 @@ from stoker.errors import InvalidArgumentError
 
 
 @pytest.mark.parametrize(
-    ("value", "verdict"),
+    ("value", "expected"),
     [
         ([], True),
         ([1, 2.5, 1j, True, np.float32(1), None, "a", b"b", np.str_("c")], True),
@@ -21,8 +21,8 @@ from stoker.errors import InvalidArgumentError
         ([object()], False),
     ],
 )
-def test_a_vector_holds_numbers_and_text(value: list[Any], verdict: bool) -> None:
-    assert is_vector(value) is verdict
+def test_only_numbers_and_text_are_vectors(value: list[Any], expected: bool) -> None:
+    assert is_vector(value) is expected
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_a_vector_holds_numbers_and_text(value: list[Any], verdict: bool) -> Non
         [np.datetime64(3, "s")],
     ],
 )
-def test_numbers_are_what_numpy_makes_of_them(value: list[Any]) -> None:
+def test_numbers_are_converted_as_by_numpy(value: list[Any]) -> None:
     expected = np.array(value)
     found = vector(value, "")
     assert found.dtype == expected.dtype
@@ -60,12 +60,12 @@ def test_ints_beyond_int64_are_refused(value: list[Any]) -> None:
 @pytest.mark.parametrize(
     "value", [[1, "a"], ["a", 1], [1, None], [1, [2]], [1.5, "a"], [np.str_("a"), 1]]
 )
-def test_mixtures_are_refused(value: list[Any]) -> None:
+def test_mixed_types_are_refused(value: list[Any]) -> None:
     with pytest.raises(InvalidArgumentError, match="all of one kind"):
         vector(value, "")
 
 
-def test_empty_lists_take_the_dtype_of_the_others() -> None:
+def test_empty_lists_get_the_dtype_of_the_others() -> None:
     def dtypes(*values: Any) -> list[Any]:
         return [array.dtype for array in vectors(values, "", np.int8)]
 

@@ -1,1 +1,1 @@
-"""Elements to batches and back: stacking, padding, cutting into rows."""
+"""Elements to batches and back: stacking, padding and cutting into rows."""

@@ -1,4 +1,4 @@
-"""Reading batches row by row: a place in a stream of batches."""
+"""Reading of a stream of batches row by row."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,19 +9,19 @@ from stoker.dataset.streams.stream import Stream
 
 
 class BatchReader:
-    """The batches of a stream, one at a time, and how far their rows are used.
+    """Reads the batches of a stream one at a time, and their rows in order.
 
     A batch that fails, or cannot be cut into rows, counts as one row.
 
     Args:
-        stream: the batches.
-        as_rows: from a batch to a structure whose leaves can all be cut.
-        origin: of the node that reads, for errors of `as_rows`.
+        stream: yields the batches.
+        as_rows: converts a batch to a structure whose leaves can all be cut.
+        origin: origin of the node that reads, for errors of `as_rows`.
 
     Attributes:
-        rows: the batch being used, as `as_rows` made it.
-        at: the first of its rows not yet used.
-        left: how many of its rows are not yet used.
+        rows: the current batch, converted by `as_rows`.
+        at: index of its first unused row.
+        left: number of its unused rows.
     """
 
     def __init__(self, stream: Stream, as_rows: Callable[[Any], Any], origin: Origin) -> None:
@@ -29,31 +29,31 @@ class BatchReader:
         self._as_rows = as_rows
         self._origin = origin
         self._index = 0
-        self._waiting: list[Any] = []  # the next batch last
+        self._buffered: list[Any] = []  # the next batch last
         self.rows: Any = None
         self.at = 0
         self.left = 0
 
-    def waits(self) -> bool:
-        """True where `open_next` would not have to read."""
-        return bool(self._waiting)
+    def has_buffered(self) -> bool:
+        """Return whether `open_next` can proceed without reading."""
+        return bool(self._buffered)
 
     def open_next(self, max_batches: int, max_bytes: int) -> None:
-        """Moves to the next batch, which may be empty.
+        """Move to the next batch, which may be empty.
 
         Args:
-            max_batches: the most to read at once.
-            max_bytes: about the most bytes to read at once.
+            max_batches: limit of batches to read in one call.
+            max_bytes: approximate limit of bytes to read in one call.
 
         Raises:
-            StopIteration: there is none.
-            Exception: the error in its place, which is passed.
+            StopIteration: at the end of the stream.
+            Exception: the error at the batch's position; the next call continues after it.
         """
-        if not self._waiting:
-            self._waiting = self._read(max_batches, max_bytes)[::-1]
-            if not self._waiting:
+        if not self._buffered:
+            self._buffered = self._read(max_batches, max_bytes)[::-1]
+            if not self._buffered:
                 raise StopIteration
-        batch = self._waiting.pop()
+        batch = self._buffered.pop()
         index = self._index
         self._index += 1
         try:
@@ -72,14 +72,14 @@ class BatchReader:
             raise
 
     def use(self, most: int) -> tuple[int, int]:
-        """Uses up to `most` of the rows left; returns where they start and stop."""
+        """Use up to `most` of the rows left; return their start and stop."""
         start, count = self.at, min(most, self.left)
         self.at += count
         self.left -= count
         return start, start + count
 
     def advance(self, n: int) -> int:
-        """Passes `n` rows; returns how many, less only at the end."""
+        """Skip `n` rows; return the number skipped, less only at the end."""
         left = n
         while left:
             if self.left:
@@ -90,10 +90,10 @@ class BatchReader:
                 self.open_next(1, 1 << 20)
             except StopIteration:
                 break
-            except Exception:  # noqa: BLE001 - the position is passed, whatever it holds
+            except Exception:  # noqa: BLE001 - the position is skipped, an error too
                 left -= 1
         return n - left
 
     def close(self) -> None:
-        """Closes the stream."""
+        """Close the stream."""
         self._stream.close()

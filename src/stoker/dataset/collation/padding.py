@@ -1,4 +1,4 @@
-"""What the user gave for padding: a shape and a value for each leaf."""
+"""Arguments of padding: a shape and a value for each leaf."""
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stoker.dataset.collation.collate import leaf_called
+from stoker.dataset.collation.leaves import leaf_called
 from stoker.dataset.collation.vectors import is_vector
 from stoker.elements.spec import RaggedSpec, SparseSpec, Spec, TensorSpec
 from stoker.elements.structure import Container, children, container_of, field_names, rebuild
@@ -14,29 +14,29 @@ from stoker.errors import InvalidArgumentError
 
 Shape = tuple[int | None, ...]
 
-# The kinds of values that pad a leaf of a kind: nothing is rounded to another.
+# Kinds of values that may pad a leaf of a kind: no value is rounded.
 _PADS = {"b": "b", "i": "iu", "u": "iu", "f": "iuf", "c": "iufc"}
 
 
 class Padding(NamedTuple):
-    """What the user gave for a leaf; ``None``: lengths of the longest, the dtype's zero or ""."""
+    """Padding of one leaf; ``None`` means the longest lengths, and the dtype's zero or ""."""
 
     shape: Shape | None = None
     value: Any = None
 
 
 class Paddings:
-    """What was given for the leaves of an element or an element_spec, by their names.
+    """Padding of each leaf of an element or an element_spec, by the leaf's name.
 
-    None, and a value that is not nested, hold for all leaves below their place.
+    None, and a value that is not nested, apply to all leaves below their place.
 
     Args:
-        padded_shapes: as the user gave them.
-        padding_values: as the user gave them.
+        padded_shapes: the user's argument.
+        padding_values: the user's argument.
         like: the element or element_spec.
 
     Raises:
-        InvalidArgumentError: what was given is not nested as `like` is; names the place.
+        InvalidArgumentError: if an argument is not nested as `like` is.
     """
 
     def __init__(self, padded_shapes: Any, padding_values: Any, like: Any) -> None:
@@ -54,10 +54,11 @@ class Paddings:
 
 
 def check_padding(padded_shapes: Any, padding_values: Any) -> None:
-    """Checks what can be checked before the elements are known.
+    """Check the arguments as far as possible without an element.
 
     Raises:
-        InvalidArgumentError: a shape is none, or a value is neither a scalar nor None.
+        InvalidArgumentError: if a length is no int of -1 or more, or a value is neither a scalar
+            nor None.
     """
     _check_shapes(padded_shapes)
     _check_values(padding_values)
@@ -92,10 +93,10 @@ def _check_values(given: Any) -> None:
 
 
 def as_shape(given: Any) -> Shape | None:
-    """A shape as the user may give it: a length, or several; -1 and None for the longest.
+    """Return the shape of a length, or several; -1 and None mean the longest.
 
     Raises:
-        InvalidArgumentError: it is none.
+        InvalidArgumentError: if a length is no int of -1 or more.
     """
     if given is None:
         return None
@@ -125,7 +126,7 @@ def _spread(
     given: Any,
     like: Any,
     name: str,
-    holds_below: Callable[[Any], bool],
+    applies_below: Callable[[Any], bool],
     found: dict[str, Any],
 ) -> None:
     container = container_of(type(like))
@@ -133,16 +134,16 @@ def _spread(
         found[name] = given
         return
     steps = children(like)
-    if holds_below(given):
+    if applies_below(given):
         members = [given] * len(steps)
     else:
         members = _members_like(argument, given, like, name)
     for (step, child), member in zip(steps, members, strict=True):
-        _spread(argument, member, child, name + step, holds_below, found)
+        _spread(argument, member, child, name + step, applies_below, found)
 
 
 def _members_like(argument: str, given: Any, like: Any, name: str) -> list[Any]:
-    """The members of `given` in the order of those of `like`."""
+    """Return the members of `given` in the order of those of `like`."""
     container, cls = container_of(type(like)), type(like)
     if container is Container.DICT:
         if isinstance(given, dict) and given.keys() == like.keys():
@@ -163,10 +164,10 @@ def _members_like(argument: str, given: Any, like: Any, name: str) -> list[Any]:
 def padded_spec(
     spec: Spec, length: int | None, padded_shapes: Any = None, padding_values: Any = None
 ) -> Spec:
-    """The spec of padded batches of elements of `spec`.
+    """Return the spec of padded batches of elements of `spec`.
 
     Raises:
-        InvalidArgumentError: the padding does not fit the spec.
+        InvalidArgumentError: if the padding does not match the spec.
     """
     given = Paddings(padded_shapes, padding_values, spec)
 
@@ -192,10 +193,10 @@ def padded_spec(
 
 
 def check_fits(shape: Shape, padded: Shape, name: str, where: str = "") -> None:
-    """Checks that a padded shape can hold a leaf's.
+    """Check that a leaf fits into a padded shape.
 
     Raises:
-        InvalidArgumentError: it cannot; says `where` the leaf has its shape.
+        InvalidArgumentError: if it does not; the message includes `where` the leaf has its shape.
     """
     if len(shape) != len(padded):
         raise InvalidArgumentError(
@@ -213,7 +214,7 @@ def check_fits(shape: Shape, padded: Shape, name: str, where: str = "") -> None:
 
 
 def no_array(kind: str, name: str) -> InvalidArgumentError:
-    """The error of a leaf that padding has no meaning for."""
+    """Return the error of a leaf that cannot be padded."""
     return InvalidArgumentError(
         f"cannot pad: {leaf_called(name)} is a {kind}; padded_batch pads arrays: unbatch it, or "
         "make it an array in a map before"
@@ -221,10 +222,10 @@ def no_array(kind: str, name: str) -> InvalidArgumentError:
 
 
 def padding_value(value: Any, dtype: np.dtype[Any], name: str) -> Any:
-    """The user's value as what fills arrays of `dtype`.
+    """Return the user's value converted to `dtype`.
 
     Raises:
-        InvalidArgumentError: the dtype does not hold it.
+        InvalidArgumentError: if the dtype cannot represent it.
     """
     item = value
     if isinstance(value, np.generic | np.ndarray) and value.dtype.kind in "biufcSUO":

@@ -1,4 +1,4 @@
-"""Batches as rows: what is cut along its first dimension, into single rows or into runs of them."""
+"""Batches cut into rows along their first dimension."""
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -23,11 +23,13 @@ from stoker.elements.structure import (
 from stoker.errors import InvalidArgumentError
 
 Cut = Callable[[int, int], list[Any]]
-"""From the start and stop of a run of rows to the rows, as a list."""
+"""Returns the rows from start to stop as a list."""
 
 
 def slicer(structure: Any) -> Cut:
-    """Cuts runs of a structure into elements, with the least work its nesting allows.
+    """Return the function that cuts rows of a structure into elements.
+
+    It is specialized for the nesting of the structure, since it runs once for each chunk.
 
     Args:
         structure: a nest of arrays, RaggedArrays and SparseArrays of one number of rows.
@@ -73,7 +75,7 @@ def _leaf_slicer(leaf: Any) -> Cut:
 
 
 def in_row_order(sparse: SparseArray) -> SparseArray:
-    """The same array with its items ordered by row, those of one row as they were."""
+    """Return the array with its items ordered by row; the order within a row is kept."""
     numbers = sparse.indices[:, 0]
     if not np.any(numbers[1:] < numbers[:-1]):
         return sparse
@@ -82,15 +84,15 @@ def in_row_order(sparse: SparseArray) -> SparseArray:
 
 
 def as_rows(batch: Any, vector: Callable[[list[Any], str], Any], name: str = "") -> Any:
-    """The batch with every leaf as something that can be cut into rows.
+    """Return the batch with leaves that can be cut into rows.
 
     Args:
         batch: a nest of arrays, RaggedArrays, SparseArrays and lists of numbers or text.
-        vector: makes an array of such a list.
-        name: how to write `batch` in errors.
+        vector: converts such a list to an array.
+        name: accessor of `batch`, for errors.
 
     Raises:
-        InvalidArgumentError: a leaf has no rows; names it.
+        InvalidArgumentError: if a leaf has no rows; the message names it.
     """
     container = container_of(type(batch))
     if container is Container.LIST and is_vector(batch):
@@ -117,25 +119,25 @@ def as_rows(batch: Any, vector: Callable[[list[Any], str], Any], name: str = "")
 
 
 def list_as_objects(items: list[Any], name: str) -> Any:  # noqa: ARG001 - as `vector`
-    """The list as an array whose rows are its items themselves."""
+    """Return the list as an object array of its items."""
     array = np.empty(len(items), object)
     array[:] = items
     return array
 
 
 def row_count(structure: Any) -> int:
-    """How many rows a structure of `as_rows` has.
+    """Return the number of rows of a structure of `as_rows`.
 
     Raises:
-        InvalidArgumentError: two leaves differ in it, or there is none; names them.
+        InvalidArgumentError: if two leaves differ in it, or there is no leaf.
     """
     counts = list(map(len, flatten(structure)))
     if len(set(counts)) != 1:
-        raise _other_counts(leaf_names(structure), counts)
+        raise _rows_differ(leaf_names(structure), counts)
     return counts[0]
 
 
-def _other_counts(names: list[str], counts: list[Any]) -> InvalidArgumentError:
+def _rows_differ(names: list[str], counts: list[Any]) -> InvalidArgumentError:
     if not counts:
         return InvalidArgumentError("cannot unbatch: the element holds no array to cut into rows")
     listed = ", ".join(f"the leaf {n} has {count}" for n, count in zip(names, counts, strict=True))
@@ -145,10 +147,10 @@ def _other_counts(names: list[str], counts: list[Any]) -> InvalidArgumentError:
 
 
 def row_spec(spec: Spec) -> Spec:
-    """The spec of the rows of batches of `spec`.
+    """Return the spec of the rows of batches of `spec`.
 
     Raises:
-        InvalidArgumentError: a leaf has no first dimension, or two differ in it; names them.
+        InvalidArgumentError: if a leaf has no first dimension, or two differ in it.
     """
     rows_in_spec(spec)
 
@@ -161,10 +163,10 @@ def row_spec(spec: Spec) -> Spec:
 
 
 def rows_in_spec(spec: Spec) -> int | None:
-    """How many rows each batch has; ``None`` if that is not known.
+    """Return the number of rows of each batch; ``None`` if unknown.
 
     Raises:
-        InvalidArgumentError: a leaf has no first dimension, or two differ in it; names them.
+        InvalidArgumentError: if a leaf has no first dimension, or two differ in it.
     """
     known: dict[str, int] = {}
     for name, leaf in zip(leaf_names(spec), flatten(spec), strict=True):
@@ -179,5 +181,5 @@ def rows_in_spec(spec: Spec) -> int | None:
         if leaf.shape[0] is not None:
             known[name] = leaf.shape[0]
     if len(set(known.values())) > 1:
-        raise _other_counts(list(known), list(known.values()))
+        raise _rows_differ(list(known), list(known.values()))
     return next(iter(known.values()), None)

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
-from stoker.dataset.collation.collate import Rows, collate
+from stoker.dataset.collation.collate import collate
+from stoker.dataset.collation.slots import Slots
 from stoker.dataset.nodes.map import Map
 from stoker.dataset.streams.failures import Origin, mark_failure
 from stoker.dataset.streams.stream import Stream
@@ -92,12 +93,12 @@ class MapAndBatch(Node, frozen=True, eq=False, kw_only=True):
     def open(self, context: Context) -> Stream:
         mapping = self.input
         assert isinstance(mapping, Map)
-        rows = _RowsOfBatches(self.batch_size, context.allocate_for(self))
+        slots = _SlotsOfBatches(self.batch_size, context.allocate_for(self))
         return BatchStream(
-            mapping.open_calls(context, rows.writer, self.batch_size),
+            mapping.open_calls(context, slots.writer, self.batch_size),
             self.batch_size,
             self.drop_remainder,
-            rows.collate,
+            slots.collate,
             Origin("batch", self.site, None),
         )
 
@@ -254,14 +255,14 @@ class BatchStream(Stream):
 
 
 class _Written(NamedTuple):
-    """An element whose large arrays are in its batch's rows, on their way to the batch."""
+    """An element whose large arrays are in the slots of its batch."""
 
-    rows: Rows
+    slots: Slots
     value: Any
 
 
-class _RowsOfBatches:
-    """The rows of the batches in flight: threads write into them, `collate` reads them.
+class _SlotsOfBatches:
+    """Slots of the batches in flight: threads write into them, `collate` reads them.
 
     Args:
         batch_size: elements in a batch.
@@ -273,28 +274,28 @@ class _RowsOfBatches:
         self._allocate = allocate
         self._number = -1
         # Weak: once a batch is delivered its memory must not wait for the next one to begin.
-        self._last: weakref.ref[Rows] | None = None
+        self._last: weakref.ref[Slots] | None = None
 
     def writer(self, index: int) -> Finish:
         """Return the function that writes element `index`; indices never decrease."""
-        number, row = divmod(index, self._size)
-        rows = self._last() if self._last is not None and number == self._number else None
-        if rows is None:
-            rows = Rows(self._size, self._allocate)
-            self._number, self._last = number, weakref.ref(rows)
-        return partial(_write, rows, row)
+        number, slot = divmod(index, self._size)
+        slots = self._last() if self._last is not None and number == self._number else None
+        if slots is None:
+            slots = Slots(self._size, self._allocate)
+            self._number, self._last = number, weakref.ref(slots)
+        return partial(_write, slots, slot)
 
     def collate(self, values: list[Any]) -> Any:
-        """Return the batch of `values`, of which those computed inline are not in rows yet."""
+        """Return the batch of `values`, of which those computed inline are not in slots yet."""
         if self._last is None or _Written not in set(map(type, values)):
             return collate(values, self._allocate)
-        rows = next(value.rows for value in values if type(value) is _Written)
+        slots = next(value.slots for value in values if type(value) is _Written)
         members = [
-            value.value if type(value) is _Written else rows.write(row, value)
-            for row, value in enumerate(values)
+            value.value if type(value) is _Written else slots.write(slot, value)
+            for slot, value in enumerate(values)
         ]
-        return collate(members, self._allocate, rows)
+        return collate(members, self._allocate, slots)
 
 
-def _write(rows: Rows, row: int, value: Any) -> _Written:
-    return _Written(rows, rows.write(row, value))
+def _write(slots: Slots, slot: int, value: Any) -> _Written:
+    return _Written(slots, slots.write(slot, value))

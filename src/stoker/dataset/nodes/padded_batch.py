@@ -6,13 +6,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from stoker.dataset.collation.collate import (
-    Array,
-    Collation,
-    as_array,
-    leaf_called,
-    mismatch,
-)
+from stoker.dataset.collation.collate import Array, Collation
+from stoker.dataset.collation.leaves import as_array, leaf_called, mismatch
 from stoker.dataset.collation.padding import (
     Paddings,
     Shape,

@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from stoker.dataset.collation.collate import Collation, as_array, leaf_called, mismatch
+from stoker.dataset.collation.collate import Collation
+from stoker.dataset.collation.leaves import as_array, leaf_called, mismatch
 from stoker.dataset.nodes.batch import BatchStream, batched_cardinality, ragged_twice
 from stoker.dataset.streams.failures import Origin
 from stoker.dataset.streams.stream import Stream

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from stoker.dataset.collation.batch_reader import BatchReader
-from stoker.dataset.collation.collate import Collation, leaf_called, mismatch
+from stoker.dataset.collation.collate import Collation
+from stoker.dataset.collation.leaves import leaf_called, mismatch
 from stoker.dataset.collation.rows import as_rows, row_spec
 from stoker.dataset.collation.vectors import vector
 from stoker.dataset.nodes.unbatch import unbatched_cardinality

@@ -56,7 +56,7 @@ class _UnbatchStream(Stream):
         chunk: list[Any] = []
         while len(chunk) < max_elements and max_bytes > 0:
             if not self._batches.left:
-                if chunk and not self._batches.waits():
+                if chunk and not self._batches.has_buffered():
                     break
                 try:
                     self._batches.open_next(1 if lazy else max_elements, max_bytes)
