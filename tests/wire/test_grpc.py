@@ -1,4 +1,4 @@
-"""Messages in gRPC calls: what every transport must do is in test_transports.py."""
+"""Messages in gRPC calls; test_transports.py has the tests common to all transports."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ def _frame(connection: Connection) -> Frame:
 
 
 class _Reader(GrpcConnection):
-    """A connection whose peer sends `pieces` and hangs up."""
+    """A connection whose peer sends `pieces` and closes."""
 
     def __init__(self, *pieces: bytes) -> None:
         super().__init__("the peer", MAX_LISTENER_BYTES, MAX_LISTENER_BYTES)
@@ -45,7 +45,7 @@ class _Reader(GrpcConnection):
 
 
 # ── large, slow, broken ──────────────────────────────────────────────────────────────────────────
-def test_a_frame_of_100_megabytes_arrives():
+def test_frame_of_100_megabytes_arrives():
     array = np.arange(100_000_000 // 8)
     with connected(GRPC) as pair:
         sender = threading.Thread(target=pair.far.send, args=(Frame(0, [array, "x"]),))
@@ -56,7 +56,7 @@ def test_a_frame_of_100_megabytes_arrives():
         assert frame.elements[1] == "x"
 
 
-def test_a_piece_beyond_grpcs_default_limit_arrives(monkeypatch):
+def test_piece_above_grpcs_default_limit_arrives(monkeypatch):
     monkeypatch.setattr(module, "PIECE_BYTES", 64 * MIB)
     with connected(GRPC) as pair:
         sender = threading.Thread(target=pair.far.send, args=(Frame(0, [np.ones(2 * MIB)]),))
@@ -65,7 +65,7 @@ def test_a_piece_beyond_grpcs_default_limit_arrives(monkeypatch):
         sender.join(5)
 
 
-def test_a_slow_reader_stops_the_sender_until_it_reads():
+def test_slow_reader_blocks_the_sender():
     sent: list[int] = []
     with connected(GRPC) as pair:
 
@@ -84,7 +84,7 @@ def test_a_slow_reader_stops_the_sender_until_it_reads():
         sender.join(5)
 
 
-def test_both_sides_send_megabytes_while_both_receive():
+def test_both_sides_send_and_receive_concurrently():
     def send(connection):
         for number in range(50):
             connection.send(Frame(number, [np.full(30_000, number)]))
@@ -104,7 +104,7 @@ def test_both_sides_send_megabytes_while_both_receive():
 
 @contextlib.contextmanager
 def _blocked_sender(connection: Connection) -> Iterator["queue.Queue[str]"]:
-    """Sends until it blocks; the queue gets the error that ends it."""
+    """Send in a thread until it blocks; the queue gets the error that ends the thread."""
     outcome: queue.Queue[str] = queue.Queue()
     sent: list[int] = []
 
@@ -120,30 +120,30 @@ def _blocked_sender(connection: Connection) -> Iterator["queue.Queue[str]"]:
     sender.start()
     last = [-1]
 
-    def stands():
+    def is_blocked():
         before, last[0] = last[0], len(sent)
         return before == last[0] > 2
 
     tick = threading.Event()
-    while not stands():
+    while not is_blocked():
         tick.wait(0.1)
     yield outcome
     sender.join(5)
 
 
-def test_close_wakes_a_sender_whose_peer_does_not_read():
+def test_close_wakes_a_blocked_sender():
     with connected(GRPC) as pair, _blocked_sender(pair.far) as outcome:
         pair.far.close()
         assert "was closed on this side" in outcome.get(timeout=5)
 
 
-def test_a_peer_that_closes_wakes_a_blocked_sender():
+def test_peers_close_wakes_a_blocked_sender():
     with connected(GRPC) as pair, _blocked_sender(pair.far) as outcome:
         pair.near.close()
         assert "is gone" in outcome.get(timeout=5)
 
 
-def test_a_message_sent_before_the_listener_closes_arrives():
+def test_message_sent_before_the_listener_closes_arrives():
     with connected(GRPC) as pair:
         pair.far.send(Bye())
         pair.listener.close()
@@ -160,7 +160,7 @@ connection.receive()
 """
 
 
-def test_a_killed_peer_is_unavailable_and_named():
+def test_killed_peer_is_unavailable_and_named():
     accepted: queue.Queue[Connection] = queue.Queue()
     listener = GRPC.listen("127.0.0.1", 0, accepted.put)
     with subprocess.Popen([sys.executable, "-c", _PEER, listener.address]) as process:
@@ -183,18 +183,18 @@ connection = transport.connect(listener.address, 5)
 """
 
 
-def test_a_process_exits_although_connections_are_open():
+def test_process_exits_with_open_connections():
     subprocess.run([sys.executable, "-c", _UNCLOSED], check=True, timeout=30)
 
 
 # ── addresses ────────────────────────────────────────────────────────────────────────────────────
-def test_ipv6_is_listened_on_and_reached():
+def test_ipv6_address_works():
     with connected(GRPC, "::1") as pair:
         assert pair.listener.address.startswith("[::1]:")
         assert pair.far.peer.startswith("[::1]:")
 
 
-def test_a_port_in_use_is_one_clear_error():
+def test_port_in_use_is_one_error():
     with connected(GRPC, "127.0.0.1") as pair:
         port = int(pair.listener.address.rpartition(":")[2])
         with pytest.raises(UnavailableError, match=f"cannot listen on 127.0.0.1:{port}.*another"):
@@ -202,7 +202,7 @@ def test_a_port_in_use_is_one_clear_error():
 
 
 # ── pieces ───────────────────────────────────────────────────────────────────────────────────────
-def test_a_message_in_small_pieces_is_joined(monkeypatch):
+def test_message_in_small_pieces_is_joined(monkeypatch):
     monkeypatch.setattr(module, "PIECE_BYTES", 100)
     elements = [{"a": np.arange(300), "b": "x" * 1000}, {"a": np.arange(5), "b": ""}]
     pieces = list(module._cut(encode(Frame(0, elements))))
@@ -216,7 +216,7 @@ def test_a_message_in_small_pieces_is_joined(monkeypatch):
     reader.close()
 
 
-def test_a_receive_that_times_out_within_a_message_goes_on():
+def test_receive_continues_after_a_timeout_within_a_message():
     first, *rest = message_bytes(Frame(0, ["x" * 100]))[:120], message_bytes(Frame(0, ["x" * 100]))
     more: queue.Queue[bytes] = queue.Queue()
     reader = GrpcConnection("the peer", MAX_LISTENER_BYTES)
@@ -251,7 +251,7 @@ def test_bad_bytes_close_the_connection_and_name_the_peer(name):
     assert reader.closed
 
 
-def test_a_piece_beyond_the_listeners_limit_ends_its_call_only(monkeypatch):
+def test_piece_above_the_listeners_limit_ends_only_its_call(monkeypatch):
     monkeypatch.setattr(module, "PIECE_BYTES", 64 * MIB)
     with connected(GRPC) as pair:
         pair.near.send(Frame(0, [np.zeros(MIB)]))
@@ -264,7 +264,7 @@ def test_a_piece_beyond_the_listeners_limit_ends_its_call_only(monkeypatch):
 
 @given(st.lists(st.binary(max_size=100), max_size=4), st.booleans())
 @settings(max_examples=100, deadline=None)
-def test_any_pieces_end_in_an_error_or_a_message(noise, after_a_prefix):
+def test_arbitrary_pieces_end_in_an_error_or_a_message(noise, after_a_prefix):
     if after_a_prefix:
         noise = [PREFIX.pack(b"stk1", len(part) // 2, 10) + part for part in noise]
     reader = _Reader(*noise)
@@ -275,7 +275,7 @@ def test_any_pieces_end_in_an_error_or_a_message(noise, after_a_prefix):
 
 
 # ── other programs ───────────────────────────────────────────────────────────────────────────────
-def test_a_tcp_connection_without_a_call_is_closed(monkeypatch):
+def test_tcp_connection_without_a_call_is_closed(monkeypatch):
     short = {"grpc.server_handshake_timeout_ms": 50, "grpc.max_connection_idle_ms": 50}
     monkeypatch.setattr(module, "_OPTIONS", list({**dict(module._OPTIONS), **short}.items()))
     listener = GRPC.listen("127.0.0.1", 0, lambda connection: None)
@@ -283,11 +283,11 @@ def test_a_tcp_connection_without_a_call_is_closed(monkeypatch):
     with socket.create_connection((host, int(port))) as plain:
         plain.settimeout(10)
         while plain.recv(4096):
-            pass  # its settings, then the end
+            pass  # the server's HTTP/2 settings, then end of file
     listener.close()
 
 
-def test_a_server_that_speaks_something_else_is_unavailable():
+def test_server_of_another_protocol_is_unavailable():
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def answer():
@@ -303,7 +303,7 @@ def test_a_server_that_speaks_something_else_is_unavailable():
         thread.join(5)
 
 
-def test_a_server_that_does_not_answer_is_unavailable():
+def test_silent_server_is_unavailable():
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         with pytest.raises(UnavailableError, match="in time"):
@@ -324,7 +324,7 @@ def _method(channel: Channel) -> Any:
     return StreamStreamMethod(channel, f"/{SERVICE}/{METHOD}", None, None)  # type: ignore[arg-type]
 
 
-def test_a_client_of_another_implementation_is_served():
+def test_client_of_another_grpc_library_is_served():
     elements = [np.arange(PIECE_BYTES), "x"]
 
     def serve(connection):
@@ -375,7 +375,7 @@ with stoker.LocalCluster(num_workers=1, threads=True) as cluster:
 """
 
 
-def test_without_grpcio_naming_grpc_is_one_error_and_the_rest_works():
+def test_naming_grpc_without_grpcio_is_one_error():
     done = subprocess.run(
         [sys.executable, "-c", _WITHOUT_GRPCIO], capture_output=True, text=True, check=True
     )
