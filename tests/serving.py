@@ -1,4 +1,4 @@
-"""Real dispatchers and workers in this process, and reading from them with a deadline."""
+"""Dispatchers and workers in this process, and functions that read from them with a deadline."""
 
 import contextlib
 import socket
@@ -11,14 +11,14 @@ import stoker
 from stoker.service import DispatchServer, WorkerServer
 
 DEADLINE = 15.0
-"""Seconds after which a test gives up: many times what anything here takes."""
+"""Default deadline in seconds: many times what any test needs."""
 
 
 class Service(contextlib.ExitStack):
-    """A dispatcher on loopback, and the workers it is given; leaving the context stops them all.
+    """A dispatcher on loopback with its workers; leaving the context stops them.
 
     Args:
-        workers: how many to start with.
+        workers: the number to start.
         worker: fields of their `WorkerConfig`.
         dispatcher: fields of `DispatcherConfig`.
     """
@@ -40,36 +40,36 @@ class Service(contextlib.ExitStack):
 
     @property
     def address(self) -> tuple[str, int]:
-        """Of the control port, for sockets."""
+        """Host and port of the control port, for sockets."""
         host, port = self.target.removeprefix("grpc://").rsplit(":", 1)
         return host, int(port)
 
     @property
     def state(self) -> Any:
-        """What the dispatcher knows; for looking at only."""
+        """The dispatcher's state, read only."""
         return self.dispatcher._shell.logic.state
 
     @property
     def tasks(self) -> list[Any]:
-        """What the workers run; for looking at only."""
+        """The workers' tasks, read only."""
         shells: list[Any] = [worker._shell for worker in self.workers]
         return [task for shell in shells for task in shell.logic.tasks.values()]
 
     def add_worker(self, **fields: Any) -> WorkerServer:
-        """Starts one more worker."""
+        """Start one more worker; `fields` are fields of its `WorkerConfig`."""
         fields = {**self.worker_fields, **fields}
         server = WorkerServer(dispatcher_address=self.target, **fields)
         self.workers.append(self.enter_context(server))
         return server
 
 
-def serving_by(transport: str | None) -> dict[str, Any]:
-    """Fields of `WorkerConfig` with which a worker serves by `transport`."""
+def worker_fields_for(transport: str | None) -> dict[str, Any]:
+    """Return the fields of `WorkerConfig` with which a worker serves by `transport`."""
     return {"data_transfer_protocol": "grpc"} if transport == "grpc" else {}
 
 
 def eventually(condition: Callable[[], Any], deadline: float = DEADLINE) -> bool:
-    """Whether `condition` comes true before the deadline; asked again and again."""
+    """Poll `condition` until it is true, and return whether it was before the deadline."""
     end = time.monotonic() + deadline
     tick = threading.Event()
     while not condition():
@@ -79,29 +79,29 @@ def eventually(condition: Callable[[], Any], deadline: float = DEADLINE) -> bool
     return True
 
 
-class Hung(AssertionError):
-    """Reading did not end in time."""
+class ReadTimeoutError(AssertionError):
+    """A read exceeded its deadline."""
 
 
 def read(
     dataset: stoker.Dataset | stoker.Iterator, count: int | None = None, deadline: float = DEADLINE
 ) -> list[Any]:
-    """The next `count` elements, or all; an exception raised while reading is raised here.
+    """Return the next `count` elements, or all; an exception raised while reading is raised here.
 
-    A reading that hangs is closed after `deadline` seconds and fails the test, and only it.
+    A read that hangs is closed after `deadline` seconds and fails only this test.
     """
-    with watched(dataset, deadline) as iterator:
+    with iterator_with_deadline(dataset, deadline) as iterator:
         if count is None:
             return list(iterator)
         return [next(iterator) for _ in range(count)]
 
 
 @contextlib.contextmanager
-def watched(
+def iterator_with_deadline(
     dataset: stoker.Dataset | stoker.Iterator, deadline: float = DEADLINE
 ) -> Iterator[stoker.Iterator]:
-    """An iterator that is closed, and the test failed, when the context lasts past the deadline."""
-    own = isinstance(dataset, stoker.Dataset)
+    """Yield an iterator; if the context exceeds the deadline, close it and fail the test."""
+    created_here = isinstance(dataset, stoker.Dataset)
     iterator = dataset.iterator() if isinstance(dataset, stoker.Dataset) else dataset
     hung = threading.Event()
 
@@ -115,19 +115,19 @@ def watched(
         yield iterator
     except BaseException as error:
         if hung.is_set():
-            raise Hung(f"reading did not end within {deadline:g} s") from error
+            raise ReadTimeoutError(f"reading did not end within {deadline:g} s") from error
         raise
     finally:
         timer.cancel()
         timer.join()
-        if own:
+        if created_here:
             iterator.close()
     if hung.is_set():
-        raise Hung(f"reading did not end within {deadline:g} s")
+        raise ReadTimeoutError(f"reading did not end within {deadline:g} s")
 
 
 def outcomes(iterator: stoker.Iterator) -> list[Any]:
-    """All that comes, in order: elements, and the exceptions in their places."""
+    """Return all elements in order, with raised exceptions in their positions."""
     found: list[Any] = []
     while True:
         try:
@@ -139,6 +139,6 @@ def outcomes(iterator: stoker.Iterator) -> list[Any]:
 
 
 def free_port() -> int:
-    """A port nobody listens on now."""
+    """Return a port on which no process listens now."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return int(probe.getsockname()[1])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.serving import Service, serving_by
+from tests.serving import Service, worker_fields_for
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def serve(request: pytest.FixtureRequest) -> Iterator[Callable[..., Service]]:
     Where the test's `transport` or `protocol` is "grpc", workers serve by gRPC.
     """
     parameters = getattr(getattr(request.node, "callspec", None), "params", {})
-    by = serving_by(parameters.get("transport", parameters.get("protocol")))
+    by = worker_fields_for(parameters.get("transport", parameters.get("protocol")))
     with contextlib.ExitStack() as stack:
 
         def start(*arguments, worker: dict[str, Any] | None = None, **fields) -> Service:

@@ -17,7 +17,7 @@ from stoker.errors import (
     UserFunctionError,
 )
 from stoker.service import distribute, messages, register_dataset, rpc
-from tests.serving import outcomes, read, watched
+from tests.serving import iterator_with_deadline, outcomes, read
 
 LOCK = threading.Lock()
 
@@ -62,7 +62,7 @@ def test_error_replaces_its_element_and_reading_continues(serve, transport):
         .map(_fails_at_three)
         .apply(distribute("parallel_epochs", serve().target, data_transfer_protocol=transport))
     )
-    with watched(dataset) as iterator:
+    with iterator_with_deadline(dataset) as iterator:
         found = outcomes(iterator)
     assert [x for x in found if not isinstance(x, Exception)] == [0, 1, 2, 4, 5]
     assert isinstance(found[3], UserFunctionError)
@@ -81,7 +81,7 @@ def test_many_errors_keep_their_positions(serve, transport, threads):
         .map(odd, num_parallel_calls=threads)
         .apply(distribute("parallel_epochs", serve().target, data_transfer_protocol=transport))
     )
-    with watched(dataset) as iterator:
+    with iterator_with_deadline(dataset) as iterator:
         found = outcomes(iterator)
     assert len(found) == 100
     assert found[::2] == list(range(0, 100, 2))
@@ -95,7 +95,7 @@ def test_batch_with_a_failing_element_fails(serve):
         .batch(2)
         .apply(distribute("parallel_epochs", serve().target))
     )
-    with watched(dataset) as iterator:
+    with iterator_with_deadline(dataset) as iterator:
         first, error, last = outcomes(iterator)
     assert (first.tolist(), last.tolist()) == ([0, 1], [4, 5])
     assert isinstance(error, UserFunctionError)
@@ -108,7 +108,7 @@ def test_error_with_one_outstanding_request_is_not_final(serve, transport):
         .map(_fails_at_three)
         .distribute(serve().target, max_outstanding_requests=1, data_transfer_protocol=transport)
     )
-    with watched(dataset) as iterator:
+    with iterator_with_deadline(dataset) as iterator:
         assert len(outcomes(iterator)) == 6
 
 
@@ -165,7 +165,7 @@ def test_exit_exceptions_are_errors_and_the_worker_lives(serve, exception, threa
 
     service = serve()
     dataset = stoker.Dataset.range(3).map(leave, num_parallel_calls=threads)
-    with watched(dataset.distribute(service.target)) as iterator:
+    with iterator_with_deadline(dataset.distribute(service.target)) as iterator:
         found = outcomes(iterator)
     errors = [x for x in found if isinstance(x, UserFunctionError)]
     assert [error.exception for error in errors] == [exception.__name__]
@@ -183,7 +183,7 @@ def test_unpicklable_exception_arrives(serve, transport):
 
     dataset = stoker.Dataset.range(2).map(fail)
     dataset = dataset.distribute(serve().target, data_transfer_protocol=transport)
-    with watched(dataset) as iterator:
+    with iterator_with_deadline(dataset) as iterator:
         found = outcomes(iterator)
     assert [error.exception for error in found] == ["Odd", "Odd"]
 
@@ -272,7 +272,7 @@ def _with_blob(dataset: stoker.Dataset, blob: bytes) -> stoker.Dataset:
 def test_missing_module_is_one_error_that_names_it(serve, monkeypatch, transport, mode):
     dataset = _with_missing_module(monkeypatch, 5)
     dataset = dataset.apply(distribute(mode, serve(1).target, data_transfer_protocol=transport))
-    with watched(dataset) as iterator:
+    with iterator_with_deadline(dataset) as iterator:
         found = outcomes(iterator)
     assert {type(x) for x in found} == {FailedPreconditionError}
     assert "'absent_module_of_stoker', which is not installed" in str(found[0])
@@ -285,7 +285,7 @@ def test_unsupported_element_is_an_error_in_its_position(serve):
         .map(lambda i: {i} if i == 2 else i)
         .apply(distribute("parallel_epochs", serve().target, data_transfer_protocol="tcp"))
     )
-    with watched(dataset) as iterator:
+    with iterator_with_deadline(dataset) as iterator:
         found = outcomes(iterator)
     assert [x for x in found if not isinstance(x, Exception)] == [0, 1, 3, 4]
     assert isinstance(found[2], InvalidArgumentError)
@@ -339,7 +339,7 @@ def test_unknown_node_is_one_error(serve):
     reply = rpc.call(service.target.removeprefix("grpc://"), registration, 5)
     assert reply == messages.DatasetRegistered("future")
     dataset = stoker.service.from_dataset_id("parallel_epochs", service.target, "future")
-    with watched(dataset) as iterator:
+    with iterator_with_deadline(dataset) as iterator:
         found = outcomes(iterator)
     assert len(found) == 1
     assert "'from_the_future' is not known" in str(found[0])
@@ -349,7 +349,7 @@ def test_source_that_fails_to_open_ends_the_epoch(serve, transport):
     dataset = stoker.Dataset.list_files("/no/such/place/*.jpg").apply(
         distribute("parallel_epochs", serve().target, data_transfer_protocol=transport)
     )
-    with watched(dataset) as iterator:
+    with iterator_with_deadline(dataset) as iterator:
         found = outcomes(iterator)
     assert len(found) == 1
     assert isinstance(found[0], stoker.errors.NotFoundError)

@@ -13,7 +13,7 @@ import pytest
 import stoker
 from stoker.errors import InvalidArgumentError, NotFoundError
 from stoker.service import distribute, from_dataset_id, messages, register_dataset
-from tests.serving import eventually, read, watched
+from tests.serving import eventually, iterator_with_deadline, read
 
 MODES = ["parallel_epochs", "distributed_epoch"]
 
@@ -326,7 +326,7 @@ def test_silent_client_is_released_and_gets_an_error(serve, transport, elements_
         .repeat()
         .apply(distribute("parallel_epochs", service.target, data_transfer_protocol=transport))
     )
-    with watched(dataset) as iterator:
+    with iterator_with_deadline(dataset) as iterator:
         assert eventually(lambda: service.state.clients)
         if elements_read:
             next(iterator)

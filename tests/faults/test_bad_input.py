@@ -17,7 +17,14 @@ from stoker.wire.frames import PREFIX, Hello
 from stoker.wire.transports import get_transport
 from stoker.wire.transports.grpc import METHOD, SERVICE
 from stoker.wire.transports.shm import envelope
-from tests.serving import DEADLINE, Service, eventually, read, serving_by, watched
+from tests.serving import (
+    DEADLINE,
+    Service,
+    eventually,
+    iterator_with_deadline,
+    read,
+    worker_fields_for,
+)
 
 TRANSPORTS = ("tcp", "shm", "grpc")
 HELLO = frames.encode(Hello(1, 1, 5, 6, 0))[0]
@@ -72,7 +79,7 @@ def transport(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def service(transport: str) -> Iterator[Service]:
-    with Service(1, worker=serving_by(transport)) as running:
+    with Service(1, worker=worker_fields_for(transport)) as running:
         yield running
 
 
@@ -84,7 +91,7 @@ def reading(service: Service, transport: str) -> Iterator[None]:
         .repeat()
         .distribute(service.target, data_transfer_protocol=transport)
     )
-    with watched(dataset, 2 * DEADLINE) as iterator:
+    with iterator_with_deadline(dataset, 2 * DEADLINE) as iterator:
         next(iterator)
         yield
         for _ in range(1000):

@@ -1,4 +1,4 @@
-"""Clients that stop reading: they hold what they were promised, and nobody waits for them."""
+"""Clients that stop reading: they buffer at most their credit and block no other client."""
 
 import threading
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ import stoker
 from stoker.service import distribute
 from stoker.wire import frames as f
 from stoker.wire.transports import get_transport
-from tests.serving import Service, eventually, read, serving_by
+from tests.serving import Service, eventually, read, worker_fields_for
 
 MIB = 1 << 20
 
@@ -22,19 +22,17 @@ def transport() -> str | None:
 
 @pytest.fixture
 def service(transport: str | None) -> Iterator[Service]:
-    with Service(1, worker={"buffer_bytes": 4 * MIB, **serving_by(transport)}) as service:
+    with Service(1, worker={"buffer_bytes": 4 * MIB, **worker_fields_for(transport)}) as service:
         yield service
 
 
 def _job(service: Service, dataset: stoker.Dataset, **settings) -> stoker.Dataset:
-    """One more client of the one job."""
+    """Return a dataset whose iterators are clients of job "j"."""
     return dataset.apply(distribute("parallel_epochs", service.target, job_name="j", **settings))
 
 
 @pytest.mark.parametrize("transport", ["tcp", "grpc", "local", None])
-def test_a_client_that_pauses_keeps_little_from_the_one_that_reads_on(
-    service: Service, transport: str | None
-) -> None:
+def test_paused_client_leaves_the_rest_to_another(service: Service, transport: str | None) -> None:
     dataset = stoker.Dataset.range(200_000)
     with _job(service, dataset, data_transfer_protocol=transport).iterator() as paused:
         first = next(paused)
@@ -43,29 +41,29 @@ def test_a_client_that_pauses_keeps_little_from_the_one_that_reads_on(
         assert first not in rest
 
 
-def test_a_client_that_does_not_even_read_its_socket_stops_neither_worker_nor_others(
+def test_client_with_an_unread_socket_blocks_no_other(
     service: Service,
 ) -> None:
-    """Frames of a megabyte fill the socket's buffers long before the credit is used up."""
+    """Frames of a megabyte fill the socket's buffers long before the credit is exhausted."""
     dataset = stoker.Dataset.range(300).map(lambda x: np.full(1 << 17, x))
     with _job(service, dataset, data_transfer_protocol="tcp").iterator() as reading:
         got = [int(next(reading)[0])]
         [task] = service.tasks
         address = service.workers[0].address
-        deaf = get_transport("tcp").connect(address, 5.0)
+        unread = get_transport("tcp").connect(address, 5.0)
         try:
-            deaf.send(f.Hello(1, 1, 99, task.start.task_id, 0, attempt=1))
-            deaf.send(f.Credit(0, 1 << 40, 1 << 40))
+            unread.send(f.Hello(1, 1, 99, task.start.task_id, 0, attempt=1))
+            unread.send(f.Credit(0, 1 << 40, 1 << 40))
             assert eventually(lambda: 99 in task.readers)
             assert eventually(lambda: task.readers[99].kept_positions >= 1)
             rest: list[int] = []
             thread = threading.Thread(target=lambda: rest.extend(int(x[0]) for x in reading))
             thread.start()
-            held = task.readers[99]
+            unread_reader = task.readers[99]
             assert eventually(lambda: task.exhausted)
-            assert held.kept_positions <= 4 + 1
+            assert unread_reader.kept_positions <= 4 + 1
         finally:
-            deaf.close()
+            unread.close()
         thread.join(20)
         assert not thread.is_alive()
         got += rest
@@ -74,9 +72,9 @@ def test_a_client_that_does_not_even_read_its_socket_stops_neither_worker_nor_ot
 
 
 @pytest.mark.parametrize("transport", ["tcp", "grpc", "local", None])
-def test_small_bounds_on_both_sides_slow_nothing_down_to_a_stop(transport: str | None) -> None:
+def test_small_buffers_on_both_sides_do_not_deadlock(transport: str | None) -> None:
     dataset = stoker.Dataset.range(2_000).map(lambda x: np.full(1 << (x % 14), x))
-    with Service(2, worker={"buffer_bytes": 1000, **serving_by(transport)}) as service:
+    with Service(2, worker={"buffer_bytes": 1000, **worker_fields_for(transport)}) as service:
         for settings in ({"buffer_bytes": 1}, {"buffer_bytes": 1, "max_outstanding_requests": 1}):
             distributed = dataset.distribute(
                 service.target, data_transfer_protocol=transport, **settings

@@ -1,4 +1,4 @@
-"""Processes that are killed, forked, interrupted or end with everything open."""
+"""Processes that are killed, forked, interrupted, or exit with open iterators."""
 
 import os
 import signal
@@ -30,7 +30,11 @@ def _slow(number: int) -> int:
 def _read_and_kill(
     dataset: stoker.Dataset, kill: Callable[[], None], after: int
 ) -> tuple[list[int], float]:
-    """All that is read, killing after `after` elements; and how long the epoch went on."""
+    """Read a dataset and call `kill` after `after` elements.
+
+    Returns:
+        The elements, and the seconds from the kill to the end of the epoch.
+    """
     got: list[int] = []
     killed = 0.0
     for element in dataset:
@@ -42,8 +46,8 @@ def _read_and_kill(
 
 
 @pytest.mark.parametrize("mode", ["parallel_epochs", "distributed_epoch"])
-def test_an_epoch_ends_when_a_worker_is_killed_and_nobody_reports_it(mode: str) -> None:
-    # The lease alone tells: no supervisor, and a dispatcher with default settings.
+def test_epoch_ends_after_an_unreported_worker_death(mode: str) -> None:
+    # Only the lease detects it: no supervisor, and a dispatcher with default settings.
     with DispatchServer() as dispatcher:
         config = WorkerConfig(dispatcher_address=dispatcher.target)
         workers = [WorkerProcess(config), WorkerProcess(config)]
@@ -64,7 +68,7 @@ def test_an_epoch_ends_when_a_worker_is_killed_and_nobody_reports_it(mode: str) 
         assert len(got) < 4_000
 
 
-def test_a_cluster_reports_a_killed_worker_at_once_and_counts_what_may_be_lost() -> None:
+def test_cluster_reports_a_killed_worker_and_lost_splits() -> None:
     with stoker.LocalCluster(2) as cluster:
         dataset = stoker.Dataset.range(2_000).map(_slow).distribute(cluster)
         with dataset.iterator() as iterator:
@@ -75,15 +79,15 @@ def test_a_cluster_reports_a_killed_worker_at_once_and_counts_what_may_be_lost()
         assert cluster.num_workers() == 1
     assert len(set(got)) == len(got)
     assert lost["tasks_lost"] == 1
-    assert 2_000 - len(got) <= lost["splits_lost"]  # one element a split here
+    assert 2_000 - len(got) <= lost["splits_lost"]  # each split has one element here
 
 
 def _hold_the_gil(number: int) -> int:
-    sum(range(3 * 10**8))  # seconds in one call of C, which never lets go
+    sum(range(3 * 10**8))  # one C call of several seconds that holds the GIL
     return number
 
 
-def test_a_function_that_holds_the_gil_longer_than_the_lease_does_not_cost_it() -> None:
+def test_function_holding_the_gil_keeps_the_lease() -> None:
     with DispatchServer(worker_timeout_ms=1_000) as dispatcher:
         supervisor = Supervisor(
             WorkerConfig(dispatcher_address=dispatcher.target, heartbeat_interval_ms=100)
@@ -101,16 +105,16 @@ def test_a_function_that_holds_the_gil_longer_than_the_lease_does_not_cost_it() 
             supervisor.stop()
 
 
-def test_a_worker_that_joins_takes_part_in_the_epoch_that_runs(tmp_path: Path) -> None:
+def test_joining_worker_takes_part_in_the_running_epoch(tmp_path: Path) -> None:
     gate = tmp_path / "open"
 
-    def behind_the_gate(number: int) -> tuple[int, int]:
+    def wait_for_gate(number: int) -> tuple[int, int]:
         while number >= 100 and not gate.exists():
             time.sleep(0.01)
         return _slow(number), os.getpid()
 
     with stoker.LocalCluster(1) as cluster:
-        dataset = stoker.Dataset.range(3_000).map(behind_the_gate)
+        dataset = stoker.Dataset.range(3_000).map(wait_for_gate)
         with dataset.distribute(cluster).iterator() as iterator:
             got = [next(iterator)]
             cluster.add_worker()
@@ -120,7 +124,7 @@ def test_a_worker_that_joins_takes_part_in_the_epoch_that_runs(tmp_path: Path) -
     assert len({pid for _, pid in got}) == 2
 
 
-def test_an_epoch_of_one_worker_goes_on_when_another_takes_its_place() -> None:
+def test_epoch_continues_on_a_replacement_worker() -> None:
     with stoker.LocalCluster(1) as cluster:
         dataset = stoker.Dataset.range(2_000).map(_slow)
         distributed = dataset.distribute(cluster, processing_mode="parallel_epochs")
@@ -132,7 +136,7 @@ def test_an_epoch_of_one_worker_goes_on_when_another_takes_its_place() -> None:
     assert got[-2_000:] == list(range(2_000))  # the new worker starts from the beginning
 
 
-def test_a_forked_child_gets_an_error_from_an_inherited_iterator_and_may_make_a_new_one() -> None:
+def test_forked_child_must_create_its_own_iterator() -> None:
     with stoker.LocalCluster(1) as cluster:
         dataset = stoker.Dataset.range(1_000).distribute(cluster)
         with dataset.iterator() as iterator:
@@ -161,7 +165,7 @@ def _in_child(iterator: stoker.Iterator, target: str) -> int:
     return 1
 
 
-def test_copies_of_a_dataset_in_forked_children_share_its_job() -> None:
+def test_dataset_copies_in_forked_children_share_the_job() -> None:
     with stoker.LocalCluster(1) as cluster:
         dataset = stoker.Dataset.range(1_000).map(_slow).distribute(cluster)
         reader, writer = os.pipe()
@@ -190,7 +194,7 @@ _OPEN_ITERATOR = """
 """
 
 
-def _script(text: str, threads: bool) -> "subprocess.Popen[str]":
+def _run_script(text: str, threads: bool) -> "subprocess.Popen[str]":
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(text).format(threads=threads)],
         stdout=subprocess.PIPE,
@@ -199,35 +203,35 @@ def _script(text: str, threads: bool) -> "subprocess.Popen[str]":
     )
 
 
-def _await_reading(process: "subprocess.Popen[str]") -> None:
+def _wait_until_reading(process: "subprocess.Popen[str]") -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "reading\n"
 
 
 @pytest.mark.parametrize("threads", [False, True])
-def test_a_program_that_leaves_everything_open_exits_within_seconds(threads: bool) -> None:
-    with _script(_OPEN_ITERATOR, threads) as process:
-        _await_reading(process)
+def test_program_with_open_iterators_exits_within_seconds(threads: bool) -> None:
+    with _run_script(_OPEN_ITERATOR, threads) as process:
+        _wait_until_reading(process)
         began = time.monotonic()
-        _, said = process.communicate(timeout=60)
+        _, stderr_text = process.communicate(timeout=60)
         assert time.monotonic() - began < 10
-    assert process.returncode == 0, said
-    assert "Traceback" not in said
+    assert process.returncode == 0, stderr_text
+    assert "Traceback" not in stderr_text
 
 
 @pytest.mark.parametrize("threads", [False, True])
-def test_ctrl_c_ends_a_program_that_reads(threads: bool) -> None:
-    with _script(_OPEN_ITERATOR + "    for _ in iterator: pass\n", threads) as process:
-        _await_reading(process)
+def test_ctrl_c_ends_a_reading_program(threads: bool) -> None:
+    with _run_script(_OPEN_ITERATOR + "    for _ in iterator: pass\n", threads) as process:
+        _wait_until_reading(process)
         process.send_signal(signal.SIGINT)
         began = time.monotonic()
-        _, said = process.communicate(timeout=60)
+        _, stderr_text = process.communicate(timeout=60)
         assert time.monotonic() - began < 10
-    assert process.returncode == -signal.SIGINT, said
-    assert said.rstrip().endswith("KeyboardInterrupt")
+    assert process.returncode == -signal.SIGINT, stderr_text
+    assert stderr_text.rstrip().endswith("KeyboardInterrupt")
 
 
-def test_ctrl_c_ends_a_program_that_waits_for_a_worker() -> None:
+def test_ctrl_c_ends_a_program_waiting_for_a_worker() -> None:
     waiting = """
     import stoker
     cluster = stoker.LocalCluster(0, threads={threads})
@@ -235,8 +239,8 @@ def test_ctrl_c_ends_a_program_that_waits_for_a_worker() -> None:
     print("reading", flush=True)
     next(iterator)
     """
-    with _script(waiting, True) as process:
-        _await_reading(process)
+    with _run_script(waiting, True) as process:
+        _wait_until_reading(process)
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
-    assert process.returncode == -signal.SIGINT, said
+        _, stderr_text = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT, stderr_text
