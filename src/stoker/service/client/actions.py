@@ -1,4 +1,4 @@
-"""What the client's logic tells its shell to do."""
+"""Actions that the client's logic returns to its shell."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -9,14 +9,14 @@ from stoker.wire import frames as f
 
 @dataclass(frozen=True)
 class ToDispatcher:
-    """Say `message` on the session; it is dropped if the session is broken."""
+    """Send `message` on the session; it is dropped if the session is broken."""
 
     message: m.FromClient
 
 
 @dataclass(frozen=True)
 class Connect:
-    """Reach the worker that runs `task`; report `connected` or `connection_lost`."""
+    """Connect to the worker that runs `task`; report `connected` or `connection_lost`."""
 
     connection: int
     task: m.TaskInfo
@@ -32,7 +32,7 @@ class ToWorker:
 
 @dataclass(frozen=True)
 class Disconnect:
-    """Close a data connection; with `farewell`, when the worker has said `Bye` to a `GiveBack`."""
+    """Close a data connection; with `farewell`, after the worker has sent `Bye` to a `GiveBack`."""
 
     connection: int
     farewell: bool = False
@@ -40,14 +40,14 @@ class Disconnect:
 
 @dataclass(frozen=True)
 class SetHeartbeat:
-    """Send a heartbeat at least so often."""
+    """Send heartbeats at most `milliseconds` apart."""
 
     milliseconds: int
 
 
 @dataclass(frozen=True)
 class Warn:
-    """Tell the user."""
+    """Log a warning for the user."""
 
     text: str
 

@@ -1,6 +1,6 @@
-"""Orders: which task a client reads next.
+"""Orders of reading; they decide which task a client reads next.
 
-One small class for each way of reading; an order knows nothing of connections or credit.
+One small class for each order; it knows nothing of connections or credit.
 """
 
 from abc import ABC, abstractmethod
@@ -26,7 +26,7 @@ class Order(ABC):
     @property
     @abstractmethod
     def empty(self) -> bool:
-        """Whether no chunk is left that has arrived."""
+        """True if every chunk that has arrived is yielded."""
 
     @abstractmethod
     def reads(self, task: TaskInfo) -> bool:

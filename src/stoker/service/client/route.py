@@ -1,4 +1,4 @@
-"""By which transports a client reaches its workers."""
+"""Choice of the transport by which a client reaches a worker."""
 
 import logging
 import threading
@@ -16,14 +16,14 @@ BEST_FIRST = ("local", "shm", "tcp")
 
 
 class Route:
-    """Connects a client to workers: by what it was told to, else by the best that gets through.
+    """Connect a client to workers, by the named transport or the best that works.
 
-    Whether a worker shares this host or this process, and what the network between lets pass, is
-    found out by trying. What failed where something else then worked is not tried again, so that a
-    broken connection comes back as fast as the first one came.
+    Connecting shows whether a worker shares this host or process, and what the network lets pass.
+    A transport that failed where another one worked is not tried again, so that reconnecting is as
+    fast as connecting.
 
     Args:
-        data_transfer_protocol: the transport to try first, if any; a warning is logged once when it
+        data_transfer_protocol: the transport to try first, if any; a warning is logged once if it
             cannot be used.
     """
 
@@ -34,21 +34,21 @@ class Route:
         self._warned = False
 
     def connect(self, task: m.TaskInfo, timeout: float) -> Connection:
-        """A connection to the worker of `task`.
+        """Return a connection to the worker of `task`.
 
         Args:
-            task: says where the worker is.
+            task: the task, with the addresses of its worker.
             timeout: seconds, shared by the transports that are tried.
 
         Raises:
-            UnavailableError: no transport gets through now.
-            FailedPreconditionError: the worker serves by none that this process could use.
+            UnavailableError: if no transport can connect now.
+            FailedPreconditionError: if this process can use none of the worker's transports.
         """
         deadline = time.monotonic() + timeout
         failed: dict[tuple[str, str], StokerError] = {}
         places = self._places(task)
         for tried, place in enumerate(places):
-            # Where packets vanish, the next must not be left without time.
+            # A network that drops packets must not leave the next transport without time.
             patience = (deadline - time.monotonic()) / (len(places) - tried)
             try:
                 connection = get_transport(place[0]).connect(place[1], patience)
@@ -58,7 +58,7 @@ class Route:
             self._succeeded(place, failed, task)
             return connection
         with self._lock:
-            # Nothing is known to work any more.
+            # No transport is known to work any more: try all of them next time.
             self._useless.difference_update(task.data_transfer_addresses.items())
         if len(failed) == 1:
             [only] = failed.values()
@@ -67,7 +67,7 @@ class Route:
         raise UnavailableError(f"no transport reaches worker {task.worker}: {reasons}")
 
     def _places(self, task: m.TaskInfo) -> list[tuple[str, str]]:
-        """Transports and addresses to try for a task, in this order."""
+        """Return the transports and addresses to try for a task, in order."""
         named, offered = self._data_transfer_protocol, task.data_transfer_addresses
         names = BEST_FIRST if named is None else (named, *BEST_FIRST)
         usable = {name: offered[name] for name in names if name in offered}

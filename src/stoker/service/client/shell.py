@@ -1,4 +1,4 @@
-"""The client's shell: a stream over `logic.Client`; a thread for each worker."""
+"""The client's shell: a stream around `logic.Client`, with a thread for each worker."""
 
 import logging
 import math
@@ -28,17 +28,17 @@ logger = logging.getLogger("stoker.client")
 CONNECT_SECONDS = 5.0
 FAREWELL_SECONDS = 2.0
 STALL_SECONDS = 10.0
-"""A read that has waited so long says whom it waits for."""
+"""Time after which a waiting read logs what it waits for, in seconds."""
 
 
 class ServiceStream(Stream):
     """The elements of one iteration, as they arrive.
 
     Args:
-        hello: what is read.
-        options: how it is read.
-        spec: what the elements should be; rebuilds namedtuples and dataclasses.
-        statistics: counts ``tasks_lost`` and ``splits_lost``, and adds up what tasks count; shows
+        hello: names the job and its dataset.
+        options: the options of the reader.
+        spec: the expected element_spec; rebuilds namedtuples and dataclasses.
+        statistics: counts ``tasks_lost``, ``splits_lost`` and the totals of tasks; shows
             ``shared_memory_bytes``.
     """
 
@@ -65,7 +65,7 @@ class ServiceStream(Stream):
         self._closed = False
         self._failure: StokerError | None = None
         self._logic = logic.Client(hello, options, random.Random(), time.monotonic())
-        with self._changed:  # its callbacks come at once, and need it
+        with self._changed:  # the callbacks may run immediately, and use the session
             self._session = rpc.Session(
                 options.dispatcher_address,
                 self._session_opened,
@@ -91,15 +91,15 @@ class ServiceStream(Stream):
         if self._pid != os.getpid():
             return  # the threads and sockets are the parent's
         if threading.current_thread().name.startswith("stoker-"):
-            # A forgotten iterator is finalized on whatever thread collects it; ours must not wait
-            # for themselves.
+            # An iterator that is not closed is finalized on the thread that collects it, which may
+            # be one that `close` waits for.
             threading.Thread(target=self.close, name="closing-stoker").start()
             return
         with self._changed:
             if self._closed:
                 return
             self._closed = True
-            self._carry_out(self._logic.close(self._chunk_size - length_hint(self.ready)))
+            self._execute(self._logic.close(self._chunk_size - length_hint(self.ready)))
             self.ready = iter(())
             self._changed.notify_all()
             threads = list(self._threads)
@@ -115,7 +115,7 @@ class ServiceStream(Stream):
             thread.join(CONNECT_SECONDS)
 
     def _take(self) -> None:
-        """Gets the next chunk, or raises: its error, StopIteration at the end."""
+        """Get the next chunk, or raise its error, or StopIteration at the end."""
         began = warned = time.monotonic()
         worked = began - self._taken_at
         with self._changed:
@@ -126,7 +126,7 @@ class ServiceStream(Stream):
                     raise StopIteration
                 taken, actions = self._logic.take(worked, time.monotonic())
                 self._chunk_size = 0
-                self._carry_out(actions)
+                self._execute(actions)
                 if taken is not None:
                     self._taken_at = time.monotonic()
                     break
@@ -159,13 +159,13 @@ class ServiceStream(Stream):
         if not compatible(spec, spec_of(element)):
             self._fail(
                 InvalidArgumentError(
-                    f"the elements are not what `element_spec` says: it is {spec}, the first "
-                    f"element is {spec_of(element)}; correct it, or leave it out"
+                    f"the elements do not match `element_spec`: it is {spec}, the first element "
+                    f"is {spec_of(element)}; correct it, or leave it out"
                 )
             )
 
     def _fail(self, error: StokerError) -> NoReturn:
-        """Nothing more can be read: lets go of everything; every further read raises the same."""
+        """Close the stream; every further read raises the same error."""
         self._failure = error
         self.close()
         raise error
@@ -173,19 +173,19 @@ class ServiceStream(Stream):
     # ── the session (called on the control loop) ──────────────────────────────────────────────────
     def _session_opened(self) -> None:
         with self._changed:
-            self._carry_out(self._logic.session_opened())
+            self._execute(self._logic.session_opened())
 
     def _session_message(self, message: m.FromDispatcher) -> None:
         with self._changed:
             tasks, splits = self._logic.tasks_lost, self._logic.splits_lost
-            self._carry_out(self._logic.session_message(message, time.monotonic()))
+            self._execute(self._logic.session_message(message, time.monotonic()))
             self._statistics.add("tasks_lost", self._logic.tasks_lost - tasks)
             self._statistics.add("splits_lost", self._logic.splits_lost - splits)
             self._changed.notify_all()
 
     def _session_lost(self) -> None:
         with self._changed:
-            self._carry_out(self._logic.session_lost(time.monotonic()))
+            self._execute(self._logic.session_lost(time.monotonic()))
 
     def _tick(self) -> None:
         now = time.monotonic()
@@ -195,7 +195,7 @@ class ServiceStream(Stream):
             if now >= self._next_heartbeat:
                 self._next_heartbeat = now + self._heartbeat
                 self._session.send(m.Heartbeat())
-            self._carry_out(self._logic.tick(now))
+            self._execute(self._logic.tick(now))
             self._changed.notify_all()
 
     # ── workers (each connection has a thread) ────────────────────────────────────────────────────
@@ -213,7 +213,7 @@ class ServiceStream(Stream):
             if failure is not None:
                 self._logic.fail(failure)
             else:
-                self._carry_out(self._logic.connection_lost(number, why, time.monotonic()))
+                self._execute(self._logic.connection_lost(number, why, time.monotonic()))
             self._threads.discard(threading.current_thread())
             self._changed.notify_all()
         if connection is not None:
@@ -223,16 +223,16 @@ class ServiceStream(Stream):
         connection = self._route.connect(task, CONNECT_SECONDS)
         connection.types = self._types
         with self._changed:
-            if number not in self._connections:  # let go of while connecting
+            if number not in self._connections:  # disconnected in the meantime
                 connection.close()
                 return
             self._connections[number] = connection
             actions = self._logic.connected(number)
-            self._carry_out(actions)
+            self._execute(actions)
         while True:
             message = connection.receive()
             with self._changed:
-                self._carry_out(self._logic.worker_message(number, message, time.monotonic()))
+                self._execute(self._logic.worker_message(number, message, time.monotonic()))
                 for name, count in self._logic.take_counts().items():
                     self._statistics.add(name, count)
                 self._changed.notify_all()
@@ -240,8 +240,8 @@ class ServiceStream(Stream):
                 return
 
     # ── actions ───────────────────────────────────────────────────────────────────────────────────
-    def _carry_out(self, actions: list[logic.Action]) -> None:
-        """Under the lock. What workers are sent is little, so nothing blocks."""
+    def _execute(self, actions: list[logic.Action]) -> None:
+        """Execute actions, under the lock. Messages to workers are small, so nothing blocks."""
         for action in actions:
             if isinstance(action, logic.ToWorker):
                 self._send(action.connection, action.message)

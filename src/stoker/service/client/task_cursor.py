@@ -1,4 +1,4 @@
-"""How far a client is in reading one task."""
+"""Position and connection of a client that reads one task."""
 
 import random
 from dataclasses import dataclass, field
@@ -6,26 +6,26 @@ from dataclasses import dataclass, field
 from stoker.service import messages as m
 
 RECONNECT_FIRST, RECONNECT_LONGEST = 0.05, 2.0
-"""Seconds until a broken connection is tried again, doubling."""
+"""Seconds until a broken connection is opened again; the delay doubles with each attempt."""
 
 
 @dataclass
 class TaskCursor:
-    """The reading of one task.
+    """Position and connection of one task.
 
     Attributes:
-        connection: the open or opening connection; ``None`` while waiting to try again.
+        connection: the open or opening connection; ``None`` while waiting to reconnect.
         open: the worker has answered on it.
-        next_frame: the first frame not received.
-        consumed: the first frame the user has not taken the whole of.
-        reported: the value of `consumed` the worker knows.
-        ended: the worker said that there is no more; another client may still give some back.
-        confirmed: the worker is asked, or was, whether it is the end still.
-        lost: the worker is gone; nothing more will be received.
-        attempts: how often connecting failed since it last succeeded.
-        try_at: when to try again.
-        reason: what went wrong last.
-        counts: what the task had counted when the worker said so last.
+        next_frame: the first frame that has not been received.
+        consumed: the first frame that the user has not consumed completely.
+        reported: the value of `consumed` last sent to the worker.
+        ended: the worker has sent `End`; other clients may still give elements back.
+        confirmed: the worker was asked to confirm the end.
+        lost: the worker was removed; nothing more will be received.
+        attempts: the number of failed attempts to connect since the last success.
+        try_at: time of the next attempt.
+        reason: the last error.
+        counts: the task's totals as last received.
     """
 
     task: m.TaskInfo
@@ -44,11 +44,11 @@ class TaskCursor:
 
     @property
     def over(self) -> bool:
-        """Nothing more is expected."""
+        """True if no more frames are expected."""
         return self.ended or self.lost
 
     def postpone(self, reason: str, now: float, rng: random.Random) -> None:
-        """It is to be tried again after a while, the longer the more often it failed."""
+        """Schedule another attempt to connect, after a delay that doubles with each failure."""
         self.connection, self.open, self.reason = None, False, reason
         delay = min(RECONNECT_FIRST * 2**self.attempts, RECONNECT_LONGEST)
         self.attempts += 1
