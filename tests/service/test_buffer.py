@@ -1,4 +1,4 @@
-"""Which client of a task gets which element."""
+"""Buffers: the client that gets each element of a task."""
 
 from stoker.errors import ErrorRecord
 from stoker.service.chunk import Chunk

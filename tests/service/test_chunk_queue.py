@@ -1,4 +1,4 @@
-"""What waits for readers: order, sizes, and what comes back."""
+"""Queues of chunks: order, sizes, and chunks put back."""
 
 import time
 
@@ -19,31 +19,31 @@ def _filled(*chunks: Chunk) -> ChunkQueue:
     return queue
 
 
-def test_small_pieces_are_taken_together():
+def test_small_chunks_are_merged():
     queue = _filled(Chunk([1], 10), Chunk([2, 3], 20))
     assert queue.take(100, 100) == Chunk([1, 2, 3], 30)
     assert (queue.positions, queue.nbytes) == (0, 0)
 
 
-def test_a_large_piece_is_taken_in_parts():
+def test_large_chunk_is_split():
     queue = _filled(Chunk([1, 2, 3, 4], 40))
     assert queue.take(1, 100) == Chunk([1], 10)
     assert queue.take(100, 25) == Chunk([2, 3], 20)
     assert (queue.positions, queue.nbytes) == (1, 10)
 
 
-def test_one_element_is_taken_however_large():
+def test_element_larger_than_the_limit_is_returned_alone():
     queue = _filled(Chunk([1, 2], 2000))
     assert queue.take(10, 1) == Chunk([1], 1000)
 
 
-def test_an_error_comes_alone_and_in_its_place():
+def test_error_is_returned_alone_in_its_position():
     queue = _filled(Chunk([1], 1), Chunk([], 5, ERROR), Chunk([2], 1))
     taken = [queue.take(10, 100) for _ in range(3)]
     assert taken == [Chunk([1], 1), Chunk([], 5, ERROR), Chunk([2], 1)]
 
 
-def test_what_is_given_back_is_taken_first_even_amid_a_piece():
+def test_chunks_put_back_come_first_even_amid_a_chunk():
     queue = _filled(Chunk([1, 2, 3], 30))
     first = queue.take(2, 100)
     queue.put_back([first, Chunk([], 5, ERROR)])
@@ -53,11 +53,11 @@ def test_what_is_given_back_is_taken_first_even_amid_a_piece():
     assert queue.take(10, 100) == Chunk([3], 10)
 
 
-def test_an_empty_piece_is_nothing():
+def test_empty_chunk_is_ignored():
     assert _filled(Chunk([], 0)).positions == 0
 
 
-def test_a_chunk_of_shared_elements_stays_shared():
+def test_parts_of_shared_chunks_stay_shared():
     queue = _filled(Chunk([1, 2], 2, shared=True), Chunk([3], 1, shared=True))
     assert queue.take(1, 100) == Chunk([1], 1, shared=True)
     assert queue.take(10, 100) == Chunk([2, 3], 2, shared=True)
@@ -68,7 +68,7 @@ def test_a_chunk_of_shared_elements_stays_shared():
     st.lists(st.integers(0, 9)),
     st.lists(st.tuples(st.integers(1, 12), st.integers(1, 60), st.booleans())),
 )
-def test_order_and_counts_hold_for_any_takes_and_returns(sizes, takes):
+def test_order_and_sizes_hold_for_any_operations(sizes, takes):
     elements = iter(range(1000))
     queue = _filled(*[Chunk([next(elements) for _ in range(n)], 7 * n) for n in sizes])
     got: list[int] = []
@@ -85,7 +85,7 @@ def test_order_and_counts_hold_for_any_takes_and_returns(sizes, takes):
     assert (queue.positions, queue.nbytes) == (0, 0)
 
 
-def test_taking_one_by_one_costs_the_same_for_each():
+def test_taking_single_elements_is_linear():
     def seconds(count: int) -> float:
         queue = _filled(Chunk(list(range(count)), count))
         began = time.perf_counter()

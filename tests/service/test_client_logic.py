@@ -1,4 +1,4 @@
-"""The client's logic by values: what is said in, what it does, what the user gets."""
+"""The client's logic by values: messages in, actions and elements out."""
 
 import random
 
@@ -33,7 +33,7 @@ def _client(max_outstanding_requests: int | None = None, hello: m.ClientHello = 
 
 
 def _reading(max_outstanding_requests: int | None = None, *tasks: m.TaskInfo) -> c.Client:
-    """Reads task 20 (or `tasks`) on connection 1 (and so on)."""
+    """Return a client that reads task 20 (or `tasks`) on connection 1 (and following)."""
     client = _client(max_outstanding_requests)
     client.session_opened()
     client.session_message(WELCOME, 0.0)
@@ -54,7 +54,7 @@ def _taken(client: c.Client) -> object:
 
 
 def _end_confirmed(client: c.Client, *readings: tuple[int, int]) -> bool:
-    """Whether the end is asked for on each (connection, frames) first, and then told."""
+    """Return whether each (connection, frames) must confirm the end before it is returned."""
     taken, actions = client.take(0.0, 0.0)
     asked = {
         action.connection
@@ -74,7 +74,7 @@ def _finish(client: c.Client) -> None:
     client.session_message(m.Tasks(finished=True), 0.0)
 
 
-def test_it_asks_for_its_iteration_and_reads_the_tasks_it_is_told_of():
+def test_client_opens_its_iteration_and_connects_to_tasks():
     client = _client()
     assert client.session_opened() == [c.ToDispatcher(HELLO)]
     assert client.session_message(WELCOME, 0.0) == [c.SetHeartbeat(500)]
@@ -85,7 +85,7 @@ def test_it_asks_for_its_iteration_and_reads_the_tasks_it_is_told_of():
     ]
 
 
-def test_its_dataset_is_sent_only_if_the_dispatcher_asks_for_it():
+def test_dataset_is_sent_only_on_request():
     registration = m.RegisterDataset("digest", b"tree")
     hello = msgspec.structs.replace(HELLO, dataset_id="", registration=registration)
     brief = msgspec.structs.replace(hello, registration=m.RegisterDataset("digest"))
@@ -100,16 +100,16 @@ def test_its_dataset_is_sent_only_if_the_dispatcher_asks_for_it():
     assert (again.message.client_id, again.message.registration) == (40, None)
 
 
-def test_workers_are_told_the_compression_that_the_first_welcome_names():
+def test_compression_of_the_first_welcome_is_sent_to_workers():
     client = _client()
     client.session_message(msgspec.structs.replace(WELCOME, compression="ZSTD"), 0.0)
-    client.session_message(WELCOME, 0.0)  # after a broken session, which says nothing of it
+    client.session_message(WELCOME, 0.0)  # a resumed session does not repeat it
     client.session_message(m.Tasks(added=[TASK]), 0.0)
     hello = f.Hello(1, 1, 40, 20, 0, attempt=1, compression="ZSTD")
     assert client.connected(1) == [c.ToWorker(1, hello)]
 
 
-def test_the_user_gets_frames_in_order_and_then_the_end():
+def test_frames_are_yielded_in_order_until_the_end():
     client = _reading()
     _frame(client, 0, ["a", "b"])
     _frame(client, 1, ["c"])
@@ -120,7 +120,7 @@ def test_the_user_gets_frames_in_order_and_then_the_end():
     assert client.elements_delivered == 3
 
 
-def test_what_is_given_back_just_before_the_end_is_told_is_read():
+def test_elements_given_back_before_the_end_are_read():
     client = _reading()
     client.worker_message(1, f.End(0), 0.0)
     _finish(client)
@@ -131,7 +131,7 @@ def test_what_is_given_back_just_before_the_end_is_told_is_read():
     assert _end_confirmed(client, (1, 1))
 
 
-def test_an_error_is_delivered_in_its_place():
+def test_error_is_yielded_in_its_position():
     client = _reading()
     error = ErrorRecord("UserFunctionError", "no")
     client.worker_message(1, f.Frame(0, [], error), 0.0)
@@ -140,7 +140,7 @@ def test_an_error_is_delivered_in_its_place():
     assert _taken(client) == ["a"]
 
 
-def test_the_end_is_not_said_before_the_dispatcher_and_all_workers_have():
+def test_end_needs_the_dispatcher_and_all_workers():
     client = _reading(None, TASK, OTHER)
     client.worker_message(1, f.End(0), 0.0)
     assert _taken(client) is None
@@ -150,7 +150,7 @@ def test_the_end_is_not_said_before_the_dispatcher_and_all_workers_have():
     assert _end_confirmed(client, (1, 0), (2, 0))
 
 
-def test_what_another_client_gives_back_after_the_end_of_a_task_is_read():
+def test_elements_given_back_after_a_tasks_end_are_read():
     client = _reading(None, TASK, OTHER)
     client.worker_message(1, f.End(0), 0.0)
     _finish(client)
@@ -162,7 +162,7 @@ def test_what_another_client_gives_back_after_the_end_of_a_task_is_read():
     assert _end_confirmed(client, (1, 1), (2, 0))
 
 
-def test_a_broken_connection_is_tried_again_from_the_first_frame_missing():
+def test_reconnection_resumes_at_the_first_missing_frame():
     client = _reading()
     _frame(client, 0, ["a"])
     client.connection_lost(1, "reset", 10.0)
@@ -174,7 +174,7 @@ def test_a_broken_connection_is_tried_again_from_the_first_frame_missing():
     assert _taken(client) is None
 
 
-def test_attempts_are_spread_and_grow_rarer():
+def test_reconnection_delays_grow_with_jitter():
     client = _reading()
     pauses = []
     now = 0.0
@@ -188,14 +188,14 @@ def test_attempts_are_spread_and_grow_rarer():
     assert 1.0 <= pauses[-1] <= 2.1
 
 
-def test_a_missing_frame_breaks_the_connection_instead_of_losing_elements():
+def test_missing_frame_breaks_the_connection():
     client = _reading()
     actions = client.worker_message(1, f.Frame(1, ["b"]), 0.0)
     assert actions == [c.Disconnect(1)]
     assert _taken(client) is None
 
 
-def test_a_worker_that_does_not_know_the_task_is_asked_again_until_the_dispatcher_decides():
+def test_unknown_task_is_retried_until_reported_lost():
     client = _reading()
     bye = f.Bye(ErrorRecord("NotFoundError", "task 20 does not run on this worker"))
     assert client.worker_message(1, bye, 0.0) == [c.Disconnect(1)]
@@ -205,13 +205,13 @@ def test_a_worker_that_does_not_know_the_task_is_asked_again_until_the_dispatche
     assert isinstance(_taken(client), c.End)
 
 
-def test_a_worker_that_refuses_for_good_is_an_error_not_a_retry_without_end():
+def test_permanent_refusal_of_a_worker_is_an_error():
     client = _reading()
     client.worker_message(1, f.Bye(ErrorRecord("FailedPreconditionError", "no protocol")), 0.0)
     assert str(_taken(client)) == "no protocol"
 
 
-def test_a_lost_task_is_counted_and_what_has_arrived_is_kept_here():
+def test_lost_task_is_counted_and_received_frames_are_kept():
     client = _reading()
     _frame(client, 0, ["a"])
     _frame(client, 1, ["b"])
@@ -224,14 +224,14 @@ def test_a_lost_task_is_counted_and_what_has_arrived_is_kept_here():
     assert client.session_message(m.Tasks(lost=[LOST]), 0.0) == []
 
 
-def test_a_worker_lost_after_its_end_has_lost_nothing():
+def test_worker_lost_after_its_end_loses_nothing():
     client = _reading()
     client.worker_message(1, f.End(0), 0.0)
     client.session_message(m.Tasks(lost=[LOST]), 0.0)
     assert (client.tasks_lost, client.splits_lost) == (0, 0)
 
 
-def test_closing_gives_back_what_the_user_has_not_taken_on_both_ways():
+def test_close_gives_back_through_worker_and_dispatcher():
     client = _reading(None, TASK, OTHER)
     _frame(client, 0, ["a"])
     _frame(client, 1, ["b", "c", "d"])
@@ -250,14 +250,14 @@ def test_closing_gives_back_what_the_user_has_not_taken_on_both_ways():
     assert client.session_opened() == []
 
 
-def test_an_error_the_user_has_seen_is_not_given_back():
+def test_yielded_error_is_not_given_back():
     client = _reading()
     client.worker_message(1, f.Frame(0, [], ErrorRecord("UserFunctionError", "no")), 0.0)
     client.take(0.0, 0.0)
     assert client.close(taken=0)[0] == c.ToWorker(1, f.GiveBack(0, 1))
 
 
-def test_a_quarter_of_the_window_is_reported_when_the_next_message_comes():
+def test_quarter_of_the_window_is_reported_with_a_message():
     client = _reading()
     for number in range(3):
         _frame(client, number, [number])
@@ -269,7 +269,7 @@ def test_a_quarter_of_the_window_is_reported_when_the_next_message_comes():
     ]
 
 
-def test_half_of_the_window_is_reported_by_the_user_at_once():
+def test_half_of_the_window_is_reported_immediately():
     client = _reading()
     for number in range(4):
         _frame(client, number, [number])
@@ -279,7 +279,7 @@ def test_half_of_the_window_is_reported_by_the_user_at_once():
     assert client.take(0.0, 0.0)[1] == [c.ToWorker(1, f.Credit(2, 2 + window, BYTES))]
 
 
-def test_half_of_the_bytes_is_reported_at_once():
+def test_half_of_the_bytes_is_reported_immediately():
     client = _reading()
     client.worker_message(1, f.Frame(0, ["a"], nbytes=1), 0.0)
     client.take(0.0, 0.0)
@@ -291,7 +291,7 @@ def test_half_of_the_bytes_is_reported_at_once():
     assert said.message.consumed == 2
 
 
-def test_less_is_reported_after_a_while_when_nothing_more_has_arrived():
+def test_smaller_consumption_is_reported_by_the_tick():
     client = _reading()
     _frame(client, 0, list(range(40)))
     client.take(0.0, 0.0)
@@ -306,7 +306,7 @@ def test_less_is_reported_after_a_while_when_nothing_more_has_arrived():
     assert client.tick(0.2) == []
 
 
-def test_with_a_limit_only_what_is_ready_is_asked_for():
+def test_limited_client_grants_credit_only_for_ready_elements():
     client = _reading(1, TASK, OTHER)
     assert client.worker_message(1, f.Ready(5), 0.0) == [c.ToWorker(1, f.Credit(0, 1, EVEN))]
     assert client.worker_message(2, f.Ready(5), 0.0) == []
@@ -319,14 +319,14 @@ def test_with_a_limit_only_what_is_ready_is_asked_for():
     ]
 
 
-def test_a_dead_worker_does_not_hold_the_only_place():
+def test_dead_worker_does_not_hold_the_only_credit():
     client = _reading(1, TASK, OTHER)
     client.worker_message(1, f.Ready(5), 0.0)
     client.worker_message(2, f.Ready(5), 0.0)
     assert client.connection_lost(1, "reset", 0.0) == [c.ToWorker(2, f.Credit(0, 1, EVEN))]
 
 
-def test_a_session_is_taken_up_again_under_the_same_id():
+def test_session_is_resumed_with_the_same_id():
     client = _reading()
     client.session_lost(1.0)
     [said] = client.session_opened()
@@ -335,7 +335,7 @@ def test_a_session_is_taken_up_again_under_the_same_id():
     assert (said.message.client_id, said.message.journal_id) == (40, "journal")
 
 
-def test_a_refusal_is_raised_after_what_has_arrived_and_not_asked_again():
+def test_refusal_is_raised_after_received_elements():
     client = _reading()
     _frame(client, 0, ["a"])
     client.session_message(m.Refused(ErrorRecord("NotFoundError", "gone")), 0.0)
@@ -344,7 +344,7 @@ def test_a_refusal_is_raised_after_what_has_arrived_and_not_asked_again():
     assert client.session_opened() == []
 
 
-def test_it_waits_for_a_dispatcher_as_long_as_it_may():
+def test_client_waits_for_a_dispatcher_until_connect_timeout():
     client = _client()
     client.tick(59.0)
     assert _taken(client) is None
@@ -354,7 +354,7 @@ def test_it_waits_for_a_dispatcher_as_long_as_it_may():
     assert "service:1" in str(error)
 
 
-def test_it_reads_on_without_dispatcher_while_a_worker_is_there_and_then_gives_up():
+def test_without_dispatcher_and_workers_it_gives_up():
     client = _reading()
     client.session_lost(0.0)
     client.tick(15.0)
@@ -364,7 +364,7 @@ def test_it_reads_on_without_dispatcher_while_a_worker_is_there_and_then_gives_u
     assert isinstance(_taken(client), UnavailableError)
 
 
-def test_without_dispatcher_workers_run_out_of_splits_and_it_gives_up():
+def test_without_dispatcher_and_splits_it_gives_up():
     client = _reading()
     client.session_lost(0.0)
     _frame(client, 0, ["a"])
@@ -375,7 +375,7 @@ def test_without_dispatcher_workers_run_out_of_splits_and_it_gives_up():
     assert isinstance(_taken(client), StokerError)
 
 
-def test_it_says_whom_it_waits_for():
+def test_waiting_for_names_workers_and_dispatcher():
     client = _reading(None, TASK, OTHER)
     client.connection_lost(2, "reset", 0.0)
     assert client.waiting_for() == "worker here:1, worker there:1 (reset)"
@@ -383,7 +383,7 @@ def test_it_says_whom_it_waits_for():
     assert client.waiting_for().startswith("the dispatcher at service:1, ")
 
 
-def test_what_tasks_count_is_added_up_and_nothing_twice():
+def test_totals_of_tasks_are_added_once():
     client = _reading(None, TASK, OTHER)
     client.worker_message(1, f.Counts({"errors_ignored": 2}), 0.0)
     client.worker_message(2, f.Counts({"errors_ignored": 1, "others": 4}), 0.0)

@@ -13,7 +13,7 @@ from stoker.service.config import (
 )
 
 
-def test_the_dispatchers_defaults_are_the_documented_ones():
+def test_dispatcher_defaults_are_as_documented():
     config = DispatcherConfig()
     assert (config.port, config.protocol, config.host) == (0, "grpc", "localhost")
     assert (config.work_dir, config.fault_tolerant_mode) == (None, False)
@@ -23,7 +23,7 @@ def test_the_dispatchers_defaults_are_the_documented_ones():
     assert (config.worker_max_concurrent_snapshots, config.gc_dynamic_sharding_jobs) == (3, False)
 
 
-def test_the_workers_defaults_are_the_documented_ones():
+def test_worker_defaults_are_as_documented():
     config = WorkerConfig(dispatcher_address="localhost:1")
     assert (config.port, config.protocol, config.worker_address) == (0, "grpc", None)
     assert (config.heartbeat_interval_ms, config.dispatcher_timeout_ms) == (1000, 3_600_000)
@@ -44,7 +44,7 @@ def test_the_workers_defaults_are_the_documented_ones():
         ({"host": "192.168.1.5"}, "--insecure"),
     ],
 )
-def test_a_wrong_dispatcher_field_is_a_value_error(fields, message):
+def test_invalid_dispatcher_field_is_a_value_error(fields, message):
     with pytest.raises(ValueError, match=message) as caught:
         DispatcherConfig(**fields)
     assert isinstance(caught.value, InvalidArgumentError)
@@ -63,26 +63,26 @@ def test_a_wrong_dispatcher_field_is_a_value_error(fields, message):
         ({"host": "::"}, "insecure=True"),
     ],
 )
-def test_a_wrong_worker_field_is_a_value_error(fields, message):
+def test_invalid_worker_field_is_a_value_error(fields, message):
     with pytest.raises(ValueError, match=message):
         WorkerConfig(**{"dispatcher_address": "localhost:1", **fields})
 
 
-def test_what_is_not_built_yet_says_so():
+def test_unimplemented_options_are_refused():
     with pytest.raises(UnimplementedError, match="fault_tolerant_mode"):
         DispatcherConfig(fault_tolerant_mode=True, work_dir="/tmp")
     with pytest.raises(UnimplementedError, match="worker_addresses"):
         DispatcherConfig(worker_addresses=["a"])
 
 
-def test_an_unknown_protocol_is_not_found_and_names_what_exists():
+def test_unknown_protocol_error_names_known_protocols():
     with pytest.raises(NotFoundError, match=r"'carrier'.*'grpc'"):
         DispatcherConfig(protocol="carrier")
     with pytest.raises(NotFoundError, match=r"'pigeon'.*'tcp'"):
         WorkerConfig(dispatcher_address="localhost:1", data_transfer_protocol="pigeon")
 
 
-def test_insecure_lets_a_server_be_reached():
+def test_insecure_allows_other_hosts():
     assert DispatcherConfig(host="0.0.0.0", insecure=True).host == "0.0.0.0"
 
 
@@ -95,7 +95,7 @@ def test_insecure_lets_a_server_be_reached():
         ("grpc://[::1]:5", ("grpc", "[::1]:5")),
     ],
 )
-def test_a_service_is_its_protocol_and_address(service, expected):
+def test_service_is_parsed_into_protocol_and_address(service, expected):
     assert parse_service(service) == expected
 
 
@@ -103,17 +103,17 @@ def test_a_service_is_its_protocol_and_address(service, expected):
     "address",
     ["", "host", ":1", "host:", "host:0", "host:65536", "host:-1", "host:1x", "host:\u0661"],
 )
-def test_what_is_not_host_and_port_is_refused(address):
+def test_invalid_address_is_refused(address):
     with pytest.raises(InvalidArgumentError, match="host:port"):
         split_address(address)
 
 
 @pytest.mark.parametrize(("host", "port"), [("a.b", 1), ("127.0.0.1", 80), ("::1", 65535)])
-def test_an_address_splits_into_what_it_was_joined_from(host, port):
+def test_split_address_inverts_join_address(host, port):
     assert split_address(join_address(host, port)) == (host, port)
 
 
-def test_loopback_is_what_only_this_machine_reaches():
+def test_loopback_hosts_are_recognized():
     assert all(map(is_loopback, ["localhost", "127.0.0.1", "127.1.2.3", "::1"]))
     assert not any(map(is_loopback, ["0.0.0.0", "::", "", "example.com", "127.evil.example"]))
 
@@ -125,7 +125,7 @@ def test_processing_modes_are_policies_or_their_names():
 
 
 @pytest.mark.parametrize("port", [-1, 65536])
-def test_a_port_that_cannot_be_is_refused(port):
+def test_port_out_of_range_is_refused(port):
     with pytest.raises(InvalidArgumentError, match=rf"`port` must be in \[0, 65535\], got {port}"):
         DispatcherConfig(port=port)
     with pytest.raises(InvalidArgumentError, match="`port` must be"):

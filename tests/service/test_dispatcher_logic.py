@@ -22,7 +22,7 @@ W1, W2, C1, C2, S1 = 1, 2, 11, 12, 21
 
 
 class Talk:
-    """A dispatcher and what it has said, by session."""
+    """A dispatcher and the messages it sends, by session."""
 
     def __init__(self, splits=FOUR, **config) -> None:
         self.logic = Dispatcher(DispatcherConfig(**config), random.Random(0), 0.0)
@@ -34,7 +34,7 @@ class Talk:
         assert self.call(request) == m.DatasetRegistered("data")
 
     def say(self, peer: int, message: m.ToDispatcher) -> list[tuple[int, object]]:
-        """What goes out in answer; a session that ends is ``(peer, "end")``."""
+        """Return the answers; a session that ends is ``(peer, "end")``."""
         return self._shown(self.logic.received(peer, message, self.now))
 
     def call(self, request: m.Request) -> m.Reply:
@@ -42,7 +42,7 @@ class Talk:
         return reply
 
     def pass_time(self, seconds: float) -> list[tuple[int, object]]:
-        """Lets time pass in the dispatcher's steps; returns what it says."""
+        """Advance the clock in ticks of the dispatcher; return its messages."""
         said = []
         for _ in range(round(seconds / 0.25)):
             self.now += 0.25
@@ -65,7 +65,7 @@ class Talk:
         return self.say(peer, hello)
 
     def task(self, peer: int) -> int:
-        """The newest task of a worker."""
+        """Return the newest task of a worker."""
         return list(self.logic.state.workers[self.worker_ids[peer]].tasks)[-1]
 
     @staticmethod
@@ -74,7 +74,7 @@ class Talk:
 
 
 def _only(said, kind):
-    """The messages of one kind, with their sessions."""
+    """Return the messages of one kind, with their sessions."""
     return [(peer, message) for peer, message in said if isinstance(message, kind)]
 
 
@@ -83,7 +83,7 @@ def _refusal(said) -> ErrorRecord:
     return refused.error
 
 
-def test_a_task_reaches_worker_and_client_at_once():
+def test_new_task_is_sent_to_worker_and_client():
     talk = Talk()
     talk.join(W1)
     said = talk.read(C1)
@@ -106,7 +106,7 @@ def _presenting(registration: m.RegisterDataset) -> m.ClientHello:
     )
 
 
-def test_clients_of_one_job_are_told_how_their_own_datasets_are_compressed():
+def test_welcome_has_the_clients_own_compression():
     talk = Talk()
     for peer, codec in ((C1, "LZ4"), (C2, None)):
         registration = _registration(TREE, compression=codec)
@@ -116,7 +116,7 @@ def test_clients_of_one_job_are_told_how_their_own_datasets_are_compressed():
         assert (welcome.compression, welcome.warning) == (codec, "")
 
 
-def test_a_dataset_nobody_has_read_is_registered_by_the_client_that_reads_it():
+def test_client_registers_an_unknown_dataset():
     talk = Talk()
     talk.join(W1)
     assert talk.say(C1, _presenting(_registration(b""))) == [(C1, m.DatasetUnknown())]
@@ -127,7 +127,7 @@ def test_a_dataset_nobody_has_read_is_registered_by_the_client_that_reads_it():
     assert start.dataset_id == "other"
 
 
-def test_a_dataset_that_is_known_is_read_without_sending_it():
+def test_known_dataset_is_not_sent_again():
     talk = Talk()
     talk.join(W1)
     talk.say(C1, _presenting(_registration(TREE)))
@@ -136,13 +136,13 @@ def test_a_dataset_that_is_known_is_read_without_sending_it():
     assert len(talk.logic.state.datasets) == 2
 
 
-def test_a_client_with_what_is_no_dataset_is_refused():
+def test_client_with_an_invalid_dataset_is_refused():
     said = Talk().say(C1, _presenting(_registration(b"garbage")))
     assert "not a dataset" in _refusal(said).message
     assert said[-1] == (C1, "end")
 
 
-def test_a_worker_that_comes_later_joins_what_is_being_read():
+def test_late_worker_gets_a_task():
     talk = Talk()
     talk.join(W1)
     talk.read(C1)
@@ -151,14 +151,14 @@ def test_a_worker_that_comes_later_joins_what_is_being_read():
     assert [peer for peer, _ in _only(said, m.Tasks)] == [C1]
 
 
-def test_with_off_no_splits_are_handed_out():
+def test_off_assigns_no_splits():
     talk = Talk()
     talk.join(W1)
     [(_, start)] = _only(talk.read(C1, ShardingPolicy.OFF), m.TaskStart)
     assert start.split_sources is None
 
 
-def test_a_notice_is_acknowledged_and_more_is_assigned():
+def test_announced_splits_are_begun_and_more_assigned():
     talk = Talk()
     talk.join(W1)
     talk.read(C1)
@@ -172,7 +172,7 @@ def test_a_notice_is_acknowledged_and_more_is_assigned():
     ]
 
 
-def test_no_more_is_said_only_when_all_are_begun():
+def test_end_is_sent_when_all_splits_are_begun():
     talk = Talk(IndexSplits(1))
     talk.join(W1)
     talk.join(W2)
@@ -187,7 +187,7 @@ def test_no_more_is_said_only_when_all_are_begun():
     assert talk.logic.assigner.waiting == {}
 
 
-def test_what_a_lost_worker_had_not_begun_goes_to_another_and_the_rest_is_counted():
+def test_splits_of_a_lost_worker_are_reassigned_or_counted():
     talk = Talk(IndexSplits(2))
     talk.join(W1)
     talk.join(W2)
@@ -205,7 +205,7 @@ def test_what_a_lost_worker_had_not_begun_goes_to_another_and_the_rest_is_counte
     ]
 
 
-def test_a_worker_that_is_silent_is_given_up():
+def test_silent_worker_is_removed():
     talk = Talk(worker_timeout_ms=10_000)
     talk.join(W1)
     talk.read(C1)
@@ -262,7 +262,7 @@ def test_a_session_takes_one_hello_only():
     assert said[-1] == (S1, "end")
 
 
-def test_the_epoch_is_finished_when_nothing_runs_and_something_ended():
+def test_epoch_is_finished_when_no_task_runs_and_one_ended():
     talk = Talk()
     talk.join(W1)
     talk.join(W2)
@@ -272,7 +272,7 @@ def test_the_epoch_is_finished_when_nothing_runs_and_something_ended():
     assert tasks.finished
 
 
-def test_a_broken_session_is_taken_up_and_what_may_be_lost_is_said_again():
+def test_resumed_session_repeats_messages_that_may_be_lost():
     talk = Talk()
     talk.join(W1)
     [(_, start)] = _only(talk.read(C1), m.TaskStart)
@@ -296,7 +296,7 @@ def test_a_broken_session_is_taken_up_and_what_may_be_lost_is_said_again():
     )
 
 
-def test_a_split_another_has_begun_meanwhile_is_refused():
+def test_split_begun_by_another_task_is_refused():
     talk = Talk(IndexSplits(1))
     talk.join(W1)
     talk.join(W2)
@@ -310,7 +310,7 @@ def test_a_split_another_has_begun_meanwhile_is_refused():
     ]
 
 
-def test_a_new_worker_at_the_address_replaces_the_old_one():
+def test_new_worker_replaces_the_old_one_at_its_address():
     talk = Talk()
     talk.join(W1)
     talk.read(C1)
@@ -320,7 +320,7 @@ def test_a_new_worker_at_the_address_replaces_the_old_one():
     assert _only(said, m.Tasks)[0][1].lost[0].reason == "another process took its address"
 
 
-def test_the_replaced_worker_does_not_take_the_address_back():
+def test_replaced_worker_does_not_get_its_address_back():
     talk = Talk()
     talk.join(W1)
     old = talk.worker_ids[W1]
@@ -331,7 +331,7 @@ def test_the_replaced_worker_does_not_take_the_address_back():
     assert talk.call(m.GetCluster()) == m.ClusterReply(["host:1"])
 
 
-def test_splits_are_listed_by_a_worker_and_by_another_if_it_dies():
+def test_splits_are_listed_by_another_worker_after_a_death():
     talk = Talk(ListedSplits())
     talk.join(W1)
     talk.join(W2)
@@ -351,7 +351,7 @@ def test_splits_are_listed_by_a_worker_and_by_another_if_it_dies():
     "answer",
     [{"error": ErrorRecord("UserFunctionError", "no such folder")}, {"splits": {}}],
 )
-def test_a_failed_listing_fails_the_iteration_until_nobody_reads_it(answer):
+def test_failed_listing_fails_the_iteration_until_released(answer):
     talk = Talk(ListedSplits())
     talk.join(W1)
     [(_, request)] = _only(talk.read(C1), m.ListSplits)
@@ -363,7 +363,7 @@ def test_a_failed_listing_fails_the_iteration_until_nobody_reads_it(answer):
     assert _only(talk.read(13), m.ListSplits)
 
 
-def test_a_closed_client_gives_back_through_the_dispatcher():
+def test_closed_client_gives_back_through_the_dispatcher():
     talk = Talk()
     talk.join(W1)
     [(_, welcome)] = _only(talk.read(C1), m.ClientWelcome)
@@ -372,14 +372,14 @@ def test_a_closed_client_gives_back_through_the_dispatcher():
     assert said == [(W1, m.ClientReleased(task, welcome.client_id, (3, 1))), (C1, "end")]
 
 
-def test_a_lease_shorter_than_the_time_between_two_ticks_runs_out():
+def test_lease_shorter_than_the_tick_interval_expires():
     talk = Talk(worker_timeout_ms=200)
     talk.join(W1)
     talk.pass_time(1.0)
     assert talk.logic.state.workers == {}
 
 
-def test_a_silent_client_is_released_and_told_so():
+def test_silent_client_is_released_and_notified():
     talk = Talk(worker_timeout_ms=1_000_000, client_timeout_ms=4_000)
     talk.join(W1)
     [(_, welcome)] = _only(talk.read(C1), m.ClientWelcome)
@@ -389,7 +389,7 @@ def test_a_silent_client_is_released_and_told_so():
     assert (C1, "end") in said
 
 
-def test_the_tasks_of_a_finished_iteration_stop_when_nobody_reads_and_are_not_offered_again():
+def test_tasks_of_a_finished_iteration_without_clients_stop():
     talk = Talk()
     talk.join(W1)
     talk.read(C1)
@@ -400,7 +400,7 @@ def test_the_tasks_of_a_finished_iteration_stop_when_nobody_reads_and_are_not_of
     assert (W1, m.TaskStop(task)) not in talk.say(C2, m.ClientClose())
 
 
-def test_a_task_that_ends_when_nobody_reads_is_stopped():
+def test_task_that_ends_without_clients_is_stopped():
     talk = Talk()
     talk.join(W1)
     talk.read(C1)
@@ -409,7 +409,7 @@ def test_a_task_that_ends_when_nobody_reads_is_stopped():
     assert talk.say(W1, m.TaskExhausted(task)) == [(W1, m.TaskStop(task))]
 
 
-def test_what_nobody_reads_is_collected():
+def test_iteration_without_clients_is_collected():
     talk = Talk(worker_timeout_ms=10**9, job_gc_check_interval_ms=1000, job_gc_timeout_ms=3000)
     talk.join(W1)
     talk.read(C1)
@@ -420,7 +420,7 @@ def test_what_nobody_reads_is_collected():
     assert (talk.logic.state.jobs, talk.logic.state.tasks) == ({}, {})
 
 
-def test_a_named_dynamic_job_is_not_collected_unless_configured():
+def test_named_dynamic_job_is_collected_only_if_configured():
     config = {"job_gc_check_interval_ms": 1000, "job_gc_timeout_ms": 3000}
     for gc, kept in [(False, ["job"]), (True, [])]:
         talk = Talk(gc_dynamic_sharding_jobs=gc, **config)
@@ -438,13 +438,13 @@ def test_clients_of_one_job_must_agree():
     assert "Existing: DYNAMIC; got: OFF" in error.message
 
 
-def test_a_source_that_cannot_be_split_is_refused_by_name():
+def test_unsplittable_source_is_refused_by_name():
     talk = Talk(Unsplittable("it is a generator"))
     error = _refusal(talk.read(C1))
     assert (error.code, "train.py:1" in error.message) == ("UnimplementedError", True)
 
 
-def test_a_client_of_another_dispatcher_is_told_so():
+def test_client_of_another_dispatcher_gets_an_error():
     talk = Talk()
     error = _refusal(talk.read(C1, client_id=5, journal_id="another"))
     assert error.code == "UnavailableError"
@@ -458,12 +458,12 @@ def test_a_client_of_another_dispatcher_is_told_so():
         m.ClientHello(1, 1, "unknown", "job", m.JobParameters(ShardingPolicy.OFF), (0,)),
     ],
 )
-def test_a_session_that_opens_wrongly_is_refused_and_ended(message):
+def test_session_with_an_invalid_hello_is_refused(message):
     said = Talk().say(C1, message)
     assert [type(x) for _, x in said] == [m.Refused, str]
 
 
-def test_nonsense_from_a_worker_ends_its_session_only():
+def test_invalid_message_ends_only_the_workers_session():
     talk = Talk()
     talk.join(W1)
     talk.read(C1)
@@ -475,7 +475,7 @@ def test_nonsense_from_a_worker_ends_its_session_only():
     assert talk.logic.state.workers
 
 
-def test_an_endless_repeat_keeps_no_splits_of_passes_that_are_over():
+def test_infinite_repeat_keeps_no_splits_of_past_epochs():
     talk = Talk(IndexSplits(1))
     talk.join(W1)
     talk.read(C1)

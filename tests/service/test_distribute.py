@@ -30,7 +30,7 @@ def test_distributing_opens_no_connection():
     assert repr(dataset) == "<Dataset distribute element_spec=TensorSpec(shape=(), dtype=int64)>"
 
 
-def test_a_registration_describes_the_whole_dataset():
+def test_registration_describes_the_whole_dataset():
     dataset = stoker.Dataset.range(3).map(lambda x: x).with_options(stoker.Options(seed=5))
     registration = registration_of(dataset, None)
     assert registration.tree == encode_tree(dataset.node)
@@ -48,19 +48,19 @@ def test_a_registration_describes_the_whole_dataset():
         (stoker.Dataset.range(3).with_options(stoker.Options(seed=1)), "AUTO"),
     ],
 )
-def test_a_digest_depends_on_all_of_the_dataset(other):
+def test_digest_depends_on_the_whole_dataset(other):
     base = stoker.Dataset.range(3)
     assert registration_of(base, "AUTO").digest == registration_of(base, "AUTO").digest
     assert registration_of(*other).digest != registration_of(base, "AUTO").digest
 
 
-def test_one_transformation_applied_twice_makes_two_anonymous_jobs():
+def test_each_application_is_another_anonymous_job():
     transformation = distribute("distributed_epoch", ADDRESS)
     one, other = (stoker.Dataset.range(3).apply(transformation) for _ in range(2))
     assert _job(one) != _job(other)
 
 
-def test_a_pickled_copy_shares_the_job_and_the_next_pass():
+def test_pickled_copy_shares_the_job_and_its_epochs():
     with Service(1) as service:
         dataset = stoker.Dataset.range(10).distribute(service.target)
         copy = pickle.loads(pickle.dumps(dataset))
@@ -70,14 +70,14 @@ def test_a_pickled_copy_shares_the_job_and_the_next_pass():
         assert read(copy) == list(range(10))
 
 
-def test_jobs_by_id_are_prefixed_with_the_id():
+def test_job_names_by_id_are_prefixed_with_the_id():
     spec = stoker.UnknownSpec()
     dataset = from_dataset_id("parallel_epochs", ADDRESS, "d", element_spec=spec, job_name="j")
     assert _job(dataset) == "d/j"
     assert dataset.cardinality() == stoker.UNKNOWN_CARDINALITY
 
 
-def test_what_is_given_is_what_is_read_by():
+def test_arguments_become_read_options():
     dataset = stoker.Dataset.range(3).distribute(
         ("grpc", ADDRESS),
         processing_mode=ShardingPolicy.OFF,

@@ -16,7 +16,7 @@ def _raised(error: Any) -> Any:
         return caught
 
 
-def test_what_a_user_function_raised_is_described_whole():
+def test_user_error_has_message_site_and_traceback():
     error = mark_failure(_raised(ValueError("bad")), ORIGIN)
     record = describe(error, "host:1", 7)
     assert (record.code, record.exception) == ("UserFunctionError", "ValueError")
@@ -31,13 +31,13 @@ def test_what_a_user_function_raised_is_described_whole():
     assert "in _raised" in record.remote_traceback
 
 
-def test_an_error_of_stokers_keeps_its_class():
+def test_stoker_error_keeps_its_class():
     record = describe(NotFoundError("no such file"), "host:1", 0)
     assert type(from_record(record)) is NotFoundError
     assert record.message == "no such file"
 
 
-def test_an_error_of_unknown_origin_still_says_where():
+def test_error_of_unknown_origin_names_worker_and_element():
     record = describe(_raised(OSError("disk")), "host:1", 3)
     error = from_record(record)
     assert isinstance(error, UserFunctionError)
@@ -45,7 +45,7 @@ def test_an_error_of_unknown_origin_still_says_where():
     assert error.element == 3
 
 
-def test_a_cause_is_shown_without_stokers_frames():
+def test_causes_omit_frames_of_stoker():
     def inside():
         describe(None, "", 0)  # type: ignore[arg-type]  # fails in a frame of stoker's
 
@@ -67,7 +67,7 @@ class _Unprintable(Exception):
 
 
 @pytest.mark.parametrize("mark", [False, True])
-def test_an_exception_that_cannot_be_printed_is_described(mark):
+def test_exception_with_failing_str_is_described(mark):
     error = _raised(_Unprintable())
     if mark:
         error = mark_failure(error, ORIGIN)
@@ -77,7 +77,7 @@ def test_an_exception_that_cannot_be_printed_is_described(mark):
 
 
 @pytest.mark.parametrize("kind", [ValueError, NotFoundError])
-def test_a_record_can_always_be_encoded(kind):
+def test_record_can_always_be_encoded(kind):
     record = describe(_raised(kind("file \udcff")), "host:1", 0)
     assert "\\udcff" in record.message
     record.message.encode()
@@ -85,7 +85,7 @@ def test_a_record_can_always_be_encoded(kind):
 
 
 @pytest.mark.parametrize("kind", [ValueError, NotFoundError])
-def test_an_endless_message_is_cut_in_its_middle(kind):
+def test_long_message_is_shortened_in_its_middle(kind):
     record = describe(_raised(kind("a" + "m" * 3 * LONGEST_TEXT + "z")), "host:1", 0)
     assert len(record.message) < LONGEST_TEXT + 500
     assert len(record.remote_traceback) < LONGEST_TEXT + 500

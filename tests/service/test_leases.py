@@ -1,15 +1,15 @@
-"""Who must be heard of by when."""
+"""Heartbeat deadlines of workers and clients."""
 
 from stoker.service.dispatcher.leases import Leases
 
 
-def test_a_lease_runs_out_when_nothing_is_heard():
+def test_lease_expires_without_messages():
     leases = Leases(now=0.0, stall=5.0)
     leases.grant(1, 10.0, now=0.0)
     assert [leases.expired(now) for now in (4.0, 8.0, 10.0, 10.5)] == [[], [], [], [1]]
 
 
-def test_any_sign_of_life_renews_it():
+def test_every_message_renews_a_lease():
     leases = Leases(now=0.0, stall=5.0)
     leases.grant(1, 10.0, now=0.0)
     leases.expired(5.0)
@@ -17,20 +17,20 @@ def test_any_sign_of_life_renews_it():
     assert [leases.expired(now) for now in (10.0, 14.0, 18.0, 18.5)] == [[], [], [], [1]]
 
 
-def test_each_holder_has_a_length_of_its_own():
+def test_each_holder_has_its_own_lease_length():
     leases = Leases(now=0.0, stall=100.0)
     leases.grant(1, 1.0, now=0.0)
     leases.grant(2, 3.0, now=0.0)
     assert leases.expired(2.0) == [1]
 
 
-def test_an_unknown_holder_is_not_renewed():
+def test_unknown_holder_is_not_renewed():
     leases = Leases(now=0.0, stall=100.0)
     leases.renew(7, now=0.0)
     assert leases.expired(50.0) == []
 
 
-def test_a_dropped_holder_does_not_expire():
+def test_dropped_holder_does_not_expire():
     leases = Leases(now=0.0, stall=100.0)
     leases.grant(1, 1.0, now=0.0)
     leases.drop(1)
@@ -38,7 +38,7 @@ def test_a_dropped_holder_does_not_expire():
     assert leases.expired(50.0) == []
 
 
-def test_after_a_stall_of_the_dispatcher_every_lease_starts_anew():
+def test_stall_of_the_dispatcher_renews_every_lease():
     leases = Leases(now=0.0, stall=5.0)
     leases.grant(1, 10.0, now=0.0)
     assert leases.expired(60.0) == []

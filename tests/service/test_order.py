@@ -1,4 +1,4 @@
-"""Which task a client reads next."""
+"""Orders: the task that a client reads next."""
 
 from stoker.service.client.order import ArrivalOrder, ReceivedChunk, new_order
 from stoker.service.config import ShardingPolicy

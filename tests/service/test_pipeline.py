@@ -1,4 +1,4 @@
-"""A task's pipeline against a worker that is only a list."""
+"""Pipelines of tasks, with a list in place of the worker."""
 
 import threading
 from typing import Any
@@ -15,7 +15,7 @@ from tests.serving import eventually
 
 
 class _Host:
-    """Takes all, or as much as `room`; hands out `splits` in order."""
+    """Accept all chunks, or `room` of them; give `splits` in order."""
 
     address = "host:1"
     chunk_bytes = 1 << 20
@@ -68,14 +68,14 @@ def _ends(pipeline: Pipeline) -> bool:
     return not pipeline._thread.is_alive()
 
 
-def test_it_hands_over_everything_and_says_that_it_ended():
+def test_pipeline_delivers_all_elements_and_its_end():
     host = _Host(stoker.Dataset.range(20_000))
     assert _ends(host.run())
     assert host.ended.is_set()
     assert host.elements == list(range(20_000))
 
 
-def test_it_waits_for_room_and_goes_on():
+def test_pipeline_waits_for_room_and_continues():
     host = _Host(stoker.Dataset.range(20_000), room=1)
     pipeline = host.run()
     assert eventually(lambda: host.chunks)
@@ -88,7 +88,7 @@ def test_it_waits_for_room_and_goes_on():
 
 
 @pytest.mark.parametrize("waits_for", ["room", "split"])
-def test_a_closed_task_ends_wherever_it_waits_and_does_not_say_it_ended(waits_for):
+def test_closed_pipeline_ends_without_reporting_its_end(waits_for):
     dataset = stoker.Dataset.range(100).repeat()
     if waits_for == "room":
         host, sources = _Host(dataset, room=1), None
@@ -101,7 +101,7 @@ def test_a_closed_task_ends_wherever_it_waits_and_does_not_say_it_ended(waits_fo
     assert not host.ended.is_set()
 
 
-def test_splits_are_asked_for_one_by_one_and_each_pass_on_its_own():
+def test_splits_are_requested_one_by_one_for_each_epoch():
     splits: tuple[Any, ...] = ([(0, 2)], [(4, 6)], [], [(2, 3)], [])
     host = _Host(stoker.Dataset.range(6).repeat(2), splits)
     assert _ends(host.run([m.SplitSource(0, 3, 6)]))
@@ -109,7 +109,7 @@ def test_splits_are_asked_for_one_by_one_and_each_pass_on_its_own():
     assert host.asked == [(1, 0, 0)] * 3 + [(1, 0, 1)] * 2
 
 
-def test_an_error_has_its_position_and_the_rest_follows():
+def test_error_has_its_position_and_elements_follow():
     def fail(x):
         if x == 2:
             raise ValueError("two")
@@ -134,7 +134,7 @@ def test_sys_exit_ends_the_task_with_an_error():
 
 
 @pytest.mark.parametrize("failure", [OSError("no dispatcher"), SystemExit(1)])
-def test_a_dataset_that_cannot_be_loaded_is_one_error(failure):
+def test_dataset_that_cannot_be_loaded_is_one_error(failure):
     class Broken(_Host):
         def load(self, dataset_id: str) -> Any:
             raise failure
@@ -146,7 +146,7 @@ def test_a_dataset_that_cannot_be_loaded_is_one_error(failure):
     assert host.ended.is_set()
 
 
-def test_the_tasks_seed_decides_an_unseeded_shuffle_and_an_explicit_one_does_not():
+def test_task_seed_applies_to_unseeded_shuffles_only():
     def order(dataset: stoker.Dataset, seed: int) -> list[int]:
         host = _Host(dataset)
         host.pipeline = Pipeline(m.TaskStart(1, 2, "d", seed, (0,)), host)
@@ -159,7 +159,7 @@ def test_the_tasks_seed_decides_an_unseeded_shuffle_and_an_explicit_one_does_not
     assert order(seeded, 1) == order(seeded, 2)
 
 
-def test_splits_are_listed_for_the_sources_asked_for(tmp_path):
+def test_splits_are_listed_for_the_requested_sources(tmp_path):
     for name in "ab":
         (tmp_path / name).touch()
     dataset = stoker.Dataset.list_files(str(tmp_path / "*"), shuffle=False)
@@ -169,14 +169,14 @@ def test_splits_are_listed_for_the_sources_asked_for(tmp_path):
     assert answer == m.SplitsListed(7, {source: [str(tmp_path / "a"), str(tmp_path / "b")]})
 
 
-def test_splits_that_cannot_be_listed_are_an_error_of_the_iteration():
+def test_failure_to_list_splits_is_reported():
     dataset = stoker.Dataset.list_files("/no/such/*")
     answer = list_splits(m.ListSplits(7, "d", 1, (0,), [0]), _Host(dataset))
     assert answer.error is not None
     assert answer.error.code == "NotFoundError"
 
 
-def test_what_it_counts_is_told_before_what_comes_after_it():
+def test_totals_are_reported_before_later_elements():
     def function(x: int) -> float:
         return 6 / (x - 1) / (x - 3)
 
@@ -184,11 +184,11 @@ def test_what_it_counts_is_told_before_what_comes_after_it():
     host.run()
     assert _ends(host.pipeline)
     assert host.elements == [2.0, -6.0]
-    assert host.counts[-1] == (len(host.chunks), {"errors_ignored": 2})  # before it says it ended
+    assert host.counts[-1] == (len(host.chunks), {"errors_ignored": 2})  # before its end
     assert [count["errors_ignored"] for _, count in host.counts] == [1, 2]
 
 
-def test_a_pipeline_that_counts_nothing_says_nothing_of_it():
+def test_pipeline_without_totals_reports_none():
     host = _Host(stoker.Dataset.range(4))
     host.run()
     assert _ends(host.pipeline)

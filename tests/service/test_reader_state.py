@@ -1,4 +1,4 @@
-"""One client's reader of one task: frames, credit, and what is kept until consumed."""
+"""One client that reads one task: frames, credit, unconsumed chunks."""
 
 import pytest
 
@@ -12,7 +12,7 @@ ERROR = ErrorRecord("UserFunctionError", "no")
 
 @pytest.fixture
 def reader() -> ReaderState:
-    """Three frames were sent: two elements, an error, three elements."""
+    """Return a state after three frames: two elements, an error, three elements."""
     reader = ReaderState(client_id=5, max_bytes=1000)
     reader.connect(1, attempt=1, next_frame=0)
     reader.credit(Credit(0, 10, 100))
@@ -32,19 +32,19 @@ def test_frames_are_numbered_from_zero(reader: ReaderState):
     assert isinstance(sent, Frame)
 
 
-def test_a_frame_of_shared_elements_says_so(reader: ReaderState):
+def test_frame_of_shared_elements_is_marked_shared(reader: ReaderState):
     assert reader.send(Chunk(["f"], 1, shared=True)).shared
     assert not reader.send(Chunk(["g"], 1)).shared
 
 
-def test_credit_counts_what_was_sent_and_bytes_what_is_kept(reader: ReaderState):
+def test_credit_counts_sent_elements_and_kept_bytes(reader: ReaderState):
     assert reader.room == (4, 45)
     reader.credit(Credit(2, 12, 100))
     assert reader.room == (6, 70)
     assert reader.kept_positions == 3
 
 
-def test_the_worker_keeps_no_more_than_it_may_whatever_the_client_would_take():
+def test_worker_limit_bounds_bytes_below_the_clients_credit():
     reader = ReaderState(client_id=5, max_bytes=60)
     reader.connect(1, attempt=1, next_frame=0)
     reader.credit(Credit(0, 10, 100))
@@ -54,14 +54,14 @@ def test_the_worker_keeps_no_more_than_it_may_whatever_the_client_would_take():
     assert reader.room == (8, -40)
 
 
-def test_a_frame_is_a_quarter_of_the_window_so_that_the_next_is_there_when_one_is_used_up():
+def test_frame_is_at_most_a_quarter_of_the_window():
     reader = ReaderState(client_id=5, max_bytes=1000)
     reader.connect(1, attempt=1, next_frame=0)
     reader.credit(Credit(0, 100, 400))
     assert reader.frame_room == (25, 100)
     reader.send(Chunk(list(range(90)), 90))
     assert reader.frame_room == (10, 100)
-    reader.credit(Credit(0, 130, 400))  # 90 of them are held, so the window is 130
+    reader.credit(Credit(0, 130, 400))  # 90 of them are unconsumed, so the window is 130
     assert reader.frame_room == (32, 100)
     reader.credit(Credit(1, 132, 400))
     assert reader.frame_room == (10, 100)
@@ -69,7 +69,7 @@ def test_a_frame_is_a_quarter_of_the_window_so_that_the_next_is_there_when_one_i
     assert reader.frame_room[1] <= 0
 
 
-def test_metered_credit_may_be_used_in_one_frame():
+def test_metered_credit_may_be_used_by_one_frame():
     reader = ReaderState(client_id=5, max_bytes=1000)
     reader.metered = True
     reader.connect(1, attempt=1, next_frame=0)
@@ -77,7 +77,7 @@ def test_metered_credit_may_be_used_in_one_frame():
     assert reader.frame_room[0] == 8
 
 
-def test_credit_that_is_not_used_can_be_returned_once(reader: ReaderState):
+def test_unused_credit_is_returned_once(reader: ReaderState):
     assert reader.return_credit() == 4
     assert reader.return_credit() == 0
     assert reader.room[0] == 0
@@ -87,7 +87,7 @@ def test_credit_that_is_not_used_can_be_returned_once(reader: ReaderState):
     assert reader.room[0] == 1
 
 
-def test_only_new_credit_answers_an_announcement(reader: ReaderState):
+def test_only_new_credit_clears_an_announcement(reader: ReaderState):
     reader.announced = True
     reader.credit(Credit(1, 10, 100))
     assert reader.announced
@@ -95,14 +95,14 @@ def test_only_new_credit_answers_an_announcement(reader: ReaderState):
     assert not reader.announced
 
 
-def test_a_new_connection_begins_without_credit_and_with_what_did_not_arrive(reader: ReaderState):
+def test_new_connection_has_a_backlog_and_no_credit(reader: ReaderState):
     reader.connect(2, attempt=2, next_frame=1)
     assert (reader.connection, reader.next_number, reader.kept_positions) == (2, 1, 2)
     assert reader.room[0] == 0
     assert _backlog(reader) == [ERROR, ["c", "d", "e"]]
 
 
-def test_what_did_not_arrive_twice_keeps_its_order(reader: ReaderState):
+def test_frames_lost_twice_keep_their_order(reader: ReaderState):
     reader.connect(2, attempt=2, next_frame=1)
     reader.send(reader.backlog.take(10, 100))
     reader.connect(3, attempt=3, next_frame=1)
@@ -113,7 +113,7 @@ def test_what_did_not_arrive_twice_keeps_its_order(reader: ReaderState):
     ("consumed", "next_frame", "possible"),
     [(0, 0, True), (0, 3, True), (0, 4, False), (2, 2, True), (2, 1, False), (3, 3, True)],
 )
-def test_a_client_can_resume_at_any_frame_that_is_kept(
+def test_client_can_resume_at_any_kept_frame(
     reader: ReaderState, consumed: int, next_frame: int, possible: bool
 ):
     reader.credit(Credit(consumed, 10, 100))
@@ -131,7 +131,7 @@ def test_a_client_can_resume_at_any_frame_that_is_kept(
         (3, 0, []),
     ],
 )
-def test_what_the_user_did_not_take_is_given_back(
+def test_unconsumed_chunks_are_given_back(
     reader: ReaderState, frame: int, taken: int, rest: list[object]
 ):
     given = reader.give_back(frame, taken)
@@ -139,7 +139,7 @@ def test_what_the_user_did_not_take_is_given_back(
     assert reader.kept_positions == 0
 
 
-def test_what_is_to_be_sent_again_is_given_back_too(reader: ReaderState):
+def test_backlog_is_given_back_too(reader: ReaderState):
     reader.connect(2, attempt=2, next_frame=2)
     given = reader.give_back(1, 1)
     assert [chunk.elements for chunk in given] == [["c", "d", "e"]]

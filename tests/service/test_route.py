@@ -14,7 +14,7 @@ HERE = f"{process_token()}/0"
 
 
 class _Network:
-    """Transports of these names, of which only some get through; counts what was tried."""
+    """Transports of these names, some of which connect; counts the attempts."""
 
     def __init__(self, *names: str) -> None:
         self.open = set(names)
@@ -59,18 +59,18 @@ ELSEWHERE = _task(local="another/0", shm="@s", tcp="worker:1", grpc="worker:2")
 
 
 def _connect(route: Route, task: m.TaskInfo, network: _Network) -> list[str]:
-    """What was tried to connect, the last with success."""
+    """Return the attempts to connect; the last succeeded."""
     network.tried.clear()
     route.connect(task, 1).close()
     return network.tried
 
 
-def test_a_worker_of_this_process_is_read_within_it(network):
+def test_worker_of_this_process_is_read_locally(network):
     task = _task(local=HERE, shm="@s", tcp="worker:1")
     assert _connect(Route(None), task, network) == ["local"]
 
 
-def test_a_worker_elsewhere_is_tried_by_shared_memory_and_tcp(network):
+def test_remote_worker_is_tried_by_shm_then_tcp(network):
     assert _connect(Route(None), ELSEWHERE, network) == ["shm"]
     network.open = {"tcp"}
     assert _connect(Route(None), ELSEWHERE, network) == ["shm", "tcp"]
@@ -85,7 +85,7 @@ def test_grpc_is_tried_only_when_named(network):
     assert _connect(Route("grpc"), task, network) == ["grpc"]
 
 
-def test_what_did_not_get_through_is_not_tried_again(network):
+def test_failed_transport_is_not_tried_again(network):
     route = Route(None)
     network.open = {"tcp"}
     assert _connect(route, ELSEWHERE, network) == ["shm", "tcp"]
@@ -94,7 +94,7 @@ def test_what_did_not_get_through_is_not_tried_again(network):
     assert _connect(route, other, network) == ["shm", "tcp"]
 
 
-def test_when_nothing_gets_through_everything_is_tried_again(network):
+def test_all_transports_are_retried_after_total_failure(network):
     route = Route(None)
     network.open = {"tcp"}
     _connect(route, ELSEWHERE, network)
@@ -107,20 +107,20 @@ def test_when_nothing_gets_through_everything_is_tried_again(network):
     assert _connect(route, ELSEWHERE, network) == ["shm"]
 
 
-def test_the_time_is_shared_by_what_is_tried(network):
+def test_timeout_is_shared_by_the_attempts(network):
     network.open = {"tcp"}
     Route("grpc").connect(ELSEWHERE, 9).close()
     assert network.patience == pytest.approx([3, 4.5, 9], abs=0.5)
 
 
-def test_the_only_transports_error_is_passed_on_as_it_is(network):
+def test_error_of_a_single_transport_is_raised_unchanged(network):
     network.open = set()
     with pytest.raises(UnavailableError, match=r"^cannot connect to worker:1: tcp is shut$"):
         Route(None).connect(_task(tcp="worker:1"), 1)
 
 
 @pytest.mark.parametrize("name", ["local", "shm", "tcp", "grpc"])
-def test_a_named_transport_comes_first(network, name, caplog):
+def test_named_transport_is_tried_first(network, name, caplog):
     task = _task(local=HERE, shm="@s", tcp="worker:1", grpc="worker:2")
     assert _connect(Route(name), task, network) == [name]
     assert not caplog.records
@@ -135,9 +135,7 @@ def test_a_named_transport_comes_first(network, name, caplog):
         ("grpc", ELSEWHERE, "grpc is shut"),
     ],
 )
-def test_a_named_transport_that_cannot_be_used_is_replaced_with_one_warning(
-    network, name, task, why, caplog
-):
+def test_unusable_named_transport_warns_once(network, name, task, why, caplog):
     network.open = {"tcp"}
     route = Route(name)
     for _ in range(3):
@@ -149,12 +147,12 @@ def test_a_named_transport_that_cannot_be_used_is_replaced_with_one_warning(
     assert "over tcp" in caplog.text
 
 
-def test_a_worker_that_serves_nothing_known_is_an_error_that_names_what_it_serves(network):
+def test_unknown_transports_are_named_in_the_error(network):
     with pytest.raises(FailedPreconditionError, match="worker:1 serves elements by quic, none of"):
         Route(None).connect(_task(quic="worker:9"), 1)
 
 
-def test_an_address_that_is_none_is_passed_over_like_a_worker_that_is_not_there():
+def test_invalid_address_is_skipped_like_a_failed_one():
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         Route(None).connect(_task(shm="nonsense", tcp=f"127.0.0.1:{port}"), 1).close()

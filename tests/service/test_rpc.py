@@ -30,7 +30,7 @@ EVERY_MESSAGE = [
 
 
 @pytest.mark.parametrize("message", EVERY_MESSAGE, ids=lambda message: type(message).__name__)
-def test_what_is_said_to_the_dispatcher_survives(message):
+def test_messages_to_the_dispatcher_survive_encoding(message):
     assert rpc.decode_to_dispatcher(rpc.encode(message)) == message
 
 
@@ -49,13 +49,13 @@ def test_what_is_said_to_the_dispatcher_survives(message):
     ],
     ids=lambda message: type(message).__name__,
 )
-def test_what_the_dispatcher_says_survives(message):
+def test_messages_of_the_dispatcher_survive_encoding(message):
     found = rpc.decode_from_dispatcher(rpc.encode(message))
     assert rpc.encode(found) == rpc.encode(message)
     assert type(found) is type(message)
 
 
-def test_a_call_is_answered_and_a_refusal_raises():
+def test_call_returns_the_reply_or_raises_the_error():
     with Service(2) as service:
         address = service.target.removeprefix("grpc://")
         reply = rpc.call(address, m.GetCluster(), 5)
@@ -65,13 +65,13 @@ def test_a_call_is_answered_and_a_refusal_raises():
             rpc.call(address, m.GetDataset("X"), 5)
 
 
-def test_a_call_to_nobody_is_unavailable():
+def test_call_without_a_dispatcher_is_unavailable():
     address = f"localhost:{free_port()}"
     with pytest.raises(UnavailableError, match=f"{address} cannot be reached"):
         rpc.call(address, m.GetCluster(), 5)
 
 
-def test_a_registration_that_is_no_dataset_is_refused():
+def test_registration_of_invalid_bytes_is_refused():
     with Service(0) as service:
         address = service.target.removeprefix("grpc://")
         for tree in (b"garbage", b"\x90", b"\xc1"):
@@ -80,7 +80,7 @@ def test_a_registration_that_is_no_dataset_is_refused():
         assert not service.state.datasets
 
 
-def test_many_calls_at_once_are_all_answered():
+def test_concurrent_calls_are_all_answered():
     with Service(0) as service:
         address = service.target.removeprefix("grpc://")
         replies: list[m.Reply] = []
@@ -96,7 +96,7 @@ def test_many_calls_at_once_are_all_answered():
         assert len(replies) == 40
 
 
-def test_a_session_opens_again_after_the_dispatcher_came_back():
+def test_session_reconnects_to_a_restarted_dispatcher():
     port = free_port()
     opened: list[int] = []
     lost = threading.Event()
@@ -117,7 +117,7 @@ def test_a_session_opens_again_after_the_dispatcher_came_back():
         session.close()
 
 
-def test_a_session_with_nobody_closes_at_once():
+def test_session_without_a_dispatcher_closes_immediately():
     session = rpc.Session(
         f"localhost:{free_port()}", lambda: None, lambda _: None, lambda: None, lambda: None
     )

@@ -1,4 +1,4 @@
-"""The two servers' life, and what they make of peers that mean no good."""
+"""Start and stop of the two servers, and malicious or broken peers."""
 
 import contextlib
 import re
@@ -32,7 +32,7 @@ from tests.serving import Service, eventually, free_port, read
 # ── life ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_start_and_stop_are_idempotent_and_a_stopped_dispatcher_stays_stopped():
+def test_dispatcher_start_and_stop_are_idempotent():
     dispatcher = DispatchServer(start=False)
     with pytest.raises(FailedPreconditionError, match="start"):
         _ = dispatcher.target
@@ -47,7 +47,7 @@ def test_start_and_stop_are_idempotent_and_a_stopped_dispatcher_stays_stopped():
         dispatcher.start()
 
 
-def test_start_and_stop_are_idempotent_and_a_stopped_worker_stays_stopped():
+def test_worker_start_and_stop_are_idempotent():
     with DispatchServer() as dispatcher:
         worker = WorkerServer(dispatcher_address=dispatcher.target, start=False)
         assert dispatcher.num_workers() == 0
@@ -61,7 +61,7 @@ def test_start_and_stop_are_idempotent_and_a_stopped_worker_stays_stopped():
             worker.start()
 
 
-def test_a_server_that_never_started_can_be_stopped():
+def test_server_can_be_stopped_before_start():
     for server in (
         DispatchServer(start=False),
         WorkerServer(dispatcher_address="localhost:1", start=False),
@@ -80,20 +80,20 @@ def test_join_returns_when_another_thread_stops_the_server():
             assert not waiting.is_alive()
 
 
-def test_a_dispatcher_knows_its_workers_before_a_worker_is_started():
+def test_worker_is_registered_when_start_returns():
     with Service(2) as service:
         assert service.dispatcher.num_workers() == 2
         service.workers[0].stop()
         assert eventually(lambda: service.dispatcher.num_workers() == 1)
 
 
-def test_the_target_names_port_and_protocol():
+def test_target_contains_protocol_and_port():
     port = free_port()
     with DispatchServer(port=port, protocol="grpc") as dispatcher:
         assert dispatcher.target == f"grpc://localhost:{port}"
 
 
-def test_a_port_in_use_is_one_clear_error():
+def test_port_in_use_is_one_clear_error():
     with Service(0) as service:
         with pytest.raises(
             UnavailableError, match=f"cannot serve on localhost:{service.address[1]}"
@@ -105,18 +105,18 @@ def test_a_port_in_use_is_one_clear_error():
 
 
 @pytest.mark.parametrize("server", [DispatchServer, WorkerServer])
-def test_an_unknown_field_is_named(server):
+def test_unknown_config_field_is_named(server):
     with pytest.raises(InvalidArgumentError, match="colour"):
         server(colour=1, dispatcher_address="localhost:1")
 
 
-def test_a_worker_without_a_dispatcher_gives_up_in_time():
+def test_worker_without_a_dispatcher_gives_up_in_time():
     address = f"localhost:{free_port()}"
     with pytest.raises(UnavailableError, match=f"no dispatcher answers at {address}"):
         WorkerServer(dispatcher_address=address, dispatcher_timeout_ms=200)
 
 
-def test_a_worker_stops_by_itself_when_its_dispatcher_is_gone_too_long():
+def test_worker_stops_after_dispatcher_timeout():
     with Service(0) as service:
         worker = service.add_worker(dispatcher_timeout_ms=200)
         service.dispatcher.stop()
@@ -126,7 +126,7 @@ def test_a_worker_stops_by_itself_when_its_dispatcher_is_gone_too_long():
         assert not waiting.is_alive()
 
 
-def test_configured_worker_addresses_get_their_port():
+def test_port_is_inserted_into_configured_addresses():
     with Service(0) as service:
         worker = service.add_worker(worker_address="127.0.0.1:%port%")
         assert worker.address.startswith("127.0.0.1:")
@@ -136,7 +136,7 @@ def test_configured_worker_addresses_get_their_port():
 
 # ── memory ───────────────────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("transport", ["tcp", "local"])
-def test_a_slow_consumer_keeps_the_workers_memory_bounded(transport):
+def test_slow_consumer_keeps_worker_memory_bounded(transport):
     made: list[int] = []
     with Service(1, worker={"buffer_bytes": 4 << 20}) as service:
 
@@ -202,20 +202,20 @@ def _still_serves(service: Service) -> bool:
 
 @pytest.mark.parametrize("name", BAD_BYTES)
 @pytest.mark.parametrize("port", ["data", "control"])
-def test_bad_bytes_do_not_disturb_a_server(service, name, port):
+def test_server_survives_bad_bytes(service, name, port):
     address = service.address
     if port == "data":
         host, number = service.workers[0].address.rsplit(":", 1)
         address = host, int(number)
     with socket.create_connection(address, timeout=5) as peer:
-        with contextlib.suppress(OSError):  # it may have hung up already
+        with contextlib.suppress(OSError):  # it may have disconnected already
             peer.sendall(BAD_BYTES[name])
             peer.shutdown(socket.SHUT_WR)
         assert _still_serves(service)
     assert _still_serves(service)
 
 
-def test_a_connection_reset_in_the_middle_of_a_message_does_not_disturb_a_worker(service):
+def test_worker_survives_a_reset_within_a_message(service):
     host, number = service.workers[0].address.rsplit(":", 1)
     with socket.create_connection((host, int(number)), timeout=5) as peer:
         peer.sendall(HELLO[:10])
@@ -224,7 +224,7 @@ def test_a_connection_reset_in_the_middle_of_a_message_does_not_disturb_a_worker
 
 
 @pytest.mark.parametrize("transport", ["tcp", "local"])
-def test_a_hello_of_another_protocol_is_refused_with_both_versions(service, transport):
+def test_data_hello_of_another_protocol_is_refused(service, transport):
     worker = service.workers[0]
     address = worker._shell._listeners.data_transfer_addresses[transport]
     connection = get_transport(transport).connect(address, 5)
@@ -238,7 +238,7 @@ def test_a_hello_of_another_protocol_is_refused_with_both_versions(service, tran
     assert _still_serves(service)
 
 
-def test_a_newer_peer_that_still_speaks_ours_is_welcome():
+def test_newer_compatible_peer_is_accepted():
     with Service(1) as service:
         dataset = stoker.Dataset.range(10).repeat().distribute(service.target)
         with dataset.iterator() as iterator:
@@ -253,7 +253,7 @@ def test_a_newer_peer_that_still_speaks_ours_is_welcome():
 
 # ── control port ─────────────────────────────────────────────────────────────────────────────────
 class _RawSession:
-    """A session that sends what it is told and keeps what it gets."""
+    """A session that sends given bytes and keeps the answers."""
 
     def __init__(self, address: str, *first: bytes) -> None:
         self.answers: list = []
@@ -289,7 +289,7 @@ def _refusal(service: Service, *first: bytes) -> StokerError:
 
 
 @pytest.mark.parametrize("data", [b"", b"\xc1", b"\x00" * 100, rpc.encode({"type": "Unheard"})])
-def test_bytes_that_are_no_control_message_are_refused(service, data):
+def test_invalid_control_message_is_refused(service, data):
     error = _refusal(service, data)
     assert isinstance(error, InvalidArgumentError)
     assert "not a control message" in str(error)
@@ -299,7 +299,7 @@ def test_bytes_that_are_no_control_message_are_refused(service, data):
 @pytest.mark.parametrize(
     "message", [messages.Heartbeat(), messages.ClientClose(), messages.WorkerLeave()]
 )
-def test_a_session_must_open_with_a_hello(service, message):
+def test_session_must_open_with_a_hello(service, message):
     error = _refusal(service, rpc.encode(message))
     assert "WorkerHello, ClientHello or SupervisorHello" in str(error)
     assert _still_serves(service)
@@ -317,7 +317,7 @@ def _client_hello(**changes) -> messages.ClientHello:
     return messages.ClientHello(**{**fields, **changes})
 
 
-def test_a_client_of_another_protocol_is_refused_with_both_versions(service):
+def test_client_of_another_protocol_is_refused(service):
     error = _refusal(service, rpc.encode(_client_hello(protocol_min=98, protocol_max=99)))
     assert isinstance(error, FailedPreconditionError)
     assert "98 to 99" in str(error)
@@ -326,7 +326,7 @@ def test_a_client_of_another_protocol_is_refused_with_both_versions(service):
 
 
 @pytest.mark.parametrize("mode", ["SIDEWAYS", 99, ShardingPolicy.HINT])
-def test_a_client_of_an_unknown_mode_is_refused(service, mode):
+def test_client_of_an_unknown_mode_is_refused(service, mode):
     dataset_id = stoker.service.register_dataset(service.target, stoker.Dataset.range(3))
     parameters = messages.JobParameters(mode, "NOWHERE", 3, True)
     hello = _client_hello(dataset_id=dataset_id, parameters=parameters)
@@ -344,7 +344,7 @@ def test_a_client_of_an_unknown_mode_is_refused(service, mode):
         messages.ClientClose(),
     ],
 )
-def test_a_client_that_speaks_like_a_worker_does_not_disturb_the_dispatcher(service, message):
+def test_dispatcher_survives_worker_messages_of_a_client(service, message):
     dataset_id = stoker.service.register_dataset(service.target, stoker.Dataset.range(3))
     hello = _client_hello(dataset_id=dataset_id, job=f"liar {time.monotonic()}")
     data = [rpc.encode(hello), rpc.encode(message)]

@@ -40,7 +40,7 @@ def shared(dataset: stoker.Dataset, dispatcher: DispatchServer) -> stoker.Iterat
     return distributed.iterator()
 
 
-def test_what_the_trainer_sees_and_the_worker_has_lent_is_shown(
+def test_statistics_show_shared_and_lent_bytes(
     dispatcher: DispatchServer, worker: WorkerServer
 ) -> None:
     with shared(batches(), dispatcher) as iterator:
@@ -57,7 +57,7 @@ def test_what_the_trainer_sees_and_the_worker_has_lent_is_shown(
     assert worker.stats()["shared_memory_refused"] == 0
 
 
-def test_outgoing_batches_are_assembled_where_the_trainer_sees_them(
+def test_batches_are_assembled_in_shared_memory(
     dispatcher: DispatchServer, worker: WorkerServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool: Any = worker._shell.segments  # type: ignore[union-attr]
@@ -73,11 +73,13 @@ def test_outgoing_batches_are_assembled_where_the_trainer_sees_them(
     with shared(batches().prefetch(2), dispatcher) as iterator:
         for number, batch in enumerate(iterator):
             assert batch[:, -1].tolist() == list(range(16 * number, 16 * number + 16))
-    # The first were made before anybody was there to see them.
+    # The first were allocated before a client could map them.
     assert sum(lent_in_place) >= 10
 
 
-def test_writing_in_place_disturbs_nobody(dispatcher: DispatchServer, worker: WorkerServer) -> None:
+def test_writes_in_place_do_not_affect_other_elements(
+    dispatcher: DispatchServer, worker: WorkerServer
+) -> None:
     cached = batches().cache().repeat(2).prefetch(1)
     with shared(cached, dispatcher) as iterator:
         for number, batch in enumerate(iterator):
@@ -86,7 +88,7 @@ def test_writing_in_place_disturbs_nobody(dispatcher: DispatchServer, worker: Wo
     assert number == 79
 
 
-def test_a_trainer_that_keeps_everything_gets_copies(dispatcher: DispatchServer) -> None:
+def test_trainer_that_keeps_all_elements_gets_copies(dispatcher: DispatchServer) -> None:
     with WorkerServer(
         dispatcher_address=dispatcher.target, shared_memory_bytes=8 * BATCH_BYTES
     ) as worker:
@@ -97,7 +99,7 @@ def test_a_trainer_that_keeps_everything_gets_copies(dispatcher: DispatchServer)
         assert worker.stats()["shared_memory_bytes"] <= 8 * BATCH_BYTES
 
 
-def test_without_shared_memory_elements_come_over_tcp(
+def test_tcp_replaces_disabled_shared_memory(
     dispatcher: DispatchServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "stoker.client")

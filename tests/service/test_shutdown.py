@@ -8,7 +8,7 @@ from stoker.service.shutdown import StopRequest
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_wait_though_it_came_before(number):
+def test_earlier_signal_ends_the_wait(number):
     with StopRequest() as request:
         os.kill(os.getpid(), number)
         request.wait()
@@ -22,14 +22,14 @@ def test_another_thread_may_ask():
         thread.join()
 
 
-def test_asking_more_often_than_the_pipe_holds_does_not_block():
+def test_requests_beyond_the_pipe_capacity_do_not_block():
     with StopRequest() as request:
         for _ in range(100_000):
             request.ask()
         request.wait()
 
 
-def test_the_handlers_from_before_are_restored():
+def test_previous_handlers_are_restored():
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     with StopRequest():
         assert signal.getsignal(signal.SIGTERM) != before[0]

@@ -1,4 +1,4 @@
-"""A worker's side of handing out splits."""
+"""Splits on a worker."""
 
 from itertools import islice
 
@@ -21,7 +21,7 @@ def _grant(**fields) -> SplitGrant:
     return SplitGrant(1, 0, 0, **fields)
 
 
-def test_a_split_is_read_only_when_its_notice_is_acknowledged():
+def test_split_is_read_only_after_it_is_begun():
     queue = SplitQueue(1, 0, 0)
     assert queue.need(0.0) == _request(want=2)
     assert queue.granted(_grant(splits=[(4, "a"), (5, "b")])) == _request(begin=[4])
@@ -30,7 +30,7 @@ def test_a_split_is_read_only_when_its_notice_is_acknowledged():
     assert queue.take(0.0) == ["a"]
 
 
-def test_a_refused_split_is_not_read_and_another_is_begun():
+def test_refused_split_is_replaced_by_another():
     queue = SplitQueue(1, 0, 0)
     queue.need(0.0)
     queue.granted(_grant(splits=[(4, "a"), (5, "b")]))
@@ -38,7 +38,7 @@ def test_a_refused_split_is_not_read_and_another_is_begun():
     assert queue.take(0.0) is None
 
 
-def test_the_end_comes_after_all_that_was_assigned():
+def test_end_follows_all_assigned_splits():
     queue = SplitQueue(1, 0, 0)
     queue.need(0.0)
     queue.granted(_grant(splits=[(4, "a")]))
@@ -50,13 +50,13 @@ def test_the_end_comes_after_all_that_was_assigned():
     assert queue.take(1.0) == []
 
 
-def test_it_asks_once_until_it_is_answered():
+def test_request_is_not_repeated_before_its_answer():
     queue = SplitQueue(1, 0, 0)
     assert queue.need(0.0) == _request(want=2)
     assert queue.ask() is None
 
 
-def test_the_faster_splits_are_read_the_more_are_begun_ahead():
+def test_faster_reading_begins_more_splits_ahead():
     queue = SplitQueue(1, 0, 0)
     now = 0.0
     queue.need(now)
@@ -70,7 +70,7 @@ def test_the_faster_splits_are_read_the_more_are_begun_ahead():
 
 
 def _reads(queue: SplitQueue, seconds: float, splits: int) -> list[list[int]]:
-    """What a source is handed that takes `seconds` a split; the dispatcher answers at once."""
+    """Return the splits of a source that takes `seconds` for each, with immediate answers."""
     handed: list[list[int]] = []
     now, numbers = 0.0, iter(range(splits))
     request = queue.need(now)
@@ -89,7 +89,7 @@ def _reads(queue: SplitQueue, seconds: float, splits: int) -> list[list[int]]:
         request = queue.need(now)
 
 
-def test_neighbouring_ranges_are_handed_over_as_one_and_nothing_is_left_out():
+def test_neighbouring_ranges_are_merged_without_gaps():
     queue = SplitQueue(1, 0, 0, indexed=True)
     handed = _reads(queue, 1e-4, 4096)
     assert [start for start, _ in handed] == [0, *(stop for _, stop in handed[:-1])]
@@ -97,7 +97,7 @@ def test_neighbouring_ranges_are_handed_over_as_one_and_nothing_is_left_out():
     assert len(handed) < 100
 
 
-def test_a_range_is_handed_over_up_to_a_gap():
+def test_merged_range_ends_at_a_gap():
     queue = SplitQueue(1, 0, 0, indexed=True, ahead=MAX_RANGES_AHEAD)
     queue.need(0.0)
     ranges = [(n, (n, n + 1)) for n in (0, 1, 2, 7, 8)]
@@ -108,7 +108,7 @@ def test_a_range_is_handed_over_up_to_a_gap():
     assert queue.take(0.0) == [(7, 9)]
 
 
-def test_the_values_of_a_listed_source_are_handed_over_one_by_one():
+def test_listed_splits_are_not_merged():
     queue = SplitQueue(1, 0, 0, ahead=MAX_AHEAD)
     queue.need(0.0)
     queue.granted(_grant(splits=[(0, [0, 1]), (1, [1, 2])]))
@@ -116,7 +116,7 @@ def test_the_values_of_a_listed_source_are_handed_over_one_by_one():
     assert queue.take(0.0) == [[0, 1]]
 
 
-def test_a_source_is_handed_a_quarter_of_what_is_begun_so_that_the_rest_covers_a_notice():
+def test_merged_range_is_a_quarter_of_the_splits_ahead():
     queue = SplitQueue(1, 0, 0, indexed=True, ahead=16)
     queue.need(0.0)
     ranges = [(n, (n, n + 1)) for n in range(100)]
@@ -126,7 +126,7 @@ def test_a_source_is_handed_a_quarter_of_what_is_begun_so_that_the_rest_covers_a
     assert len(queue.begun) == 12
 
 
-def test_of_quick_ranges_few_more_are_begun_than_before_and_slow_ones_are_begun_alone_again():
+def test_splits_ahead_grow_slowly_and_shrink_at_once():
     queue = SplitQueue(1, 0, 0, indexed=True)
     queue.need(0.0)
     queue.granted(_grant(splits=[(n, (2 * n, 2 * n + 1)) for n in range(200)]))
@@ -139,7 +139,7 @@ def test_of_quick_ranges_few_more_are_begun_than_before_and_slow_ones_are_begun_
     assert seen == [GROWTH, GROWTH**2, 1, GROWTH]
 
 
-def test_no_fewer_are_asked_for_than_are_worth_a_round_trip():
+def test_request_has_a_least_number_of_splits():
     queue = SplitQueue(1, 0, 0, indexed=True)
     now = 0.0
     request = queue.need(now)
@@ -154,7 +154,7 @@ def test_no_fewer_are_asked_for_than_are_worth_a_round_trip():
     assert request.least == 3
 
 
-def test_a_slow_split_is_begun_alone():
+def test_slow_split_is_begun_alone():
     queue = SplitQueue(1, 0, 0)
     queue.need(0.0)
     queue.granted(_grant(splits=[(0, "a"), (1, "b"), (2, "c")]))
@@ -164,7 +164,7 @@ def test_a_slow_split_is_begun_alone():
     assert (queue.ahead, list(queue.beginning)) == (1, [1])
 
 
-def test_after_a_broken_session_notices_are_repeated_and_assignments_given_up():
+def test_new_session_repeats_announcements_only():
     queue = SplitQueue(1, 0, 0)
     queue.need(0.0)
     queue.granted(_grant(splits=[(4, "a"), (5, "b")]))
@@ -174,7 +174,7 @@ def test_after_a_broken_session_notices_are_repeated_and_assignments_given_up():
     assert queue.take(0.0) == ["a"]
 
 
-def test_a_queue_at_its_end_has_nothing_to_repeat():
+def test_ended_queue_has_nothing_to_repeat():
     queue = SplitQueue(1, 0, 0)
     queue.need(0.0)
     queue.granted(_grant(end=True))

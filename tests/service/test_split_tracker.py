@@ -1,4 +1,4 @@
-"""Who reads which split: nothing twice, nothing forgotten."""
+"""States of splits: each is begun once, none is forgotten."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +16,7 @@ from stoker.service.dispatcher.split_tracker import (
 
 
 @given(total=st.integers(0, 60), data=st.data())
-def test_every_split_is_begun_exactly_once_whatever_tasks_do(total: int, data: st.DataObject):
+def test_every_split_is_begun_once_for_any_task_behavior(total: int, data: st.DataObject):
     tracker = SplitTracker(total)
     begun: list[int] = []
     for _ in range(data.draw(st.integers(0, 40))):
@@ -49,7 +49,7 @@ def test_every_split_is_begun_exactly_once_whatever_tasks_do(total: int, data: s
     assert sum(tracker.begun_by(task) for task in (1, 2, 3, 4)) == total
 
 
-def test_batches_shrink_toward_the_end_so_that_workers_finish_together():
+def test_batches_shrink_toward_the_end():
     tracker = SplitTracker(1000)
     sizes = []
     while chosen := tracker.choose(100, 2):
@@ -60,7 +60,7 @@ def test_batches_shrink_toward_the_end_so_that_workers_finish_together():
     assert sizes[-1] == 1
 
 
-def test_batches_do_not_shrink_below_what_is_worth_asking_for():
+def test_batches_do_not_shrink_below_least():
     tracker = SplitTracker(100)
     assert len(tracker.choose(50, 2)) == 12
     assert len(tracker.choose(50, 2, least=20)) == 20
@@ -68,7 +68,7 @@ def test_batches_do_not_shrink_below_what_is_worth_asking_for():
     assert len(tracker.choose(500, 2, least=200)) == 100
 
 
-def test_what_was_given_back_is_handed_out_first_and_in_order():
+def test_returned_splits_are_assigned_first_in_order():
     tracker = SplitTracker(100)
     tracker.assign([0, 1, 2, 3], 1)
     tracker.begin([1])
@@ -76,7 +76,7 @@ def test_what_was_given_back_is_handed_out_first_and_in_order():
     assert tracker.choose(4, 1) == [0, 2, 3, 4]
 
 
-def test_a_split_presented_out_of_turn_is_not_handed_out_again():
+def test_split_announced_out_of_turn_is_assigned_once():
     tracker = SplitTracker(6)
     tracker.assign([3], 1)
     tracker.begin([3])
@@ -87,7 +87,7 @@ def test_a_split_presented_out_of_turn_is_not_handed_out_again():
     assert handed_out == [0, 1, 2, 4, 5]
 
 
-def test_a_book_closes_when_its_last_reader_leaves_and_still_knows_who_began_what():
+def test_tracker_is_cleared_when_its_last_task_leaves():
     tracker = SplitTracker(2)
     tracker.assign([0], 1)
     tracker.assign([1], 2)
@@ -102,7 +102,7 @@ def test_a_book_closes_when_its_last_reader_leaves_and_still_knows_who_began_wha
 
 
 @given(st.integers(0, 3 * MAX_INDEX_SPLITS))
-def test_index_splits_cover_a_source_without_gaps_and_almost_evenly(count: int):
+def test_index_splits_cover_a_source_evenly(count: int):
     total = split_total(count)
     ranges = [split_range(split, total, count) for split in range(total)]
     assert [start for start, _ in ranges] == [0, *(stop for _, stop in ranges[:-1])][:total]
@@ -111,7 +111,7 @@ def test_index_splits_cover_a_source_without_gaps_and_almost_evenly(count: int):
     assert not sizes or max(sizes) - min(sizes) <= 1
 
 
-def test_a_source_without_end_is_cut_into_splits_of_one_size():
+def test_infinite_source_has_splits_of_one_size():
     total = split_total(ENDLESS)
     for split in (0, 1, 1000, 10**12, total - 1):
         expected = (split * ENDLESS_SPLIT, (split + 1) * ENDLESS_SPLIT)
@@ -119,7 +119,7 @@ def test_a_source_without_end_is_cut_into_splits_of_one_size():
     assert split_total(ENDLESS - 1) == MAX_INDEX_SPLITS
 
 
-def test_a_book_of_a_source_without_end_does_not_grow_with_what_is_read():
+def test_tracker_of_an_infinite_source_stays_small():
     tracker = SplitTracker(split_total(ENDLESS))
     for _ in range(100):
         chosen = tracker.choose(MAX_BATCH, 2)

@@ -1,4 +1,4 @@
-"""The worker's logic by values: what is said in, what it does."""
+"""The worker's logic by values: messages in, actions out."""
 
 from collections import Counter
 
@@ -27,7 +27,7 @@ def _worker(buffer_bytes: int = 1000) -> w.Worker:
 
 
 def _running() -> w.Worker:
-    """Task 20 runs, and client 40 reads it on connection 1 with credit for 100."""
+    """Return a worker with task 20, read by client 40 on connection 1 with credit for 100."""
     worker = _worker()
     worker.session_message(START, 0.0)
     worker.client_message(1, _hello(), 0.0)
@@ -40,7 +40,7 @@ def _bye(code: str, message: str) -> f.Bye:
 
 
 def _sent(actions: list[w.Action]) -> list[object]:
-    """What goes to clients; frames as (connection, number, elements)."""
+    """Return the messages to clients; frames as (connection, number, elements)."""
     return [
         (action.connection, action.message.number, action.message.elements)
         if isinstance(action.message, f.Frame)
@@ -50,24 +50,24 @@ def _sent(actions: list[w.Action]) -> list[object]:
     ]
 
 
-def test_it_presents_itself_and_keeps_the_interval_it_is_told():
+def test_worker_sends_hello_and_adopts_the_heartbeat():
     worker = w.Worker(HELLO, 1000)
     assert worker.session_opened() == [w.ToDispatcher(HELLO)]
     assert worker.session_message(WELCOME, 0.0) == [w.SetHeartbeat(1000)]
 
 
-def test_a_task_is_opened_once():
+def test_task_is_opened_once():
     worker = _worker()
     assert worker.session_message(START, 0.0) == [w.OpenTask(START), w.ToDispatcher(WANT)]
     assert worker.session_message(START, 0.0) == []
 
 
-def test_what_is_produced_goes_to_a_reader_with_credit():
+def test_computed_elements_go_to_a_reader_with_credit():
     worker = _running()
     assert _sent(worker.produced(20, Chunk(["a", "b"], 2))) == [(1, 0, ["a", "b"])]
 
 
-def test_a_client_that_comes_before_its_task_waits_for_it():
+def test_early_client_waits_for_its_task():
     worker = _worker()
     assert worker.client_message(1, _hello(), 0.0) == []
     assert worker.session_message(START, 1.0) == [
@@ -77,7 +77,7 @@ def test_a_client_that_comes_before_its_task_waits_for_it():
     ]
 
 
-def test_a_client_whose_task_never_comes_is_sent_away():
+def test_client_of_a_missing_task_is_dismissed():
     worker = _worker()
     worker.client_message(1, _hello(), 0.0)
     assert worker.tick(9.0) == []
@@ -86,7 +86,7 @@ def test_a_client_whose_task_never_comes_is_sent_away():
     assert not worker.parked
 
 
-def test_a_broken_connection_resumes_at_the_first_frame_not_received():
+def test_new_connection_resumes_at_the_first_missing_frame():
     worker = _running()
     worker.produced(20, Chunk(["a"], 1))
     worker.produced(20, Chunk(["b"], 1))
@@ -96,7 +96,7 @@ def test_a_broken_connection_resumes_at_the_first_frame_not_received():
     assert _sent(worker.client_message(2, CREDIT, 0.0)) == [(2, 1, ["b"]), (2, 2, ["c"])]
 
 
-def test_what_did_not_arrive_goes_to_its_client_though_another_has_room():
+def test_lost_frames_are_sent_again_to_their_client():
     worker = _running()
     worker.produced(20, Chunk(["a"], 1))
     worker.client_lost(1)
@@ -106,7 +106,7 @@ def test_what_did_not_arrive_goes_to_its_client_though_another_has_room():
     assert _sent(worker.client_message(2, CREDIT, 0.0)) == [(2, 0, ["a"])]
 
 
-def test_a_greeting_that_comes_after_a_newer_one_changes_nothing():
+def test_late_hello_of_an_older_attempt_is_refused():
     worker = _running()
     worker.client_message(2, _hello(attempt=3), 0.0)
     refused = worker.client_message(3, _hello(attempt=2), 0.0)
@@ -116,7 +116,7 @@ def test_a_greeting_that_comes_after_a_newer_one_changes_nothing():
     assert _sent(worker.produced(20, Chunk(["a"], 1))) == [(2, 0, ["a"])]
 
 
-def test_a_released_client_cannot_resume_what_is_gone():
+def test_released_client_cannot_resume_dropped_frames():
     worker = _running()
     worker.produced(20, Chunk(["a"], 1))
     worker.session_message(m.ClientReleased(20, 40), 0.0)
@@ -128,7 +128,7 @@ def test_a_released_client_cannot_resume_what_is_gone():
     assert hang_up == w.CloseConnection(2)
 
 
-def test_what_a_client_gives_back_goes_to_the_next():
+def test_elements_given_back_go_to_the_next_client():
     worker = _running()
     worker.produced(20, Chunk(["a", "b", "c"], 3))
     assert worker.client_message(1, f.GiveBack(0, 1), 0.0) == [
@@ -139,7 +139,7 @@ def test_what_a_client_gives_back_goes_to_the_next():
     assert _sent(worker.client_message(2, CREDIT, 0.0)) == [(2, 0, ["b", "c"])]
 
 
-def test_a_closed_client_gives_back_by_way_of_the_dispatcher_too():
+def test_client_released_with_consumed_gives_back():
     worker = _running()
     worker.produced(20, Chunk(["a", "b", "c"], 3))
     worker.client_lost(1)
@@ -148,7 +148,7 @@ def test_a_closed_client_gives_back_by_way_of_the_dispatcher_too():
     assert _sent(worker.client_message(2, CREDIT, 0.0)) == [(2, 0, ["c"])]
 
 
-def test_what_a_lost_client_had_is_dropped_and_counted():
+def test_elements_of_a_lost_client_are_dropped_and_counted():
     worker = _running()
     worker.produced(20, Chunk(["a", "b", "c"], 3))
     worker.session_message(m.ClientReleased(20, 40), 0.0)
@@ -156,7 +156,7 @@ def test_what_a_lost_client_had_is_dropped_and_counted():
     assert not worker.connections
 
 
-def test_the_end_is_said_when_all_is_sent_and_again_if_something_came_back():
+def test_end_is_sent_again_after_elements_were_given_back():
     worker = _running()
     worker.client_message(2, _hello(client=41), 0.0)
     worker.client_message(2, CREDIT, 0.0)
@@ -169,10 +169,10 @@ def test_the_end_is_said_when_all_is_sent_and_again_if_something_came_back():
     ]
 
 
-def test_who_was_told_of_the_end_is_served_after_who_was_not():
+def test_reader_that_was_sent_end_is_served_last():
     worker = _running()
     worker.produced(20, Chunk(["a"], 1))
-    worker.exhausted(20)  # client 40 is at the end
+    worker.exhausted(20)  # client 40 is sent `End`
     worker.client_message(2, _hello(client=41), 0.0)
     worker.client_message(3, _hello(client=42), 0.0)
     worker.client_message(3, CREDIT, 0.0)
@@ -181,7 +181,7 @@ def test_who_was_told_of_the_end_is_served_after_who_was_not():
     assert _sent(worker.produced(20, Chunk([], 0)))[0] == (3, 0, ["b"])
 
 
-def test_a_metered_client_hears_what_waits_and_gets_it_for_credit():
+def test_metered_client_is_announced_elements_before_credit():
     worker = _worker()
     worker.session_message(START, 0.0)
     worker.client_message(1, _hello(metered=True), 0.0)
@@ -192,7 +192,7 @@ def test_a_metered_client_hears_what_waits_and_gets_it_for_credit():
     ]
 
 
-def test_credit_for_which_there_is_nothing_is_returned():
+def test_unused_metered_credit_is_returned():
     worker = _worker()
     worker.session_message(START, 0.0)
     worker.client_message(1, _hello(metered=True), 0.0)
@@ -200,7 +200,7 @@ def test_credit_for_which_there_is_nothing_is_returned():
     assert _sent(worker.produced(20, Chunk(["a"], 1))) == [(1, f.Ready(1))]
 
 
-def test_a_full_buffer_stops_the_pipeline_until_there_is_room():
+def test_full_buffer_pauses_the_pipeline():
     worker = _worker(buffer_bytes=10)
     worker.session_message(START, 0.0)
     assert worker.may_produce(20)
@@ -211,7 +211,7 @@ def test_a_full_buffer_stops_the_pipeline_until_there_is_room():
     assert worker.may_produce(20)
 
 
-def test_a_source_reads_what_the_dispatcher_has_begun_and_leaves_the_queue_at_the_end():
+def test_source_reads_begun_splits_until_the_end():
     worker = _running()
     assert worker.need_split(20, 0, 0, 0.0) == []
     grant = m.SplitGrant(20, 0, 0, splits=[(3, "file")])
@@ -228,23 +228,23 @@ def test_a_source_reads_what_the_dispatcher_has_begun_and_leaves_the_queue_at_th
     assert worker.tasks[20].queues == {}
 
 
-def test_the_first_split_of_the_only_source_is_had_before_the_source_asks():
+def test_first_split_of_a_single_source_is_prefetched():
     worker = _running()
     worker.session_message(m.SplitGrant(20, 0, 0, splits=[(3, "file"), (4, "next")]), 0.0)
     assert worker.session_message(m.SplitGrant(20, 0, 0, begun=[3]), 0.0) == []
     assert worker.need_split(20, 0, 0, 0.0) == [w.GiveSplit(20, 0, 0, ["file"])]
 
 
-def test_with_several_sources_none_is_asked_for_before_it_is_read():
+def test_splits_of_several_sources_are_not_prefetched():
     start = m.TaskStart(20, 30, "data", 1, (0,), [m.SplitSource(0, 5), m.SplitSource(1, 5)])
     assert _worker().session_message(start, 0.0) == [w.OpenTask(start)]
 
 
-def test_a_source_of_a_task_that_is_gone_is_at_its_end():
+def test_source_of_a_stopped_task_gets_its_end():
     assert _worker().need_split(99, 0, 0, 0.0) == [w.GiveSplit(99, 0, 0, [])]
 
 
-def test_after_a_broken_session_it_says_again_what_may_be_lost():
+def test_new_session_repeats_what_may_be_lost():
     worker = _running()
     worker.need_split(20, 0, 0, 0.0)
     worker.session_message(m.SplitGrant(20, 0, 0, splits=[(3, "file")]), 0.0)
@@ -262,7 +262,7 @@ def test_after_a_broken_session_it_says_again_what_may_be_lost():
     ]
 
 
-def test_a_worker_that_was_given_up_starts_over():
+def test_removed_worker_starts_over():
     worker = _running()
     worker.session_lost()
     worker.session_opened()
@@ -277,7 +277,7 @@ def test_a_worker_that_was_given_up_starts_over():
     assert worker.tasks == {}
 
 
-def test_a_stopped_task_leaves_nothing():
+def test_stopped_task_leaves_nothing():
     worker = _running()
     worker.produced(20, Chunk(["a"], 1))
     assert worker.session_message(m.TaskStop(20), 0.0)[0] == w.CloseTask(20)
@@ -285,7 +285,7 @@ def test_a_stopped_task_leaves_nothing():
     assert worker.session_message(m.TaskStop(20), 0.0) == []
 
 
-def test_a_client_of_another_protocol_is_told_so():
+def test_client_of_another_data_protocol_is_dismissed():
     worker = _running()
     [bye, hang_up] = worker.client_message(9, f.Hello(98, 99, 1, 20, 0), 0.0)
     assert isinstance(bye, w.ToClient)
@@ -295,7 +295,7 @@ def test_a_client_of_another_protocol_is_told_so():
     assert hang_up == w.CloseConnection(9)
 
 
-def test_what_a_task_counts_is_said_when_it_changes_and_before_the_end():
+def test_totals_are_sent_on_change_and_before_the_end():
     worker = _running()
     assert worker.counted(20, {"errors_ignored": 1}) == []
     assert _sent(worker.produced(20, Chunk(["a"], 1))) == [
@@ -307,7 +307,7 @@ def test_what_a_task_counts_is_said_when_it_changes_and_before_the_end():
     assert _sent(worker.exhausted(20)) == [(1, f.Counts({"errors_ignored": 3})), (1, f.End(2))]
 
 
-def test_what_a_task_has_counted_is_said_again_on_a_new_connection():
+def test_totals_are_sent_again_on_a_new_connection():
     worker = _running()
     worker.counted(20, {"errors_ignored": 1})
     worker.produced(20, Chunk(["a"], 1))
@@ -317,7 +317,7 @@ def test_what_a_task_has_counted_is_said_again_on_a_new_connection():
     assert worker.counted(77, {"errors_ignored": 1}) == []
 
 
-def test_a_metered_reader_is_not_asked_for_credit_while_bytes_hold_up_what_it_has_given():
+def test_metered_reader_blocked_by_bytes_is_not_asked():
     worker = _worker(buffer_bytes=10)
     worker.session_message(START, 0.0)
     worker.client_message(1, _hello(metered=True), 0.0)
@@ -329,7 +329,7 @@ def test_a_metered_reader_is_not_asked_for_credit_while_bytes_hold_up_what_it_ha
     ]
 
 
-def test_a_client_that_pauses_holds_its_window_and_no_more():
+def test_paused_client_holds_its_window_only():
     worker = _running()
     worker.client_message(2, _hello(41), 0.0)
     worker.client_message(2, f.Credit(0, 4, 1 << 20), 0.0)

@@ -1,4 +1,4 @@
-"""What the shells do, on the simulated network: dispatcher, workers, clients around their logic."""
+"""Simulated shells of dispatcher, workers and clients around their logic."""
 
 import math
 import random
@@ -30,7 +30,7 @@ TICK = 0.1
 
 @dataclass(frozen=True)
 class Ear:
-    """The listener of one side, made of two functions."""
+    """A listener of one side, made of two functions."""
 
     received: Callable[[Any], None]
     lost: Callable[[], None]
@@ -52,7 +52,7 @@ class SimDispatcher:
         world.every(0.25, lambda: self._do(self.logic.tick(world.now)), lambda: True)
 
     def accept(self, side: Side) -> None:
-        """Somebody opened a session."""
+        """Accept a session."""
         self._last_peer += 1
         peer = self._last_peer
         self._sessions[peer] = side
@@ -67,7 +67,7 @@ class SimDispatcher:
         side.listener = Ear(received, lost)
 
     def call(self, request: m.Request) -> m.Reply:
-        """A call, answered at once."""
+        """Answer a call immediately."""
         reply, actions = self.logic.call(request, self.world.now)
         self._do(actions)
         return reply
@@ -94,7 +94,7 @@ class SimDispatcher:
 
 
 class Encoded(bytes):
-    """A control message as it travels, shown in the trace as what it says."""
+    """An encoded control message that the trace shows decoded."""
 
     message: Any
 
@@ -110,7 +110,7 @@ class Encoded(bytes):
 
 
 class Session:
-    """A session that opens itself again whenever it breaks, as `rpc.Session` does."""
+    """A session that reconnects whenever it breaks, as `rpc.Session` does."""
 
     def __init__(
         self,
@@ -128,12 +128,12 @@ class Session:
         world.after(world.rng.uniform(0, 0.05), self._open)
 
     def send(self, message: m.ToDispatcher) -> None:
-        """Says `message`, if the session is open."""
+        """Send `message` if the session is open."""
         if self._side is not None:
             self._side.send(Encoded(message))
 
     def close(self) -> None:
-        """Ends the session for good, after what was said."""
+        """End the session for good, after the messages sent."""
         self._closed = True
         if self._side is not None:
             self._side.close()
@@ -195,7 +195,7 @@ class SimWorker:
         self.do(self.logic.session_message(message, self.world.now))
 
     def accept(self, side: Side) -> None:
-        """A client opened a data connection."""
+        """Accept a data connection of a client."""
         self._last_connection += 1
         number = self._last_connection
         self._sides[number] = side
@@ -210,7 +210,7 @@ class SimWorker:
         side.listener = Ear(received, lost)
 
     def crash(self) -> None:
-        """The process dies: nothing it had is left."""
+        """Kill the process with all its state."""
         self.world.note(f"       {self.name} crashes")
         self.alive = False
         self.session.close()
@@ -229,7 +229,7 @@ class SimWorker:
         self.do(self.logic.tick(now))
 
     def do(self, actions: Sequence[worker_logic.Action]) -> None:
-        """Carries out what the logic says."""
+        """Execute the logic's actions."""
         for action in actions if self.alive else ():
             match action:
                 case worker_logic.ToClient(connection, message) if connection in self._sides:
@@ -284,14 +284,14 @@ class SimWorker:
 
 @dataclass
 class Delivery:
-    """What one client's user got."""
+    """The elements that one client yielded."""
 
     elements: list[Element] = field(default_factory=list)
     by_task: dict[int, list[Element]] = field(default_factory=dict)
     last_frame: dict[int, int] = field(default_factory=dict)
 
     def add(self, chunk: client_logic.ReceivedChunk, element: Element) -> None:
-        """The user got an element, or the error at its place."""
+        """Record a yielded element, or the error in its position."""
         assert chunk.number >= self.last_frame.get(chunk.task_id, 0), "frames out of order"
         self.last_frame[chunk.task_id] = chunk.number
         self.elements.append(element)
@@ -299,7 +299,7 @@ class Delivery:
 
 
 class SimClient:
-    """An iterator and its user, who takes element after element and may stop early.
+    """An iterator and its user, which consumes elements one by one and may stop early.
 
     Attributes:
         state: "reading", "ended", "closed" (early), "failed" or "crashed".
@@ -343,11 +343,11 @@ class SimClient:
 
     @property
     def open_connections(self) -> int:
-        """How many data connections the client still has."""
+        """The number of data connections that are open."""
         return sum(side.open for side in self._sides.values())
 
     def crash(self) -> None:
-        """The process dies."""
+        """Kill the process."""
         if self.state == "reading":
             self.world.note(f"       {self.name} crashes")
             self._leave("crashed")
@@ -364,7 +364,7 @@ class SimClient:
         self.session.close()
 
     def _hang_up(self) -> None:
-        """The farewell took too long."""
+        """Close the connections whose farewell took too long."""
         for side in self._sides.values():
             side.close()
 
@@ -377,7 +377,7 @@ class SimClient:
 
     # ── the user ──────────────────────────────────────────────────────────────────────────────────
     def _read_on(self) -> None:
-        """The user's thread: the next element, if it waits for one and there is one."""
+        """Run the user's thread: consume the next element if it has arrived."""
         if self.state != "reading" or self._busy:
             return
         if self._chunk is None or self._taken >= len(self._chunk.elements):

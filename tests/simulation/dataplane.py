@@ -1,7 +1,8 @@
-"""Workers that produce, links with a delay and a width, users who work: no dispatcher, no faults.
+"""Simulated workers, links with delay and bandwidth, and users; no dispatcher, no faults.
 
-For what depends on time and sizes: how the elements of a job are shared, how much is held where,
-how well a link is used. Elements are their numbers; what they weigh is a function of the number.
+It measures properties that depend on time and sizes: how clients share the elements of a job, how
+much is buffered where, how well a link is used. Elements are their numbers; their size is a
+function of the number.
 """
 
 import random
@@ -28,18 +29,18 @@ Sizes = Callable[[int], int]
 
 @dataclass(frozen=True)
 class Wire:
-    """How data connections are: seconds one way, bytes a second down to the client."""
+    """Properties of a data connection: one-way delay in seconds, bytes per second to the client."""
 
     delay: float = 0.0001
     width: float = 10e9
 
 
 class Worker:
-    """A worker with one task of `count` elements, computed as fast as it can.
+    """A worker with one task whose elements it computes as fast as it can.
 
     Attributes:
-        exhausted_at: when it had computed all.
-        most_bytes: the most it ever held: computed, sent and not known to be consumed.
+        exhausted_at: the time at which all elements were computed.
+        most_bytes: the most bytes it ever buffered: computed, or sent and not known to be consumed.
     """
 
     def __init__(
@@ -65,16 +66,16 @@ class Worker:
         world.after(0, self._produce)
 
     def accept(self, connection: int, say: Callable[[f.Message], None]) -> None:
-        """A client connects."""
+        """Accept a connection of a client."""
         self._clients[connection] = say
 
     def hear(self, connection: int, message: f.Message) -> None:
-        """A client says something."""
+        """Handle a message of a client."""
         self._do(self.logic.client_message(connection, message, self.world.now))
 
     @property
     def held_bytes(self) -> int:
-        """What is computed, and what is sent and not known to be consumed."""
+        """Bytes that are computed, or sent and not known to be consumed."""
         kept = sum(x._kept_bytes + x.backlog.nbytes for x in self.task.readers.values())
         return self.task.buffer.nbytes + kept
 
@@ -107,14 +108,14 @@ class Worker:
 
 
 class Client:
-    """An iterator and its user, who works `seconds(k)` on the k-th element.
+    """An iterator and its user, which works `seconds(k)` on the k-th element.
 
     Attributes:
-        taken: the elements the user got, in order.
-        began, ended: when the user got the first, and heard of the end.
-        waited: seconds the user waited in between.
-        held: bytes that have come and are not taken; most_bytes: the most there ever were.
-        frames: how many elements each frame had.
+        taken: the yielded elements, in order.
+        began, ended: times of the first element and of the end.
+        waited: seconds that the user waited in between.
+        held: bytes that were received and not consumed; most_bytes: their maximum.
+        frames: the number of elements of each frame.
     """
 
     def __init__(
@@ -166,7 +167,7 @@ class Client:
         self._carry_out(self.logic.connected(connection))
 
     def _travel(self, connection: int, message: f.Message) -> None:
-        """The worker sends: what is large takes its time on the wire, one after another."""
+        """Transmit a message of a worker: frames take their time, one after another."""
         task_id = self._by_connection[connection]
         wire = self._wires[task_id]
         size = sum(map(self._nbytes, message.elements)) if isinstance(message, f.Frame) else 0
@@ -223,7 +224,7 @@ class Client:
 
     @property
     def outstanding(self) -> int:
-        """Elements that workers have sent it and that are not known to be consumed."""
+        """Elements that workers have sent and do not know to be consumed."""
         return sum(
             worker.task.readers[self.number].kept_positions
             for worker in self._workers.values()
@@ -241,5 +242,5 @@ class Client:
 
 
 def world() -> World:
-    """A clock at 0."""
+    """Return a world whose clock is at 0."""
     return World(random.Random(0), tracing=False)

@@ -1,4 +1,4 @@
-"""What must hold of every run (DESIGN.md, "What must hold, always")."""
+"""Invariants of every simulated run."""
 
 from collections import Counter
 
@@ -7,7 +7,7 @@ from tests.simulation.scenario import Outcome
 
 
 def violations(outcome: Outcome) -> list[str]:
-    """Every promise the run broke, as sentences."""
+    """Return the violated invariants, as sentences."""
     if not outcome.in_time:
         waiting = [f"{c.name} waits for {c.logic.waiting_for()}" for c in outcome.clients]
         return [f"the epoch has not ended: {'; '.join(waiting)}"]
@@ -17,7 +17,7 @@ def violations(outcome: Outcome) -> list[str]:
 
 
 def _ends_well(outcome: Outcome) -> list[str]:
-    """A client ends, stops because its user wants to, or dies because the scenario says so."""
+    """Check that clients end, stop when their user does, or crash when the scenario does."""
     return [
         f"{client.name} failed: {client.error!r}"
         for client in outcome.clients
@@ -26,7 +26,7 @@ def _ends_well(outcome: Outcome) -> list[str]:
 
 
 def _bounded(outcome: Outcome) -> list[str]:
-    """`max_outstanding_requests` bounds what was sent and not yielded."""
+    """Check that `max_outstanding_requests` bounds the elements sent and not yielded."""
     limit = outcome.scenario.max_outstanding_requests
     return [
         f"{client.name} held {client.most_outstanding} elements, more than {limit}"
@@ -40,7 +40,7 @@ def _nothing_left(outcome: Outcome) -> list[str]:
 
 
 def _dynamic(outcome: Outcome) -> list[str]:
-    """No element twice, ever; each once if no worker and no client was lost; no loss is silent."""
+    """Check that no element comes twice, and that none is missing or its loss is counted."""
     expected = Counter(outcome.scenario.plan.elements())
     got = Counter(x for client in outcome.clients for x in client.delivery.elements)
     found = [f"delivered {n} times: {x}" for x, n in got.items() if n > 1]
@@ -57,19 +57,19 @@ def _dynamic(outcome: Outcome) -> list[str]:
 
 
 def _all_read_to_the_end(outcome: Outcome) -> bool:
-    """Whether somebody was there to read what one who stopped early gave back."""
+    """Return whether another client could read the elements that a leaver gave back."""
     leavers = [c for c in outcome.clients if c.state == "closed"]
     if not leavers:
         return True
     stayed = [c for c in outcome.clients if c.state == "ended"]
-    # What is given back on broken connections is lost, and so is what comes after the others' end.
+    # Elements given back on broken connections, or after the others' end, are lost.
     return outcome.scenario.quiet and any(
         stayer.left_at > leaver.left_at + 1.0 for stayer in stayed for leaver in leavers
     )
 
 
 def _off(outcome: Outcome) -> list[str]:
-    """Each task's whole dataset at most once; exactly once if nothing was lost; in order."""
+    """Check that each task yields the dataset in order: once, or in part after a loss."""
     scenario = outcome.scenario
     expected = scenario.plan.elements()
     by_task: dict[int, list[list[Element]]] = {}

@@ -1,7 +1,7 @@
-"""A clock and a network that exist only in memory: what happens when is drawn from one generator.
+"""A simulated clock and network; one random generator draws all delays.
 
 A `Link` is one connection. Each direction is first in, first out, with a delay for each message. A
-link that breaks loses the end of what was under way; each side learns of it in its own time.
+link that breaks loses the last messages in flight; each side notices after its own delay.
 """
 
 import heapq
@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 
 class World:
-    """Simulated time, the order of events, and what was said (the trace)."""
+    """Simulated time, the order of events, and the trace of messages."""
 
     def __init__(self, rng: random.Random, tracing: bool) -> None:
         self.rng = rng
@@ -24,15 +24,15 @@ class World:
         self._order = itertools.count()
 
     def at(self, time: float, event: Callable[[], None]) -> None:
-        """Lets `event` happen at `time`."""
+        """Schedule `event` at `time`."""
         heapq.heappush(self._events, (time, next(self._order), event))
 
     def after(self, delay: float, event: Callable[[], None]) -> None:
-        """Lets `event` happen `delay` seconds from now."""
+        """Schedule `event` after `delay` seconds."""
         self.at(self.now + delay, event)
 
     def every(self, interval: float, event: Callable[[], None], while_: Callable[[], bool]) -> None:
-        """Lets `event` happen again and again as long as `while_` holds."""
+        """Schedule `event` every `interval` seconds while `while_` returns true."""
 
         def step() -> None:
             if while_():
@@ -42,7 +42,7 @@ class World:
         self.after(interval * self.rng.random(), step)
 
     def run(self, done: Callable[[], bool], until: float) -> bool:
-        """Lets events happen until `done`; returns whether it was in time."""
+        """Run events until `done` or time `until`; return whether `done` came first."""
         while not done():
             if not self._events or self._events[0][0] > until:
                 return False
@@ -51,26 +51,26 @@ class World:
         return True
 
     def note(self, text: str) -> None:
-        """Writes a line of the trace."""
+        """Append a line to the trace."""
         if self.tracing:
             self.trace.append(f"{self.now:9.4f}  {text}")
 
 
 class Listener(Protocol):
-    """What hears one side of a link."""
+    """Receiver of one side of a link."""
 
     def received(self, message: Any) -> None:
-        """The other side said something."""
+        """Handle a message of the other side."""
 
     def lost(self) -> None:
-        """The link is gone; nothing more will be received."""
+        """Handle the end of the link; nothing more will be received."""
 
 
 class Side:
     """One end of a link.
 
     Attributes:
-        open: this end has neither closed nor learned that the link is gone.
+        open: this end has neither closed the link nor noticed its end.
     """
 
     def __init__(self, link: "Link", name: str) -> None:
@@ -88,7 +88,7 @@ class Side:
         return self.link.sides[self is self.link.sides[0]]
 
     def send(self, message: Any) -> None:
-        """Says `message` to the other side; a link that is broken loses it."""
+        """Send `message` to the other side; a broken link loses it."""
         if not self.open or self.cut is not None:
             return
         world = self.link.world
@@ -97,7 +97,7 @@ class Side:
         world.at(self.last_time, lambda: self._deliver(number, message))
 
     def close(self) -> None:
-        """Ends the link from this side; the other learns of it after all that was sent."""
+        """Close the link; the other side notices after all messages sent before."""
         if self.open:
             self.open = False
             if self.cut is None:
@@ -106,7 +106,7 @@ class Side:
                 )
 
     def learn(self) -> None:
-        """This side notices that the link is gone."""
+        """Notice the end of the link on this side."""
         if self.open:
             self.open = False
             self.link.world.note(f"{self.name} ✂ {self.other.name}")
@@ -136,12 +136,12 @@ class Link:
         return all(side.open and side.cut is None for side in self.sides)
 
     def delay(self) -> float:
-        """The time one message takes: mostly short, at times long."""
+        """Return the delay of one message: mostly short, sometimes long."""
         rng = self.world.rng
         return rng.uniform(0.0005, self.slowest if rng.random() < 0.1 else 0.005)
 
     def break_(self, noticed: tuple[float, float]) -> None:
-        """Breaks: some of what is under way arrives, then each side notices after its time."""
+        """Break the link: some messages in flight arrive, then each side notices with a delay."""
         if not self.alive:
             return
         self.world.note(f"       {self.sides[0].name} ⚡ {self.sides[1].name}")

@@ -1,4 +1,4 @@
-"""A small model of a task's pipeline: reads splits only when given them, yields named elements."""
+"""A model of a task's pipeline: it reads splits when given them, and yields named elements."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -10,12 +10,12 @@ from stoker.service import messages as m
 from stoker.service.chunk import Chunk
 
 Element: TypeAlias = tuple[int, int, int]
-"""What an element says of itself: its source, which pass over it, and its number there."""
+"""An element: its source, the epoch of the source, and its number."""
 
 
 @dataclass(frozen=True)
 class SourcePlan:
-    """A source of the dataset: `count` elements; listed, they lie in files of `per_file`."""
+    """A source of `count` elements; with `per_file` it is listed as files of as many elements."""
 
     number: int
     count: int
@@ -23,11 +23,11 @@ class SourcePlan:
 
     @property
     def files(self) -> list[str]:
-        """The splits as a worker lists them."""
+        """The splits that a worker lists."""
         return [f"file-{k}" for k in range(-(-self.count // self.per_file))]
 
     def read(self, split: Any) -> range:
-        """The elements of a split."""
+        """Return the elements of a split."""
         if self.per_file:
             first = int(split.removeprefix("file-")) * self.per_file
             return range(first, min(first + self.per_file, self.count))
@@ -36,14 +36,14 @@ class SourcePlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """The simulated dataset: its sources one after another, all of it `epochs` times."""
+    """The simulated dataset: its sources in order, repeated `epochs` times."""
 
     sources: tuple[SourcePlan, ...]
     epochs: int
     errors: frozenset[Element] = frozenset()
 
     def elements(self) -> list[Element]:
-        """Every element once, in order."""
+        """Return all elements in order."""
         return [
             (source.number, source_epoch, k)
             for source_epoch in range(self.epochs)
@@ -53,17 +53,17 @@ class Plan:
 
 
 class Pipeline:
-    """Runs one task on the simulated clock, a chunk at a time.
+    """Run one task on the simulated clock, one chunk at a time.
 
     Args:
         start: the task.
         plan: what it reads.
-        rng: chunk sizes and times are drawn from it.
-        seconds: a typical element takes so long.
-        after: lets something happen later.
-        need_split: asks for a split, which comes by `give_split`.
-        produced: takes what was computed and says whether to go on.
-        exhausted: is told of the end.
+        rng: generates chunk sizes and times.
+        seconds: time to compute a typical element.
+        after: schedules an event.
+        need_split: asks for a split; `give_split` answers.
+        produced: accepts a chunk and returns whether to continue.
+        exhausted: called at the end.
     """
 
     def __init__(
@@ -84,31 +84,31 @@ class Pipeline:
         self._seconds = seconds
         self._after = after
         self._need_split, self._produced, self._exhausted = need_split, produced, exhausted
-        self._handed_out = start.split_sources is not None
+        self._assigned_splits = start.split_sources is not None
         self._asking = self._full = False
         self._given: list[Any] | None = None
         self._work = self._run()
         self._after(seconds, self._step)
 
     def give_split(self, split: list[Any]) -> None:
-        """Answers what was asked for: ``[value]``, or ``[]`` at the end."""
+        """Answer a request with ``[value]``, or ``[]`` at the end."""
         assert self._asking, "a split that nobody asked for"
         assert self._given is None, "two answers to one question"
         self._given = split
         self._after(0, self._step)
 
     def resume(self) -> None:
-        """There is room again."""
+        """Continue: there is room again."""
         if self._full:
             self._full = False
             self._after(0, self._step)
 
     def close(self) -> None:
-        """Stops."""
+        """Stop."""
         self.closed = True
 
     def _step(self) -> None:
-        """Goes on until it has to wait: for time, a split or room."""
+        """Continue until it has to wait for time, a split or room."""
         if self.closed:
             return
         try:
@@ -120,7 +120,7 @@ class Pipeline:
             self._after(wait, self._step)
 
     def _run(self) -> Iterator[float | None]:
-        """Yields seconds to pass, or ``None`` to be woken."""
+        """Yield seconds to wait, or ``None`` to wait for an event."""
         chunk: list[Element] = []
         size = self._rng.randint(1, 7)
         for source_epoch in range(self._plan.epochs):
@@ -135,17 +135,17 @@ class Pipeline:
                         if not failed:
                             chunk.append(element)
                         if chunk and (failed or len(chunk) == size):
-                            yield from self._hand_over(Chunk(chunk, 10 * len(chunk)))
+                            yield from self._deliver(Chunk(chunk, 10 * len(chunk)))
                             chunk, size = [], self._rng.randint(1, 7)
                         if failed:
                             error = ErrorRecord("UserFunctionError", repr(element))
-                            yield from self._hand_over(Chunk([], 5, error))
+                            yield from self._deliver(Chunk([], 5, error))
         if chunk:
-            yield from self._hand_over(Chunk(chunk, 10 * len(chunk)))
+            yield from self._deliver(Chunk(chunk, 10 * len(chunk)))
 
     def _splits(self, source: SourcePlan, source_epoch: int) -> Iterator[range | None]:
-        """The ranges to read; ``None`` while there is nothing but to wait."""
-        if not self._handed_out:
+        """Yield the ranges to read, or ``None`` to wait for one."""
+        if not self._assigned_splits:
             yield range(source.count)
             return
         while True:
@@ -158,7 +158,7 @@ class Pipeline:
                 return
             yield source.read(given[0])
 
-    def _hand_over(self, chunk: Chunk) -> Iterator[float | None]:
+    def _deliver(self, chunk: Chunk) -> Iterator[float | None]:
         yield self._seconds * chunk.positions * self._rng.uniform(0.5, 1.5)
         if not self._produced(self.task_id, chunk):
             self._full = True

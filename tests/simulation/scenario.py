@@ -1,4 +1,4 @@
-"""What happens in one simulated run, drawn from a seed; and running it."""
+"""Scenarios of simulated runs, drawn from a seed, and their execution."""
 
 import random
 from collections.abc import Callable, Collection
@@ -18,15 +18,15 @@ from tests.simulation.network import World
 from tests.simulation.pipeline import Plan, SourcePlan
 
 LIMIT = 120.0
-"""Simulated seconds in which every epoch must have ended."""
+"""Simulated seconds within which every epoch must end."""
 
 SETTLED = 20.0
-"""Simulated seconds after which nothing may be left of it."""
+"""Simulated seconds after which no state of the epoch may be left."""
 
 
 @dataclass(frozen=True)
 class Crash:
-    """A worker dies at `at`; started again after `back` seconds, if not ``None``."""
+    """The death of a worker at time `at`, and its restart after `back` seconds unless ``None``."""
 
     worker: int
     at: float
@@ -37,7 +37,7 @@ class Crash:
 
 @dataclass(frozen=True)
 class Scenario:
-    """One run, but for what the network draws."""
+    """One run, except for the random delays of the network."""
 
     dynamic: bool
     plan: Plan
@@ -56,17 +56,17 @@ class Scenario:
 
     @property
     def lossless(self) -> bool:
-        """Only connections break: every element must arrive."""
+        """True if at most connections break, so that every element must arrive."""
         return not self.crashes and self.client_crash is None
 
     @property
     def quiet(self) -> bool:
-        """Nothing goes wrong at all."""
+        """True if nothing fails."""
         return self.lossless and not self.breaks
 
 
 def draw(seed: int) -> Scenario:
-    """The scenario of a seed."""
+    """Return the scenario of a seed."""
     rng = random.Random(f"scenario {seed}")
     faults = rng.choices(["none", "breaks", "crash", "both", "client"], [3, 4, 2, 2, 1])[0]
     workers = rng.choice([1, 2, 2, 2, 3])
@@ -74,7 +74,7 @@ def draw(seed: int) -> Scenario:
     plan = _draw_plan(rng)
     crashes: list[Crash] = []
     if faults in ("crash", "both"):
-        # At least one worker lives or comes back, or nobody could end the epoch.
+        # At least one worker survives or restarts; otherwise the epoch could not end.
         doomed = rng.sample(range(workers), rng.randint(1, workers))
         for k, worker in enumerate(doomed):
             must = k == workers - 1
@@ -116,7 +116,7 @@ def _draw_plan(rng: random.Random) -> Plan:
 
 @dataclass
 class Outcome:
-    """What came of a run."""
+    """The outcome of a run."""
 
     scenario: Scenario
     world: World
@@ -129,7 +129,7 @@ class Outcome:
 
 
 def run(seed: int, *, tracing: bool = False) -> Outcome:
-    """Runs the scenario of a seed to its end, and on until nothing should be left."""
+    """Run the scenario of a seed to its end, and until no state should be left."""
     scenario = draw(seed)
     world = World(random.Random(f"network {seed}"), tracing)
     world.note(f"{scenario}")
@@ -194,7 +194,7 @@ def _client(
     dispatcher: SimDispatcher,
     workers: dict[str, SimWorker],
 ) -> SimClient:
-    """Client `k`; only the last one may stop early."""
+    """Return client `k`; only the last one may stop early."""
     options = ReadOptions(
         processing_mode=ShardingPolicy.DYNAMIC if scenario.dynamic else ShardingPolicy.OFF,
         dispatcher_address="sim",
@@ -242,7 +242,7 @@ def _plan_crash(
 
 
 def _plan_breaks(outcome: Outcome, pause: float) -> None:
-    """Breaks a connection now and then, until everybody has left or a while has passed."""
+    """Break connections at random until all clients have left or 20 s have passed."""
     world = outcome.world
 
     def strike() -> None:
@@ -260,7 +260,7 @@ def _plan_breaks(outcome: Outcome, pause: float) -> None:
 
 
 def _leftovers(outcome: Outcome) -> list[str]:
-    """What is held though nobody reads any more."""
+    """Return the state that is left after all clients have ended."""
     state = outcome.dispatcher.logic.state
     held: dict[str, Collection[object]] = {
         "D clients": state.clients,

@@ -1,6 +1,6 @@
-"""Dispatcher, workers and clients on a simulated clock and network, thousands of times over.
+"""Dispatcher, workers and clients on a simulated clock and network, for thousands of seeds.
 
-A failure names its seed and shows what was said. To see one again:
+A failure shows its seed and the messages. To repeat one:
 
     STOKER_SIM_SEED=17 pytest tests/simulation
 """
@@ -15,7 +15,7 @@ from tests.simulation.scenario import run
 SEEDS = 2400
 BLOCK = 40
 SHOWN = 600
-"""The last lines of a trace that are shown."""
+"""Lines of a trace to show, from its end."""
 
 
 def _check(seed: int) -> None:
@@ -28,16 +28,16 @@ def _check(seed: int) -> None:
 
 @pytest.mark.skipif("STOKER_SIM_SEED" in os.environ, reason="one seed was asked for")
 @pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
-def test_every_promise_holds_in_any_run(first: int) -> None:
+def test_invariants_hold_for_every_seed(first: int) -> None:
     for seed in range(first, first + BLOCK):
         _check(seed)
 
 
 @pytest.mark.skipif("STOKER_SIM_SEED" not in os.environ, reason="STOKER_SIM_SEED names no seed")
-def test_every_promise_holds_in_the_run_of_one_seed() -> None:
+def test_invariants_hold_for_the_given_seed() -> None:
     _check(int(os.environ["STOKER_SIM_SEED"]))
 
 
-def test_a_run_is_the_same_every_time() -> None:
+def test_runs_of_one_seed_are_equal() -> None:
     first, second = (run(7, tracing=True).world.trace for _ in range(2))
     assert first == second

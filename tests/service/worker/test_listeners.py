@@ -22,7 +22,7 @@ def _listeners(**fields):
 
 
 @linux
-def test_a_worker_serves_by_every_transport_there_is():
+def test_worker_serves_by_every_automatic_transport():
     listening = _listeners()
     try:
         assert set(listening.data_transfer_addresses) == {"tcp", "local", "shm"}
@@ -34,7 +34,7 @@ def test_a_worker_serves_by_every_transport_there_is():
 
 
 @pytest.mark.parametrize("name", ["tcp", "grpc"])
-def test_a_worker_told_to_serve_by_one_serves_other_processes_by_nothing_else(name):
+def test_named_protocol_replaces_all_others(name):
     listening = _listeners(data_transfer_protocol=name)
     try:
         assert set(listening.data_transfer_addresses) == {name, "local"}
@@ -44,7 +44,7 @@ def test_a_worker_told_to_serve_by_one_serves_other_processes_by_nothing_else(na
         listening.close()
 
 
-def test_grpc_takes_the_port_when_it_is_the_only_one():
+def test_grpc_alone_uses_the_configured_port():
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     listening = _listeners(data_transfer_protocol="grpc", port=port)
@@ -52,13 +52,13 @@ def test_grpc_takes_the_port_when_it_is_the_only_one():
     assert listening.address == f"localhost:{port}"
 
 
-def test_no_bytes_of_shared_memory_are_no_shared_memory():
+def test_zero_bytes_disable_shared_memory():
     listening = _listeners(shared_memory_bytes=0)
     listening.close()
     assert set(listening.data_transfer_addresses) == {"tcp", "local"}
 
 
-def test_where_there_is_no_shared_memory_the_others_serve(monkeypatch):
+def test_platform_without_shared_memory_uses_the_others(monkeypatch):
     monkeypatch.setattr("stoker.service.worker.listeners.sys.platform", "darwin")
     listening = _listeners()
     listening.close()
@@ -66,7 +66,7 @@ def test_where_there_is_no_shared_memory_the_others_serve(monkeypatch):
 
 
 @linux
-def test_shared_memory_that_cannot_be_opened_is_a_warning(monkeypatch, caplog):
+def test_failure_to_open_shared_memory_is_a_warning(monkeypatch, caplog):
     def refuse(*_):
         raise UnavailableError("cannot share memory on this host: not permitted")
 
@@ -87,14 +87,14 @@ def test_shared_memory_that_cannot_be_opened_is_a_warning(monkeypatch, caplog):
     ],
 )
 @pytest.mark.parametrize("name", ["tcp", "grpc"])
-def test_elements_are_served_under_the_configured_address(name, data_address, expected):
+def test_configured_data_address_is_advertised(name, data_address, expected):
     listening = _listeners(data_transfer_address=data_address, data_transfer_protocol=name)
     listening.close()
     port = listening.address.removeprefix("localhost:")
     assert listening.data_transfer_addresses[name] == expected.format(port=port)
 
 
-def test_a_port_that_is_taken_leaves_nothing_open():
+def test_port_in_use_leaves_nothing_open():
     first = _listeners()
     port = int(first.address.rpartition(":")[2])
     with pytest.raises(UnavailableError, match="cannot listen on"):

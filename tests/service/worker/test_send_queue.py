@@ -1,4 +1,4 @@
-"""What is to be sent goes out in order, whoever sends it."""
+"""Send queues: messages are sent in order by any thread."""
 
 import threading
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from tests.serving import DEADLINE, eventually
 
 
 class _Connection(Connection):
-    """Notes what it is sent, and by which thread; `ready` says what needs no waiting."""
+    """A connection that records messages and threads; `ready` tells which need not wait."""
 
     peer = "a client"
 
@@ -63,7 +63,7 @@ def _end(send_queue: Any, connection: _Connection) -> None:
     assert connection.closed
 
 
-def test_what_needs_no_waiting_is_sent_by_whoever_has_it():
+def test_message_that_need_not_wait_is_sent_by_the_caller():
     send_queue, connection = _send_queue(lambda message: True)
     for number in range(5):
         send_queue.put(number)
@@ -73,7 +73,7 @@ def test_what_needs_no_waiting_is_sent_by_whoever_has_it():
     _end(send_queue, connection)
 
 
-def test_what_has_to_wait_keeps_nobody_and_its_place():
+def test_waiting_message_blocks_no_thread_and_keeps_order():
     send_queue, connection = _send_queue(lambda message: message != 1)
     connection.gate.clear()
     for number in range(3):
@@ -90,7 +90,7 @@ def test_what_has_to_wait_keeps_nobody_and_its_place():
 
 
 @pytest.mark.parametrize("ready", [True, False])
-def test_a_client_that_is_gone_is_sent_nothing_more(ready: bool):
+def test_nothing_is_sent_to_a_disconnected_client(ready: bool):
     send_queue, connection = _send_queue(lambda message: ready)
     for message in (1, UnavailableError("gone"), 2):
         send_queue.put(message)
@@ -104,7 +104,7 @@ def test_a_client_that_is_gone_is_sent_nothing_more(ready: bool):
 
 
 @pytest.mark.parametrize("ready", [True, False])
-def test_elements_that_cannot_travel_together_end_the_connection_with_the_reason(ready: bool):
+def test_unencodable_frame_ends_the_connection_with_bye(ready: bool):
     send_queue, connection = _send_queue(lambda message: ready)
     for message in (InvalidArgumentError("too different"), 2):
         send_queue.put(message)
@@ -117,14 +117,14 @@ def test_elements_that_cannot_travel_together_end_the_connection_with_the_reason
 
 
 @pytest.mark.parametrize("share", [1, 2, 3, 1000])
-def test_nothing_is_left_behind_when_many_threads_put(share: int):
+def test_messages_of_many_threads_are_all_sent(share: int):
     send_queue, connection = _send_queue(lambda message: message[1] % share != 0)
     lock = threading.Lock()
     count = iter(range(1 << 30))
 
     def put() -> None:
         for _ in range(300):
-            with lock:  # as the worker's: the order of the messages is that of the puts
+            with lock:  # like the worker's: it makes the order of the messages that of the puts
                 send_queue.put((0, next(count)))
             send_queue.flush()
 
