@@ -83,14 +83,14 @@ def test_records_are_skipped_without_reading(tmp_path: Path, monkeypatch) -> Non
     path = tmp_path / "records"
     path.write_bytes(b"".join(n.to_bytes(8, "little") for n in range(200_000)))
     reads: list[int] = []
-    real = opening._LocalWindow.move
+    real = opening._LocalBuffer.move
 
     def counted(self: Any, at: int, need: int, want: int | None = None) -> bytes:
         block = real(self, at, need, want)
         reads.append(len(block))
         return block
 
-    monkeypatch.setattr(opening._LocalWindow, "move", counted)
+    monkeypatch.setattr(opening._LocalBuffer, "move", counted)
     last = (199_999).to_bytes(8, "little")
     assert list(Dataset.fixed_length_records(path, 8).skip(199_999)) == [last]
     assert sum(reads) == 8

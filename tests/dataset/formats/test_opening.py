@@ -1,4 +1,4 @@
-"""Opening files: URLs, compression, and what cannot be read."""
+"""Opening files: URLs, compression, and errors."""
 
 import gzip
 import os
@@ -13,7 +13,7 @@ import pytest
 import stoker
 from stoker import Dataset
 from stoker.dataset.formats import opening
-from stoker.dataset.formats.opening import open_window
+from stoker.dataset.formats.opening import open_buffer
 from stoker.errors import (
     DataLossError,
     FailedPreconditionError,
@@ -37,7 +37,7 @@ def memory() -> Iterator[Any]:
 
 
 def sources(folder: Path, memory: Any) -> Iterator[tuple[str, str]]:
-    """The same content as it may be found: path and compression."""
+    """Yield paths and compressions of files with the same content."""
     compressed = {
         "": CONTENT,
         "GZIP": gzip.compress(CONTENT[:70]) + gzip.compress(b"") + gzip.compress(CONTENT[70:]),
@@ -51,21 +51,21 @@ def sources(folder: Path, memory: Any) -> Iterator[tuple[str, str]]:
         yield f"file://{folder}/file{compression}", compression
 
 
-def test_a_window_moves_over_any_file_alike(tmp_path: Path, memory: Any, blocks) -> None:
+def test_a_buffer_moves_over_any_file_alike(tmp_path: Path, memory: Any, blocks) -> None:
     for path, compression in sources(tmp_path, memory):
-        window = open_window(path, compression)
+        buffer = open_buffer(path, compression)
         at = 0
         for step, need in [(0, 1), (0, 40), (3, 10), (30, 1), (0, 60), (90, 0), (7, 5), (20, 300)]:
-            block = window.move(step, need)
+            block = buffer.move(step, need)
             at += step
-            assert window.offset == at
-            assert block == window.block == CONTENT[at : at + len(block)]
+            assert buffer.offset == at
+            assert block == buffer.block == CONTENT[at : at + len(block)]
             assert len(block) >= min(need, len(CONTENT) - at)
-        assert window.move(1000, 5) == b""
-        assert window.offset == len(CONTENT)
-        assert window.move(0, 5) == b""
-        window.close()
-        window.close()
+        assert buffer.move(1000, 5) == b""
+        assert buffer.offset == len(CONTENT)
+        assert buffer.move(0, 5) == b""
+        buffer.close()
+        buffer.close()
 
 
 def test_urls_are_read_by_fsspec(memory: Any) -> None:
@@ -89,28 +89,28 @@ def test_several_members_and_padding_are_one_file(tmp_path: Path, blocks) -> Non
     assert check_verbs(lambda: Dataset.text_lines(path, "GZIP")) == ["a", "b", "c", "d"]
 
 
-def test_what_follows_a_member_and_is_none_is_an_error(tmp_path: Path, blocks) -> None:
+def test_bytes_after_a_gzip_member_are_an_error(tmp_path: Path, blocks) -> None:
     path = tmp_path / "a.gz"
-    path.write_bytes(gzip.compress(b"a\nb\n") + b"junk behind the data")
+    path.write_bytes(gzip.compress(b"a\nb\n") + b"junk after the data")
     found = check_verbs(lambda: Dataset.text_lines(path, "GZIP"))
     assert found[-1][1] == "DataLossError"
     assert found[:-1] == ["a", "b"]
 
 
-def test_data_that_is_not_compressed_as_said_is_named(tmp_path: Path) -> None:
+def test_data_that_is_not_compressed_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("plain text")
     for compression in ("GZIP", "ZLIB"):
-        with pytest.raises(DataLossError, match=r"a.txt is corrupt, or not compressed as said"):
+        with pytest.raises(DataLossError, match=r"a.txt is corrupt, or not compressed as given"):
             list(Dataset.text_lines(path, compression))
 
 
-def test_a_small_file_that_inflates_enormously_is_read_in_pieces(tmp_path: Path) -> None:
+def test_a_decompression_bomb_is_read_in_pieces(tmp_path: Path) -> None:
     path = tmp_path / "bomb"
     path.write_bytes(gzip.compress(bytes(50_000_000)))
-    window = open_window(str(path), "GZIP")
-    assert len(window.move(0, 1)) <= 2 * opening.BLOCK_BYTES
-    window.close()
+    buffer = open_buffer(str(path), "GZIP")
+    assert len(buffer.move(0, 1)) <= 2 * opening.BLOCK_BYTES
+    buffer.close()
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_small_file_that_inflates_enormously_is_read_in_pieces(tmp_path: Path)
     ],
 )
 @pytest.mark.parametrize("compression", ["", "GZIP"])
-def test_what_cannot_be_opened_is_one_error_that_names_it(
+def test_an_open_that_fails_is_one_error_with_the_path(
     tmp_path: Path, path: str, error: type[StokerError], match: str, compression: str
 ) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
@@ -135,7 +135,7 @@ def test_what_cannot_be_opened_is_one_error_that_names_it(
     assert found[1] == error.__name__
 
 
-def test_a_file_that_may_not_be_read_says_so(tmp_path: Path, monkeypatch) -> None:
+def test_a_file_without_permission_is_an_error(tmp_path: Path, monkeypatch) -> None:
     def refuse(path: str, mode: str, buffering: int = 0) -> Any:
         raise PermissionError(13, "Permission denied", path)
 
@@ -144,7 +144,7 @@ def test_a_file_that_may_not_be_read_says_so(tmp_path: Path, monkeypatch) -> Non
         next(iter(Dataset.text_lines(tmp_path / "secret")))
 
 
-def test_a_protocol_whose_package_is_missing_says_which(monkeypatch) -> None:
+def test_a_missing_package_for_a_url_is_named(monkeypatch) -> None:
     def refuse(url: str) -> Any:
         raise ImportError("Please install gcsfs to access Google Storage")
 
@@ -153,7 +153,7 @@ def test_a_protocol_whose_package_is_missing_says_which(monkeypatch) -> None:
         next(iter(Dataset.text_lines("gs://b/a")))
 
 
-def test_a_read_that_fails_ends_the_file_in_its_place(tmp_path: Path, monkeypatch, blocks) -> None:
+def test_a_failed_read_ends_its_file(tmp_path: Path, monkeypatch, blocks) -> None:
     path = tmp_path / "a.txt"
     path.write_text("one\ntwo\n" * 50)
     real = os.pread
@@ -180,7 +180,7 @@ SHRINKING: dict[str, Callable[[Path], Dataset]] = {
 
 @pytest.mark.parametrize("left", [0, 80, 83])
 @pytest.mark.parametrize("kind", SHRINKING)
-def test_a_file_that_shrinks_while_it_is_read_is_truncated(
+def test_a_file_that_shrinks_while_it_is_read_is_an_error(
     tmp_path: Path, kind: str, left: int, blocks
 ) -> None:
     path = tmp_path / "a"

@@ -12,7 +12,7 @@ import pytest
 import stoker
 from stoker import Dataset
 from stoker.dataset.formats import counts, opening
-from stoker.dataset.formats.opening import open_window
+from stoker.dataset.formats.opening import open_buffer
 from stoker.dataset.nodes import records as records_node
 from stoker.dataset.tree.splits import IndexSplits
 from stoker.dataset.tree.structure import source_summary
@@ -156,11 +156,11 @@ def opens(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the files opened, in order."""
     found: list[str] = []
 
-    def noted(path: str, compression: str) -> opening.Window:
+    def noted(path: str, compression: str) -> opening.FileBuffer:
         found.append(Path(path).stem)
-        return open_window(path, compression)
+        return open_buffer(path, compression)
 
-    monkeypatch.setattr(records_node, "open_window", noted)
+    monkeypatch.setattr(records_node, "open_buffer", noted)
     return found
 
 
@@ -236,14 +236,14 @@ def test_close_during_a_read_lets_the_reader_close_the_file(
     files: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reading, closed = threading.Event(), threading.Event()
-    real = opening._LocalWindow.move
+    real = opening._LocalBuffer.move
 
     def slow(self: Any, at: int, need: int, want: int | None = None) -> bytes:
         reading.set()
         assert closed.wait(10)
         return real(self, at, need, want)
 
-    monkeypatch.setattr(opening._LocalWindow, "move", slow)
+    monkeypatch.setattr(opening._LocalBuffer, "move", slow)
     stream = opened(Dataset.text_lines(files[0]))
     found: list[Any] = []
     reader = threading.Thread(target=lambda: found.append(stream.next()))

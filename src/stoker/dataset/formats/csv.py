@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from stoker.dataset.formats.csv_columns import Column
-from stoker.dataset.formats.opening import Window
+from stoker.dataset.formats.opening import FileBuffer
 from stoker.dataset.formats.reader import RecordReader
 from stoker.elements.spec import Spec, TensorSpec
 from stoker.errors import InvalidArgumentError
@@ -47,9 +47,9 @@ class Csv(msgspec.Struct, frozen=True, tag="csv"):
         """Return the spec of a row."""
         return tuple(TensorSpec((), column.dtype) for column in self.columns)
 
-    def open(self, window: Window) -> RecordReader:
-        """Return a reader of the file in `window`."""
-        return CsvReader(window, self)
+    def open(self, buffer: FileBuffer) -> RecordReader:
+        """Return a reader of the file in `buffer`."""
+        return CsvReader(buffer, self)
 
 
 class _BadRow(Exception):  # noqa: N818 - becomes an InvalidArgumentError that names the row
@@ -68,8 +68,8 @@ class _Field(NamedTuple):
 class CsvReader(RecordReader):
     """Reads rows; a row that is not as declared is an error at its position."""
 
-    def __init__(self, window: Window, layout: Csv) -> None:
-        super().__init__(window)
+    def __init__(self, buffer: FileBuffer, layout: Csv) -> None:
+        super().__init__(buffer)
         self._header = layout.header
         self._quotes = layout.use_quote_delim
         self._delimiter = layout.field_delim.encode()
@@ -124,7 +124,7 @@ class CsvReader(RecordReader):
             columns, end = self._find_columns()
             if not columns:
                 return []
-            underscores = self._window.block.find(b"_", self._at, end) >= 0
+            underscores = self._buffer.block.find(b"_", self._at, end) >= 0
             try:
                 values = [self._column(columns[f.position], f, underscores) for f in self._fields]
             except (ValueError, OverflowError):
@@ -135,7 +135,7 @@ class CsvReader(RecordReader):
 
     def _find_columns(self) -> tuple[list[Sequence[bytes]], int]:
         """Return the fields of the next complete rows by column, and where these rows end."""
-        block, at = self._window.block, self._at
+        block, at = self._buffer.block, self._at
         limit = at + self._step
         if end := block.rfind(b"\n", at, limit) + 1:
             # Without quotes, splitting is 1.3 times as fast as matching.
@@ -196,7 +196,7 @@ class CsvReader(RecordReader):
         self._skip_header()
         skipped = 0
         while skipped < n:
-            if match := self._match_row(self._window.block, self._at, self._at + _STEP_BYTES):
+            if match := self._match_row(self._buffer.block, self._at, self._at + _STEP_BYTES):
                 self._at = match.end()
             else:
                 with suppress(_BadRow):
@@ -218,22 +218,22 @@ class CsvReader(RecordReader):
         except _BadRow as bad:
             reason = str(bad)
         if reason:
-            path = self._window.path
+            path = self._buffer.path
             raise InvalidArgumentError(f"{path} has no header that can be read: {reason}")
 
     def _read_more(self) -> bool:
-        """Move the window to contain more of the next row; return False at the end of the file."""
+        """Move the buffer to contain more of the next row; return False at the end of the file."""
         if self._ends_file:
             return False
-        size = len(self._window.block)
+        size = len(self._buffer.block)
         need = size - self._at + 1 if self._at else 2 * size + 1
-        self._ends_file = len(self._window.move(self._at, need)) < need
+        self._ends_file = len(self._buffer.move(self._at, need)) < need
         self._at = 0
         return True
 
     def _scan(self) -> list[bytes] | None:
         """Consume a row field by field; return None if it may continue after the block."""
-        block, at = self._window.block, self._at
+        block, at = self._buffer.block, self._at
         if at == len(block):
             return None
         fields = []

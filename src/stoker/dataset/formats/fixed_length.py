@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 
-from stoker.dataset.formats.opening import Window
+from stoker.dataset.formats.opening import FileBuffer
 from stoker.dataset.formats.reader import RecordReader
 from stoker.elements.spec import Spec, TensorSpec
 from stoker.errors import DataLossError, InvalidArgumentError
@@ -23,9 +23,9 @@ class FixedLength(msgspec.Struct, frozen=True, tag="fixed_length"):
         """Return the spec of a record."""
         return TensorSpec((), np.dtype(object))
 
-    def open(self, window: Window) -> RecordReader:
-        """Return a reader of the file in `window`."""
-        return FixedLengthReader(window, self)
+    def open(self, buffer: FileBuffer) -> RecordReader:
+        """Return a reader of the file in `buffer`."""
+        return FixedLengthReader(buffer, self)
 
 
 class FixedLengthReader(RecordReader):
@@ -35,8 +35,8 @@ class FixedLengthReader(RecordReader):
     any is read, and records are skipped in O(1).
     """
 
-    def __init__(self, window: Window, layout: FixedLength) -> None:
-        super().__init__(window)
+    def __init__(self, buffer: FileBuffer, layout: FixedLength) -> None:
+        super().__init__(buffer)
         self._layout = layout
         self._length = layout.record_bytes
         self._footer = layout.footer_bytes
@@ -45,28 +45,28 @@ class FixedLengthReader(RecordReader):
 
     def _parse(self) -> list[bytes]:
         count = self._available_records()
-        block, start = self._window.block, self._at
+        block, start = self._buffer.block, self._at
         self._at = start + count * self._length
         self._number += count
         return [block[at : at + self._length] for at in range(start, self._at, self._length)]
 
     def _skip(self, n: int) -> int:
-        if self._window.size is None:
+        if self._buffer.size is None:
             count = min(n, self._available_records())
         else:
-            self._check_size(self._window.size)
-            end = self._window.size - self._footer
-            count = min(n, (end - self._window.offset - self._at) // self._length)
+            self._check_size(self._buffer.size)
+            end = self._buffer.size - self._footer
+            count = min(n, (end - self._buffer.offset - self._at) // self._length)
         self._at += count * self._length
         return count
 
     def _available_records(self) -> int:
         """Return the number of records in the block, moved if it had none; 0 at the end."""
-        if self._window.size is not None:
-            self._check_size(self._window.size)
-        available = len(self._window.block) - self._at - self._footer
+        if self._buffer.size is not None:
+            self._check_size(self._buffer.size)
+        available = len(self._buffer.block) - self._at - self._footer
         if available < self._length:
-            block = self._window.move(self._at, self._length + self._footer)
+            block = self._buffer.move(self._at, self._length + self._footer)
             self._at = 0
             available = len(block) - self._footer
             if available < self._length:
@@ -81,16 +81,16 @@ class FixedLengthReader(RecordReader):
         body = size - self._layout.header_bytes - self._footer
         if body < 0 or body % self._length:
             raise InvalidArgumentError(
-                f"{self._window.path} has {size} bytes: without its header "
+                f"{self._buffer.path} has {size} bytes: without its header "
                 f"({self._layout.header_bytes}) and footer ({self._footer}) {body} remain, "
                 f"which is no multiple of `record_bytes` ({self._length})"
             )
 
     def _check_end(self, available: int) -> None:
         """Raise if the file does not end with a complete record and a footer."""
-        if self._window.offset < self._layout.header_bytes:
+        if self._buffer.offset < self._layout.header_bytes:
             raise DataLossError(
-                f"{self._window.path} is truncated: it ends after {self._window.offset} bytes, in "
+                f"{self._buffer.path} is truncated: it ends after {self._buffer.offset} bytes, in "
                 f"its header of {self._layout.header_bytes}"
             )
         if available:

@@ -1,4 +1,4 @@
-"""Opening files: local ones, URLs by fsspec, gzip and zlib, all seen through a window of bytes."""
+"""Opens local files and URLs, compressed or not, and reads them through a buffer of bytes."""
 
 import os
 import zlib
@@ -16,19 +16,19 @@ from stoker.errors import (
     UnavailableError,
 )
 
-# With 1 KB records larger blocks are read no faster, and 64 KiB ones 1.25 times as slow.
+# With records of 1 KB, larger blocks are no faster, and blocks of 64 KiB are 1.25 times slower.
 BLOCK_BYTES = 1 << 18
 _COMPRESSED_BYTES = 1 << 16
 
-# The containers that zlib reads, by the names that tf.data gave them.
+# The containers that zlib reads, by their names in tf.data.
 _WINDOW_BITS = {"GZIP": 31, "ZLIB": 15}
 
 
 def checked_compression(value: str | None) -> str:
-    """The argument `compression_type` as `open_window` takes it: ``""`` for none.
+    """Return the argument `compression_type` with ``""`` for none.
 
     Raises:
-        InvalidArgumentError: it is none.
+        InvalidArgumentError: if it is not None, ``""``, ``"GZIP"`` or ``"ZLIB"``.
     """
     compression = "" if value is None else value
     if compression not in ("", *_WINDOW_BITS):
@@ -38,14 +38,14 @@ def checked_compression(value: str | None) -> str:
     return compression
 
 
-class Window(ABC):
-    """A file's content, uncompressed, through a block of its bytes that moves forward.
+class FileBuffer(ABC):
+    """A block of a file's uncompressed content that moves forward.
 
     Attributes:
-        path: of the file.
-        offset: where in the content `block` begins.
+        path: the file's path.
+        offset: the offset of `block` in the content.
         block: the bytes.
-        size: of the content, where that is known without reading it.
+        size: the size of the content, if it is known without reading it.
     """
 
     def __init__(self, path: str, size: int | None) -> None:
@@ -56,70 +56,70 @@ class Window(ABC):
 
     @abstractmethod
     def move(self, at: int, need: int, want: int | None = None) -> bytes:
-        """Moves the block forward by `at` bytes, also beyond its end; returns it.
+        """Move the block forward by `at` bytes, perhaps beyond its end, and return it.
 
-        It then holds at least `need` bytes, fewer only at the end of the content. Moved beyond
-        that, it is empty and `offset` is where the content ends.
+        It then has at least `need` bytes, fewer only at the end of the content. Moved beyond the
+        content, it is empty and `offset` is the end of the content.
 
         Args:
-            at: bytes to move by.
-            need: bytes to hold.
-            want: about how many bytes to read at once; ``None``: BLOCK_BYTES.
+            at: the number of bytes to move by.
+            need: the least number of bytes in the block.
+            want: about the number of bytes to read in one call; ``None``: BLOCK_BYTES.
 
         Raises:
-            DataLossError: the compressed data is corrupt, or the file has become shorter.
-            UnavailableError: the file cannot be read.
+            DataLossError: if the compressed data is corrupt, or the file has become shorter.
+            UnavailableError: if the file cannot be read.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Closes the file; idempotent."""
+        """Close the file; idempotent."""
 
 
-def open_window(path: str, compression: str) -> Window:
-    """Opens a file to be read.
+def open_buffer(path: str, compression: str) -> FileBuffer:
+    """Open a file for reading.
 
     Args:
-        path: of a local file, or a URL with ``://``, opened by fsspec.
-        compression: as of `checked_compression`.
+        path: a local path, or a URL with ``://``, opened by fsspec.
+        compression: ``""``, ``"GZIP"`` or ``"ZLIB"``.
 
     Raises:
-        NotFoundError: there is no such file.
-        PermissionDeniedError: it may not be read.
-        InvalidArgumentError: it is a folder, or the URL has an unknown protocol.
-        FailedPreconditionError: the package that reads such URLs is not installed.
-        UnavailableError: it cannot be opened for another reason.
+        NotFoundError: if the file does not exist.
+        PermissionDeniedError: if the file may not be read.
+        InvalidArgumentError: if it is a folder, or fsspec does not know the URL's protocol.
+        FailedPreconditionError: if the package for such URLs is not installed.
+        UnavailableError: if it cannot be opened for another reason.
     """
     with _named(path):
         if not is_url(path) and not compression:
-            return _LocalWindow(path)
+            return _LocalBuffer(path)
         file = open_file(path, "rb")
         if compression:
-            return _StreamWindow(path, None, _Inflated(path, file, _WINDOW_BITS[compression]))
-        return _StreamWindow(path, getattr(file, "size", None), _Plain(file))
+            return _StreamBuffer(path, None, _Inflated(path, file, _WINDOW_BITS[compression]))
+        return _StreamBuffer(path, getattr(file, "size", None), _Plain(file))
 
 
 def open_to_write(path: str) -> Any:
-    """Opens a file to be written anew: a binary file object.
+    """Open a file for writing, which truncates it; return a binary file object.
 
     Raises:
-        NotFoundError: its folder does not exist.
-        PermissionDeniedError: it may not be written.
-        InvalidArgumentError: it is a folder, or the URL has an unknown protocol.
-        FailedPreconditionError: the package that writes such URLs is not installed.
-        UnavailableError: it cannot be opened for another reason.
+        NotFoundError: if the file's folder does not exist.
+        PermissionDeniedError: if the file may not be written.
+        InvalidArgumentError: if it is a folder, or fsspec does not know the URL's protocol.
+        FailedPreconditionError: if the package for such URLs is not installed.
+        UnavailableError: if it cannot be opened for another reason.
     """
     try:
         with _named(path):
             return open_file(path, "wb", buffering=-1)
     except NotFoundError as error:
         raise NotFoundError(
-            f"{path} cannot be written: its folder does not exist; make it, or correct the path"
+            f"{path} cannot be written: its folder does not exist; create it, or correct the path"
         ) from error.__cause__
 
 
 def compressor(compression: str) -> Any:
-    """What compresses a file as `open_window` reads it; `None` without compression."""
+    """Return the zlib object that compresses a file; None without compression."""
     if not compression:
         return None
     return zlib.compressobj(wbits=_WINDOW_BITS[compression])
@@ -127,7 +127,7 @@ def compressor(compression: str) -> Any:
 
 @contextmanager
 def _named(path: str) -> Iterator[None]:
-    """Names the file in what the system raises."""
+    """Raise the errors of the system as errors of stoker that name the file."""
     try:
         yield
     except FileNotFoundError as error:
@@ -145,8 +145,8 @@ def _named(path: str) -> Iterator[None]:
         raise UnavailableError(f"{path} cannot be read: {error}") from error
 
 
-class _LocalWindow(Window):
-    """An uncompressed local file: every block is read where it begins, so that none is copied."""
+class _LocalBuffer(FileBuffer):
+    """An uncompressed local file: each block is read at its offset, without copies."""
 
     def __init__(self, path: str) -> None:
         self._file = open_file(path, "rb")
@@ -176,10 +176,10 @@ class _LocalWindow(Window):
         self._file.close()
 
 
-class _StreamWindow(Window):
-    """What can only be read forward; it is always read in pieces of the same size.
+class _StreamBuffer(FileBuffer):
+    """A file that can only be read forward, in pieces of one size.
 
-    So an error in compressed data stands behind the same byte however the records are read.
+    An error in compressed data is found at the same byte however its records are read.
     """
 
     def __init__(self, path: str, size: int | None, stream: "_Plain | _Inflated") -> None:
@@ -195,19 +195,19 @@ class _StreamWindow(Window):
             self.offset += min(at, len(self.block))
             self.block = b""
             if beyond > 0:
-                parts = [self._pass(beyond)]
-            held = len(parts[0])
-            while held < need and (piece := self._stream.read()):
+                parts = [self._skip(beyond)]
+            size = len(parts[0])
+            while size < need and (piece := self._stream.read()):
                 parts.append(piece)
-                held += len(piece)
+                size += len(piece)
         self.block = b"".join(parts)
         return self.block
 
-    def _pass(self, count: int) -> bytes:
-        """Passes `count` bytes; returns what was read behind them."""
-        passed = self._stream.skip(count)
-        self.offset += passed
-        count -= passed
+    def _skip(self, count: int) -> bytes:
+        """Skip `count` bytes; return the bytes read after them."""
+        skipped = self._stream.skip(count)
+        self.offset += skipped
+        count -= skipped
         while count > 0:
             piece = self._stream.read()
             if not piece:
@@ -229,12 +229,12 @@ class _Plain:
         self._file = file
 
     def read(self) -> bytes:
-        """The next piece; empty at the end."""
+        """Return the next piece; empty at the end."""
         piece: bytes = self._file.read(BLOCK_BYTES)
         return piece
 
     def skip(self, count: int) -> int:
-        """Passes bytes without reading them; returns how many: the rest is to be read."""
+        """Skip at most `count` bytes without reading them; return the number skipped."""
         size = getattr(self._file, "size", None)
         if size is None or not self._file.seekable():
             return 0
@@ -259,10 +259,10 @@ class _Inflated:
         self._offset = 0
 
     def read(self) -> bytes:
-        """The next piece; empty at the end.
+        """Return the next piece; empty at the end.
 
         Raises:
-            DataLossError: the data is corrupt or ends too early; what stands before is read first.
+            DataLossError: if the data is corrupt or truncated; the data before it is read first.
         """
         while True:
             first = self._offset == 0
@@ -285,7 +285,7 @@ class _Inflated:
             piece: bytes = self._member.decompress(self._input, BLOCK_BYTES)
         except zlib.error as error:
             raise DataLossError(
-                f"{self._path} is corrupt, or not compressed as said: {error}, between its bytes "
+                f"{self._path} is corrupt, or not compressed as given: {error}, between its bytes "
                 f"{self._offset - len(self._input)} and {self._offset}"
             ) from error
         if self._member.eof:
@@ -298,16 +298,16 @@ class _Inflated:
     def _end(self) -> bytes:
         if self._member is None:
             return b""
-        rest = self._inflate()  # what zlib itself still held
+        rest = self._inflate()  # the output that zlib still buffers
         if rest or self._member is None:
             return rest
         raise DataLossError(
-            f"{self._path} is truncated: its compressed data goes on behind byte {self._offset}, "
+            f"{self._path} is truncated: its compressed data continues after byte {self._offset}, "
             "where the file ends; write it anew"
         )
 
     def skip(self, count: int) -> int:
-        """Nothing can be passed without being read."""
+        """Return 0: compressed data cannot be skipped without reading it."""
         return 0
 
     def close(self) -> None:

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from typing import Any
 
-from stoker.dataset.formats.opening import Window
+from stoker.dataset.formats.opening import FileBuffer
 
 
 class RecordReader(ABC):
@@ -11,13 +11,13 @@ class RecordReader(ABC):
 
     An error after which the next record cannot be found ends the file.
 
-    A subclass keeps the offset of the next record in the window's block in `_at`, and its number in
-    `_number`. It moves the window only when it has no record to return, so that an error of the
+    A subclass keeps the offset of the next record in the buffer's block in `_at`, and its number in
+    `_number`. It moves the buffer only when it has no record to return, so that an error of the
     file comes after all records that could be read.
     """
 
-    def __init__(self, window: Window) -> None:
-        self._window = window
+    def __init__(self, buffer: FileBuffer) -> None:
+        self._buffer = buffer
         self._at = 0
         self._number = 0
         self._failure: Exception | None = None
@@ -71,7 +71,7 @@ class RecordReader(ABC):
 
     def close(self) -> None:
         """Close the file; idempotent."""
-        self._window.close()
+        self._buffer.close()
 
     @abstractmethod
     def _parse(self) -> list[Any]:
@@ -90,4 +90,4 @@ class RecordReader(ABC):
 
     def _where(self, at: int) -> str:
         """Name the next record, which begins at `at` in the block, for an error."""
-        return f"{self._window.path}: record {self._number} at byte {self._window.offset + at}"
+        return f"{self._buffer.path}: record {self._number} at byte {self._buffer.offset + at}"

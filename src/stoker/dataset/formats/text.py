@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from stoker.dataset.formats.opening import Window
+from stoker.dataset.formats.opening import FileBuffer
 from stoker.dataset.formats.reader import RecordReader
 from stoker.elements.spec import Spec, TensorSpec
 from stoker.errors import InvalidArgumentError
@@ -33,21 +33,21 @@ class Text(msgspec.Struct, frozen=True, tag="text"):
         """Return the spec of a line."""
         return TensorSpec((), np.dtype(object))
 
-    def open(self, window: Window) -> RecordReader:
-        """Return a reader of the file in `window`."""
-        return TextReader(window, self.encoding)
+    def open(self, buffer: FileBuffer) -> RecordReader:
+        """Return a reader of the file in `buffer`."""
+        return TextReader(buffer, self.encoding)
 
 
 class TextReader(RecordReader):
     r"""Reads lines without their ends, ``\n`` or ``\r\n``; the last may have none.
 
     Args:
-        window: the file.
+        buffer: the file.
         encoding: one in which a newline is always the byte 10; ``None``: lines are bytes.
     """
 
-    def __init__(self, window: Window, encoding: str | None) -> None:
-        super().__init__(window)
+    def __init__(self, buffer: FileBuffer, encoding: str | None) -> None:
+        super().__init__(buffer)
         self._encoding = encoding
         self._stateless = encoding is not None and codecs.lookup(encoding).name in _STATELESS
 
@@ -86,14 +86,14 @@ class TextReader(RecordReader):
             except UnicodeDecodeError as error:
                 self._number += len(decoded)
                 remedy = "give the file's `encoding`, or encoding=None for bytes"
-                if self._window.offset + start == 0 and line.startswith(_GZIP):
+                if self._buffer.offset + start == 0 and line.startswith(_GZIP):
                     remedy = 'it looks like gzip: give compression_type="GZIP"'
                 self._failure = InvalidArgumentError(
                     f"{self._where(start)} is not {self._encoding}: {error.reason} at byte "
                     f"{error.start} of the line; {remedy}"
                 )
                 self._number += 1
-                self._at = min(start + len(line) + 1, len(self._window.block))
+                self._at = min(start + len(line) + 1, len(self._buffer.block))
                 break
             start += len(line) + 1
         return decoded
@@ -112,13 +112,13 @@ class TextReader(RecordReader):
 
     def _find_lines(self) -> tuple[bytes, int, int]:
         """Return the block and the range of complete lines in it, which is empty at the end."""
-        block, at = self._window.block, self._at
+        block, at = self._buffer.block, self._at
         need = len(block) - at + 1
         ended = False
         while not (stop := _end_of_lines(block, at)):
             if ended:
                 return block, at, len(block)
-            block = self._window.move(at, need)
+            block = self._buffer.move(at, need)
             at = self._at = 0
             ended = len(block) < need
             need = 2 * len(block)

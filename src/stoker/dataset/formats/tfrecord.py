@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from stoker.dataset.formats.checksum import MASK_DELTA, load_crc32c, masked
-from stoker.dataset.formats.opening import Window
+from stoker.dataset.formats.opening import FileBuffer
 from stoker.dataset.formats.reader import RecordReader
 from stoker.elements.spec import Spec, TensorSpec
 from stoker.errors import DataLossError
@@ -35,9 +35,9 @@ class TFRecord(msgspec.Struct, frozen=True, tag="tfrecord"):
         """Return the spec of a record."""
         return TensorSpec((), np.dtype(object))
 
-    def open(self, window: Window) -> RecordReader:
-        """Return a reader of the file in `window`."""
-        return TFRecordReader(window)
+    def open(self, buffer: FileBuffer) -> RecordReader:
+        """Return a reader of the file in `buffer`."""
+        return TFRecordReader(buffer)
 
 
 class TFRecordReader(RecordReader):
@@ -47,8 +47,8 @@ class TFRecordReader(RecordReader):
     length the next record cannot be found, and the file ends.
     """
 
-    def __init__(self, window: Window) -> None:
-        super().__init__(window)
+    def __init__(self, buffer: FileBuffer) -> None:
+        super().__init__(buffer)
         self._crc = load_crc32c()
         self._lengths: dict[bytes, int] = {}
 
@@ -58,7 +58,7 @@ class TFRecordReader(RecordReader):
             size = self._find()
             if not size:
                 return []
-            available = len(self._window.move(0, size))
+            available = len(self._buffer.move(0, size))
             if available < size:
                 raise self._truncated(size, available)
             records, ends = self._cut()
@@ -80,7 +80,7 @@ class TFRecordReader(RecordReader):
 
     def _cut(self) -> tuple[list[bytes], list[int]]:
         """Return the complete records of the block, and where the data of each ends."""
-        block, at, size = self._window.block, self._at, len(self._window.block)
+        block, at, size = self._buffer.block, self._at, len(self._buffer.block)
         length_of = self._lengths.get
         records: list[bytes] = []
         ends: list[int] = []
@@ -100,7 +100,7 @@ class TFRecordReader(RecordReader):
 
     def _learn(self, at: int) -> int | None:
         """Return the length of the record at `at`; None if its header is incomplete or corrupt."""
-        header = self._window.block[at : at + _HEADER]
+        header = self._buffer.block[at : at + _HEADER]
         if (known := self._lengths.get(header)) is not None:
             return known
         length = int.from_bytes(header[:8], "little")
@@ -119,13 +119,13 @@ class TFRecordReader(RecordReader):
         found = np.fromiter(map(self._crc, records), np.uint32, len(records))
         masks = (found >> np.uint32(15) | found << np.uint32(17)) + np.uint32(MASK_DELTA)
         places = np.array(ends)[:, None] + np.arange(_FOOTER)
-        stored = np.frombuffer(self._window.block, np.uint8)[places].view("<u4")[:, 0]
+        stored = np.frombuffer(self._buffer.block, np.uint8)[places].view("<u4")[:, 0]
         wrong = np.flatnonzero(masks != stored)
         return int(wrong[0]) if len(wrong) else None
 
     def _find(self) -> int:
-        """Move the window to the next record; return its size in the file, 0 at the end."""
-        block = self._window.move(self._at, _HEADER)
+        """Move the buffer to the next record; return its size in the file, 0 at the end."""
+        block = self._buffer.move(self._at, _HEADER)
         self._at = 0
         if not block:
             return 0
@@ -155,17 +155,17 @@ class TFRecordReader(RecordReader):
             return 0
         if skipped := self._skip_in_block(n):
             return skipped
-        start = self._window.offset
-        self._window.move(size, 0, _SHORT_BLOCK if size > _LONG_RECORD else None)
-        available = self._window.offset - start
+        start = self._buffer.offset
+        self._buffer.move(size, 0, _SHORT_BLOCK if size > _LONG_RECORD else None)
+        available = self._buffer.offset - start
         if available < size:
-            self._window.offset = start
+            self._buffer.offset = start
             raise self._truncated(size, available)
         return 1
 
     def _skip_in_block(self, n: int) -> int:
         """Skip records that are complete in the block, reading only their headers."""
-        block, at, size = self._window.block, self._at, len(self._window.block)
+        block, at, size = self._buffer.block, self._at, len(self._buffer.block)
         length_of = self._lengths.get
         skipped = 0
         while skipped < n:

@@ -11,7 +11,7 @@ from stoker.dataset.formats import counts
 from stoker.dataset.formats.checksum import load_crc32c
 from stoker.dataset.formats.csv import Csv
 from stoker.dataset.formats.fixed_length import FixedLength
-from stoker.dataset.formats.opening import open_window
+from stoker.dataset.formats.opening import open_buffer
 from stoker.dataset.formats.reader import RecordReader
 from stoker.dataset.formats.text import Text
 from stoker.dataset.formats.tfrecord import TFRecord
@@ -139,11 +139,11 @@ class _RecordsStream(Stream):
         return path, counts.version_of(path)
 
     def _open(self, path: str, version: counts.Version | None) -> None:
-        window = open_window(path, self._node.compression)
+        buffer = open_buffer(path, self._node.compression)
         try:
-            self._reader = self._node.format.open(window)
+            self._reader = self._node.format.open(buffer)
         except BaseException:
-            window.close()
+            buffer.close()
             raise
         self._version = version
         self._file_positions = 0
