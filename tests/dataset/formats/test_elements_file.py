@@ -55,7 +55,7 @@ def test_an_empty_file_has_no_elements():
     assert read(written([])) == []
 
 
-def test_arrays_come_back_writable_in_the_memory_order_they_left_in():
+def test_arrays_come_back_writable_and_in_their_order():
     arrays = [np.asfortranarray(np.ones((300, 300))), np.ones(3, ">i2")]
     large, small = read(written([arrays]))
     large[0, 0], small[0] = 7, 7
@@ -99,7 +99,7 @@ def test_records_are_bounded_in_elements_and_bytes(monkeypatch):
     assert file.firsts.tolist() == [0, 100, 200, 252, 253, 254]
 
 
-def test_one_at_a_time_makes_the_same_file_as_all_at_once():
+def test_adding_one_by_one_writes_the_same_file():
     elements = [np.arange(i % 7) for i in range(1000)]
     assert written([[element] for element in elements]) == written([elements])
 
@@ -162,9 +162,9 @@ def test_another_file_is_an_error():
         opened(b"PK\3\4" + bytes(100))
 
 
-# ── reading several as one ───────────────────────────────────────────────────────────────────────
+# ── several files ────────────────────────────────────────────────────────────────────────────────
 class Files(Folder):
-    """Element files in memory, with records of three elements; counts how they are used."""
+    """Element files in memory, with records of three elements; lists the files opened."""
 
     def __init__(self, elements: list[list[Any]]) -> None:
         super().__init__("some")
@@ -185,7 +185,7 @@ def files(monkeypatch) -> Files:
 
 @pytest.fixture
 def records_read(monkeypatch) -> list[int]:
-    """The numbers of the records read."""
+    """Return the list to which each record read is appended."""
     found: list[int] = []
     read_record = ElementsFile.read
 
@@ -215,7 +215,7 @@ def test_several_files_are_one_sequence(files):
     one.close()
 
 
-def test_a_chunk_keeps_to_what_was_asked(files):
+def test_a_chunk_keeps_to_the_limits_given(files):
     one = stream(files)
     assert one.next_chunk(2, 1 << 20) == [0, 1]
     assert one.next_chunk(9, 1 << 20) == [2]
@@ -280,7 +280,7 @@ def test_a_file_with_another_count_is_an_error(files):
     one.close()
 
 
-def test_a_file_that_cannot_be_opened_costs_one_position_a_read(files, monkeypatch):
+def test_a_failed_open_costs_one_position(files, monkeypatch):
     def open_file(name: str) -> BinaryIO:
         if name == "0":
             raise OSError("the network is down")

@@ -1,4 +1,4 @@
-"""cache(filename): the first whole pass is kept in a file, and later passes read it."""
+"""cache(filename): the first whole epoch is kept in a folder, and later epochs read it."""
 
 import errno
 import re
@@ -27,7 +27,7 @@ from tests.serving import Service, outcomes, read
 
 
 class Counted:
-    """x -> x * x, and what it was called for."""
+    """A function x -> x * x that lists its calls."""
 
     def __init__(self, fails: int = -1) -> None:
         self.calls: list[int] = []
@@ -46,7 +46,7 @@ def prefix(tmp_path) -> str:
 
 
 def state(prefix: str) -> str:
-    """Whether the store beside `prefix` is absent, being written, unfinished or complete."""
+    """Return "absent", "unfinished" or "complete", by the files beside `prefix`."""
     folder = Path(prefix).parent
     names = sorted(
         re.sub("[0-9a-f]{12}", "R", str(p.relative_to(folder))) for p in folder.rglob("*")
@@ -62,7 +62,7 @@ def squares(n: int) -> list[int]:
     return [x * x for x in range(n)]
 
 
-def test_the_first_whole_pass_is_kept_and_later_ones_compute_nothing(prefix):
+def test_later_epochs_compute_nothing(prefix):
     function = Counted()
     dataset = stoker.Dataset.range(10).map(function).cache(prefix)
     for _ in range(3):
@@ -71,7 +71,7 @@ def test_the_first_whole_pass_is_kept_and_later_ones_compute_nothing(prefix):
     assert state(prefix) == "complete"
 
 
-def test_another_object_of_the_same_pipeline_reads_it_too(prefix):
+def test_another_object_of_the_same_pipeline_reads_it(prefix):
     assert list(stoker.Dataset.range(5).map(Counted()).cache(prefix)) == squares(5)
     function = Counted()
     dataset = stoker.Dataset.range(5).map(function).cache(Path(prefix))
@@ -92,7 +92,7 @@ def test_a_later_process_reads_it(prefix):
     assert outputs == ["called 0\ncalled 1\ncalled 2\n[1, 2, 3]\n", "[1, 2, 3]\n"]
 
 
-def test_a_pass_left_early_or_skipped_keeps_nothing(prefix):
+def test_an_epoch_left_early_or_skipped_keeps_nothing(prefix):
     function = Counted()
     dataset = stoker.Dataset.range(4).map(function).cache(prefix)
     with dataset.iterator() as iterator:
@@ -106,7 +106,7 @@ def test_a_pass_left_early_or_skipped_keeps_nothing(prefix):
     assert state(prefix) == "complete"
 
 
-def test_while_one_pass_writes_another_reads_through(prefix):
+def test_while_one_epoch_writes_another_only_reads(prefix):
     function = Counted()
     dataset = stoker.Dataset.range(3).map(function).cache(prefix)
     with dataset.iterator() as writer:
@@ -118,7 +118,7 @@ def test_while_one_pass_writes_another_reads_through(prefix):
     assert len(function.calls) == 6
 
 
-def test_what_is_read_is_decided_when_reading_begins(prefix):
+def test_the_store_is_looked_up_at_the_first_read(prefix):
     function = Counted()
     dataset = stoker.Dataset.range(3).map(function).cache(prefix)
     with dataset.iterator() as early, dataset.iterator() as late:
@@ -126,7 +126,7 @@ def test_what_is_read_is_decided_when_reading_begins(prefix):
     assert len(function.calls) == 3
 
 
-def test_the_first_pass_is_kept_whichever_epoch_it_is(prefix):
+def test_the_elements_kept_are_those_of_epoch_0(prefix):
     dataset = stoker.Dataset.range(20).shuffle(20, seed=3)
     expected = list(dataset.iterator(epoch=0))
     cached = dataset.cache(prefix)
@@ -135,7 +135,7 @@ def test_the_first_pass_is_kept_whichever_epoch_it_is(prefix):
     assert list(cached.repeat(2)) == expected * 2
 
 
-def test_arrays_from_the_file_are_writable_and_fresh(prefix):
+def test_arrays_from_the_store_are_writable_and_new(prefix):
     dataset = stoker.Dataset.range(3).batch(3).cache(prefix)
     for _ in range(3):
         [batch] = dataset
@@ -143,14 +143,14 @@ def test_arrays_from_the_file_are_writable_and_fresh(prefix):
         batch[:] = 9
 
 
-def test_what_a_reader_changes_in_the_first_pass_is_not_kept(prefix):
+def test_changes_to_elements_read_are_not_kept(prefix):
     dataset = stoker.Dataset.range(2).map(lambda x: {"x": np.full(3, x)}).cache(prefix)
     for element in dataset:
         element["x"][:] = 9
     assert [element["x"].tolist() for element in dataset] == [[0] * 3, [1] * 3]
 
 
-def test_it_is_not_read_into_memory_and_skipping_is_cheap(prefix, monkeypatch):
+def test_skipping_reads_one_record(prefix, monkeypatch):
     monkeypatch.setattr(elements_file, "RECORD_ELEMENTS", 10)
     dataset = stoker.Dataset.range(1000).cache(prefix)
     assert len(list(dataset)) == 1000
@@ -191,7 +191,7 @@ def test_every_order_of_reading_gives_the_same_stream(prefix, fails, rounds):
         stream.close()
 
 
-def test_spec_and_cardinality_are_the_inputs(prefix):
+def test_spec_and_cardinality_are_those_of_the_input(prefix):
     dataset = stoker.Dataset.range(7).batch(2)
     cached = dataset.cache(prefix)
     assert cached.element_spec == dataset.element_spec
@@ -204,8 +204,8 @@ def test_a_filename_that_is_no_local_path_is_refused(filename):
         stoker.Dataset.range(1).cache(filename)
 
 
-# ── whose it is ──────────────────────────────────────────────────────────────────────────────────
-def test_a_file_of_another_pipeline_is_an_error_that_says_what_to_do(prefix):
+# ── fingerprints ─────────────────────────────────────────────────────────────────────────────────
+def test_a_store_of_another_pipeline_is_an_error(prefix):
     list(stoker.Dataset.range(3).cache(prefix))
     with pytest.raises(
         FailedPreconditionError, match="another pipeline: its structure differs; delete the folder"
@@ -213,7 +213,7 @@ def test_a_file_of_another_pipeline_is_an_error_that_says_what_to_do(prefix):
         list(stoker.Dataset.range(4).cache(prefix))
 
 
-def test_where_it_is_kept_is_not_part_of_the_pipeline(tmp_path):
+def test_the_file_name_is_not_part_of_the_fingerprint(tmp_path):
     def dataset(first: str, second: str) -> stoker.Dataset:
         one = stoker.Dataset.range(9).cache(tmp_path / first)
         return one.snapshot(tmp_path / first / "snapshot").cache(tmp_path / second)
@@ -225,7 +225,7 @@ def test_where_it_is_kept_is_not_part_of_the_pipeline(tmp_path):
     assert list(dataset("e", "f")) == list(dataset("g", "f")) == list(range(9))
 
 
-def test_a_seed_that_was_given_is_compared_where_it_matters(prefix):
+def test_a_given_seed_is_compared_if_a_node_uses_it(prefix):
     def dataset(seed: int | None, shuffled: bool) -> stoker.Dataset:
         base = stoker.Dataset.range(30)
         base = base.shuffle(30) if shuffled else base
@@ -238,12 +238,12 @@ def test_a_seed_that_was_given_is_compared_where_it_matters(prefix):
     assert list(dataset(1, False)) == list(dataset(2, False)) == list(dataset(None, False))
 
 
-def test_a_seed_nobody_gave_is_not_compared(prefix):
+def test_a_drawn_seed_is_not_compared(prefix):
     first = list(stoker.Dataset.range(30).shuffle(30).cache(prefix))
     assert list(stoker.Dataset.range(30).shuffle(30).cache(prefix)) == first
 
 
-def test_damage_is_reported_with_the_file_where_it_is(prefix, monkeypatch):
+def test_damage_is_an_error_at_the_damaged_elements(prefix, monkeypatch):
     monkeypatch.setattr(elements_file, "RECORD_ELEMENTS", 2)
     dataset = stoker.Dataset.range(6).cache(prefix)
     assert list(dataset) == list(range(6))
@@ -262,8 +262,8 @@ def test_damage_is_reported_with_the_file_where_it_is(prefix, monkeypatch):
     assert list(dataset.ignore_errors()) == [0, 1, 4, 5]
 
 
-# ── what goes wrong while it is written ──────────────────────────────────────────────────────────
-def test_a_pass_with_an_error_keeps_nothing_and_says_why(prefix, caplog):
+# ── errors while writing ─────────────────────────────────────────────────────────────────────────
+def test_an_epoch_with_an_error_keeps_nothing_and_warns(prefix, caplog):
     function = Counted(fails=2)
     dataset = stoker.Dataset.range(4).map(function).cache(prefix)
     for _ in range(2):
@@ -279,7 +279,7 @@ def test_a_pass_with_an_error_keeps_nothing_and_says_why(prefix, caplog):
     assert len(function.calls) == 12
 
 
-def test_an_element_that_cannot_be_kept_raises_once_and_is_not_lost(prefix):
+def test_an_element_that_cannot_be_encoded_is_not_lost(prefix):
     things = [1, object(), 2]
     dataset = stoker.Dataset.range(3).map(lambda i: things[i]).cache(prefix)
     for _ in range(2):
@@ -291,7 +291,7 @@ def test_an_element_that_cannot_be_kept_raises_once_and_is_not_lost(prefix):
         assert state(prefix) == "absent"
 
 
-def test_a_full_disk_raises_once_names_the_file_and_loses_no_element(prefix, monkeypatch):
+def test_a_full_disk_raises_once_and_loses_no_element(prefix, monkeypatch):
     monkeypatch.setattr(elements_file, "RECORD_ELEMENTS", 10)
 
     def full(self: Any, pieces: Any) -> None:
@@ -314,7 +314,7 @@ def test_a_full_disk_raises_once_names_the_file_and_loses_no_element(prefix, mon
     assert state(prefix) == "complete"
 
 
-def test_a_file_that_may_not_grow_is_an_error_of_the_system(prefix):
+def test_a_file_size_limit_raises_once(prefix):
     script = f"""
         import resource, stoker
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, resource.RLIM_INFINITY))
@@ -337,19 +337,19 @@ def test_a_file_that_may_not_grow_is_an_error_of_the_system(prefix):
     assert state(prefix) == "absent"
 
 
-def test_a_folder_that_cannot_be_written_is_an_error_that_names_the_file(tmp_path):
+def test_a_folder_that_cannot_be_created_is_named(tmp_path):
     (tmp_path / "file").touch()
     dataset = stoker.Dataset.range(3).cache(str(tmp_path / "file" / "kept"))
     with pytest.raises(OSError, match=r"file/kept.stoker"):
         list(dataset)
 
 
-def test_a_folder_that_is_missing_is_made(tmp_path):
+def test_missing_folders_are_created(tmp_path):
     list(stoker.Dataset.range(3).cache(str(tmp_path / "a" / "b" / "kept")))
     assert (tmp_path / "a" / "b" / "kept.stoker").exists()
 
 
-def test_who_is_killed_half_way_leaves_nothing_that_is_read(prefix):
+def test_a_killed_process_leaves_no_store(prefix):
     script = f"""
         import os, signal, stoker
         dataset = stoker.Dataset.range(100_000).cache({prefix!r})
@@ -368,7 +368,7 @@ def test_who_is_killed_half_way_leaves_nothing_that_is_read(prefix):
     assert list(dataset) == list(range(100_000))
 
 
-def test_a_forked_child_does_not_spoil_what_its_parent_writes(prefix):
+def test_a_forked_child_does_not_write_to_the_store(prefix):
     script = f"""
         import os, stoker
         dataset = stoker.Dataset.range(50_000).cache({prefix!r})
@@ -376,7 +376,7 @@ def test_a_forked_child_does_not_spoil_what_its_parent_writes(prefix):
         first = [next(iterator) for _ in range(20_000)]
         if os.fork() == 0:
             del iterator
-            raise SystemExit  # an ordinary exit: what is held back is written, if anything is
+            raise SystemExit  # an ordinary exit, which writes buffers
         os.wait()
         assert first + list(iterator) == list(range(50_000))
         assert list(dataset) == list(range(50_000))
@@ -385,7 +385,7 @@ def test_a_forked_child_does_not_spoil_what_its_parent_writes(prefix):
     assert state(prefix) == "complete"
 
 
-def test_how_fast_the_input_runs_does_not_make_it_another_pipeline(prefix):
+def test_tuning_arguments_are_not_in_the_fingerprint(prefix):
     called: list[int] = []
     slow = stoker.Dataset.range(9).map(str, num_parallel_calls=1).prefetch(2).cache(prefix)
     assert list(slow) == [str(x) for x in range(9)]
@@ -394,7 +394,7 @@ def test_how_fast_the_input_runs_does_not_make_it_another_pipeline(prefix):
     assert not called
 
 
-def test_threads_that_race_all_read_the_whole(prefix):
+def test_racing_threads_read_the_whole_dataset(prefix):
     barrier = threading.Barrier(6)
     results: list[list[int]] = []
 
@@ -414,7 +414,7 @@ def test_threads_that_race_all_read_the_whole(prefix):
     assert state(prefix) == "complete"
 
 
-def test_processes_that_race_all_read_the_whole(prefix):
+def test_racing_processes_read_the_whole_dataset(prefix):
     script = f"""
         import sys, stoker
         dataset = stoker.Dataset.range(30_000).cache({prefix!r})
@@ -435,7 +435,7 @@ def test_processes_that_race_all_read_the_whole(prefix):
     assert state(prefix) == "complete"
 
 
-def test_closing_from_another_thread_removes_the_file(prefix):
+def test_closing_from_another_thread_keeps_nothing(prefix):
     dataset = stoker.Dataset.range(10).cache(prefix)
     iterator = dataset.iterator()
     next(iterator)
@@ -445,7 +445,7 @@ def test_closing_from_another_thread_removes_the_file(prefix):
     assert state(prefix) == "absent"
 
 
-# ── where splits are handed out ──────────────────────────────────────────────────────────────────
+# ── splits of a service ──────────────────────────────────────────────────────────────────────────
 def split_read(dataset: stoker.Dataset, splits: Any) -> list[int]:
     numbers = number(dataset.node)
     stream = open_stream(dataset.node, Context(splits=splits, numbers=numbers))
@@ -456,7 +456,7 @@ def split_read(dataset: stoker.Dataset, splits: Any) -> list[int]:
     return found
 
 
-def test_what_is_kept_of_splits_belongs_to_their_hand_out(prefix):
+def test_each_reader_of_splits_has_its_own_store(prefix):
     function = Counted()
     dataset = stoker.Dataset.range(10).map(function).cache(prefix).repeat(2)
     one, other = ScriptedSplits({0: [[(0, 3)]]}), ScriptedSplits({0: [[(5, 7)]]})
@@ -467,7 +467,7 @@ def test_what_is_kept_of_splits_belongs_to_their_hand_out(prefix):
     assert list(dataset.take(10)) == squares(10)
 
 
-def test_with_a_service_each_element_comes_once_a_pass_and_nothing_is_left(prefix):
+def test_a_service_reads_each_element_once_per_epoch(prefix):
     dataset = stoker.Dataset.range(50).map(Counted()).cache(prefix).repeat(3)
     with Service(2) as service:
         found = Counter(read(dataset.distribute(service.target)))
@@ -475,7 +475,7 @@ def test_with_a_service_each_element_comes_once_a_pass_and_nothing_is_left(prefi
         assert state(prefix) == "absent"
 
 
-def test_workers_that_read_everything_share_one_file(prefix):
+def test_workers_that_read_everything_share_one_store(prefix):
     dataset = stoker.Dataset.range(50).cache(prefix)
     with Service(3) as service:
         for _ in range(2):

@@ -48,13 +48,13 @@ def small(monkeypatch) -> None:
 
 
 def names(folder: str) -> list[str]:
-    """The files of a folder; the run that wrote them is shown as R."""
+    """Return the files of a folder, with R for the run that wrote them."""
     if not Path(folder).exists():
         return []
     return sorted(re.sub("^[0-9a-f]{12}-", "R-", path.name) for path in Path(folder).iterdir())
 
 
-def test_what_is_saved_is_loaded_in_order(folder):
+def test_saved_elements_are_loaded_in_order(folder):
     stoker.Dataset.range(10).map(lambda x: (x, str(x))).save(folder)
     loaded = stoker.Dataset.load(folder)
     for _ in range(2):
@@ -74,7 +74,7 @@ def test_spec_and_cardinality_are_known_without_reading(folder):
         list(loaded)
 
 
-def test_a_spec_that_nobody_declared_is_seen_while_saving(folder):
+def test_an_undeclared_spec_is_observed_while_saving(folder):
     dataset = stoker.Dataset.range(3).map(lambda x: {"a": np.zeros((x, 2)), "b": (x, "text")})
     assert dataset.element_spec == stoker.UnknownSpec()
     dataset.save(folder)
@@ -97,7 +97,7 @@ def test_a_spec_that_nobody_declared_is_seen_while_saving(folder):
         ([], stoker.UnknownSpec()),
     ],
 )
-def test_what_elements_have_in_common_is_their_spec(elements, expected):
+def test_the_observed_spec_covers_all_elements(elements, expected):
     observed = ObservedSpec(stoker.UnknownSpec())
     for element in elements:
         observed.add(element)
@@ -117,7 +117,7 @@ def test_many_elements_take_several_files(folder, small):
 
 
 @pytest.mark.parametrize("compression", ["GZIP", "ZLIB"])
-def test_compressed_it_is_smaller_and_the_same(folder, compression):
+def test_compressed_files_are_smaller(folder, compression):
     dataset = stoker.Dataset.range(20).map(lambda x: np.zeros(1000))
     sizes = []
     for codec in (None, compression):
@@ -129,7 +129,7 @@ def test_compressed_it_is_smaller_and_the_same(folder, compression):
     assert sizes[1] < sizes[0] / 10
 
 
-def test_shard_func_says_which_file_and_they_are_read_one_after_the_other(folder):
+def test_shard_func_chooses_the_file(folder):
     stoker.Dataset.range(7).map(lambda x: (x, x * x)).save(
         folder, shard_func=lambda x, _: int(x % 3)
     )
@@ -137,7 +137,7 @@ def test_shard_func_says_which_file_and_they_are_read_one_after_the_other(folder
     assert [x for x, _ in stoker.Dataset.load(folder)] == [0, 3, 6, 1, 4, 2, 5]
 
 
-def test_reader_func_reads_the_files_as_it_likes(folder):
+def test_reader_func_chooses_the_order_of_files(folder):
     stoker.Dataset.range(6).save(folder, shard_func=lambda x: x % 2)
 
     def reader(datasets: stoker.Dataset) -> stoker.Dataset:
@@ -148,7 +148,7 @@ def test_reader_func_reads_the_files_as_it_likes(folder):
         stoker.Dataset.load(folder, reader_func=lambda _: 7)  # type: ignore[arg-type,return-value]
 
 
-def test_namedtuples_come_back_as_what_the_element_spec_names(folder):
+def test_namedtuples_have_the_class_of_the_element_spec(folder):
     stoker.Dataset.range(2).map(lambda x: Point(x, -x)).save(folder)
     assert type(next(iter(stoker.Dataset.load(folder)))).__name__ == "Point"
     spec = Point(stoker.TensorSpec((), "int64"), stoker.UnknownSpec())
@@ -164,7 +164,7 @@ def test_a_wrong_element_spec_is_refused(folder):
         stoker.Dataset.load(folder, element_spec=stoker.TensorSpec((3,), "float32"))
 
 
-def test_skipping_reads_only_what_is_needed(folder, small, monkeypatch):
+def test_skipping_reads_one_record(folder, small, monkeypatch):
     stoker.Dataset.range(1000).save(folder)
     records: list[int] = []
     read_record = elements_file.ElementsFile.read
@@ -181,7 +181,7 @@ def test_skipping_reads_only_what_is_needed(folder, small, monkeypatch):
     assert state["position"] == 0
 
 
-def test_saved_again_it_is_replaced(folder):
+def test_saving_again_replaces_the_store(folder):
     stoker.Dataset.range(3).save(folder)
     before = stoker.Dataset.load(folder)
     stoker.Dataset.range(5).save(folder)
@@ -191,7 +191,7 @@ def test_saved_again_it_is_replaced(folder):
         list(before)
 
 
-def test_what_fails_leaves_what_was_there(folder):
+def test_a_failed_save_leaves_the_earlier_store(folder):
     stoker.Dataset.range(3).save(folder)
     with pytest.raises(ZeroDivisionError):
         stoker.Dataset.range(5).map(lambda x: 1 // (x - 4)).save(folder)
@@ -202,7 +202,7 @@ def test_what_fails_leaves_what_was_there(folder):
 
 
 @pytest.mark.parametrize("result", [-1, 1.5, "one", None])
-def test_a_shard_func_that_returns_no_number_is_an_error(folder, result):
+def test_a_wrong_result_of_shard_func_is_an_error(folder, result):
     with pytest.raises(InvalidArgumentError, match="`shard_func` must return an int") as raised:
         stoker.Dataset.range(5).save(folder, shard_func=lambda x: 0 if x < 3 else result)
     assert "raised in `save` (tests/dataset/nodes/test_save.py:" in raised.value.__notes__[0]
@@ -220,7 +220,7 @@ def test_a_full_disk_is_an_error_that_names_the_folder(folder, monkeypatch):
     assert names(folder) == []
 
 
-def test_who_saves_to_a_folder_that_is_being_written_is_told(folder):
+def test_two_saves_to_one_folder_are_an_error(folder):
     begun, go_on = threading.Event(), threading.Event()
 
     def function(x: int) -> int:
@@ -242,7 +242,7 @@ def test_who_saves_to_a_folder_that_is_being_written_is_told(folder):
     assert list(stoker.Dataset.load(folder)) == [0, 1, 2]
 
 
-def test_who_is_killed_half_way_leaves_nothing_that_is_loaded(folder):
+def test_a_killed_process_leaves_no_store(folder):
     script = f"""
         import os, signal, stoker
         def function(x):
@@ -292,7 +292,7 @@ def test_a_damaged_file_costs_its_own_elements_only(folder, small):
         assert iterator.stats()["errors_ignored"] == 100 - len(found)
 
 
-def test_a_url_is_written_and_read_by_fsspec():
+def test_fsspec_writes_and_reads_a_url():
     url = "memory://bucket/saved"
     stoker.Dataset.range(10).save(url, shard_func=lambda x: x // 5)
     assert list(stoker.Dataset.load(url)) == list(range(10))
@@ -327,8 +327,8 @@ def test_other_wrong_arguments_are_refused(folder):
         stoker.Dataset.load(folder)
 
 
-# ── in a tree ────────────────────────────────────────────────────────────────────────────────────
-def test_it_is_an_index_source_and_travels(folder, small):
+# ── splits ───────────────────────────────────────────────────────────────────────────────────────
+def test_load_is_an_index_source(folder, small):
     stoker.Dataset.range(100).save(folder)
     node = decode_tree(encode_tree(stoker.Dataset.load(folder).node))
     assert node.splits() == IndexSplits(100)
@@ -342,7 +342,7 @@ def test_it_is_an_index_source_and_travels(folder, small):
         stream.close()
 
 
-def test_workers_share_it_and_each_element_comes_once(folder, small):
+def test_workers_read_each_element_once(folder, small):
     stoker.Dataset.range(1000).save(folder)
     with Service(2) as service:
         dataset = stoker.Dataset.load(folder).map(lambda x: x)

@@ -1,4 +1,4 @@
-"""snapshot: the first whole pass is kept below a folder, for each pipeline its own."""
+"""snapshot: the first whole epoch of each pipeline is kept in its own folder."""
 
 import errno
 import threading
@@ -21,7 +21,7 @@ from tests.serving import Service, read
 
 
 class Counted:
-    """x -> -x, and how often it was called."""
+    """A function x -> -x that counts its calls."""
 
     def __init__(self, fails: int = -1) -> None:
         self.calls = 0
@@ -48,7 +48,7 @@ def negative(n: int) -> list[int]:
 
 
 @pytest.mark.parametrize("compression", ["AUTO", None, "", "GZIP", "ZLIB"])
-def test_the_first_whole_pass_is_kept_and_later_ones_compute_nothing(path, compression):
+def test_later_epochs_compute_nothing(path, compression):
     function = Counted()
     dataset = stoker.Dataset.range(10).map(function).snapshot(path, compression=compression)
     for _ in range(3):
@@ -69,7 +69,7 @@ def test_another_pipeline_writes_beside_it(path):
     assert len(list(Path(path).iterdir())) == 2
 
 
-def test_a_given_seed_is_part_of_the_pipeline_where_it_matters(path):
+def test_each_given_seed_has_its_own_folder(path):
     def dataset(seed: int) -> stoker.Dataset:
         shuffled = stoker.Dataset.range(30).shuffle(30).snapshot(path)
         return shuffled.with_options(stoker.Options(seed=seed))
@@ -82,7 +82,7 @@ def test_a_given_seed_is_part_of_the_pipeline_where_it_matters(path):
     assert list(stoker.Dataset.range(30).shuffle(30).snapshot(path)) == unseeded
 
 
-def test_a_pass_left_early_skipped_or_failed_keeps_nothing(path, caplog):
+def test_an_epoch_not_read_whole_keeps_nothing(path, caplog):
     function = Counted(fails=3)
     dataset = stoker.Dataset.range(4).map(function).snapshot(path)
     with dataset.iterator() as iterator:
@@ -97,7 +97,7 @@ def test_a_pass_left_early_skipped_or_failed_keeps_nothing(path, caplog):
     assert "keeps nothing of this epoch: an element failed with ValueError: 3" in caplog.text
 
 
-def test_while_one_pass_writes_another_reads_through(path):
+def test_while_one_epoch_writes_another_only_reads(path):
     function = Counted()
     dataset = stoker.Dataset.range(3).map(function).snapshot(path)
     with dataset.iterator() as writer:
@@ -109,7 +109,7 @@ def test_while_one_pass_writes_another_reads_through(path):
     assert function.calls == 6
 
 
-def test_shard_func_says_which_file_and_reader_func_how_they_are_read(path):
+def test_shard_func_chooses_files_that_reader_func_reads(path):
     calls: list[int] = []
 
     def reader(datasets: stoker.Dataset) -> stoker.Dataset:
@@ -133,7 +133,7 @@ def test_a_reader_func_that_returns_no_dataset_is_an_error(path):
         list(dataset)
 
 
-def test_a_shard_func_that_fails_raises_once_and_loses_no_element(path):
+def test_a_failing_shard_func_loses_no_element(path):
     dataset = stoker.Dataset.range(4).snapshot(path, shard_func=lambda x: 1 // (x - 2) and 0)
     found: list[Any] = []
     with dataset.iterator() as iterator:
@@ -160,14 +160,14 @@ def test_a_full_disk_raises_once_and_loses_no_element(path, monkeypatch):
     assert files(path) == 0
 
 
-def test_how_fast_the_input_runs_does_not_make_it_another_pipeline(path):
+def test_tuning_arguments_are_not_in_the_fingerprint(path):
     for calls in (1, 2, stoker.AUTOTUNE):
         dataset = stoker.Dataset.range(9).map(str, num_parallel_calls=calls).snapshot(path)
         assert list(dataset) == [str(x) for x in range(9)]
     assert len(list(Path(path).iterdir())) == 1
 
 
-def test_threads_that_race_all_read_the_whole(path):
+def test_racing_threads_read_the_whole_dataset(path):
     barrier = threading.Barrier(4)
     results: list[list[int]] = []
 
@@ -187,14 +187,14 @@ def test_threads_that_race_all_read_the_whole(path):
     assert files(path) == 2
 
 
-def test_a_url_is_written_and_read_by_fsspec():
+def test_fsspec_writes_and_reads_a_url():
     function = Counted()
     dataset = stoker.Dataset.range(5).map(function).snapshot("memory://bucket/snapshots")
     assert list(dataset) == list(dataset) == negative(5)
     assert function.calls == 5
 
 
-def test_of_two_writers_to_a_url_the_first_to_finish_stays():
+def test_the_first_of_two_writers_to_a_url_stays():
     url = "memory://bucket/two"
     dataset = stoker.Dataset.range(5).snapshot(url)
     with dataset.iterator() as first, dataset.iterator() as second:
@@ -222,7 +222,7 @@ def test_spec_cardinality_and_arguments(path):
         dataset.snapshot(path, shard_func=3)  # type: ignore[arg-type]
 
 
-def test_where_splits_are_handed_out_nothing_is_kept_or_read(path):
+def test_splits_of_a_service_are_not_kept(path):
     node = stoker.Dataset.range(10).snapshot(path).node
     list(stoker.Dataset(node))
     splits = ScriptedSplits({0: [[(3, 5)], [(7, 9)]]})
@@ -235,7 +235,7 @@ def test_where_splits_are_handed_out_nothing_is_kept_or_read(path):
         stream.close()
 
 
-def test_with_a_service(path):
+def test_workers_that_read_everything_share_one_store(path):
     dataset = stoker.Dataset.range(100).snapshot(path)
     with Service(2) as service:
         once = dict.fromkeys(range(100), 1)

@@ -152,7 +152,7 @@ class Folder:
 
 
 class UrlFolder(Folder):
-    """A folder in a file system of fsspec. There are no locks: several writers write at once."""
+    """A folder in a file system of fsspec. It has no locks: several writers may write."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
