@@ -134,7 +134,9 @@ def test_numbers_get_tensorflows_dtypes(value, dtype):
 
 
 def test_ragged_list_is_refused():
-    with pytest.raises(tf.errors.InvalidArgumentError, match="is a list that is no array"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="is a list that cannot become an array"
+    ):
         tf.data.Dataset.from_tensor_slices([[1], [2, 3]])
 
 

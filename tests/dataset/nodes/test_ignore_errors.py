@@ -199,7 +199,7 @@ def test_warnings_say_where_it_was(caplog):
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == 2
     assert messages[0].startswith("ignored an error in `map` (tests/dataset/nodes/test_ignore_er")
-    assert messages[0].endswith(", element 1): Odd: 1 (1 in this pass so far)")
+    assert messages[0].endswith(", element 1): Odd: 1 (1 in this epoch)")
     caplog.clear()
     assert list(evens(4)) == [0, 2]
     assert caplog.records == []

@@ -86,11 +86,11 @@ def test_chunks_keep_to_bytes_and_advance_is_free() -> None:
         (5, r"no first dimension"),
         ({"x": np.float32(1)}, r"\['x'\].*no first dimension"),
         ((), "nothing to slice"),
-        ([1, {"a": 2}], "holds a int"),
+        ([1, {"a": 2}], "contains a int"),
         ([2**63], "beyond int64"),
-        ([2**70], "holds a int"),
+        ([2**70], "contains a int"),
         ({"x": object()}, r"\['x'\] is a object"),
-        (np.array([1, "a"], dtype=object), "object arrays hold only str, bytes and None"),
+        (np.array([1, "a"], dtype=object), "object arrays may contain only str, bytes and None"),
     ],
 )
 def test_what_cannot_be_sliced_is_named(value: Any, words: str) -> None:

@@ -80,7 +80,7 @@ def test_what_cannot_be_compared_is_an_error_at_its_place() -> None:
     dataset = Dataset.range(3).map(lambda x: object() if x == 1 else x).unique()
     stream = opened(dataset)
     assert stream.next_chunk(5, 1 << 20) == [0]
-    with pytest.raises(InvalidArgumentError, match="the element holds a object") as caught:
+    with pytest.raises(InvalidArgumentError, match="the element contains a object") as caught:
         stream.next_chunk(5, 1 << 20)
     assert failure_origin(caught.value) == ("unique", dataset.node.site, 1)
     assert stream.next_chunk(5, 1 << 20) == [2]
@@ -106,5 +106,5 @@ def test_spec_and_cardinality() -> None:
 
 def test_an_array_of_objects_other_than_text_is_named() -> None:
     mixed = Dataset.range(2).map(lambda x: np.array(["a", None, b"b", x], object))
-    with pytest.raises(InvalidArgumentError, match=r"`unique` .* an array holds a int: 0; give"):
+    with pytest.raises(InvalidArgumentError, match=r"`unique` .* an array contains a int: 0; give"):
         next(iter(mixed.unique()))

@@ -1,4 +1,4 @@
-"""One small file per family of nodes, imported when first used: `import stoker` stays light."""
+"""One file per family of nodes, imported when first used so that `import stoker` is fast."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from stoker.dataset.nodes.window import Window as Window
     from stoker.dataset.nodes.zip import Zip as Zip
 
-_HOMES = {
+_MODULES = {
     "AssertCardinality": "assert_cardinality",
     "Batch": "batch",
     "MapAndBatch": "batch",
@@ -93,17 +93,17 @@ _HOMES = {
     "Window": "window",
     "Zip": "zip",
 }
-"""Each node's class and the module it stands in."""
+"""The module of each node class."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     return value
 
 
 def register_all() -> None:
-    """Imports every family, so that the registry knows each kind."""
-    for name in _HOMES:
+    """Import all families, so that the registry contains all kinds."""
+    for name in _MODULES:
         __getattr__(name)

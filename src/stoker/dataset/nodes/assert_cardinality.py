@@ -1,4 +1,4 @@
-"""assert_cardinality: a cardinality the user knows, checked where it is read."""
+"""assert_cardinality: a cardinality that the user declares and reading checks."""
 
 from typing import Any, ClassVar
 
@@ -8,9 +8,9 @@ from stoker.errors import FailedPreconditionError
 
 
 class AssertCardinality(OneInput, frozen=True, eq=False, kw_only=True):
-    """The elements, `expected` of them, without end if that is INFINITE_CARDINALITY.
+    """Yields the input and checks that it has `expected` elements or INFINITE_CARDINALITY.
 
-    Where splits are handed out, each reader has a part, and nothing is checked.
+    If splits are assigned, each reader has a part of the elements, and nothing is checked.
     """
 
     kind: ClassVar[str] = "assert_cardinality"
@@ -26,12 +26,12 @@ class AssertCardinality(OneInput, frozen=True, eq=False, kw_only=True):
 
 
 class _CountedStream(OneInputStream):
-    """The input until it ends or exceeds `expected`; the error stands behind what was expected."""
+    """Reads the input until it ends or exceeds `expected`; then raises the error."""
 
     def __init__(self, stream: Stream, expected: int) -> None:
         super().__init__(stream)
         self._expected = expected
-        self._passed = 0
+        self._count = 0
         self._checked = False
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
@@ -44,9 +44,9 @@ class _CountedStream(OneInputStream):
         try:
             chunk = self._input.next_chunk(left, max_bytes, lazy)
         except Exception:
-            self._passed += 1
+            self._count += 1
             raise
-        self._passed += len(chunk)
+        self._count += len(chunk)
         if not chunk:
             self._check_end(ended=True)
         return chunk
@@ -55,30 +55,30 @@ class _CountedStream(OneInputStream):
         if self._checked:
             return 0
         wanted = self._left(n)
-        passed = self._input.advance(wanted)
-        self._passed += passed
-        if passed == n:
+        skipped = self._input.advance(wanted)
+        self._count += skipped
+        if skipped == n:
             return n
         try:
-            self._check_end(ended=passed < wanted)
+            self._check_end(ended=skipped < wanted)
         except FailedPreconditionError:
-            return passed + 1
-        return passed
+            return skipped + 1
+        return skipped
 
     def _left(self, n: int) -> int:
         if self._expected == INFINITE_CARDINALITY:
             return n
-        return min(n, self._expected - self._passed)
+        return min(n, self._expected - self._count)
 
     def _check_end(self, *, ended: bool = False) -> None:
         self._checked = True
         if not ended:
             ended = self._input.advance(1) == 0
-        if self._passed == self._expected and ended:
+        if self._count == self._expected and ended:
             return
         expected = "an infinite number of" if self._expected < 0 else self._expected
-        actual = f"only {self._passed}" if ended else f"at least {self._passed + 1}"
+        actual = f"only {self._count}" if ended else f"at least {self._count + 1}"
         raise FailedPreconditionError(
             f"the dataset was expected to contain {expected} elements but contained {actual}; "
-            "correct the number given to assert_cardinality"
+            "correct the argument of assert_cardinality"
         )

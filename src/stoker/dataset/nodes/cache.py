@@ -1,4 +1,4 @@
-"""cache: the first whole pass is kept in memory and read again."""
+"""cache: stores the first complete epoch in memory."""
 
 import threading
 from dataclasses import replace
@@ -14,10 +14,10 @@ from stoker.elements.sizes import element_bytes
 
 
 class Cache(OneInput, frozen=True, eq=False, kw_only=True):
-    """Keeps the elements of the first pass that was read, not skipped, to its end.
+    """Stores the elements of the first epoch that was read, not skipped, to its end.
 
-    Later passes of the same node in the same process read them again; their arrays are read-only.
-    Where a service hands out splits, what is kept belongs to that hand-out alone: another reads
+    Later epochs of the same node in the same process read them again; their arrays are read-only.
+    If a service assigns splits, the stored elements belong to that `SplitReader`: another one reads
     other elements.
     """
 
@@ -28,13 +28,13 @@ class Cache(OneInput, frozen=True, eq=False, kw_only=True):
         store = _store_of(self, context.splits)
         if store.elements is not None:
             return _CachedStream(store.elements)
-        # What is kept must not depend on which pass was the first to be read whole: a stream is a
-        # function of (tree, seed, epoch, splits).
-        return _RecordingStream(self.input.open(replace(context, epoch=(0,))), store)
+        # The stored elements must not depend on which epoch was the first to be read completely: a
+        # stream is a function of (tree, seed, epoch, splits).
+        return _CachingStream(self.input.open(replace(context, epoch=(0,))), store)
 
 
 class _Store:
-    """What one complete pass read; None until there was one."""
+    """The elements of one complete epoch; None until there was one."""
 
     def __init__(self) -> None:
         self.elements: list[Any] | None = None
@@ -54,8 +54,8 @@ def _store_of(node: Node, splits: SplitReader | None) -> _Store:
         return stores.setdefault(node, _Store())
 
 
-class _RecordingStream(OneInputStream):
-    """Hands the input on and keeps it; whichever pass ends first provides the cache."""
+class _CachingStream(OneInputStream):
+    """Yields the input and stores it; the epoch that ends first fills the cache."""
 
     def __init__(self, stream: Stream, store: _Store) -> None:
         super().__init__(stream)
@@ -95,7 +95,7 @@ class _RecordingStream(OneInputStream):
 
 
 class _CachedStream(Stream):
-    """Reads a complete cache."""
+    """Yields the elements of a complete cache."""
 
     def __init__(self, elements: list[Any]) -> None:
         self._elements = elements
@@ -116,9 +116,9 @@ class _CachedStream(Stream):
         return fresh(chunk)
 
     def advance(self, n: int) -> int:
-        passed = min(n, len(self._elements) - self._at)
-        self._at += passed
-        return passed
+        skipped = min(n, len(self._elements) - self._at)
+        self._at += skipped
+        return skipped
 
     def close(self) -> None:
         self._elements = []

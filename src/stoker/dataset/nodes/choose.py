@@ -19,11 +19,11 @@ from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, 
 from stoker.elements.common_spec import common_spec
 from stoker.elements.spec import Spec
 
-# Draws made at once where nothing says how many are needed.
+# Number of draws per call if the number needed is unknown.
 _DRAWS = 1024
 
-# Draws that `advance` counts at once: 8 MB of them.
-_MOST_COUNTED = 1 << 20
+# Draws that `advance` counts in one step: 8 MB of them.
+_MAX_COUNTED = 1 << 20
 
 
 class Sample(Node, frozen=True, eq=False, kw_only=True):
@@ -33,8 +33,8 @@ class Sample(Node, frozen=True, eq=False, kw_only=True):
         parts: the inputs.
         weights: one for each, none 0.
         stop_on_empty_dataset: end when an input that has ended is drawn; otherwise draw again.
-        seed: the user's; None for the pass's.
-        rerandomize_each_iteration: False to draw the same in every pass.
+        seed: the user's; None for that of the context.
+        rerandomize_each_iteration: False to draw the same in every epoch.
     """
 
     kind: ClassVar[str] = "sample_from_datasets"
@@ -70,10 +70,10 @@ class Sample(Node, frozen=True, eq=False, kw_only=True):
 
 
 class SampleByWeights(Node, frozen=True, eq=False, kw_only=True):
-    """As `Sample`, with the weights of each draw from a dataset; ends with it too.
+    """As `Sample`, with the weights of each draw from a dataset; it ends when that ends.
 
     Attributes:
-        weights: a dataset whose elements hold a weight for each input.
+        weights: a dataset whose elements are a weight for each input.
         parts: the inputs.
         stop_on_empty_dataset: as of `Sample`.
         seed: as of `Sample`.
@@ -106,10 +106,10 @@ class SampleByWeights(Node, frozen=True, eq=False, kw_only=True):
 
 
 class Choose(Node, frozen=True, eq=False, kw_only=True):
-    """The next element of the input that a dataset of indices names; ends with it too.
+    """The next element of the input that a dataset of indices selects; it ends when that ends.
 
     Attributes:
-        choices: the dataset of indices; every task of a service reads it whole, as in tf.data.
+        choices: the dataset of indices; every task of a service reads all of it, as in tf.data.
         parts: the inputs.
         stop_on_empty_dataset: as of `Sample`.
     """
@@ -144,7 +144,7 @@ def _spec_of(parts: tuple[Node, ...]) -> Spec:
 
 
 def _directed_cardinality(parts: tuple[Node, ...], director: Node) -> int:
-    """How many elements, where each comes of one of the `director`'s."""
+    """Return the cardinality, with one element per element of `director`."""
     directions = director.cardinality()
     counts = {part.cardinality() for part in parts}
     if directions == 0 or counts == {0}:
@@ -153,11 +153,11 @@ def _directed_cardinality(parts: tuple[Node, ...], director: Node) -> int:
 
 
 class _ChosenStream(Stream):
-    """Hands out the inputs' elements in the order of the choices.
+    """Yields elements of the inputs in the order of the choices.
 
     Args:
         streams: the inputs.
-        choices: which is next.
+        choices: the indices of the inputs to read.
         stop: end when an input that has ended is chosen.
     """
 
@@ -166,8 +166,8 @@ class _ChosenStream(Stream):
         self._choices = choices
         self._stop = stop
         self._kept: list[deque[Any]] = [deque() for _ in streams]
-        # The failures' place is one behind the inputs', and never ends.
-        self._goes_on = np.ones(len(streams) + 1, np.bool_)
+        # The last entry is for failures, which never end.
+        self._has_more = np.ones(len(streams) + 1, np.bool_)
         self._draws: list[int] = []
         self._at = 0
         self._ended = False
@@ -197,20 +197,20 @@ class _ChosenStream(Stream):
         return chunk
 
     def _refill(self, most: int, lazy: bool) -> None:
-        """Draws again what inputs are next; the end if there is nothing to draw from."""
+        """Draw the next inputs; end if no input is left."""
         draws = self._draw(min(most, _DRAWS) if self._choices.waits else _DRAWS, lazy)
         self._draws = [] if draws is None else draws.tolist()
         self._at = 0
 
     def _draw(self, most: int, lazy: bool = False) -> Draws | None:
-        """The next choices that can be met; ``None`` at the end."""
-        left = np.flatnonzero(self._goes_on[:-1])
+        """Return the next choices of inputs that have not ended; ``None`` at the end."""
+        left = np.flatnonzero(self._has_more[:-1])
         if len(left) == 1 and not self._choices.waits:
             return np.full(most, left[0], np.int64)  # however small its weight
         if len(left):
             draws = self._choices.draw(most, lazy)
             if len(draws):
-                return draws[self._goes_on[draws]]
+                return draws[self._has_more[draws]]
         self._ended = True
         return None
 
@@ -232,7 +232,7 @@ class _ChosenStream(Stream):
         if self._stop:
             self._ended = True
             return
-        self._goes_on[ended] = False
+        self._has_more[ended] = False
         self._draws = [drawn for drawn in self._draws[self._at :] if drawn != ended]
         self._at = 0
 
@@ -243,7 +243,7 @@ class _ChosenStream(Stream):
                 draws = np.array(self._draws[self._at : self._at + left], np.int64)
                 self._at += len(draws)
             else:
-                drawn = self._draw(min(left, _MOST_COUNTED))
+                drawn = self._draw(min(left, _MAX_COUNTED))
                 if drawn is None:
                     break
                 draws = drawn

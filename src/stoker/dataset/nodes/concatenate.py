@@ -1,4 +1,4 @@
-"""concatenate: one dataset after the other."""
+"""concatenate: the elements of one dataset after those of another."""
 
 from typing import Any, ClassVar
 
@@ -10,7 +10,7 @@ from stoker.elements.spec import Spec
 
 
 class Concatenate(Node, frozen=True, eq=False, kw_only=True):
-    """The elements of each input, one input after the other; each is opened when it is reached."""
+    """Yields the elements of the inputs in order; an input is opened when it is reached."""
 
     kind: ClassVar[str] = "concatenate"
     forwards_elements: ClassVar[bool] = True
@@ -40,7 +40,7 @@ class _ConcatenateStream(Stream):
         self._input: Stream | None = None
 
     def _open(self) -> Stream | None:
-        """The part being read, or ``None`` at the end."""
+        """Return the stream of the current part, or ``None`` at the end."""
         if self._input is None and self._at < len(self._parts):
             part = self._parts[self._at]
             self._at += 1
@@ -66,25 +66,25 @@ class _ConcatenateStream(Stream):
             stream = self._open() if left else None
             if stream is None:
                 break
-            passed = stream.advance(left)
-            if passed < left:
+            skipped = stream.advance(left)
+            if skipped < left:
                 self._end_part()
-            left -= passed
+            left -= skipped
         return n - left
 
     def _skip_whole_parts(self, n: int) -> int:
-        """Skips parts without opening them, where their length is known; returns the positions."""
-        passed = 0
+        """Skip parts of known length without opening them; return the number of positions."""
+        skipped = 0
         if self._input is not None or self._context.splits is not None:
             return 0
         while self._at < len(self._parts):
             part = self._parts[self._at]
             length = part.cardinality()
-            if not 0 <= length <= n - passed or not is_exact(part):
+            if not 0 <= length <= n - skipped or not is_exact(part):
                 break
-            passed += length
+            skipped += length
             self._at += 1
-        return passed
+        return skipped
 
     def close(self) -> None:
         self._at = len(self._parts)

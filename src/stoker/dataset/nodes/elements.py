@@ -1,4 +1,4 @@
-"""Elements in memory as a source: what a window or a group is a dataset of."""
+"""Elements in memory as a source, for windows and groups."""
 
 from typing import Any, ClassVar, Self
 
@@ -13,12 +13,12 @@ from stoker.elements.spec import Spec, UnknownSpec
 
 
 class Elements(Node, frozen=True, eq=False, kw_only=True):
-    """A list of elements; their arrays must be read-only, for every pass hands out the same.
+    """A list of elements; their arrays must be read-only, because every epoch yields the same.
 
     Attributes:
         value: the list.
-        count: how many.
-        spec: what is known of them.
+        count: its length.
+        spec: the known spec of the elements.
     """
 
     kind: ClassVar[str] = "elements"
@@ -28,7 +28,7 @@ class Elements(Node, frozen=True, eq=False, kw_only=True):
 
     @classmethod
     def of(cls, elements: list[Any], spec: Pickled | None, site: str) -> Self:
-        """Return the node of a list, which is kept and not copied."""
+        """Return the node of a list, which is not copied."""
         return cls(value=Pickled.of(elements), count=len(elements), spec=spec, site=site)
 
     def element_spec(self) -> Spec:

@@ -1,4 +1,4 @@
-"""flat_map: a dataset for each element, one after the other."""
+"""flat_map: maps each element to a dataset and concatenates these."""
 
 from typing import Any, ClassVar
 
@@ -11,7 +11,7 @@ from stoker.elements.spec import Spec, UnknownSpec
 
 
 class FlatMap(OneInput, frozen=True, eq=False, kw_only=True):
-    """The elements of the dataset that the function makes of each element."""
+    """Yields the elements of the dataset that the function returns for each element."""
 
     kind: ClassVar[str] = "flat_map"
     function: Pickled
@@ -33,7 +33,7 @@ class _FlatMapStream(OneInputStream):
         self._inner: Stream | None = None
 
     def _open_next(self) -> Stream:
-        """Opens the next element's dataset; raises StopIteration when there is none."""
+        """Open the dataset of the next element; raise StopIteration at the end."""
         element = self._read_input()
         self._inner = self._nested.open(self._index - 1, arguments_of(element))
         return self._inner
@@ -74,10 +74,10 @@ class _FlatMapStream(OneInputStream):
             except Exception:  # noqa: BLE001 - user code may raise anything
                 left -= 1  # an error's position
                 continue
-            passed = inner.advance(left)
-            if passed < left:
+            skipped = inner.advance(left)
+            if skipped < left:
                 self._close_inner()
-            left -= passed
+            left -= skipped
         return n - left
 
     def close(self) -> None:

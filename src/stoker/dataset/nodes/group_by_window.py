@@ -1,4 +1,4 @@
-"""group_by_window: elements gathered by key, each group made a dataset."""
+"""group_by_window: groups elements by key and maps each group to a dataset."""
 
 import operator
 from collections.abc import Callable, Iterator
@@ -20,13 +20,13 @@ from stoker.errors import InvalidArgumentError
 
 
 class GroupByWindow(OneInput, frozen=True, eq=False, kw_only=True):
-    """Gathers elements by key until a group is full, and yields what the dataset made of it holds.
+    """Groups elements by key and yields the elements of the dataset of each full group.
 
     Attributes:
-        key_function: the key of an element, an int.
-        reduce_function: makes a dataset of a key and the group, a dataset.
-        window_size: how many elements a group has; None if there is a function for it.
-        window_size_function: of a key, asked once for each.
+        key_function: returns the key of an element, an int.
+        reduce_function: called with a key and the group, a dataset; returns a dataset.
+        window_size: elements of a full group; None if there is a function for it.
+        window_size_function: called once for each key.
         spec: the element_spec the user declared.
     """
 
@@ -45,9 +45,9 @@ class GroupByWindow(OneInput, frozen=True, eq=False, kw_only=True):
 
 
 class _GroupStream(OneInputStream):
-    """Reads elements until a group is full, then that group's dataset to its end.
+    """Reads elements until a group is full, then the dataset of that group to its end.
 
-    At the end of the input the groups that are not full come in the order of their keys.
+    At the end of the input, the groups that are not full follow in the order of their keys.
     """
 
     def __init__(self, context: Context, node: GroupByWindow, stream: Stream) -> None:
@@ -82,15 +82,15 @@ class _GroupStream(OneInputStream):
         while left > 0:
             try:
                 inner = self._inner or self._open_next(left, 1 << 20)
-            except Exception:  # noqa: BLE001 - the position is passed, whatever it holds
+            except Exception:  # noqa: BLE001 - the position is skipped
                 left -= 1
                 continue
             if inner is None:
                 break
-            passed = inner.advance(left)
-            if passed < left:
+            skipped = inner.advance(left)
+            if skipped < left:
                 self._close_inner()
-            left -= passed
+            left -= skipped
         return n - left
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class _GroupStream(OneInputStream):
             inner.close()
 
     def _open_next(self, max_elements: int, max_bytes: int, lazy: bool = False) -> Stream | None:
-        """Gathers until a group is full and opens its dataset; None at the end."""
+        """Read elements until a group is full and open its dataset; None at the end."""
         while not self._ended:
             for element in self._block:
                 key = self._add(element)
@@ -129,7 +129,7 @@ class _GroupStream(OneInputStream):
         return elements
 
     def _add(self, element: Any) -> int | None:
-        """Adds an element to its group; returns the key if the group is full."""
+        """Add an element to its group; return the key if the group is full."""
         index = self._index
         self._index += 1
         try:

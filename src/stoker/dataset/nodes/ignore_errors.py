@@ -1,4 +1,4 @@
-"""ignore_errors: the input without the positions that fail."""
+"""ignore_errors: drops positions that fail."""
 
 from typing import Any, ClassVar
 
@@ -9,14 +9,14 @@ from stoker.errors import FailedPreconditionError, UnimplementedError
 
 
 class IgnoreErrors(OneInput, frozen=True, eq=False, kw_only=True):
-    """Skips errors that belong to a position of the input, and counts them.
+    """Drops and counts errors that belong to a position of the input.
 
-    Not skipped is what says that nothing more can be read: an error that the input raises again
-    without moving on, and of stoker's own FailedPreconditionError and UnimplementedError.
+    Errors after which nothing can be read are raised: an error that the input raises again without
+    advancing, and stoker's FailedPreconditionError and UnimplementedError.
 
     Attributes:
-        log_warning: whether each is logged.
-        max_errors: one more than so many in a pass is raised.
+        log_warning: log each error.
+        max_errors: the most errors dropped in an epoch; the next one is raised.
     """
 
     kind: ClassVar[str] = "ignore_errors"
@@ -57,7 +57,7 @@ class _IgnoreErrorsStream(OneInputStream):
         self._input.close()
 
     def _ignore(self, error: Exception) -> None:
-        """Counts the error, or raises it if it is not to be ignored."""
+        """Count the error, or raise it if it must not be ignored."""
         last, self._last = self._last, error
         if not _is_of_a_position(error, last):
             raise error
@@ -66,7 +66,7 @@ class _IgnoreErrorsStream(OneInputStream):
             raise error
         self._ignored += 1
         self._statistics.add("errors_ignored", 1)
-        # It would grow without end where a function raises one and the same object.
+        # It would grow without limit if a function raises the same object each time.
         error.__traceback__ = None
         if self._node.log_warning:
             origin = failure_origin(error)
@@ -77,7 +77,7 @@ class _IgnoreErrorsStream(OneInputStream):
             import logging
 
             logging.getLogger("stoker.dataset").warning(
-                "ignored an error%s: %s: %s (%d in this pass so far)",
+                "ignored an error%s: %s: %s (%d in this epoch)",
                 where,
                 type(error).__name__,
                 error,
@@ -86,8 +86,8 @@ class _IgnoreErrorsStream(OneInputStream):
 
 
 def _is_of_a_position(error: Exception, last: Exception | None) -> bool:
-    """Whether reading on comes to what is behind the error."""
-    if failure_origin(error) is not None:  # a function of the user's was called and raised
+    """Return whether the next read continues after the error."""
+    if failure_origin(error) is not None:  # a user function raised it
         return True
-    # A stream that has failed for good raises the same object again.
+    # A stream that has failed permanently raises the same object again.
     return error is not last and not isinstance(error, FailedPreconditionError | UnimplementedError)

@@ -1,4 +1,4 @@
-"""random: numbers drawn by position."""
+"""random: numbers computed from their position."""
 
 from typing import Any, ClassVar
 
@@ -13,17 +13,17 @@ from stoker.elements.spec import Spec, TensorSpec
 
 _INT_BYTES = 8
 
-# Philox turns each value of its counter into four words of 64 bits: eight numbers of 32.
+# Philox computes four words of 64 bits, eight numbers of 32, from each value of its counter.
 _WORDS = 4
 _NUMBERS = 8
 
 
 class RandomNumbers(Node, frozen=True, eq=False, kw_only=True):
-    """Integers in ``[0, 2**32)`` without end, each a function of (seed, node, pass, position).
+    """Integers in ``[0, 2**32)`` without end, each a function of (seed, node, epoch, position).
 
     Attributes:
-        seed: the user's; None for the pass's.
-        rerandomize_each_iteration: False to draw the same in every pass.
+        seed: the user's; None for that of the context.
+        rerandomize_each_iteration: False to yield the same in every epoch.
     """
 
     kind: ClassVar[str] = "random"
@@ -47,7 +47,7 @@ class RandomNumbers(Node, frozen=True, eq=False, kw_only=True):
             first = start // _NUMBERS
             words = (-(-stop // _NUMBERS) - first) * _WORDS
             drawn = np.random.Philox(key=key, counter=first).random_raw(words)
-            # Little-endian, so that every machine halves the words alike.
+            # Little-endian, so that every machine splits the words in the same order.
             numbers = drawn.astype("<u8", copy=False).view("<u4")
             offset = first * _NUMBERS
             found: list[Any] = numbers[start - offset : stop - offset].tolist()

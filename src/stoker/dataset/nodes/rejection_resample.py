@@ -1,4 +1,4 @@
-"""rejection_resample: elements of each class as often as a target distribution says."""
+"""rejection_resample: drops elements so that classes follow a target distribution."""
 
 from typing import Any, ClassVar
 
@@ -14,27 +14,28 @@ from stoker.dataset.unpacking import apply
 from stoker.elements.spec import Spec, UnknownSpec
 from stoker.errors import InvalidArgumentError
 
-# Draws made at once; which element a draw is for does not depend on it.
+# Number of draws per call; element k of the input has draw k for any number.
 _DRAWS = 1024
 
-# How many elements of each class an estimate pretends to have seen, as in tf.data.
+# Initial count of each class in an estimate, as in tf.data.
 _SMOOTHING = 10
 
-# Keeps the ratio of a class that never comes finite, as in tf.data.
+# Keeps the ratio of a class that never occurs finite, as in tf.data.
 _TINY = float(np.finfo(np.float32).tiny)
 
 
 class RejectionResample(OneInput, frozen=True, eq=False, kw_only=True):
-    """Pairs of class and element, of the elements that are accepted.
+    """Yields pairs of class and element for the accepted elements.
 
     An element of class c is accepted with a probability proportional to ``target[c] / initial[c]``,
-    the largest being 1: no element comes twice. Element k of the input has the k-th draw.
+    the largest being 1; no element is repeated. Element k of the input has the k-th draw.
 
     Attributes:
-        function: the user's: an element's class.
-        target_dist: of the classes in the output.
-        initial_dist: of the classes in the input; None to estimate it from the elements so far.
-        seed: the user's; None for the pass's.
+        function: the user's; returns the class of an element.
+        target_dist: frequencies of the classes in the output.
+        initial_dist: frequencies of the classes in the input; None to estimate them from the
+            elements read.
+        seed: the user's; None for that of the context.
     """
 
     kind: ClassVar[str] = "rejection_resample"
@@ -69,7 +70,7 @@ class _ResampleStream(Stepwise):
         return (label, element) if self._probability(label) > drawn else SKIP
 
     def _next_draw(self) -> float:
-        """The draw of this position; those of positions that failed before it are dropped."""
+        """Return the draw of this position; drop those of positions that failed before it."""
         drawn = 0.0
         while self._drawn < self._index:
             if not self._draws:
@@ -97,7 +98,7 @@ class _ResampleStream(Stepwise):
 def _accepted(
     target: npt.NDArray[np.float64], initial: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """The probability to accept each class, so that as many as possible are accepted."""
+    """Return the probability of accepting each class that accepts the most elements."""
     ratios = target / (initial + _TINY)
     accepted: npt.NDArray[np.float64] = ratios / ratios.max()
     return accepted

@@ -1,4 +1,4 @@
-"""repeat: the input again and again."""
+"""repeat: several epochs of the input."""
 
 from typing import Any, ClassVar
 
@@ -14,7 +14,7 @@ from stoker.dataset.tree.node import (
 
 
 class Repeat(OneInput, frozen=True, eq=False, kw_only=True):
-    """The input `count` times over, without end if `count` is -1."""
+    """Yields the input `count` times, without end if `count` is -1."""
 
     kind: ClassVar[str] = "repeat"
     forwards_elements: ClassVar[bool] = True
@@ -36,31 +36,31 @@ class _RepeatStream(Stream):
     def __init__(self, node: Repeat, context: Context) -> None:
         self._node = node
         self._context = context
-        self._pass = 0
+        self._epoch = 0
         self._input: Stream | None = None
         self._length = node.input.cardinality()
-        self._skips_passes = context.splits is None and self._length > 0
-        self._passed_something = False
+        self._can_skip_epochs = context.splits is None and self._length > 0
+        self._yielded = False
         self._ended = self._length == 0
 
     def _open(self) -> Stream | None:
-        """The pass being read, or ``None`` at the end."""
+        """Return the stream of the current epoch, or ``None`` at the end."""
         if self._input is None and not self._ended:
-            if 0 <= self._node.count <= self._pass:
+            if 0 <= self._node.count <= self._epoch:
                 self._ended = True
                 return None
-            self._passed_something = False
-            self._input = self._node.input.open(self._context.inner(self._pass))
+            self._yielded = False
+            self._input = self._node.input.open(self._context.inner(self._epoch))
         return self._input
 
-    def _end_pass(self) -> None:
+    def _end_epoch(self) -> None:
         if self._input is not None:
             self._input.close()
             self._input = None
-        self._pass += 1
-        # An endless repeat of nothing ends. With splits an empty pass says only that others
-        # read it all, as in tf.data.
-        if self._node.count < 0 and not self._passed_something and self._context.splits is None:
+        self._epoch += 1
+        # An endless repeat of an empty input ends. With splits, an empty epoch only means that
+        # others read all splits, as in tf.data.
+        if self._node.count < 0 and not self._yielded and self._context.splits is None:
             self._ended = True
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
@@ -68,40 +68,40 @@ class _RepeatStream(Stream):
             try:
                 chunk = stream.next_chunk(max_elements, max_bytes, lazy)
             except Exception:
-                self._passed_something = True
+                self._yielded = True
                 raise
             if chunk:
-                self._passed_something = True
+                self._yielded = True
                 return chunk
-            self._end_pass()
+            self._end_epoch()
         return []
 
     def advance(self, n: int) -> int:
         left = n
         while left:
-            left -= self._skip_whole_passes(left)
+            left -= self._skip_whole_epochs(left)
             stream = self._open() if left else None
             if stream is None:
                 break
-            passed = stream.advance(left)
-            self._passed_something = self._passed_something or passed > 0
-            if passed < left:
-                self._end_pass()
-            left -= passed
+            skipped = stream.advance(left)
+            self._yielded = self._yielded or skipped > 0
+            if skipped < left:
+                self._end_epoch()
+            left -= skipped
         return n - left
 
-    def _skip_whole_passes(self, n: int) -> int:
-        """Skips passes without opening them, where their length is known; returns the positions."""
-        if self._input is not None or n < self._length or not self._skips_passes:
+    def _skip_whole_epochs(self, n: int) -> int:
+        """Skip epochs of known length without opening them; return the number of positions."""
+        if self._input is not None or n < self._length or not self._can_skip_epochs:
             return 0
         if not is_exact(self._node.input):
-            self._skips_passes = False
+            self._can_skip_epochs = False
             return 0
-        passes = n // self._length
+        epochs = n // self._length
         if self._node.count >= 0:
-            passes = min(passes, self._node.count - self._pass)
-        self._pass += passes
-        return passes * self._length
+            epochs = min(epochs, self._node.count - self._epoch)
+        self._epoch += epochs
+        return epochs * self._length
 
     def close(self) -> None:
         self._ended = True
@@ -111,5 +111,5 @@ class _RepeatStream(Stream):
 
 
 def is_exact(root: Node) -> bool:
-    """Whether the cardinality is a fact: an endless repeat of nothing may say infinite too."""
+    """Return whether the cardinality is exact: an endless repeat of an empty input may not be."""
     return all(node.cardinality() != UNKNOWN_CARDINALITY for node in number(root))

@@ -1,4 +1,4 @@
-"""scan: a function of each element and of what it returned for those before."""
+"""scan: a function of each element and a state that it updates."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -16,7 +16,7 @@ class Scan(OneInput, frozen=True, eq=False, kw_only=True):
     """Calls ``function(state, element)``, which returns the next state and an element.
 
     Attributes:
-        initial_state: of every pass.
+        initial_state: state at the start of every epoch.
         function: the user's.
         spec: the element_spec the user declared.
     """
@@ -35,12 +35,12 @@ class Scan(OneInput, frozen=True, eq=False, kw_only=True):
 
 
 class _ScanStream(Stepwise):
-    """A call that fails leaves the state as it was."""
+    """Calls the function; a call that fails leaves the state unchanged."""
 
     def __init__(self, context: Context, node: Scan, stream: Stream) -> None:
         super().__init__(context, node, stream)
         self._function: Callable[..., Any] = node.function.value
-        # The next pass begins with the same: arrays are read-only, containers this pass's own.
+        # The next epoch starts with the same value: arrays are read-only, containers are copied.
         (self._state,) = fresh([frozen(node.initial_state.value)])
 
     def step(self, element: Any) -> Any:

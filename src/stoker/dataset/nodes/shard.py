@@ -1,4 +1,4 @@
-"""shard: every n-th element."""
+"""shard: keeps every n-th element."""
 
 import time
 from typing import Any, ClassVar
@@ -9,21 +9,21 @@ from stoker.dataset.tree.splits import IndexSplits
 from stoker.elements.sizes import element_bytes
 from stoker.errors import FailedPreconditionError
 
-# Of so many elements of a range it is cheaper to read all than to pass those between.
-_MOST_SLICED = 16
+# Up to this number of shards, reading all elements of a range is cheaper than skipping some.
+_MAX_SLICED = 16
 _MOST_READ = 1 << 14
 
-# A chunk is handed on when reading it has taken this long.
+# A chunk is returned when reading it has taken this long.
 _CHUNK_SECONDS = 0.5e-3
 
-# An input that answers this fast is read on for the same chunk.
+# If the input answers faster than this, it is read again for the same chunk.
 _PROMPT_SECONDS = 20e-6
 
 
 class Shard(OneInput, frozen=True, eq=False, kw_only=True):
     """The elements at positions `index`, ``index + num_shards``, ...
 
-    The others are passed by `advance`: a map before does not compute them.
+    The others are skipped by `advance`: a map before does not compute them.
 
     Attributes:
         num_shards: how many parts; SHARD_HINT, with an `index` of SHARD_HINT, for a service to
@@ -45,29 +45,29 @@ class Shard(OneInput, frozen=True, eq=False, kw_only=True):
     def open(self, context: Context) -> Stream:
         if self.num_shards == SHARD_HINT:
             raise FailedPreconditionError(
-                f"shard(SHARD_HINT, SHARD_HINT) ({self.site}) is filled in only where the dataset "
-                "is read with processing_mode=ShardingPolicy.HINT; use that, or give numbers"
+                f"shard(SHARD_HINT, SHARD_HINT) ({self.site}) is replaced only if the dataset is "
+                "read with processing_mode=ShardingPolicy.HINT; use that, or give numbers"
             )
         stream = self.input.open(context)
         cheap = not self.input.inputs and isinstance(self.input.splits(), IndexSplits)
-        if cheap and context.splits is None and self.num_shards <= _MOST_SLICED:
+        if cheap and context.splits is None and self.num_shards <= _MAX_SLICED:
             return _SlicedStream(self, stream)
         return _ShardStream(self, stream, context.splits is None)
 
 
 class _ShardStream(OneInputStream):
-    """Passes what belongs to other shards when an element is asked for.
+    """Skips the elements of other shards when an element is read.
 
     Args:
         node: the shard.
         stream: the input.
-        flows: the input does not wait for splits.
+        flows: reading the input never waits for splits.
     """
 
     def __init__(self, node: Shard, stream: Stream, flows: bool) -> None:
         super().__init__(stream)
         self._step = node.num_shards
-        self._to_pass = node.index
+        self._to_skip = node.index
         self._flows = flows
         self._prompt = False
         self._failure: Exception | None = None
@@ -76,17 +76,17 @@ class _ShardStream(OneInputStream):
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
-        if self._to_pass:
-            passed, self._to_pass = self._to_pass, 0
-            self._input.advance(passed)
+        if self._to_skip:
+            skipped, self._to_skip = self._to_skip, 0
+            self._input.advance(skipped)
         try:
             element = self._input.next()
         except StopIteration:
             raise
         except Exception:
-            self._to_pass = self._step - 1
+            self._to_skip = self._step - 1
             raise
-        self._to_pass = self._step - 1
+        self._to_skip = self._step - 1
         return element
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
@@ -98,7 +98,7 @@ class _ShardStream(OneInputStream):
         if lazy or max_elements == 1:
             return chunk
         left = max_bytes - element_bytes(chunk[0])
-        # As map does, how long the next takes is foreseen from what the last did.
+        # As in map, the duration of the last read predicts that of the next.
         while self._flows and self._prompt and len(chunk) < max_elements and left > 0:
             now = time.perf_counter()
             if now - begun > _CHUNK_SECONDS:
@@ -107,7 +107,7 @@ class _ShardStream(OneInputStream):
                 chunk.append(self._next())
             except StopIteration:
                 break
-            except Exception as error:  # noqa: BLE001 - its position is the next call's
+            except Exception as error:  # noqa: BLE001 - the next call raises it
                 self._failure = error
                 break
             left -= element_bytes(chunk[-1])
@@ -126,18 +126,18 @@ class _ShardStream(OneInputStream):
         wanted = n - first
         if not wanted:
             return first
-        whole = self._to_pass + 1 + (wanted - 1) * self._step
-        passed = self._input.advance(whole)
-        if passed == whole:
-            self._to_pass = self._step - 1
+        whole = self._to_skip + 1 + (wanted - 1) * self._step
+        skipped = self._input.advance(whole)
+        if skipped == whole:
+            self._to_skip = self._step - 1
             return n
-        reached = passed - self._to_pass
-        self._to_pass = 0
+        reached = skipped - self._to_skip
+        self._to_skip = 0
         return first + (0 if reached <= 0 else -(-reached // self._step))
 
 
 class _SlicedStream(_ShardStream):
-    """Reads chunks of a source that computes nothing, and keeps the shard's elements of them."""
+    """Reads chunks of a cheap source and keeps the elements of the shard."""
 
     def __init__(self, node: Shard, stream: Stream) -> None:
         super().__init__(node, stream, True)
@@ -145,10 +145,10 @@ class _SlicedStream(_ShardStream):
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         step = self._step
         while read := self._input.next_chunk(
-            min((max_elements - 1) * step + 1 + self._to_pass, _MOST_READ), max_bytes
+            min((max_elements - 1) * step + 1 + self._to_skip, _MOST_READ), max_bytes
         ):
-            chunk = read[self._to_pass :: step]
-            self._to_pass = (self._to_pass - len(read)) % step
+            chunk = read[self._to_skip :: step]
+            self._to_skip = (self._to_skip - len(read)) % step
             if chunk:
                 return chunk
         return []

@@ -1,4 +1,4 @@
-"""shuffle: elements leave a buffer in random order."""
+"""shuffle: draws elements from a buffer at random."""
 
 from typing import Any, ClassVar
 
@@ -11,28 +11,28 @@ from stoker.dataset.tree.node import INFINITE_CARDINALITY, Context, OneInput
 from stoker.elements.sizes import element_bytes
 from stoker.errors import FailedPreconditionError
 
-# Draws made at once. Part of the order a seed stands for: changing it changes every shuffle.
+# Number of draws per call. It determines the order for a seed: do not change it.
 _DRAWS = 1024
 
-# The buffer is the user's bound: whatever fits it may come at once.
+# The buffer is limited in elements, by the user, not in bytes.
 _NO_LIMIT = 1 << 62
 
 _EVALUATED_CHUNK = 4096
 
-# Where a slot's element comes from, while draws are replayed.
-_HELD, _PASSED = -1, -2
+# The origin of the element in a slot while draws are replayed.
+_BUFFERED, _SKIPPED = -1, -2
 
 
 class Shuffle(OneInput, frozen=True, eq=False, kw_only=True):
     """Draws each element at random from a buffer of the next `buffer_size` elements.
 
-    The order is a function of (seed, node, epoch) and of nothing else, as in tf.data: a full buffer
-    gives out a random slot and refills it; when the input has ended, the rest is permuted.
+    The order is a function of (seed, node, epoch) only, as in tf.data: a random slot of the full
+    buffer is yielded and refilled; when the input has ended, the rest is permuted.
 
     Attributes:
-        buffer_size: elements held.
-        seed: the user's; None for the pass's.
-        reshuffle_each_iteration: False to draw the same order in every pass.
+        buffer_size: elements in the buffer.
+        seed: the user's; None for that of the context.
+        reshuffle_each_iteration: False to draw the same order in every epoch.
     """
 
     kind: ClassVar[str] = "shuffle"
@@ -51,13 +51,13 @@ class Shuffle(OneInput, frozen=True, eq=False, kw_only=True):
 
 
 class _ShuffleStream(OneInputStream):
-    """The buffer, the draws, and after the input's end the permuted rest.
+    """The buffer and the draws; after the end of the input, the permuted rest.
 
     Args:
         stream: the input.
-        size: of the buffer.
-        generator: makes the draws.
-        cardinality: of the input: a count, INFINITE_CARDINALITY, or None where it is not known.
+        size: elements in the buffer.
+        generator: generates the draws.
+        cardinality: cardinality of the input; None if unknown.
     """
 
     def __init__(
@@ -84,8 +84,8 @@ class _ShuffleStream(OneInputStream):
                 chunk = self._input.next_chunk(
                     min(max_elements, self._draws_ready()), max_bytes, lazy
                 )
-            except Exception as error:  # noqa: BLE001 - it travels to where it is drawn
-                return [self._swap(self._keep(error))]
+            except Exception as error:  # noqa: BLE001 - raised where it is drawn
+                return [self._swap(self._buffer_failure(error))]
             if len(chunk) == 1:
                 return [self._swap(chunk[0])]
             if chunk:
@@ -94,15 +94,15 @@ class _ShuffleStream(OneInputStream):
         return self._take_rest(max_elements, max_bytes)
 
     def advance(self, n: int) -> int:
-        passed = 0
+        skipped = 0
         if self._rest is None:
-            passed = self._evaluate(n) if self._cardinality is None else self._replay(n)
-        if self._rest and passed < n:
-            dropped = self._rest[-(n - passed) :]
-            del self._rest[-(n - passed) :]
+            skipped = self._evaluate(n) if self._cardinality is None else self._replay(n)
+        if self._rest and skipped < n:
+            dropped = self._rest[-(n - skipped) :]
+            del self._rest[-(n - skipped) :]
             self._failures -= sum(isinstance(item, Failure) for item in dropped)
-            passed += len(dropped)
-        return passed
+            skipped += len(dropped)
+        return skipped
 
     def close(self) -> None:
         self._buffer, self._rest = [], []
@@ -113,8 +113,8 @@ class _ShuffleStream(OneInputStream):
         while len(buffer) < self._size:
             try:
                 chunk = self._input.next_chunk(self._size - len(buffer), _NO_LIMIT)
-            except Exception as error:  # noqa: BLE001 - it travels to where it is drawn
-                chunk = [self._keep(error)]
+            except Exception as error:  # noqa: BLE001 - raised where it is drawn
+                chunk = [self._buffer_failure(error)]
             if not chunk:
                 self._permute_rest()
                 return
@@ -133,10 +133,10 @@ class _ShuffleStream(OneInputStream):
         self._at += 1
         self._read += 1
         drawn, self._buffer[slot] = self._buffer[slot], item
-        return self._hand_out(drawn)
+        return self._raise_or_return(drawn)
 
     def _swap_all(self, chunk: list[Any]) -> list[Any]:
-        """As many draws as `chunk` has elements; none of them can be a failure."""
+        """Draw once per element of `chunk`; the buffer must not contain failures."""
         buffer, drawn = self._buffer, []
         draws = self._draws[self._at : self._at + len(chunk)]
         for slot, item in zip(draws, chunk, strict=True):
@@ -147,7 +147,7 @@ class _ShuffleStream(OneInputStream):
         return drawn
 
     def _permutation(self, count: int) -> "np.ndarray[Any, np.dtype[np.int64]]":
-        # However the end was reached, the generator has made as many draws before.
+        # The generator must have drawn the same number before, however the end was reached.
         self._draws_ready()
         return self._generator.permutation(count)
 
@@ -162,56 +162,56 @@ class _ShuffleStream(OneInputStream):
             return []
         count = min(max_elements, len(rest), max(1, max_bytes // element_bytes(rest[-1])))
         if self._failures:
-            return [self._hand_out(rest.pop())]
+            return [self._raise_or_return(rest.pop())]
         taken = rest[-count:]
         del rest[-count:]
         taken.reverse()
         return taken
 
-    def _keep(self, error: Exception) -> Failure:
+    def _buffer_failure(self, error: Exception) -> Failure:
         self._failures += 1
         return Failure(error)
 
-    def _hand_out(self, item: Any) -> Any:
+    def _raise_or_return(self, item: Any) -> Any:
         if type(item) is Failure:
             self._failures -= 1
             raise item.error
         return item
 
     def _evaluate(self, n: int) -> int:
-        """Pass `n` positions by computing them.
+        """Skip `n` positions by computing them.
 
-        The elements still buffered at the end are random ones, so none can be left out before it is
-        known that the input goes on behind it.
+        The elements that stay buffered are random ones, so none can be dropped before it is known
+        that the input has more elements.
         """
-        passed = 0
-        while passed < n and self._rest is None:
+        skipped = 0
+        while skipped < n and self._rest is None:
             try:
-                chunk = self.next_chunk(min(n - passed, _EVALUATED_CHUNK), _NO_LIMIT)
-            except Exception:  # noqa: BLE001 - the position is passed, whatever it holds
-                passed += 1
+                chunk = self.next_chunk(min(n - skipped, _EVALUATED_CHUNK), _NO_LIMIT)
+            except Exception:  # noqa: BLE001 - the position is skipped
+                skipped += 1
                 continue
-            passed += len(chunk)
-        return passed
+            skipped += len(chunk)
+        return skipped
 
     def _replay(self, n: int) -> int:
-        """Pass up to `n` positions by replaying the draws; compute only what stays buffered."""
+        """Skip up to `n` positions by replaying the draws; compute elements that stay buffered."""
         endless = self._cardinality == INFINITE_CARDINALITY
-        held = len(self._buffer)
-        filled = self._size - held
+        buffered = len(self._buffer)
+        filled = self._size - buffered
         swapped = n
         if not endless:
             assert self._cardinality is not None
             left = self._cardinality - self._read
             filled = min(filled, left)
             swapped = min(n, left - filled)
-        origins = np.full(held + filled, _HELD, np.int64)
-        origins[held:] = np.arange(filled)
+        origins = np.full(buffered + filled, _BUFFERED, np.int64)
+        origins[buffered:] = np.arange(filled)
         self._replay_draws(origins, filled, swapped)
         order = None
-        if swapped < n:  # the input's end is passed: the rest is permuted, and its head is passed
+        if swapped < n:  # past the end of the input: the rest is permuted, and its head skipped
             order = self._permutation(len(origins))
-            origins[order[: n - swapped]] = _PASSED
+            origins[order[: n - swapped]] = _SKIPPED
         slots = self._buffer + [None] * filled
         if not self._read_survivors(origins, slots, filled + swapped):
             return 0
@@ -228,12 +228,12 @@ class _ShuffleStream(OneInputStream):
     def _replay_draws(
         self, origins: "np.ndarray[Any, np.dtype[np.int64]]", first: int, count: int
     ) -> None:
-        """Let ``origins[slot]`` be the input position, from `first`, that was last put there."""
+        """Set ``origins[slot]`` to the last input position, from `first`, that was put there."""
         done = 0
         while done < count:
             some = min(self._draws_ready(), count - done)
             draws = self._draws[self._at : self._at + some]
-            # Of positions put into one slot the last stays, as NumPy's assignment has it.
+            # If several positions are put into one slot, NumPy's assignment keeps the last.
             origins[draws] = np.arange(first + done, first + done + some)
             self._at += some
             done += some
@@ -241,33 +241,33 @@ class _ShuffleStream(OneInputStream):
     def _read_survivors(
         self, origins: "np.ndarray[Any, np.dtype[np.int64]]", slots: list[Any], count: int
     ) -> bool:
-        """Read `count` inputs, computing those in `origins` only; False if there were none."""
+        """Read `count` inputs, computing only those in `origins`; return False at the end."""
         slots_in_order = np.argsort(origins, kind="stable")
         slots_in_order = slots_in_order[origins[slots_in_order] >= 0]
         at = 0
         for slot, position in zip(
             slots_in_order.tolist(), origins[slots_in_order].tolist(), strict=True
         ):
-            if not self._pass_inputs(position - at, at):
+            if not self._skip_inputs(position - at, at):
                 return False
             try:
                 slots[slot] = self._input.next()
             except StopIteration:
                 return self._ended_early(position)
-            except Exception as error:  # noqa: BLE001 - it travels to where it is drawn
+            except Exception as error:  # noqa: BLE001 - raised where it is drawn
                 slots[slot] = Failure(error)
             at = position + 1
-        if not self._pass_inputs(count - at, at):
+        if not self._skip_inputs(count - at, at):
             return False
         self._read += count
         return True
 
-    def _pass_inputs(self, count: int, at: int) -> bool:
-        passed = self._input.advance(count) if count else 0
-        return passed == count or self._ended_early(at + passed)
+    def _skip_inputs(self, count: int, at: int) -> bool:
+        skipped = self._input.advance(count) if count else 0
+        return skipped == count or self._ended_early(at + skipped)
 
     def _ended_early(self, at: int) -> bool:
-        """Only an endless repeat of nothing may end, and that at once."""
+        """Check that the input may end: only an endless repeat of an empty input does."""
         if self._read + at > 0:
             raise FailedPreconditionError(
                 f"the input of `shuffle` ended after {self._read + at} elements, but its "

@@ -1,4 +1,4 @@
-"""from_tensors and from_tensor_slices: values held in memory."""
+"""from_tensors and from_tensor_slices: values in memory."""
 
 from typing import Any, ClassVar
 
@@ -31,7 +31,7 @@ _INT64 = np.iinfo(np.int64)
 
 
 class Tensors(Node, frozen=True, eq=False, kw_only=True):
-    """One element."""
+    """Yields one element."""
 
     kind: ClassVar[str] = "from_tensors"
     value: Pickled
@@ -54,7 +54,7 @@ class Tensors(Node, frozen=True, eq=False, kw_only=True):
 
 
 class TensorSlices(Node, frozen=True, eq=False, kw_only=True):
-    """Slices of arrays along their first dimension."""
+    """Yields slices of arrays along their first dimension."""
 
     kind: ClassVar[str] = "from_tensor_slices"
     value: Pickled
@@ -83,15 +83,15 @@ def _size(leaf: Any) -> int:
 
 
 def as_tensors(value: Any, name: str = "") -> Any:
-    """The value with its lists as arrays, as the constructors take it.
+    """Convert the lists of a value to arrays and check its leaves.
 
     Args:
         value: tuples, dicts, namedtuples and dataclasses of arrays, lists and scalars.
-        name: how to write `value` in errors.
+        name: name of `value` in errors.
 
     Raises:
-        InvalidArgumentError: a leaf is no array, number, text, bytes or None, a list is ragged, or
-            an int is beyond int64; names it.
+        InvalidArgumentError: if a leaf is not an array, number, text, bytes or None, a list is
+            ragged, or an int is beyond int64; the message names the leaf.
     """
     container = container_of(type(value))
     if container is Container.LIST:
@@ -116,18 +116,18 @@ def _array_of_list(value: list[Any], name: str) -> npt.NDArray[Any]:
         array = np.asarray(value)
     except (ValueError, OverflowError) as error:
         raise InvalidArgumentError(
-            f"{_at(name)} is a list that is no array: {error}; give rows of one length, or "
-            "RaggedArray.from_rows(...)"
+            f"{_at(name)} is a list that cannot become an array: {error}; give rows of one length, "
+            "or RaggedArray.from_rows(...)"
         ) from error
     if array.dtype.kind in "US" or array.dtype == object:
         # Not NumPy's fixed-width text: it strips zeros and turns [1, "a"] into text.
         array = np.array(value, dtype=object)
-    if array.dtype == np.uint64 and not _holds_arrays(value):
-        raise InvalidArgumentError(f"{_at(name)} holds ints beyond int64; give a uint64 array")
+    if array.dtype == np.uint64 and not _contains_arrays(value):
+        raise InvalidArgumentError(f"{_at(name)} contains ints beyond int64; give a uint64 array")
     return _checked(array, name)
 
 
-def _holds_arrays(value: Any) -> bool:
+def _contains_arrays(value: Any) -> bool:
     while isinstance(value, list) and value:
         value = value[0]
     return isinstance(value, np.ndarray | np.generic)
@@ -138,8 +138,8 @@ def _checked(array: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
         for item in array.flat:
             if item is not None and not isinstance(item, str | bytes):
                 raise InvalidArgumentError(
-                    f"{_at(name)} holds a {type(item).__qualname__} ({item!r}) among objects; "
-                    "object arrays hold only str, bytes and None"
+                    f"{_at(name)} contains a {type(item).__qualname__} ({item!r}) among objects; "
+                    "object arrays may contain only str, bytes and None"
                 )
     return array
 
@@ -149,10 +149,11 @@ def _at(name: str) -> str:
 
 
 def count_of(value: Any) -> int:
-    """How many slices a value of `as_tensors` has.
+    """Return the number of slices of a value of `as_tensors`.
 
     Raises:
-        InvalidArgumentError: a leaf has no first dimension, or two differ in it; names them.
+        InvalidArgumentError: if a leaf has no first dimension, or two differ in it; the message
+            names the leaves.
     """
     counts: dict[str, int] = {}
     for name, leaf in zip(leaf_names(value), flatten(value), strict=True):

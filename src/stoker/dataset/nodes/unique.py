@@ -1,4 +1,4 @@
-"""unique: the first of equal elements."""
+"""unique: drops elements that equal an earlier one."""
 
 import struct
 from typing import Any, ClassVar
@@ -13,15 +13,15 @@ from stoker.elements.sparse import SparseArray
 from stoker.elements.structure import children, field_names, is_leaf
 from stoker.errors import InvalidArgumentError
 
-# Longer values are remembered by a digest of this many bytes: it takes some 2**128 of them before
-# two that differ share one.
+# Longer values are stored as a digest of this many bytes; about 2**128 values are needed for a
+# collision.
 _DIGEST_BYTES = 32
 
 _FLOAT = np.dtype(np.float64).str
 
 
 class Unique(OneInput, frozen=True, eq=False, kw_only=True):
-    """The elements without those that equal one before."""
+    """Yields the elements that equal no earlier one."""
 
     kind: ClassVar[str] = "unique"
 
@@ -44,9 +44,9 @@ class _UniqueStream(Stepwise):
 
 
 def _key(value: Any) -> Any:
-    """Equal for equal values of one dtype and shape; floats are compared by their bytes.
+    """Return a key that is equal for equal values of one dtype and shape.
 
-    Python's numbers are those of NumPy's 64 bits.
+    Floats are compared by their bytes. Python's numbers equal NumPy's numbers of 64 bits.
     """
     if not is_leaf(value):
         return tuple((name, _key(member)) for name, member in sorted(_members(value)))
@@ -66,13 +66,13 @@ def _key(value: Any) -> Any:
         cls = type(value)
         return (cls, *(_array_key(getattr(value, name)) for name in field_names(cls)))
     raise InvalidArgumentError(
-        f"`unique` compares arrays, numbers and text; the element holds a "
+        f"`unique` compares arrays, numbers and text; the element contains a "
         f"{type(value).__qualname__}: {value!r}; map it to one of these"
     )
 
 
 def _members(value: Any) -> list[tuple[str, Any]]:
-    # By name: a tuple is no list, a dict has no order.
+    # With the type's name: a tuple differs from a list; a dict has no order.
     return [("", type(value).__name__), *children(value)]
 
 
@@ -92,8 +92,8 @@ def _text_key(text: Any) -> Any:
     if text is None or isinstance(text, bytes):
         return (type(text), text if text is None else _short(text))
     raise InvalidArgumentError(
-        f"`unique` compares arrays of text, but an array holds a {type(text).__qualname__}: "
-        f"{text!r}; give arrays of numbers their dtype in a map before"
+        f"`unique` compares arrays of text, but an array contains a {type(text).__qualname__}: "
+        f"{text!r}; convert arrays of numbers to a number dtype in a map before"
     )
 
 

@@ -1,4 +1,4 @@
-"""window: runs of consecutive elements as datasets."""
+"""window: groups runs of elements into datasets."""
 
 import math
 import time
@@ -15,25 +15,24 @@ from stoker.elements.spec import Spec, UnknownSpec
 from stoker.elements.structure import Container, children, container_of, field_names, rebuild
 from stoker.errors import InvalidArgumentError
 
-# The most asked of the input at once beyond what a window needs: passing an element held moves all
-# those behind it.
+# The most elements and bytes read ahead: dropping a buffered element moves all after it.
 _READ_ELEMENTS = 1024
 _READ_BYTES = 1 << 20
 
-# A chunk is handed on when making it has taken this long.
+# A chunk is returned when computing it has shape this long.
 _CHUNK_SECONDS = 0.5e-3
 
 
 class Window(OneInput, frozen=True, eq=False, kw_only=True):
-    """A dataset of `size` elements, `stride` apart, from every `shift`-th element on.
+    """Yields datasets of `size` elements, `stride` apart, one starting at every `shift`-th element.
 
-    Where elements are tuples, dicts, namedtuples or dataclasses, a window is one of datasets.
+    If elements are tuples, dicts, namedtuples or dataclasses, a window is one of datasets.
 
     Attributes:
         size: elements in a window; the last ones may have fewer.
-        shift: how far the next window begins behind this one's beginning.
-        stride: from one element of a window to the next.
-        drop_remainder: leave out windows that have fewer.
+        shift: distance between the starts of two windows.
+        stride: distance between two elements of a window.
+        drop_remainder: drop windows with fewer elements.
     """
 
     kind: ClassVar[str] = "window"
@@ -50,7 +49,7 @@ class Window(OneInput, frozen=True, eq=False, kw_only=True):
         return elements if elements < 0 else self.windows_of(elements)
 
     def windows_of(self, elements: int) -> int:
-        """How many windows so many elements make."""
+        """Return the number of windows over `elements` elements."""
         if not self.drop_remainder:
             return -(-elements // self.shift)
         span = (self.size - 1) * self.stride + 1
@@ -58,18 +57,18 @@ class Window(OneInput, frozen=True, eq=False, kw_only=True):
 
     def open(self, context: Context) -> Stream:
         stream = self.input.open(context)
-        # Only every step-th element is in any window: the others are passed, not computed.
+        # Only every step-th element is in any window: the others are skipped, not computed.
         step = math.gcd(self.shift, self.stride)
         if step == 1:
             return _WindowStream(context, self, self, stream)
-        taken = Window(
+        shape = Window(
             input=self.input,
             size=self.size,
             shift=self.shift // step,
             stride=self.stride // step,
             drop_remainder=self.drop_remainder,
         )
-        return _WindowStream(context, self, taken, _EveryStream(stream, step))
+        return _WindowStream(context, self, shape, _EveryStream(stream, step))
 
 
 def _spec(spec: Spec) -> Spec:
@@ -78,29 +77,29 @@ def _spec(spec: Spec) -> Spec:
     return rebuild(spec, [_spec(member) for _, member in children(spec)])
 
 
-# A list is what a function returned for a vector: it stays whole, as it does with tf.data.
+# A list that a function returned is a vector and not shape apart, as in tf.data.
 _LEAVES = (Container.LEAF, Container.LIST)
 
 
 class _WindowStream(OneInputStream):
-    """Keeps what the next window may need; a window of which an element fails, fails.
+    """Buffers the elements of the next window; a window fails if one of its elements does.
 
     Args:
-        context: of the pass.
-        node: whose windows they are.
-        taken: the same over the elements that are in some window.
-        stream: these elements.
+        context: the context of the node.
+        node: the node of the windows.
+        shape: the node, over the elements of `stream` only.
+        stream: the elements that are in some window.
     """
 
-    def __init__(self, context: Context, node: Window, taken: Window, stream: Stream) -> None:
+    def __init__(self, context: Context, node: Window, shape: Window, stream: Stream) -> None:
         self._node = node
         self._make_dataset = context.make_dataset
-        self._shape = taken
-        self._span = (taken.size - 1) * taken.stride + 1
+        self._shape = shape
+        self._span = (shape.size - 1) * shape.stride + 1
         super().__init__(stream)
         self._gap = 0
-        """Elements between the last window and the next, not passed yet."""
-        self._held: list[Any] = []
+        """Elements between the last window and the next that are not skipped yet."""
+        self._buffer: list[Any] = []
         self._ended = False
         self._index = 0
         spec = node.input.element_spec()
@@ -120,13 +119,13 @@ class _WindowStream(OneInputStream):
             try:
                 windows.append(self._datasets(window))
             except Exception:
-                if windows:  # what it is made of stays, so that the next call raises it
+                if windows:  # its elements stay buffered, so that the next call raises it
                     break
                 self._shift()
                 raise
             self._shift()
             max_bytes -= element_bytes(window[0]) * len(window)
-            if len(self._held) < self._span and not self._ended:
+            if len(self._buffer) < self._span and not self._ended:
                 break
             if time.perf_counter() > deadline:
                 break
@@ -136,72 +135,72 @@ class _WindowStream(OneInputStream):
         if n <= 0:
             return 0
         shape = self._shape
-        # The n-th window exists if this many elements do.
+        # The n-th window exists if `needed` elements do.
         needed = (n - 1) * shape.shift + (self._span if shape.drop_remainder else 1)
-        behind = n * shape.shift
-        found = self._drop(min(behind, needed))
-        if found == behind and behind < needed:
-            self._fill(needed - behind)
-            found += len(self._held)
+        after = n * shape.shift
+        found = self._drop(min(after, needed))
+        if found == after and after < needed:
+            self._fill(needed - after)
+            found += len(self._buffer)
         if found < needed:
             self._ended = True
-            self._held.clear()
-            passed = shape.windows_of(found)
+            self._buffer.clear()
+            skipped = shape.windows_of(found)
         else:
-            passed = n
-            self._gap = max(0, behind - needed)
-            self._pass_held_gap()
-        self._index += passed
-        return passed
+            skipped = n
+            self._gap = max(0, after - needed)
+            self._skip_buffered_gap()
+        self._index += skipped
+        return skipped
 
     def close(self) -> None:
         self._ended = True
-        self._held.clear()
+        self._buffer.clear()
         self._input.close()
 
     def _fill(self, least: int, more: int = 0, max_bytes: int = _READ_BYTES) -> None:
-        """Hold `least` elements if there are so many, and up to `more` that are ready."""
+        """Buffer at least `least` elements if they exist, and up to `more` that are ready."""
         if self._gap and not self._ended:
             gap, self._gap = self._gap, 0
             self._input.advance(gap)
-        held = self._held
-        while len(held) < least and not self._ended:
+        buffered = self._buffer
+        while len(buffered) < least and not self._ended:
             try:
-                chunk = self._input.next_chunk(least + more - len(held), max_bytes)
-            except Exception as error:  # noqa: BLE001 - raised where a window holds it
-                held.append(Failure(error))
+                chunk = self._input.next_chunk(least + more - len(buffered), max_bytes)
+            except Exception as error:  # noqa: BLE001 - raised at its window
+                buffered.append(Failure(error))
                 continue
             self._ended = not chunk
-            held.extend(map(frozen, chunk))
+            buffered.extend(map(frozen, chunk))
 
     def _window(self) -> list[Any] | None:
-        """The elements of the next window, None if there is none."""
-        window = self._held[: self._span : self._shape.stride]
+        """Return the elements of the next window, None at the end."""
+        window = self._buffer[: self._span : self._shape.stride]
         if len(window) < (self._shape.size if self._shape.drop_remainder else 1):
-            self._held.clear()
+            self._buffer.clear()
             return None
         return window
 
     def _shift(self) -> None:
         self._index += 1
         self._gap = self._shape.shift
-        self._pass_held_gap()
+        self._skip_buffered_gap()
 
-    def _pass_held_gap(self) -> None:
-        held = min(self._gap, len(self._held))
-        del self._held[:held]
-        self._gap -= held
+    def _skip_buffered_gap(self) -> None:
+        buffered = min(self._gap, len(self._buffer))
+        del self._buffer[:buffered]
+        self._gap -= buffered
 
     def _drop(self, count: int) -> int:
-        """Pass so many elements of those that are not passed yet; returns how many there were."""
+        """Skip up to `count` elements; return the number of elements skipped."""
         if self._gap and not self._ended:
             gap, self._gap = self._gap, 0
             self._input.advance(gap)
-        held = min(count, len(self._held))
-        del self._held[:held]
-        if held == count or self._ended:
-            return held
-        return held + self._input.advance(count - held)
+        buffered = min(count, len(self._buffer))
+        del self._buffer[:buffered]
+        if buffered == count or self._ended:
+            return buffered
+        return buffered + self._input.advance(count - buffered)
 
     def _datasets(self, window: list[Any]) -> Any:
         failure = _failure(window)
@@ -209,7 +208,7 @@ class _WindowStream(OneInputStream):
             raise failure.error
         try:
             return self._transpose(window, self._specs)
-        except Exception as error:  # noqa: BLE001 - marked with its place
+        except Exception as error:  # noqa: BLE001 - marked with its position
             raise_failure(error, Origin(self._node.kind, self._node.site, self._index))
 
     def _transpose(self, values: list[Any], spec: Spec) -> Any:
@@ -224,7 +223,7 @@ class _WindowStream(OneInputStream):
 
 
 def _columns(values: list[Any]) -> list[list[Any]]:
-    """The members of containers that nest alike: for each, the list of those of all values."""
+    """Return a list per member of containers of one structure, with that member of all values."""
     first = values[0]
     cls, container = type(first), container_of(type(first))
     alike = set(map(type, values)) == {cls}
@@ -247,7 +246,7 @@ def _failure(window: list[Any]) -> Failure | None:
 
 
 class _EveryStream(OneInputStream):
-    """The first of every `step` elements; the others are passed."""
+    """Yields the first of every `step` elements and skips the others."""
 
     def __init__(self, stream: Stream, step: int) -> None:
         super().__init__(stream)

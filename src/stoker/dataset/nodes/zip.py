@@ -1,4 +1,4 @@
-"""zip: elements of several datasets side by side."""
+"""zip: combines the elements of several datasets."""
 
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -22,14 +22,14 @@ from stoker.errors import FailedPreconditionError
 
 
 class Zip(Node, frozen=True, eq=False, kw_only=True):
-    """The k-th elements of all inputs as one element; ends with the shortest.
+    """Combines the k-th elements of all inputs; ends with the shortest.
 
-    An error of an input occupies the position, and the others pass it too.
+    An error of an input occupies the position, and the others skip theirs.
 
     Attributes:
-        parts: what it reads, in the order of the leaves of `nesting`.
-        nesting: how an element holds them, as builtin values.
-        template: the same with the user's own classes, if it has any.
+        parts: the inputs, in the order of the leaves of `nesting`.
+        nesting: the structure of an element, as builtin values.
+        template: the same with the user's classes, if it has any.
     """
 
     kind: ClassVar[str] = "zip"
@@ -40,7 +40,7 @@ class Zip(Node, frozen=True, eq=False, kw_only=True):
 
     @staticmethod
     def nesting_of(datasets: Any) -> dict[str, Any]:
-        """The fields `nesting` and `template` for a nest of datasets."""
+        """Return the fields `nesting` and `template` for a nest of datasets."""
         template = map_structure(lambda _: UnknownSpec(), datasets)
         named = Pickled.of(template) if _names_classes(template) else None
         return {"nesting": spec_to_wire(template), "template": named}
@@ -80,19 +80,19 @@ def _names_classes(template: Any) -> bool:
 
 
 class _ZipStream(Stream):
-    """Keeps what one input gave and another has not matched yet.
+    """Buffers the elements of one input until the others have theirs.
 
     Args:
         streams: the inputs.
-        cardinalities: of the inputs: those that may be long are passed last.
-        template: the nesting of an element.
+        cardinalities: of the inputs; those that may be long are skipped last.
+        template: the structure of an element.
     """
 
     def __init__(self, streams: list[Stream], cardinalities: list[int], template: Any) -> None:
         self._streams = streams
         self._cardinalities = cardinalities
         self._template = template
-        # What an input gave, from the place behind what has been handed out.
+        # The buffered elements of each input, from the next position on.
         self._kept: list[list[Any]] = [[] for _ in streams]
         self._at = [0] * len(streams)
         self._ended = False
@@ -123,7 +123,7 @@ class _ZipStream(Stream):
         return kept[at:] if at else kept
 
     def _fill(self, most: int, max_bytes: int, lazy: bool) -> bool:
-        """Reads at least one of every input; False at the end."""
+        """Read at least one element of every input; return False at the end."""
         for i, stream in enumerate(self._streams):
             if not self._kept[i]:
                 try:
@@ -137,7 +137,7 @@ class _ZipStream(Stream):
                     self._end(stream)
                     return False
             if not lazy:
-                most = min(most, self._left(i))  # no more than the inputs before it can match
+                most = min(most, self._left(i))  # no more than the other inputs have
         return True
 
     def _check_aligned(self) -> None:
@@ -148,13 +148,13 @@ class _ZipStream(Stream):
             )
 
     def _end(self, ended: Stream) -> None:
-        """Reads the others once more: caches that end here too are complete then, as in tf.data."""
+        """Read the others once more, so that caches that end here are completed, as in tf.data."""
         self._ended = True
         for i in range(self._streams.index(ended) + 1, len(self._streams)):
             if not self._kept[i] and self._cardinalities[i] != INFINITE_CARDINALITY:
                 try:
                     self._streams[i].next_chunk(1, 1)
-                except Exception:  # noqa: BLE001 - behind the end nobody reads it
+                except Exception:  # noqa: BLE001 - after the end
                     continue
 
     def advance(self, n: int) -> int:
@@ -162,7 +162,7 @@ class _ZipStream(Stream):
         if self._ended:
             return 0
         passed = n
-        # What is known to end comes first, so that no endless input is passed further than needed.
+        # Inputs known to end come first, so that endless ones are not skipped further than needed.
         for i in sorted(range(len(self._streams)), key=lambda i: self._cardinalities[i] < 0):
             held = len(self._taken(i, min(passed, self._left(i))))
             if passed > held:
@@ -177,7 +177,7 @@ class _ZipStream(Stream):
 
 
 def _pack(template: Any, columns: Iterator[list[Any]], count: int) -> list[Any]:
-    """Makes `count` elements of a column for each leaf, container by container."""
+    """Build `count` elements from a column per leaf, container by container."""
     container = container_of(type(template))
     if container is Container.LEAF:
         return next(columns)

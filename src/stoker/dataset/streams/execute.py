@@ -16,17 +16,19 @@ def open_stream(root: Node, context: Context) -> Stream:
     """
     numbers = context.numbers if root in context.numbers else number(root)
     tree, numbers = rewrite(root, numbers)
-    return tree.open(dataclasses.replace(context, numbers=numbers, outgoing=_makers(tree)))
+    return tree.open(
+        dataclasses.replace(context, numbers=numbers, output_nodes=_output_nodes(tree))
+    )
 
 
-def _makers(root: Node) -> frozenset[Node]:
+def _output_nodes(root: Node) -> frozenset[Node]:
     """The nodes that make what the tree yields; all above them pass elements on."""
-    makers = set()
+    found = set()
     stack = [root]
     while stack:
         node = stack.pop()
         if node.forwards_elements:
             stack.extend(node.inputs)
         else:
-            makers.add(node)
-    return frozenset(makers)
+            found.add(node)
+    return frozenset(found)

@@ -10,9 +10,9 @@ _PACKAGE = str(Path(__file__).resolve().parents[2]) + os.sep
 
 
 def call_site() -> str:
-    """``"file:line"`` of the innermost frame outside stoker.
+    """Return ``"file:line"`` of the innermost frame outside stoker.
 
-    A file in the working directory is named relative to it.
+    The path of a file in the working directory is relative to it.
     """
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
@@ -22,6 +22,6 @@ def call_site() -> str:
 
 @functools.lru_cache(maxsize=1024)  # asking for the working directory is a system call
 def _file_name(path: str) -> str:
-    with suppress(OSError):  # the working directory may be gone
+    with suppress(OSError):  # the working directory may have been removed
         path = path.removeprefix(str(Path.cwd()) + os.sep)
     return path

@@ -23,7 +23,7 @@ INFINITE_CARDINALITY = -1
 UNKNOWN_CARDINALITY = -2
 
 SHARD_HINT = -1
-"""Stands for the shard's place under ShardingPolicy.HINT; as tf.data.experimental.SHARD_HINT."""
+"""Placeholder of shard arguments for ShardingPolicy.HINT; as tf.data.experimental.SHARD_HINT."""
 
 Allocate: TypeAlias = Callable[[tuple[int, ...], np.dtype[Any]], npt.NDArray[Any]]
 
@@ -38,9 +38,9 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
 
     Attributes:
         kind: the wire tag.
-        tuning: fields that change how fast it runs, never what it yields.
-        unrepeatable: why a pass cannot be repeated, and so not be continued from a state;
-            completes "... has no state: ". Empty where it can.
+        tuning: fields that affect its speed and never its elements.
+        unrepeatable: the reason that an epoch cannot be repeated and resumed from a state;
+            completes "... has no state: ". Empty if it can.
         forwards_elements: it yields each element of its inputs once and keeps no reference.
         site: the user's line that built it, such as ``"train.py:12"``; not part of the structure.
     """
@@ -59,13 +59,13 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
 
     @property
     def inputs(self) -> "tuple[Node, ...]":
-        """The nodes this one reads, in the order of its fields."""
+        """The nodes that this one reads, in the order of its fields."""
         layout = layout_of(type(self))
         several = getattr(self, layout.several) if layout.several else ()
         return (*(getattr(self, name) for name in layout.inputs), *several)
 
     def with_inputs(self, inputs: "Sequence[Node]") -> Self:
-        """This node with these in place of its `inputs`; itself if they are the same."""
+        """Return this node with other `inputs`; itself if they are the same objects."""
         if all(map(operator.is_, inputs, self.inputs)):
             return self
         layout = layout_of(type(self))
@@ -76,18 +76,19 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
         return msgspec.structs.replace(self, **changes)
 
     def element_spec(self) -> Spec:
-        """What is known of the elements; user code is never run to guess it."""
+        """Return the known spec of the elements; user code is never run to infer it."""
         raise NotImplementedError
 
     def cardinality(self) -> int:
-        """How many elements: a count, INFINITE_CARDINALITY or UNKNOWN_CARDINALITY."""
+        """Return the number of elements, INFINITE_CARDINALITY or UNKNOWN_CARDINALITY."""
         raise NotImplementedError
 
     def inputs_per_element(self) -> int | None:
-        """How many elements of its input make each of its own, whatever they are.
+        """Return the number of input elements per element, if it is constant.
 
-        The last may be made of fewer. ``None``: that is known only by reading, or it has not one
-        input. A `zip` of such nodes can be split (`splitting.py`).
+        The last element may need fewer. ``None`` if the number depends on the elements, or the
+        node does not have exactly one input. A `zip` of nodes with a number can be split
+        (`splitting.py`).
         """
         return None
 
@@ -96,31 +97,31 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
         return self
 
     def open(self, context: "Context") -> Stream:
-        """Opens the node and what it reads for one pass."""
+        """Open the node and its inputs for one epoch."""
         raise NotImplementedError
 
     def splits(self) -> Splits | None:
-        """How the source can be cut; ``None`` for a node that is not a source.
+        """Return how the source can be split; ``None`` for a node that is not a source.
 
-        A node with inputs that has splits stands for all the sources below it.
+        A node with inputs and splits replaces all sources below it.
         """
         return None
 
     def split_inputs(self) -> "tuple[Node, ...]":
-        """The inputs whose sources are handed out in splits; each task reads the others whole."""
+        """Return the inputs whose splits are assigned; each task reads the others completely."""
         return self.inputs
 
     def list_splits(self, context: "Context") -> list[Any]:
-        """The splits of a `ListedSplits` source as builtin values; runs where the data is."""
+        """List the splits of a `ListedSplits` source as builtin values; called on a worker."""
         raise NotImplementedError
 
 
 class OneInput(Node, frozen=True, eq=False, kw_only=True):
-    """A node with one input, whose elements are some of its input's unless it says otherwise.
+    """A node with one input; by default it yields some of the elements of its input.
 
     Attributes:
         input: the node it reads.
-        one_to_one: it yields one element for each of its input.
+        one_to_one: it yields one element per input element.
     """
 
     one_to_one: ClassVar[bool] = False
@@ -172,7 +173,7 @@ def layout_of(cls: type[Node]) -> Layout:
 
 
 def number(root: Node) -> dict[Node, int]:
-    """Every node's number: its position in the wire form, inputs first, shared nodes once."""
+    """Number all nodes by their position in the wire form: inputs first, shared nodes once."""
     numbers: dict[Node, int] = {}
     stack = [root]
     while stack:
@@ -198,21 +199,22 @@ def _no_dataset(root: Node) -> Any:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Context:
-    """What a pass depends on besides the tree.
+    """The arguments of opening a tree for one epoch.
 
     Attributes:
-        seed: for the seeds the user did not give.
+        seed: replaces the seeds that the user did not give.
         seed_given: the user gave it (`Options.seed`); otherwise it was drawn.
-        epoch: the pass, then one number for each enclosing repeat or flat_map opening.
-        explicit_epoch: the caller named the pass.
+        epoch: the number of the epoch, then one number per enclosing repeat or flat_map.
+        explicit_epoch: the caller chose the epoch.
         numbers: the number of every node of the tree.
-        splits: where sources get what to read; ``None``: they read everything.
+        splits: assigns splits to sources; ``None``: they read all elements.
         make_dataset: wraps a tree in the `Dataset` that user functions receive.
-        allocate: makes the arrays of batches that leave the pipeline; see `allocate_for`.
-        outgoing: the nodes that make them.
-        threads: the most pool threads one stream may use; ``None``: no limit of its own.
-        autotune_bytes: the most one step with AUTOTUNE may hold; ``None``: by the cores.
-        statistics: where streams count what the reader may ask for.
+        allocate: allocates the arrays of batches that leave the pipeline; see `allocate_for`.
+        output_nodes: the nodes whose batches leave the pipeline.
+        threads: the most pool threads of one stream; ``None``: only the limit of the pool.
+        autotune_bytes: the most bytes that one step with AUTOTUNE may buffer; ``None``: depends on
+            the number of cores.
+        statistics: counters of the streams that the reader may ask for.
     """
 
     seed: int = 0
@@ -223,26 +225,26 @@ class Context:
     splits: SplitReader | None = None
     make_dataset: Callable[[Node], Any] = _no_dataset
     allocate: Allocate = np.empty
-    outgoing: frozenset[Node] = frozenset()
+    output_nodes: frozenset[Node] = frozenset()
     threads: int | None = None
     autotune_bytes: int | None = None
     statistics: Statistics = dataclasses.field(default_factory=Statistics)
 
     def allocate_for(self, node: Node) -> Allocate:
-        """What makes the arrays of the batches of `node`.
+        """Return the function that allocates the batches of `node`.
 
-        Whoever gave `allocate` may hand the memory to another process that writes to it. So only
-        batches nobody here can see afterwards are made there: behind them are only nodes that pass
-        elements on. All others are made in ordinary memory.
+        The memory of `allocate` may be lent to another process that writes to it. Therefore only
+        batches that no later node can hold are allocated by it: only nodes that forward elements
+        follow. All other batches are allocated by `numpy.empty`.
         """
-        return self.allocate if node in self.outgoing else np.empty
+        return self.allocate if node in self.output_nodes else np.empty
 
     def inner(self, k: int) -> "Context":
-        """For the k-th opening of the same tree below this node."""
+        """Return the context of the k-th opening of the tree below a node."""
         return dataclasses.replace(self, epoch=(*self.epoch, k))
 
     def nested(self, root: Node, k: int) -> "Context":
-        """For a dataset built inside a function: its own numbers, and it reads everything."""
+        """Return the context of a dataset built inside a function, which reads all its elements."""
         return dataclasses.replace(
             self, epoch=(*self.epoch, k), numbers=number(root), splits=None, allocate=np.empty
         )

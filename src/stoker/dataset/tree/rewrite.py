@@ -1,17 +1,17 @@
-"""Turns the tree the user wrote into the tree to run."""
+"""Rewriting of the user's tree into the tree to run."""
 
 from collections.abc import Mapping
 from weakref import WeakKeyDictionary
 
 from stoker.dataset.tree.node import Node
 
-# A node is rewritten once, so that a cache below or above a rewrite stays the same node object in
-# every pass. None: unchanged (the node itself as a value would keep its own key alive).
+# A node is rewritten once, so that a cache below or above it is the same node object in every
+# epoch. None: unchanged (the node itself as a value would keep its own key alive).
 _rewritten: WeakKeyDictionary[Node, Node | None] = WeakKeyDictionary()
 
 
 def rewrite(root: Node, numbers: Mapping[Node, int]) -> tuple[Node, Mapping[Node, int]]:
-    """The tree to run and its numbers: a rewritten node keeps the number of what it stands for."""
+    """Return the tree to run and its numbers; a rewritten node keeps its number."""
     result = dict(numbers)
     done: dict[Node, Node] = {}
     for node in sorted(numbers, key=numbers.__getitem__):

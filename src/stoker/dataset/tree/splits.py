@@ -6,21 +6,21 @@ from typing import Any, Protocol
 import msgspec
 
 ENDLESS = 2**62
-"""The `count` of an index source without end; no pass comes near it."""
+"""The `count` of an endless index source; more than any epoch can read."""
 
 
 class IndexSplits(msgspec.Struct, frozen=True, tag="index"):
-    """The source is `count` elements that can be cut anywhere; `ENDLESS`: it has no end."""
+    """The source has `count` elements and can be cut anywhere; `ENDLESS`: it has no end."""
 
     count: int
 
 
 class ListedSplits(msgspec.Struct, frozen=True, tag="listed"):
-    """The source's splits are known only where its data is: a worker lists them."""
+    """A worker must list the splits of the source, since only workers can read its data."""
 
 
 class Unsplittable(msgspec.Struct, frozen=True, tag="unsplittable"):
-    """The source can only be read whole; `why` completes "... cannot be split: "."""
+    """The source cannot be split; `why` completes "... cannot be split: "."""
 
     why: str
 
@@ -29,7 +29,7 @@ Splits = IndexSplits | ListedSplits | Unsplittable
 
 
 class Source(msgspec.Struct, frozen=True):
-    """A source of a tree, as the dispatcher sees it: it travels when a dataset is registered."""
+    """Description of a source for the dispatcher; part of a registration."""
 
     number: int
     kind: str
@@ -38,10 +38,10 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class SplitReader(Protocol):
-    """Hands a source the splits it shall read."""
+    """Supplies sources with their assigned splits."""
 
     def open(self, source: int) -> Iterator[Any]:
-        """The splits of the source with this node number; the n-th call is its n-th pass.
+        """Yield the splits of the source with node number `source`; call n is for its n-th epoch.
 
         Yields ``(start, stop)`` for `IndexSplits`, the listed values for `ListedSplits`. May block.
         """

@@ -1,7 +1,7 @@
-"""Splits of inputs read side by side: cut in elements of the zip, read in step by each branch.
+"""Splits of the inputs of a zip: cut in elements of the zip, read in step by each branch.
 
-For whoever hands out splits a zip is one index source of as many elements as its shortest branch.
-A range of them stands, in each branch, for the range of its source's elements that make them.
+For the dispatcher a zip is one index source with the length of its shortest branch. In each branch,
+a range of it corresponds to a range of elements of the source.
 """
 
 import threading
@@ -16,12 +16,12 @@ from stoker.dataset.tree.splits import ENDLESS, IndexSplits, SplitReader, Unspli
 
 @dataclass(frozen=True)
 class _Branch:
-    """One input of a zip, down to its source.
+    """One input of a zip with its source.
 
     Attributes:
-        ratio: how many of the source's elements make one of the branch's.
-        count: of the source's elements.
-        length: of the branch's elements; `ENDLESS` without end.
+        ratio: elements of the source per element of the branch.
+        count: number of elements of the source.
+        length: number of elements of the branch; `ENDLESS` without end.
     """
 
     ratio: int
@@ -30,7 +30,7 @@ class _Branch:
 
 
 def aligned_splits(branches: Sequence[Node]) -> IndexSplits | Unsplittable:
-    """How inputs that are read side by side can be cut: in elements of theirs."""
+    """Return how the inputs of a zip can be split, in elements of the zip."""
     lengths = []
     for node in branches:
         branch = _branch_of(node)
@@ -64,12 +64,12 @@ def _branch_of(root: Node) -> _Branch | Unsplittable:
 
 
 def aligned_branches(node: Node, parts: Sequence[Node], context: Context) -> list[Context]:
-    """What to open each input of a zip with, so that they read the same splits in step.
+    """Return a context for each input of a zip, so that they read the same splits in step.
 
     Args:
-        node: the zip; its splits are handed out under its number.
+        node: the zip; its splits are assigned under its number.
         parts: its inputs.
-        context: of the pass.
+        context: the context of the zip.
     """
     if context.splits is None:
         return [context for _ in parts]
@@ -82,10 +82,10 @@ def aligned_branches(node: Node, parts: Sequence[Node], context: Context) -> lis
 
 
 class _SharedRanges:
-    """The ranges a zip is handed, read by each branch at its own pace, from any thread.
+    """The ranges assigned to a zip; each branch reads them at its own speed, from any thread.
 
-    The range that holds a branch's last, shorter batch comes last, wherever it was handed out:
-    behind it the batches would no longer begin where the splits do.
+    The range with the last, shorter batch of a branch comes last, independent of when it was
+    assigned: after it, batches would no longer start where splits start.
     """
 
     def __init__(self, ranges: Iterator[Any], branches: list[_Branch]) -> None:
@@ -97,7 +97,7 @@ class _SharedRanges:
         self._lock = threading.Lock()
 
     def scaled(self, branch: int) -> Iterator[tuple[int, int]]:
-        """The ranges in elements of the branch's source."""
+        """Yield the ranges in elements of the source of the branch."""
         ratio, count = self._branches[branch].ratio, self._branches[branch].count
         while (found := self._next(branch)) is not None:
             start, stop = found
@@ -117,7 +117,7 @@ class _SharedRanges:
         return waiting.popleft()
 
     def _receive(self) -> tuple[int, int] | None:
-        if self._failure is not None:  # not an end: the other branch was told the same
+        if self._failure is not None:  # not an end: the other branch raised it too
             raise self._failure
         try:
             for start, stop in self._ranges:
@@ -127,18 +127,18 @@ class _SharedRanges:
         except BaseException as error:
             self._failure = error
             raise
-        self._ranges = iter(())  # the end stays the end
+        self._ranges = iter(())  # later calls find the end, too
         last, self._last = self._last, None
         return last
 
 
 class _BranchReader(SplitReader):
-    """Hands the ranges of a zip to the source below one of its inputs."""
+    """Supplies the source below one input of a zip with its ranges."""
 
     def __init__(self, ranges: _SharedRanges, branch: int) -> None:
         self._ranges = ranges
         self._branch = branch
 
     def open(self, source: int) -> Iterator[Any]:
-        """See `SplitReader`; each pass of the zip has a reader of its own."""
+        """Yield the ranges; each epoch of the zip has its own reader."""
         return self._ranges.scaled(self._branch)

@@ -8,7 +8,7 @@ from stoker.errors import InvalidArgumentError
 
 
 class WireNode(msgspec.Struct, frozen=True, array_like=True):
-    """A node as it travels; `inputs` are positions in the list of nodes, all before its own."""
+    """A node in the wire form; `inputs` are positions in the list of nodes, all before its own."""
 
     kind: str
     inputs: list[int]
@@ -18,10 +18,10 @@ class WireNode(msgspec.Struct, frozen=True, array_like=True):
 
 
 def decode_wire_nodes(data: bytes) -> list[WireNode]:
-    """The tree's nodes with fields and blobs as raw bytes: works for kinds unknown here.
+    """Decode the nodes of a tree, with fields and blobs as bytes; kinds may be unknown here.
 
     Raises:
-        InvalidArgumentError: the bytes are not a tree.
+        InvalidArgumentError: if the bytes are not a tree.
     """
     try:
         wire_nodes = msgspec.msgpack.decode(data, type=list[WireNode])
@@ -38,16 +38,17 @@ def decode_wire_nodes(data: bytes) -> list[WireNode]:
 
 
 def structure_of(tree: bytes | Node, *, tuning: bool = True) -> bytes:
-    """What clients of one job must agree on: kinds, inputs and plain fields.
+    """Encode the parts of a tree that the clients of a job must agree on.
 
-    Neither functions nor sites are in it. Works on the wire form without knowing its kinds.
+    These are kinds, inputs and plain fields, neither functions nor sites. Kinds of a wire form may
+    be unknown here.
 
     Args:
         tree: nodes, or their wire form.
-        tuning: with the fields that only change how fast it runs; False takes nodes only.
+        tuning: include the fields that only affect speed; False requires a `Node`.
 
     Raises:
-        InvalidArgumentError: the bytes are not a tree.
+        InvalidArgumentError: if the bytes are not a tree.
     """
     if isinstance(tree, Node):
         numbers = number(tree)
@@ -71,7 +72,7 @@ def plain_fields(node: Node, tuning: bool = True) -> msgspec.Raw:
 
 
 def source_summary(root: Node) -> list[Source]:
-    """The sources that are handed out in splits, in the order of their numbers."""
+    """Return the sources that can be assigned in splits, in the order of their numbers."""
     found: dict[Node, Splits] = {}
     seen: set[Node] = set()
     stack = [root]

@@ -13,10 +13,10 @@ from stoker.errors import InvalidArgumentError, NotFoundError
 
 
 def encode_tree(root: Node) -> bytes:
-    """The tree in its wire form; user functions are pickled here.
+    """Encode a tree; pickle its functions.
 
     Raises:
-        InvalidArgumentError: a function cannot be pickled, or a field has no wire form.
+        InvalidArgumentError: if a function cannot be pickled or a field cannot be encoded.
     """
     numbers = number(root)
     return msgspec.msgpack.encode([_wire_node(node, numbers) for node in numbers])
@@ -35,11 +35,11 @@ def _wire_node(node: Node, numbers: Mapping[Node, int]) -> WireNode:
 
 
 def decode_tree(data: bytes) -> Node:
-    """The tree of a wire form; no function is unpickled before it is used.
+    """Decode a tree; functions are unpickled when they are used.
 
     Raises:
-        NotFoundError: a node's kind is not known here.
-        InvalidArgumentError: the bytes are not a tree.
+        NotFoundError: if the kind of a node is unknown here.
+        InvalidArgumentError: if the bytes are not a tree.
     """
     decoded: list[Node] = []
     for wire in decode_wire_nodes(data):
