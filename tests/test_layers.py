@@ -177,7 +177,7 @@ def test_no_import_circles_except_in_distribute():
     ]
 
 
-def test_circles_through_late_and_type_checking_imports_are_found():
+def test_late_and_type_checking_circles_are_found():
     late = imports_of("def f():\n    from stoker.dataset import b", "stoker.dataset.a")
     typed = imports_of("if TYPE_CHECKING:\n    from stoker.dataset.a import A", "stoker.dataset.b")
     modules = {"stoker.dataset.a", "stoker.dataset.b", "stoker.dataset.c"}

@@ -130,7 +130,7 @@ def test_conflicting_parameters_are_an_error_naming_both(serve, field, first, se
         stoker.Dataset.range(10).map(lambda x: x, element_spec=stoker.TensorSpec((), np.float32)),
     ],
 )
-def test_clients_of_one_job_must_agree_on_nodes_and_element_spec(serve, other):
+def test_clients_of_one_job_must_agree_on_nodes_and_spec(serve, other):
     target = serve(1).target
     spec = stoker.TensorSpec((), np.int64)
     dataset = stoker.Dataset.range(10).map(lambda x: x, element_spec=spec)

@@ -47,7 +47,7 @@ def test_error_of_unknown_origin_names_worker_and_element():
 
 def test_causes_omit_frames_of_stoker():
     def inside():
-        describe(None, "", 0)  # type: ignore[arg-type]  # fails in a frame of stoker's
+        describe(None, "", 0)  # type: ignore[arg-type]  # fails in a stoker frame
 
     try:
         try:

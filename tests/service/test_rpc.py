@@ -85,10 +85,10 @@ def test_concurrent_calls_are_all_answered():
         address = service.target.removeprefix("grpc://")
         replies: list[m.Reply] = []
 
-        def ask() -> None:
+        def call_repeatedly() -> None:
             replies.extend(rpc.call(address, m.GetCluster(), 10) for _ in range(5))
 
-        threads = [threading.Thread(target=ask) for _ in range(8)]
+        threads = [threading.Thread(target=call_repeatedly) for _ in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -29,7 +29,7 @@ from stoker.wire import frames
 from stoker.wire.transports import get_transport
 from tests.serving import Service, eventually, free_port, read
 
-# ── life ─────────────────────────────────────────────────────────────────────────────────────────
+# ── lifecycle ────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_dispatcher_start_and_stop_are_idempotent():
@@ -155,8 +155,8 @@ def test_slow_consumer_keeps_worker_memory_bounded(transport):
             for expected in range(1, 30):
                 assert next(iterator)[0] == expected
                 made.append(task.buffer.nbytes)
-            [reading] = task.readers.values()
-            kept = reading.kept_positions
+            [reader] = task.readers.values()
+            kept = reader.kept_positions
         assert max(made) <= 6 << 20
         assert kept <= 4 + 1
 

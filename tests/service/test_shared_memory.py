@@ -1,4 +1,4 @@
-"""Elements in shared memory, from the pipeline to the user's loop."""
+"""Elements in shared memory, from the pipeline to the training loop."""
 
 import logging
 import sys
@@ -12,7 +12,7 @@ import stoker
 from stoker.service import DispatchServer, WorkerServer
 from tests.serving import eventually
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memfd is Linux's")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memfd needs Linux")
 
 BATCH_BYTES = 16 * 10_000 * 8
 
@@ -33,7 +33,7 @@ def worker(dispatcher: DispatchServer) -> Iterator[WorkerServer]:
         yield worker
 
 
-def shared(dataset: stoker.Dataset, dispatcher: DispatchServer) -> stoker.Iterator:
+def iterator_over_shm(dataset: stoker.Dataset, dispatcher: DispatchServer) -> stoker.Iterator:
     distributed = dataset.distribute(
         dispatcher.target, processing_mode="parallel_epochs", data_transfer_protocol="shm"
     )
@@ -43,7 +43,7 @@ def shared(dataset: stoker.Dataset, dispatcher: DispatchServer) -> stoker.Iterat
 def test_statistics_show_shared_and_lent_bytes(
     dispatcher: DispatchServer, worker: WorkerServer
 ) -> None:
-    with shared(batches(), dispatcher) as iterator:
+    with iterator_over_shm(batches(), dispatcher) as iterator:
         kept = [next(iterator) for _ in range(3)]
         assert iterator.stats()["shared_memory_bytes"] >= 3 * BATCH_BYTES
         stats = worker.stats()
@@ -64,13 +64,13 @@ def test_batches_are_assembled_in_shared_memory(
     lent_in_place = []
     lend = pool.lend_in_place
 
-    def watched(*arguments: Any) -> Any:
+    def recording_lend(*arguments: Any) -> Any:
         loan = lend(*arguments)
         lent_in_place.append(loan is not None)
         return loan
 
-    monkeypatch.setattr(pool, "lend_in_place", watched)
-    with shared(batches().prefetch(2), dispatcher) as iterator:
+    monkeypatch.setattr(pool, "lend_in_place", recording_lend)
+    with iterator_over_shm(batches().prefetch(2), dispatcher) as iterator:
         for number, batch in enumerate(iterator):
             assert batch[:, -1].tolist() == list(range(16 * number, 16 * number + 16))
     # The first were allocated before a client could map them.
@@ -81,7 +81,7 @@ def test_writes_in_place_do_not_affect_other_elements(
     dispatcher: DispatchServer, worker: WorkerServer
 ) -> None:
     cached = batches().cache().repeat(2).prefetch(1)
-    with shared(cached, dispatcher) as iterator:
+    with iterator_over_shm(cached, dispatcher) as iterator:
         for number, batch in enumerate(iterator):
             assert batch[:, 0].tolist() == list(range(16 * (number % 40), 16 * (number % 40) + 16))
             batch[:] = -1
@@ -92,7 +92,7 @@ def test_trainer_that_keeps_all_elements_gets_copies(dispatcher: DispatchServer)
     with WorkerServer(
         dispatcher_address=dispatcher.target, shared_memory_bytes=8 * BATCH_BYTES
     ) as worker:
-        with shared(batches(), dispatcher) as iterator:
+        with iterator_over_shm(batches(), dispatcher) as iterator:
             kept = list(iterator)
         assert [batch[0, 0] for batch in kept] == list(range(0, 640, 16))
         assert worker.stats()["shared_memory_refused"] > 0
@@ -104,7 +104,7 @@ def test_tcp_replaces_disabled_shared_memory(
 ) -> None:
     caplog.set_level(logging.WARNING, "stoker.client")
     with WorkerServer(dispatcher_address=dispatcher.target, shared_memory_bytes=0) as worker:
-        with shared(batches(), dispatcher) as iterator:
+        with iterator_over_shm(batches(), dispatcher) as iterator:
             assert sum(1 for _ in iterator) == 40
             assert iterator.stats()["shared_memory_bytes"] == 0
         assert worker.stats() == {"tasks": worker.num_tasks()}
