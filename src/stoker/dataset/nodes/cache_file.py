@@ -2,20 +2,18 @@
 
 import threading
 from dataclasses import replace
-from functools import partial
 from typing import ClassVar
 from weakref import WeakKeyDictionary
 
 from stoker.dataset.fingerprint import Fingerprint
 from stoker.dataset.formats.elements_stream import StoredStream
 from stoker.dataset.formats.storage import Folder, UnnamedFolder
-from stoker.dataset.formats.store import StoreWriter
+from stoker.dataset.formats.store import Description
 from stoker.dataset.pickled import Pickled
 from stoker.dataset.streams.caching import LazyStream, read_or_write
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context, Node, OneInput
 from stoker.dataset.tree.splits import SplitReader
-from stoker.elements.spec import spec_to_wire
 
 
 class CacheFile(OneInput, frozen=True, eq=False, kw_only=True):
@@ -44,17 +42,13 @@ class CacheFile(OneInput, frozen=True, eq=False, kw_only=True):
         return LazyStream(lambda: self._open(replace(context, epoch=(0,)), folder))
 
     def _open(self, context: Context, folder: Folder) -> Stream:
-        spec = self.element_spec()
-        whole = replace(context, splits=None)
+        def read(found: Description) -> Stream:
+            whole = replace(context, splits=None)
+            return StoredStream(whole, self, folder, found.files, self.element_spec())
+
         metadata = self.fingerprint.metadata(context)
-        return read_or_write(
-            folder,
-            metadata,
-            lambda found: StoredStream(whole, self, folder, found.files, spec),
-            partial(self.input.open, context),
-            partial(StoreWriter, folder, partial(spec_to_wire, spec), "", metadata),
-            f"`cache({self.filename.value!r})` ({self.site})",
-        )
+        owner = f"cache({self.filename.value!r})"
+        return read_or_write(self, context, folder, metadata, read, owner)
 
 
 _Folders = WeakKeyDictionary[Node, UnnamedFolder]

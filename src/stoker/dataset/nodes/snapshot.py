@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from stoker.dataset.fingerprint import Fingerprint
 from stoker.dataset.formats.elements_stream import StoredFile
 from stoker.dataset.formats.storage import folder_at
-from stoker.dataset.formats.store import Description, StoreWriter
+from stoker.dataset.formats.store import Description
 from stoker.dataset.nodes.load import Load
 from stoker.dataset.nodes.map import Map
 from stoker.dataset.nodes.nested import NestedDatasets
@@ -20,7 +20,6 @@ from stoker.dataset.streams.failures import Origin, raise_failure
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context, Node, OneInput
 from stoker.dataset.unpacking import arguments_of
-from stoker.elements.spec import spec_to_wire
 from stoker.errors import InvalidArgumentError
 
 
@@ -58,18 +57,18 @@ class Snapshot(OneInput, frozen=True, eq=False, kw_only=True):
         metadata = self.fingerprint.metadata(first)
         seed = f"-{metadata['seed']}" if metadata["seed"] else ""
         path = f"{self.path.value.rstrip('/')}/{metadata['structure'][:16]}{seed}"
-        folder = folder_at(path)
-        spec = partial(spec_to_wire, self.element_spec())
         file_of = None
         if self.shard_func is not None:
             file_of = file_chooser(self.shard_func.value, Origin(self.kind, self.site, None))
         return read_or_write(
-            folder,
+            self,
+            first,
+            folder_at(path),
             metadata,
             lambda found: self._read(context, path, found),
-            partial(self.input.open, first),
-            partial(StoreWriter, folder, spec, self.compression, metadata, file_of),
-            f"`snapshot({self.path.value!r})` ({self.site})",
+            f"snapshot({self.path.value!r})",
+            self.compression,
+            file_of,
         )
 
     def _read(self, context: Context, path: str, found: Description) -> Stream:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from stoker.dataset.formats.storage import Folder
@@ -12,26 +13,34 @@ from stoker.dataset.formats.store import (
     read_description,
 )
 from stoker.dataset.streams.stream import OneInputStream, Stream
+from stoker.dataset.tree.node import Context, OneInput
+from stoker.elements.spec import spec_to_wire
 from stoker.errors import FailedPreconditionError
 
 
 def read_or_write(
+    node: OneInput,
+    context: Context,
     folder: Folder,
     metadata: dict[str, str],
     read: Callable[[Description], Stream],
-    open_input: Callable[[], Stream],
-    new_writer: Callable[[], StoreWriter],
     owner: str,
+    compression: str = "",
+    file_of: Callable[[Any], int] | None = None,
 ) -> Stream:
-    """Open the store if it is complete, else its input, which is then written to the store.
+    """Open a store if it is complete, else the node's input, which is then written to the store.
+
+    While another stream writes the store, the input is only read.
 
     Args:
+        node: the node that keeps its input.
+        context: for the input.
         folder: the store.
         metadata: the fingerprint the store must have.
         read: opens the store.
-        open_input: opens the input.
-        new_writer: begins to write; while another does, the input is only read.
         owner: the call that keeps the elements, named in warnings.
+        compression: as for `StoreWriter`.
+        file_of: as for `StoreWriter`.
 
     Raises:
         FailedPreconditionError: if another pipeline wrote the store.
@@ -40,14 +49,15 @@ def read_or_write(
     """
     found = read_description(folder)
     if found is None:
+        spec = partial(spec_to_wire, node.element_spec())
         try:
-            writer = new_writer()
+            writer = StoreWriter(folder, spec, compression, metadata, file_of)
         except StoreBusyError:
-            return open_input()
+            return node.input.open(context)
         try:
             found = read_description(folder)  # another may have completed it before the lock
             if found is None:
-                return CachingStream(open_input(), writer, owner)
+                return CachingStream(node.input.open(context), writer, f"`{owner}` ({node.site})")
         except BaseException:
             writer.abandon()
             raise
