@@ -1,4 +1,4 @@
-"""How a dataset is run, as against what it computes."""
+"""`Options`: settings of a dataset's execution."""
 
 import dataclasses
 
@@ -10,16 +10,17 @@ class Options:
     """Settings of a whole dataset, given by `Dataset.with_options`.
 
     Attributes:
-        seed: for every seed the user did not give; ``None``: drawn once per dataset.
-        threads: the most pool threads one step of an iterator may use; ``None``: as many as its
-            `num_parallel_calls` says, with AUTOTUNE as many as pay, up to 128 (or the cores).
-        autotune_bytes: the most bytes one step with AUTOTUNE may hold of what it computed ahead;
-            ``None``: 32 MiB a core, at least 256 MiB. One element, or batch, always fits.
-        per_lane: lets nodes that mean the whole dataset (take, skip) mean one lane where a
-            deterministic epoch cannot keep their ordinary meaning.
+        seed: replaces every seed that the user did not give, an int; ``None``: drawn once per
+            dataset.
+        threads: the most pool threads of one step of an iterator, at least 1; ``None``:
+            `num_parallel_calls`, with AUTOTUNE a measured number up to 128 (or the cores).
+        autotune_bytes: the most bytes that one step with AUTOTUNE computes ahead, at least 1;
+            ``None``: 32 MiB per core, at least 256 MiB. One element, or batch, always fits.
+        per_lane: let nodes that apply to the whole dataset (take, skip) apply to one lane if a
+            deterministic epoch cannot keep their usual meaning.
 
     Raises:
-        InvalidArgumentError: a value of the wrong type or range.
+        InvalidArgumentError: if a value has the wrong type or is out of range.
 
     Example:
         >>> Options(seed=1).merge(Options(threads=2))
@@ -44,7 +45,7 @@ class Options:
             raise InvalidArgumentError(f"`per_lane` must be a bool; got {self.per_lane!r}")
 
     def merge(self, later: "Options") -> "Options":
-        """These options, replaced where `later` sets something other than the default."""
+        """Return these options, with the fields of `later` that differ from their default."""
         changes = {
             field.name: value
             for field in dataclasses.fields(later)

@@ -1,4 +1,4 @@
-"""Things that cannot be pickled, built where they are used."""
+"""Objects that cannot be pickled, built in the process that uses them."""
 
 import os
 import threading
@@ -12,21 +12,21 @@ _T = TypeVar("_T")
 
 
 class per_worker(Generic[_T]):  # noqa: N801 - used like a function, as functools.partial is
-    """What `factory` builds, once in each process that uses it: a model, a tokenizer, a handle.
+    """An object that `factory` builds once per process: a model, a tokenizer, a handle.
 
-    Only the factory travels with a dataset. It is called at the first use, by one thread while the
-    others wait; if it raises, the next use calls it again. What it built lives as long as a dataset
-    that uses it. A forked process builds its own.
+    Only the factory is sent with a dataset. It is called at the first use, by one thread while the
+    others wait; if it raises, the next use calls it again. The object lives as long as a dataset
+    that uses it. A forked process builds its own object.
 
-    Called, it calls what was built; `get` returns it. Calls of a parallel map come from several
-    threads at once: give ``per_thread=True`` if what is built does not allow that.
+    `get` returns the object; calling the `per_worker` calls the object. A parallel map calls from
+    several threads concurrently: give ``per_thread=True`` if the object does not allow that.
 
     Args:
-        factory: takes no arguments; must be picklable if the dataset is distributed.
-        per_thread: build one for each thread instead.
+        factory: called without arguments; must be picklable if the dataset is distributed.
+        per_thread: build one object per thread instead.
 
     Raises:
-        InvalidArgumentError: `factory` cannot be called.
+        InvalidArgumentError: if `factory` is not callable.
 
     Example:
         >>> import re, stoker
@@ -39,23 +39,23 @@ class per_worker(Generic[_T]):  # noqa: N801 - used like a function, as functool
     def __init__(self, factory: Callable[[], _T], *, per_thread: bool = False) -> None:
         if not callable(factory):
             raise InvalidArgumentError(
-                f"`factory` must be a function that builds what each worker uses; got {factory!r}"
+                f"`factory` must be a function that builds the object; got {factory!r}"
             )
         self._factory = factory
         self._per_thread = per_thread
         self._key = os.urandom(16).hex()
-        self._place: _Place | None = None
+        self._slot: _Slot | None = None
 
     def get(self) -> _T:
-        """What was built for this process (or thread)."""
-        place = self._place
-        if place is None or place.pid != os.getpid():
-            place = self._place = _place_of(self._key, self._per_thread)
-        holder = place.holder
+        """Return the object of this process (or thread)."""
+        slot = self._slot
+        if slot is None or slot.pid != os.getpid():
+            slot = self._slot = _slot_of(self._key, self._per_thread)
+        holder = slot.holder
         try:
             built: _T = holder.built
         except AttributeError:
-            with place.lock:
+            with slot.lock:
                 if not hasattr(holder, "built"):
                     holder.built = self._factory()
                 built = holder.built
@@ -66,7 +66,7 @@ class per_worker(Generic[_T]):  # noqa: N801 - used like a function, as functool
         return built(*args, **kwargs)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_place": None}
+        return self.__dict__ | {"_slot": None}
 
     def __repr__(self) -> str:
         return f"stoker.per_worker({self._factory!r})"
@@ -76,8 +76,8 @@ class _Holder:
     built: Any
 
 
-class _Place:
-    """Where a process keeps what one `per_worker` built."""
+class _Slot:
+    """The object of one `per_worker` in a process, or its objects by thread."""
 
     def __init__(self, per_thread: bool) -> None:
         self.pid = os.getpid()
@@ -85,22 +85,22 @@ class _Place:
         self.holder: Any = threading.local() if per_thread else _Holder()
 
 
-# Copies of one `per_worker` (a task unpickles one each) share what was built, by its key.
-_places: "weakref.WeakValueDictionary[str, _Place]" = weakref.WeakValueDictionary()
-_places_lock = threading.Lock()
+# Copies of one `per_worker` (each task unpickles one) share the object, by its key.
+_slots: "weakref.WeakValueDictionary[str, _Slot]" = weakref.WeakValueDictionary()
+_slots_lock = threading.Lock()
 
 
-def _place_of(key: str, per_thread: bool) -> _Place:
-    with _places_lock:
-        place = _places.get(key)
-        if place is None:
-            place = _places[key] = _Place(per_thread)
-        return place
+def _slot_of(key: str, per_thread: bool) -> _Slot:
+    with _slots_lock:
+        slot = _slots.get(key)
+        if slot is None:
+            slot = _slots[key] = _Slot(per_thread)
+        return slot
 
 
 def _forget_inherited() -> None:
-    global _places, _places_lock
-    _places, _places_lock = weakref.WeakValueDictionary(), threading.Lock()
+    global _slots, _slots_lock
+    _slots, _slots_lock = weakref.WeakValueDictionary(), threading.Lock()
 
 
 os.register_at_fork(after_in_child=_forget_inherited)

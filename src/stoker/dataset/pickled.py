@@ -1,4 +1,4 @@
-"""What only a worker opens: a user's function or value, pickled by cloudpickle."""
+"""User functions and values, pickled lazily with cloudpickle."""
 
 import dis
 import functools
@@ -14,16 +14,16 @@ from typing import Any
 
 from stoker.errors import FailedPreconditionError, InvalidArgumentError
 
-# cloudpickle's set of modules that go by value is global: one registration at a time.
+# cloudpickle's set of modules pickled by value is global: one registration at a time.
 _lock = threading.RLock()
 _UNSET: Any = object()
 
 
 class Pickled:
-    """A value that travels as bytes: pickled on first use of `blob`, unpickled on that of `value`.
+    """A user function or value, pickled at the first use of `blob`, unpickled at that of `value`.
 
-    Modules that are not installed distributions (the user's project, editable installs) go by
-    value, so that a worker needs installed packages only. Thread-safe.
+    Modules that are not installed distributions (the user's project, editable installs) are pickled
+    by value, so that a worker needs installed packages only. Thread-safe.
     """
 
     __slots__ = ("_blob", "_value")
@@ -34,24 +34,24 @@ class Pickled:
 
     @classmethod
     def of(cls, value: Any) -> "Pickled":
-        """Holds `value`."""
-        opaque = cls()
-        opaque._value = value
-        return opaque
+        """Wrap a value."""
+        pickled = cls()
+        pickled._value = value
+        return pickled
 
     @classmethod
     def from_blob(cls, blob: bytes) -> "Pickled":
-        """Holds what `blob` was pickled from, unopened."""
-        opaque = cls()
-        opaque._blob = blob
-        return opaque
+        """Wrap a pickled value without unpickling it."""
+        pickled = cls()
+        pickled._blob = blob
+        return pickled
 
     @property
     def value(self) -> Any:
-        """The value.
+        """The value, unpickled if necessary.
 
         Raises:
-            FailedPreconditionError: a module it needs is not installed here.
+            FailedPreconditionError: if a module it needs is not installed here.
         """
         if self._value is _UNSET:
             with _lock:
@@ -62,10 +62,10 @@ class Pickled:
 
     @property
     def blob(self) -> bytes:
-        """The pickled value, always the same bytes.
+        """The pickled value; every call returns the same bytes.
 
         Raises:
-            InvalidArgumentError: it cannot be pickled; names the variable at fault.
+            InvalidArgumentError: if it cannot be pickled; the message names the variable.
         """
         if self._blob is None:
             with _lock:
@@ -115,11 +115,11 @@ def _name(value: Any) -> str:
 def _user_modules_by_value(cloudpickle: ModuleType) -> Iterator[None]:
     already = cloudpickle.list_registry_pickle_by_value()
     added = []
-    module: Any  # not all that is found there is a module
+    module: Any  # sys.modules may contain other objects
     for name, module in list(sys.modules.items()):
         if not _is_user_module(name, getattr(module, "__file__", None)) or name in already:
             continue
-        # Some put a stand-in under a name that is not its own: cloudpickle goes by __name__.
+        # Some packages register an object under another name; cloudpickle uses __name__.
         if isinstance(module, ModuleType) and module.__name__ == name:
             cloudpickle.register_pickle_by_value(module)
             added.append(module)
@@ -135,7 +135,7 @@ def _is_user_module(name: str, file: Any) -> bool:
     root = name.partition(".")[0]
     if root in sys.stdlib_module_names or root in ("stoker", "__main__", "__mp_main__"):
         return False
-    # Extension modules cannot go by value.
+    # Extension modules cannot be pickled by value.
     if not isinstance(file, str) or not file.endswith((".py", ".pyc")):
         return False
     path = Path(file).resolve()
@@ -151,16 +151,16 @@ def _stdlib_folders() -> tuple[Path, ...]:
 
 
 def _find_culprit(cloudpickle: ModuleType, value: Any) -> tuple[Any, str, Any]:
-    """Who holds what cannot be pickled, under which name: the innermost that can be told."""
+    """Return the innermost object that cannot be pickled, with its owner and its name there."""
     owner, variable, culprit = value, "", value
     seen = {id(value)}
     while True:
-        for name, held in _held_by(culprit):
-            if id(held) not in seen and not _picklable(cloudpickle, held):
-                seen.add(id(held))
+        for name, found in _references_of(culprit):
+            if id(found) not in seen and not _picklable(cloudpickle, found):
+                seen.add(id(found))
                 if not isinstance(culprit, MethodType | functools.partial):
                     owner = culprit
-                variable, culprit = name, held
+                variable, culprit = name, found
                 break
         else:
             return owner, variable, culprit
@@ -174,26 +174,28 @@ def _picklable(cloudpickle: ModuleType, value: Any) -> bool:
     return True
 
 
-def _held_by(value: Any) -> list[tuple[str, Any]]:
-    """The variables that are pickled with `value`, by name."""
+def _references_of(value: Any) -> list[tuple[str, Any]]:
+    """Return the variables that are pickled with `value`, by name."""
     if isinstance(value, MethodType):
         return [("self", value.__self__), (value.__func__.__name__, value.__func__)]
     if isinstance(value, functools.partial):
-        held = [(f"argument {i}", v) for i, v in enumerate(value.args)]
-        return [*held, *value.keywords.items(), (_name(value.func), value.func)]
+        found = [(f"argument {i}", v) for i, v in enumerate(value.args)]
+        return [*found, *value.keywords.items(), (_name(value.func), value.func)]
     if isinstance(value, FunctionType):
-        held = [(n, value.__globals__[n]) for n in _global_names(value.__code__, value.__globals__)]
+        found = [
+            (n, value.__globals__[n]) for n in _global_names(value.__code__, value.__globals__)
+        ]
         for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
             try:
-                held.append((name, cell.cell_contents))
+                found.append((name, cell.cell_contents))
             except ValueError:  # a variable not yet assigned
                 continue
-        held += [(f"default {i}", v) for i, v in enumerate(value.__defaults__ or ())]
-        return [*held, *(value.__kwdefaults__ or {}).items()]
+        found += [(f"default {i}", v) for i, v in enumerate(value.__defaults__ or ())]
+        return [*found, *(value.__kwdefaults__ or {}).items()]
     if isinstance(value, dict):
-        return [(f"[{key!r}]", held) for key, held in value.items()]
+        return [(f"[{key!r}]", found) for key, found in value.items()]
     if isinstance(value, list | tuple):
-        return [(f"[{i}]", held) for i, held in enumerate(value)]
+        return [(f"[{i}]", found) for i, found in enumerate(value)]
     attributes = getattr(value, "__dict__", None)
     return [(f".{k}", v) for k, v in attributes.items()] if isinstance(attributes, dict) else []
 

@@ -1,4 +1,4 @@
-"""Randomness: every random stream is keyed, so that any of them can be drawn again anywhere."""
+"""Random generators, keyed so that any draw can be repeated anywhere."""
 
 import operator
 import threading
@@ -13,20 +13,20 @@ from stoker.errors import FailedPreconditionError, InvalidArgumentError
 
 _SEED_MASK = 2**64 - 1
 
-# In front of the keys of `generator`, so that none equals that of a node's own draws.
+# Prefix of the keys of `generator`, so that they differ from those of the nodes' own draws.
 _IN_FUNCTIONS = 1
 
 
 def node_seed(
     context: Context, node: Node, seed: int | None = None, *, per_epoch: bool = True
 ) -> "np.random.SeedSequence":
-    """The seed of `node` in this pass: a function of (seed, the node's number, the epoch).
+    """Return the seed of `node` in this epoch: a function of (seed, node number, epoch).
 
     Args:
-        context: of the pass.
-        node: one of the tree the context numbers.
-        seed: what the user gave; ``None`` for the context's.
-        per_epoch: False to draw the same in every pass.
+        context: the context of the node.
+        node: a node of the tree that the context numbers.
+        seed: the user's seed; ``None`` for that of the context.
+        per_epoch: False to draw the same in every epoch.
     """
     entropy = context.seed if seed is None else seed
     epoch = context.epoch if per_epoch else ()
@@ -37,24 +37,24 @@ def node_seed(
 def rng(
     context: Context, node: Node, seed: int | None = None, *, per_epoch: bool = True
 ) -> "np.random.Generator":
-    """A generator seeded by `node_seed`."""
+    """Return a generator seeded by `node_seed`."""
     return np.random.Generator(np.random.PCG64(node_seed(context, node, seed, per_epoch=per_epoch)))
 
 
 def generator(seed: int | None = None) -> "np.random.Generator":
-    """Randomness for a function of a dataset, the same whenever the same element is computed.
+    """Return the generator of the current element, for user functions of a dataset.
 
-    What it draws is a function of the seed, the pass, the place in the pipeline and the element's
-    position: not of threads, of workers' timing, or of where reading began. Within one call of the
-    function every use with the same seed goes on with the same generator.
+    Its draws are a function of the seed, the epoch, the node and the position of the element. They
+    do not depend on threads, the timing of workers, or where reading started. Within one call of
+    the function, calls with the same seed return the same generator.
 
     Args:
-        seed: an int of 64 bits; ``None``: the dataset's own (`Options.seed`). Under a service each
-            task draws its own, unless `Options.seed` or this is given.
+        seed: an int of 64 bits; ``None``: the seed of the dataset (`Options.seed`). Under a service
+            each task draws its own, unless `Options.seed` or this is given.
 
     Raises:
-        FailedPreconditionError: no function of a dataset is running in this thread.
-        InvalidArgumentError: `seed` is no int.
+        FailedPreconditionError: if no function of a dataset is running in this thread.
+        InvalidArgumentError: if `seed` is neither an int nor None.
 
     Example:
         >>> import stoker
@@ -74,14 +74,14 @@ def generator(seed: int | None = None) -> "np.random.Generator":
 
 
 class Calls:
-    """The calls of one node's function, made one after the other by one thread.
+    """Consecutive calls of one node's function by one thread.
 
-    Cheap, since a map makes millions: which element a call is for is found out when `generator`
-    asks.
+    It costs little, since a map makes millions of calls: the element of a call is determined only
+    when `generator` is called.
 
     Args:
-        context: of the pass.
-        node: whose function it is; one of the tree the context numbers.
+        context: the context of the node.
+        node: the node of the function, in the tree that the context numbers.
 
     Example::
 
@@ -101,11 +101,11 @@ class Calls:
         self._generators: dict[int | None, np.random.Generator] = {}
 
     def over(self, elements: Iterator[Any], stop: int) -> "Calls":
-        """In its ``with`` block, a call is for the element that `elements` yielded last.
+        """Return a context manager in which a call is for the element that `elements` yielded last.
 
         Args:
-            elements: an iterator that knows how many are left, as those of lists and tuples do.
-            stop: the position, in the function's input, behind its last element.
+            elements: an iterator with a length hint, such as those of lists and tuples.
+            stop: the position after its last element, in the function's input.
         """
         self._elements = elements
         self._stop = stop
@@ -119,7 +119,7 @@ class Calls:
         _running.calls = self._before
 
     def generator(self, seed: int | None) -> "np.random.Generator":
-        """See the function of this name."""
+        """Return the generator for the current call; see the function `generator`."""
         index = self._stop - operator.length_hint(self._elements) - 1
         if index != self._drawn:
             self._drawn = index
@@ -148,7 +148,7 @@ _running = _Running()
 
 @contextmanager
 def keyed(context: Context, node: Node, index: int) -> Iterator[None]:
-    """In its ``with`` block `generator` draws for `node`'s call at position `index`."""
+    """Let `generator` draw for the call of `node` at position `index`, in a ``with`` block."""
     with Calls(context, node).over(iter((None,)), index + 1) as elements:
         next(elements)
         yield

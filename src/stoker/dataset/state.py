@@ -1,4 +1,4 @@
-"""Where an iterator stands, as small JSON: what it takes to go on elsewhere."""
+"""State of an iterator as small JSON, to resume its epoch elsewhere."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,15 +13,15 @@ VERSION = 1
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A position in one pass over a dataset.
+    """A position in one epoch of a dataset.
 
     Attributes:
-        version: of this form.
-        structure: digest of the tree: its kinds, inputs and fields, but neither functions nor what
-            only says how fast it runs.
-        seed: for the seeds the user did not give.
-        epoch: the pass.
-        position: how many elements and errors the reader has received.
+        version: version of this format.
+        structure: digest of the kinds, inputs and fields of the tree, without functions and fields
+            that only affect speed.
+        seed: replaces the seeds that the user did not give.
+        epoch: number of the epoch.
+        position: number of elements and errors the reader has received.
     """
 
     version: int = VERSION
@@ -31,12 +31,12 @@ class State(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     position: int
 
     def to_dict(self) -> dict[str, Any]:
-        """As builtin values that JSON can hold."""
+        """Return the state as builtin values that JSON can represent."""
         return msgspec.structs.asdict(self)
 
 
 def digest_of(root: Node) -> str:
-    """A digest of what a tree computes, as far as it can be told without running its functions."""
+    """Return a digest of the structure of a tree; functions are not part of it."""
     import hashlib  # OpenSSL costs milliseconds at `import stoker`
 
     structure = structure_of(root, tuning=False)
@@ -44,10 +44,10 @@ def digest_of(root: Node) -> str:
 
 
 def check_resumable(root: Node) -> None:
-    """Checks that every node yields the same again.
+    """Check that every node can repeat an epoch.
 
     Raises:
-        UnimplementedError: one cannot; names it.
+        UnimplementedError: if a node cannot; the message names it.
     """
     for node in number(root):
         if node.unrepeatable:
@@ -57,23 +57,23 @@ def check_resumable(root: Node) -> None:
 
 
 def parse_state(value: Any, root: Node, seed: int | None) -> State:
-    """A state that continues `root`.
+    """Parse a state and check that it belongs to a dataset.
 
     Args:
-        value: what `to_dict` gave, perhaps by way of JSON.
-        root: the dataset's tree.
-        seed: what the dataset's options demand; ``None``: whatever the state's is.
+        value: the result of `to_dict`, perhaps after JSON.
+        root: the tree of the dataset.
+        seed: the seed of the dataset's options; ``None``: any.
 
     Raises:
-        InvalidArgumentError: it is none, or of another dataset or seed.
-        UnimplementedError: the tree has no state.
+        InvalidArgumentError: if it is not a state, or belongs to another dataset or seed.
+        UnimplementedError: if the tree cannot be resumed.
     """
     check_resumable(root)
     version = value.get("version") if isinstance(value, Mapping) else None
     if version is not None and version != VERSION:
         raise InvalidArgumentError(
             f"`state` is of version {version!r}; this stoker reads version {VERSION}: resume with "
-            "the stoker that wrote it, or begin anew"
+            "the stoker that wrote it, or start without a state"
         )
     try:
         state = msgspec.convert(value, State)
@@ -86,11 +86,11 @@ def parse_state(value: Any, root: Node, seed: int | None) -> State:
     if state.structure != digest_of(root):
         raise InvalidArgumentError(
             "`state` belongs to another dataset: the nodes or their arguments differ from those "
-            "it was taken of; build the same pipeline, or begin anew without a state"
+            "of its dataset; build the same pipeline, or start without a state"
         )
     if seed is not None and state.seed != seed:
         raise InvalidArgumentError(
-            f"`state` is of a pass with seed {state.seed}, but Options(seed={seed}) is set; give "
-            "the same seed, or none"
+            f"`state` belongs to an epoch with seed {state.seed}, but Options(seed={seed}) is set; "
+            "give the same seed, or none"
         )
     return state

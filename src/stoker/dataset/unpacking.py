@@ -1,14 +1,14 @@
-"""How functions are called with elements: the members of a plain tuple are arguments."""
+"""Calls of user functions: the members of a plain tuple are separate arguments."""
 
 from collections.abc import Callable
 from typing import Any
 
 
 def apply(function: Callable[..., Any], element: Any) -> Any:
-    """``function(element)``; a plain tuple is unpacked into arguments."""
+    """Return ``function(element)``; a plain tuple is unpacked into arguments."""
     return function(*element) if type(element) is tuple else function(element)
 
 
 def arguments_of(element: Any) -> tuple[Any, ...]:
-    """What a function is called with for an element."""
+    """Return the arguments with which a function is called for an element."""
     return element if type(element) is tuple else (element,)

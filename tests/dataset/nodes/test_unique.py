@@ -106,5 +106,7 @@ def test_spec_and_cardinality() -> None:
 
 def test_an_array_of_objects_other_than_text_is_named() -> None:
     mixed = Dataset.range(2).map(lambda x: np.array(["a", None, b"b", x], object))
-    with pytest.raises(InvalidArgumentError, match=r"`unique` .* an array contains a int: 0; convert"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"`unique` .* an array contains a int: 0; convert"
+    ):
         next(iter(mixed.unique()))

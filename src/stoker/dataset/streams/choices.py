@@ -1,4 +1,4 @@
-"""Which of several inputs is next: drawn by weights, or named by a dataset."""
+"""Choices between several inputs: drawn by weights, or given by a dataset."""
 
 import time
 from collections import deque
@@ -11,21 +11,21 @@ from stoker.dataset import arguments
 from stoker.dataset.streams.stream import Stream
 from stoker.errors import InvalidArgumentError
 
-# Choices are handed on when reading them has taken this long.
+# Choices are returned when reading them has taken this long.
 _CHUNK_SECONDS = 0.5e-3
 
-# A dataset that answers this fast is read on for the same draws.
+# A dataset that answers faster than this is read again for the same draws.
 _PROMPT_SECONDS = 20e-6
 
 Draws = npt.NDArray[np.int64]
 
 
 class Choices(Protocol):
-    """Which input is next, again and again.
+    """A sequence of indices of inputs.
 
     Attributes:
-        failures: the errors of the positions drawn as `count` (of inputs), in their order.
-        waits: drawing may take long, so it is done only where nothing is held.
+        failures: the errors of the positions with index `count` (of inputs), in their order.
+        waits: drawing may block, so it must be done only with an empty chunk.
     """
 
     failures: "deque[Exception]"
@@ -39,16 +39,16 @@ class Choices(Protocol):
         ...
 
     def close(self) -> None:
-        """Closes what is read."""
+        """Close the dataset that is read."""
         ...
 
 
 class WeightedChoices:
-    """Choices drawn with fixed weights, however many at once.
+    """Choices drawn with fixed weights.
 
     Args:
-        generator: makes the draws.
-        weights: one for each input.
+        generator: generates the draws.
+        weights: one per input.
     """
 
     waits = False
@@ -59,16 +59,16 @@ class WeightedChoices:
         self._bounds = _bounds_of(np.asarray(weights, np.float64))
 
     def draw(self, most: int, lazy: bool = False) -> Draws:
-        """See `Choices`."""
+        """Implement `Choices`."""
         return np.searchsorted(self._bounds, self._generator.random(most), side="right")
 
     def close(self) -> None:
-        """See `Choices`."""
+        """Implement `Choices`."""
 
 
 def _bounds_of(weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Where, in ``[0, 1)``, the draws of each input but the last end."""
-    # Inputs of weight 0 behind the last of the others must not get what rounding leaves.
+    """Return the upper bound in ``[0, 1)`` of the draws of each input but the last."""
+    # Inputs of weight 0 after the last other one must not be drawn because of rounding.
     last = np.flatnonzero(weights)[-1]
     bounds: npt.NDArray[np.float64] = np.cumsum(weights / weights.max())
     bounds = bounds / bounds[-1]
@@ -77,11 +77,11 @@ def _bounds_of(weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 class _DirectedChoices:
-    """Choices that come of a dataset's elements; an error of its takes a choice's position.
+    """Choices derived from the elements of a dataset; its errors occupy their positions.
 
     Args:
-        stream: the dataset's.
-        count: of the inputs.
+        stream: the stream of the dataset.
+        count: number of inputs.
     """
 
     waits = True
@@ -93,16 +93,16 @@ class _DirectedChoices:
         self._prompt = False
 
     def draw(self, most: int, lazy: bool = False) -> Draws:
-        """See `Choices`."""
+        """Implement `Choices`."""
         draws: list[int] = []
         begun = time.perf_counter()
-        # A repeat hands out a pass at a time; how long the next takes is foreseen from this one.
+        # A repeat returns one epoch per call; the duration of one read predicts that of the next.
         while len(draws) < most and (not draws or self._prompt):
             before = time.perf_counter()
             try:
                 chunk = self._stream.next_chunk(most - len(draws), 1 << 20, lazy)
             except Exception as error:  # noqa: BLE001 - it occupies its position
-                self._pass_failed()
+                self._skip_failed()
                 draws.append(self._failed(error))
                 break
             draws.extend(map(self._index, chunk))
@@ -123,14 +123,14 @@ class _DirectedChoices:
         return self._count
 
     def _choose(self, element: Any) -> int:
-        """The index that an element stands for."""
+        """Return the index for an element."""
         raise NotImplementedError
 
-    def _pass_failed(self) -> None:
-        """A position of the dataset has failed."""
+    def _skip_failed(self) -> None:
+        """Handle a failed position of the dataset."""
 
     def close(self) -> None:
-        """See `Choices`."""
+        """Implement `Choices`."""
         self._stream.close()
 
 
@@ -154,9 +154,9 @@ class VaryingChoices(_DirectedChoices):
     """Choices drawn with the weights that are the elements of a dataset.
 
     Args:
-        generator: makes the draws, one for each element.
-        weights: the dataset's stream.
-        count: of the inputs.
+        generator: generates the draws, one per element.
+        weights: the stream of the dataset.
+        count: number of inputs.
     """
 
     def __init__(self, generator: "np.random.Generator", weights: Stream, count: int) -> None:
@@ -168,5 +168,5 @@ class VaryingChoices(_DirectedChoices):
         weights = arguments.weights(element, self._count)
         return int(np.searchsorted(_bounds_of(weights), drawn, side="right"))
 
-    def _pass_failed(self) -> None:
-        self._generator.random()  # each position has its draw, whatever it holds
+    def _skip_failed(self) -> None:
+        self._generator.random()  # each position has its draw, even if it failed

@@ -1,4 +1,4 @@
-"""When a chunk is complete because making it has taken long enough."""
+"""Time limit for computing a chunk."""
 
 CHUNK_SECONDS = 0.5e-3
 """A chunk is returned when computing it has taken this long: a fraction of the millisecond that

@@ -5,10 +5,10 @@ from typing import NamedTuple, NoReturn
 
 
 class Failure:
-    """An error travelling as an item to the position it occupies.
+    """An error, buffered as an item at the position that it occupies.
 
-    Streams that buffer (shuffle, prefetch, cache) keep one in their buffer where the element would
-    have been and raise it when that position is read.
+    Streams with a buffer (shuffle, prefetch, cache) put it there instead of the element and raise
+    it when that position is read.
 
     Attributes:
         error: the exception to raise.
@@ -24,21 +24,21 @@ class Failure:
 
 
 class Origin(NamedTuple):
-    """Where a user's function raised: the node, the line that built it, the element's number."""
+    """Origin of a user function's error: the node, its line, the number of the element."""
 
     kind: str
     site: str
-    index: int | None  # type: ignore[assignment]  # nobody searches an Origin by tuple.index
+    index: int | None  # type: ignore[assignment]  # hides tuple.index
 
 
 _ORIGIN = "__stoker_origin__"
 
 
 def mark_failure(error: Exception, origin: Origin) -> Exception:
-    """Notes on `error` where it was raised; returns what to raise.
+    """Add the origin to an error as a note and an attribute, and return the error to raise.
 
-    A user's StopIteration becomes a RuntimeError, as in a generator: it would end the stream.
-    The innermost mark stays.
+    A user's StopIteration becomes a RuntimeError, as in a generator, since it would end the stream.
+    An error that has an origin keeps it.
     """
     if isinstance(error, StopIteration):
         cause = error
@@ -54,11 +54,11 @@ def mark_failure(error: Exception, origin: Origin) -> Exception:
 
 
 def raise_failure(error: Exception, origin: Origin) -> NoReturn:
-    """Raises `error` as marked by `mark_failure`."""
+    """Raise the error with its origin (see `mark_failure`)."""
     raise mark_failure(error, origin)
 
 
 def failure_origin(error: BaseException) -> Origin | None:
-    """Where `error` was raised, if a user's function raised it."""
+    """Return the origin of an error, if a user function raised it."""
     origin = getattr(error, _ORIGIN, None)
     return origin if isinstance(origin, Origin) else None

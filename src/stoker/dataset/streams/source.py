@@ -1,4 +1,4 @@
-"""Reading the splits of sources: the runs of an index source and the values of a listed one."""
+"""Streams of sources: ranges of an index source, values of a listed one."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -8,14 +8,14 @@ from stoker.dataset.tree.node import Context, Node
 
 
 class IndexStream(Stream):
-    """Reads an index source: all of it, or the ranges it is handed, back to back.
+    """Reads an index source: all of it, or its assigned ranges in order.
 
     Args:
-        context: of the pass.
+        context: the context of the source.
         node: the source.
-        count: how many elements the source has.
-        element_bytes: about the bytes of one element.
-        read: the elements of a range ``(start, stop)``, as a list.
+        count: number of elements of the source.
+        element_bytes: approximate size of one element.
+        read: returns the elements of a range ``(start, stop)`` as a list.
     """
 
     def __init__(
@@ -36,18 +36,18 @@ class IndexStream(Stream):
             self._runs = context.splits.open(context.numbers[node])
 
     def _next_run(self) -> bool:
-        """Moves to the next range that is not empty; may block."""
+        """Move to the next range that is not empty; may block."""
         while self._position >= self._stop:
             run = next(self._runs, None)
             if run is None:
-                self._runs = iter(())  # the end stays the end
+                self._runs = iter(())  # later calls find the end, too
                 return False
             self._position, self._stop = run
         return True
 
     def _take(self, most: int) -> list[Any]:
         start = self._position
-        # `close`, which may come from another thread, puts the stop before it.
+        # `close`, which another thread may call, sets the stop before it.
         self._position = max(start, min(self._stop, start + most))
         return self._read(start, self._position)
 
@@ -65,19 +65,19 @@ class IndexStream(Stream):
         return n - left
 
     def close(self) -> None:
-        """Ends the stream, so that a search through it that finds nothing ends too."""
+        """End the stream, so that a node that searches it ends, too."""
         self._stop = 0
         self._runs = iter(())
 
 
 class ListedStream(Stream):
-    """Reads a listed source: all its values, or those it is handed.
+    """Reads a listed source: all its values, or the assigned ones.
 
     Args:
-        context: of the pass.
+        context: the context of the source.
         node: the source.
-        list_all: makes the whole list; called on the first read and only without splits. If it
-            raises, the error is the stream's only position.
+        list_all: lists all values; called at the first read and only without splits. If it raises,
+            the error is the only position of the stream.
     """
 
     def __init__(self, context: Context, node: Node, list_all: Callable[[], list[Any]]) -> None:
@@ -93,12 +93,12 @@ class ListedStream(Stream):
             list_all, self._list_all = self._list_all, None
             self._values = iter(list_all())
         if not self._whole:
-            max_elements = 1  # the next split may have to be waited for
+            max_elements = 1  # waiting for the next split may block
         chunk: list[Any] = []
         for value in self._values:
             chunk.append(value)
             max_bytes -= len(value)
             if len(chunk) >= max_elements or max_bytes <= 0:
                 return chunk
-        self._values = iter(())  # the end stays the end
+        self._values = iter(())  # later calls find the end, too
         return chunk

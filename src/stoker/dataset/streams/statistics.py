@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 
 class Statistics:
-    """Counts and amounts by name, of a whole pass; any stream of it adds, from any thread."""
+    """Counters and gauges of one epoch, by name; its streams update them from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -13,28 +13,28 @@ class Statistics:
         self._amounts: list[tuple[str, Callable[[], int]]] = []
 
     def add(self, name: str, count: int) -> None:
-        """Adds to a count; the first time, from 0."""
+        """Add to a counter, which starts at 0."""
         with self._lock:
             self._counts[name] = self._counts.get(name, 0) + count
 
     def watch(self, name: str, amount: Callable[[], int]) -> None:
-        """Has `amount` called whenever somebody looks: what goes up and down, such as bytes held.
+        """Register a gauge, such as the buffered bytes; `amount` returns its present value.
 
-        Where several streams watch under one name, they are added up.
+        The gauges of several streams with one name are added.
         """
         with self._lock:
             self._amounts.append((name, amount))
 
     def counts(self) -> dict[str, int]:
-        """What was counted so far."""
+        """Return the counters."""
         with self._lock:
             return dict(self._counts)
 
     def snapshot(self) -> dict[str, int]:
-        """What was counted so far, and the amounts now."""
+        """Return the counters and the present values of the gauges."""
         with self._lock:
             amounts = list(self._amounts)
         found = self.counts()
-        for name, amount in amounts:  # not under the lock: they take others
+        for name, amount in amounts:  # not under the lock: they acquire others
             found[name] = found.get(name, 0) + amount()
         return found
