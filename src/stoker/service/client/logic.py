@@ -23,8 +23,8 @@ from stoker.service.client.actions import (
     Warn,
 )
 from stoker.service.client.credit import Metered, Windows
+from stoker.service.client.give_up_policy import GiveUpPolicy
 from stoker.service.client.order import Order, ReceivedChunk, new_order
-from stoker.service.client.patience import Patience
 from stoker.service.client.task_cursor import TaskCursor
 from stoker.service.read_options import ReadOptions
 from stoker.service.splittable import assigns_splits
@@ -83,7 +83,7 @@ class Client:
         self._order = new_order(hello.parameters)
         self._windows = _flow_control(options, self._order)
         self._dispatcher_address = options.dispatcher_address
-        self._patience = Patience(
+        self._give_up = GiveUpPolicy(
             options.dispatcher_address,
             options.connect_timeout,
             assigns_splits(options.processing_mode),
@@ -111,7 +111,7 @@ class Client:
 
     def session_lost(self, now: float) -> list[Action]:
         """The session broke, or could not be opened. Reading goes on."""
-        self._patience.session_lost(now)
+        self._give_up.session_lost(now)
         return self._take_actions()
 
     def session_message(self, message: m.FromDispatcher, now: float) -> list[Action]:
@@ -119,7 +119,7 @@ class Client:
         if self._closed:
             return []
         if isinstance(message, m.ClientWelcome):
-            self._patience.welcomed()
+            self._give_up.welcomed()
             if self._hello.client_id is None:
                 self._compression = message.compression
             self._hello = _resumed(self._hello, message)
@@ -201,7 +201,7 @@ class Client:
         cursor = self._by_connection.get(connection)
         if cursor is None:
             return []
-        self._patience.heard(now)
+        self._give_up.worker_message(now)
         self._settle(now)
         if isinstance(message, f.Frame):
             self._receive(cursor, message, now)
@@ -232,7 +232,7 @@ class Client:
             waits = cursor.connection is None and not cursor.lost and not self._closed
             if waits and now >= cursor.try_at:
                 self._connect(cursor)
-        self._check_patience(now)
+        self._check_give_up(now)
         return self._take_actions()
 
     def _receive(self, cursor: TaskCursor, frame: f.Frame, now: float) -> None:
@@ -360,7 +360,7 @@ class Client:
     def waiting_for(self) -> str:
         """Whom a read waits for, as a sentence's end."""
         waiting = [str(cursor) for cursor in self.cursors.values() if not cursor.over]
-        if self._patience.out_since is not None:
+        if self._give_up.unreachable_since is not None:
             waiting.insert(0, f"the dispatcher at {self._dispatcher_address}")
         return ", ".join(waiting) or "the dispatcher to find a worker for it"
 
@@ -393,9 +393,9 @@ class Client:
         for task_id in dict.fromkeys(task_ids):
             self._report(self.cursors[task_id], now)
 
-    def _check_patience(self, now: float) -> None:
+    def _check_give_up(self, now: float) -> None:
         reading = any(cursor.open and not cursor.over for cursor in self.cursors.values())
-        error = self._patience.exhausted(now, reading, bool(self.outstanding))
+        error = self._give_up.error(now, reading, bool(self.outstanding))
         if error is not None:
             self.fail(error)
 

@@ -1,0 +1,75 @@
+"""The decision when a client raises instead of waiting longer."""
+
+from stoker.errors import UnavailableError
+
+DISPATCHER_TIMEOUT = 10.0
+"""Seconds without the dispatcher and without any worker to read from until the client gives up."""
+
+SPLITS_TIMEOUT = 60.0
+"""Seconds without the dispatcher and without an element until the client gives up, if workers need
+the dispatcher for their splits."""
+
+
+class GiveUpPolicy:
+    """Decide when a client stops waiting for an unreachable dispatcher.
+
+    Args:
+        dispatcher_address: for error messages.
+        connect_timeout: seconds to wait for the dispatcher's first answer.
+        needs_splits: workers ask the dispatcher for splits, so they soon stop without it.
+        now: seconds, on the clock of all later calls.
+
+    Attributes:
+        unreachable_since: time at which the dispatcher was lost; ``None`` while it is reachable.
+    """
+
+    def __init__(
+        self, dispatcher_address: str, connect_timeout: float, needs_splits: bool, now: float
+    ) -> None:
+        self.unreachable_since: float | None = now
+        self._dispatcher_address = dispatcher_address
+        self._connect_timeout = connect_timeout
+        self._needs_splits = needs_splits
+        self._welcomed = False
+        self._last_worker_message = now
+
+    def session_lost(self, now: float) -> None:
+        """Record that the dispatcher cannot be reached."""
+        if self.unreachable_since is None:
+            self.unreachable_since = now
+
+    def welcomed(self) -> None:
+        """Record that the dispatcher answers."""
+        self.unreachable_since = None
+        self._welcomed = True
+
+    def worker_message(self, now: float) -> None:
+        """Record that a worker sent a message."""
+        self._last_worker_message = now
+
+    def error(self, now: float, reading: bool, buffered: bool) -> UnavailableError | None:
+        """Return the error to raise; ``None`` to wait longer.
+
+        Args:
+            now: seconds.
+            reading: there is a worker to read from.
+            buffered: elements have arrived that are not consumed.
+        """
+        if self.unreachable_since is None:
+            return None
+        seconds = now - self.unreachable_since
+        if not self._welcomed:
+            if seconds < self._connect_timeout:
+                return None
+            return UnavailableError(
+                f"no dispatcher answered at {self._dispatcher_address} within {seconds:.0f} s; "
+                "start it with `stoker dispatcher`, or correct the address"
+            )
+        silent = 0.0 if buffered else min(seconds, now - self._last_worker_message)
+        starved = self._needs_splits and silent >= SPLITS_TIMEOUT
+        if not starved and (reading or seconds < DISPATCHER_TIMEOUT):
+            return None
+        return UnavailableError(
+            f"the dispatcher at {self._dispatcher_address} has not answered for {seconds:.0f} s "
+            "and no worker has anything to read; the rest of this iteration cannot be read"
+        )
