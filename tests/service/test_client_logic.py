@@ -7,8 +7,8 @@ import msgspec
 from stoker.errors import ErrorRecord, NotFoundError, StokerError, UnavailableError
 from stoker.service import messages as m
 from stoker.service.client import logic as c
-from stoker.service.client.account import BYTES
 from stoker.service.client.credit import BUFFER_BYTES, WORKERS
+from stoker.service.client.flow_control import CONNECTION_BYTES
 from stoker.service.client.pace import FIRST, GROWTH
 from stoker.service.config import ShardingPolicy
 from stoker.service.read_options import ReadOptions
@@ -265,7 +265,7 @@ def test_quarter_of_the_window_is_reported_with_a_message():
     assert client.take(0.0, 0.0)[1] == []
     window = FIRST + GROWTH
     assert client.worker_message(1, f.Frame(3, [3]), 0.0) == [
-        c.ToWorker(1, f.Credit(1, 1 + window, BYTES))
+        c.ToWorker(1, f.Credit(1, 1 + window, CONNECTION_BYTES))
     ]
 
 
@@ -276,14 +276,14 @@ def test_half_of_the_window_is_reported_immediately():
     assert client.take(0.0, 0.0)[1] == []
     assert client.take(0.0, 0.0)[1] == []
     window = FIRST + 2 * GROWTH
-    assert client.take(0.0, 0.0)[1] == [c.ToWorker(1, f.Credit(2, 2 + window, BYTES))]
+    assert client.take(0.0, 0.0)[1] == [c.ToWorker(1, f.Credit(2, 2 + window, CONNECTION_BYTES))]
 
 
 def test_half_of_the_bytes_is_reported_immediately():
     client = _reading()
     client.worker_message(1, f.Frame(0, ["a"], nbytes=1), 0.0)
     client.take(0.0, 0.0)
-    client.worker_message(1, f.Frame(1, ["b"], nbytes=BYTES), 0.0)
+    client.worker_message(1, f.Frame(1, ["b"], nbytes=CONNECTION_BYTES), 0.0)
     assert client.take(0.0, 0.0)[1] == []
     [said] = client.take(0.0, 0.0)[1]
     assert isinstance(said, c.ToWorker)
@@ -315,7 +315,7 @@ def test_limited_client_grants_credit_only_for_ready_elements():
     client.take(0.0, 0.0)
     assert client.take(0.0, 0.0)[1] == [
         c.ToWorker(2, f.Credit(0, 1, EVEN)),
-        c.ToWorker(1, f.Credit(1, 1, BYTES)),
+        c.ToWorker(1, f.Credit(1, 1, CONNECTION_BYTES)),
     ]
 
 

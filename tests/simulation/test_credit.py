@@ -1,12 +1,12 @@
-"""How elements are shared and how much is held where, on a simulated clock."""
+"""How elements are shared and how much is buffered where, on a simulated clock."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
 
 import pytest
 
-from stoker.service.client.account import BYTES
 from stoker.service.client.credit import BUFFER_BYTES
+from stoker.service.client.flow_control import CONNECTION_BYTES
 from tests.simulation.dataplane import Client, Wire, Worker, world
 
 MIB = 1 << 20
@@ -15,7 +15,7 @@ FAR = Wire(delay=0.025, width=1e9)
 
 
 class Stage:
-    """Workers and clients of one job, run to the end or for a while."""
+    """Workers and clients of one job, run to the end or for a limited time."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Stage:
         buffer_bytes: int = BUFFER_BYTES,
         max_outstanding_requests: int | None = None,
     ) -> Client:
-        """A client whose user works so long on each element."""
+        """Add a client whose consumer works `seconds` on each element."""
         work = (lambda k: seconds) if isinstance(seconds, float) else seconds
         number = 1 + len(self.clients)
         client = Client(
@@ -61,25 +61,25 @@ class Stage:
         return client
 
     def run(self, until: float = 1000.0) -> bool:
-        """Whether everybody came to the end in time."""
+        """Run to the end; return whether all clients reached it in time."""
         return self.world.run(lambda: all(x.ended is not None for x in self.clients), until)
 
     def run_to(self, client: Client, taken: int) -> None:
-        """Until the client has taken so many."""
+        """Run until the client has consumed `taken` elements."""
         assert self.world.run(lambda: len(client.taken) >= taken, 1000.0)
 
 
 # ── shares ───────────────────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("workers", [1, 2])
-def test_two_clients_of_one_job_share_it_and_neither_holds_much_at_the_end(workers):
-    """`workers` share the job's elements (DYNAMIC), or one yields them all (OFF)."""
+def test_two_clients_share_a_job_evenly_and_buffer_little(workers):
+    """Two workers share the job's elements (DYNAMIC), or one yields them all (OFF)."""
     stage = Stage(workers, 100_000 // workers)
     for seconds in (1 / 5000, 1 / 5000):
         stage.add(seconds)
     assert stage.world.run(lambda: all(w.exhausted_at is not None for w in stage.workers), 100)
     assert stage.world.run(lambda: not any(w.task.buffer.waiting(0) for w in stage.workers), 100)
-    held = [client.outstanding / 5000 for client in stage.clients]
-    assert max(held) <= 0.12
+    buffered_seconds = [client.outstanding / 5000 for client in stage.clients]
+    assert max(buffered_seconds) <= 0.12
     assert stage.run()
     for client in stage.clients:
         assert 0.4 <= len(client.taken) / 100_000 <= 0.6
@@ -96,18 +96,18 @@ def test_a_fast_and_a_slow_client_end_together():
     assert slow.ended == pytest.approx(fast.ended, abs=0.2)
 
 
-def test_a_paused_client_holds_a_tenth_of_a_second_and_starves_nobody():
+def test_a_paused_client_buffers_a_tenth_of_a_second():
     stage = Stage(count=50_000)
     fast = stage.add(1e-5)
     paused = stage.add(lambda k: 500.0 if k == 2_000 else 1e-4)
     assert stage.world.run(lambda: fast.ended is not None or stage.world.now > 100, 200)
-    in_hand = 250  # the chunk its user pauses in
-    assert len(fast.taken) >= 50_000 - 2_000 - 1_100 - in_hand
+    current = 250  # the chunk in which its consumer pauses
+    assert len(fast.taken) >= 50_000 - 2_000 - 1_100 - current
     assert fast.waited < 0.02
     assert paused.outstanding <= 1_100
 
 
-def test_the_fast_ones_of_many_workers_are_not_held_up_by_the_shares_of_the_slow_ones():
+def test_shares_of_slow_workers_do_not_limit_a_fast_one():
     slow, fast = [1.0] * 7, [1e-5]
     stage = Stage(8, 20_000, worker_seconds=[*slow, *fast])
     client = stage.add(1e-4)
@@ -116,8 +116,18 @@ def test_the_fast_ones_of_many_workers_are_not_held_up_by_the_shares_of_the_slow
     assert stage.world.now - client.began == pytest.approx(1.9, rel=0.05)
 
 
+def test_a_client_on_a_slow_link_does_not_hoard_elements():
+    stage = Stage(count=20_000, nbytes=lambda k: 10_000)
+    fast = stage.add(1 / 5000, Wire(0.0005, 1e9))
+    slow = stage.add(1 / 5000, Wire(0.0005, 10e6))  # 1,000 elements/s arrive
+    assert stage.run()
+    assert fast.ended is not None
+    assert slow.ended is not None
+    assert slow.ended - fast.ended < 1.0
+
+
 # ── links ────────────────────────────────────────────────────────────────────────────────────────
-def test_a_far_worker_with_a_wide_link_keeps_a_fast_user_supplied():
+def test_a_distant_worker_supplies_a_fast_consumer():
     stage = Stage(count=20_000, nbytes=lambda k: 10_000)
     client = stage.add(1 / 20_000, FAR)  # 200 MB/s, 50 ms away
     stage.run_to(client, 5_000)
@@ -126,7 +136,7 @@ def test_a_far_worker_with_a_wide_link_keeps_a_fast_user_supplied():
     assert client.waited - waited < 0.02 * (stage.world.now - began)
 
 
-def test_a_far_link_is_filled():
+def test_a_link_of_high_latency_is_filled():
     stage = Stage(count=3_000, nbytes=lambda k: 300_000)
     client = stage.add(1e-5, Wire(0.025, 0.5e9))
     stage.run_to(client, 300)
@@ -135,16 +145,16 @@ def test_a_far_link_is_filled():
     assert 2_700 * 300_000 / (stage.world.now - began) > 0.9 * 0.5e9
 
 
-def test_a_user_at_the_other_end_of_the_world_waits_little_once_the_window_has_grown():
+def test_a_consumer_300_ms_away_waits_little():
     stage = Stage(count=40_000)
-    client = stage.add(1 / 2500, Wire(0.15, 1e9))  # a round trip is longer than the window at first
+    client = stage.add(1 / 2500, Wire(0.15, 1e9))  # a round trip: three windows at first
     stage.run_to(client, 15_000)
     began, waited = stage.world.now, client.waited
     assert stage.run()
     assert client.waited - waited < 0.03 * (stage.world.now - began)
 
 
-def test_a_user_who_takes_batches_over_a_far_link_waits_little():
+def test_a_consumer_of_batches_50_ms_away_waits_little():
     stage = Stage(count=64 * 120)
     client = stage.add(lambda k: 1.0 if k % 64 == 63 else 1e-5, FAR)
     stage.run_to(client, 64 * 20)
@@ -154,7 +164,7 @@ def test_a_user_who_takes_batches_over_a_far_link_waits_little():
     assert max(client.frames) <= 64
 
 
-def test_a_long_first_step_does_not_keep_a_fast_user_slow():
+def test_a_long_first_step_does_not_slow_a_fast_consumer():
     stage = Stage(count=300_000, worker_seconds=1e-7)
     client = stage.add(lambda k: 60.0 if k == 0 else 1e-6)
     assert stage.run()
@@ -172,7 +182,7 @@ def test_huge_elements_come_one_at_a_time():
     assert stage.workers[0].most_bytes <= (100 + 100) * MIB
 
 
-def test_elements_of_all_sizes_stay_within_the_bounds():
+def test_elements_of_all_sizes_stay_within_the_byte_bounds():
     sizes = [100, 5 * MIB, 40, 3, 900_000, 64, 2 * MIB]
     stage = Stage(2, 700, nbytes=lambda k: sizes[k % 7], buffer_bytes=16 * MIB)
     client = stage.add(0.001, buffer_bytes=8 * MIB)
@@ -183,7 +193,7 @@ def test_elements_of_all_sizes_stay_within_the_bounds():
 
 
 @pytest.mark.parametrize("seconds", [1e-7, 0.01])
-def test_a_million_tiny_elements_are_a_million_elements(seconds):
+def test_tiny_elements_stay_within_the_byte_bounds(seconds):
     stage = Stage(count=1_000_000, worker_seconds=1e-7)
     client = stage.add(seconds, buffer_bytes=MIB)
     assert stage.run(until=5.0) is (seconds == 1e-7)
@@ -191,7 +201,7 @@ def test_a_million_tiny_elements_are_a_million_elements(seconds):
     assert stage.workers[0].most_bytes <= 131_072 * 32 + MIB + 32 + 8192 * 32
 
 
-def test_a_slow_user_holds_little_and_the_worker_what_it_may():
+def test_a_slow_consumer_buffers_little():
     stage = Stage(count=1_000, nbytes=lambda k: MIB, buffer_bytes=16 * MIB)
     client = stage.add(1.0)
     stage.run(until=100.0)
@@ -202,7 +212,7 @@ def test_a_slow_user_holds_little_and_the_worker_what_it_may():
 
 
 @pytest.mark.parametrize("workers", [4, 16, 64])
-def test_many_workers_together_stay_within_the_bytes_of_the_client(workers):
+def test_many_workers_together_stay_within_buffer_bytes(workers):
     stage = Stage(workers, 6400 // workers, nbytes=lambda k: MIB // 2)
     client = stage.add(0.0, buffer_bytes=64 * MIB)
     assert stage.run()
@@ -210,14 +220,14 @@ def test_many_workers_together_stay_within_the_bytes_of_the_client(workers):
     assert client.most_bytes <= (64 + workers / 2) * MIB
 
 
-def test_one_of_many_workers_has_at_most_its_most():
+def test_one_worker_stays_within_connection_bytes():
     stage = Stage(1, 400, nbytes=lambda k: MIB, buffer_bytes=512 * MIB)
     client = stage.add(lambda k: 10.0 if k == 200 else 1e-4)
     assert stage.run()
-    assert BYTES * 3 // 4 <= client.most_bytes <= BYTES + MIB
+    assert CONNECTION_BYTES * 3 // 4 <= client.most_bytes <= CONNECTION_BYTES + MIB
 
 
-def test_a_limit_of_elements_holds_whatever_they_weigh():
+def test_max_outstanding_requests_holds_for_all_sizes():
     sizes = [100, 5 * MIB, 40]
     stage = Stage(3, 100, nbytes=lambda k: sizes[k % 3], buffer_bytes=8 * MIB)
     client = stage.add(0.001, max_outstanding_requests=4)

@@ -22,7 +22,7 @@ from stoker.service.client.actions import (
     ToWorker,
     Warn,
 )
-from stoker.service.client.credit import Metered, Windows
+from stoker.service.client.credit import LimitedCredit, WindowedCredit
 from stoker.service.client.give_up_policy import GiveUpPolicy
 from stoker.service.client.order import Order, ReceivedChunk, new_order
 from stoker.service.client.task_cursor import TaskCursor
@@ -81,7 +81,7 @@ class Client:
         self.outstanding = 0
         self._hello = hello
         self._order = new_order(hello.parameters)
-        self._windows = _flow_control(options, self._order)
+        self._credit = _flow_control(options, self._order)
         self._dispatcher_address = options.dispatcher_address
         self._give_up = GiveUpPolicy(
             options.dispatcher_address,
@@ -132,7 +132,7 @@ class Client:
             for task in message.added:
                 self._add(task)
             for lost in message.lost:
-                self._lose(lost, now)
+                self._lose(lost)
             self.finished = self.finished or message.finished
         elif isinstance(message, m.Refused):
             self.fail(from_record(message.error))
@@ -147,7 +147,7 @@ class Client:
             self.cursors[task.task_id] = TaskCursor(task)
             self._connect(self.cursors[task.task_id])
 
-    def _lose(self, lost: m.TaskLost, now: float) -> None:
+    def _lose(self, lost: m.TaskLost) -> None:
         """The task's worker is gone. What has arrived is kept, what is under way is not."""
         cursor = self.cursors.setdefault(
             lost.task_id, TaskCursor(m.TaskInfo(lost.task_id, lost.worker, {}))
@@ -157,7 +157,7 @@ class Client:
         complete = cursor.ended
         cursor.lost = True
         self._let_go(cursor, cursor.next_frame, 0)  # what has arrived stays here
-        self._report_all(self._windows.gone(lost.task_id), now)
+        self._report_all(self._credit.disconnected(lost.task_id))
         if complete:
             return
         self.tasks_lost += 1
@@ -183,7 +183,7 @@ class Client:
                 cursor.task.task_id,
                 cursor.next_frame,
                 attempt=connection,
-                metered=self._windows.metered,
+                metered=self._credit.metered,
                 compression=self._compression,
             )
             self._do(ToWorker(connection, hello))
@@ -202,33 +202,33 @@ class Client:
         if cursor is None:
             return []
         self._give_up.worker_message(now)
-        self._settle(now)
+        self._settle()
         if isinstance(message, f.Frame):
             self._receive(cursor, message, now)
         elif isinstance(message, f.Welcome):
             cursor.open, cursor.attempts, cursor.reason = True, 0, ""
-            self._windows.opened(cursor.task.task_id, message.buffer_bytes)
-            self._report(cursor, now)
+            self._credit.connected(cursor.task.task_id, message.buffer_bytes)
+            self._report(cursor)
         elif isinstance(message, f.Ready):
             cursor.ended = cursor.ended and not message.elements
             task_id = cursor.task.task_id
-            grown = self._windows.ready(task_id, message.elements, message.returned)
-            self._report_all(grown, now)
+            grown = self._credit.ready(task_id, message.elements, message.returned)
+            self._report_all(grown)
         elif isinstance(message, f.Counts):
             self._count(cursor, message.counts)
         elif isinstance(message, f.End):
             cursor.ended = True
-            self._windows.ended(cursor.task.task_id)
+            self._credit.ended(cursor.task.task_id)
         elif isinstance(message, f.Bye):
             self._dismissed(cursor, message.error, now)
         return self._take_actions()
 
     def tick(self, now: float) -> list[Action]:
         """Time passed: tries again what broke, and gives up what is hopeless."""
-        self._settle(now)
+        self._settle()
         for cursor in self.cursors.values():
             if self._order.empty and cursor.reported < cursor.consumed:
-                self._report(cursor, now)
+                self._report(cursor)
             waits = cursor.connection is None and not cursor.lost and not self._closed
             if waits and now >= cursor.try_at:
                 self._connect(cursor)
@@ -251,7 +251,7 @@ class Client:
         self.outstanding += chunk.positions
         waited = 0.0 if self._waits_since is None else now - self._waits_since
         self._waits_since = None  # not for this one
-        self._windows.received(chunk.task_id, chunk.positions, waited, now)
+        self._credit.received(chunk.task_id, chunk.positions, waited)
 
     def _count(self, cursor: TaskCursor, counts: dict[str, int]) -> None:
         """Workers say what a task has counted in all, so that nothing is counted twice."""
@@ -280,7 +280,7 @@ class Client:
 
     def _retry(self, cursor: TaskCursor, reason: str, now: float) -> None:
         cursor.postpone(reason, now, self._rng)
-        self._report_all(self._windows.gone(cursor.task.task_id), now)
+        self._report_all(self._credit.disconnected(cursor.task.task_id))
 
     def _disconnect(self, cursor: TaskCursor, farewell: bool = False) -> None:
         if cursor.connection is not None:
@@ -314,20 +314,20 @@ class Client:
             self._taken.append(Taken(before, seconds, now))
             self._taken_positions += before.positions
             self._taken_bytes += before.nbytes
-            if self._windows.urgent(before.task_id, self._taken_positions, self._taken_bytes):
-                self._settle(now)
+            if self._credit.urgent(before.task_id, self._taken_positions, self._taken_bytes):
+                self._settle()
         self._current = self._order.take()
         if self._current is not None:
             return self._current, self._take_actions()
         if self._waits_since is None:
             self._waits_since = now
         if self.finished and all(cursor.over for cursor in self.cursors.values()):
-            self._settle(now)
-            asked = self._confirm_end(now)
+            self._settle()
+            asked = self._confirm_end()
             return None if asked else End(), self._take_actions()
         return self._error, self._take_actions()
 
-    def _confirm_end(self, now: float) -> bool:
+    def _confirm_end(self) -> bool:
         """Asks workers whether it is the end still: another client may have given back since.
 
         Returns whether one is asked that had not been; it says `End` again, or sends what came.
@@ -335,7 +335,7 @@ class Client:
         unsure = [x for x in self.cursors.values() if x.open and x.ended and not x.confirmed]
         for cursor in unsure:
             cursor.ended, cursor.confirmed = False, True
-            self._report(cursor, now)
+            self._report(cursor)
         return bool(unsure)
 
     def close(self, taken: int) -> list[Action]:
@@ -364,10 +364,10 @@ class Client:
             waiting.insert(0, f"the dispatcher at {self._dispatcher_address}")
         return ", ".join(waiting) or "the dispatcher to find a worker for it"
 
-    def _settle(self, now: float) -> None:
+    def _settle(self) -> None:
         """Accounts for what the user has consumed, and tells the workers that should know."""
         if self._taken:
-            self._report_all(self._account(), now)
+            self._report_all(self._account())
 
     def _account(self) -> list[int]:
         """Accounts for what the user has consumed; returns the tasks that should be told."""
@@ -378,20 +378,20 @@ class Client:
             self.elements_delivered += len(chunk.elements)
             self.outstanding -= chunk.positions
             self.cursors[chunk.task_id].consumed = chunk.number + 1
-            due += self._windows.consumed(chunk.task_id, chunk.positions, chunk.nbytes, seconds, at)
+            due += self._credit.consumed(chunk.task_id, chunk.positions, chunk.nbytes, seconds, at)
         return due
 
     # ── mechanics ─────────────────────────────────────────────────────────────────────────────────
-    def _report(self, cursor: TaskCursor, now: float) -> None:
+    def _report(self, cursor: TaskCursor) -> None:
         """Tells the worker what is consumed and how much may be outstanding."""
         if cursor.open and cursor.connection is not None:
-            elements, nbytes = self._windows.credit(cursor.task.task_id, now)
+            elements, nbytes = self._credit.grant(cursor.task.task_id)
             self._do(ToWorker(cursor.connection, f.Credit(cursor.consumed, elements, nbytes)))
             cursor.reported = cursor.consumed
 
-    def _report_all(self, task_ids: Iterable[int], now: float) -> None:
+    def _report_all(self, task_ids: Iterable[int]) -> None:
         for task_id in dict.fromkeys(task_ids):
-            self._report(self.cursors[task_id], now)
+            self._report(self.cursors[task_id])
 
     def _check_give_up(self, now: float) -> None:
         reading = any(cursor.open and not cursor.over for cursor in self.cursors.values())
@@ -407,9 +407,11 @@ class Client:
         return actions
 
 
-def _flow_control(options: ReadOptions, order: Order) -> Windows:
+def _flow_control(options: ReadOptions, order: Order) -> WindowedCredit:
     limit, nbytes = options.max_outstanding_requests, options.buffer_bytes
-    return Windows(nbytes) if limit is None else Metered(limit, nbytes, order.needed_first)
+    if limit is None:
+        return WindowedCredit(nbytes)
+    return LimitedCredit(limit, nbytes, order.needed_first)
 
 
 def _resumed(hello: m.ClientHello, welcome: m.ClientWelcome) -> m.ClientHello:
