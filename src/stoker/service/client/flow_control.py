@@ -19,7 +19,7 @@ class FlowControl:
 
     Attributes:
         granted: elements that the worker may send in all.
-        nbytes: bytes that may be in flight, as the worker was told last.
+        nbytes: bytes that may be in flight, as granted last.
         max_bytes: bound on `nbytes`: the worker's own buffer.
         received: elements received on this connection.
         buffered: elements received, on any connection, and not consumed.
