@@ -59,26 +59,6 @@ def read_until(dataset: Dataset, done: Callable[[], bool]) -> list[Any]:
     raise AssertionError("the dataset ended")
 
 
-def test_a_function_that_threads_make_slower_goes_back_to_the_reading_thread() -> None:
-    reader = threading.current_thread()
-    lock = threading.Lock()
-    where: list[bool] = []
-
-    def hindered(x: int) -> int:
-        inline = threading.current_thread() is reader
-        if not where or where[-1] != inline:
-            where.append(inline)
-        end = time.perf_counter() + (0.2e-3 if inline else 1e-3)
-        with lock:
-            while time.perf_counter() < end:
-                pass
-        return x
-
-    dataset = Dataset.range(ENDLESS).map(hindered, AUTOTUNE)
-    seen = read_until(dataset, lambda: where[-1] and False in where)
-    assert seen == list(range(len(seen)))
-
-
 def test_calls_that_wait_get_more_threads_than_there_are_cores() -> None:
     gauge = Gauge(enough=32)
     seen = read_until(
@@ -145,6 +125,20 @@ def test_results_ahead_take_no_more_than_the_bytes_of_the_options(*, slow_consum
         counted.read += 1
     assert counted.read == 600
     assert 2 < counted.most <= 8 + 1  # and the one being read
+
+
+def test_inputs_read_before_the_threads_begin_count_too() -> None:
+    counted = Counted(wait=1e-3)
+    function = Pickled.of(counted)
+    node = Map(
+        input=Range(start=0, stop=600, step=1), function=function, num_parallel_calls=AUTOTUNE
+    )
+    stream = open_stream(node, Context(autotune_bytes=8 * MIB))
+    while chunk := stream.next_chunk(600, 1 << 40):
+        counted.read += len(chunk)
+    stream.close()
+    assert counted.read == 600
+    assert counted.most <= 8 + 8  # ahead, and in the chunk
 
 
 def test_a_result_larger_than_all_bytes_allowed_still_comes() -> None:

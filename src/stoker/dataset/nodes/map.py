@@ -61,18 +61,18 @@ class Map(Node, frozen=True, eq=False, kw_only=True):
         """
         function: Callable[..., Any] = self.function.value
         origin = Origin(self.kind, self.site, None)
-        stream = self.input.open(context)
         new_calls = partial(Calls, context, self)
-        inline = InlineCalls(stream, function, origin, new_calls())
         limit = self._limit(context, group)
+        stream = self.input.open(context)
         if limit is None:
-            return inline
+            return InlineCalls(stream, function, origin, new_calls())
         return AdaptiveCalls(
-            inline,
-            lambda: OrderedCalls(
-                stream, function, limit, origin, new_calls, finish_with=finish_with, group=group
+            stream,
+            lambda inputs: InlineCalls(inputs, function, origin, new_calls()),
+            lambda inputs: OrderedCalls(
+                inputs, function, limit, origin, new_calls, finish_with=finish_with, group=group
             ),
-            probe=self.num_parallel_calls == AUTOTUNE,
+            begin_inline=self.num_parallel_calls == AUTOTUNE,
         )
 
     def _limit(self, context: Context, group: int) -> int | Tuning | None:
@@ -86,5 +86,5 @@ class Map(Node, frozen=True, eq=False, kw_only=True):
             cores=cores,
             most=context.threads or max(MOST_THREADS, cores),
             max_bytes=context.autotune_bytes or default_bytes(cores),
-            size=group,
+            group=group,
         )

@@ -1,4 +1,4 @@
-"""Parallel where it pays: on the pool while the function is slow, inline while it is cheap."""
+"""Parallel where it pays: on the pool while the function is expensive, inline while it is cheap."""
 
 import threading
 from collections.abc import Callable
@@ -6,70 +6,75 @@ from typing import Any
 
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.threads.inline import InlineCalls
-from stoker.dataset.threads.parallel import CHEAP_SECONDS, OrderedCalls
+from stoker.dataset.threads.parallel import OrderedCalls
 from stoker.errors import FailedPreconditionError
 
-# How many calls on the pool are measured before a cheap function goes inline: more after every
-# time it turned out not to stay cheap, so that a function that is slow now and then stays parallel.
+# A call on the pool costs 20 us of CPU more than one inline (16 threads, function of 1 ms). A
+# function goes inline below about twice that, and leaves at about four times that.
+_CHEAP_SECONDS = 50e-6
+_EXPENSIVE_SECONDS = 2 * _CHEAP_SECONDS
+
+# A function called inline is judged after this long in it: two time slices of the scheduler, so
+# that one interruption by another process decides nothing.
+_MEASURE_SECONDS = 10e-3
+
+# Calls on the pool after which a function may go inline: 32 take about 1 ms. Each time it proves
+# expensive again the number doubles, so that a function that is slow for one element in a hundred
+# stays parallel; 4,096 cheap calls on the pool take 80 ms.
 _FIRST_TRIAL = 32
 _LONGEST_TRIAL = 4096
 
-# Where threads yielded less than the reading thread alone, they are tried again after so many
-# verdicts on the function called inline; after twice as many each further time.
-_FIRST_STAY = 16
-_LONGEST_STAY = 512
-
-# A verdict on a function called inline needs this much time spent in it: a moment in which another
-# process had the core is none.
-_MEASURE_SECONDS = 10e-3
-
-# Twice the price of a thread's help: below it a measured function stays inline.
-_EXPENSIVE_SECONDS = 2 * CHEAP_SECONDS
-
 
 class AdaptiveCalls(Stream):
-    """A parallel map: `OrderedCalls` while the function is worth a thread, else `InlineCalls`.
+    """A parallel map: `OrderedCalls` while the function is expensive, else `InlineCalls`.
 
     Args:
-        inline: computes inline.
-        make_calls: makes the parallel one, over the same input.
-        probe: begin inline and measure (AUTOTUNE) instead of beginning in parallel.
+        stream: the input.
+        make_inline: makes the inline one over the input.
+        make_parallel: makes the parallel one over the input.
+        begin_inline: begin inline and measure (AUTOTUNE) instead of beginning in parallel.
     """
 
     def __init__(
-        self, inline: InlineCalls, make_calls: Callable[[], OrderedCalls], *, probe: bool
+        self,
+        stream: Stream,
+        make_inline: Callable[[Stream], InlineCalls],
+        make_parallel: Callable[[Stream], OrderedCalls],
+        *,
+        begin_inline: bool,
     ) -> None:
-        self._inline = inline
-        self._make_calls = make_calls
-        self._calls: OrderedCalls | None = None
+        self._input = _PushbackStream(stream)
+        self._inline = make_inline(self._input)
+        self._make_parallel = make_parallel
+        self._parallel: OrderedCalls | None = None
         self._trial = _FIRST_TRIAL
-        self._inline_seconds = 0.0
-        self._verdicts_to_ignore = 0
-        self._stay = _FIRST_STAY
         self._closed = False
         self._switch = threading.RLock()
-        if not probe:
+        if not begin_inline:
             self._go_parallel()
 
+    def next(self) -> Any:
+        if self._parallel is None and self._inline.seconds < _MEASURE_SECONDS:
+            return self._inline.next()
+        return super().next()
+
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
-        if lazy:
-            max_elements = 1
-        calls = self._choose()
-        if calls is not None:
-            chunk = calls.next_chunk(max_elements, max_bytes)
-            if chunk or not calls.drained():
+        parallel = self._choose()
+        if parallel is not None:
+            chunk = parallel.next_chunk(max_elements, max_bytes, lazy)
+            if chunk or not parallel.drained():
                 return chunk
-            self._go_inline(calls)
-        return self._inline.next_chunk(max_elements, max_bytes)
+            self._go_inline(parallel)
+        return self._inline.next_chunk(max_elements, max_bytes, lazy)
 
     def advance(self, n: int) -> int:
-        calls = self._choose()
+        parallel = self._choose()
         skipped = 0
-        if calls is not None:
-            skipped = calls.advance(n)
-            if skipped == n or not calls.drained():
+        if parallel is not None:
+            skipped = parallel.advance(n)
+            if skipped == n or not parallel.drained():
                 return skipped
-            self._go_inline(calls)
+            self._go_inline(parallel)
         return skipped + self._inline.advance(n - skipped)
 
     def close(self) -> None:
@@ -77,57 +82,67 @@ class AdaptiveCalls(Stream):
             if self._closed:
                 return
             self._closed = True
-            calls = self._calls
-        if calls is None:
-            self._inline.close()
-        else:
-            calls.close()
+        (self._parallel or self._inline).close()
 
     def _choose(self) -> OrderedCalls | None:
-        """Return what computes the next element; None for inline."""
-        calls = self._calls
-        if calls is None:
-            if self._is_expensive():
+        """Return the stream that computes the next element; None for inline."""
+        parallel = self._parallel
+        if parallel is None:
+            mean = self._inline.mean_seconds(_MEASURE_SECONDS)
+            if mean is not None and mean > _EXPENSIVE_SECONDS:
                 self._go_parallel()
-        elif calls.measured >= self._trial:
-            alone = self._inline_seconds
-            outpaced = alone > 0 and calls.outpaced_by(alone)
-            if outpaced:
-                self._verdicts_to_ignore = self._stay + 1
-                self._stay = min(2 * self._stay, _LONGEST_STAY)
-            if outpaced or calls.mean_seconds() < CHEAP_SECONDS:
-                calls.drain()
-            else:
-                calls.restart_clock()
-        return self._calls
-
-    def _is_expensive(self) -> bool:
-        """Return True if the function is too slow to be called inline, as measured since."""
-        inline = self._inline
-        if inline.seconds < _MEASURE_SECONDS:
-            return False
-        self._inline_seconds = inline.seconds / inline.calls
-        inline.restart_clock()
-        self._verdicts_to_ignore = max(self._verdicts_to_ignore - 1, 0)
-        return not self._verdicts_to_ignore and self._inline_seconds > _EXPENSIVE_SECONDS
+        else:
+            mean = parallel.mean_seconds(self._trial)
+            if mean is not None and mean < _CHEAP_SECONDS:
+                parallel.drain()
+        return self._parallel
 
     def _go_parallel(self) -> None:
         released = self._inline.release_inputs()
         if released is None:
             return
+        inputs, index = released
+        self._input.push_back(inputs)
         with self._switch:
             self._check_open()
-            self._calls = self._make_calls()
-            self._calls.start(*released)
+            self._parallel = self._make_parallel(self._input)
+            self._parallel.start(index)
 
-    def _go_inline(self, calls: OrderedCalls) -> None:
+    def _go_inline(self, parallel: OrderedCalls) -> None:
         with self._switch:
             self._check_open()
-            self._calls = None
-            calls.close(close_stream=False)
-            self._inline.resume(calls.next_index())
+            self._parallel = None
+            parallel.close(close_stream=False)
+            self._inline.resume(parallel.next_index())
             self._trial = min(self._trial * 2, _LONGEST_TRIAL)
 
     def _check_open(self) -> None:
         if self._closed:
             raise FailedPreconditionError("this iterator was closed while it was read")
+
+
+class _PushbackStream(Stream):
+    """A stream to which elements can be returned that were read from it."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._input = stream
+        self._returned: list[Any] = []
+
+    def push_back(self, elements: list[Any]) -> None:
+        """Yield these elements before all others."""
+        self._returned = elements + self._returned
+
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
+        if not self._returned:
+            return self._input.next_chunk(max_elements, max_bytes, lazy)
+        chunk = self._returned[:max_elements]
+        del self._returned[:max_elements]
+        return chunk
+
+    def advance(self, n: int) -> int:
+        returned = min(n, len(self._returned))
+        del self._returned[:returned]
+        return returned + self._input.advance(n - returned)
+
+    def close(self) -> None:
+        self._input.close()

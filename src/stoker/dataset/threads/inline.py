@@ -8,7 +8,7 @@ from typing import Any
 
 from stoker.dataset.random import Calls
 from stoker.dataset.streams.failures import Origin, mark_failure
-from stoker.dataset.streams.stream import Stream
+from stoker.dataset.streams.stream import READ_AHEAD_BYTES, READ_AHEAD_ELEMENTS, Stream
 from stoker.dataset.unpacking import apply
 from stoker.elements.sizes import element_bytes
 
@@ -32,8 +32,7 @@ class InlineCalls(Stream):
         keyed: keys the randomness of the calls.
 
     Attributes:
-        seconds: spent in the function since `restart_clock`.
-        calls: of the function since `restart_clock`.
+        seconds: spent in the function since `mean_seconds` last returned a number.
     """
 
     def __init__(
@@ -50,40 +49,19 @@ class InlineCalls(Stream):
         self._block = 1
         self._result_bytes = 1 << 20
         self.seconds = 0.0
-        self.calls = 0
+        self._calls = 0
 
     def next(self) -> Any:
-        self._raise_pending_error()
-        if self._at < len(self._inputs):
-            element = self._inputs[self._at]
-            self._at += 1
-        else:
-            element = self._read(self._stream.next)
-        index = self._index
-        self._index += 1
-        start = time.perf_counter()
-        try:
-            with self._keyed.over(iter((element,)), index + 1) as elements:
-                return apply(self._function, next(elements))
-        except StopIteration as error:
-            raise mark_failure(error, self._origin._replace(index=index)) from error
-        except Exception as error:
-            mark_failure(error, self._origin._replace(index=index))
-            raise
-        finally:
-            self.seconds += time.perf_counter() - start
-            self.calls += 1
+        if self._error is None and self._at < len(self._inputs):
+            return self._compute_one()  # a sixth faster than by a chunk of one
+        return super().next()
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
-        if lazy or max_elements == 1:
-            try:
-                return [self.next()]
-            except StopIteration:
-                return []
         self._raise_pending_error()
-        if self._at == len(self._inputs):
-            self._inputs = self._read(lambda: self._stream.next_chunk(max_elements, max_bytes))
-            self._at = 0
+        if self._at == len(self._inputs) and not self._read(max_elements, max_bytes, lazy):
+            return []
+        if lazy or max_elements == 1:
+            return [self._compute_one()]
         results: list[Any] = []
         start = time.perf_counter()
         deadline = start + _CHUNK_SECONDS
@@ -122,9 +100,13 @@ class InlineCalls(Stream):
     def close(self) -> None:
         self._stream.close()
 
-    def restart_clock(self) -> None:
-        """Measure calls anew."""
-        self.seconds, self.calls = 0.0, 0
+    def mean_seconds(self, least: float) -> float | None:
+        """Return the mean duration of a call, and measure anew; None before `least` seconds."""
+        seconds, calls = self.seconds, self._calls
+        if seconds < least:
+            return None
+        self.seconds, self._calls = 0.0, 0
+        return seconds / calls
 
     def release_inputs(self) -> tuple[list[Any], int] | None:
         """Return the inputs read and not used, and the number of the next element.
@@ -140,21 +122,42 @@ class InlineCalls(Stream):
     def resume(self, index: int) -> None:
         """Go on with the element of this number, which the stream yields next."""
         self._index = index
-        self.restart_clock()
+        self.seconds, self._calls = 0.0, 0
 
-    def _read(self, read: Callable[[], Any]) -> Any:
+    def _read(self, max_elements: int, max_bytes: int, lazy: bool) -> list[Any]:
+        """Read the next inputs; ``[]`` at the end."""
+        if max_elements == 1:
+            max_elements, max_bytes, lazy = READ_AHEAD_ELEMENTS, READ_AHEAD_BYTES, True
         try:
-            return read()
-        except StopIteration:
-            raise
+            self._inputs = self._stream.next_chunk(max_elements, max_bytes, lazy)
         except Exception:
             self._index += 1
             raise
+        self._at = 0
+        return self._inputs
 
     def _raise_pending_error(self) -> None:
         error, self._error = self._error, None
         if error is not None:
             raise error
+
+    def _compute_one(self) -> Any:
+        """Return the next result, in half of the time that `_compute` takes for one."""
+        element = self._inputs[self._at]
+        self._at += 1
+        self._index += 1
+        self._calls += 1
+        start = time.perf_counter()
+        try:
+            with self._keyed.over(iter((element,)), self._index) as elements:
+                return apply(self._function, next(elements))
+        except StopIteration as error:
+            raise mark_failure(error, self._origin._replace(index=self._index - 1)) from error
+        except Exception as error:
+            mark_failure(error, self._origin._replace(index=self._index - 1))
+            raise
+        finally:
+            self.seconds += time.perf_counter() - start
 
     def _compute(self, block: list[Any], results: list[Any]) -> None:
         """Append the results up to the first failure, which becomes the pending error."""
@@ -179,7 +182,7 @@ class InlineCalls(Stream):
             self._error = mark_failure(error, self._origin._replace(index=self._index + done))
         self._at += used
         self._index += used
-        self.calls += used
+        self._calls += used
 
 
 def _next_block(block: int, seconds: float) -> int:

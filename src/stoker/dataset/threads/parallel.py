@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -11,15 +11,12 @@ from stoker.dataset.random import Calls
 from stoker.dataset.streams.failures import Failure, Origin, mark_failure
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.threads import pool
-from stoker.dataset.threads.meter import Cost, Meter
 from stoker.dataset.threads.readahead import ReadAhead
-from stoker.dataset.threads.tuning import Tuning, smallest_window
+from stoker.dataset.threads.runnable import runnable_seconds
+from stoker.dataset.threads.tuning import Report, Tuning, least_ahead
 from stoker.dataset.unpacking import apply
 from stoker.elements.sizes import element_bytes
 from stoker.errors import FailedPreconditionError
-
-# A function is cheap below this: sending a call to a thread and back costs about 20 us.
-CHEAP_SECONDS = 50e-6
 
 # Interval at which a waiting consumer checks if it could run a call itself (see `_wait`).
 _HELP_SECONDS = 0.05
@@ -93,7 +90,7 @@ class OrderedCalls(Stream):
         self._group = group
         self._tuning = limit if isinstance(limit, Tuning) else None
         self._limit = limit.limit if isinstance(limit, Tuning) else limit
-        self._window = smallest_window(self._limit, group)
+        self._read_ahead = least_ahead(self._limit, group)
         self._calls: deque[_Call] = deque()
         self._pending = 0
         self._bytes = 0
@@ -108,19 +105,13 @@ class OrderedCalls(Stream):
         self._reader = ReadAhead(stream, self._room, self._accept)
         self._lock = self._reader.lock
 
-    def start(self, first: Sequence[Any], index: int) -> None:
-        """Begin with elements read from the stream before, then read it.
-
-        Args:
-            first: these elements.
-            index: the number of the first of them, or of the stream's next element.
-        """
+    def start(self, index: int) -> None:
+        """Begin to read; `index` is the number of the stream's next element."""
         with self._lock:
             self._index = index
             if self._tuning is not None:
                 self._tuning.begin(time.perf_counter())
                 self._follow(self._tuning)
-            self._accept(first)
         self._reader.start()
 
     def run(self, call: _Call) -> None:
@@ -128,9 +119,11 @@ class OrderedCalls(Stream):
         error: BaseException | None = None
         value: Any = None
         tuning = self._tuning
+        runnable: float | None = None
+        if tuning is not None and tuning.wants_runnable():
+            runnable = runnable_seconds()
         nbytes = 0
         start = time.perf_counter()
-        meter = None if tuning is None else Meter(queued=tuning.wants_queued(start))
         if not call.dropped:
             try:
                 with self._keyed().over(iter((call.element,)), call.index + 1) as elements:
@@ -142,26 +135,33 @@ class OrderedCalls(Stream):
                 error = mark_failure(raised, self._origin._replace(index=call.index))
             except BaseException as raised:  # noqa: BLE001 - same; of sys.exit there is no origin
                 error = raised
-        seconds = time.perf_counter() - start
-        cost = None if meter is None else meter.stop()
-        input_bytes = 0 if tuning is None else element_bytes(call.element)
+        now = time.perf_counter()
+        if runnable is not None:
+            runnable = runnable_seconds() - runnable
+        used = nbytes if tuning is None else nbytes + element_bytes(call.element)
         call.element = call.finish = None
         with self._lock:
-            self._seconds += seconds
+            self._seconds += now - start
             self._measured += 1
             call.done = True
             if not call.dropped:
                 call.value, call.error, call.nbytes = value, error, nbytes
                 self._pending -= 1
                 self._bytes += nbytes
+            if tuning is not None:
+                report = Report(
+                    now,
+                    now - start,
+                    runnable,
+                    None if error else used,
+                    supplied=bool(self._lease.waiting),
+                    awaited=self._until > 0,
+                )
+                self._tune(tuning, report)
             if call.index < self._until:
                 self._awaited -= 1
                 if not self._awaited:
                     self._reader.filled.notify_all()
-            if tuning is not None and cost is not None:
-                if error is None:
-                    tuning.holds(input_bytes + nbytes)
-                self._tune(tuning, cost)
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         if lazy:
@@ -212,31 +212,19 @@ class OrderedCalls(Stream):
         """Return the number of the next element to be read."""
         return self._index
 
-    @property
-    def measured(self) -> int:
-        """Calls timed since the last `restart_clock`."""
-        return self._measured
-
-    def mean_seconds(self) -> float:
-        """Return the mean duration of these calls."""
+    def mean_seconds(self, least: int) -> float | None:
+        """Return the mean duration of a call, and measure anew; None before `least` calls."""
         with self._lock:
-            return self._seconds / max(self._measured, 1)
+            seconds, calls = self._seconds, self._measured
+            if calls < least:
+                return None
+            self._seconds, self._measured = 0.0, 0
+            return seconds / calls
 
-    def outpaced_by(self, seconds: float) -> bool:
-        """Return True if calls in sequence, `seconds` each, would yield more; needs a `Tuning`."""
-        with self._lock:
-            return self._tuning is not None and self._tuning.outpaced_by(seconds)
-
-    def restart_clock(self) -> None:
-        """Measure calls anew."""
-        with self._lock:
-            self._measured, self._seconds = 0, 0.0
-
-    def _tune(self, tuning: Tuning, cost: Cost) -> None:
-        supplied = bool(self._lease.waiting)
-        if tuning.finished(time.perf_counter(), cost, supplied=supplied):
+    def _tune(self, tuning: Tuning, report: Report) -> None:
+        if tuning.finished(report):
             self._follow(tuning)
-        elif not supplied and self._calls and not self._calls[0].done and self._is_wide():
+        elif not report.supplied and self._calls and not self._calls[0].done and self._is_wide():
             tuning.ran_dry()
             self._follow(tuning)
         if self._room() > 0:
@@ -244,25 +232,25 @@ class OrderedCalls(Stream):
 
     def _follow(self, tuning: Tuning) -> None:
         """Run and read ahead as far as `tuning` allows."""
-        self._window = tuning.window
+        self._read_ahead = tuning.read_ahead
         if self._limit != tuning.limit:
             self._limit = tuning.limit
             self._lease.resize(self._limit)
 
     def _is_wide(self) -> bool:
         """Return True if reading more is not worth waking a thread."""
-        return self._window - len(self._calls) < max(1, self._limit // 2)
+        return self._read_ahead - len(self._calls) < max(1, self._limit // 2)
 
     def _room(self) -> int:
         if self._draining or self._is_wide():
             return 0
-        free = self._window - len(self._calls)
+        free = self._read_ahead - len(self._calls)
         if self._tuning is not None:
             free = min(free, self._tuning.affordable(self._pending, self._bytes))
         # One element must fit, whatever its size.
         return free if self._calls else max(free, 1)
 
-    def _accept(self, elements: Sequence[Any]) -> None:
+    def _accept(self, elements: list[Any]) -> None:
         calls: list[_Call] = []
         for element in elements:
             finish = None if self._finish_with is None else self._finish_with(self._index)
@@ -328,9 +316,6 @@ class OrderedCalls(Stream):
             calls, reader = self._calls, self._reader
             if reader.closed or (calls[0].done if calls else reader.ended or self.drained()):
                 return
-            tuning = self._tuning
-            if tuning is not None:
-                tuning.consumer_waits(time.perf_counter())
             timeout = None
             if calls:
                 first = calls[0].index
@@ -342,8 +327,6 @@ class OrderedCalls(Stream):
                     timeout = _HELP_SECONDS
             reader.filled.wait(timeout)
             self._until = 0
-            if tuning is not None:
-                tuning.consumer_goes_on(time.perf_counter())
 
 
 def _is_before(until: int, call: Any) -> bool:
