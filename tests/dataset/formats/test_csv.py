@@ -242,7 +242,7 @@ def test_field_delim_and_use_quote_delim(tmp_path: Path, blocks) -> None:
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        (([],), "at least one column"),
+        (([],), "at least one entry"),
         (("abc",), "must be a list"),
         (([None],), r"`record_defaults\[0\]` must be"),
         (([str, bool],), r"`record_defaults\[1\]` must be"),

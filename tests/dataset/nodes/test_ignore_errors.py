@@ -289,7 +289,7 @@ def test_a_reading_that_has_failed_for_good_is_not_ignored_for_ever():
         dataset_id = register_dataset(service.target, stoker.Dataset.range(10))
         wrong = stoker.TensorSpec((3,), "float32")
         dataset = from_dataset_id("parallel_epochs", service.target, dataset_id, element_spec=wrong)
-        with pytest.raises(InvalidArgumentError, match="the elements are not what"):
+        with pytest.raises(InvalidArgumentError, match="the elements do not match"):
             read(dataset.ignore_errors())
 
 

@@ -1,4 +1,4 @@
-"""interleave: datasets made of elements, several read in turn."""
+"""interleave: maps elements to datasets and reads several of these in turn."""
 
 from typing import Any, ClassVar
 
@@ -13,11 +13,11 @@ from stoker.dataset.tree.node import AUTOTUNE, UNKNOWN_CARDINALITY, Context, Nod
 from stoker.dataset.unpacking import arguments_of
 from stoker.elements.spec import Spec, UnknownSpec
 
-# What AUTOTUNE may use: datasets are interleaved to wait for several files at once, and a thread
+# The most threads with AUTOTUNE: datasets are interleaved to wait for several files, and a thread
 # that waits needs no core.
 _AUTOTUNE_THREADS = 16
 
-# How far each dataset is read ahead on threads.
+# The most elements and bytes of each dataset read ahead on threads.
 _AHEAD_ELEMENTS = 128
 _AHEAD_BYTES = 64 << 20
 
@@ -27,12 +27,13 @@ class Interleave(Node, frozen=True, eq=False, kw_only=True):
 
     Attributes:
         input: what it reads.
-        function: makes a dataset of each element.
-        cycle_length: how many datasets are read in turn.
-        block_length: elements taken from one before the next one's turn.
-        num_parallel_calls: None to read them in the consumer's thread, else at most so many at
-            once on the pool; AUTOTUNE for as many as there are.
-        deterministic: False to yield, with `num_parallel_calls`, whatever is ready first.
+        function: returns a dataset for each element.
+        cycle_length: number of datasets read in turn.
+        block_length: elements of one dataset before the turn of the next.
+        num_parallel_calls: None to read in the consumer's thread, else the most datasets read
+            concurrently on the pool; AUTOTUNE for all of them.
+        deterministic: False to yield, with `num_parallel_calls`, the elements that are ready
+            first.
         spec: the element_spec the user declared.
     """
 
@@ -79,7 +80,7 @@ class Interleave(Node, frozen=True, eq=False, kw_only=True):
         return TurnsStream(many, self.cycle_length, self.block_length)
 
     def _limit(self, context: Context) -> int | None:
-        """How many threads; None to read inline, as always in a pool thread."""
+        """Return the number of threads; None to read inline, as always in a pool thread."""
         if self.num_parallel_calls is None or pool.in_pool_thread():
             return None
         wanted = self.num_parallel_calls
@@ -90,7 +91,7 @@ class Interleave(Node, frozen=True, eq=False, kw_only=True):
 
 
 class _InTurn:
-    """Opens each dataset when its turn comes."""
+    """Opens each dataset at its turn."""
 
     def __init__(self, stream: Stream, nested: NestedDatasets) -> None:
         self._stream = stream
@@ -104,7 +105,7 @@ class _InTurn:
             return self._nested.open(self._index - 1, arguments_of(element))
         except StopIteration:
             return None
-        except Exception as error:  # noqa: BLE001 - it takes a position
+        except Exception as error:  # noqa: BLE001 - it occupies a position
             return _FailedStream(error)
 
     def ready(self, stream: Stream, max_elements: int, max_bytes: int) -> list[Any]:
@@ -128,7 +129,7 @@ class _FailedStream(Stream):
 
 
 class _AnyOrderStream(Stream):
-    """Whatever is ready first, up to a block of it."""
+    """Yields the elements that are ready first, up to a block of each dataset."""
 
     def __init__(self, many: ReadMany, block_length: int) -> None:
         self._many = many

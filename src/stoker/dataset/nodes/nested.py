@@ -1,4 +1,4 @@
-"""Datasets that a function makes while a pipeline is read: how they are opened."""
+"""Opening of the datasets that a user function returns."""
 
 import dataclasses
 from collections.abc import Callable
@@ -15,13 +15,13 @@ from stoker.errors import InvalidArgumentError
 class NestedDatasets:
     """Opens the datasets that the function of one node returns; from any thread.
 
-    They read everything, and each draws for itself: a shuffle in the second dataset has another
-    order than in the first.
+    They read all their elements, and each draws independently: a shuffle in the second dataset has
+    another order than in the first.
 
     Args:
-        context: of the pass.
-        node: whose function it is.
-        function: the user's.
+        context: the context of the node.
+        node: the node of the function.
+        function: the user's function.
     """
 
     def __init__(self, context: Context, node: Node, function: Callable[..., Any]) -> None:
@@ -32,15 +32,15 @@ class NestedDatasets:
         self._context = context.inner(context.numbers[node])
 
     def open(self, index: int, arguments: tuple[Any, ...]) -> Stream:
-        """Calls the function and opens what it returns.
+        """Call the function and open the dataset that it returns.
 
         Args:
-            index: the position in the node's input, or which of its datasets this is.
+            index: the position in the node's input, or the number of the dataset.
             arguments: of the function.
 
         Raises:
-            InvalidArgumentError: the function returned no dataset.
-            Exception: what the function raised, or opening its dataset; marked with its origin.
+            InvalidArgumentError: if the function did not return a dataset.
+            Exception: an error of the function or of opening its dataset, with its origin.
         """
         try:
             with keyed(self._outer, self._node, index):

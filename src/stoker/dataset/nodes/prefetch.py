@@ -1,4 +1,4 @@
-"""prefetch: a thread reads ahead."""
+"""prefetch: reads ahead on a thread."""
 
 from collections import deque
 from typing import Any, ClassVar
@@ -13,18 +13,18 @@ from stoker.elements.sizes import element_bytes
 from stoker.elements.spec import Spec
 from stoker.errors import FailedPreconditionError
 
-# What AUTOTUNE begins with, and the most it grows to: that many hide any delay.
+# The initial and the largest size with AUTOTUNE; the largest hides any delay.
 _FIRST_ELEMENTS = 4
 _MOST_ELEMENTS = 1 << 16
 
 
 class Prefetch(Node, frozen=True, eq=False, kw_only=True):
-    """Reads up to `buffer_size` elements ahead on a thread of its own.
+    """Reads up to `buffer_size` elements ahead on a dedicated thread.
 
     Attributes:
         input: what it reads.
-        buffer_size: elements; 0 reads nothing ahead. AUTOTUNE begins with 4 and doubles each time
-            the consumer has emptied what had been full, within `Options.autotune_bytes`.
+        buffer_size: elements; 0 reads nothing ahead. AUTOTUNE starts with 4 and doubles each time
+            the consumer has emptied a full buffer, within `Options.autotune_bytes`.
     """
 
     kind: ClassVar[str] = "prefetch"
@@ -56,9 +56,9 @@ class _PrefetchStream(Stream):
     """A bounded buffer between the reading thread and the consumer.
 
     Args:
-        stream: what is read ahead.
-        max_elements: how far.
-        max_bytes: `max_elements` grows with the need as long as they take no more than these.
+        stream: the input.
+        max_elements: the most buffered elements.
+        max_bytes: `max_elements` grows when needed while the elements take at most this size.
     """
 
     def __init__(self, stream: Stream, max_elements: int, max_bytes: int | None) -> None:
@@ -87,7 +87,7 @@ class _PrefetchStream(Stream):
         self._reader.close()
 
     def _take(self, max_elements: int, max_bytes: int) -> list[Any]:
-        """The buffer's head, [] at the end; raises a failure that stands first."""
+        """Return buffered elements, [] at the end; raise a failure that is first."""
         self._reader.start()
         taken: list[Any] = []
         buffer = self._buffer
@@ -117,7 +117,7 @@ class _PrefetchStream(Stream):
             self._reader.filled.wait()
 
     def _grow(self) -> None:
-        """The buffer is empty: where the input could have gone on, it was too small."""
+        """Grow the buffer, which is empty, if the input could have continued."""
         if self._was_full and self._max_bytes is not None:
             self._max_elements = min(2 * self._max_elements, _MOST_ELEMENTS)
         self._was_full = False
@@ -128,7 +128,7 @@ class _PrefetchStream(Stream):
         return 0 if self._is_full() else self._max_elements - len(self._buffer)
 
     def _is_full(self) -> bool:
-        """Whether it holds so many elements that reading more is not worth a thread's waking."""
+        """True if enough elements are buffered that waking the thread does not pay."""
         refill = self._max_elements // 4 if self._max_elements > 8 else 1
         return self._max_elements - len(self._buffer) < refill
 

@@ -1,4 +1,4 @@
-"""A bounded buffer that takes and gives elements by the chunk, not one by one."""
+"""A bounded buffer of elements, filled and emptied in chunks."""
 
 from collections import deque
 from typing import Any
@@ -8,21 +8,21 @@ from stoker.elements.sizes import element_bytes
 
 
 class ChunkBuffer:
-    """Elements and failures in order; its owner sees to it that one thread uses it at a time.
+    """Elements and failures in order; its owner must let only one thread use it at a time.
 
     Args:
-        max_elements: to hold; a chunk that is put may go beyond.
-        max_bytes: about the most bytes to hold, by the size of each chunk's first element.
+        max_elements: the most elements; a chunk that is added may exceed it.
+        max_bytes: about the most bytes, by the size of the first element of each chunk.
 
     Attributes:
-        unit: about the bytes of an element put last.
+        unit: approximate size of an element of the last chunk.
     """
 
     def __init__(self, max_elements: int, max_bytes: int) -> None:
         self._max_elements = max_elements
         self._max_bytes = max_bytes
         self._chunks: deque[list[Any] | Failure] = deque()
-        """No list is empty."""
+        """The chunks; no list is empty."""
         self._held = 0
         self.unit = 1
 
@@ -30,22 +30,22 @@ class ChunkBuffer:
         return bool(self._chunks)
 
     def room(self) -> int:
-        """How many more elements it would hold, 0 if it is full."""
+        """Return the number of elements that fit, 0 if it is full."""
         if self._held * self.unit >= self._max_bytes:
             return 0
         return max(0, self._max_elements - self._held)
 
     def half_empty(self) -> bool:
-        """Whether it holds no more than half of what it would."""
+        """True if at most half of the capacity is used."""
         twice = 2 * self._held
         return twice <= self._max_elements and twice * self.unit <= self._max_bytes
 
     def fails_next(self) -> bool:
-        """Whether a failure stands first."""
+        """True if the first item is a failure."""
         return bool(self._chunks) and isinstance(self._chunks[0], Failure)
 
     def put(self, items: list[Any]) -> None:
-        """Holds these elements, or one failure."""
+        """Add elements, or one failure."""
         if not items:
             return
         first = items[0]
@@ -57,10 +57,10 @@ class ChunkBuffer:
         self._held += len(items)
 
     def take(self, max_elements: int, max_bytes: int) -> list[Any]:
-        """Elements up to the next failure; perhaps not all that are held; [] if there are none.
+        """Remove and return elements up to the next failure, perhaps not all; [] if it is empty.
 
         Raises:
-            BaseException: the failure that stands first.
+            BaseException: if the first item is a failure.
         """
         if not self._chunks:
             return []
@@ -76,7 +76,7 @@ class ChunkBuffer:
         return head
 
     def drop(self, n: int) -> int:
-        """Drops at most `n` elements and failures; returns how many."""
+        """Drop at most `n` elements and failures; return the number dropped."""
         dropped = 0
         while self._chunks and dropped < n:
             head = self._chunks.popleft()
@@ -89,6 +89,6 @@ class ChunkBuffer:
         return dropped
 
     def clear(self) -> None:
-        """Holds nothing any more."""
+        """Remove all items."""
         self._chunks.clear()
         self._held = 0

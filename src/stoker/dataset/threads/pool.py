@@ -1,10 +1,11 @@
-"""The one thread pool of the process, and the leases by which streams use it.
+"""The thread pool of the process, and the leases by which streams use it.
 
-A stream that computes on threads takes a `Lease` for at most `limit` calls at once. The pool has as
-many threads as its largest lease allows, starts them when calls wait, and ends with its last lease.
+A stream that computes on threads acquires a `Lease` for at most `limit` concurrent calls. The pool
+has as many threads as its largest lease allows, starts them when calls wait, and ends with its last
+lease.
 
-Nothing here can deadlock, however pipelines nest: a thread that waits for a call which no thread
-has begun runs it itself (`Lease.help`), so whoever waits, waits for code that is running.
+Nested pipelines cannot deadlock: a thread that waits for a call that no thread has started runs it
+itself (`Lease.help`), so every waiting thread waits for code that is running.
 """
 
 import itertools
@@ -15,7 +16,8 @@ from collections.abc import Callable, Iterable
 
 Call = Callable[[], None]
 
-# Idle threads end at once; the limit is for a release by the collector, inside the pool's own lock.
+# Idle threads end immediately; the limit is for a release by the garbage collector, inside the
+# pool's lock.
 _JOIN_SECONDS = 1.0
 
 _here = threading.local()
@@ -23,22 +25,22 @@ _numbers = itertools.count()
 
 
 def in_pool_thread() -> bool:
-    """Whether the calling thread is one of the pool's; pipelines opened there run inline."""
+    """Return whether the calling thread belongs to the pool; pipelines opened there run inline."""
     return getattr(_here, "pool", False)
 
 
 def available_cpus() -> int:
-    """The cores this process may use: what AUTOTUNE means as a number of threads."""
+    """Return the number of cores this process may use, the default number of threads."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0)) or 1
     return os.cpu_count() or 1
 
 
 class Lease:
-    """The right to run at most `limit` calls at once, begun in the order they were submitted.
+    """Permission to run at most `limit` concurrent calls, started in the order of submission.
 
-    All state is guarded by the pool's lock. A lease does not outlive `release()`, which forgets the
-    calls not begun and never waits for one that runs.
+    All state is guarded by the pool's lock. `release` drops the calls that have not started and
+    never waits for a running one.
     """
 
     def __init__(self, pool: "_Pool", limit: int) -> None:
@@ -47,40 +49,40 @@ class Lease:
         self.waiting: deque[Call] = deque()
         self.running = 0
         self.tickets = 0
-        """How many threads have been asked for and have not come yet."""
+        """Number of threads that were requested and have not arrived."""
         self.released = False
 
     def submit(self, calls: Iterable[Call]) -> None:
-        """Let the pool run `calls`. A call must not raise: what it computes, it hands on itself."""
+        """Let the pool run `calls`. A call must not raise and must deliver its result itself."""
         self.pool.submit(self, calls)
 
     def help(self, wanted: Callable[[Call], bool]) -> bool:
         """Run the oldest waiting call in this thread, if it is `wanted` and the limit allows it.
 
         Returns:
-            Whether a call was run.
+            True if a call was run.
         """
         return self.pool.help(self, wanted)
 
     def resize(self, limit: int) -> None:
-        """Allow `limit` calls at once from now on; calls that run are not stopped."""
+        """Change the limit of concurrent calls; running calls are not stopped."""
         self.pool.resize(self, limit)
 
     def waits(self, wanted: Callable[[Call], bool]) -> bool:
-        """Whether the oldest waiting call is `wanted`."""
+        """Return whether the oldest waiting call is `wanted`."""
         with self.pool.lock:
             return bool(self.waiting) and wanted(self.waiting[0])
 
     def release(self) -> None:
-        """Give the lease back; idempotent. Waits for idle threads only, and with the last lease."""
+        """Release the lease; idempotent. The last lease waits for idle threads."""
         _release(self)
 
 
 class _Pool:
-    """Daemon threads that serve leases in turn; never reopened once its last lease is released."""
+    """Daemon threads that serve leases in turn; ends with its last lease."""
 
     def __init__(self) -> None:
-        # Re-entrant: the collector may close an abandoned stream while this thread holds the lock.
+        # Re-entrant: the garbage collector may close a stream while this thread holds the lock.
         self.lock = threading.RLock()
         self._work = threading.Condition(self.lock)
         self._tickets: deque[Lease] = deque()
@@ -93,7 +95,7 @@ class _Pool:
         self.closed = False
 
     def forked(self) -> bool:
-        """Whether this is a parent's pool: its threads are not here, its lock may be held."""
+        """Return whether the pool was inherited by fork; then its lock may be locked."""
         return self._pid != os.getpid()
 
     def lease(self, limit: int) -> Lease:
@@ -132,10 +134,10 @@ class _Pool:
             self._size = max(lease.limit for lease in self._leases)
             self._ask_for_threads(lease)
             if len(self._threads) > self._size:
-                self._work.notify_all()  # the idle ones beyond the size end
+                self._work.notify_all()  # idle threads beyond the size end
 
     def release(self, lease: Lease) -> list[threading.Thread]:
-        """Take the lease back; returns the threads that end at once because it was the last."""
+        """Remove the lease; return the idle threads to join if it was the last."""
         with self.lock:
             lease.released = True
             lease.waiting.clear()
@@ -146,7 +148,7 @@ class _Pool:
             return list(self._threads - self._busy) if self.closed else []
 
     def _ask_for_threads(self, lease: Lease) -> None:
-        """Call with the lock held: one ticket for each call that could begin now."""
+        """Add a ticket for each call that could start now; called with the lock held."""
         wanted = min(len(lease.waiting), lease.limit - lease.running) - lease.tickets
         for _ in range(wanted):
             lease.tickets += 1
@@ -162,8 +164,8 @@ class _Pool:
         try:
             thread.start()
         except RuntimeError:
-            # The system refuses more threads. Whoever waits for a call runs it (`help`), so the
-            # work goes on, slower.
+            # The system refuses more threads. Waiting threads run the calls (`help`), so the
+            # work continues more slowly.
             return
         self._threads.add(thread)
 
@@ -186,12 +188,12 @@ class _Pool:
                 finally:
                     self._idle.discard(this)
             self._threads.discard(this)
-            if self._tickets:  # the notice that woke this one was for them
+            if self._tickets:  # the notification was meant for them
                 self._work.notify()
             return None
 
     def _run_calls(self, lease: Lease, this: threading.Thread) -> None:
-        """Run calls of `lease` until none waits, or another lease is waiting for a thread."""
+        """Run calls of `lease` until none waits, or another lease waits for a thread."""
         lock = self.lock
         lock.acquire()
         try:
@@ -219,7 +221,7 @@ _guard = threading.RLock()
 
 
 def lease(limit: int) -> Lease:
-    """A lease on the process's pool for at most `limit` calls at once; release it when done."""
+    """Return a lease on the pool for at most `limit` concurrent calls; it must be released."""
     global _pool
     with _guard:
         while True:
@@ -227,7 +229,7 @@ def lease(limit: int) -> Lease:
             if pool is None or pool.closed:
                 _pool = pool = _Pool()
             made = pool.lease(limit)
-            if not pool.closed:  # the collector may release the last lease just before
+            if not pool.closed:  # the garbage collector may release the last lease just before
                 return made
 
 
@@ -240,7 +242,7 @@ def _release(lease: Lease) -> None:
 
 
 def _start_afresh() -> None:
-    """In a forked child: the parent's threads are not here, and its locks may be held for good."""
+    """Replace the pool in a forked child, which has no threads and maybe locked locks."""
     global _pool, _guard
     _pool = None
     _guard = threading.RLock()

@@ -1,4 +1,4 @@
-"""A thread that reads a stream ahead of its consumer: what prefetch and parallel map stand on."""
+"""A thread that reads a stream ahead of its consumer, for prefetch and parallel map."""
 
 import itertools
 import os
@@ -10,10 +10,10 @@ from typing import Any
 from stoker.dataset.streams.failures import Failure
 from stoker.dataset.streams.stream import Stream
 
-# The most bytes asked of the input at once.
+# The most bytes requested from the input per call.
 CHUNK_BYTES = 1 << 20
 
-# Idle threads end at once; the limit only matters if an interpreter at exit runs no more threads.
+# Idle threads end immediately; the limit matters if the interpreter at exit runs no threads.
 _JOIN_SECONDS = 1.0
 
 _numbers = itertools.count()
@@ -22,14 +22,14 @@ _numbers = itertools.count()
 class ReadAhead:
     """Reads `stream` on a daemon thread while its owner has room.
 
-    One lock guards the owner's buffer and this reader. The owner's `room` (how many elements it
-    would take now) and `accept` (take these; a failed position is a `Failure`) are called with the
-    lock held.
+    One lock guards the owner's buffer and this reader. The owner's `room` (the number of elements
+    it accepts now) and `accept` (add these items; a failed position is a `Failure`) are called with
+    the lock held.
 
     Attributes:
         lock: the lock; re-entrant, since a collected iterator may be closed anywhere.
-        filled: notified when elements came, the stream ended or the reader was closed.
-        ended: the stream has no more.
+        filled: notified when elements arrived, the stream ended or the reader was closed.
+        ended: the stream has no more elements.
         closed: `close` was called.
         reading: the thread is inside the stream.
     """
@@ -52,21 +52,21 @@ class ReadAhead:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to read; the first time only."""
+        """Start the thread; later calls have no effect."""
         if self._thread is None:
             name = f"stoker-reader-{next(_numbers)}"
             self._thread = threading.Thread(target=self._read, name=name, daemon=True)
             self._thread.start()
 
     def wake(self) -> None:
-        """Tell the reader that there may be room; with the lock held."""
+        """Notify the reader that there may be room; called with the lock held."""
         self._wake.notify()
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Within it the reader rests and the stream is the caller's to use.
+        """Return a context manager that pauses the reader; the caller may read the stream.
 
-        Entering waits for the read in progress, whose elements are accepted.
+        It waits for the read in progress and accepts its elements.
         """
         with self.lock:
             self._paused = True
@@ -82,10 +82,10 @@ class ReadAhead:
     def close(self, *, close_stream: bool = True) -> None:
         """End the thread and close the stream; idempotent, from any thread.
 
-        A read in progress may be a user's function that runs for hours: it is not waited for. Then
-        the thread itself closes the stream, when the read returns.
+        A read in progress is not waited for, since a user function may run for hours. The thread
+        closes the stream when the read returns.
         """
-        if self._pid != os.getpid():  # forked: the thread is not here, and the lock may be held
+        if self._pid != os.getpid():  # forked: there is no thread, and the lock may be locked
             return
         with self.lock:
             if self.closed:
@@ -106,7 +106,7 @@ class ReadAhead:
         while (room := self._await_room()) > 0:
             try:
                 items = self._stream.next_chunk(room, CHUNK_BYTES)
-            except BaseException as error:  # noqa: BLE001 - raised where the consumer reads it
+            except BaseException as error:  # noqa: BLE001 - raised at its position
                 items = [Failure(error)]
             with self.lock:
                 self.reading = False
@@ -118,14 +118,14 @@ class ReadAhead:
                     self.ended = True
                     self._accept([])
                 self.filled.notify_all()
-                del items  # while it waits for room the thread keeps nothing alive
+                del items  # the thread must keep nothing alive while it waits
         else:
             return
         if self._close_stream:
             self._stream.close()
 
     def _await_room(self) -> int:
-        """How many to read next, or 0 when the thread is to end."""
+        """Return the number of elements to read next, or 0 to end the thread."""
         with self.lock:
             while not self.closed and not self.ended:
                 room = 0 if self._paused else self._room()

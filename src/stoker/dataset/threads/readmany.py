@@ -1,4 +1,4 @@
-"""Many streams read ahead at once on the pool: what a parallel interleave reads."""
+"""Concurrent read-ahead of many streams on the pool, for parallel interleave."""
 
 import logging
 import time
@@ -14,32 +14,32 @@ from stoker.dataset.threads.chunkbuffer import ChunkBuffer
 from stoker.dataset.threads.readahead import CHUNK_BYTES, ReadAhead
 from stoker.errors import FailedPreconditionError
 
-# How long a thread reads one stream while others wait for a thread.
+# Time that a thread reads one stream while others wait for a thread.
 _QUANTUM_SECONDS = 1e-3
 
-# A thread goes back to the pool after this long, for other pipelines may wait for one.
+# A thread returns to the pool after this time, since other pipelines may wait for one.
 _LEASE_SECONDS = 5e-3
 
-# How often a consumer that takes any stream looks whether it should read one itself.
+# Interval in which a consumer of any stream checks whether it should read one itself.
 _HELP_SECONDS = 0.05
 
 
 class ReadMany:
     """Opens a stream for each element of `stream` and reads up to `open_at_once` of them ahead.
 
-    Streams are opened in the order of their elements, and read by at most `limit` threads of the
-    pool; each has a bounded buffer of its own, so that a slow one holds up no other as long as
-    there is a thread. Those the consumer has begun come first, and one thread is kept for them if
-    there are two. A consumer that waits for a stream which no thread reads, reads it itself:
-    whoever waits, waits for code that is running.
+    Streams are opened in the order of their elements and read by at most `limit` threads of the
+    pool; each has its own bounded buffer, so that a slow stream delays no other while a thread is
+    free. Streams that the consumer has started have priority, and one of two or more threads is
+    reserved for them. A consumer that waits for a stream that no thread reads, reads it itself, so
+    that every waiting thread waits for code that is running.
 
     Args:
-        stream: of elements; read on a thread of its own.
+        stream: the elements; read on a dedicated thread.
         open_one: opens the stream of the element with this number; called on many threads.
-        limit: the most streams read at once.
+        limit: the most streams read concurrently.
         open_at_once: the most streams open or waiting to be opened.
-        max_elements: of one stream to hold.
-        max_bytes: about the most bytes of one stream to hold; one element always fits.
+        max_elements: the most buffered elements of one stream.
+        max_bytes: about the most buffered bytes of one stream; one element always fits.
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class ReadMany:
         self._live: dict[AheadStream, None] = {}
         self._new: deque[AheadStream] = deque()
         self._waiting: deque[AheadStream] = deque()
-        """Streams that have room and no thread."""
+        """Streams with room in their buffer and no thread."""
         self._reading = 0
         self._asked = 0
-        """How many calls the pool has been given that have not begun."""
+        """Number of calls submitted to the pool that have not started."""
         self._consumer_waits = False
         self._awaited: AheadStream | None = None
         self._lease = pool.lease(limit)
@@ -72,7 +72,7 @@ class ReadMany:
         self.lock = self._reader.lock
 
     def next(self) -> "AheadStream | None":
-        """The next element's stream, None at the end; waits for the element only."""
+        """Return the stream of the next element, None at the end; wait for the element only."""
         self._reader.start()
         with self.lock:
             while not self._new:
@@ -83,15 +83,15 @@ class ReadMany:
             return self._begin_new()
 
     def ready(self, stream: "AheadStream", max_elements: int, max_bytes: int) -> list[Any]:
-        """What is read of `stream`, up to its first failure, without waiting; perhaps nothing."""
+        """Return the buffered elements of `stream` up to its first failure, without waiting."""
         with self.lock:
             return [] if stream.buffer.fails_next() else stream.take(max_elements, max_bytes)
 
     def take_any(self, max_elements: int, max_bytes: int, block: int) -> list[Any]:
-        """What is ready of any streams, `block` elements of each in turn; [] at the end.
+        """Return ready elements of any streams, `block` of each in turn; [] at the end.
 
         Raises:
-            Exception: a stream's failure, where it stands first.
+            Exception: if the next item of a stream is a failure.
         """
         self._reader.start()
         while True:
@@ -109,7 +109,7 @@ class ReadMany:
                 self._read(begun, once=True)
 
     def await_something(self, stream: "AheadStream") -> None:
-        """Wait until `stream` holds an element or a failure, or has ended."""
+        """Wait until `stream` has an element or a failure in its buffer, or has ended."""
         while True:
             with self.lock:
                 self._check_open()
@@ -124,7 +124,7 @@ class ReadMany:
                 self._read(begun, once=True)
 
     def exclude(self, stream: "AheadStream") -> None:
-        """Keep threads away from `stream`; waits for one that reads it."""
+        """Exclude threads from reading `stream`; wait for one that does."""
         with self.lock:
             stream.excluded = True
             while stream.reading:
@@ -147,7 +147,7 @@ class ReadMany:
             self._ask()
 
     def forget(self, stream: "AheadStream") -> bool:
-        """No more of `stream` is wanted; returns whether its input is the caller's to close."""
+        """Drop `stream`; return whether the caller must close its input."""
         with self.lock:
             if stream.closed:
                 return False
@@ -161,7 +161,7 @@ class ReadMany:
             return not stream.reading
 
     def open_stream(self, stream: "AheadStream") -> Stream:
-        """The input of `stream`, opened; by the one thread that reads it."""
+        """Return the input of `stream`, opened if necessary, for the one thread that reads it."""
         if stream.input is None:
             element, stream.element = stream.element, None
             if isinstance(element, Failure):
@@ -170,14 +170,14 @@ class ReadMany:
         return stream.input
 
     def close(self) -> None:
-        """Closes all streams and waits for no function that is running; idempotent."""
-        if self._lease.pool.forked():  # its threads are not here, and the lock may be held
+        """Close all streams without waiting for running functions; idempotent."""
+        if self._lease.pool.forked():  # no threads after fork, and the lock may be locked
             return
         self._lease.release()
         self._reader.close()
         with self.lock:
             streams = list(self._live)
-        with ExitStack() as closing:  # one that fails keeps no other open
+        with ExitStack() as closing:  # a failure leaves no other open
             for stream in streams:
                 closing.callback(stream.close)
 
@@ -205,14 +205,14 @@ class ReadMany:
             self._consumer_waits = False
 
     def _ask(self) -> None:
-        """Give the pool a call for each stream that a thread could read now."""
+        """Submit a call for each stream that a thread could read now."""
         wanted = min(len(self._waiting), self._limit - self._reading) - self._asked
         if wanted > 0 and self._most_wanted() is not None:
             self._asked += wanted
             self._lease.submit([self._work] * wanted)
 
     def _work(self) -> None:
-        """What the pool runs: reads streams that wait for a thread, one after the other."""
+        """Read streams that wait for a thread, one after the other; runs in the pool."""
         with self.lock:
             self._asked -= 1
         until = time.perf_counter() + _LEASE_SECONDS
@@ -228,11 +228,11 @@ class ReadMany:
     def _begin_new(self) -> "AheadStream":
         stream = self._new.popleft()
         stream.begun = True
-        self._ask()  # one more of the others may be read now
+        self._ask()  # another stream may be read now
         return stream
 
     def _most_wanted(self) -> "AheadStream | None":
-        """Of the streams that wait for a thread the one that is to have the next."""
+        """Return the stream that the next thread must read."""
         if not self._waiting:
             return None
         stream = min(self._waiting, key=self._rank)
@@ -243,12 +243,12 @@ class ReadMany:
         return stream
 
     def _rank(self, stream: "AheadStream") -> tuple[bool, bool, int]:
-        # Those the consumer has begun take turns; of the others the first is needed first.
+        # Started streams take turns; of the others, the first is needed first.
         begun = stream.begun
         return stream is not self._awaited, not begun, 0 if begun else stream.index
 
     def _begin(self, stream: "AheadStream | None") -> "AheadStream | None":
-        """`stream`, now the caller's to `_read`; None if enough threads are reading."""
+        """Claim `stream` for `_read`; return None if enough threads are reading."""
         if stream is None or self._reading >= self._limit or self._reader.closed:
             return None
         self._waiting.remove(stream)
@@ -258,7 +258,7 @@ class ReadMany:
         return stream
 
     def _read(self, stream: "AheadStream", *, once: bool) -> None:
-        """Read `stream` while it has room and its time is not up; never raises."""
+        """Read `stream` while it has room and time is left; never raise."""
         until = 0.0 if once else time.perf_counter() + _QUANTUM_SECONDS
         while True:
             items, ended = self._read_chunk(stream)
@@ -269,7 +269,7 @@ class ReadMany:
                 more = time.perf_counter() < until and stream.readable()
                 if more and self._consumer_waits:
                     self._reader.filled.notify_all()
-            del items  # while the thread reads on, it keeps nothing alive
+            del items  # the thread must keep nothing alive while it reads
             if not more:
                 break
         with self.lock:
@@ -284,16 +284,16 @@ class ReadMany:
         if abandoned and stream.input is not None:
             try:
                 stream.input.close()
-            except Exception:  # nobody reads this pass any more, but the pool's thread goes on
+            except Exception:  # nobody reads this epoch, but the pool's thread must survive
                 logging.getLogger("stoker.dataset").exception(
                     "closing a dataset that is no longer read failed"
                 )
 
     def _read_chunk(self, stream: "AheadStream") -> tuple[list[Any], bool]:
-        """Elements, or one failure; and whether the stream has ended."""
+        """Return elements or one failure, and whether the stream has ended."""
         try:
             source = self.open_stream(stream)
-        except BaseException as error:  # noqa: BLE001 - raised where the consumer reads it
+        except BaseException as error:  # noqa: BLE001 - raised at its position
             return [Failure(error)], True
         ended = False
         try:
@@ -302,12 +302,12 @@ class ReadMany:
             ended = not items
             if ended:
                 source.close()
-        except BaseException as error:  # noqa: BLE001 - raised where the consumer reads it
+        except BaseException as error:  # noqa: BLE001 - raised at its position
             return [Failure(error)], ended
         return items, ended
 
     def _take_ready(self, max_elements: int, max_bytes: int, block: int) -> list[Any]:
-        """With the lock held."""
+        """Store what was read; called with the lock held."""
         taken: list[Any] = []
         found = True
         while found and len(taken) < max_elements and (max_bytes > 0 or not taken):
@@ -334,15 +334,15 @@ class AheadStream(Stream):
 
     Attributes:
         index: the number of its element.
-        element: what it is opened with; None once it is.
-        input: what is read; None until a thread opens it.
-        buffer: what was read and not taken.
-        ended: its input has no more.
+        element: the argument to open it with; None once it is open.
+        input: the stream to read; None until a thread opens it.
+        buffer: items read and not consumed.
+        ended: the input has no more elements.
         waiting: it has room and no thread.
         reading: a thread reads it.
         excluded: the consumer itself reads it.
-        begun: the consumer has begun to read it.
-        closed: no more of it is wanted.
+        begun: the consumer has started to read it.
+        closed: no more elements are needed.
     """
 
     def __init__(self, owner: ReadMany, index: int, element: Any, buffer: ChunkBuffer) -> None:
@@ -381,20 +381,20 @@ class AheadStream(Stream):
             self.input.close()
 
     def readable(self) -> bool:
-        """Whether more of it may be read."""
+        """True if more elements may be read."""
         return not (self.closed or self.ended or self.excluded) and self.buffer.room() > 0
 
     def wants_thread(self) -> bool:
-        """Whether it is worth a thread's coming."""
+        """True if enough elements may be read to justify waking a thread."""
         if self.waiting or self.reading:
             return False
         return self.readable() and self.buffer.half_empty()
 
     def take(self, max_elements: int, max_bytes: int) -> list[Any]:
-        """What was read, up to the next failure; with the lock held.
+        """Return the buffered elements up to the next failure; called with the lock held.
 
         Raises:
-            BaseException: the failure that stands first.
+            BaseException: if the first item is a failure.
         """
         try:
             return self.buffer.take(max_elements, max_bytes)
@@ -404,7 +404,7 @@ class AheadStream(Stream):
     def _advance_input(self, n: int) -> int:
         try:
             source = self._owner.open_stream(self)
-        except Exception:  # noqa: BLE001 - an error's position
+        except Exception:  # noqa: BLE001 - the position of an error
             self.ended = True
             return 1
         return source.advance(n)
