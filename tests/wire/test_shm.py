@@ -412,10 +412,10 @@ def regular_file():
         (lambda: memfd(seals=0), MIB, "could shrink while it is read"),
         (lambda: memfd(seals=fcntl.F_SEAL_GROW), MIB, "could shrink while it is read"),
         (lambda: memfd(seals=fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_WRITE), MIB, "seals"),
-        (memfd, MIB + 1, f"claimed to have {MIB + 1} bytes has {MIB}"),
+        (memfd, MIB + 1, f"claimed to have {MIB + 1} bytes but has {MIB}"),
         (memfd, 2**62, f"has {MIB}"),
         (memfd, 0, "claimed to have 0 bytes"),
-        (lambda: memfd(size=0), 1, "claimed to have 1 bytes has 0"),
+        (lambda: memfd(size=0), 1, "claimed to have 1 bytes but has 0"),
         (regular_file, MIB, "is no memfd"),
         (lambda: os.open("/dev/null", os.O_RDWR), MIB, "is no memfd"),
         (lambda: os.memfd_create("test"), MIB, "seals"),
@@ -470,7 +470,7 @@ def test_a_segment_is_announced_once_and_is_not_the_socket(pair, number):
     raw = raw_of(pair.far)
     announce(raw, memfd())
     announce(raw, memfd(), number=number)
-    with pytest.raises(WireError, match="is one too many"):
+    with pytest.raises(WireError, match=f"announced segment {number}, which must be new"):
         pair.near.receive(5)
 
 

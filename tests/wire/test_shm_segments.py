@@ -109,9 +109,9 @@ def test_a_loan_outlives_the_workers_view_and_is_free_when_both_are_gone(pool):
     del array
     assert address(pool.allocate((MIB,), np.uint8)) != where
     assert pool.statistics()["lent_bytes"] == MIB
-    assert pool.given_back(loans, number, seen=False)
+    assert pool.return_loan(loans, number, leaked=False)
     assert address(pool.allocate((MIB,), np.uint8)) == where
-    assert not pool.given_back(loans, number, seen=False)
+    assert not pool.return_loan(loans, number, leaked=False)
 
 
 def test_a_part_of_an_array_is_lent_in_place(pool):
@@ -125,7 +125,7 @@ def test_only_the_first_may_have_an_array_in_place(pool):
     number = lend(pool, first, array)
     assert lend(pool, first, array) is None
     assert lend(pool, second, array) is None
-    pool.given_back(first, number, seen=False)
+    pool.return_loan(first, number, leaked=False)
     # The first may have written to it.
     assert lend(pool, second, array) is None
 
@@ -142,8 +142,8 @@ def test_what_a_client_never_gave_back_is_never_used_again(pool):
     array = pool.allocate((MIB,), np.uint8)
     where = address(array)
     lend(pool, loans, array)
-    pool.ended(loans)
-    pool.ended(loans)
+    pool.remove_client(loans)
+    pool.remove_client(loans)
     del array
     assert pool.statistics()["retired_bytes"] == MIB
     kept = [pool.allocate((MIB,), np.uint8) for _ in range(4)]
@@ -154,7 +154,7 @@ def test_what_a_client_never_gave_back_is_never_used_again(pool):
 def test_what_a_fork_may_see_is_retired_when_it_is_given_back(pool):
     loans = Loans()
     number, _ = pool.lend_copy(loans, MIB)
-    pool.given_back(loans, number, seen=True)
+    pool.return_loan(loans, number, leaked=True)
     assert pool.statistics()["retired_bytes"] == MIB
 
 
@@ -168,7 +168,7 @@ def test_retired_memory_is_replaced_when_there_is_no_other_room(pool):
     for _ in range(50):
         loans = Loans()
         assert pool.lend_copy(loans, MIB) is not None
-        pool.ended(loans)
+        pool.remove_client(loans)
     statistics = pool.statistics()
     assert statistics["bytes"] == 8 * MIB
     assert statistics["lent_bytes"] == 0
@@ -180,7 +180,7 @@ def test_a_segment_in_use_is_emptied_before_it_is_replaced(pool):
     for _ in range(5):
         loans = Loans()
         pool.lend_copy(loans, MIB)
-        pool.ended(loans)
+        pool.remove_client(loans)
     assert pool.statistics()["retired_bytes"] == 5 * MIB
     for n, array in enumerate(held):
         array[:] = n
@@ -196,7 +196,7 @@ def test_segments_of_other_sizes_make_room_for_a_larger_block(pool):
     loans = Loans()
     number, block = pool.lend_copy(loans, 4 * MIB)
     assert block.memory.nbytes == 4 * MIB
-    assert pool.given_back(loans, number, seen=False)
+    assert pool.return_loan(loans, number, leaked=False)
 
 
 def test_no_memory_at_all_is_said_once_and_copies_are_made(pool, monkeypatch, caplog):
@@ -284,7 +284,7 @@ class Model:
 @given(st.data())
 def test_nothing_that_somebody_sees_is_ever_overwritten(data):
     model = Model()
-    pool, actions = model.pool, ["allocate", "drop", "copy", "in place", "give", "seen", "end"]
+    pool, actions = model.pool, ["allocate", "drop", "copy", "in place", "give", "leak", "end"]
     for _ in range(data.draw(st.integers(1, 40))):
         action = data.draw(st.sampled_from(actions))
         client = data.draw(st.integers(0, 1))
@@ -309,15 +309,15 @@ def test_nothing_that_somebody_sees_is_ever_overwritten(data):
             number = lend(pool, loans, model.own[mark])
             if number is not None:
                 model.lent[client, number] = loans.blocks[number].memory, mark
-        elif action in ("give", "seen") and mine:
+        elif action in ("give", "leak") and mine:
             number = data.draw(st.sampled_from(mine))
             visible = model.lent.pop((client, number))
-            if action == "seen":
+            if action == "leak":
                 model.kept.append(visible)
-            assert pool.given_back(loans, number, seen=action == "seen")
+            assert pool.return_loan(loans, number, leaked=action == "leak")
         elif action == "end":
             model.kept += [model.lent.pop((client, number)) for number in mine]
-            pool.ended(loans)
+            pool.remove_client(loans)
             model.clients[client] = Loans()
         model.check()
     pool.close()
@@ -336,7 +336,7 @@ def test_many_threads_allocate_lend_and_give_back_at_once():
             if not (array == mark).all():
                 wrong.append(f"{mark} at {n}")
             del array
-            if number is not None and not pool.given_back(loans, number, seen=False):
+            if number is not None and not pool.return_loan(loans, number, leaked=False):
                 wrong.append(f"{number} not lent")
 
     threads = [threading.Thread(target=work, args=(mark,)) for mark in range(4)]

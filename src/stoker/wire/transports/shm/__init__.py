@@ -1,13 +1,13 @@
 """Shared memory between processes of one host, signalled over a Unix socket. Linux only.
 
-A worker process has a pool of segments (`segments`): sealed memfds that each client maps once. What
-a frame holds is computed into a block of the pool, or copied there once, and the client gets views
-of the very same memory. When the last view is gone (`stoker.wire.buffers`), the block goes back,
-as a number in whatever the client sends next. Nobody waits for it: while all blocks are in use,
-bodies travel through the socket.
+A worker process has a pool of segments (`segments`): sealed memfds that each client maps once. The
+elements of a frame are computed in a block of the pool, or copied there once, and the client gets
+views of the same memory. When the last view is freed (`stoker.wire.buffers`), the client returns
+the block: the next message it sends carries the number of the loan. The worker never waits for
+returns: while all blocks are in use, bodies travel through the socket.
 
-`transport` is where processes meet, `connection` what they say, in `envelope`s; `lending` is the
-worker's half and `borrowing` the client's; `forking` keeps children out of it.
+`transport` listens and connects, `connection` exchanges messages in `envelope`s; `lending` is the
+worker's half and `borrowing` the client's; `forking` isolates forked children.
 """
 
 from stoker.wire.transports.shm.segments import Segments

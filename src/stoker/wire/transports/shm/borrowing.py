@@ -1,4 +1,4 @@
-"""The client's half: views of what the worker lent, and the news that they are gone."""
+"""The client's half: views of the blocks the worker lent, and the returns of freed ones."""
 
 import threading
 from collections import deque
@@ -11,103 +11,108 @@ from stoker.wire.transports.shm.envelope import Part, Return
 from stoker.wire.transports.shm.mapping import Mapping, received_mapping
 
 MAX_SEGMENTS = 1024
-"""What one worker may have a client map."""
+"""Maximum number of segments of one worker that a client maps."""
 
 
 class Borrower:
-    """What one connection has borrowed.
+    """Loans of one connection.
 
-    Views may outlive it; the memory stays mapped as long as they live.
+    Views may outlive it; the memory stays mapped until the last view is freed.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._mappings: dict[int, Mapping] = {}
-        self._living: dict[int, int] = {}  # loans and their sizes
-        self._seen: set[int] = set()
-        self._seen_at_fork: set[int] = set()
-        self._dead: deque[int] = deque()
+        self._sizes: dict[int, int] = {}  # sizes by loan number
+        self._leaked: set[int] = set()
+        self._visible_at_fork: set[int] = set()
+        self._freed: deque[int] = deque()
         forking.watch(self)
 
     @property
     def bytes(self) -> int:
-        """How many bytes are borrowed: the loans of which there are views."""
+        """Total size of the loans that still have views, in bytes."""
         with self._lock:
-            dead = set(self._dead.copy())
-            return sum(size for loan, size in self._living.items() if loan not in dead)
+            freed = set(self._freed.copy())
+            return sum(size for loan, size in self._sizes.items() if loan not in freed)
 
     def add(self, number: int, descriptor: int, size: int) -> None:
-        """Maps a segment the worker sent; owns `descriptor`.
+        """Map a segment the worker sent; own `descriptor`.
 
         Raises:
-            WireError: it is not what it is said to be.
-            OSError: it cannot be mapped here.
+            WireError: if `descriptor` is not a sealed memfd of at least `size` bytes, or `number`
+                is zero, known already or beyond `MAX_SEGMENTS` segments.
+            OSError: if it cannot be mapped in this process.
         """
         mapping = received_mapping(descriptor, size)
         if not number or number in self._mappings or len(self._mappings) >= MAX_SEGMENTS:
-            raise WireError(f"segment {number} is one too many, next to {len(self._mappings)}")
+            raise WireError(
+                f"the worker announced segment {number}, which must be new, positive and one of at "
+                f"most {MAX_SEGMENTS}; {len(self._mappings)} are mapped"
+            )
         self._mappings[number] = mapping
 
     def forget(self, number: int) -> None:
-        """The worker uses a segment no more; what is still seen of it stays mapped until it is not.
+        """Drop a segment the worker retired; memory with views stays mapped until they are freed.
 
         Raises:
-            WireError: there is no such segment.
+            WireError: if the worker never announced segment `number`.
         """
         if self._mappings.pop(number, None) is None:
-            raise WireError(f"segment {number} is to be forgotten, which there is none of")
+            raise WireError(f"the worker retired segment {number}, which it never announced")
 
     def view(self, part: Part) -> memoryview:
-        """A view of a part of a body, given back when it and all that is made of it are gone.
+        """Return a view of a part of a body; the loan ends when all derived views are freed.
 
         Raises:
-            WireError: there is no such part, or it is lent already.
+            WireError: if the part is not inside a known segment, or its loan number is in use.
         """
         mapping = self._mappings.get(part.segment)
         if mapping is None or part.offset + part.size > mapping.memory.nbytes or not part.size:
             raise WireError(
-                f"{part.size} bytes at {part.offset} of segment {part.segment}, which "
-                + ("is none" if mapping is None else f"has {mapping.memory.nbytes}")
+                f"the worker lent {part.size} bytes at offset {part.offset} of segment "
+                f"{part.segment}, which "
+                + ("is unknown" if mapping is None else f"has {mapping.memory.nbytes} bytes")
             )
         with self._lock:
-            if part.loan in self._living:
-                raise WireError(f"loan {part.loan} is made twice")
-            self._living[part.loan] = part.size
-        # The mapping is needed as long as the view: for the child of a fork.
-        on_dead = partial(_gone, self._dead, part.loan, mapping)
-        return lend(mapping.memory[part.offset : part.offset + part.size], on_dead)
+            if part.loan in self._sizes:
+                raise WireError(f"the worker used loan number {part.loan} twice")
+            self._sizes[part.loan] = part.size
+        # The mapping must live as long as the view: a forked child remaps it.
+        on_freed = partial(_append_freed, self._freed, part.loan, mapping)
+        return lend(mapping.memory[part.offset : part.offset + part.size], on_freed)
 
     def returns(self, limit: int) -> tuple[Return, ...]:
-        """Takes up to `limit` loans that are to be given back."""
-        if not self._dead:
+        """Remove and return up to `limit` loans whose views were freed."""
+        if not self._freed:
             return ()
         found: list[Return] = []
         with self._lock:
-            while self._dead and len(found) < limit:
-                loan = self._dead.popleft()
-                self._living.pop(loan, None)
-                found.append(Return(loan, loan in self._seen))
-                self._seen.discard(loan)
+            while self._freed and len(found) < limit:
+                loan = self._freed.popleft()
+                self._sizes.pop(loan, None)
+                found.append(Return(loan, loan in self._leaked))
+                self._leaked.discard(loan)
         return tuple(found)
 
     def close(self) -> None:
-        """Let go of the segments that nobody sees. Idempotent."""
+        """Unmap the segments that have no views. Idempotent."""
         self._mappings.clear()
 
     def before_fork(self) -> None:
-        """Holds still: nothing is borrowed or given back."""
+        """Block borrowing and returning until after the fork."""
         self._lock.acquire()
-        self._seen_at_fork = set(self._living).difference(self._dead.copy())
+        self._visible_at_fork = set(self._sizes).difference(self._freed.copy())
 
     def after_fork_in_parent(self) -> None:
-        """What was seen at the fork is seen by the child too, and never used again."""
-        self._seen |= self._seen_at_fork
+        """Mark the loans visible at the fork as leaked: the child sees them too."""
+        self._leaked |= self._visible_at_fork
         self._lock.release()
 
     def after_fork_in_child(self) -> None:
-        """The views stay, with private memory under them; nothing is given back by this process."""
+        """Release the lock; the views stay, on private memory, and no loans are returned."""
         self._lock.release()
 
 
-def _gone(dead: "deque[int]", loan: int, _mapping: Mapping) -> None:
-    dead.append(loan)
+def _append_freed(freed: "deque[int]", loan: int, _mapping: Mapping) -> None:
+    freed.append(loan)

@@ -1,4 +1,4 @@
-"""Messages over a Unix socket, the bodies of frames in memory that both sides have mapped."""
+"""Messages over a Unix socket, with the bodies of frames in memory that both sides map."""
 
 import socket
 import time
@@ -14,18 +14,18 @@ from stoker.wire.transports import Connection
 from stoker.wire.transports.shm import envelope as e
 from stoker.wire.transports.shm.borrowing import Borrower
 from stoker.wire.transports.shm.lending import Lender
-from stoker.wire.transports.shm.reading import Reader
+from stoker.wire.transports.shm.reading import SocketReader
 from stoker.wire.transports.shm.segments import Segments
 from stoker.wire.transports.stream_socket import StreamSocket
 from stoker.wire.transports.tcp import MAX_BODY_BYTES, POOLED_BYTES
 
-_AT_ONCE_BYTES = 64 << 10
-"""What a Unix socket takes that says it takes more: a quarter of its 208 KiB at most is filled."""
+_MAX_NONBLOCKING_BYTES = 64 << 10
+"""Bytes a writable Unix socket accepts without blocking: at most 1/4 of its 208 KiB is used."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    """A message that is ready to be sent and too large to be sent without waiting."""
+class _Pending:
+    """An encoded message that is too large to be sent without blocking."""
 
     message: f.Message
     buffers: list[Buffer]
@@ -33,7 +33,7 @@ class _Kept:
 
 @dataclass(slots=True)
 class _Arriving:
-    """A message of which the envelope is here, and not yet all inline parts."""
+    """A message whose envelope was received, but not yet all its inline parts."""
 
     header: bytes
     body: list[memoryview]
@@ -46,10 +46,10 @@ class ShmConnection(Connection):
     Args:
         sock: blocking and connected.
         peer: for error messages.
-        segments: of the worker, whose end this is; None for the client's end.
+        segments: the worker's pool, at the worker's end; None at the client's end.
         max_body_bytes: longer bodies are refused before memory is allocated for them.
-        max_header_bytes: the same for headers.
-        cannot_map: told why, when this process cannot map what it gets.
+        max_header_bytes: longer headers are refused.
+        on_map_error: called with the reason when this process cannot map a received segment.
     """
 
     def __init__(
@@ -59,20 +59,20 @@ class ShmConnection(Connection):
         segments: Segments | None = None,
         max_body_bytes: int = MAX_BODY_BYTES,
         max_header_bytes: int = f.MAX_HEADER_BYTES,
-        cannot_map: Callable[[str], None] = lambda _why: None,
+        on_map_error: Callable[[str], None] = lambda _reason: None,
     ) -> None:
         self.peer = peer
         self.types = TypeResolver()
         self._max_body_bytes = max_body_bytes
         self._max_header_bytes = max_header_bytes
-        self._cannot_map = cannot_map
+        self._on_map_error = on_map_error
         self._lender = None if segments is None else Lender(segments)
         self._borrower = Borrower() if segments is None else None
         self._stream = StreamSocket(sock, peer, self._release)
-        self._reader = Reader(self._stream)
+        self._reader = SocketReader(self._stream)
         self._pool = BufferPool(POOLED_BYTES)
         self._arriving: _Arriving | None = None
-        self._kept: _Kept | None = None
+        self._pending: _Pending | None = None
 
     @property
     def closed(self) -> bool:
@@ -85,9 +85,9 @@ class ShmConnection(Connection):
     # Sending.
 
     def send(self, message: f.Message) -> None:
-        kept, self._kept = self._kept, None
-        if kept is not None and kept.message is message:
-            self._stream.send_by(self._stream.send_all, kept.buffers)
+        pending, self._pending = self._pending, None
+        if pending is not None and pending.message is message:
+            self._stream.send_by(self._stream.send_all, pending.buffers)
         else:
             self._encode_and_send(message, now=False)
 
@@ -95,7 +95,7 @@ class ShmConnection(Connection):
         if not self._stream.takes_more():
             return False
         self._encode_and_send(message, now=True)
-        return self._kept is None
+        return self._pending is None
 
     def _encode_and_send(self, message: f.Message, *, now: bool) -> None:
         first, *buffers = f.encode(message)
@@ -111,7 +111,7 @@ class ShmConnection(Connection):
             shared = isinstance(message, f.Frame) and message.shared
             plan = self._lender.place(buffers, in_place=not shared)
             parts, buffers = plan.parts, plan.inline
-            for number in plan.forgotten:
+            for number in plan.retired:
                 forget = e.Envelope(e.Kind.FORGET, parts=(e.Part(0, number),))
                 self._stream.send_all([e.pack(forget)])
             for number, mapping in plan.segments:
@@ -119,8 +119,8 @@ class ShmConnection(Connection):
                 announced = e.pack(e.Envelope(e.Kind.SEGMENT, parts=(part,)))
                 self._stream.send_descriptor(announced, mapping.descriptor)
         packed = e.pack(e.Envelope(e.Kind.MESSAGE, header, tuple(parts), self._returns()))
-        if now and sum(memoryview(buffer).nbytes for buffer in buffers) > _AT_ONCE_BYTES:
-            self._kept = _Kept(message, [packed, *buffers])
+        if now and sum(memoryview(buffer).nbytes for buffer in buffers) > _MAX_NONBLOCKING_BYTES:
+            self._pending = _Pending(message, [packed, *buffers])
         else:
             self._stream.send_all([packed, *buffers])
 
@@ -135,13 +135,13 @@ class ShmConnection(Connection):
 
     def _receive(self, deadline: float | None) -> f.Message:
         while self._arriving is None:
-            self._arriving = self._next_envelope(deadline)
+            self._arriving = self._receive_envelope(deadline)
         self._receive_missing(self._arriving, deadline)
         arrived, self._arriving = self._arriving, None
         return f.decode(arrived.header, arrived.body or None, self.types)
 
-    def _next_envelope(self, deadline: float | None) -> _Arriving | None:
-        """Takes in one envelope; None if it carries no message."""
+    def _receive_envelope(self, deadline: float | None) -> _Arriving | None:
+        """Receive one envelope; return None if it carries no message."""
         reader = self._reader
         reader.need(e.PREFIX.size, deadline)
         sizes = e.parse_prefix(reader.data, reader.start, self._max_header_bytes)
@@ -150,32 +150,36 @@ class ShmConnection(Connection):
         reader.pass_(sizes.total)
         if envelope.returns:
             if self._lender is None:
-                raise WireError(f"a client is given back {len(envelope.returns)} loans")
-            self._lender.given_back(envelope.returns)
+                raise WireError(
+                    f"the worker returned {len(envelope.returns)} loans, but only clients borrow"
+                )
+            self._lender.return_loans(envelope.returns)
         if envelope.kind is e.Kind.MESSAGE:
-            return self._arriving_message(envelope)
+            return self._begin_message(envelope)
         if envelope.kind is not e.Kind.RETURNS:
-            self._segment_news(envelope)
+            self._update_segments(envelope)
         return None
 
-    def _arriving_message(self, envelope: e.Envelope) -> _Arriving:
+    def _begin_message(self, envelope: e.Envelope) -> _Arriving:
         size = sum(part.size for part in envelope.parts)
         if size > self._max_body_bytes:
             raise WireError(
-                f"a body of {size} bytes is longer than the {self._max_body_bytes} allowed"
+                f"a body of {size} bytes is longer than the {self._max_body_bytes} bytes allowed"
             )
         arriving = _Arriving(envelope.header, [])
         position = 0
         for part in envelope.parts:
             if part.segment == e.INLINE:
-                # Aligned as in the body, so that the arrays are.
+                # Keep the alignment inside the body: the arrays rely on it.
                 shift = position % ALIGNMENT
                 view = self._pool.take(shift + part.size)[shift:]
                 arriving.missing.append(view)
             elif self._borrower is not None:
                 view = self._borrower.view(part)
             else:
-                raise WireError(f"a worker is lent segment {part.segment}")
+                raise WireError(
+                    f"the client lent segment {part.segment}, but only workers lend memory"
+                )
             arriving.body.append(view)
             position += part.size
         arriving.missing.reverse()
@@ -193,9 +197,12 @@ class ShmConnection(Connection):
             if got < target.nbytes:
                 missing.append(target[got:])
 
-    def _segment_news(self, envelope: e.Envelope) -> None:
+    def _update_segments(self, envelope: e.Envelope) -> None:
         if self._borrower is None or len(envelope.parts) != 1:
-            raise WireError(f"a {envelope.kind.name} envelope with {len(envelope.parts)} parts")
+            raise WireError(
+                f"received a {envelope.kind.name} envelope with {len(envelope.parts)} parts; only "
+                f"workers send it, with one part"
+            )
         (part,) = envelope.parts
         if envelope.kind is e.Kind.FORGET:
             self._borrower.forget(part.segment)
@@ -203,7 +210,7 @@ class ShmConnection(Connection):
         try:
             self._borrower.add(part.segment, self._reader.descriptor(), part.size)
         except OSError as error:
-            self._cannot_map(f"this process cannot map shared memory: {error}")
+            self._on_map_error(f"this process cannot map shared memory: {error}")
             raise UnavailableError(
                 f"cannot read {self.peer} through shared memory: mapping {part.size} bytes failed: "
                 f"{error}"
@@ -212,14 +219,14 @@ class ShmConnection(Connection):
     # Ending.
 
     def close(self) -> None:
-        self._stream.close(self._last_returns)
+        self._stream.close(self._pack_returns)
 
-    def _last_returns(self) -> bytes:
+    def _pack_returns(self) -> bytes:
         returns = self._returns()
         return e.pack(e.Envelope(e.Kind.RETURNS, returns=returns)) if returns else b""
 
     def _release(self) -> None:
-        """Let go of everything; nobody is inside, and nobody comes in any more."""
+        """Release all resources; called once no thread uses the connection."""
         self._reader.close()
         if self._lender is not None:
             self._lender.close()

@@ -1,7 +1,7 @@
-"""What surrounds a message on the Unix socket: where its body lies, and what is given back.
+"""Framing of messages on the Unix socket: the location of the body, and returned loans.
 
-An envelope is a prefix, the numbers of loans given back, a table of the parts of the body, and the
-header of the message; the bytes of inline parts follow. What `parse` is given may be anything.
+An envelope is a prefix, the numbers of returned loans, a table of the parts of the body, and the
+header of the message; the bytes of inline parts follow. The input of `parse_prefix` is untrusted.
 """
 
 import enum
@@ -18,39 +18,39 @@ _RETURN = struct.Struct("<Q")
 _PART = struct.Struct("<IQQQ")
 
 MAX_RETURNS = 4096
-"""Of one envelope; what is more waits for the next."""
+"""Maximum number of returned loans in one envelope; the next one carries the rest."""
 
 MAX_PARTS = 4096
-"""Of one body; a body of more arrays is gathered into fewer."""
+"""Maximum number of parts of one body; larger numbers of arrays are gathered into fewer parts."""
 
 INLINE = 0
-"""The number of no segment: the part lies behind the envelope."""
+"""Segment number of a part that follows the envelope on the socket."""
 
 
 class Kind(enum.IntEnum):
-    """What an envelope is sent for."""
+    """Purpose of an envelope."""
 
     MESSAGE = 0
     """Carries a message."""
     RETURNS = 1
-    """Only gives loans back."""
+    """Only returns loans."""
     SEGMENT = 2
-    """A descriptor comes with it: of the segment of its only part."""
+    """Carries the descriptor of the segment of its only part."""
     FORGET = 3
-    """The segment of its only part is used no more."""
+    """Retires the segment of its only part."""
 
 
 _KINDS = list(Kind)
 
 
 class Part(msgspec.Struct, frozen=True):
-    """Where a part of a body lies.
+    """Location of a part of a body.
 
     Attributes:
         size: in bytes.
-        segment: its number, or `INLINE`.
-        loan: the number by which its block is given back.
-        offset: in the segment.
+        segment: number of the segment, or `INLINE`.
+        loan: number with which the client returns the block.
+        offset: in the segment, in bytes.
     """
 
     size: int
@@ -60,14 +60,14 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Return(msgspec.Struct, frozen=True):
-    """A loan that is given back; `seen` if a forked child may still see it."""
+    """A returned loan; `leaked` if a forked child may still see its memory."""
 
     loan: int
-    seen: bool = False
+    leaked: bool = False
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """What is sent at once; the bytes of inline parts follow it."""
+    """Unit of sending; the bytes of inline parts follow it."""
 
     kind: Kind
     header: bytes = b""
@@ -76,7 +76,7 @@ class Envelope(msgspec.Struct, frozen=True):
 
 
 class Sizes(msgspec.Struct, frozen=True):
-    """What the prefix of an envelope announces."""
+    """Sizes announced by the prefix of an envelope."""
 
     kind: Kind
     returns: int
@@ -85,28 +85,28 @@ class Sizes(msgspec.Struct, frozen=True):
 
     @property
     def total(self) -> int:
-        """Bytes of the whole envelope."""
+        """Size of the whole envelope, in bytes."""
         tables = self.returns * _RETURN.size + self.parts * _PART.size
         return PREFIX.size + tables + self.header
 
 
 def pack(envelope: Envelope) -> bytes:
-    """The bytes of `envelope`."""
+    """Return the bytes of `envelope`."""
     parts, returns = envelope.parts, envelope.returns
     header = envelope.header
     prefix = PREFIX.pack(_MAGIC, envelope.kind, len(returns), len(parts), len(header))
     if not returns and not parts:
         return prefix + header
-    pieces = [_RETURN.pack(back.loan << 1 | back.seen) for back in returns]
+    pieces = [_RETURN.pack(loan.loan << 1 | loan.leaked) for loan in returns]
     pieces += [_PART.pack(part.segment, part.loan, part.offset, part.size) for part in parts]
     return b"".join([prefix, *pieces, header])
 
 
 def parse_prefix(data: Buffer, offset: int, max_header_bytes: int) -> Sizes:
-    """What the envelope at `offset` consists of.
+    """Return the sizes in the prefix of the envelope at `offset`.
 
     Raises:
-        WireError: there is no envelope, or one of more than may be received.
+        WireError: if the bytes are not a prefix, or its sizes exceed the limits.
     """
     magic, kind, returns, parts, header = PREFIX.unpack_from(data, offset)
     if magic != _MAGIC or kind >= len(_KINDS):
@@ -115,14 +115,15 @@ def parse_prefix(data: Buffer, offset: int, max_header_bytes: int) -> Sizes:
         )
     if header > max_header_bytes or returns > MAX_RETURNS or parts > MAX_PARTS:
         raise WireError(
-            f"an envelope with a header of {header} bytes, {parts} parts and {returns} returns is "
-            f"more than the {max_header_bytes} bytes, {MAX_PARTS} parts and {MAX_RETURNS} allowed"
+            f"an envelope with a header of {header} bytes, {parts} parts and {returns} returns "
+            f"exceeds the limits of {max_header_bytes} bytes, {MAX_PARTS} parts and {MAX_RETURNS} "
+            f"returns"
         )
     return Sizes(_KINDS[kind], returns, parts, header)
 
 
 def parse(data: Buffer, offset: int, sizes: Sizes) -> Envelope:
-    """The envelope at `offset`, all of which is there."""
+    """Return the envelope at `offset`; `data` must contain all of it."""
     view = memoryview(data)[offset + PREFIX.size : offset + sizes.total]
     if not sizes.returns and not sizes.parts:
         return Envelope(sizes.kind, bytes(view))

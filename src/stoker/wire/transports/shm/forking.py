@@ -1,8 +1,8 @@
-"""What a fork does to memory and sockets that two processes share.
+"""Fork handling of shared memory and sockets.
 
-The child has a copy of every view its parent had, and no part in any protocol: what it writes may
-not reach anybody, what it lets go of is not given back, and its copies of sockets are closed, so
-that a peer sees the end of the parent when the parent ends.
+The child has a copy of every view of its parent, but takes no part in any protocol: its writes must
+not reach other processes, the memory it frees is not returned, and its copies of sockets are
+closed, so that a peer sees the connection end when the parent ends.
 """
 
 import os
@@ -13,29 +13,29 @@ from typing import Protocol
 
 
 class Forked(Protocol):
-    """What takes part when this process forks."""
+    """An object that is notified when this process forks."""
 
     def before_fork(self) -> None:
-        """Hold still until one of the other two is called; takes no lock but one of its own."""
+        """Block until one of the other two methods is called; acquire no lock but a private one."""
 
     def after_fork_in_parent(self) -> None:
-        """Go on; what was visible at the fork is now visible in the child too."""
+        """Resume; memory visible at the fork is now visible in the child too."""
 
     def after_fork_in_child(self) -> None:
-        """Become harmless."""
+        """Leave the protocol, without effect on other processes."""
 
 
-# Added to under locks that `_before` waits for, so without one of its own: each of these is one
-# step of the interpreter.
+# Callers add entries while they hold locks that `_before` waits for, so a lock here could deadlock;
+# each access is one atomic step of the interpreter.
 _watched: dict[int, "weakref.ref[Forked]"] = {}
 _sockets: "weakref.WeakSet[socket.socket]" = weakref.WeakSet()
 
-_one_at_a_time = threading.Lock()
-_held: list[Forked] = []
+_fork_lock = threading.Lock()
+_blocked: list[Forked] = []
 
 
 def watch(thing: Forked) -> None:
-    """Tell `thing` of forks, as long as it lives."""
+    """Notify `thing` of forks until it is collected."""
     key = id(thing)
     _watched[key] = weakref.ref(thing, lambda _: _watched.pop(key, None))
 
@@ -46,27 +46,27 @@ def close_in_child(sock: socket.socket) -> None:
 
 
 def _before() -> None:
-    _one_at_a_time.acquire()
+    _fork_lock.acquire()
     references = list(_watched.values())
-    _held.extend(thing for reference in references if (thing := reference()) is not None)
-    for thing in _held:
+    _blocked.extend(thing for reference in references if (thing := reference()) is not None)
+    for thing in _blocked:
         thing.before_fork()
 
 
 def _after_in_parent() -> None:
-    for thing in _held:
+    for thing in _blocked:
         thing.after_fork_in_parent()
-    _held.clear()
-    _one_at_a_time.release()
+    _blocked.clear()
+    _fork_lock.release()
 
 
 def _after_in_child() -> None:
-    for thing in _held:
+    for thing in _blocked:
         thing.after_fork_in_child()
-    _held.clear()
+    _blocked.clear()
     for sock in list(_sockets):
         sock.close()
-    _one_at_a_time.release()
+    _fork_lock.release()
 
 
 os.register_at_fork(

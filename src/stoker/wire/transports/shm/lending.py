@@ -1,4 +1,4 @@
-"""The worker's half: puts the bodies of frames where the client can see them."""
+"""The worker's half: places the bodies of frames in memory that the client maps."""
 
 from dataclasses import dataclass, field
 
@@ -11,34 +11,34 @@ from stoker.wire.transports.shm.mapping import Mapping
 from stoker.wire.transports.shm.segments import Block, Loans, Segments
 
 SHARED_FROM_BYTES = 32 << 10
-"""Less is sent over the socket, which costs less than a loan."""
+"""Smaller bodies are sent over the socket, which costs less than a loan."""
 
 _COPY_HOLDING_GIL_BYTES = 1 << 20
-"""Copies up to this size keep the interpreter: with a busy Python thread in the process, letting go
-of it costs 5 ms, and copying 1 MiB 0.1 ms."""
+"""Copies up to this size keep the GIL: with a busy Python thread in the process, releasing it costs
+5 ms, and copying 1 MiB 0.1 ms."""
 
-_MAX_IN_PLACE = MAX_PARTS // 2 - 1  # between them, and after the last, lie parts of other buffers
+_MAX_IN_PLACE = MAX_PARTS // 2 - 1  # one part of copied buffers may precede and follow each
 
 
 @dataclass(slots=True)
 class Plan:
-    """How one body travels.
+    """Placement of one body.
 
     Attributes:
-        parts: where it lies.
-        inline: the buffers that are sent behind the envelope.
-        segments: those the client has not been told of, to be sent before.
-        forgotten: those it need not remember any more.
+        parts: locations of its parts, in order.
+        inline: buffers to send after the envelope.
+        segments: segments unknown to the client, to be announced before.
+        retired: segments the client can unmap.
     """
 
     parts: list[Part] = field(default_factory=list)
     inline: list[Buffer] = field(default_factory=list)
     segments: list[tuple[int, Mapping]] = field(default_factory=list)
-    forgotten: list[int] = field(default_factory=list)
+    retired: list[int] = field(default_factory=list)
 
 
 class Lender:
-    """What one connection has lent out of a pool.
+    """Loans of a pool to one client.
 
     Args:
         segments: the pool.
@@ -47,20 +47,20 @@ class Lender:
     def __init__(self, segments: Segments) -> None:
         self._segments = segments
         self._loans = Loans()
-        segments.client_came()
+        segments.add_client()
         self._known: set[int] = set()
 
     def place(self, buffers: list[Buffer], *, in_place: bool = True) -> Plan:
-        """Finds a place for each of the `buffers` of a body; by one thread at a time.
+        """Return the placement of the `buffers` of a body; not thread-safe.
 
-        Arrays that lie in the pool stay there if nobody else was ever shown them and they may be
-        written to; the others are copied into the pool, or go inline where there is no room.
-        Without `in_place` all are copied: other clients are sent the same elements.
+        Arrays of the pool are lent in place if they are writable and were never lent; the others
+        are copied into the pool, or sent inline if it is full. Without `in_place` all are copied,
+        because other clients are sent the same elements.
         """
         plan = Plan()
         run: list[memoryview] = []
         position = start = 0
-        left = _MAX_IN_PLACE if in_place and self._segments.viewed else 0
+        left = _MAX_IN_PLACE if in_place and self._segments.has_local_views else 0
         for buffer in buffers:
             view = memoryview(buffer)
             position += view.nbytes
@@ -76,29 +76,29 @@ class Lender:
                     continue
             run.append(view)
         self._place_copy(plan, run, start)
-        self._forget(plan)
+        self._retire(plan)
         return plan
 
-    def given_back(self, returns: tuple[Return, ...]) -> None:
-        """The client has no more views of these loans.
+    def return_loans(self, returns: tuple[Return, ...]) -> None:
+        """End loans of which the client has no more views.
 
         Raises:
-            WireError: there is no such loan.
+            WireError: if the client returned a loan that does not exist.
         """
-        for back in returns:
-            if not self._segments.given_back(self._loans, back.loan, seen=back.seen):
-                raise WireError(f"loan {back.loan} is given back, which there is none of")
+        for returned in returns:
+            if not self._segments.return_loan(self._loans, returned.loan, leaked=returned.leaked):
+                raise WireError(f"the client returned loan {returned.loan}, which was never lent")
 
     def close(self) -> None:
-        """The connection is over. Idempotent."""
-        self._segments.ended(self._loans)
+        """End all loans of the connection. Idempotent."""
+        self._segments.remove_client(self._loans)
 
     def _place_copy(self, plan: Plan, run: list[memoryview], start: int) -> None:
-        """Place buffers that follow each other from `start` of the body, as one part."""
+        """Place consecutive buffers, which begin at `start` of the body, as one part."""
         size = sum(view.nbytes for view in run)
         if not size:
             return
-        # Aligned as in the body, so that the arrays are.
+        # Keep the alignment inside the body: the arrays rely on it.
         shift = start % ALIGNMENT
         loan = None
         if size >= SHARED_FROM_BYTES:
@@ -118,9 +118,9 @@ class Lender:
             self._known.add(part.segment)
             plan.segments.append((part.segment, block.segment.mapping))
 
-    def _forget(self, plan: Plan) -> None:
-        plan.forgotten = sorted(self._known - self._segments.numbers)
-        self._known.difference_update(plan.forgotten)
+    def _retire(self, plan: Plan) -> None:
+        plan.retired = sorted(self._known - self._segments.numbers)
+        self._known.difference_update(plan.retired)
 
 
 def _copy(sources: list[memoryview], target: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> None:

@@ -1,4 +1,4 @@
-"""Memory that processes share: a sealed memfd, mapped."""
+"""Memory shared between processes: mapped, sealed memfds."""
 
 import ctypes
 import fcntl
@@ -14,7 +14,7 @@ from stoker.wire.transports.shm import forking
 
 Memory: TypeAlias = npt.NDArray[np.uint8]
 
-# Names only Linux has; elsewhere this package can be imported, and nothing of it used.
+# Only Linux defines these; elsewhere this package can be imported but not used.
 _SHRINK, _GROW, _SEAL, _WRITE = (
     getattr(fcntl, f"F_SEAL_{name}", 0) for name in ("SHRINK", "GROW", "SEAL", "WRITE")
 )
@@ -34,20 +34,21 @@ _mmap.argtypes = [
 
 
 class Mapping:
-    """A memfd mapped for reading and writing: until this object and all views of it are gone.
+    """A memfd mapped for reading and writing until this object and all views of it are freed.
 
-    In a forked child it becomes a private copy, made page by page where the child writes.
+    In a forked child it becomes a private copy-on-write mapping.
 
     Args:
-        descriptor: of the memfd; owned from here on, also when this raises.
+        descriptor: of the memfd; owned by this object, also when this raises.
         size: of the memfd in bytes, or less.
 
     Attributes:
-        descriptor: to be sent to others.
-        memory: all of it.
+        descriptor: of the memfd, to be sent to clients.
+        memory: the mapped bytes.
+        address: of the first byte.
 
     Raises:
-        OSError: it cannot be mapped.
+        OSError: if it cannot be mapped.
     """
 
     def __init__(self, descriptor: int, size: int) -> None:
@@ -60,13 +61,13 @@ class Mapping:
         os.close(self.descriptor)
 
     def before_fork(self) -> None:
-        """Nothing has to hold still."""
+        """Do nothing: a mapping needs no lock."""
 
     def after_fork_in_parent(self) -> None:
-        """Nothing changes."""
+        """Do nothing: the parent keeps the shared mapping."""
 
     def after_fork_in_child(self) -> None:
-        """Put a private mapping in the place of the shared one, under all views there are."""
+        """Replace the shared mapping with a private one, at the same address for existing views."""
         protection, flags = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | _MAP_FIXED
         size = self.memory.nbytes
         if _mmap(self.address, size, protection, flags, self.descriptor, 0) == _FAILED:
@@ -74,10 +75,10 @@ class Mapping:
 
 
 def new_mapping(size: int) -> Mapping:
-    """A mapped memfd of `size` bytes that nobody can shrink under its readers.
+    """Return a new mapped memfd of `size` bytes, sealed against shrinking under its readers.
 
     Raises:
-        OSError: there is no memory, no descriptor, or no memfd on this system.
+        OSError: if memory or descriptors are exhausted, or this system has no memfd.
     """
     descriptor = os.memfd_create("stoker-segment", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
@@ -90,11 +91,11 @@ def new_mapping(size: int) -> Mapping:
 
 
 def received_mapping(descriptor: int, size: int) -> Mapping:
-    """Maps what a peer sent as a segment of `size` bytes; owns `descriptor`.
+    """Map a segment of `size` bytes that a peer sent; own `descriptor`.
 
     Raises:
-        WireError: it is no such segment: reading it could kill this process.
-        OSError: it cannot be mapped here.
+        WireError: if it is not sealed or shorter than `size`: reading it could kill this process.
+        OSError: if it cannot be mapped in this process.
     """
     try:
         _check(descriptor, size)
@@ -108,9 +109,11 @@ def _check(descriptor: int, size: int) -> None:
     try:
         seals = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)
     except OSError as error:
-        raise WireError(f"a segment that is no memfd: {error}") from error
+        raise WireError(f"the received segment is no memfd: {error}") from error
     if not seals & _SHRINK or seals & _WRITE:
-        raise WireError(f"a segment with the seals {seals:#x}: it could shrink while it is read")
+        raise WireError(
+            f"the received segment has seals {seals:#x}: it could shrink while it is read"
+        )
     actual = os.fstat(descriptor).st_size
     if not 0 < size <= actual:
-        raise WireError(f"a segment claimed to have {size} bytes has {actual}")
+        raise WireError(f"the received segment is claimed to have {size} bytes but has {actual}")

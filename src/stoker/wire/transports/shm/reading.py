@@ -1,4 +1,4 @@
-"""Receives from a Unix socket: bytes, and the descriptors that come with them."""
+"""Receiving from a Unix socket: bytes, and the descriptors sent with them."""
 
 import array
 import errno
@@ -14,10 +14,10 @@ _MAX_DESCRIPTORS = 16
 _ANCILLARY = socket.CMSG_SPACE(_MAX_DESCRIPTORS * 4)
 
 
-class Reader(ReadAhead):
-    """Reads ahead, and keeps the descriptors that come until they are asked for.
+class SocketReader(ReadAhead):
+    """Receive buffer that also queues the descriptors it receives.
 
-    `need` raises WireError when more came than were announced.
+    `need` raises WireError when more than 16 descriptors are queued.
     """
 
     def __init__(self, stream: StreamSocket) -> None:
@@ -26,20 +26,20 @@ class Reader(ReadAhead):
         self._lost_descriptors = False
 
     def descriptor(self) -> int:
-        """The next descriptor; the caller owns it.
+        """Return the next descriptor; the caller owns it.
 
         Raises:
-            WireError: none was sent.
-            OSError: this process may open no more.
+            WireError: if none was sent.
+            OSError: if this process has reached its limit of open files.
         """
         if not self._descriptors:
             if self._lost_descriptors:
                 raise OSError(errno.EMFILE, "too many files are open; raise `ulimit -n`")
-            raise WireError("a segment without a descriptor")
+            raise WireError("received a segment without a descriptor")
         return self._descriptors.popleft()
 
     def close(self) -> None:
-        """Close the descriptors nobody asked for."""
+        """Close the queued descriptors."""
         while self._descriptors:
             socket.close(self._descriptors.popleft())
 
@@ -54,5 +54,5 @@ class Reader(ReadAhead):
                 self._descriptors.extend(found)
         self._lost_descriptors |= bool(flags & socket.MSG_CTRUNC)
         if len(self._descriptors) > _MAX_DESCRIPTORS:
-            raise WireError(f"{len(self._descriptors)} descriptors nobody announced")
+            raise WireError(f"received {len(self._descriptors)} descriptors nobody announced")
         return got

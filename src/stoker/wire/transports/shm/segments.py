@@ -1,8 +1,8 @@
-"""The memory a worker process shares: a pool of segments, and the blocks that are used of them.
+"""The shared memory of a worker process: a pool of segments, divided into blocks.
 
-A block is free again when the worker has no view of it and no client either. What a client never
-gave back, because it was gone or had forked, is not used again: somebody may still see it. Segments
-full of such memory are replaced when there is no other room.
+A block is free again when neither the worker nor a client has a view of it. Blocks that a client
+never returned, because it disconnected or forked, are retired: a process may still see them.
+Segments full of retired blocks are replaced when the pool has no other room.
 """
 
 import logging
@@ -25,7 +25,7 @@ from stoker.wire.transports.shm.spans import Spans
 _log = logging.getLogger(__name__)
 
 SEGMENT_BYTES = 64 << 20
-"""Segments are so large, or a quarter of the pool; memory is taken only for what is used of it."""
+"""Usual size of a segment, at most a quarter of the pool; unused pages take no memory."""
 
 PAGE = 4096
 
@@ -34,9 +34,9 @@ class Segment:
     """One mapped memfd of the pool.
 
     Attributes:
-        number: its name on the wire.
-        retired: bytes of it that are never used again.
-        closing: whether no more of it is used, so that it can be dropped.
+        number: identifies it on the wire.
+        retired: bytes of it that are never reused.
+        closing: no blocks are allocated from it any more, so that it can be dropped.
     """
 
     def __init__(self, number: int, mapping: Mapping) -> None:
@@ -50,50 +50,50 @@ class Segment:
 
 
 class Block:
-    """A part of a segment, in use.
+    """An allocated range of a segment.
 
     Attributes:
-        viewed: whether the worker itself has views of it.
-        lent: to whom it is.
-        spent: whether it was ever lent: it may have been written to since.
-        seen: whether somebody else may still see it when all have given it back.
+        has_local_views: the worker itself has views of it.
+        borrower: the loans of the client it is lent to.
+        was_lent: it was lent at least once, so a client may have written to it.
+        leaked: an unknown process may still see it after all loans ended.
     """
 
-    __slots__ = ("lent", "seen", "segment", "size", "spent", "start", "viewed")
+    __slots__ = ("borrower", "has_local_views", "leaked", "segment", "size", "start", "was_lent")
 
     def __init__(self, segment: Segment, start: int, size: int) -> None:
         self.segment = segment
         self.start = start
         self.size = size
-        self.viewed = False
-        self.lent: Loans | None = None
-        self.spent = False
-        self.seen = False
+        self.has_local_views = False
+        self.borrower: Loans | None = None
+        self.was_lent = False
+        self.leaked = False
 
     @property
     def memory(self) -> Memory:
-        """All of it."""
+        """The bytes of the block."""
         return self.segment.mapping.memory[self.start : self.start + self.size]
 
 
 class Loans:
-    """What one client has: its blocks by loan number, which are never used twice."""
+    """Blocks lent to one client, by loan number; numbers are never reused."""
 
     def __init__(self) -> None:
         self.blocks: dict[int, Block] = {}
         self.bytes = 0
-        self.last = 0
-        self.over = False
+        self.last_number = 0
+        self.ended = False
 
 
 class Segments:
-    """A pool of shared memory for elements on their way to clients of this host.
+    """Pool of shared memory for elements sent to clients of this host.
 
     Args:
-        max_bytes: of segments it may have at once.
+        max_bytes: maximum total size of its segments.
 
     Attributes:
-        clients: how many can see it: while there is none, ordinary memory is as good.
+        clients: number of connected clients; with none, ordinary memory is as good.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -102,7 +102,7 @@ class Segments:
         self._segment_bytes = min(SEGMENT_BYTES, self._max_bytes // 4 // PAGE * PAGE)
         self._lock = threading.Lock()
         self._segments: dict[int, Segment] = {}
-        self._dead: deque[tuple[int, int]] = deque()  # segment and start of a block
+        self._freed: deque[tuple[int, int]] = deque()  # segment and start of a block
         self._last_number = 0
         self._viewed_bytes = 0
         self._lent_bytes = 0
@@ -111,13 +111,13 @@ class Segments:
         self._warned = False
         forking.watch(self)
 
-    # For those who compute elements.
+    # For code that computes elements.
 
     def allocate(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """An array to compute into, not zeroed; it travels without being copied.
+        """Return an uninitialized array that is sent without being copied.
 
-        Ordinary memory where it is small, holds objects, or too much is in use: at most half of the
-        pool is given out so, for the other half is needed to carry what was computed elsewhere.
+        It is in ordinary memory if it is small, contains objects, or the pool is full: at most half
+        of the pool is allocated here, since the other half carries elements computed elsewhere.
         """
         dtype = np.dtype(dtype)
         size = math.prod(shape) * dtype.itemsize
@@ -127,24 +127,26 @@ class Segments:
             self._collect()
             block = None
             if self._viewed_bytes + size <= self._max_bytes // 2:
-                block = self._take(size)
+                block = self._allocate_block(size)
             if block is not None:
-                block.viewed = True
+                block.has_local_views = True
                 self._viewed_bytes += block.size
         if block is None:
             return np.empty(shape, dtype)
         segment = block.segment
-        # The mapping is needed as long as the view: for the child of a fork.
-        on_dead = partial(_gone, self._dead, (segment.number, block.start), segment.mapping)
-        return np.ndarray(shape, dtype, lend(block.memory[:size], on_dead))
+        # The mapping must live as long as the view: a forked child remaps it.
+        on_freed = partial(
+            _append_freed, self._freed, (segment.number, block.start), segment.mapping
+        )
+        return np.ndarray(shape, dtype, lend(block.memory[:size], on_freed))
 
     def statistics(self) -> dict[str, int]:
-        """How its memory is used, in bytes.
+        """Return the memory usage, in bytes.
 
-        ``max_bytes`` it may have, ``bytes`` it has; of these ``viewed_bytes`` are computed into or
-        kept by the worker, ``lent_bytes`` are with clients (the same ones, perhaps), and
-        ``retired_bytes`` are never used again. ``refused`` counts how often there was no room:
-        much of it says that clients keep what they got, or that `max_bytes` is small.
+        ``max_bytes`` is the limit and ``bytes`` the size of the segments. Of these ``viewed_bytes``
+        have views in the worker, ``lent_bytes`` are lent to clients (the two may overlap), and
+        ``retired_bytes`` are never reused. ``refused`` counts the allocations that found no room: a
+        high count means that clients keep their elements, or that `max_bytes` is small.
         """
         with self._lock:
             self._collect()
@@ -159,9 +161,9 @@ class Segments:
             }
 
     def close(self) -> None:
-        """Let go of all memory; what clients and arrays still see stays until they do. Idempotent.
+        """Release all memory; memory with views stays mapped until they are freed. Idempotent.
 
-        From here on `allocate` gives ordinary memory.
+        Afterwards `allocate` returns arrays in ordinary memory.
         """
         with self._lock:
             self._drop_all()
@@ -169,109 +171,109 @@ class Segments:
     # For the connections.
 
     @property
-    def viewed(self) -> bool:
-        """Whether any array may lie in it."""
+    def has_local_views(self) -> bool:
+        """True if the worker has views of any block."""
         return self._viewed_bytes > 0
 
     @property
     def numbers(self) -> set[int]:
-        """The segments there are."""
+        """Numbers of the current segments."""
         with self._lock:
             return set(self._segments)
 
     def lend_copy(self, loans: Loans, size: int) -> tuple[int, Block] | None:
-        """Lends a block of `size` bytes for the sender to write to; None if there is no room."""
+        """Lend a new block of `size` bytes for the sender to write to; None if there is no room."""
         with self._lock:
             self._collect()
             if not self._may_lend(loans, size):
                 return None
-            block = self._take(size)
+            block = self._allocate_block(size)
             return None if block is None else (self._lend(loans, block), block)
 
     def lend_in_place(self, loans: Loans, address: int, size: int) -> tuple[int, Block] | None:
-        """Lends the block that holds `size` bytes at `address` of this process.
+        """Lend the block that contains the `size` bytes at `address` of this process.
 
-        None if it is not in a block, or may not be lent: only the first who gets it may write to it
-        in place.
+        None if no block contains them, the client may borrow no more, or the block was lent before:
+        only its first borrower may write to it in place.
         """
         with self._lock:
             block = self._find(address, size)
-            if block is None or block.spent or not self._may_lend(loans, block.size):
+            if block is None or block.was_lent or not self._may_lend(loans, block.size):
                 return None
             return self._lend(loans, block), block
 
-    def given_back(self, loans: Loans, number: int, *, seen: bool) -> bool:
-        """A client has no more views of a loan; but somebody else has, if `seen`.
+    def return_loan(self, loans: Loans, number: int, *, leaked: bool) -> bool:
+        """End a loan of which the client has no more views; another process has, if `leaked`.
 
         Returns:
-            Whether there was such a loan.
+            False if there is no loan `number`.
         """
         with self._lock:
             block = loans.blocks.pop(number, None)
             if block is None:
                 return False
-            self._unlend(loans, block, seen=seen)
+            self._end_loan(loans, block, leaked=leaked)
             return True
 
-    def ended(self, loans: Loans) -> None:
-        """The connection is over: what it has not given back is not used again. Idempotent."""
+    def remove_client(self, loans: Loans) -> None:
+        """End all `loans` of a closed connection; their blocks are retired. Idempotent."""
         with self._lock:
-            self.clients -= not loans.over
-            loans.over = True
+            self.clients -= not loans.ended
+            loans.ended = True
             while loans.blocks:
                 _, block = loans.blocks.popitem()
-                self._unlend(loans, block, seen=True)
+                self._end_loan(loans, block, leaked=True)
 
-    def client_came(self) -> None:
-        """One more client can see the pool."""
+    def add_client(self) -> None:
+        """Count one more client."""
         with self._lock:
             self.clients += 1
 
     def _may_lend(self, loans: Loans, size: int) -> bool:
-        # A client that keeps all it gets leaves half of the pool to the others.
-        return not loans.over and loans.bytes + size <= self._max_bytes // 2
+        # A client that keeps all its elements leaves half of the pool to the others.
+        return not loans.ended and loans.bytes + size <= self._max_bytes // 2
 
     def _lend(self, loans: Loans, block: Block) -> int:
-        loans.last += 1
-        loans.blocks[loans.last] = block
+        loans.last_number += 1
+        loans.blocks[loans.last_number] = block
         loans.bytes += block.size
         self._lent_bytes += block.size
-        block.lent, block.spent = loans, True
-        return loans.last
+        block.borrower, block.was_lent = loans, True
+        return loans.last_number
 
-    def _unlend(self, loans: Loans, block: Block, *, seen: bool) -> None:
+    def _end_loan(self, loans: Loans, block: Block, *, leaked: bool) -> None:
         loans.bytes -= block.size
         self._lent_bytes -= block.size
-        block.lent = None
-        block.seen = block.seen or seen
+        block.borrower = None
+        block.leaked = block.leaked or leaked
         self._free_unused(block)
 
-    # Room, all of it with the lock held. The collector may run anything here except what takes this
-    # lock: views that die are only queued.
+    # Allocation; the caller holds the lock. The garbage collector may free views during these
+    # methods, so freeing a view only appends to a deque.
 
     def _collect(self) -> None:
-        while self._dead:
-            number, start = self._dead.popleft()
+        while self._freed:
+            number, start = self._freed.popleft()
             segment = self._segments.get(number)
             if segment is not None:
                 block = segment.blocks[start]
-                block.viewed = False
+                block.has_local_views = False
                 self._viewed_bytes -= block.size
                 self._free_unused(block)
 
     def _free_unused(self, block: Block) -> None:
-        if block.viewed or block.lent is not None:
+        if block.has_local_views or block.borrower is not None:
             return
         segment = block.segment
         if segment.blocks.pop(block.start, None) is None:
             return  # The pool was closed.
         segment.starts.remove(block.start)
-        if block.seen:
+        if block.leaked:
             segment.retired += block.size
         else:
             segment.spans.give(block.start, block.size)
 
-    def _take(self, size: int) -> Block | None:
+    def _allocate_block(self, size: int) -> Block | None:
         size = -(-size // PAGE) * PAGE
         if self._closed or size > self._max_bytes:
             return None
@@ -294,12 +296,12 @@ class Segments:
         return block
 
     def _drop_unused(self, size: int) -> None:
-        """Drop segments that are of no more use, as far as there is no room for one of `size`."""
+        """Drop unused segments until there is room for one of `size` bytes."""
         for segment in list(self._segments.values()):
             if self._room() >= size:
                 return
             if not segment.blocks:
-                # Nothing of it is in use, and what is free did not do.
+                # No block is in use, and its free ranges are too small.
                 del self._segments[segment.number]
         segments = self._segments.values()
         if self._room() < size and not any(segment.closing for segment in segments):
@@ -341,28 +343,30 @@ class Segments:
                     return None
                 block = segment.blocks[segment.starts[at]]
                 inside = offset + size <= block.start + block.size
-                return block if inside and block.viewed else None
+                return block if inside and block.has_local_views else None
         return None
 
-    # A child of this process sees what is viewed here at the fork, and has no part in the pool.
+    # A forked child sees the blocks that have views at the fork, and does not use the pool.
 
     def before_fork(self) -> None:
-        """Holds still: nothing is lent, freed or used again."""
+        """Block lending and freeing until after the fork."""
         self._lock.acquire()
         self._collect()
 
     def after_fork_in_parent(self) -> None:
-        """What is viewed now is never used again: the child may look at it."""
+        """Mark the blocks that have views as leaked: the child may see them."""
         for segment in self._segments.values():
             for block in segment.blocks.values():
-                block.seen = block.seen or block.viewed
+                block.leaked = block.leaked or block.has_local_views
         self._lock.release()
 
     def after_fork_in_child(self) -> None:
-        """Only ordinary memory is given out."""
+        """Drop the pool; `allocate` returns ordinary memory in the child."""
         self._drop_all()
         self._lock.release()
 
 
-def _gone(dead: "deque[tuple[int, int]]", place: tuple[int, int], _mapping: Mapping) -> None:
-    dead.append(place)
+def _append_freed(
+    freed: "deque[tuple[int, int]]", place: tuple[int, int], _mapping: Mapping
+) -> None:
+    freed.append(place)

@@ -1,15 +1,15 @@
-"""Which parts of a segment are free."""
+"""Allocation of ranges of a segment."""
 
 from bisect import bisect_left
 
 
 class Spans:
-    """Hands out parts of ``range(size)`` and takes them back.
+    """First-fit allocator of sub-ranges of ``range(size)``.
 
-    The lowest that fits is given first: what was used before is in memory, and perhaps in a cache.
+    The lowest range that fits is allocated: memory used before is resident, and perhaps in a cache.
 
     Args:
-        size: of the whole.
+        size: of the whole range.
 
     Example:
         >>> spans = Spans(100)
@@ -26,11 +26,11 @@ class Spans:
 
     @property
     def free(self) -> int:
-        """How much is free in all."""
+        """Total size of the free ranges."""
         return sum(stop - start for start, stop in self._free)
 
     def take(self, size: int) -> int | None:
-        """Where a part of `size` begins that was free; None if there is none."""
+        """Allocate a range of `size` and return its start; None if no free range fits."""
         for at, (start, stop) in enumerate(self._free):
             if stop - start >= size:
                 if stop - start == size:
@@ -41,7 +41,7 @@ class Spans:
         return None
 
     def give(self, start: int, size: int) -> None:
-        """Take back what `take` gave."""
+        """Free the range of `size` at `start` that `take` allocated."""
         stop = start + size
         at = bisect_left(self._free, (start, stop))
         if at < len(self._free) and self._free[at][0] == stop:

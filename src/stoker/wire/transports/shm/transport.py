@@ -1,4 +1,4 @@
-"""Where processes of one host meet: Unix sockets with names of their own."""
+"""Transport between processes of one host: Unix sockets with unique abstract names."""
 
 import os
 import secrets
@@ -24,11 +24,11 @@ _CREDENTIALS = struct.Struct("iII")
 class ShmTransport(Transport):
     """Shared memory between processes of one user on one Linux host.
 
-    Addresses are "@stoker-<random>": abstract names of Unix sockets, which no file system holds and
-    which end with the process. Who connects proves by it that the host is the same.
+    Addresses are "@stoker-<random>": abstract names of Unix sockets, which exist in no file system
+    and end with the process. A client that can connect is therefore on the same host.
 
     Args:
-        segments: what listeners send from; None makes a pool for each, closed with it.
+        segments: pool shared by all listeners; None makes a pool per listener, closed with it.
     """
 
     name = "shm"
@@ -38,12 +38,12 @@ class ShmTransport(Transport):
         self._unusable = ""
 
     def listen(self, host: str, port: int, on_connection: OnConnection) -> Listener:
-        """As `Transport.listen`; neither `host` nor `port` matters."""
+        """Accept connections; `host` and `port` are ignored. See `Transport.listen`."""
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         forking.close_in_child(sock)
         address = _NAME + secrets.token_hex(16)
         try:
-            # What cannot be shared later is better known now, while other transports are at hand.
+            # Fail now if memory cannot be shared: other transports can still be chosen.
             new_mapping(PAGE)
             sock.bind(_abstract(address))
             sock.listen(_BACKLOG)
@@ -58,7 +58,7 @@ class ShmTransport(Transport):
     def connect(self, address: str, timeout: float) -> Connection:
         if not address.startswith(_NAME):
             raise InvalidArgumentError(
-                f"{address!r} is not an address of the shm transport: {_NAME}<random>"
+                f"{address!r} is not an address of the shm transport; write {_NAME}<random>"
             )
         if self._unusable:
             raise UnavailableError(f"cannot connect to {address}: {self._unusable}")
@@ -68,20 +68,20 @@ class ShmTransport(Transport):
             sock.settimeout(max(timeout, 1e-3))
             sock.connect(_abstract(address))
             _check_peer(sock)
-            return ShmConnection(sock, address, cannot_map=self._give_up)
+            return ShmConnection(sock, address, on_map_error=self._give_up)
         except OSError as error:
             sock.close()
             raise UnavailableError(
                 f"cannot connect to {address}: {error}; it is on another host, or ended"
             ) from error
 
-    def _give_up(self, why: str) -> None:
-        # Out of descriptors or of address space, as it may be again: other transports need neither.
-        self._unusable = why
+    def _give_up(self, reason: str) -> None:
+        # Descriptors or address space ran out, and may again; other transports need neither.
+        self._unusable = reason
 
 
 class ShmListener(SocketListener):
-    """Accepts processes of this user; closes the pool with it that is its own."""
+    """Accepts processes of this user; closes the pool it owns, if any."""
 
     def __init__(
         self,
@@ -108,17 +108,17 @@ def _accepted(segments: Segments, sock: socket.socket, _address: object) -> Conn
 
 
 def _check_peer(sock: socket.socket) -> int:
-    """The id of the process at the other end of `sock`.
+    """Return the id of the process at the other end of `sock`.
 
     Raises:
-        PermissionDeniedError: another user runs it.
+        PermissionDeniedError: if another user runs that process.
     """
     size = _CREDENTIALS.size
     credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
     process, user, _ = _CREDENTIALS.unpack(credentials)
     if user != os.geteuid():
         raise PermissionDeniedError(
-            f"process {process} is of user {user}, this one of user {os.geteuid()}; memory is "
+            f"process {process} runs as user {user}, this one as user {os.geteuid()}; memory is "
             f"shared only between processes of one user"
         )
     return int(process)
