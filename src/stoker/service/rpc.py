@@ -37,7 +37,7 @@ TICK_SECONDS = 0.05
 WARN_SECONDS = 10.0
 FAREWELL_SECONDS = 2.0
 
-# It logs every broken session at INFO; stoker's own messages say more.
+# It logs every broken session at INFO; stoker logs them with more detail.
 logging.getLogger("grpclib").setLevel(logging.WARNING)
 
 _BROKEN = (OSError, GRPCError, ProtocolError, StreamTerminatedError, asyncio.TimeoutError)

@@ -77,7 +77,7 @@ class ServiceStream(Stream):
     # ── the three verbs ───────────────────────────────────────────────────────────────────────────
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         if lazy:
-            max_elements = 1  # taking one from `ready` says that it was consumed
+            max_elements = 1  # an element taken from `ready` counts as consumed
         chunk = list(islice(self.ready, max_elements))
         if not chunk:
             try:
@@ -124,10 +124,10 @@ class ServiceStream(Stream):
                     raise self._failure
                 if self._closed:
                     raise StopIteration
-                taken, actions = self._logic.take(worked, time.monotonic())
+                item, actions = self._logic.take(worked, time.monotonic())
                 self._chunk_size = 0
                 self._execute(actions)
-                if taken is not None:
+                if item is not None:
                     self._taken_at = time.monotonic()
                     break
                 self._changed.wait(max(0.0, warned + STALL_SECONDS - time.monotonic()))
@@ -138,17 +138,17 @@ class ServiceStream(Stream):
                         warned - began,
                         self._logic.waiting_for(),
                     )
-        if isinstance(taken, StokerError):
-            self._fail(taken)
-        if isinstance(taken, logic.End):
+        if isinstance(item, StokerError):
+            self._fail(item)
+        if isinstance(item, logic.End):
             raise StopIteration
-        if taken.error is not None:
-            raise from_record(taken.error)
+        if item.error is not None:
+            raise from_record(item.error)
         if self._spec is not None:
-            self._check_spec(self._spec, taken.elements[0])
+            self._check_spec(self._spec, item.elements[0])
             self._spec = None
-        self._chunk_size = len(taken.elements)
-        self.ready = iter(taken.elements)
+        self._chunk_size = len(item.elements)
+        self.ready = iter(item.elements)
 
     def _shared_bytes(self) -> int:
         with self._changed:

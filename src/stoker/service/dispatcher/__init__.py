@@ -1,1 +1,1 @@
-"""The dispatcher: who reads what, where it runs, and which splits go to whom."""
+"""The dispatcher: jobs, iterations, their tasks on workers, and the assignment of splits."""

@@ -58,7 +58,7 @@ class Iteration:
         sources: the sources whose splits are assigned to tasks; ``None`` until they are known.
         trackers: (source, its epoch) → its splits.
         finished: no task will produce another element, and no task will be added.
-        stopped: its workers have been told to stop its tasks.
+        stopped: its tasks have been stopped on their workers.
     """
 
     iteration_id: int

@@ -4,7 +4,7 @@
 class Leases:
     """Deadlines on the dispatcher's clock, in seconds, each renewed by every message.
 
-    After a stall of the dispatcher itself, in which it received nothing, every lease starts anew,
+    After a stall of the dispatcher itself, in which it received nothing, every lease is renewed,
     so that a pause of the dispatcher never costs a worker its tasks.
     """
 

@@ -29,7 +29,7 @@ class Mode:
     ) -> Iterator[Worker]:
         """Yield those of `workers` on which the iteration starts a task now.
 
-        A task is started only where some client can read it: another would compute for nobody.
+        A task is started only where some client can read it; any other would compute in vain.
         """
         busy = {task.worker.worker_id for task in iteration.tasks.values()}
         target, clients = iteration.parameters.target_workers, iteration.clients.values()
@@ -82,7 +82,7 @@ class Mode:
         iteration = client.iteration
         if iteration.parameters.target_workers != "LOCAL":
             return iteration.finished
-        # The tasks of its own process may end long before those of others.
+        # The tasks of the client's process may end long before those of others.
         mine = [task for task in iteration.tasks.values() if self.reads(client, task)]
         return iteration.finished or _all_ended(mine)
 

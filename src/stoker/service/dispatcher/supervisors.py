@@ -59,7 +59,7 @@ class Supervisors:
                 self._sessions.leases.renew(worker_id, now)
         elif isinstance(message, m.WorkerDied):
             worker = self._ledger.state.workers.get(message.worker_id)
-            # The address tells apart ids that two dispatchers, one after the other, assigned.
+            # Two successive dispatchers may assign one id; the address differs.
             if worker is not None and worker.added.address == message.address:
                 self._workers.lose(message.worker_id, message.how)
         else:
