@@ -238,7 +238,7 @@ def test_close_gives_back_through_worker_and_dispatcher():
     _frame(client, 2, ["e"])
     _taken(client)
     _taken(client)
-    assert client.close(taken=2) == [
+    assert client.close(consumed=2) == [
         c.ToWorker(1, f.GiveBack(1, 2)),
         c.Disconnect(1, farewell=True),
         c.ToWorker(2, f.GiveBack(0, 0)),
@@ -246,7 +246,7 @@ def test_close_gives_back_through_worker_and_dispatcher():
         c.ToDispatcher(m.ClientClose({20: (1, 2), 21: (0, 0)})),
     ]
     assert client.elements_delivered == 3
-    assert client.close(taken=2) == []
+    assert client.close(consumed=2) == []
     assert client.session_opened() == []
 
 
@@ -254,7 +254,7 @@ def test_yielded_error_is_not_given_back():
     client = _reading()
     client.worker_message(1, f.Frame(0, [], ErrorRecord("UserFunctionError", "no")), 0.0)
     client.take(0.0, 0.0)
-    assert client.close(taken=0)[0] == c.ToWorker(1, f.GiveBack(0, 1))
+    assert client.close(consumed=0)[0] == c.ToWorker(1, f.GiveBack(0, 1))
 
 
 def test_quarter_of_the_window_is_reported_with_a_message():

@@ -1,8 +1,8 @@
-"""The client without I/O: what dispatcher and workers say in, actions out.
+"""The client without I/O: messages of dispatcher and workers in, actions out.
 
-The shell (`shell.py`) carries out actions and reports what happens; the user's thread calls `take`.
-A *connection* is a number this logic gives to each attempt to reach a worker, so that what arrives
-late from an older one is recognized.
+The shell (`shell.py`) executes the actions and reports events; the user's thread calls `take`. A
+*connection* is the number of an attempt to connect to a worker, so that late messages of an older
+connection are recognized.
 """
 
 import random
@@ -44,8 +44,8 @@ __all__ = [
 ]
 
 
-class Taken(NamedTuple):
-    """A chunk the user is done with, after so many seconds of work on it."""
+class Consumed(NamedTuple):
+    """A chunk that the user has consumed at time `at`, after `seconds` of work on it."""
 
     chunk: ReceivedChunk
     seconds: float
@@ -53,16 +53,16 @@ class Taken(NamedTuple):
 
 
 class End:
-    """There is nothing more."""
+    """The end of the iteration."""
 
 
 class Client:
-    """Reads one iteration.
+    """A client that reads one iteration.
 
     Args:
-        hello: what is read.
-        options: how it is read.
-        rng: spreads attempts to reconnect.
+        hello: names the job and its dataset.
+        options: the options of the reader.
+        rng: jitter of reconnections.
         now: seconds, on the clock of all later calls.
     """
 
@@ -95,8 +95,8 @@ class Client:
         self._by_connection: dict[int, TaskCursor] = {}
         self._waits_since: float | None = None
         self._current: ReceivedChunk | None = None
-        self._taken: list[Taken] = []
-        self._taken_positions = self._taken_bytes = 0
+        self._unsettled: list[Consumed] = []
+        self._unsettled_positions = self._unsettled_bytes = 0
         self._counted: dict[str, int] = {}
         self._error: StokerError | None = None
         self._closed = False
@@ -104,18 +104,18 @@ class Client:
 
     # ── the session ───────────────────────────────────────────────────────────────────────────────
     def session_opened(self) -> list[Action]:
-        """The dispatcher was reached, for the first time or again."""
-        if self._error is None and not self._closed:  # asking again would be refused again
+        """Send the hello on a new session."""
+        if self._error is None and not self._closed:  # otherwise it would be refused again
             self._do(ToDispatcher(_brief(self._hello)))
         return self._take_actions()
 
     def session_lost(self, now: float) -> list[Action]:
-        """The session broke, or could not be opened. Reading goes on."""
+        """Handle a session that broke or could not be opened. Reading continues."""
         self._give_up.session_lost(now)
         return self._take_actions()
 
     def session_message(self, message: m.FromDispatcher, now: float) -> list[Action]:
-        """The dispatcher says something."""
+        """Handle a message of the dispatcher."""
         if self._closed:
             return []
         if isinstance(message, m.ClientWelcome):
@@ -139,7 +139,7 @@ class Client:
         return self._take_actions()
 
     def fail(self, error: StokerError) -> None:
-        """Nothing more can be read; what has arrived still can."""
+        """Raise `error` after the elements that have arrived."""
         self._error = self._error or error
 
     def _add(self, task: m.TaskInfo) -> None:
@@ -148,7 +148,7 @@ class Client:
             self._connect(self.cursors[task.task_id])
 
     def _lose(self, lost: m.TaskLost) -> None:
-        """The task's worker is gone. What has arrived is kept, what is under way is not."""
+        """Handle the loss of a task's worker; chunks that have arrived are kept."""
         cursor = self.cursors.setdefault(
             lost.task_id, TaskCursor(m.TaskInfo(lost.task_id, lost.worker, {}))
         )
@@ -156,7 +156,7 @@ class Client:
             return
         complete = cursor.ended
         cursor.lost = True
-        self._let_go(cursor, cursor.next_frame, 0)  # what has arrived stays here
+        self._give_back(cursor, cursor.next_frame, 0)  # received frames are kept
         self._report_all(self._credit.disconnected(lost.task_id))
         if complete:
             return
@@ -172,7 +172,7 @@ class Client:
 
     # ── workers ───────────────────────────────────────────────────────────────────────────────────
     def connected(self, connection: int) -> list[Action]:
-        """A worker was reached."""
+        """Send the hello on a new connection to a worker."""
         cursor = self._by_connection.get(connection)
         client_id = self._hello.client_id
         if cursor is not None and client_id is not None:
@@ -190,14 +190,14 @@ class Client:
         return self._take_actions()
 
     def connection_lost(self, connection: int, reason: str, now: float) -> list[Action]:
-        """A worker could not be reached, or the connection broke."""
+        """Handle a connection that broke or could not be opened."""
         cursor = self._by_connection.pop(connection, None)
         if cursor is not None:
             self._retry(cursor, reason, now)
         return self._take_actions()
 
     def worker_message(self, connection: int, message: f.Message, now: float) -> list[Action]:
-        """A worker says something."""
+        """Handle a message of a worker."""
         cursor = self._by_connection.get(connection)
         if cursor is None:
             return []
@@ -224,7 +224,7 @@ class Client:
         return self._take_actions()
 
     def tick(self, now: float) -> list[Action]:
-        """Time passed: tries again what broke, and gives up what is hopeless."""
+        """Reconnect, report consumption, and give up if nothing can be read any more."""
         self._settle()
         for cursor in self.cursors.values():
             if self._order.empty and cursor.reported < cursor.consumed:
@@ -238,10 +238,12 @@ class Client:
     def _receive(self, cursor: TaskCursor, frame: f.Frame, now: float) -> None:
         if frame.number != cursor.next_frame:
             self._disconnect(cursor)
+            # A lost frame is sent again on the next connection.
             reason = f"frame {frame.number} came instead of {cursor.next_frame}"
             self._retry(cursor, reason, now)
             return
         cursor.next_frame += 1
+        # Another client gave elements back after the end.
         cursor.ended = cursor.confirmed = False
         task_id = cursor.task.task_id
         chunk = ReceivedChunk(
@@ -250,22 +252,22 @@ class Client:
         self._order.put(chunk)
         self.outstanding += chunk.positions
         waited = 0.0 if self._waits_since is None else now - self._waits_since
-        self._waits_since = None  # not for this one
+        self._waits_since = None  # the wait for this chunk is over
         self._credit.received(chunk.task_id, chunk.positions, waited)
 
     def _count(self, cursor: TaskCursor, counts: dict[str, int]) -> None:
-        """Workers say what a task has counted in all, so that nothing is counted twice."""
+        """Add the difference to the totals last received, so that nothing is counted twice."""
         for name, count in counts.items():
             self._counted[name] = self._counted.get(name, 0) + count - cursor.counts.get(name, 0)
         cursor.counts = counts
 
     def take_counts(self) -> dict[str, int]:
-        """What was counted by the tasks that are read, since this was asked last."""
+        """Return the counts of the tasks since the last call."""
         counts, self._counted = self._counted, {}
         return counts
 
     def _dismissed(self, cursor: TaskCursor, error: ErrorRecord | None, now: float) -> None:
-        """The worker will not go on: does not have the task (yet), is stopping, or refuses."""
+        """Handle `Bye`: the worker lacks the task (yet), stops, or refuses."""
         self._disconnect(cursor)
         reason = "it closed the connection" if error is None else error.message
         if error is not None and error.code not in ("NotFoundError", "UnavailableError"):
@@ -288,10 +290,10 @@ class Client:
             self._do(Disconnect(cursor.connection, farewell))
             cursor.connection, cursor.open = None, False
 
-    def _let_go(self, cursor: TaskCursor, frame: int, taken: int) -> None:
-        """Gives back all after the first `taken` elements of `frame` and ends the connection."""
+    def _give_back(self, cursor: TaskCursor, frame: int, consumed: int) -> None:
+        """Give back all after the first `consumed` elements of `frame` and disconnect."""
         if cursor.open and cursor.connection is not None:
-            self._do(ToWorker(cursor.connection, f.GiveBack(frame, taken)))
+            self._do(ToWorker(cursor.connection, f.GiveBack(frame, consumed)))
             self._disconnect(cursor, farewell=True)
         else:
             self._disconnect(cursor)
@@ -300,21 +302,22 @@ class Client:
     def take(
         self, seconds: float, now: float
     ) -> tuple[ReceivedChunk | End | StokerError | None, list[Action]]:
-        """The next chunk, taking the one before as consumed; ``None``: wait for something.
+        """Return the next chunk, the end or an error; ``None`` to wait. The last chunk is consumed.
 
-        What is consumed is settled when the next message comes, on the thread that receives it,
-        unless so much is that the worker could be out of credit.
+        The thread that receives the next message accounts for consumed chunks, unless so much is
+        consumed that a worker could be out of credit.
 
         Args:
-            seconds: that the user has worked on the chunk before.
+            seconds: time that the user has worked on the last chunk.
             now: seconds.
         """
         before, self._current = self._current, None
         if before is not None:
-            self._taken.append(Taken(before, seconds, now))
-            self._taken_positions += before.positions
-            self._taken_bytes += before.nbytes
-            if self._credit.urgent(before.task_id, self._taken_positions, self._taken_bytes):
+            self._unsettled.append(Consumed(before, seconds, now))
+            self._unsettled_positions += before.positions
+            self._unsettled_bytes += before.nbytes
+            unsettled = self._unsettled_positions, self._unsettled_bytes
+            if self._credit.urgent(before.task_id, *unsettled):
                 self._settle()
         self._current = self._order.take()
         if self._current is not None:
@@ -328,9 +331,10 @@ class Client:
         return self._error, self._take_actions()
 
     def _confirm_end(self) -> bool:
-        """Asks workers whether it is the end still: another client may have given back since.
+        """Ask workers to confirm the end: another client may have given elements back since.
 
-        Returns whether one is asked that had not been; it says `End` again, or sends what came.
+        Returns:
+            Whether one was asked for the first time; it answers with `End` or with elements.
         """
         unsure = [x for x in self.cursors.values() if x.open and x.ended and not x.confirmed]
         for cursor in unsure:
@@ -338,43 +342,44 @@ class Client:
             self._report(cursor)
         return bool(unsure)
 
-    def close(self, taken: int) -> list[Action]:
-        """The user stops after `taken` elements of the current chunk: the rest goes back."""
+    def close(self, consumed: int) -> list[Action]:
+        """Give back all after the first `consumed` elements of the current chunk."""
         if self._closed:
             return []
         self._account()
         self._closed = True
         current = self._current
         if current is not None:
-            self.elements_delivered += min(taken, len(current.elements))
-            taken = taken if current.error is None else 1
+            self.elements_delivered += min(consumed, len(current.elements))
+            consumed = consumed if current.error is None else 1
         given_back = {}
         for task_id, cursor in self.cursors.items():
-            mine = taken if current is not None and current.task_id == task_id else 0
+            mine = consumed if current is not None and current.task_id == task_id else 0
             if not cursor.lost:
                 given_back[task_id] = (cursor.consumed, mine)
-            self._let_go(cursor, cursor.consumed, mine)
+            self._give_back(cursor, cursor.consumed, mine)
+        # The dispatcher passes it on: a connection may break before `GiveBack` arrives.
         self._do(ToDispatcher(m.ClientClose(given_back)))
         return self._take_actions()
 
     def waiting_for(self) -> str:
-        """Whom a read waits for, as a sentence's end."""
+        """Return what a read waits for, as the end of a sentence."""
         waiting = [str(cursor) for cursor in self.cursors.values() if not cursor.over]
         if self._give_up.unreachable_since is not None:
             waiting.insert(0, f"the dispatcher at {self._dispatcher_address}")
         return ", ".join(waiting) or "the dispatcher to find a worker for it"
 
     def _settle(self) -> None:
-        """Accounts for what the user has consumed, and tells the workers that should know."""
-        if self._taken:
+        """Account for consumed chunks and send workers new credit."""
+        if self._unsettled:
             self._report_all(self._account())
 
     def _account(self) -> list[int]:
-        """Accounts for what the user has consumed; returns the tasks that should be told."""
-        taken, self._taken = self._taken, []
-        self._taken_positions = self._taken_bytes = 0
+        """Account for consumed chunks; return the tasks whose workers need new credit."""
+        consumed, self._unsettled = self._unsettled, []
+        self._unsettled_positions = self._unsettled_bytes = 0
         due: list[int] = []
-        for chunk, seconds, at in taken:
+        for chunk, seconds, at in consumed:
             self.elements_delivered += len(chunk.elements)
             self.outstanding -= chunk.positions
             self.cursors[chunk.task_id].consumed = chunk.number + 1
@@ -383,7 +388,7 @@ class Client:
 
     # ── mechanics ─────────────────────────────────────────────────────────────────────────────────
     def _report(self, cursor: TaskCursor) -> None:
-        """Tells the worker what is consumed and how much may be outstanding."""
+        """Send the worker the consumed frames and its credit."""
         if cursor.open and cursor.connection is not None:
             elements, nbytes = self._credit.grant(cursor.task.task_id)
             self._do(ToWorker(cursor.connection, f.Credit(cursor.consumed, elements, nbytes)))
@@ -415,14 +420,14 @@ def _flow_control(options: ReadOptions, order: Order) -> WindowedCredit:
 
 
 def _resumed(hello: m.ClientHello, welcome: m.ClientWelcome) -> m.ClientHello:
-    """What to say when the session is opened again."""
+    """Return the hello for the next session."""
     return msgspec.structs.replace(
         hello, client_id=welcome.client_id, journal_id=welcome.journal_id, registration=None
     )
 
 
 def _brief(hello: m.ClientHello) -> m.ClientHello:
-    """Without the tree, which the dispatcher has if anybody read the dataset before."""
+    """Return the hello without the tree, which the dispatcher has if the dataset is known."""
     if hello.registration is None:
         return hello
     known = msgspec.structs.replace(hello.registration, tree=b"")
