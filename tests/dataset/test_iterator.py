@@ -5,6 +5,7 @@ import os
 import pickle
 import subprocess
 import sys
+from collections import abc
 from operator import length_hint
 from typing import Any
 
@@ -34,6 +35,8 @@ class Counted(Stream):
 
 class Ready(Stream):
     """Has three at once, then an error, then two more."""
+
+    ready: abc.Iterator[int] = iter(())
 
     def __init__(self) -> None:
         self.left = [[0, 1, 2], None, [3, 4]]

@@ -2,6 +2,7 @@
 
 import os
 import weakref
+from collections import abc
 from collections.abc import Callable
 from contextlib import suppress
 from operator import length_hint
@@ -41,7 +42,8 @@ class Iterator:
         self._begin = begin
         self._statistics = Statistics() if statistics is None else statistics
         self._read: Callable[[int, int, bool], list[Any]] = stream.next_chunk
-        self._ready = stream.ready
+        self._follows_ready = stream.ready is not None
+        self._ready: abc.Iterator[Any] = iter(()) if stream.ready is None else stream.ready
         self._elements = 0  # counts those in `_ready` too
         self._errors = 0
         # Also runs at interpreter exit, while threads can still be joined.
@@ -63,18 +65,28 @@ class Iterator:
         except BaseException:
             self._interrupt()
             raise
+        try:
+            [element] = chunk  # half of what asking for its length takes
+        except ValueError:
+            return self._take_first(chunk)
+        self._elements += 1
+        if self._follows_ready:
+            self._follow_ready()
+        return element
+
+    def _take_first(self, chunk: list[Any]) -> Any:
         if not chunk:
             self._shut(_end)
             raise StopIteration
-        if len(chunk) > 1:
-            self._elements += len(chunk)
-            self._ready = iter(chunk)
-            return next(self._ready)
-        self._elements += 1
-        if self._stream.ready is not self._ready:
-            self._ready = self._stream.ready
-            self._elements += length_hint(self._ready)
-        return chunk[0]
+        self._elements += len(chunk)
+        self._ready = ready = iter(chunk)
+        return next(ready)
+
+    def _follow_ready(self) -> None:
+        ready = self._stream.ready
+        if ready is not None and ready is not self._ready:
+            self._ready = ready
+            self._elements += length_hint(ready)
 
     def _received(self) -> int:
         return self._elements - length_hint(self._ready)

@@ -34,7 +34,7 @@ class _EnumerateStream(OneInputStream):
         self._position += 1  # an error takes a position too
         chunk = self._input.next_chunk(max_elements, max_bytes, lazy)
         self._position = position + len(chunk)
-        return list(zip(range(position, self._position), chunk, strict=True))
+        return list(enumerate(chunk, position))
 
     def advance(self, n: int) -> int:
         passed = self._input.advance(n)

@@ -42,21 +42,18 @@ class _GeneratorStream(Stream):
         self._index = 0
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
-        index = self._index
-        self._index = index + 1
         try:
             if self._iterator is None:
                 self._iterator = iter(())  # if the call raises, that is all there is
                 self._iterator = iter(self._node.function.value(*self._node.args.value))
             for element in self._iterator:
+                self._index += 1
                 return [element]
         except Exception as error:  # noqa: BLE001 - user code may raise anything
-            raise_failure(error, self._origin(index))
+            self._index += 1
+            raise_failure(error, Origin(self._node.kind, self._node.site, self._index - 1))
         self._iterator = iter(())
         return []
-
-    def _origin(self, index: int) -> Origin:
-        return Origin(self._node.kind, self._node.site, index)
 
     def close(self) -> None:
         iterator, self._iterator = self._iterator, iter(())

@@ -35,15 +35,18 @@ class _TakeStream(OneInputStream):
         self._left = count
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
-        if self._left <= 0:
-            return []
-        self._left -= 1  # an error takes a position too
-        chunk = self._input.next_chunk(min(max_elements, self._left + 1), max_bytes, lazy)
-        self._left -= len(chunk) - 1 if chunk else 0
+        left = self._left
+        if max_elements > left:
+            if not left:
+                return []
+            max_elements = left
+        self._left = left - 1  # an error takes a position too
+        chunk = self._input.next_chunk(max_elements, max_bytes, lazy)
+        self._left = left - len(chunk)
         return chunk
 
     def advance(self, n: int) -> int:
-        passed = self._input.advance(min(n, self._left)) if self._left > 0 else 0
+        passed = self._input.advance(min(n, self._left)) if self._left else 0
         self._left -= passed
         return passed
 

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
-READ_AHEAD_ELEMENTS = 64
+READ_AHEAD_ELEMENTS = 128
 READ_AHEAD_BYTES = 64 << 10
 """The most read in one lazy call where one element is asked for.
 
@@ -24,11 +24,11 @@ class Stream(ABC):
     A stream is read by one thread at a time; `close` may come from another.
 
     Attributes:
-        ready: received elements that can be consumed without a call; empty for most streams.
+        ready: received elements that can be consumed without a call; None for most streams.
             Consuming one consumes it from the stream; only reading replaces the iterator.
     """
 
-    ready: Iterator[Any] = iter(())
+    ready: Iterator[Any] | None = None
 
     def next(self) -> Any:
         """Return the next element; block until there is one.

@@ -6,6 +6,7 @@ import os
 import random
 import threading
 import time
+from collections.abc import Iterator
 from itertools import islice
 from operator import length_hint
 from typing import Any, NoReturn
@@ -41,6 +42,8 @@ class ServiceStream(Stream):
         statistics: counts ``tasks_lost``, ``splits_lost`` and the totals of tasks; shows
             ``shared_memory_bytes``.
     """
+
+    ready: Iterator[Any] = iter(())
 
     def __init__(
         self,
