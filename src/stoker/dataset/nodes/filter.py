@@ -8,7 +8,9 @@ from operator import length_hint
 from typing import Any, ClassVar
 
 from stoker.dataset.pickled import Pickled
+from stoker.dataset.random import Calls
 from stoker.dataset.streams.blocks import BlockStream
+from stoker.dataset.streams.failures import Origin, raise_failure
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context, OneInput
 from stoker.dataset.unpacking import apply
@@ -29,35 +31,44 @@ class Filter(OneInput, frozen=True, eq=False, kw_only=True):
 
 class _FilterStream(BlockStream):
     def __init__(self, context: Context, node: Filter, stream: Stream) -> None:
-        super().__init__(context, node, stream)
+        super().__init__(stream, Origin(node.kind, node.site, None), Calls(context, node))
         self._function: Callable[..., Any] = node.function.value
-        self._predicate = self._function
         self._size = 1
         """Elements in a block that the predicate is called for without a look at the clock."""
 
-    def _read(self, max_elements: int, max_bytes: int, lazy: bool) -> list[Any]:
-        elements = super()._read(max_elements, max_bytes, lazy)
-        # Calling without a wrapper is four times as fast; only tuples need it.
-        unpacks = tuple in set(map(type, elements))
-        self._predicate = partial(apply, self._function) if unpacks else self._function
-        return elements
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
+        if (lazy or max_elements == 1) and self._failure is None:
+            # Half of what a block of one takes.
+            while not self._ended:
+                try:
+                    with self._keyed as elements:
+                        for element in elements:
+                            if apply(self._function, element):
+                                return [element]
+                except Exception as error:  # noqa: BLE001 - user code may raise anything
+                    raise_failure(error, self._origin._replace(index=self._index - 1))
+                self._read(1, max_bytes, lazy)
+            return []
+        return super().next_chunk(max_elements, max_bytes, lazy)
 
     def _compute(self, chunk: list[Any], max_elements: int, max_bytes: int) -> None:
         deadline = 0.0
-        while left := length_hint(self._block):
+        # Calling without a wrapper is four times as fast; only tuples need it.
+        unpacks = tuple in self._block_types()
+        predicate = partial(apply, self._function) if unpacks else self._function
+        while length_hint(self._block):
             begun = time.perf_counter()
             # `extend` takes a predicate's StopIteration for the end, so the end is made to differ.
             failure: Exception | None = StopIteration()
             try:
-                with self._keyed.over(self._block, self._index + left) as elements:
+                with self._keyed as elements:
                     block = chain(islice(elements, self._size), _BLOCK_END)
                     room = max_elements - len(chunk)
-                    chunk.extend(islice(filter(self._predicate, block), room))
+                    chunk.extend(islice(filter(predicate, block), room))
             except _BlockEnd:
                 failure = None
             except Exception as error:  # noqa: BLE001 - user code may raise anything
                 failure = error
-            self._index += left - length_hint(self._block)
             if failure is not None and len(chunk) < max_elements:
                 self._fail(failure)
                 return

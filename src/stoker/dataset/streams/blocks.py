@@ -1,4 +1,4 @@
-"""A stream that computes its elements from blocks of its input's, in the thread that reads."""
+"""A stream that calls a function for each element of its input, in the thread that reads."""
 
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -13,45 +13,52 @@ from stoker.dataset.streams.stream import (
     OneInputStream,
     Stream,
 )
-from stoker.dataset.tree.node import Context, OneInput
 
 
 class BlockStream(OneInputStream):
-    """Yields what `_compute` makes of the input's elements.
+    """Reads its input in blocks and yields what `_compute` makes of their elements.
 
-    The input's elements wait in `_block`, an error after elements already computed in `_failure`.
-    All elements must be computed to know what follows, so skipping computes them too.
+    `_block` holds the elements read and not used; `_failure` an error after elements already
+    computed. Skipping computes too, because only that shows what follows.
 
     Args:
-        context: of the epoch.
-        node: whose stream it is; one of the tree the context numbers.
         stream: the input.
+        origin: kind and site of the node, for errors of its function.
+        keyed: keys the randomness of its function.
     """
 
     _calls_user_code: ClassVar[bool] = True
 
-    def __init__(self, context: Context, node: OneInput, stream: Stream) -> None:
+    def __init__(self, stream: Stream, origin: Origin, keyed: Calls) -> None:
         super().__init__(stream)
-        self._node = node
-        self._keyed = Calls(context, node)
+        self._origin = origin
+        self._keyed = keyed
         self._block: Iterator[Any] = iter(())
-        self._index = 0
-        """The input's positions so far."""
+        self._elements: list[Any] = []
+        self._types: set[type] | None = None
+        self._stop = 0
+        """The input's positions read so far."""
         self._failure: Exception | None = None
         self._ended = False
 
+    @property
+    def _index(self) -> int:
+        """The input's positions used so far."""
+        return self._stop - length_hint(self._block)
+
     @abstractmethod
     def _compute(self, chunk: list[Any], max_elements: int, max_bytes: int) -> None:
-        """Add the elements made of `_block` to `chunk`, until it is enough or one fails."""
+        """Add what the elements of `_block` yield to `chunk`, until it is enough or one fails.
+
+        Functions are called within ``with self._keyed``.
+        """
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         if lazy and self._calls_user_code:
             max_elements = 1
         chunk: list[Any] = []
         while not chunk:
-            if self._failure is not None:
-                failure, self._failure = self._failure, None
-                raise failure
+            self._raise_failure()
             if self._ended:
                 break
             if not length_hint(self._block) and not self._read(max_elements, max_bytes, lazy):
@@ -75,13 +82,26 @@ class BlockStream(OneInputStream):
         try:
             elements = self._input.next_chunk(max_elements, max_bytes, lazy)
         except Exception:
-            self._index += 1
+            self._stop += 1
             raise
+        self._elements, self._types = elements, None
         self._block = iter(elements)
+        self._stop += len(elements)
+        self._keyed.over(self._block, self._stop)
         self._ended = not elements
         return elements
 
+    def _block_types(self) -> set[type]:
+        """Return the types of the block's elements: only tuples are unpacked into arguments."""
+        if self._types is None:
+            self._types = set(map(type, self._elements))
+        return self._types
+
     def _fail(self, error: Exception) -> None:
-        """Let the error of the position `_index` - 1 be raised after the chunk."""
-        origin = Origin(self._node.kind, self._node.site, self._index - 1)
-        self._failure = mark_failure(error, origin)
+        """Let the error of the element used last be raised after the chunk."""
+        self._failure = mark_failure(error, self._origin._replace(index=self._index - 1))
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure

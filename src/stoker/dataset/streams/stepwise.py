@@ -2,11 +2,14 @@
 
 import time
 from abc import abstractmethod
-from operator import length_hint
 from typing import Any
 
+from stoker.dataset.random import Calls
 from stoker.dataset.streams.blocks import BlockStream
 from stoker.dataset.streams.deadline import CHUNK_SECONDS
+from stoker.dataset.streams.failures import Origin
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import Context, Node
 from stoker.elements.sizes import element_bytes
 
 # What `step` returns for an element that yields nothing, and for one that ends the stream.
@@ -15,7 +18,16 @@ END: Any = object()
 
 
 class Stepwise(BlockStream):
-    """Yields what `step` returns for each element; an error of `step` takes a position."""
+    """Yields what `step` returns for each element; an error of `step` takes a position.
+
+    Args:
+        context: of the epoch.
+        node: whose stream it is; one of the tree the context numbers.
+        stream: the input.
+    """
+
+    def __init__(self, context: Context, node: Node, stream: Stream) -> None:
+        super().__init__(stream, Origin(node.kind, node.site, None), Calls(context, node))
 
     @abstractmethod
     def step(self, element: Any) -> Any:
@@ -26,10 +38,8 @@ class Stepwise(BlockStream):
 
     def _compute(self, chunk: list[Any], max_elements: int, max_bytes: int) -> None:
         deadline = time.perf_counter() + CHUNK_SECONDS
-        stop = self._index + length_hint(self._block)
-        with self._keyed.over(self._block, stop) as elements:
+        with self._keyed as elements:
             for element in elements:
-                self._index += 1
                 try:
                     found = self.step(element)
                 except Exception as error:  # noqa: BLE001 - raised at its position
@@ -40,8 +50,10 @@ class Stepwise(BlockStream):
                     return
                 if found is not SKIP:
                     chunk.append(found)
+                    if len(chunk) >= max_elements:
+                        return
                     max_bytes -= element_bytes(found)
-                    if len(chunk) >= max_elements or max_bytes <= 0:
+                    if max_bytes <= 0:
                         return
                 if chunk and time.perf_counter() > deadline:
                     return

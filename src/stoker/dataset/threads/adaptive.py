@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from stoker.dataset.streams.stream import Stream
+from stoker.dataset.streams.stream import OneInputStream, Stream
 from stoker.dataset.threads.inline import InlineCalls
 from stoker.dataset.threads.parallel import OrderedCalls
 from stoker.errors import FailedPreconditionError
@@ -52,11 +52,6 @@ class AdaptiveCalls(Stream):
         self._switch = threading.RLock()
         if not begin_inline:
             self._go_parallel()
-
-    def next(self) -> Any:
-        if self._parallel is None and self._inline.seconds < _MEASURE_SECONDS:
-            return self._inline.next()
-        return super().next()
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         parallel = self._choose()
@@ -121,11 +116,11 @@ class AdaptiveCalls(Stream):
             raise FailedPreconditionError("this iterator was closed while it was read")
 
 
-class _PushbackStream(Stream):
+class _PushbackStream(OneInputStream):
     """A stream to which elements can be returned that were read from it."""
 
     def __init__(self, stream: Stream) -> None:
-        self._input = stream
+        super().__init__(stream)
         self._returned: list[Any] = []
 
     def push_back(self, elements: list[Any]) -> None:
@@ -143,6 +138,3 @@ class _PushbackStream(Stream):
         returned = min(n, len(self._returned))
         del self._returned[:returned]
         return returned + self._input.advance(n - returned)
-
-    def close(self) -> None:
-        self._input.close()

@@ -4,10 +4,10 @@ from contextlib import ExitStack
 from itertools import chain
 from typing import Any, Protocol
 
-from stoker.dataset.streams.stream import Stream
+from stoker.dataset.streams.stream import READ_AHEAD_BYTES, Stream
 from stoker.elements.sizes import element_bytes
 
-# What `next` takes at once of what is ready.
+# The most elements that a lazy read takes of one stream.
 _READY_ELEMENTS = 16
 _CHUNK_BYTES = 1 << 20
 
@@ -105,18 +105,35 @@ class TurnsStream(Stream):
         """Positions left of this turn."""
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
+        if lazy:
+            return self._next_lazily()
         while (slot := self._current()) is not None:
             turns = self._open if self._all_opened else len(self._slots)
             share = -(-max_elements // turns)
             if not slot.held:
                 wanted = min(max_elements, max(share, self._left))
                 try:
-                    slot.hold(slot.stream.next_chunk(wanted, max(1, max_bytes // turns), lazy))
+                    slot.hold(slot.stream.next_chunk(wanted, max(1, max_bytes // turns)))
                 except Exception:
                     self._count(1)
                     raise
             if slot.held:
                 return self._collect(max_elements, max_bytes, share)
+            self._end_stream(slot)
+        return []
+
+    def _next_lazily(self) -> list[Any]:
+        while (slot := self._current()) is not None:
+            if not slot.held:
+                try:
+                    slot.hold(slot.stream.next_chunk(self._ready_most, READ_AHEAD_BYTES, True))
+                except Exception:
+                    self._count(1)
+                    raise
+            if slot.held:
+                taken = slot.take(self._left)
+                self._count(len(taken))
+                return taken
             self._end_stream(slot)
         return []
 
