@@ -168,8 +168,12 @@ class BatchStream(Stream):
         self._batch_bytes = 0
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
-        if lazy:
-            max_elements = 1
+        if lazy or max_elements == 1:
+            try:
+                self._gather(self._size)
+            except StopIteration:
+                return []
+            return [self._stack_first()]
         ahead = max_bytes // self._batch_bytes if self._batch_bytes else 1
         try:
             self._gather(self._size * max(1, min(max_elements, ahead)))

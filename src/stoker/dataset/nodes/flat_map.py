@@ -1,10 +1,17 @@
 """flat_map: maps each element to a dataset and concatenates these."""
 
+from collections.abc import Iterator
+from operator import length_hint
 from typing import Any, ClassVar
 
 from stoker.dataset.nodes.nested import NestedDatasets
 from stoker.dataset.pickled import Pickled
-from stoker.dataset.streams.stream import OneInputStream, Stream
+from stoker.dataset.streams.stream import (
+    READ_AHEAD_BYTES,
+    READ_AHEAD_ELEMENTS,
+    OneInputStream,
+    Stream,
+)
 from stoker.dataset.tree.node import Context, OneInput
 from stoker.dataset.unpacking import arguments_of
 from stoker.elements.spec import Spec, UnknownSpec
@@ -29,25 +36,26 @@ class _FlatMapStream(OneInputStream):
     def __init__(self, stream: Stream, nested: NestedDatasets) -> None:
         super().__init__(stream)
         self._nested = nested
+        self._block: Iterator[Any] = iter(())
         self._index = 0
         self._inner: Stream | None = None
 
-    def _open_next(self) -> Stream:
-        """Open the dataset of the next element; raise StopIteration at the end."""
-        element = self._read_input()
-        self._inner = self._nested.open(self._index - 1, arguments_of(element))
-        return self._inner
+    def _open_next(self) -> Stream | None:
+        """Open the dataset of the next element; return None at the end."""
+        if not length_hint(self._block):
+            self._block = iter(self._read())
+        for element in self._block:
+            self._index += 1
+            self._inner = self._nested.open(self._index - 1, arguments_of(element))
+            return self._inner
+        return None
 
-    def _read_input(self) -> Any:
+    def _read(self) -> list[Any]:
         try:
-            element = self._input.next()
-        except StopIteration:
-            raise
+            return self._input.next_chunk(READ_AHEAD_ELEMENTS, READ_AHEAD_BYTES, True)
         except Exception:
             self._index += 1
             raise
-        self._index += 1
-        return element
 
     def _close_inner(self) -> None:
         inner, self._inner = self._inner, None
@@ -55,25 +63,22 @@ class _FlatMapStream(OneInputStream):
             inner.close()
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
-        while True:
-            try:
-                inner = self._inner or self._open_next()
-            except StopIteration:
-                return []
+        while inner := self._inner or self._open_next():
             if chunk := inner.next_chunk(max_elements, max_bytes, lazy):
                 return chunk
             self._close_inner()
+        return []
 
     def advance(self, n: int) -> int:
         left = n
         while left:
             try:
                 inner = self._inner or self._open_next()
-            except StopIteration:
-                break
             except Exception:  # noqa: BLE001 - user code may raise anything
                 left -= 1  # an error's position
                 continue
+            if inner is None:
+                break
             skipped = inner.advance(left)
             if skipped < left:
                 self._close_inner()
@@ -81,5 +86,6 @@ class _FlatMapStream(OneInputStream):
         return n - left
 
     def close(self) -> None:
+        self._block = iter(())
         self._close_inner()
         self._input.close()

@@ -14,6 +14,7 @@ from stoker.elements.structure import (
     Container,
     children,
     container_of,
+    is_leaf,
     map_structure,
     pack_like,
     rebuild,
@@ -92,53 +93,81 @@ class _ZipStream(Stream):
         self._streams = streams
         self._cardinalities = cardinalities
         self._template = template
-        # The buffered elements of each input, from the next position on.
-        self._kept: list[list[Any]] = [[] for _ in streams]
-        self._at = [0] * len(streams)
+        self._is_flat = container_of(type(template)) is Container.TUPLE and all(
+            is_leaf(member) for _, member in children(template)
+        )
+        self._buffers: list[list[Any]] = [[] for _ in streams]
+        """The elements of each input that another has not matched yet, the next one last."""
         self._ended = False
         self._interrupted = False
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
-        self._check_aligned()
-        share = max(1, max_bytes // len(self._streams))
-        if self._ended or not self._fill(max_elements, share, lazy):
+        if self._interrupted:
+            self._check_aligned()
+        if self._ended:
             return []
-        inputs = range(len(self._streams))
-        count = min(max_elements, *map(self._left, inputs))
-        columns = [self._taken(i, count) for i in inputs]
-        for column in columns:
-            if type(column[0]) is Failure:
-                raise column[0].error
+        max_bytes = max_bytes // len(self._streams) or 1
+        if lazy and not all(self._buffers):
+            return self._next_row(max_elements, max_bytes)
+        count = self._fill(max_elements, max_bytes)
+        if count <= 1:
+            return self._next_row(max_elements, max_bytes) if count else []
+        columns = [_take(buffer, count) for buffer in self._buffers]
+        if self._is_flat:
+            return list(zip(*columns, strict=True))
         return _pack(self._template, iter(columns), count)
 
-    def _left(self, i: int) -> int:
-        return len(self._kept[i]) - self._at[i]
-
-    def _taken(self, i: int, count: int) -> list[Any]:
-        kept, at = self._kept[i], self._at[i]
-        if at + count < len(kept):
-            self._at[i] = at + count
-            return kept[at : at + count]
-        self._kept[i], self._at[i] = [], 0
-        return kept[at:] if at else kept
-
-    def _fill(self, most: int, max_bytes: int, lazy: bool) -> bool:
-        """Read at least one element of every input; return False at the end."""
-        for i, stream in enumerate(self._streams):
-            if not self._kept[i]:
+    def _fill(self, count: int, max_bytes: int) -> int:
+        """Buffer elements of every input; return how many rows they make, at most `count`."""
+        for i, buffer in enumerate(self._buffers):
+            left = len(buffer)
+            if not left:
                 try:
-                    self._kept[i] = stream.next_chunk(most, max_bytes, lazy)
+                    # No more than the inputs before it have.
+                    read = self._streams[i].next_chunk(count, max_bytes)
                 except Exception as error:  # noqa: BLE001 - it occupies its position
-                    self._kept[i] = [Failure(error)]
+                    read = [Failure(error)]
                 except BaseException:
                     self._interrupted = True
                     raise
-                if not self._kept[i]:
-                    self._end(stream)
-                    return False
-            if not lazy:
-                most = min(most, self._left(i))  # no more than the other inputs have
-        return True
+                left = len(read)
+                if not left:
+                    self._end(i)
+                    return 0
+                self._buffers[i] = read[::-1]
+            count = min(count, left)
+        return count
+
+    def _next_row(self, max_elements: int, max_bytes: int) -> list[Any]:
+        """Return the next row; where an input has nothing buffered, read it lazily."""
+        row = []
+        failure: BaseException | None = None
+        for i, buffer in enumerate(self._buffers):
+            if buffer:
+                item = buffer.pop()
+                if type(item) is Failure:
+                    failure = failure or item.error
+                row.append(item)
+                continue
+            try:
+                read = self._streams[i].next_chunk(max_elements, max_bytes, True)
+            except Exception as error:  # noqa: BLE001 - the others skip the position too
+                failure = failure or error
+                continue
+            except BaseException:
+                self._interrupted = True
+                raise
+            if len(read) != 1:
+                if not read:
+                    self._end(i)
+                    return []
+                self._buffers[i] = read[:0:-1]
+            row.append(read[0])
+        if failure is not None:
+            raise failure
+        if self._is_flat:
+            return [tuple(row)]
+        return _pack(self._template, iter([item] for item in row), 1)
 
     def _check_aligned(self) -> None:
         if self._interrupted and not self._ended:
@@ -147,11 +176,11 @@ class _ZipStream(Stream):
                 "elements may no longer belong together; make a new one with iter(dataset)"
             )
 
-    def _end(self, ended: Stream) -> None:
+    def _end(self, ended: int) -> None:
         """Read the others once more, so that caches that end here are completed, as in tf.data."""
         self._ended = True
-        for i in range(self._streams.index(ended) + 1, len(self._streams)):
-            if not self._kept[i] and self._cardinalities[i] != INFINITE_CARDINALITY:
+        for i in range(ended + 1, len(self._streams)):
+            if not self._buffers[i] and self._cardinalities[i] != INFINITE_CARDINALITY:
                 try:
                     self._streams[i].next_chunk(1, 1)
                 except Exception:  # noqa: BLE001 - after the end
@@ -161,19 +190,28 @@ class _ZipStream(Stream):
         self._check_aligned()
         if self._ended:
             return 0
-        passed = n
+        skipped = n
         # Inputs known to end come first, so that endless ones are not skipped further than needed.
         for i in sorted(range(len(self._streams)), key=lambda i: self._cardinalities[i] < 0):
-            held = len(self._taken(i, min(passed, self._left(i))))
-            if passed > held:
-                passed = held + self._streams[i].advance(passed - held)
-        self._ended = passed < n
-        return passed
+            buffered = len(_take(self._buffers[i], skipped))
+            if skipped > buffered:
+                skipped = buffered + self._streams[i].advance(skipped - buffered)
+        self._ended = skipped < n
+        return skipped
 
     def close(self) -> None:
         self._ended = True
         for stream in self._streams:
             stream.close()
+
+
+def _take(buffer: list[Any], count: int) -> list[Any]:
+    """Remove up to `count` elements, the last first."""
+    start = max(0, len(buffer) - count)
+    taken = buffer[start:]
+    del buffer[start:]
+    taken.reverse()
+    return taken
 
 
 def _pack(template: Any, columns: Iterator[list[Any]], count: int) -> list[Any]:
