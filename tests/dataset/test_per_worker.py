@@ -96,7 +96,7 @@ def test_a_dataset_with_it_can_be_pickled_after_use() -> None:
     assert list(pickle.loads(pickle.dumps(dataset))) == [0, 2, 4]
 
 
-def test_what_was_built_goes_with_the_last_dataset_that_uses_it() -> None:
+def test_the_built_object_dies_with_the_last_dataset_using_it() -> None:
     dataset = Dataset.range(1).map(per_worker(Model))
     list(dataset)
     built = weakref.ref(next(obj for obj in gc.get_objects() if type(obj) is Model))
@@ -106,7 +106,7 @@ def test_what_was_built_goes_with_the_last_dataset_that_uses_it() -> None:
     assert built() is None
 
 
-def test_a_factory_that_raises_fails_its_element_and_is_called_again() -> None:
+def test_a_factory_that_raises_is_called_again_for_the_next() -> None:
     calls: list[int] = []
 
     def factory() -> Model:

@@ -85,7 +85,7 @@ def test_advance_then_reading_equals_reading_and_dropping(folder: Path, tree: Tr
 
 @_settings
 @given(tree=TREES, reads=_READS)
-def test_next_and_chunks_of_any_size_and_advance_read_the_same_stream(
+def test_all_verbs_read_the_same_stream(
     folder: Path, tree: Tree, reads: list[tuple[str, int, int]]
 ) -> None:
     tape = tape_of(tree, folder)
@@ -124,9 +124,7 @@ def chunk_of(stream: Stream, count: int, size: int) -> list[Any]:
 
 @settings(_settings, max_examples=40)
 @given(tree=TREES)
-def test_a_second_pass_with_a_full_cache_and_a_decoded_tree_are_the_same_stream(
-    folder: Path, tree: Tree
-) -> None:
+def test_a_full_cache_and_a_decoded_tree_read_the_same_stream(folder: Path, tree: Tree) -> None:
     dataset = build(tree, folder)
     decoded = stoker.Dataset(decode_tree(encode_tree(dataset.node)))
     tapes = []
@@ -140,7 +138,7 @@ def test_a_second_pass_with_a_full_cache_and_a_decoded_tree_are_the_same_stream(
 
 @settings(_settings, max_examples=100)
 @given(tree=TREES, at=st.integers(0, POSITIONS))
-def test_a_pass_resumed_from_its_state_is_the_uninterrupted_pass(
+def test_an_epoch_resumed_from_a_state_is_the_uninterrupted_one(
     folder: Path, tree: Tree, at: int
 ) -> None:
     dataset = build(tree, folder).with_options(stoker.Options(seed=11))

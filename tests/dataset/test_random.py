@@ -41,7 +41,7 @@ def test_every_part_of_the_key_counts() -> None:
     assert len(draws) == 7
 
 
-def test_an_explicit_seed_stands_in_for_the_contexts() -> None:
+def test_an_explicit_seed_overrides_the_contexts() -> None:
     assert draw(CONTEXT, seed=7) == draw(CONTEXT)
     assert draw(CONTEXT, seed=5) == draw(dataclasses.replace(CONTEXT, seed=1), seed=5)
 
@@ -126,7 +126,7 @@ def test_a_predicate_draws_by_position_in_every_verb() -> None:
     assert [value for batch in batches for value in batch.tolist()] == expected
 
 
-def test_a_call_within_a_call_has_a_key_of_its_own_and_gives_the_outer_back() -> None:
+def test_nested_calls_have_separate_keys_and_restore_the_outer() -> None:
     def outer(x: int) -> tuple[int, list[int], int]:
         before = drawn()
         inner = list(Dataset.range(2).map(drawn).with_options(Options(seed=1)).iterator(epoch=0))
@@ -155,7 +155,7 @@ def test_errors_do_not_shift_the_draws() -> None:
     assert found == [None if i % 3 == 1 else value for i, value in enumerate(expected)]
 
 
-def test_outside_of_a_function_and_in_its_own_threads_it_says_what_to_use() -> None:
+def test_generator_outside_a_function_fails_with_the_remedy() -> None:
     with pytest.raises(FailedPreconditionError, match=r"numpy\.random\.default_rng"):
         stoker.random.generator()
 
@@ -192,7 +192,7 @@ def test_keyed_draws_by_position() -> None:
     assert draws[0] == draws[1] != draws[2]
 
 
-def test_user_code_that_seeds_the_standard_library_changes_nothing() -> None:
+def test_seeding_the_standard_library_changes_no_draws() -> None:
     def seeding(x: int) -> int:
         random.seed(0)
         return drawn()

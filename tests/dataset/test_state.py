@@ -71,7 +71,7 @@ def test_after_every_step_the_state_goes_on_as_if_uninterrupted(name: str) -> No
     iterator.close()
 
 
-def test_a_state_of_a_resumed_iterator_counts_from_the_beginning() -> None:
+def test_a_resumed_iterators_state_counts_from_the_beginning() -> None:
     dataset = PIPELINES["shuffle"]()
     expected = list(dataset.iterator(epoch=0))
     state = None
@@ -119,7 +119,7 @@ def test_the_next_pass_of_a_resumed_dataset_is_the_one_after() -> None:
     assert list(resumed) == passes[2]
 
 
-def test_a_resumed_dataset_and_its_siblings_take_the_states_seed() -> None:
+def test_a_resumed_dataset_and_its_siblings_use_the_states_seed() -> None:
     original = Dataset.range(30).shuffle(30, reshuffle_each_iteration=False)
     head = list(original.take(10))
     state = original.skip(10).iterator(epoch=0).state_dict()
@@ -142,7 +142,7 @@ def _after_two(dataset: Dataset) -> dict[str, Any]:
         return iterator.state_dict()
 
 
-def test_it_may_be_taken_after_the_end_and_after_close() -> None:
+def test_the_state_can_be_read_after_the_end_and_after_close() -> None:
     dataset = Dataset.range(3)
     iterator = iter(dataset)
     assert list(iterator) == [0, 1, 2]
@@ -211,7 +211,7 @@ def test_a_state_that_does_not_fit_is_refused(change: dict[str, Any], match: str
 
 
 @pytest.mark.parametrize("state", [3, "x", [], {}])
-def test_what_is_no_state_is_refused(state: Any) -> None:
+def test_an_invalid_state_is_refused(state: Any) -> None:
     with pytest.raises(InvalidArgumentError, match=r"must be what Iterator\.state_dict"):
         Dataset.range(3).iterator(state=state)
 

@@ -193,7 +193,7 @@ BAD: dict[str, Buffer] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_no_hello_ends_its_connection_with_one_warning(
+def test_an_invalid_hello_ends_its_connection_with_one_warning(
     service: Service, transport: str, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with _plain(service, transport) as peer:
@@ -255,7 +255,7 @@ def test_silence_ends_its_connection_with_one_warning(
     assert _one_warning(caplog, "no whole message in time")
 
 
-def test_another_protocol_version_is_told_why_and_ends_with_one_warning(
+def test_another_protocol_version_gets_an_error_and_one_warning(
     service: Service, transport: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     connection = get_transport(transport).connect(_addresses(service)[transport], 5)
@@ -268,7 +268,7 @@ def test_another_protocol_version_is_told_why_and_ends_with_one_warning(
     assert _one_warning(caplog, "98 to 99")
 
 
-def test_many_bad_connections_at_once_leave_the_worker_serving(
+def test_many_concurrent_bad_connections_leave_a_worker_serving(
     service: Service, transport: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     def annoy() -> None:

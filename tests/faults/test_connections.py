@@ -21,7 +21,7 @@ def _slow(number: int) -> int:
     [("tcp", (100, 2_000_000)), ("tcp", (700_000,)), ("grpc", (700_000,))],
 )
 @pytest.mark.parametrize("mode", ["parallel_epochs", "distributed_epoch"])
-def test_a_stream_cut_again_and_again_yields_every_element_once_and_in_order(
+def test_a_repeatedly_cut_stream_yields_each_element_in_order(
     mode: str, transport: str, cut_after: tuple[int, ...]
 ) -> None:
     with DispatchServer() as dispatcher:
@@ -46,7 +46,7 @@ def test_a_stream_cut_again_and_again_yields_every_element_once_and_in_order(
     assert got == [(x, str(x) * 9) for x in range(50_000)]
 
 
-def test_a_dispatcher_that_is_gone_for_good_is_one_clear_error_after_what_can_be_read() -> None:
+def test_a_stopped_dispatcher_is_an_error_after_all_elements() -> None:
     dispatcher = DispatchServer()
     with WorkerServer(dispatcher_address=dispatcher.target):
         dataset = stoker.Dataset.range(500).map(_slow)
@@ -63,9 +63,7 @@ def test_a_dispatcher_that_is_gone_for_good_is_one_clear_error_after_what_can_be
     assert got == list(range(500))
 
 
-def test_a_dispatcher_restarted_without_a_journal_is_one_clear_error_and_workers_start_over() -> (
-    None
-):
+def test_a_restart_without_journal_fails_clients_not_workers() -> None:
     dispatcher = DispatchServer()
     port = int(dispatcher.target.rpartition(":")[2])
     with WorkerServer(dispatcher_address=dispatcher.target) as worker:
@@ -82,7 +80,7 @@ def test_a_dispatcher_restarted_without_a_journal_is_one_clear_error_and_workers
                 assert sorted(stoker.Dataset.range(5).distribute(again.target)) == list(range(5))
 
 
-def test_a_client_that_finds_no_dispatcher_says_so_when_its_patience_ends() -> None:
+def test_a_client_without_a_dispatcher_fails_after_the_timeout() -> None:
     with DispatchServer() as dispatcher:
         target = dispatcher.target
     dataset = stoker.Dataset.range(3).distribute(target, connect_timeout=0.5)

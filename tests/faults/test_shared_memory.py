@@ -120,9 +120,7 @@ def send_five(connection: Connection) -> None:
         connection.send(Frame(n, [np.full(MIB, n, np.uint8)]))
 
 
-def test_a_killed_client_costs_the_worker_what_it_held_and_nothing_else(
-    pool: Segments, serving: Serving
-) -> None:
+def test_a_killed_client_costs_only_its_borrowed_memory(pool: Segments, serving: Serving) -> None:
     with process(CLIENT, serving.address) as child:
         connection = serving.next()
         send_five(connection)
@@ -140,9 +138,7 @@ def test_a_killed_client_costs_the_worker_what_it_held_and_nothing_else(
         assert said(child) == "0 1 2 3 4"
 
 
-def test_clients_killed_again_and_again_never_use_up_the_pool(
-    pool: Segments, serving: Serving
-) -> None:
+def test_repeatedly_killed_clients_never_exhaust_the_pool(pool: Segments, serving: Serving) -> None:
     for n in range(60):
         near = SHM.connect(serving.address, 30)
         far = serving.next()
@@ -166,7 +162,7 @@ def test_clients_killed_again_and_again_never_use_up_the_pool(
     assert shared_mappings() <= 4  # the pool itself
 
 
-def test_what_a_killed_worker_sent_stays_readable_and_writable() -> None:
+def test_memory_of_a_killed_worker_stays_readable_and_writable() -> None:
     with process(WORKER) as child:
         connection = SHM.connect(said(child), 30)
         frames = [connection.receive(30) for _ in range(5)]
@@ -217,7 +213,7 @@ def in_child(work: Callable[[], bool]) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_what_a_forked_child_writes_reaches_nobody(pool: Segments, serving: Serving) -> None:
+def test_writes_of_a_forked_child_are_private(pool: Segments, serving: Serving) -> None:
     near = SHM.connect(serving.address, 30)
     far = serving.next()
     mine = pool.allocate((MIB,), np.uint8)
@@ -241,9 +237,7 @@ def test_what_a_forked_child_writes_reaches_nobody(pool: Segments, serving: Serv
     near.close()
 
 
-def test_what_a_child_sees_is_not_overwritten_when_its_parent_lets_go(
-    pool: Segments, serving: Serving
-) -> None:
+def test_a_childs_view_outlives_the_parents_release(pool: Segments, serving: Serving) -> None:
     near = SHM.connect(serving.address, 30)
     far = serving.next()
     far.send(Frame(0, [np.full(MIB, 1, np.uint8)]))
@@ -281,7 +275,7 @@ def test_what_a_child_sees_is_not_overwritten_when_its_parent_lets_go(
     near.close()
 
 
-def test_what_comes_after_a_fork_is_used_again(pool: Segments, serving: Serving) -> None:
+def test_memory_received_after_a_fork_is_reused(pool: Segments, serving: Serving) -> None:
     near = SHM.connect(serving.address, 30)
     far = serving.next()
     send_five(far)
@@ -340,7 +334,7 @@ def test_the_death_of_a_parent_is_noticed_while_its_child_lives(
         tell(parent)
 
 
-def test_a_cycle_of_garbage_gives_memory_back_from_inside_the_collector(
+def test_memory_in_reference_cycles_is_freed_by_the_collector(
     pool: Segments, serving: Serving
 ) -> None:
     near = SHM.connect(serving.address, 30)

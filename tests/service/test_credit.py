@@ -136,7 +136,7 @@ def test_bytes_are_granted_to_another_only_when_consumed():
     assert [credit.grant(1)[1], credit.grant(2)[1]] == [3 * MIB + even] * 2
 
 
-def test_a_disconnected_worker_reserves_bytes_until_all_is_consumed():
+def test_a_disconnected_worker_reserves_bytes_until_consumption():
     credit = WindowedCredit(8 * MIB)
     _connect(credit, 1)
     _flow(credit, 1, 100)
@@ -213,7 +213,7 @@ def test_credit_that_a_worker_returns_goes_to_another():
     assert (_granted(credit, 1), _granted(credit, 2)) == (2, 2)
 
 
-def test_a_broken_connection_keeps_credit_only_for_received_elements():
+def test_a_lost_connection_keeps_credit_of_received_elements():
     credit = LimitedCredit(3)
     credit.ready(1, 3, 0)
     credit.received(1, 1, 0.0)

@@ -246,7 +246,7 @@ def test_a_death_with_another_id_or_address_is_ignored(worker_id, address):
     assert talk.call(m.GetCluster()) == m.ClusterReply(["host:1"])
 
 
-def test_only_the_messages_of_supervisors_are_accepted_from_them():
+def test_a_supervisor_may_send_only_supervisor_messages():
     talk = Talk()
     talk.say(S1, m.SupervisorHello(1, 1))
     said = talk.say(S1, m.WorkerLeave())

@@ -65,7 +65,7 @@ def _wait(pace: Pace, part: float, now: float, rate: float = 100.0) -> float:
     return now
 
 
-def test_the_window_grows_while_the_consumer_waits_and_shrinks_again():
+def test_the_window_grows_only_while_the_consumer_waits():
     pace = Pace()
     now = _wait(pace, 0.0, 0.0)
     usual = pace.window
@@ -78,7 +78,7 @@ def test_the_window_grows_while_the_consumer_waits_and_shrinks_again():
     assert pace.window == pytest.approx(usual, rel=0.2)
 
 
-def test_a_waiting_consumer_gets_at_most_a_second_of_what_it_consumes():
+def test_a_waiting_consumer_gets_at_most_a_second_of_elements():
     pace = Pace()
     now = _wait(pace, 0.0, 0.0)
     for _ in range(4):  # a slow link: 20 of 100 elements/s arrive

@@ -126,7 +126,7 @@ def test_merged_range_is_a_quarter_of_the_splits_ahead():
     assert len(queue.begun) == 12
 
 
-def test_splits_ahead_grow_slowly_and_shrink_at_once():
+def test_splits_ahead_grow_slowly_and_shrink_immediately():
     queue = SplitQueue(1, 0, 0, indexed=True)
     queue.need(0.0)
     queue.granted(_grant(splits=[(n, (2 * n, 2 * n + 1)) for n in range(200)]))

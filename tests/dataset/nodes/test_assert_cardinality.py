@@ -34,7 +34,7 @@ def test_the_elements_are_the_inputs():
         (-1, 5, "an infinite number of elements but contained only 5"),
     ],
 )
-def test_another_number_is_an_error_behind_what_is_right(expected, position, message):
+def test_another_number_is_an_error_after_the_matching_elements(expected, position, message):
     found = outcomes(iter(asserted(expected)))
     assert found[:-1] == [1, 3, 5, 7, 9][:position]
     assert isinstance(found[-1], FailedPreconditionError)
@@ -91,6 +91,6 @@ def test_it_has_a_wire_form():
 
 
 @pytest.mark.parametrize("expected", [-2, 1.5, "3", None])
-def test_what_is_no_count_is_refused(expected):
+def test_an_invalid_count_is_refused(expected):
     with pytest.raises(InvalidArgumentError, match="expected_cardinality"):
         tf.data.experimental.assert_cardinality(expected)

@@ -153,7 +153,7 @@ class ImageOfAnotherLibrary:
         return np.arange(6, dtype=np.uint8).reshape(2, 3)
 
 
-def test_what_says_it_is_an_array_is_one() -> None:
+def test_an_object_with_the_array_protocol_is_an_array() -> None:
     assert stack(ImageOfAnotherLibrary()).tolist() == [[[0, 1, 2], [3, 4, 5]]]
 
 
@@ -383,7 +383,7 @@ def test_spec_and_cardinality_follow_the_input(cls: type) -> None:
         }
 
 
-def test_autotune_leaves_the_consumer_s_thread_within_the_first_batch() -> None:
+def test_autotune_moves_to_the_pool_within_the_first_batch() -> None:
     names: list[str] = []
 
     def function(x: int) -> int:
@@ -400,7 +400,7 @@ def test_autotune_leaves_the_consumer_s_thread_within_the_first_batch() -> None:
 
 @pytest.mark.parametrize("calls", [None, 3, AUTOTUNE])
 @pytest.mark.parametrize("deterministic", [None, True, False])
-def test_batch_takes_the_parallelism_of_tf_data_and_keeps_the_order(
+def test_batch_accepts_parallelism_and_keeps_the_order(
     calls: int | None, deterministic: bool | None
 ) -> None:
     dataset = Dataset.range(5).batch(2, False, calls, deterministic)

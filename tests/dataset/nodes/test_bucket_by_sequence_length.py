@@ -89,7 +89,7 @@ def test_structures_are_padded_member_by_member() -> None:
     ]
 
 
-def test_padding_to_the_boundary_uses_what_is_known_of_the_shapes() -> None:
+def test_padding_to_the_boundary_uses_the_known_shapes() -> None:
     def element(n: int) -> tuple[Any, ...]:
         return np.ones((n, 2), np.int32), n, np.zeros(3)
 
@@ -115,7 +115,7 @@ def test_padding_to_the_boundary_uses_what_is_known_of_the_shapes() -> None:
     assert [leaf.shape for leaf in batch] == [(3, 5, 2), (3,), (3, 3)]
 
 
-def test_too_long_for_the_last_boundary_is_an_error_that_says_so() -> None:
+def test_a_sequence_beyond_the_last_boundary_is_an_error() -> None:
     dataset = sequences().bucket_by_sequence_length(
         len, [3, 5], [2, 2, 2], pad_to_bucket_boundary=True
     )
@@ -134,7 +134,7 @@ def test_a_length_must_be_an_int() -> None:
         next(iter(dataset))
 
 
-def test_an_error_of_a_batch_names_the_line_that_asked_for_buckets() -> None:
+def test_a_padding_error_names_the_bucketing_call_site() -> None:
     dataset = sequences().bucket_by_sequence_length(
         len, [9], [2, 2], padded_shapes=[1]
     )  # fmt: skip

@@ -169,7 +169,7 @@ class Splits:
         return iter([self.range])
 
 
-def test_what_one_hand_out_of_splits_kept_is_not_another_s() -> None:
+def test_each_assignment_of_splits_has_a_separate_cache() -> None:
     node = cached(lambda x: x)
     for splits in (Splits(0, 3), Splits(3, 10)):
         expected = list(range(*splits.range))

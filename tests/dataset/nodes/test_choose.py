@@ -67,14 +67,14 @@ def test_stopping_ends_where_an_ended_dataset_is_drawn() -> None:
     assert going_on[len(elements) :] == [9] * 5
 
 
-def test_what_is_left_is_read_however_small_its_weight() -> None:
+def test_the_remaining_dataset_is_read_at_any_positive_weight() -> None:
     parts = [Dataset.range(5), Dataset.range(100, 105)]
     dataset = Dataset.sample_from_datasets(parts, [1.0, 1e-300], seed=1)
     assert list(dataset) == [*range(5), *range(100, 105)]
     check_verbs(lambda: Dataset.sample_from_datasets(parts, [1.0, 1e-300], seed=1))
 
 
-def test_passes_draw_alike_unless_told_otherwise() -> None:
+def test_epochs_draw_alike_unless_rerandomized() -> None:
     parts = [Dataset.range(20), Dataset.range(100, 120)]
     for given in (7, None):
         same = Dataset.sample_from_datasets(parts, seed=given)
@@ -115,7 +115,7 @@ def test_take_computes_no_more_than_it_gives() -> None:
     assert len(called) == 10
 
 
-def test_weights_may_come_from_a_dataset_which_ends_the_sample_too() -> None:
+def test_a_dataset_of_weights_also_ends_the_sample() -> None:
     parts = [Dataset.range(100), Dataset.range(100, 200)]
     weights = Dataset.from_tensor_slices([[1.0, 0.0], [0.0, 3.0], [0.0, 1.0]])
     assert list(Dataset.sample_from_datasets(parts, weights)) == [0, 100, 101]
@@ -141,7 +141,7 @@ def test_all_verbs_read_the_same_sample_by_a_dataset_of_weights() -> None:
     assert failed(ZeroDivisionError("integer division or modulo by zero")) in expected
 
 
-def test_weights_of_a_dataset_that_are_none_are_an_error_in_their_position() -> None:
+def test_invalid_weights_of_a_dataset_fail_at_their_position() -> None:
     weights = Dataset.from_generator(lambda: [[1, 0], [0, 0], [1], [1, -1], "x", [0, 1]])
     dataset = Dataset.sample_from_datasets([endless(0), endless(1)], weights)
     found = tape(dataset)

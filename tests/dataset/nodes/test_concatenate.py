@@ -40,7 +40,7 @@ def test_a_part_is_opened_when_it_is_reached() -> None:
     assert stream.next() == 7
 
 
-def test_advance_does_not_open_what_is_passed_whole() -> None:
+def test_advance_does_not_open_a_wholly_skipped_dataset() -> None:
     class Closed(Exception):
         pass
 
@@ -59,7 +59,7 @@ def test_advance_does_not_open_what_is_passed_whole() -> None:
     assert stream.next() == 4
 
 
-def test_the_same_dataset_twice_draws_alike_and_reads_everything_twice() -> None:
+def test_a_dataset_concatenated_with_itself_is_read_twice() -> None:
     shuffled = Dataset.range(20).shuffle(20, seed=1)
     elements = tape(shuffled.concatenate(shuffled))
     assert sorted(elements[:20]) == sorted(elements[20:]) == list(range(20))

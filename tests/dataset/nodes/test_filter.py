@@ -66,7 +66,7 @@ def test_an_error_is_one_position_for_advance(passed: int) -> None:
 
 
 @pytest.mark.parametrize("verb", ["next", "chunk"])
-def test_a_stop_iteration_of_the_predicate_does_not_end_the_stream(verb: str) -> None:
+def test_a_predicates_stop_iteration_does_not_end_the_stream(verb: str) -> None:
     def predicate(x: int) -> bool:
         if x == 1:
             raise StopIteration
@@ -80,7 +80,7 @@ def test_a_stop_iteration_of_the_predicate_does_not_end_the_stream(verb: str) ->
     assert read() == 2
 
 
-def test_the_predicate_sees_each_element_once_however_it_is_read() -> None:
+def test_all_verbs_call_the_predicate_once_per_element() -> None:
     seen: list[int] = []
 
     def every_fifth(x: int) -> bool:
@@ -98,7 +98,7 @@ def test_the_predicate_sees_each_element_once_however_it_is_read() -> None:
 
 
 @pytest.mark.parametrize("at", range(12))
-def test_a_stop_iteration_takes_its_position_wherever_a_chunk_comes_to_it(at: int) -> None:
+def test_a_stop_iteration_keeps_its_position_within_a_chunk(at: int) -> None:
     def predicate(x: int) -> bool:
         if x == at:
             raise StopIteration

@@ -23,7 +23,7 @@ def test_tuples_are_unpacked() -> None:
     assert list(pairs.flat_map(Dataset.range)) == [1, 2, 3]
 
 
-def test_what_is_no_dataset_is_one_error_naming_it() -> None:
+def test_another_type_than_a_dataset_is_one_error_naming_it() -> None:
     dataset = Dataset.range(2).flat_map(lambda x: Dataset.range(3) if x else [1, 2])  # type: ignore[arg-type,return-value]
     iterator = iter(dataset)
     with pytest.raises(InvalidArgumentError, match="returned a list") as caught:

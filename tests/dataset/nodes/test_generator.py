@@ -69,7 +69,7 @@ def test_an_iterator_that_raises_goes_on() -> None:
 
 
 @pytest.mark.parametrize("generator", [lambda: 5, lambda: 1 // 0])
-def test_a_generator_that_cannot_begin_is_one_error_then_the_end(generator: Any) -> None:
+def test_a_generator_that_cannot_start_is_one_error(generator: Any) -> None:
     iterator = iter(Dataset.from_generator(generator))
     with pytest.raises((TypeError, ZeroDivisionError)):
         next(iterator)

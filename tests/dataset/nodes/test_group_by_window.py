@@ -166,7 +166,7 @@ def test_functions_draw_by_seed_and_position() -> None:
     assert found
 
 
-def test_groups_keep_what_is_known_of_the_elements() -> None:
+def test_groups_keep_the_spec_and_know_their_cardinality() -> None:
     specs: list[Any] = []
 
     def note(key: int, group: Dataset) -> Dataset:
@@ -177,7 +177,7 @@ def test_groups_keep_what_is_known_of_the_elements() -> None:
     assert specs == [(TensorSpec((), np.int64), 2), (TensorSpec((), np.int64), 1)]
 
 
-def test_advance_passes_the_datasets_of_groups_without_reading_them() -> None:
+def test_advance_skips_the_datasets_of_groups_without_reading() -> None:
     called: list[int] = []
     dataset = Dataset.range(6).group_by_window(
         lambda x: x % 2, lambda key, group: group.map(called.append).repeat(10**9), 3
@@ -223,7 +223,7 @@ def test_after_close_there_is_nothing() -> None:
     assert stream.next_chunk(5, 100) == []
 
 
-def test_a_group_for_each_element_costs_as_little_as_one_of_many() -> None:
+def test_groups_of_one_element_cost_as_little_as_large_groups() -> None:
     """Looking through all keys for each group would take half a minute."""
     dataset = Dataset.range(50_000).group_by_window(lambda x: -x, lambda _, group: group, 2)
     stream = opened(dataset)

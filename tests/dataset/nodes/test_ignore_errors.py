@@ -48,7 +48,7 @@ def evens(n: int, **arguments: Any) -> stoker.Dataset:
 
 
 @pytest.mark.parametrize("calls", [None, 3])
-def test_what_fails_is_left_out_and_counted(calls):
+def test_failed_elements_are_skipped_and_counted(calls):
     dataset = stoker.Dataset.range(9).map(even, num_parallel_calls=calls).ignore_errors()
     with dataset.iterator() as iterator:
         assert list(iterator) == [0, 2, 4, 6, 8]
@@ -139,7 +139,7 @@ def ignoring(stream: Stream) -> Stream:
 
 
 @pytest.mark.parametrize("verb", ["next", "next_chunk", "advance"])
-def test_a_stream_that_has_failed_for_good_is_not_read_for_ever(verb):
+def test_a_permanently_failed_stream_is_not_read_endlessly(verb):
     stream = ignoring(Failing(DataLossError("one"), UnavailableError("gone")))
     if verb == "advance":
         assert stream.advance(3) == 3  # each is a position: the error is never passed
@@ -150,14 +150,14 @@ def test_a_stream_that_has_failed_for_good_is_not_read_for_ever(verb):
             getattr(stream, verb)(*arguments)
 
 
-def test_what_says_that_nothing_can_be_read_is_not_ignored(tmp_path):
+def test_an_error_that_prevents_all_reading_is_not_ignored(tmp_path):
     path = str(tmp_path / "kept")
     list(stoker.Dataset.range(3).cache(path))
     with pytest.raises(FailedPreconditionError, match="another pipeline"):
         list(stoker.Dataset.range(4).cache(path).ignore_errors())
 
 
-def test_the_same_error_of_a_users_function_is_another_each_time():
+def test_a_repeatedly_raised_error_is_ignored_each_time():
     error = FailedPreconditionError("the user's own")
 
     def function(x: int) -> int:
@@ -236,7 +236,7 @@ def test_its_wire_form_is_the_same_dataset():
 # ── with a service ───────────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("mode", ["distributed_epoch", "parallel_epochs"])
-def test_what_workers_ignore_is_counted_at_the_client(workers, mode):
+def test_errors_ignored_by_workers_are_counted_at_the_client(workers, mode):
     with Service(workers) as service:
         dataset = evens(1000).apply(distribute(mode, service.target))
         for _ in range(2):
@@ -249,7 +249,7 @@ def test_what_workers_ignore_is_counted_at_the_client(workers, mode):
             assert stats["errors_ignored"] == 500 * times
 
 
-def test_what_is_counted_after_the_last_element_arrives_too():
+def test_errors_after_the_last_element_are_counted_too():
     with Service(1) as service:
         dataset = stoker.Dataset.range(10).map(lambda x: 1 // (x < 3)).ignore_errors()
         with dataset.distribute(service.target).iterator() as iterator:
@@ -276,7 +276,7 @@ def test_beyond_max_errors_the_trainer_sees_the_workers_error():
         assert iterator.stats()["errors_ignored"] == 2
 
 
-def test_behind_the_service_errors_of_workers_are_ignored_here():
+def test_errors_of_workers_are_ignored_at_the_client():
     with Service(2) as service:
         dataset = stoker.Dataset.range(100).map(even).distribute(service.target).ignore_errors()
         with dataset.iterator() as iterator:
@@ -284,7 +284,7 @@ def test_behind_the_service_errors_of_workers_are_ignored_here():
             assert iterator.stats()["errors_ignored"] == 50
 
 
-def test_a_reading_that_has_failed_for_good_is_not_ignored_for_ever():
+def test_a_permanently_failed_iteration_is_not_ignored():
     with Service(1) as service:
         dataset_id = register_dataset(service.target, stoker.Dataset.range(10))
         wrong = stoker.TensorSpec((3,), "float32")

@@ -45,7 +45,7 @@ def test_the_order_is_that_of_tf_data(cycle: int, block: int, calls: int | None)
     assert list(Dataset.range(9).interleave(tens, cycle, block, calls)) == ORDERS[cycle, block]
 
 
-def test_without_arguments_eight_are_read_in_turn_one_element_each() -> None:
+def test_by_default_eight_datasets_are_read_round_robin() -> None:
     dataset = Dataset.range(9).interleave(lambda x: Dataset.range(10 * x, 10 * x + 2))
     assert list(dataset) == [0, 10, 20, 30, 40, 50, 60, 70, 1, 11, 21, 31, 41, 51, 61, 71, 80, 81]
 
@@ -152,7 +152,7 @@ def test_a_users_stop_iteration_ends_nothing(calls: int | None) -> None:
     assert found[1:] == [0, 1]
 
 
-def test_what_is_no_dataset_is_an_error_naming_it() -> None:
+def test_another_type_than_a_dataset_is_an_error_naming_it() -> None:
     dataset = Dataset.range(1).interleave(lambda x: [x])  # type: ignore[arg-type,return-value]
     with pytest.raises(InvalidArgumentError, match="function of interleave must return a Dataset"):
         next(iter(dataset))
@@ -223,7 +223,7 @@ def test_long_blocks_come_in_long_chunks() -> None:
     assert max(sizes) > 300
 
 
-def test_a_dataset_of_its_own_draws_for_itself() -> None:
+def test_each_interleaved_dataset_draws_for_itself() -> None:
     dataset = Dataset.range(2).interleave(lambda _: Dataset.range(20).shuffle(20), 2, 20)
     elements = tape(dataset)
     assert elements[:20] != elements[20:]
@@ -310,7 +310,7 @@ class Gate:
         assert self.open.wait(20)
 
 
-def test_a_slow_dataset_does_not_stop_the_others_from_being_read_ahead() -> None:
+def test_others_are_read_ahead_while_one_dataset_is_slow() -> None:
     gate, last_read = Gate(), threading.Event()
 
     def slow(value: int) -> int:
@@ -334,7 +334,7 @@ def test_a_slow_dataset_does_not_stop_the_others_from_being_read_ahead() -> None
     assert found == [10 * x + i for i in range(10) for x in range(3)]
 
 
-def test_whatever_is_ready_first_comes_first_where_order_is_free() -> None:
+def test_ready_elements_come_first_in_nondeterministic_order() -> None:
     gate = Gate()
 
     def slow(value: int) -> int:
@@ -398,7 +398,7 @@ def test_no_more_bytes_are_read_ahead_than_the_options_allow() -> None:
 
 
 @pytest.mark.parametrize("deterministic", [True, False])
-def test_close_half_way_waits_for_no_function_and_leaves_nothing(deterministic: bool) -> None:
+def test_close_half_way_waits_for_no_function_and_leaks_nothing(deterministic: bool) -> None:
     gate = Gate()
     closed: list[int] = []
 
@@ -444,7 +444,7 @@ def test_a_dataset_that_fails_to_close_keeps_no_other_open(calls: int | None) ->
         assert closed.acquire(timeout=20)
 
 
-def test_as_many_datasets_are_read_at_once_as_asked_and_no_more() -> None:
+def test_num_parallel_calls_is_reached_and_not_exceeded() -> None:
     lock = threading.Lock()
     running = [0, 0]
     three = threading.Barrier(3)

@@ -229,7 +229,7 @@ def test_advance_does_not_call_the_function() -> None:
     assert called == [10**9 - 2]
 
 
-def test_sixteen_functions_that_wait_run_at_once() -> None:
+def test_sixteen_functions_that_wait_run_concurrently() -> None:
     barrier = threading.Barrier(16)
 
     def function(x: int) -> int:
@@ -239,7 +239,7 @@ def test_sixteen_functions_that_wait_run_at_once() -> None:
     assert whole(mapped(numbers(64), function, 16)) == list(range(64))
 
 
-def test_no_more_run_at_once_than_asked_for() -> None:
+def test_num_parallel_calls_is_not_exceeded() -> None:
     lock = threading.Lock()
     running, most = 0, 0
 
@@ -268,7 +268,7 @@ def test_a_lone_element_is_seen_as_soon_as_it_is_done() -> None:
     stream.close()
 
 
-def test_a_chunk_does_not_wait_for_what_is_not_done() -> None:
+def test_a_chunk_does_not_wait_for_unfinished_calls() -> None:
     gate, third = threading.Event(), threading.Event()
 
     def function(x: int) -> int:
@@ -298,7 +298,7 @@ def test_nested_parallel_maps_do_not_deadlock(calls: int) -> None:
     assert whole(mapped(mapped(numbers(40), function, calls), lambda x: x, 2)) == expected
 
 
-def test_a_stream_opened_outside_and_read_inside_a_parallel_map_does_not_deadlock() -> None:
+def test_an_outer_stream_read_inside_a_map_does_not_deadlock() -> None:
     inner = open_stream(mapped(numbers(40), slow, 2), Context())
     lock = threading.Lock()
 
@@ -355,7 +355,7 @@ def test_close_does_not_wait_for_an_input_that_blocks() -> None:
     gate.set()
 
 
-def test_a_cheap_function_leaves_the_pool_and_a_slow_one_comes_back() -> None:
+def test_a_cheap_function_leaves_the_pool_until_it_is_slow() -> None:
     names: list[str] = []
 
     def function(x: int) -> int:

@@ -190,7 +190,7 @@ def test_a_padding_value_of_another_dtype_is_refused(dtype: Any, value: Any) -> 
         ([[1], 2], None, "cannot pad: .* one number of dimensions"),
     ],
 )
-def test_what_cannot_be_padded_says_element_leaf_sizes_and_what_to_do(
+def test_a_padding_error_names_element_leaf_sizes_and_remedy(
     elements: Any, shapes: Any, message: str
 ) -> None:
     dataset = lists(*elements).padded_batch(len(elements), shapes)
@@ -238,7 +238,7 @@ def test_a_known_spec_is_checked_when_the_dataset_is_built(
         Dataset.from_tensors(value).padded_batch(2, **arguments)
 
 
-def test_the_spec_holds_what_is_known() -> None:
+def test_the_spec_has_the_known_dimensions() -> None:
     spec = {"a": TensorSpec((None, 3), np.uint8), "b": UnknownSpec(), "c": TensorSpec((), object)}
     dataset = Dataset.range(5).map(lambda _: None, element_spec=spec)
     shapes = {"a": (None, None), "b": 5, "c": ()}

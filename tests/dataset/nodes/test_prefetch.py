@@ -115,7 +115,7 @@ def drained(stream: Stream) -> list[Any]:
         return [stream.next() for _ in range(held + 1)]
 
 
-def test_autotune_grows_when_the_consumer_empties_what_was_full() -> None:
+def test_autotune_grows_when_the_consumer_empties_a_full_buffer() -> None:
     stream = prefetched(lambda x: x, 10**6, AUTOTUNE)
     seen = [stream.next()]
     for most in (4, 8, 16, 32, 64):
@@ -179,7 +179,7 @@ def test_close_half_way_closes_the_input_and_leaves_no_thread() -> None:
         assert time.monotonic() < deadline
 
 
-def test_the_input_is_closed_once_a_read_that_outlasts_close_returns() -> None:
+def test_the_input_closes_after_a_read_that_outlasts_close() -> None:
     closed, gate = threading.Event(), threading.Event()
     node = Prefetch(input=Closing(closed=closed, gate=gate), buffer_size=3)
     stream = open_stream(node, Context())

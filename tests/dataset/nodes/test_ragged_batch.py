@@ -32,7 +32,7 @@ def test_rows_of_equal_length_are_ragged_too() -> None:
     assert batch.row_splits.tolist() == [0, 2, 4]
 
 
-def test_scalars_sparse_arrays_and_what_has_one_shape_by_its_spec_are_stacked() -> None:
+def test_scalars_sparse_arrays_and_known_shapes_are_stacked() -> None:
     value = (np.zeros((3, 2)), 5, "text", SparseArray.from_dense([1, 0]))
     dataset = Dataset.from_tensors(value).repeat(2).ragged_batch(2)
     (batch,) = dataset
@@ -82,7 +82,7 @@ def test_the_rows_of_a_ragged_array_make_it_again() -> None:
         ([{"a": 1}, {"b": 1}], "dict with the keys"),
     ],
 )
-def test_what_cannot_be_rows_says_why(elements: Any, message: str) -> None:
+def test_elements_that_cannot_be_rows_fail_with_the_reason(elements: Any, message: str) -> None:
     dataset = Dataset.range(len(elements)).map(lambda i: elements[i]).ragged_batch(len(elements))
     with pytest.raises(InvalidArgumentError, match=message) as caught:
         list(dataset)

@@ -20,7 +20,7 @@ def test_numbers_are_ints_of_32_bits_spread_evenly() -> None:
     assert len(set(found)) > 39_900
 
 
-def test_a_seed_stands_for_the_same_numbers_for_good() -> None:
+def test_a_seed_yields_the_same_numbers_in_every_release() -> None:
     assert list(Dataset.random(seed=4).take(3)) == [2122255525, 2786305146, 445797930]
 
 
@@ -30,7 +30,7 @@ def test_all_verbs_read_the_same_numbers() -> None:
 
 
 @pytest.mark.parametrize("seed", [9, None])
-def test_passes_are_alike_unless_told_otherwise(seed: int | None) -> None:
+def test_epochs_are_alike_unless_rerandomized(seed: int | None) -> None:
     same = Dataset.random(seed).take(5)
     assert list(same) == list(same)
     anew = Dataset.random(seed, rerandomize_each_iteration=True).take(5)

@@ -126,7 +126,7 @@ def test_sparse_rows_stay_sparse(size: int) -> None:
     assert spec == SparseSpec((None, 4), np.int64)
 
 
-def test_a_batch_within_an_element_is_a_view_of_it_that_can_be_written() -> None:
+def test_a_batch_within_one_element_is_a_writable_view() -> None:
     batch = np.arange(6)
     first, second = returned(batch).rebatch(3)
     assert np.shares_memory(first, batch)
@@ -166,7 +166,7 @@ def test_rows_that_differ_are_refused(batches: list[Any], message: str) -> None:
     assert len(list(iterator)) == 1
 
 
-def test_what_has_no_rows_is_refused_when_the_dataset_is_built() -> None:
+def test_elements_without_rows_are_refused_at_construction() -> None:
     with pytest.raises(InvalidArgumentError, match="no first dimension"):
         Dataset.range(3).rebatch(2)
 

@@ -9,7 +9,7 @@ from tests.dataset.splits import ScriptedSplits
 
 
 @pytest.mark.parametrize(("count", "expected"), [(0, []), (1, [0, 1]), (3, [0, 1] * 3)])
-def test_it_reads_its_input_so_many_times(count: int, expected: list[int]) -> None:
+def test_it_reads_its_input_count_times(count: int, expected: list[int]) -> None:
     assert list(Dataset.range(2).repeat(count)) == expected
 
 

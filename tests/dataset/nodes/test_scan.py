@@ -34,7 +34,7 @@ def flaky(state: int, x: int) -> tuple[int, int]:
     return state + x, state
 
 
-def test_all_verbs_read_the_same_stream_and_a_failed_call_leaves_the_state() -> None:
+def test_a_failed_call_keeps_the_state_in_all_verbs() -> None:
     found = check_verbs(
         lambda: Dataset.range(12).map(lambda x: x + 0 * (1 // (x - 6))).scan(100, flaky)
     )
@@ -89,7 +89,7 @@ def test_advance_calls_the_function() -> None:
     assert positions(stream, 1) == [3]
 
 
-def test_a_chunk_ends_when_it_has_taken_long() -> None:
+def test_a_chunk_of_slow_calls_ends_early() -> None:
     def slow(state: int, x: int) -> tuple[int, int]:
         return sum(range(50_000)), x
 

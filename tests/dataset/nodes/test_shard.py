@@ -78,7 +78,7 @@ FINITE = Dataset.range(5)
         (FINITE.filter(lambda _: True), stoker.UNKNOWN_CARDINALITY),
     ],
 )
-def test_cardinality_of_what_is_not_counted(dataset: Dataset, expected: int) -> None:
+def test_cardinality_of_unknown_and_infinite_inputs(dataset: Dataset, expected: int) -> None:
     assert dataset.shard(2, 0).cardinality() == expected
 
 

@@ -44,7 +44,7 @@ def test_errors_name_their_place() -> None:
     assert failure_origin(caught.value) == ("take_while", dataset.node.site, 1)
 
 
-def test_the_predicate_is_not_called_behind_the_end() -> None:
+def test_the_predicate_is_not_called_after_the_end() -> None:
     called: list[int] = []
 
     def below_two(x: int) -> bool:

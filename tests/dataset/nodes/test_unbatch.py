@@ -89,7 +89,7 @@ def test_rows_are_views_as_writable_as_the_batch() -> None:
         ({"a": ()}, "the element holds no array"),
     ],
 )
-def test_what_has_no_rows_is_one_error_naming_it(element: Any, message: str) -> None:
+def test_an_element_without_rows_is_one_error_naming_it(element: Any, message: str) -> None:
     dataset = returned([0], element, [9]).unbatch()
     iterator = iter(dataset)
     assert next(iterator) == 0
@@ -112,7 +112,7 @@ def test_a_known_spec_is_checked_when_the_dataset_is_built(value: Any, message: 
         Dataset.from_tensors(value).unbatch()
 
 
-def test_the_cardinality_is_known_where_the_spec_says_how_many_rows() -> None:
+def test_the_cardinality_is_known_from_the_specs_row_count() -> None:
     tens = Dataset.range(10)
     assert tens.batch(3, drop_remainder=True).unbatch().cardinality() == 9
     assert tens.batch(3).unbatch().cardinality() == -2
@@ -142,7 +142,7 @@ def test_verbs_and_the_wire_form_read_the_same_stream() -> None:
     check_verbs(lambda: Dataset.range(300).batch(100).unbatch())
 
 
-def test_a_chunk_is_bounded_in_elements_and_bytes_and_crosses_batches_that_are_ready() -> None:
+def test_chunks_cross_ready_batches_within_their_bounds() -> None:
     stream = opened(Dataset.range(4000).batch(2).unbatch())
     stream.next_chunk(1, 1 << 20)
     assert max(len(stream.next_chunk(50, 1 << 20)) for _ in range(20)) == 50

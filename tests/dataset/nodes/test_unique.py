@@ -70,13 +70,13 @@ def test_equal_elements_are_one(equal: tuple[Any, ...]) -> None:
         (RaggedArray.from_rows([[1], []]), RaggedArray.from_rows([[], [1]])),
     ],
 )
-def test_elements_of_other_value_dtype_shape_or_structure_differ(
+def test_other_values_dtypes_shapes_and_structures_are_distinct(
     different: tuple[Any, ...],
 ) -> None:
     assert distinct(*different) == len(different)
 
 
-def test_what_cannot_be_compared_is_an_error_at_its_place() -> None:
+def test_an_incomparable_element_is_an_error_at_its_position() -> None:
     dataset = Dataset.range(3).map(lambda x: object() if x == 1 else x).unique()
     stream = opened(dataset)
     assert stream.next_chunk(5, 1 << 20) == [0]

@@ -102,13 +102,13 @@ def test_dataclasses_too() -> None:
     assert [list(window.x), list(window.y)] == [[0, 1], [0.0, 0.5]]  # type: ignore[call-overload]
 
 
-def test_members_are_told_apart_by_their_keys() -> None:
+def test_members_are_matched_by_their_keys() -> None:
     dicts = Dataset.range(2).map(lambda x: {"a": x, "b": -x} if x else {"b": -x, "a": x})
     (window,) = dicts.window(2)
     assert plain(window) == {"a": [0, 1], "b": [0, -1]}
 
 
-def test_elements_of_different_structure_are_an_error_at_the_windows_place() -> None:
+def test_mixed_structures_are_an_error_at_the_windows_position() -> None:
     dataset = Dataset.range(6).map(lambda x: (x, x) if x == 3 else {"a": x}).window(2)
     found = check_verbs(lambda: dataset)
     assert found[0] == {"a": [0, 1]}
@@ -209,6 +209,6 @@ def test_a_chunk_reads_no_more_than_its_bytes_ahead() -> None:
     assert len(computed) <= 8
 
 
-def test_a_chunk_is_handed_on_before_it_has_taken_long() -> None:
+def test_a_large_chunk_is_returned_early() -> None:
     stream = opened(Dataset.from_tensor_slices(np.arange(100_000)).window(2, shift=1))
     assert len(stream.next_chunk(100_000, 1 << 30)) < 50_000

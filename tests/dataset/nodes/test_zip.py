@@ -62,7 +62,7 @@ def test_elements_are_nested_as_the_datasets_are(zipped: Dataset, expected: list
     assert [type(element) for element in elements] == [type(element) for element in expected]
 
 
-def test_classes_of_the_users_survive_locally_and_by_name_on_the_wire() -> None:
+def test_user_classes_survive_zip_and_its_wire_form() -> None:
     dataset = Dataset.zip(Pair(A, (B, A)))
     assert type(next(iter(dataset))) is Pair
     assert dataset.element_spec == Pair(INT, (INT, INT))
@@ -99,7 +99,7 @@ def test_chunks_are_as_long_as_the_inputs() -> None:
     assert chunk == list(zip(range(50_000), range(50_000), strict=True))
 
 
-def test_advance_calls_no_function_and_passes_no_endless_input_further_than_needed() -> None:
+def test_advance_calls_nothing_and_reads_only_as_far_as_needed() -> None:
     called: list[int] = []
     mapped = Dataset.range(10**9).map(called.append)
     stream = opened(Dataset.zip(Dataset.counter().filter(lambda _: True), mapped.take(5)))
@@ -111,7 +111,7 @@ def test_advance_calls_no_function_and_passes_no_endless_input_further_than_need
     assert called == [10**8]
 
 
-def test_an_input_is_asked_for_no_more_than_the_others_can_match() -> None:
+def test_inputs_are_read_only_as_far_as_needed() -> None:
     called: list[int] = []
 
     def note(x: int) -> int:
@@ -156,7 +156,7 @@ def test_cardinality_is_that_of_the_shortest(datasets: Any, expected: int) -> No
     assert Dataset.zip(datasets).cardinality() == expected
 
 
-def test_spec_is_nested_and_keeps_what_is_unknown() -> None:
+def test_spec_is_nested_and_keeps_unknown_parts() -> None:
     dataset = Dataset.zip({"a": A, "b": (A.map(str), A.batch(2))})
     batches = TensorSpec((None,), "int64")
     assert dataset.element_spec == {"a": INT, "b": (UnknownSpec(), batches)}
@@ -234,9 +234,7 @@ def test_branches_whose_counts_are_unknown_cannot_be_cut(branch: Dataset, named:
 
 @pytest.mark.parametrize("flaky_first", [True, False])
 @pytest.mark.parametrize("chunk", [True, False])
-def test_inputs_that_an_interrupt_may_have_parted_are_not_paired(
-    flaky_first: bool, chunk: bool
-) -> None:
+def test_inputs_misaligned_by_an_interrupt_are_not_paired(flaky_first: bool, chunk: bool) -> None:
     interrupts = [KeyboardInterrupt()]
 
     def flaky(x: int) -> int:

@@ -90,9 +90,7 @@ HOLDING: dict[str, _Build] = {
 
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 @pytest.mark.parametrize("behind", HOLDING.values(), ids=HOLDING)
-def test_what_a_function_or_a_cache_may_hold_is_made_in_ordinary_memory(
-    make: _Build, behind: _Build
-) -> None:
+def test_elements_that_may_be_kept_use_ordinary_memory(make: _Build, behind: _Build) -> None:
     arena = Arena()
     elements = read(behind(make(rows())), arena)
     assert elements

@@ -116,7 +116,7 @@ class Counted:
 
 
 @pytest.mark.parametrize("slow_consumer", [False, True])
-def test_results_ahead_take_no_more_than_the_bytes_of_the_options(*, slow_consumer: bool) -> None:
+def test_results_ahead_are_bounded_by_autotune_bytes(*, slow_consumer: bool) -> None:
     counted = Counted(wait=1e-3)
     dataset = Dataset.range(600).map(counted, num_parallel_calls=AUTOTUNE)
     for _ in dataset.with_options(Options(autotune_bytes=8 * MIB)):

@@ -17,7 +17,7 @@ def test_elements_come_in_order_and_never_across_a_chunk() -> None:
     assert not buffer
 
 
-def test_a_failure_stands_alone() -> None:
+def test_a_failure_is_never_in_a_chunk_with_elements() -> None:
     buffer = ChunkBuffer(10, 1000)
     buffer.put([1])
     buffer.put([Failure(LookupError("here"))])
@@ -30,7 +30,7 @@ def test_a_failure_stands_alone() -> None:
     assert buffer.take(9, 1000) == [2]
 
 
-def test_bytes_bound_what_is_taken_but_one_always_fits() -> None:
+def test_bytes_bound_a_chunk_but_one_element_always_fits() -> None:
     buffer = ChunkBuffer(10, 1000)
     buffer.put([b"x" * 68] * 4)
     assert buffer.unit == 100

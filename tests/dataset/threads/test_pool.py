@@ -30,7 +30,7 @@ def pool_threads() -> list[threading.Thread]:
     return [t for t in threading.enumerate() if t.name.startswith("stoker-pool-")]
 
 
-def test_as_many_calls_run_at_once_as_the_lease_allows() -> None:
+def test_all_calls_of_a_lease_run_concurrently() -> None:
     lease = pool.lease(16)
     barrier = threading.Barrier(17)
     lease.submit([meet(barrier)] * 16)
@@ -38,7 +38,7 @@ def test_as_many_calls_run_at_once_as_the_lease_allows() -> None:
     lease.release()
 
 
-def test_no_more_calls_run_at_once_than_the_lease_allows() -> None:
+def test_concurrent_calls_do_not_exceed_the_lease() -> None:
     lock = threading.Lock()
     running, most, done = 0, 0, threading.Semaphore(0)
 
@@ -99,7 +99,7 @@ def test_calls_begin_in_the_order_they_were_submitted() -> None:
     assert begun == list(range(100))
 
 
-def test_a_call_that_no_thread_takes_is_run_by_who_waits_for_it() -> None:
+def test_a_call_no_thread_takes_is_run_by_the_waiting_thread() -> None:
     lease = pool.lease(2)
     gate = threading.Event()
     begun = threading.Semaphore(0)
@@ -177,7 +177,7 @@ def test_pool_threads_know_that_they_are() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # fork with threads: what is tested
-def test_a_forked_child_has_a_pool_of_its_own() -> None:
+def test_a_forked_child_has_a_separate_pool() -> None:
     lease = pool.lease(2)
     ran = threading.Event()
     lease.submit([ran.set])

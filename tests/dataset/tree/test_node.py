@@ -68,14 +68,14 @@ def test_an_unknown_kind_is_named() -> None:
         decode_tree(data.replace(b"test_join", b"test_jjjj"))
 
 
-def test_structure_is_the_same_on_both_sides_and_needs_no_known_kinds() -> None:
+def test_structure_is_equal_for_a_tree_and_its_encoding() -> None:
     tree = Join(left=pipeline().node, right=pipeline().node)
     data = encode_tree(tree)
     assert structure_of(data) == structure_of(tree)
     assert structure_of(data.replace(b"test_join", b"test_jjjj")) != structure_of(tree)
 
 
-def test_structure_holds_plain_fields_but_neither_functions_nor_sites() -> None:
+def test_structure_has_plain_fields_without_functions_or_sites() -> None:
     other = Dataset.range(5).map(lambda x: x - 1).shuffle(3, seed=4).batch(2)
     assert structure_of(other.node) == structure_of(pipeline().node)
     assert structure_of(pipeline(6).node) != structure_of(pipeline(5).node)

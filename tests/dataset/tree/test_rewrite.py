@@ -29,7 +29,7 @@ def test_a_map_in_the_reading_thread_is_left_as_it_is() -> None:
     assert rewritten(dataset) is dataset.node
 
 
-def test_the_fused_node_keeps_the_number_of_the_batch_and_others_their_own() -> None:
+def test_the_fused_node_keeps_the_number_of_the_batch() -> None:
     dataset = Dataset.range(5).map(abs, 2).batch(3).shuffle(4)
     numbers = number(dataset.node)
     tree, new = rewrite(dataset.node, numbers)
@@ -37,7 +37,7 @@ def test_the_fused_node_keeps_the_number_of_the_batch_and_others_their_own() -> 
     assert new[tree.inputs[0]] == 2
 
 
-def test_every_pass_and_every_dataset_behind_it_runs_the_same_node() -> None:
+def test_epochs_and_derived_datasets_share_the_rewritten_node() -> None:
     cached = Dataset.range(5).map(abs, 2).batch(3).cache()
     once = rewritten(cached)
     assert rewritten(cached) is once

@@ -32,7 +32,7 @@ def splits_of(dataset: Dataset, *passes: list[tuple[int, int]]) -> ScriptedSplit
     return ScriptedSplits({number_of(dataset): list(passes)})
 
 
-def test_whoever_hands_out_splits_sees_one_source() -> None:
+def test_a_zip_is_one_source_of_splits() -> None:
     dataset = Dataset.range(5).concatenate(zipped().map(lambda batch, _: batch.sum()))
     summary = [(source.kind, source.splits) for source in source_summary(dataset.node)]
     assert summary == [("range", IndexSplits(5)), ("zip", IndexSplits(25))]
@@ -68,7 +68,7 @@ def test_chunks_and_advance_read_what_next_reads(most: int) -> None:
         stream.close()
 
 
-def test_the_nth_pass_of_a_repeated_zip_reads_the_nth_pass_of_its_splits() -> None:
+def test_each_repetition_of_a_zip_reads_its_own_splits() -> None:
     dataset = zipped().repeat(3)
     splits = splits_of(dataset, [(0, 2)], [], [(5, 6)])
     stream = opened(dataset, splits=splits)
@@ -85,7 +85,7 @@ def test_a_zip_in_a_zip_is_read_in_its_elements() -> None:
     stream.close()
 
 
-def test_a_failure_to_read_splits_reaches_every_branch_as_a_failure() -> None:
+def test_a_failure_to_read_splits_reaches_every_branch() -> None:
     class Closing(ScriptedSplits):
         def open(self, source: int) -> Iterator[Any]:
             yield (0, 1)
@@ -97,7 +97,7 @@ def test_a_failure_to_read_splits_reaches_every_branch_as_a_failure() -> None:
     stream.close()
 
 
-def test_a_branch_that_waits_for_the_next_range_does_not_hold_up_the_others() -> None:
+def test_a_branch_waiting_for_a_range_does_not_delay_others() -> None:
     waiting, go_on = threading.Event(), threading.Event()
 
     class Slow(ScriptedSplits):

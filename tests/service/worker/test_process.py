@@ -90,7 +90,7 @@ def test_an_exit_is_described_in_words(ended, words):
     assert str(ended) == words
 
 
-def test_a_child_that_dies_before_it_serves_is_reported_with_its_last_words():
+def test_a_child_that_dies_at_start_is_reported_with_its_stderr():
     process = WorkerProcess(CONFIG, command=(sys.executable, "-c", "raise ValueError('no luck')"))
     with pytest.raises(UnavailableError, match=r"ended with exit code 1: .*ValueError: no luck"):
         process.wait_serving()

@@ -60,7 +60,7 @@ def wait_until(condition: Callable[[], object], deadline: float = 20.0) -> None:
         time.sleep(0.01)
 
 
-def test_backoff_doubles_to_its_limit_and_falls_back_after_a_good_run():
+def test_backoff_doubles_to_its_limit_and_resets_on_a_good_run():
     backoff = Backoff(first=1, longest=5, good_run=30)
     assert [backoff.after(0) for _ in range(4)] == [1, 2, 4, 5]
     assert backoff.after(31) == 1
@@ -149,7 +149,7 @@ def test_stop_ends_a_wait_for_the_next_start(caplog):
     assert supervisor.pids == []
 
 
-def test_start_and_stop_may_be_repeated_and_a_stopped_one_stays_stopped():
+def test_stop_is_final_and_start_and_stop_can_be_repeated():
     with supervising(UNTIL_STOPPED) as supervisor:
         supervisor.start()
         supervisor.wait_serving()

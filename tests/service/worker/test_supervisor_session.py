@@ -42,7 +42,7 @@ def test_leases_are_renewed_on_one_session(monkeypatch):
     assert messages[0] == m.KeepAlive([5, 6])
 
 
-def test_a_death_reported_without_a_session_is_sent_when_it_opens(monkeypatch):
+def test_a_death_without_a_session_is_sent_when_one_opens(monkeypatch):
     _, messages = recorded(monkeypatch)
     with DispatchServer() as dispatcher:
         session = SupervisorSession(dispatcher.target, list)
