@@ -1,1 +1,1 @@
-"""How elements travel: messages, the codec for their bytes, and the transports that carry them."""
+"""The data plane: messages, compression of their bodies, and the transports that carry them."""

@@ -1,10 +1,10 @@
-"""Memory that knows when its last view is gone, so that it can be used again.
+"""Memory that is reused when its last view is freed.
 
-NumPy shortens chains of views: a slice of a slice refers to the array at their end, so the death of
-an array in between says nothing about its views. The end is where an array's base is no array: so
-an array made over a plain buffer, which nobody else is given, lives exactly as long as any view.
-And it dies with the last one, not before: objects that take part in cyclic garbage collection, as
-ctypes arrays do, are declared dead while what is unreachable with them can still come back.
+NumPy shortens chains of views: a slice of a slice refers to the array at the end of the chain, so
+freeing an array in the middle says nothing about its views. The chain ends at an array whose base
+is no array. So a private array over a plain buffer lives exactly as long as the last view. Objects
+that take part in cyclic garbage collection, like ctypes arrays, do not: their weak references are
+cleared while objects that are unreachable with them can still be resurrected.
 """
 
 import threading
@@ -24,21 +24,21 @@ from stoker.errors import WireError
 Memory: TypeAlias = npt.NDArray[np.uint8]
 
 POOLED_FROM_BYTES = 64 << 10
-"""Smaller buffers come from malloc, which is as fast, and keeps them at hand itself."""
+"""Smaller buffers come from malloc, which is as fast and has its own free lists."""
 
-_STEPS = 8  # sizes of pooled buffers between a power of two and the next: at most 1/8 is unused
+_STEPS = 8  # buffer sizes between a power of two and the next: at most 1/8 is unused
 
-# Weak references die unheard unless somebody holds them.
+# The callback of a weak reference only runs while the reference itself exists.
 _watched: dict[int, "weakref.ref[Memory]"] = {}
 
 
-def lend(memory: Memory, on_dead: Callable[[], Any]) -> memoryview:
-    """A view of `memory` that, with all that is made of it, is watched.
+def lend(memory: Memory, on_freed: Callable[[], Any]) -> memoryview:
+    """Return a view of `memory` and call `on_freed` when all views derived from it are freed.
 
     Args:
-        memory: one-dimensional; somebody else keeps it, or `on_dead` does.
-        on_dead: called once, when the last view is gone; by whatever thread that happens on, inside
-            the garbage collector perhaps: it may do no more than append to a deque.
+        memory: one-dimensional; the caller or `on_freed` keeps a reference to it.
+        on_freed: called once, on the thread that frees the last view, maybe inside the garbage
+            collector: it must do no more than append to a deque.
 
     Example:
         >>> import numpy as np
@@ -53,39 +53,39 @@ def lend(memory: Memory, on_dead: Callable[[], Any]) -> memoryview:
         [True]
     """
     owner = np.frombuffer(memory.data, np.uint8)
-    reference = weakref.ref(owner, partial(_ended, on_dead))
+    reference = weakref.ref(owner, partial(_on_collected, on_freed))
     _watched[id(reference)] = reference
     return owner.data
 
 
-def _ended(on_dead: Callable[[], Any], reference: "weakref.ref[Memory]") -> None:
+def _on_collected(on_freed: Callable[[], Any], reference: "weakref.ref[Memory]") -> None:
     _watched.pop(id(reference), None)
-    on_dead()
+    on_freed()
 
 
 class BufferPool:
-    """Private memory for what is received, used again when its last view is gone.
+    """Pool of private memory for received data, reused when the last view is freed.
 
-    Fresh memory costs more than what is written to it: a page fault every 4 KiB.
+    Fresh memory costs more than writing to it: a page fault every 4 KiB.
 
     Args:
-        max_bytes: of buffers it may have, lent and idle together. Beyond it, and for small ones,
-            `take` gives ordinary memory.
+        max_bytes: maximum total size of its buffers, lent and idle together. Beyond it, and for
+            small buffers, `take` returns ordinary memory.
     """
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
-        self._idle: list[tuple[int, int, Memory]] = []  # by size, then by when they came back
-        self._dead: deque[Memory] = deque()
+        self._idle: list[tuple[int, int, Memory]] = []  # by size, then by order of return
+        self._freed: deque[Memory] = deque()
         self._bytes = 0
         self._returns = 0
 
     def take(self, size: int) -> memoryview:
-        """`size` bytes of aligned memory, not zeroed: it is about to be written.
+        """Return `size` bytes of aligned, uninitialized memory.
 
         Raises:
-            WireError: there is not so much memory.
+            WireError: if `size` bytes cannot be allocated.
         """
         rounded = _rounded(size)
         if not POOLED_FROM_BYTES <= size <= rounded <= self._max_bytes:
@@ -102,23 +102,23 @@ class BufferPool:
                 with self._lock:
                     self._bytes -= rounded
                 raise
-        return lend(memory[:size], partial(self._dead.append, memory))
+        return lend(memory[:size], partial(self._freed.append, memory))
 
     def statistics(self) -> dict[str, int]:
-        """Bytes it has, and how many of them are idle."""
+        """Return the total size of the buffers, and of the idle ones, in bytes."""
         with self._lock:
             self._collect()
             return {"bytes": self._bytes, "idle_bytes": sum(size for size, _, _ in self._idle)}
 
     def _collect(self) -> None:
-        while self._dead:
-            memory = self._dead.popleft()
+        while self._freed:
+            memory = self._freed.popleft()
             self._returns += 1
             entry = (memory.nbytes, self._returns, memory)
             self._idle.insert(bisect_left(self._idle, entry[:2], key=_order), entry)
 
     def _find(self, size: int) -> Memory | None:
-        """An idle buffer of `size` or a little more; of equal ones the last used, still cached."""
+        """Remove and return an idle buffer of `size` to ``2 * size``; the last used is cached."""
         at = bisect_left(self._idle, (size, 0), key=_order)
         if at == len(self._idle) or self._idle[at][0] >= 2 * size:
             return None
@@ -127,7 +127,7 @@ class BufferPool:
         return self._idle.pop(last)[2]
 
     def _make_room(self, size: int) -> bool:
-        """Let go of idle buffers until there is room for `size` bytes; counts them if there is."""
+        """Free idle buffers until `size` bytes fit; if they do, reserve them and return True."""
         while self._bytes + size > self._max_bytes and self._idle:
             self._bytes -= self._idle.pop(0)[0]
         if self._bytes + size > self._max_bytes:

@@ -1,8 +1,8 @@
-"""The messages of the data plane, and the bytes of one.
+"""The messages of the data plane and their encoding.
 
 A message on the wire is a prefix (magic, header length, body length), a msgpack header and a body
-of raw buffers. Only `Frame` has a body, compressed if the header names a codec. What `decode` is
-given may be anything at all.
+of raw buffers. Only `Frame` has a body, compressed if the header names a codec. The input of
+`decode` is untrusted.
 """
 
 import struct
@@ -21,17 +21,17 @@ PROTOCOL_MIN = 1
 PROTOCOL_MAX = 1
 
 MAX_HEADER_BYTES = 16 << 20
-"""No header is longer; both sides refuse one that claims to be."""
+"""Maximum length of a header; both sides refuse longer ones."""
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Hello(msgspec.Struct, frozen=True, tag=True):
-    """Client to worker, first: who reads which task, and the first frame it has not received.
+    """Client to worker, first: the client, its task, and the first frame it has not received.
 
-    `attempt` grows with each connection of the client to the task: one that arrives late, after a
-    newer one, is told apart. A `metered` client wants to hear `Ready`. `compression` is "AUTO",
-    the name of a codec or ``None``: a request, which the worker follows frame by frame as it can.
+    `attempt` grows with each connection of the client to the task, so that the worker can recognize
+    one that arrives after a newer one. A `metered` client is sent `Ready`. `compression` is "AUTO",
+    the name of a codec or ``None``: a request, which the worker follows per frame if it can.
     """
 
     protocol_min: int
@@ -46,9 +46,9 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
 
 
 class Welcome(msgspec.Struct, frozen=True, tag=True):
-    """Worker to client, in answer to `Hello`: the version both speak from here on.
+    """Worker to client, in answer to `Hello`: the protocol version of the connection.
 
-    Whatever its credit, the worker keeps no more than about `buffer_bytes` sent and not consumed.
+    Regardless of credit, the worker keeps at most about `buffer_bytes` sent and not consumed.
     """
 
     protocol: int
@@ -57,10 +57,10 @@ class Welcome(msgspec.Struct, frozen=True, tag=True):
 
 
 class Credit(msgspec.Struct, frozen=True, tag=True):
-    """Client to worker: frames before `consumed` may be dropped; what may be sent.
+    """Client to worker: frames before `consumed` may be dropped, and more may be sent.
 
-    At most `elements` positions in all on this connection, from its beginning; and while less than
-    about `bytes` bytes are sent and not consumed (one frame may exceed them).
+    The worker sends at most `elements` positions in total on this connection, and only while less
+    than about `bytes` bytes are sent and not consumed (one frame may exceed them).
     """
 
     consumed: Count
@@ -69,9 +69,9 @@ class Credit(msgspec.Struct, frozen=True, tag=True):
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
-    """Worker to a metered client: this many elements wait for credit.
+    """Worker to a metered client: `elements` elements wait for credit.
 
-    Or none does: then the worker gives back what it has of credit, `returned`, for others to use.
+    With none, the worker returns its unused credit, `returned`, for other workers.
     """
 
     elements: Count
@@ -79,10 +79,10 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
 
 
 class Frame(msgspec.Struct, frozen=True, eq=False):
-    """Worker to client: consecutive elements of one task; or the error at one position.
+    """Worker to client: consecutive elements of one task, or the error at one position.
 
-    `nbytes` is what they count for against the bytes of `Credit`. A `shared` frame's elements are
-    sent to other clients too, so the receiver must not get their memory; the flag does not travel.
+    `nbytes` counts against the bytes of `Credit`. A `shared` frame's elements are sent to other
+    clients too, so the receiver must not get their memory; the flag is not encoded.
     """
 
     number: int
@@ -93,9 +93,9 @@ class Frame(msgspec.Struct, frozen=True, eq=False):
 
 
 class Counts(msgspec.Struct, frozen=True, tag=True):
-    """Worker to client: what the task has counted since it began, such as ``errors_ignored``.
+    """Worker to client: counters of the task since its start, such as ``errors_ignored``.
 
-    Said when it changes, after frames and before `End`, and again on each connection.
+    Sent when they change, after frames and before `End`, and again on each connection.
     """
 
     counts: dict[str, Count]
@@ -108,9 +108,10 @@ class End(msgspec.Struct, frozen=True, tag=True):
 
 
 class GiveBack(msgspec.Struct, frozen=True, tag=True):
-    """Client to worker, before it closes: it has consumed the frames before `frame`.
+    """Client to worker, before it closes: the position up to which it has consumed elements.
 
-    And the first `taken` elements of that one; the rest goes back to the task.
+    It has consumed the frames before `frame` and the first `taken` elements of `frame`; the rest
+    returns to the task.
     """
 
     frame: Count
@@ -118,15 +119,15 @@ class GiveBack(msgspec.Struct, frozen=True, tag=True):
 
 
 class Bye(msgspec.Struct, frozen=True, tag=True):
-    """Either way: the sender will not go on, and why."""
+    """Either direction: the sender stops, with the reason."""
 
     error: ErrorRecord | None = None
 
 
 class FrameHeader(msgspec.Struct, frozen=True, tag="Frame", omit_defaults=True):
-    """`Frame` as its header: `column` describes the elements, whose values are in the body.
+    """Header of a `Frame`: `column` describes the elements, whose values are in the body.
 
-    With a `codec` the body is compressed, and has `size` bytes once it is not.
+    With a `codec` the body is compressed; `size` is its uncompressed size in bytes.
     """
 
     number: Count
@@ -149,14 +150,14 @@ _DECODER: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(
 _DEFAULT_TYPES = TypeResolver()
 
 Pack: TypeAlias = Callable[[list[Buffer], int], tuple[str, Buffer] | None]
-"""Compresses the buffers of a body of so many bytes; ``None``: it is to travel as it is."""
+"""Compresses the buffers of a body of a given size; returns ``None`` to send it uncompressed."""
 
 
 def negotiate(theirs_min: int, theirs_max: int) -> int:
-    """The newest protocol version that both sides speak.
+    """Return the newest protocol version that both sides support.
 
     Raises:
-        FailedPreconditionError: there is none.
+        FailedPreconditionError: if there is none.
     """
     version = min(PROTOCOL_MAX, theirs_max)
     if version < max(PROTOCOL_MIN, theirs_min):
@@ -168,13 +169,15 @@ def negotiate(theirs_min: int, theirs_max: int) -> int:
 
 
 def encode(message: Message, pack: Pack | None = None) -> list[Buffer]:
-    """The bytes of `message`: prefix and header first, then the buffers of the body.
+    """Return the bytes of `message`: prefix and header first, then the buffers of the body.
 
-    Large arrays are not copied: the result refers to their memory until it is sent. Bodies are
-    offered to `pack`, if there is one.
+    Large arrays are not copied: the result refers to their memory until it is sent. `pack` may
+    compress the body.
 
     Raises:
-        InvalidArgumentError: an element holds a value that cannot travel; names its type and place.
+        InvalidArgumentError: if an element contains a value that cannot be encoded; the error names
+            its type and place.
+        FailedPreconditionError: if the header would exceed `MAX_HEADER_BYTES`.
     """
     if not isinstance(message, Frame):
         header = _ENCODER.encode(message)
@@ -198,10 +201,10 @@ def encode(message: Message, pack: Pack | None = None) -> list[Buffer]:
 
 
 def parse_prefix(prefix: Buffer, max_body_bytes: int) -> tuple[int, int]:
-    """Lengths of the header and the body that follow `prefix`.
+    """Return the lengths of the header and the body that follow `prefix`.
 
     Raises:
-        WireError: it is not a prefix, or announces more than may be received.
+        WireError: if it is not a prefix, or announces more bytes than allowed.
     """
     magic, header, body = PREFIX.unpack_from(prefix)
     if magic != _MAGIC:
@@ -223,19 +226,19 @@ def decode(
     max_body_bytes: int = compression.MAX_BYTES,
     allocate: compression.Allocate = empty_body,
 ) -> Message:
-    """The message of a header (without prefix) and its body.
+    """Return the message of a header (without prefix) and its body.
 
-    Large arrays are views into the body where it is writable.
+    Large arrays are views into the body if it is writable.
 
     Args:
-        header: as it arrived.
-        body: as it arrived, in one piece or in parts.
+        header: as received.
+        body: as received, in one buffer or in parts.
         types: rebuilds namedtuples and dataclasses.
         max_body_bytes: a compressed body that claims to be larger is refused.
-        allocate: gives memory to decompress into.
+        allocate: allocates memory to decompress into.
 
     Raises:
-        WireError: these bytes are not a message.
+        WireError: if the bytes are not a message.
     """
     try:
         parsed = _DECODER.decode(header)

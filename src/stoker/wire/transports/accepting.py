@@ -1,4 +1,4 @@
-"""Listening sockets, and the thread that accepts from them."""
+"""Listening sockets and the thread that accepts connections."""
 
 import errno
 import logging
@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 _BACKLOG = 1024
 _ATTEMPTS = 20
-# A family this host does not have, or an address of it that is not set up.
+# The host lacks this address family, or the address is not configured.
 _UNUSABLE = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT}
 _JOIN_SECONDS = 5.0
 
@@ -25,10 +25,10 @@ MakeConnection: TypeAlias = Callable[[socket.socket, Any], Connection]
 
 
 def listen_on(host: str, port: int) -> list[socket.socket]:
-    """Sockets listening on one port of every address `host` has: "localhost" is two.
+    """Return sockets listening on one port of every address of `host`: "localhost" has two.
 
     Raises:
-        UnavailableError: it cannot be listened on.
+        UnavailableError: if the address is not of this host, or in use.
     """
     attempts = 1 if port else _ATTEMPTS
     for attempt in range(1, attempts + 1):
@@ -86,11 +86,11 @@ def _listening(family: int, address: Any, one_family: bool) -> socket.socket:
 
 
 class SocketListener(Listener):
-    """Accepts on a thread of its own.
+    """Listener that accepts connections on a dedicated thread.
 
     Args:
-        sockets: listening and non-blocking; it owns them.
-        address: what a client connects to.
+        sockets: listening and non-blocking; owned by this object.
+        address: address that clients connect to.
         make: makes the connection of an accepted socket; on OSError the socket is closed.
         on_connection: called for each connection.
     """
@@ -108,7 +108,7 @@ class SocketListener(Listener):
         self._serving = Serving(on_connection)
         self._lock = threading.Lock()
         self._closed = False
-        # Closing a socket does not wake a thread that waits for it; a byte on this pair does.
+        # Closing a socket does not wake a thread that polls it; a byte on this pair does.
         self._wake, self._waker = socket.socketpair()
         self._thread = threading.Thread(
             target=self._accept_all, name=f"stoker-accept-{self.address}", daemon=True
@@ -129,16 +129,16 @@ class SocketListener(Listener):
         try:
             sock, address = listening.accept()
         except (BlockingIOError, ConnectionAbortedError):
-            return  # It hung up before it was accepted.
+            return  # The client disconnected before it was accepted.
         except OSError as error:
             _log.warning("%s cannot accept a connection: %s", self.address, error)
-            # Out of descriptors, most likely: asking at once again would only burn the CPU.
+            # Most likely out of descriptors: retrying immediately would only use CPU.
             select.select([self._wake], [], [], 0.1)
             return
         try:
             connection = self._make(sock, address)
         except OSError as error:
-            _log.info("%s hung up at once: %s", address, error)
+            _log.info("%s disconnected immediately: %s", address, error)
             sock.close()
             return
         try:
@@ -159,11 +159,11 @@ class SocketListener(Listener):
 
 
 class TcpListener(SocketListener):
-    """Accepts TCP connections.
+    """Listener that accepts TCP connections.
 
     Args:
-        sockets, make, on_connection: as `SocketListener`'s.
-        host: as the user wrote it, for `address`.
+        sockets, make, on_connection: see `SocketListener`.
+        host: as written by the user, for `address`.
     """
 
     def __init__(

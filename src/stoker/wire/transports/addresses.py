@@ -1,10 +1,10 @@
-"""Addresses: "host:port" as users write it, host and port as sockets take them."""
+"""Addresses: conversion between "host:port" strings and the (host, port) pairs of sockets."""
 
 from stoker.errors import InvalidArgumentError
 
 
 def format_address(host: str, port: int) -> str:
-    """The address of a host and a port.
+    """Return the address "host:port" of a host and a port.
 
     Example:
         >>> format_address("localhost", 5050), format_address("::1", 5050)
@@ -14,10 +14,10 @@ def format_address(host: str, port: int) -> str:
 
 
 def parse_address(address: str) -> tuple[str, int]:
-    """Host and port of an address.
+    """Return host and port of an address.
 
     Raises:
-        InvalidArgumentError: it is not one.
+        InvalidArgumentError: if `address` is not "host:port" with a port of 1 to 65535.
 
     Example:
         >>> parse_address("[::1]:5050")
@@ -27,7 +27,7 @@ def parse_address(address: str) -> tuple[str, int]:
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
-        colon = ""  # An IPv6 address without brackets: where it ends cannot be told.
+        colon = ""  # An IPv6 address without brackets: its end is ambiguous.
     if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) < 65536):
         raise InvalidArgumentError(
             f'{address!r} is not an address; give "host:port", or "[host]:port" for IPv6'

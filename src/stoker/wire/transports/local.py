@@ -1,4 +1,4 @@
-"""Client and worker in one process: elements are handed over as the objects they are."""
+"""Transport within one process: passes elements as Python objects, without encoding."""
 
 import copy
 import itertools
@@ -22,10 +22,10 @@ _token_pid = 0
 
 
 def process_token() -> str:
-    """A random name of this process; a fork has another.
+    """Return a random token of this process; a forked child has another.
 
-    What it is for: addresses of this transport start with it, so a client can tell whether a worker
-    lives in its own process.
+    Addresses of this transport start with it, so a client can recognize a worker of its own
+    process.
     """
     global _token, _token_pid
     if _token_pid != os.getpid():
@@ -34,12 +34,12 @@ def process_token() -> str:
 
 
 class LocalConnection(QueueConnection):
-    """Passes messages on as they are; arrays that are shared or read-only are copied."""
+    """Passes messages unchanged, except that shared or read-only arrays are copied."""
 
     def pack(self, message: Message) -> Any:
         if isinstance(message, Frame) and not _PLAIN.issuperset(map(type, message.elements)):
-            own = _copied if message.shared else _writable
-            elements = [map_structure(own, element) for element in message.elements]
+            convert = _copied if message.shared else _writable
+            elements = [map_structure(convert, element) for element in message.elements]
             return msgspec.structs.replace(message, elements=elements)
         return message
 
@@ -55,7 +55,7 @@ def _copied(leaf: Any) -> Any:
 
 
 class LocalTransport(QueueTransport):
-    """Listeners of this process, at "<process token>/<n>"; host and port do not matter."""
+    """Listeners of this process at "<process token>/<n>"; host and port are ignored."""
 
     name = "local"
     connection_class = LocalConnection
@@ -71,7 +71,8 @@ class LocalTransport(QueueTransport):
         token, slash, _ = address.partition("/")
         if not slash:
             raise InvalidArgumentError(
-                f"{address!r} is not an address of the local transport: <process token>/<number>"
+                f"{address!r} is not an address of the local transport; write "
+                "<process token>/<number>"
             )
         if token != process_token():
             raise UnavailableError(

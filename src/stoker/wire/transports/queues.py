@@ -1,4 +1,4 @@
-"""Connections inside one process: a queue each way."""
+"""Connections within one process: one queue per direction."""
 
 import threading
 import time
@@ -13,10 +13,11 @@ from stoker.wire.transports.serving import Serving
 
 
 class Mailbox:
-    """Items sent in one direction and not yet received.
+    """Queue of the items sent in one direction and not yet received.
 
     Args:
-        max_bytes: `put` waits while the items have this many bytes or more; ``None`` for no bound.
+        max_bytes: `put` blocks while the items have at least `max_bytes` bytes; ``None`` for no
+            bound.
     """
 
     def __init__(self, max_bytes: int | None = None) -> None:
@@ -27,7 +28,7 @@ class Mailbox:
         self._ended = ""
 
     def put(self, item: Any) -> None:
-        """Append `item`; UnavailableError once ended."""
+        """Append `item`; raises UnavailableError after `end`."""
         with self._condition:
             if self._max_bytes is not None:
                 while self._bytes >= self._max_bytes and not self._ended:
@@ -39,7 +40,7 @@ class Mailbox:
             self._condition.notify_all()
 
     def get(self, peer: str, timeout: float | None) -> Any:
-        """The next item; TimeoutError, or UnavailableError when ended and empty."""
+        """Return the next item; raises TimeoutError, or UnavailableError if ended and empty."""
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._condition:
             while not self._items:
@@ -56,7 +57,7 @@ class Mailbox:
             return item
 
     def end(self, reason: str, *, drop: bool) -> None:
-        """Take no more, and `drop` what is there. The first reason stands until one that drops."""
+        """Refuse new items and `drop` the queued ones; only a dropping call replaces the reason."""
         with self._condition:
             if drop:
                 self._items.clear()
@@ -80,11 +81,11 @@ class QueueConnection(Connection):
         return self._closed
 
     def pack(self, message: Message) -> Any:
-        """What to put into the mailbox for `message`."""
+        """Return the item to put into the mailbox for `message`."""
         return message
 
     def unpack(self, item: Any) -> Message:
-        """The message of what `pack` returned, on the other side."""
+        """Return the message of an `item` that the peer's `pack` returned."""
         message: Message = item
         return message
 
@@ -106,20 +107,20 @@ class QueueConnection(Connection):
             return
         self._closed = True
         self._inbox.end(str(self._closed_here()), drop=True)
-        # What was sent before arrives, as it would over a socket.
+        # Messages sent before are still delivered, as over a socket.
         self._outbox.end("the peer is gone: it closed the connection", drop=False)
 
     def _closed_here(self) -> UnavailableError:
         return UnavailableError(f"the connection to {self.peer} was closed on this side")
 
     def sever(self) -> None:
-        """End both ways as a cable that is cut does: what is under way is lost."""
+        """End both directions like a network failure: messages in flight are lost."""
         for box in (self._inbox, self._outbox):
             box.end(f"{self.peer} is gone: the connection broke", drop=True)
 
 
 class QueueListener(Listener):
-    """A name in the transport's table."""
+    """Entry in the transport's table of listeners."""
 
     def __init__(self, transport: "QueueTransport", address: str, serving: Serving) -> None:
         self.address = address
@@ -132,7 +133,7 @@ class QueueListener(Listener):
 
 
 class QueueTransport(Transport):
-    """A table of listeners; `connection_class` says what travels."""
+    """Table of listeners; `connection_class` defines how messages are passed."""
 
     connection_class: type[QueueConnection] = QueueConnection
 
@@ -141,7 +142,7 @@ class QueueTransport(Transport):
         self._listeners: dict[str, QueueListener] = {}
 
     def _address(self, host: str, port: int) -> str:
-        """A free address, called with the lock held."""
+        """Return a free address; the caller holds the lock."""
         raise NotImplementedError
 
     def listen(self, host: str, port: int, on_connection: OnConnection) -> Listener:
@@ -156,7 +157,7 @@ class QueueTransport(Transport):
         return listener
 
     def forget(self, listener: QueueListener) -> None:
-        """Connect nobody to `listener` from here on."""
+        """Remove `listener`: new clients cannot connect to it."""
         with self._lock:
             if self._listeners.get(listener.address) is listener:
                 del self._listeners[listener.address]
@@ -174,4 +175,4 @@ class QueueTransport(Transport):
         return near
 
     def connected(self, near: QueueConnection, far: QueueConnection) -> None:
-        """Told of every pair before it is used."""
+        """Observe a new pair before it is used; a hook for subclasses."""

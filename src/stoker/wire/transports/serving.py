@@ -1,4 +1,4 @@
-"""Connections that were accepted, and the threads they are served on."""
+"""Accepted connections and the threads that serve them."""
 
 import logging
 import threading
@@ -12,7 +12,7 @@ _JOIN_SECONDS = 5.0
 
 
 class Serving:
-    """Calls `on_connection` for each accepted connection, on a daemon thread of its own."""
+    """Calls `on_connection` for each accepted connection, on a dedicated daemon thread."""
 
     def __init__(self, on_connection: OnConnection) -> None:
         self._on_connection = on_connection
@@ -24,7 +24,7 @@ class Serving:
         """Serve `connection`.
 
         Raises:
-            UnavailableError: the listener was closed, or there can be no more threads; the
+            UnavailableError: if the listener was closed, or no thread can be started; the
                 connection is closed.
         """
         thread = threading.Thread(
@@ -43,7 +43,9 @@ class Serving:
                 except RuntimeError as error:
                     del self._served[connection]
                     connection.close()
-                    raise UnavailableError(f"no thread for {connection.peer}: {error}") from error
+                    raise UnavailableError(
+                        f"cannot start a thread for {connection.peer}: {error}"
+                    ) from error
         if closed:
             connection.close()
             raise UnavailableError(f"the listener that {connection.peer} connected to was closed")
@@ -55,7 +57,7 @@ class Serving:
         try:
             self._on_connection(connection)
         except (StokerError, OSError) as error:
-            # What a peer can cause: it said nothing, nonsense, or goodbye.
+            # Errors a peer can cause: silence, invalid messages, disconnecting.
             _log.info("the connection from %s ended: %s", connection.peer, error)
             connection.close()
         except BaseException:

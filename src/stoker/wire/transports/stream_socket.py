@@ -1,4 +1,4 @@
-"""A connected socket that several threads use and any may close."""
+"""Connected socket used by several threads, closable from any of them."""
 
 import contextlib
 import logging
@@ -27,12 +27,12 @@ Ancillary: TypeAlias = list[tuple[int, int, bytes]]
 
 
 class StreamSocket:
-    """Owns `sock`, which is connected; its descriptor is closed when no thread is using it.
+    """Owner of a connected socket; closes its descriptor once no thread is using it.
 
     Args:
-        sock: becomes blocking.
+        sock: connected; set to blocking.
         peer: for error messages.
-        on_release: called once, when it is closed and no thread is using it.
+        on_release: called once, when the socket is closed and no thread is using it.
     """
 
     def __init__(
@@ -41,8 +41,8 @@ class StreamSocket:
         self._socket = sock
         self._peer = peer
         self._on_release = on_release
-        # The last thread to leave a call on the descriptor closes it: before, its number could be
-        # given to another socket under that call.
+        # The last thread to leave a call on the descriptor closes it: earlier, another socket could
+        # get its number during that call.
         self._lock = threading.Lock()
         self._inside = 0
         self._closed = False
@@ -53,11 +53,11 @@ class StreamSocket:
 
     @property
     def closed(self) -> bool:
-        """Whether this side was closed."""
+        """True once this side was closed."""
         return self._closed
 
-    def gone(self, reason: str) -> UnavailableError:
-        """The error of a connection that has ended: by this side, or for `reason`."""
+    def disconnected(self, reason: str) -> UnavailableError:
+        """Return the error of a connection that ended: closed by this side, or for `reason`."""
         if self._closed:
             return UnavailableError(f"the connection to {self._peer} was closed on this side")
         return UnavailableError(f"{self._peer} is gone: {reason}")
@@ -67,7 +67,7 @@ class StreamSocket:
     def _enter(self) -> None:
         with self._lock:
             if self._closed:
-                raise self.gone("")
+                raise self.disconnected("")
             self._inside += 1
 
     def _leave(self) -> None:
@@ -80,7 +80,7 @@ class StreamSocket:
 
     @contextlib.contextmanager
     def using(self) -> Iterator[None]:
-        """The descriptor stays valid in this context. Raises UnavailableError once closed."""
+        """Keep the descriptor valid in this context. Raises UnavailableError once closed."""
         self._enter()
         try:
             yield
@@ -88,17 +88,17 @@ class StreamSocket:
             self._leave()
 
     def fileno(self) -> int:
-        """The descriptor, for `select`."""
+        """Return the descriptor, for `select`."""
         return self._socket.fileno()
 
-    def close(self, last_words: Callable[[], bytes] | None = None) -> None:
-        """End both directions and wake whoever is blocked. Idempotent, from any thread.
+    def close(self, final_message: Callable[[], bytes] | None = None) -> None:
+        """End both directions and wake blocked threads. Idempotent, from any thread.
 
         Args:
-            last_words: sent before if no thread is sending and the kernel takes them at once.
+            final_message: its result is sent first if no thread is sending and it does not block.
         """
-        if last_words is not None and not self._closed:
-            self._say(last_words)
+        if final_message is not None and not self._closed:
+            self._send_final(final_message)
         with self._lock:
             if self._closed:
                 return
@@ -111,29 +111,29 @@ class StreamSocket:
         finally:
             self._leave()
 
-    def _say(self, last_words: Callable[[], bytes]) -> None:
+    def _send_final(self, final_message: Callable[[], bytes]) -> None:
         if not self._send_lock.acquire(blocking=False):
             return
         try:
             self._enter()
             try:
-                if not self._send_failed and (words := last_words()):
-                    self._socket.send(words, socket.MSG_DONTWAIT)
+                if not self._send_failed and (data := final_message()):
+                    self._socket.send(data, socket.MSG_DONTWAIT)
             finally:
                 self._leave()
         except OSError as error:
-            _log.debug("%s hears no last words: %s", self._peer, error)
+            _log.debug("cannot send the final message to %s: %s", self._peer, error)
         finally:
             self._send_lock.release()
 
     # Sending.
 
-    def send_by(self, function: Callable[[*_Args], None], *args: *_Args) -> None:
-        """Send one message by a call of `function`; by one thread at a time.
+    def send_with(self, function: Callable[[*_Args], None], *args: *_Args) -> None:
+        """Send one message by calling `function`; serializes calls from several threads.
 
         Raises:
-            UnavailableError: it cannot be sent, or one before it could not: half of that may be
-                out, so nothing may follow. What the peer said before it went can still be received.
+            UnavailableError: if this or an earlier message could not be sent: half of it may have
+                been, so nothing may follow. Messages the peer sent before can still be received.
         """
         with self._send_lock:
             self._enter()
@@ -145,18 +145,18 @@ class StreamSocket:
                 if isinstance(error, UnavailableError):
                     self._send_failed = self._send_failed or str(error)
                     raise
-                gone = self.gone(str(error) or type(error).__name__)
-                self._send_failed = self._send_failed or str(gone)
+                lost = self.disconnected(str(error) or type(error).__name__)
+                self._send_failed = self._send_failed or str(lost)
                 if isinstance(error, OSError):
-                    raise gone from error
+                    raise lost from error
                 self.close()
                 raise
             finally:
                 self._leave()
 
-    def takes_more(self) -> bool:
-        """Whether the kernel has room for a little more to send; True also when all is over."""
-        poll = select.poll()  # one a call: two threads may not use the same
+    def writable(self) -> bool:
+        """Return whether a small send would not block; True also after the connection ended."""
+        poll = select.poll()  # one per call: not thread-safe
         try:
             poll.register(self._socket, select.POLLOUT)
         except ValueError:  # closed
@@ -164,9 +164,9 @@ class StreamSocket:
         return bool(poll.poll(0))
 
     def send_all(self, buffers: list[Buffer]) -> None:
-        """Send all of `buffers`, which is changed; OSError when it cannot.
+        """Send all of `buffers`, which is modified; raises OSError.
 
-        Inside `using` or `send_by`.
+        Call it inside `using` or `send_with`.
         """
         start = 0
         while start < len(buffers):
@@ -174,32 +174,32 @@ class StreamSocket:
             while start < len(buffers):
                 view = memoryview(buffers[start])
                 if sent < view.nbytes:
-                    # The kernel took a part of this one; what is left of it goes first.
+                    # The kernel accepted a part of this buffer; send the rest of it first.
                     buffers[start] = view[sent:]
                     break
                 sent -= view.nbytes
                 start += 1
 
     def send_some(self, data: Buffer) -> int:
-        """Send what the kernel takes of `data` without waiting; how much. Inside `using`."""
+        """Send the part of `data` that does not block; return its size. Call it inside `using`."""
         try:
             return self._socket.send(data, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return 0
 
     def send_descriptor(self, data: Buffer, descriptor: int) -> None:
-        """Send all of `data`, and `descriptor` with its first byte. As `send_all`."""
+        """Send all of `data`, and `descriptor` with its first byte. See `send_all`."""
         sent = socket.send_fds(self._socket, [data], [descriptor])
         self.send_all([memoryview(data)[sent:]])
 
     # Receiving.
 
-    def receive_by(self, function: Callable[[*_Args], _Received], *args: *_Args) -> _Received:
-        """Receive one message by a call of `function`.
+    def receive_with(self, function: Callable[[*_Args], _Received], *args: *_Args) -> _Received:
+        """Receive one message by calling `function`.
 
         Raises:
-            UnavailableError: this side was closed before.
-            WireError: `function` raised it, because what came is no message; this side is closed.
+            UnavailableError: if this side was closed before.
+            WireError: if `function` raised it for an invalid message; this side is closed.
         """
         self._enter()
         try:
@@ -211,11 +211,13 @@ class StreamSocket:
             self._leave()
 
     def receive_into(self, target: memoryview, deadline: float | None, flags: int = 0) -> int:
-        """Fill `target`, or a beginning of it; how much. Inside `using` or `receive_by`.
+        """Receive into `target`; return the number of bytes, at least one.
+
+        Call it inside `using` or `receive_with`.
 
         Raises:
-            TimeoutError: nothing came until `deadline`, of `time.monotonic`.
-            UnavailableError: the peer has ended the connection, or this side has.
+            TimeoutError: if nothing arrived before `deadline`, in `time.monotonic` seconds.
+            UnavailableError: if the peer or this side ended the connection.
         """
         try:
             self._set_timeout(deadline)
@@ -223,30 +225,30 @@ class StreamSocket:
         except OSError as error:
             raise self._receive_failed(error) from error
         if not got:
-            raise self.gone("it closed the connection")
+            raise self.disconnected("it closed the connection")
         return got
 
     def receive_ancillary(
         self, target: memoryview, deadline: float | None, room: int, flags: int
     ) -> tuple[int, Ancillary, int]:
-        """As `receive_into`, with at most `room` bytes that came beside; and the flags of both."""
+        """Receive like `receive_into`, plus at most `room` bytes of ancillary data, and flags."""
         try:
             self._set_timeout(deadline)
             got, ancillary, flags, _ = self._socket.recvmsg_into([target], room, flags)
         except OSError as error:
             raise self._receive_failed(error) from error
         if not got:
-            raise self.gone("it closed the connection")
+            raise self.disconnected("it closed the connection")
         return got, ancillary, flags
 
     def _receive_failed(self, error: OSError) -> Exception:
         if isinstance(error, BlockingIOError):
             return TimeoutError(f"{self._peer} sent no whole message in time")
-        return self.gone(str(error))
+        return self.disconnected(str(error))
 
     def _set_timeout(self, deadline: float | None) -> None:
-        # In the kernel: with a timeout of Python's the socket would be non-blocking, for which
-        # MSG_WAITALL does not wait.
+        # Use the kernel's timeout: with Python's the socket would be non-blocking, and MSG_WAITALL
+        # ignored.
         timeval = _FOR_EVER
         if deadline is not None:
             micros = max(int((deadline - time.monotonic()) * 1e6), 1)
@@ -257,12 +259,12 @@ class StreamSocket:
 
 
 def configure(sock: socket.socket) -> None:
-    """Blocking, without delay, and with keep-alive where it is a TCP socket."""
+    """Make `sock` blocking; on a TCP socket also disable Nagle's delay and enable keep-alive."""
     sock.setblocking(True)
     if sock.family not in (socket.AF_INET, socket.AF_INET6):
         return
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # A host that vanished is noticed after 10 + 4 * 5 seconds. macOS calls the 10 TCP_KEEPALIVE.
+    # An unreachable host is detected after 10 + 4 * 5 s. macOS calls the 10 TCP_KEEPALIVE.
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     idle = getattr(socket, "TCP_KEEPIDLE", None) or getattr(socket, "TCP_KEEPALIVE", None)
     for option, value in ((idle, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 4)):
@@ -271,11 +273,11 @@ def configure(sock: socket.socket) -> None:
 
 
 def dial(address: str, timeout: float) -> socket.socket:
-    """A socket connected to "host:port".
+    """Return a socket connected to "host:port".
 
     Raises:
-        UnavailableError: nobody listens there.
-        InvalidArgumentError: it is not an address.
+        UnavailableError: if nothing listens at `address`.
+        InvalidArgumentError: if `address` is not "host:port".
     """
     try:
         sock = socket.create_connection(parse_address(address), max(timeout, 1e-3))
@@ -287,7 +289,7 @@ def dial(address: str, timeout: float) -> socket.socket:
     except OSError as error:
         raise UnavailableError(f"cannot connect to {address}: {error}") from error
     if itself:
-        # The kernel gave this socket the port it looked for, and connected it to itself.
+        # The kernel gave this socket the target port and connected it to itself.
         sock.close()
         raise UnavailableError(f"cannot connect to {address}: nobody listens there")
     return sock

@@ -17,7 +17,7 @@ from stoker.wire.packing import send_packed
 from stoker.wire.transports import Connection, Listener, OnConnection, Transport
 from stoker.wire.transports.accepting import TcpListener, listen_on
 from stoker.wire.transports.addresses import format_address
-from stoker.wire.transports.read_ahead import ReadAhead
+from stoker.wire.transports.receive_buffer import ReceiveBuffer
 from stoker.wire.transports.stream_socket import StreamSocket, dial
 
 MAX_BODY_BYTES = 64 << 30
@@ -29,7 +29,7 @@ MAX_LISTENER_BYTES = 1 << 20
 POOLED_BYTES = 64 << 20
 """Of received bodies a connection uses so many bytes again: about what is under way on it."""
 
-_READ_AHEAD = 4096
+_BUFFER_BYTES = 4096
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class TcpConnection(Connection):
         self._max_body_bytes = max_body_bytes
         self._max_header_bytes = max_header_bytes
         self._stream = StreamSocket(sock, peer)
-        self._reader = ReadAhead(self._stream, _READ_AHEAD)
+        self._reader = ReceiveBuffer(self._stream, _BUFFER_BYTES)
         self._bodies = BufferPool(POOLED_BYTES)
         self._arriving: _Arriving | None = None
 
@@ -75,11 +75,11 @@ class TcpConnection(Connection):
         send_packed(message, self.packer, self._send)
 
     def _send(self, buffers: list[Buffer]) -> None:
-        self._stream.send_by(self._stream.send_all, buffers)
+        self._stream.send_with(self._stream.send_all, buffers)
 
     def receive(self, timeout: float | None = None) -> Message:
         deadline = None if timeout is None else time.monotonic() + timeout
-        return self._stream.receive_by(self._receive, deadline)
+        return self._stream.receive_with(self._receive, deadline)
 
     def _receive(self, deadline: float | None) -> Message:
         if self._arriving is None:
@@ -108,7 +108,7 @@ class TcpConnection(Connection):
         reader.need(PREFIX.size + header_size, deadline)
         # Most messages have no body: no memory for those.
         body = self._bodies.take(body_size) if body_size else None
-        reader.pass_(PREFIX.size)
+        reader.consume(PREFIX.size)
         return _Arriving(reader.take(header_size), body, body)
 
     def _receive_missing(self, arriving: _Arriving, deadline: float | None) -> None:

@@ -87,12 +87,12 @@ class ShmConnection(Connection):
     def send(self, message: f.Message) -> None:
         pending, self._pending = self._pending, None
         if pending is not None and pending.message is message:
-            self._stream.send_by(self._stream.send_all, pending.buffers)
+            self._stream.send_with(self._stream.send_all, pending.buffers)
         else:
             self._encode_and_send(message, now=False)
 
     def send_now(self, message: f.Message) -> bool:
-        if not self._stream.takes_more():
+        if not self._stream.writable():
             return False
         self._encode_and_send(message, now=True)
         return self._pending is None
@@ -100,7 +100,7 @@ class ShmConnection(Connection):
     def _encode_and_send(self, message: f.Message, *, now: bool) -> None:
         first, *buffers = f.encode(message)
         header = bytes(memoryview(first)[f.PREFIX.size :])
-        self._stream.send_by(self._send, message, header, buffers, now)
+        self._stream.send_with(self._send, message, header, buffers, now)
 
     def _send(self, message: f.Message, header: bytes, buffers: list[Buffer], now: bool) -> None:
         parts: Sequence[e.Part] = ()
@@ -131,7 +131,7 @@ class ShmConnection(Connection):
 
     def receive(self, timeout: float | None = None) -> f.Message:
         deadline = None if timeout is None else time.monotonic() + timeout
-        return self._stream.receive_by(self._receive, deadline)
+        return self._stream.receive_with(self._receive, deadline)
 
     def _receive(self, deadline: float | None) -> f.Message:
         while self._arriving is None:
@@ -147,7 +147,7 @@ class ShmConnection(Connection):
         sizes = e.parse_prefix(reader.data, reader.start, self._max_header_bytes)
         reader.need(sizes.total, deadline)
         envelope = e.parse(reader.data, reader.start, sizes)
-        reader.pass_(sizes.total)
+        reader.consume(sizes.total)
         if envelope.returns:
             if self._lender is None:
                 raise WireError(

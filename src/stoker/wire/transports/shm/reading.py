@@ -6,22 +6,22 @@ import socket
 from collections import deque
 
 from stoker.errors import WireError
-from stoker.wire.transports.read_ahead import ReadAhead
+from stoker.wire.transports.receive_buffer import ReceiveBuffer
 from stoker.wire.transports.stream_socket import StreamSocket
 
-_READ_AHEAD = 64 << 10
+_BUFFER_BYTES = 64 << 10
 _MAX_DESCRIPTORS = 16
 _ANCILLARY = socket.CMSG_SPACE(_MAX_DESCRIPTORS * 4)
 
 
-class SocketReader(ReadAhead):
+class SocketReader(ReceiveBuffer):
     """Receive buffer that also queues the descriptors it receives.
 
     `need` raises WireError when more than 16 descriptors are queued.
     """
 
     def __init__(self, stream: StreamSocket) -> None:
-        super().__init__(stream, _READ_AHEAD)
+        super().__init__(stream, _BUFFER_BYTES)
         self._descriptors: deque[int] = deque()
         self._lost_descriptors = False
 

@@ -1,19 +1,19 @@
-"""Receives from a socket what announces how much follows it, and what follows it."""
+"""Buffered receiving of length-prefixed data from a socket."""
 
 import socket
 
 from stoker.wire.transports.stream_socket import StreamSocket
 
 
-class ReadAhead:
-    """Reads more than it is asked for, so that one call of the kernel may serve many messages.
+class ReceiveBuffer:
+    """Receives more than requested, so that one system call may serve many messages.
 
     Args:
-        stream: methods run inside its `receive_by`.
-        size: how much it reads at once.
+        stream: the socket; callers run methods inside its `receive_with`.
+        size: maximum bytes per system call.
 
     Attributes:
-        data: what was read begins in it at `start`.
+        data: the buffer; received, unconsumed bytes begin at `start`.
     """
 
     def __init__(self, stream: StreamSocket, size: int) -> None:
@@ -25,36 +25,36 @@ class ReadAhead:
 
     @property
     def ahead(self) -> memoryview:
-        """What was read and nobody is done with, maybe nothing."""
+        """Received bytes that are not consumed; may be empty."""
         return memoryview(self.data)[self.start : self._end]
 
     def need(self, size: int, deadline: float | None) -> None:
         """Have at least `size` bytes in `data`, from `start`.
 
         Raises:
-            TimeoutError: they did not arrive in time; what did is kept.
-            UnavailableError: the peer is gone.
-            WireError: a subclass was sent what may not come.
+            TimeoutError: if they did not arrive in time; the received ones are kept.
+            UnavailableError: if the peer disconnected.
+            WireError: if a subclass received invalid ancillary data.
         """
         while self._end - self.start < size:
             self._make_room(size)
             self._end += self._receive(memoryview(self.data)[self._end :], deadline)
 
-    def pass_(self, size: int) -> None:
-        """Be done with `size` bytes."""
+    def consume(self, size: int) -> None:
+        """Drop the next `size` bytes."""
         self.start += size
 
     def take(self, size: int) -> bytes:
-        """A copy of the next `size` bytes, which `need` got; be done with them."""
-        taken = bytes(memoryview(self.data)[self.start : self.start + size])
+        """Consume and return the next `size` bytes, which `need` received."""
+        copy = bytes(memoryview(self.data)[self.start : self.start + size])
         self.start += size
-        return taken
+        return copy
 
     def into(self, target: memoryview, deadline: float | None) -> int:
-        """Receives bytes that follow, at least one, into `target`; returns how many.
+        """Consume at least one byte into `target`; return the number of bytes.
 
         Raises:
-            TimeoutError, UnavailableError: as `need`.
+            TimeoutError, UnavailableError: see `need`.
         """
         have = min(self._end - self.start, target.nbytes)
         if have:
@@ -76,6 +76,6 @@ class ReadAhead:
             self.data[:have] = self.data[self.start : self._end]
             self.start, self._end = 0, have
         elif self._end == len(self.data):
-            # Grows with what arrives, not to what was announced; into new memory, because a
-            # traceback may hold a view of the old.
+            # Grow with the received bytes, not to the announced size, which is untrusted; use new
+            # memory, because a traceback may reference a view of the old.
             self.data = self.data + bytes(min(size - have, have))
