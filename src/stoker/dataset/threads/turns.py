@@ -4,23 +4,19 @@ from contextlib import ExitStack
 from itertools import chain
 from typing import Any, Protocol
 
-from stoker.dataset.streams.stream import READ_AHEAD_BYTES, Stream
+from stoker.dataset.streams.stream import READ_AHEAD_BYTES, READ_AHEAD_ELEMENTS, Stream
 from stoker.elements.sizes import element_bytes
-
-# The most elements that a lazy read takes of one stream.
-_READY_ELEMENTS = 16
-_CHUNK_BYTES = 1 << 20
 
 
 class Streams(Protocol):
-    """What is read in turn: streams, one after the other."""
+    """The streams that are read in turn, one after the other."""
 
     def next(self) -> Stream | None:
-        """The next one, None at the end; an error in its place is a stream of that error."""
+        """Return the next stream, None at the end; for an error, a stream of that error."""
         ...
 
     def ready(self, stream: Any, max_elements: int, max_bytes: int) -> list[Any]:
-        """Elements of one of them that cost nothing to take; perhaps none."""
+        """Return elements of one of the streams that are ready to be taken; perhaps none."""
         ...
 
     def close(self) -> None: ...
@@ -31,53 +27,54 @@ class _Slot:
 
     Attributes:
         stream: the stream.
-        held: elements read of it and not delivered yet, the next one last.
+        buffered: elements read and not yielded, the next one last.
         unit: about the bytes of one of them.
-        passed: positions behind those held that `advance` has passed already.
-        ended: the stream has no more behind these.
+        skipped: positions after the buffered ones that the stream has skipped already.
+        ended: the stream has no more positions after these.
     """
 
-    __slots__ = ("ended", "held", "passed", "stream", "unit")
+    __slots__ = ("buffered", "ended", "skipped", "stream", "unit")
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
-        self.held: list[Any] = []
+        self.buffered: list[Any] = []
         self.unit = 1
-        self.passed = 0
+        self.skipped = 0
         self.ended = False
 
-    def hold(self, elements: list[Any]) -> None:
+    def fill(self, elements: list[Any]) -> None:
+        """Buffer elements read from the stream; the buffer is empty before."""
         if elements:
             self.unit = element_bytes(elements[0])
             elements.reverse()
-            self.held = elements
+            self.buffered = elements
 
     def take(self, count: int) -> list[Any]:
-        """At most so many of those held."""
-        taken = self.held[-count:]
-        del self.held[-count:]
+        """Remove and return at most `count` buffered elements."""
+        taken = self.buffered[-count:]
+        del self.buffered[-count:]
         taken.reverse()
         return taken
 
     def known(self) -> int:
-        """How many positions are there for certain."""
-        return len(self.held) + self.passed
+        """Return the number of positions that certainly exist."""
+        return len(self.buffered) + self.skipped
 
-    def reach(self, count: int) -> None:
-        """Make so many positions known, if there are as many."""
+    def look_ahead(self, count: int) -> None:
+        """Make `count` positions known, if the stream has as many."""
         missing = count - self.known()
         if missing > 0 and not self.ended:
-            got = self.stream.advance(missing)
-            self.passed += got
-            self.ended = got < missing
+            found = self.stream.advance(missing)
+            self.skipped += found
+            self.ended = found < missing
 
     def drop(self, count: int) -> int:
-        """Drop at most so many of the known positions; returns how many."""
+        """Drop at most `count` of the known positions; return how many."""
         dropped = min(count, self.known())
-        held = min(dropped, len(self.held))
-        if held:
-            del self.held[-held:]
-        self.passed -= dropped - held
+        buffered = min(dropped, len(self.buffered))
+        if buffered:
+            del self.buffered[-buffered:]
+        self.skipped -= dropped - buffered
         return dropped
 
 
@@ -85,7 +82,7 @@ class TurnsStream(Stream):
     """Several streams in turn, in the order of tf.data's interleave.
 
     A slot whose stream ends gives up the rest of its turn, and takes the next stream when its turn
-    comes again. The turns count errors as they count elements.
+    comes again. Errors count in a turn as elements do.
 
     Args:
         streams: what is read; closed with this.
@@ -100,41 +97,31 @@ class TurnsStream(Stream):
         self._all_opened = False
         self._at = 0
         self._block = block_length
-        self._ready_most = max(block_length, _READY_ELEMENTS)
         self._left = block_length
         """Positions left of this turn."""
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
-        if lazy:
-            return self._next_lazily()
+        single = max_elements == 1
         while (slot := self._current()) is not None:
+            if single and slot.buffered:
+                self._count(1)
+                return [slot.buffered.pop()]
             turns = self._open if self._all_opened else len(self._slots)
             share = -(-max_elements // turns)
-            if not slot.held:
-                wanted = min(max_elements, max(share, self._left))
+            if not slot.buffered:
+                count = min(max_elements, max(share, self._left))
+                nbytes = max(1, max_bytes // turns)
+                if single or lazy:
+                    count, nbytes, lazy = READ_AHEAD_ELEMENTS, READ_AHEAD_BYTES, True
                 try:
-                    slot.hold(slot.stream.next_chunk(wanted, max(1, max_bytes // turns)))
+                    slot.fill(slot.stream.next_chunk(count, nbytes, lazy))
                 except Exception:
                     self._count(1)
                     raise
-            if slot.held:
+            if not slot.buffered:
+                self._end_stream(slot)
+            elif not single:
                 return self._collect(max_elements, max_bytes, share)
-            self._end_stream(slot)
-        return []
-
-    def _next_lazily(self) -> list[Any]:
-        while (slot := self._current()) is not None:
-            if not slot.held:
-                try:
-                    slot.hold(slot.stream.next_chunk(self._ready_most, READ_AHEAD_BYTES, True))
-                except Exception:
-                    self._count(1)
-                    raise
-            if slot.held:
-                taken = slot.take(self._left)
-                self._count(len(taken))
-                return taken
-            self._end_stream(slot)
         return []
 
     def advance(self, n: int) -> int:
@@ -142,9 +129,9 @@ class TurnsStream(Stream):
         while left and (slot := self._current()) is not None:
             left -= self._drop_rounds(left)
             turn = min(self._left, left)
-            # So many rounds will be passed for certain: every round has at most a block of each.
+            # This many rounds are certainly skipped: a round has at most one block of each slot.
             rounds = left // (len(self._slots) * self._block) if self._left == self._block else 0
-            slot.reach(max(turn, rounds * self._block))
+            slot.look_ahead(max(turn, rounds * self._block))
             dropped = slot.drop(turn)
             left -= dropped
             if dropped < turn:
@@ -164,7 +151,7 @@ class TurnsStream(Stream):
                     closing.callback(slot.stream.close)
 
     def _current(self) -> _Slot | None:
-        """The slot whose turn it is, with a stream; None at the end."""
+        """Return the slot whose turn it is, with a stream; None at the end."""
         while True:
             slot = self._slots[self._at]
             if slot is not None:
@@ -192,14 +179,14 @@ class TurnsStream(Stream):
             self._next_turn()
 
     def _end_stream(self, slot: _Slot) -> None:
-        if self._slots[self._at] is slot:  # else closed by another thread meanwhile
+        if self._slots[self._at] is slot:  # else another thread has closed it meanwhile
             self._slots[self._at] = None
             self._open -= 1
         self._next_turn()
         slot.stream.close()
 
     def _collect(self, max_elements: int, max_bytes: int, share: int) -> list[Any]:
-        """What is there without reading a stream that might have to be waited for."""
+        """Return elements without reading a stream that may have to be waited for."""
         chunk: list[Any] = []
         while len(chunk) < max_elements and (max_bytes > 0 or not chunk):
             if self._block == 1 and not self._at:
@@ -213,9 +200,9 @@ class TurnsStream(Stream):
                     break
                 self._next_turn()
                 continue
-            if not slot.held:
-                slot.hold(self._streams.ready(slot.stream, max(share, self._left), max_bytes))
-                if not slot.held:
+            if not slot.buffered:
+                slot.fill(self._streams.ready(slot.stream, max(share, self._left), max_bytes))
+                if not slot.buffered:
                     break
             room = max(1, min(max_elements - len(chunk), max_bytes // slot.unit))
             taken = slot.take(min(self._left, room))
@@ -225,30 +212,30 @@ class TurnsStream(Stream):
         return chunk
 
     def _collect_rounds(self, chunk: list[Any], max_elements: int, max_bytes: int) -> int:
-        """Whole rounds of one element each, which a loop over turns makes three times slower.
+        """Add whole rounds of one element each; a loop over turns takes three times as long.
 
         Returns:
-            About the bytes taken.
+            About the bytes added.
         """
         slots = self._turns()
         if not slots:
             return 0
         round_bytes = sum(slot.unit for slot in slots)
         room = min((max_elements - len(chunk)) // len(slots), max_bytes // round_bytes)
-        rounds = min(room, *(len(slot.held) for slot in slots))
+        rounds = min(room, *(len(slot.buffered) for slot in slots))
         if rounds < 2:
             return 0
         chunk += chain.from_iterable(zip(*(slot.take(rounds) for slot in slots), strict=True))
         return rounds * round_bytes
 
     def _turns(self) -> list[_Slot]:
-        """The slots in the order of their turns; none if a stream is to be opened in between."""
+        """Return the slots in the order of their turns; none if a stream opens in between."""
         order = self._slots[self._at :] + self._slots[: self._at]
         slots = [slot for slot in order if slot is not None]
         return slots if self._all_opened or len(slots) == len(order) else []
 
     def _drop_rounds(self, left: int) -> int:
-        """Drop whole rounds of known positions; returns how many positions."""
+        """Drop whole rounds of known positions; return how many positions."""
         if self._at or self._left != self._block:
             return 0
         slots = self._turns()
