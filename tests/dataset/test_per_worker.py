@@ -35,7 +35,7 @@ class Factory:
         return self.built[-1]
 
 
-def test_it_is_called_like_what_was_built_and_built_once() -> None:
+def test_it_is_called_like_the_built_object_and_built_once() -> None:
     factory = Factory()
     doubled = Dataset.range(20).map(per_worker(factory), num_parallel_calls=4)
     assert list(doubled) == list(doubled) == [2 * x for x in range(20)]
@@ -83,7 +83,7 @@ def test_one_a_thread_if_asked_for() -> None:
     assert found[0] is not found[2]
 
 
-def test_copies_of_one_share_what_was_built_and_others_do_not() -> None:
+def test_only_copies_of_one_share_the_built_object() -> None:
     shared = per_worker(Model)
     copy: Any = Pickled.from_blob(Pickled.of(shared).blob).value
     assert copy.get() is shared.get()

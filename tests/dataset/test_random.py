@@ -46,7 +46,7 @@ def test_an_explicit_seed_overrides_the_contexts() -> None:
     assert draw(CONTEXT, seed=5) == draw(dataclasses.replace(CONTEXT, seed=1), seed=5)
 
 
-def test_without_the_epoch_every_pass_draws_the_same() -> None:
+def test_without_per_epoch_every_epoch_draws_the_same() -> None:
     later = dataclasses.replace(CONTEXT, epoch=(9,))
     assert draw(CONTEXT, per_epoch=False) == draw(later, per_epoch=False)
 
@@ -83,7 +83,7 @@ def test_a_function_draws_by_position_wherever_reading_begins() -> None:
     assert list(shuffled.iterator(epoch=0))[:5] != expected[:5]
 
 
-def test_every_pass_every_node_and_every_seed_draw_differently() -> None:
+def test_every_epoch_every_node_and_every_seed_draw_differently() -> None:
     one = Dataset.range(5).map(drawn)
     two = Dataset.range(5).map(lambda x: x).map(drawn)
     draws = [

@@ -83,7 +83,7 @@ def test_a_resumed_iterators_state_counts_from_the_beginning() -> None:
         iterator.close()
 
 
-def test_the_state_is_small_json_and_says_what_it_is() -> None:
+def test_the_state_is_small_json_with_five_fields() -> None:
     dataset = Dataset.range(10**9).shuffle(1000, seed=3).with_options(Options(seed=5))
     iterator = dataset.iterator(epoch=4)
     next(iterator)
@@ -109,7 +109,7 @@ def test_resuming_far_in_calls_no_function_and_opens_no_gap() -> None:
     assert len(calls) <= 200
 
 
-def test_the_next_pass_of_a_resumed_dataset_is_the_one_after() -> None:
+def test_the_epoch_after_a_resumed_one_is_the_next() -> None:
     original = Dataset.range(30).shuffle(30)
     passes = [list(original) for _ in range(3)]
     iterator = original.iterator(epoch=1)
@@ -223,14 +223,14 @@ def test_another_pipeline_is_refused() -> None:
             other.iterator(state=state)
 
 
-def test_a_state_names_its_pass() -> None:
+def test_a_state_names_its_epoch() -> None:
     dataset = Dataset.range(3)
     state = dataset.iterator().state_dict()
     with pytest.raises(InvalidArgumentError, match="exclude each other"):
         dataset.iterator(state=state, epoch=1)
 
 
-def test_a_pass_over_a_service_has_none_yet() -> None:
+def test_an_epoch_over_a_service_has_no_state() -> None:
     with stoker.LocalCluster(num_workers=1, threads=True) as cluster:
         dataset = Dataset.range(3).distribute(cluster)
         with dataset.iterator() as iterator:
@@ -244,7 +244,7 @@ def test_a_pass_over_a_service_has_none_yet() -> None:
 
 @pytest.mark.parametrize("parallel", [None, 2])
 @pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
-def test_an_interrupted_pass_is_over_and_its_state_goes_on(
+def test_an_interrupted_epoch_ends_and_its_state_resumes(
     parallel: int | None, interrupt: type[BaseException]
 ) -> None:
     interrupts = [interrupt()]

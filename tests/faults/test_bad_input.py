@@ -1,4 +1,4 @@
-"""What a worker does with connections on which no client speaks: each transport, one line each."""
+"""Connections from peers that are no clients: a worker closes each with one line of log."""
 
 import contextlib
 import logging
@@ -44,18 +44,18 @@ def _as_tcp(message: Buffer) -> bytes:
 
 
 def _as_shm(message: Buffer) -> bytes:
-    """The header of `message` in an envelope; what a body claims, as the size of its part."""
+    """Return the header of `message` in an envelope whose part has the size the body claims."""
     _, header, body = PREFIX.unpack_from(message)
     parts = (envelope.Part(body),) if body else ()
     whole = envelope.pack(
         envelope.Envelope(envelope.Kind.MESSAGE, bytes(message)[PREFIX.size :], parts)
     )
-    # What a header claims of itself is said in the envelope's prefix.
+    # The size that the header claims is in the envelope's prefix.
     return whole[: envelope.PREFIX.size - 4] + header.to_bytes(4, "little") + whole[16 + 4 :]
 
 
 def _as_grpc(message: Buffer) -> bytes:
-    """A call and `message` in it."""
+    """Return a call with `message` in it."""
     client = h2.connection.H2Connection()
     client.initiate_connection()
     client.send_headers(1, REQUEST)
@@ -120,13 +120,13 @@ def _plain(service: Service, transport: str) -> Iterator[socket.socket]:
 
 
 def _reaches_worker(transport: str, data: bytes) -> bool:
-    """Whether `data` begins a connection: gRPC's core drops a client without a call silently."""
+    """Return whether `data` opens a connection; gRPC silently drops a client without a call."""
     data_frame = 9 + 5 + len(HELLO)  # the prefixes of HTTP/2 and gRPC, and the message
     return transport != "grpc" or len(data) >= len(_as_grpc(HELLO)) - data_frame
 
 
 def _ends(peer: socket.socket, transport: str = "") -> bool:
-    """Whether the other side ends the connection, or the call in a connection of "grpc"."""
+    """Return whether the other side ends the connection, or the call in a connection of "grpc"."""
     received = b""
     try:
         while data := peer.recv(65536):
@@ -148,12 +148,12 @@ def _wait_accepted(peer: socket.socket) -> None:
 
 
 def _call_ended(received: bytes) -> bool:
-    """Whether `received` ends the call: by RST_STREAM, or by HEADERS that are the last."""
+    """Return whether `received` ends the call: by RST_STREAM, or by HEADERS that are the last."""
     return any(kind == 3 or (kind == 1 and flags & 1) for kind, flags in _frames_of_call(received))
 
 
 def _frames_of_call(received: bytes) -> list[tuple[int, int]]:
-    """Kind and flags of the HTTP/2 frames of stream 1."""
+    """Return kind and flags of the HTTP/2 frames of stream 1."""
     found = []
     while len(received) >= 9:
         size, kind, flags = int.from_bytes(received[:3]), received[3], received[4]
@@ -168,7 +168,7 @@ def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def _one_warning(caplog: pytest.LogCaptureFixture, *words: str) -> bool:
-    """Whether a single line of log came of it, and it says so."""
+    """Return whether one warning was logged that names the close and one of `words`."""
     assert eventually(lambda: _warnings(caplog))
     [line] = _warnings(caplog)
     return "is closed" in line and any(word in line for word in words)

@@ -28,7 +28,7 @@ from tests.wire.pairs import meets, shared_mappings
 
 pytestmark = [
     pytest.mark.timeout(120),
-    # What Python 3.12 says of a fork with threads about; these children only look, write and leave.
+    # Python 3.12 warns of a fork with threads running; these children only read, write and exit.
     pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning"),
 ]
 
@@ -43,7 +43,7 @@ def pool() -> Iterator[Segments]:
 
 
 class Serving:
-    """A listener, and what connected to it."""
+    """A listener and its accepted connections."""
 
     def __init__(self, pool: Segments) -> None:
         self.accepted: queue.Queue[Connection] = queue.Queue()

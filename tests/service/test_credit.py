@@ -1,4 +1,4 @@
-"""How much workers may send ahead of the consumer."""
+"""Limits of the bytes and elements that workers may send ahead of the consumer."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""assert_cardinality: what is declared is known, and reading checks it."""
+"""assert_cardinality: the declared number is known and checked while reading."""
 
 import pytest
 

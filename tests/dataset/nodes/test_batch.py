@@ -213,7 +213,7 @@ MISMATCHES = [
 
 @pytest.mark.parametrize("calls", WAYS)
 @pytest.mark.parametrize(("function", "message"), MISMATCHES)
-def test_a_mismatch_names_the_leaf_both_values_and_what_to_do(
+def test_a_mismatch_names_the_leaf_both_values_and_the_remedy(
     function: Any, message: str, calls: int | None
 ) -> None:
     stream = open_stream(batched(function, 8, 4, calls), Context())

@@ -18,7 +18,7 @@ def sequences(elements: list[list[int]] = ELEMENTS) -> Dataset:
     return Dataset.from_generator(lambda: map(np.array, elements))
 
 
-# What tf.data 2.21 gives.
+# The batches of tf.data 2.21.
 @pytest.mark.parametrize(
     ("arguments", "count", "expected"),
     [

@@ -53,7 +53,7 @@ EXPECTED = [0, 1, 2, 3, 4, 5, "ValueError(6)", 7, 8, 9]
 
 
 @pytest.mark.parametrize("chunks", [False, True])
-def test_a_second_pass_computes_nothing_and_is_the_same(chunks: bool) -> None:
+def test_a_second_epoch_computes_nothing_and_is_the_same(chunks: bool) -> None:
     node, called = counting()
     for epoch in range(3):
         assert read(open_stream(node, Context(epoch=(epoch,))), chunks=chunks) == EXPECTED
@@ -89,7 +89,7 @@ def test_another_node_has_another_cache() -> None:
 
 
 @pytest.mark.parametrize("taken", [0, 9, 10])
-def test_a_pass_not_read_to_its_end_is_not_kept(taken: int) -> None:
+def test_an_epoch_not_read_to_its_end_is_not_cached(taken: int) -> None:
     node, called = counting()
     stream = open_stream(node, Context())
     stream.next_chunk(1, 1)
@@ -108,7 +108,7 @@ def read_one(stream: Stream) -> None:
         return
 
 
-def test_a_pass_that_skipped_is_not_kept() -> None:
+def test_an_epoch_with_skipped_elements_is_not_cached() -> None:
     node, called = counting()
     stream = open_stream(node, Context())
     assert stream.advance(1) == 1
@@ -127,7 +127,7 @@ def test_advance_over_a_complete_cache_equals_dropping(skip: int) -> None:
     assert read(stream, chunks=True) == EXPECTED[1 + skip :]
 
 
-def test_the_first_of_two_passes_to_end_provides_the_cache() -> None:
+def test_the_first_of_two_epochs_to_end_fills_the_cache() -> None:
     node, called = counting()
     one, other = open_stream(node, Context()), open_stream(node, Context())
     assert one.next() == other.next() == 0
@@ -138,7 +138,7 @@ def test_the_first_of_two_passes_to_end_provides_the_cache() -> None:
     assert called == []
 
 
-def test_arrays_are_read_only_in_every_pass() -> None:
+def test_arrays_are_read_only_in_every_epoch() -> None:
     node = cached(lambda x: {"a": np.full(3, x), "r": RaggedArray.from_rows([[x], []])})
     for _ in range(2):
         element = open_stream(node, Context()).next_chunk(1, 1)[0]
@@ -160,7 +160,7 @@ def test_a_reader_may_change_its_containers() -> None:
 
 
 class Splits:
-    """Hands out one range."""
+    """Splits of one range."""
 
     def __init__(self, start: int, stop: int) -> None:
         self.range = (start, stop)

@@ -153,7 +153,7 @@ def test_invalid_weights_of_a_dataset_fail_at_their_position() -> None:
 A, B = Dataset.range(2), Dataset.range(100, 105)
 
 
-# What tf.data 2.21 gives.
+# The results of tf.data 2.21.
 @pytest.mark.parametrize(
     ("indices", "stop", "expected"),
     [

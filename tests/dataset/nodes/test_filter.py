@@ -19,7 +19,7 @@ def broken_at(*numbers: int) -> Any:
     return predicate
 
 
-def test_it_keeps_what_the_predicate_accepts() -> None:
+def test_it_yields_the_elements_the_predicate_accepts() -> None:
     assert list(Dataset.range(10).filter(lambda x: x % 3 == 0)) == [0, 3, 6, 9]
     assert list(Dataset.range(10).filter(lambda x: False)) == []
 

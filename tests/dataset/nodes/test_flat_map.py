@@ -46,7 +46,7 @@ def test_an_error_inside_a_dataset_is_a_position_of_it() -> None:
     assert seen == [-6, "map", 6, -6, "map", 6]
 
 
-def test_advance_counts_errors_and_opens_what_it_must() -> None:
+def test_advance_counts_errors_and_opens_only_needed_datasets() -> None:
     def nested(x: int) -> Dataset:
         if x == 1:
             raise ValueError(x)

@@ -10,7 +10,7 @@ from stoker.dataset.streams.failures import failure_origin
 from stoker.dataset.tree.splits import Unsplittable
 
 
-def test_each_pass_calls_the_generator_anew_with_its_arguments() -> None:
+def test_each_epoch_calls_the_generator_with_its_arguments() -> None:
     dataset = Dataset.from_generator(lambda a, b: iter((a, b)), args=(1, "x"))
     assert [list(dataset), list(dataset.repeat(2))] == [[1, "x"], [1, "x", 1, "x"]]
 

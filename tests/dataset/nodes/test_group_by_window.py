@@ -20,7 +20,7 @@ def batched(count: int) -> Any:
     return lambda key, group: group.batch(count)
 
 
-# What tf.data 2.21 gives.
+# The results of tf.data 2.21.
 @pytest.mark.parametrize(
     ("key", "sizes", "batch", "expected"),
     [
@@ -116,7 +116,9 @@ def test_errors_name_their_place(function: str) -> None:
         ({"window_size_func": lambda key: 0}, "must return at least 1; it returned 0 for key 1"),
     ],
 )
-def test_what_the_functions_return_is_checked(functions: dict[str, Any], message: str) -> None:
+def test_return_values_of_the_functions_are_checked(
+    functions: dict[str, Any], message: str
+) -> None:
     given: dict[str, Any] = {
         "key_func": lambda x: 1,
         "reduce_func": lambda key, group: group,
@@ -144,7 +146,7 @@ def test_the_size_is_asked_once_for_each_key() -> None:
     assert asked == [0, 1]
 
 
-def test_each_pass_and_each_group_draws_for_itself() -> None:
+def test_each_epoch_and_each_group_draws_for_itself() -> None:
     dataset = Dataset.range(40).group_by_window(
         lambda x: x // 20, lambda key, group: group.map(lambda x: x % 20).shuffle(20), 20
     )

@@ -1,4 +1,4 @@
-"""ignore_errors: what fails is left out and counted."""
+"""ignore_errors: failed elements are skipped and counted."""
 
 import logging
 import threading
@@ -79,7 +79,7 @@ def test_with_no_errors_allowed_it_is_as_if_it_were_not_there():
         assert [type(x) for x in outcomes(iterator)] == [int, Odd, int]
 
 
-def test_each_pass_may_ignore_as_many():
+def test_max_errors_applies_to_each_repetition():
     with evens(4, max_errors=2).repeat(3).iterator() as iterator:
         assert list(iterator) == [0, 2] * 3
         assert iterator.stats()["errors_ignored"] == 6
@@ -121,7 +121,7 @@ def test_a_source_that_fails_as_a_whole_is_its_one_position(tmp_path):
 
 
 class Failing(Stream):
-    """Raises what it is given, one after the other, the last for ever."""
+    """Raises the given errors in turn, the last one endlessly."""
 
     def __init__(self, *errors: Exception) -> None:
         self.errors = list(errors)

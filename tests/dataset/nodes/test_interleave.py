@@ -27,7 +27,7 @@ def tens(x: int) -> Dataset:
     return Dataset.range(x * 10, x * 10 + x % 4)
 
 
-# What tf.data 2.21 gives for range(9).interleave(tens, cycle_length, block_length).
+# The results of tf.data 2.21 for range(9).interleave(tens, cycle_length, block_length).
 ORDERS = {
     (1, 1): [10, 20, 21, 30, 31, 32, 50, 60, 61, 70, 71, 72],
     (2, 1): [10, 20, 21, 30, 31, 32, 50, 60, 70, 61, 71, 72],
@@ -159,7 +159,7 @@ def test_another_type_than_a_dataset_is_an_error_naming_it() -> None:
 
 
 @pytest.mark.parametrize("calls", CALLS)
-def test_advance_passes_long_datasets_without_reading_them(calls: int | None) -> None:
+def test_advance_skips_long_datasets_without_reading_them(calls: int | None) -> None:
     called: list[int] = []
 
     def note(value: int) -> int:
@@ -179,7 +179,7 @@ def test_advance_passes_long_datasets_without_reading_them(calls: int | None) ->
         assert called == [2 * 10**11 + 1, 2 * 10**11, 2 * 10**11 + 1]
 
 
-def test_advance_makes_the_datasets_it_passes() -> None:
+def test_advance_makes_the_datasets_it_skips() -> None:
     made: list[int] = []
 
     def make(x: int) -> Dataset:
@@ -279,13 +279,13 @@ def test_wrong_arguments_are_named(wrong: dict[str, Any]) -> None:
         Dataset.range(3).interleave(**{"map_func": Dataset.range, **wrong})
 
 
-def test_each_pass_makes_its_datasets_anew() -> None:
+def test_each_repetition_makes_its_datasets_again() -> None:
     dataset = Dataset.range(2).interleave(Dataset.range, 2, num_parallel_calls=2).repeat(2)
     assert list(dataset) == [0, 0]
     assert list(dataset) == [0, 0]
 
 
-def test_a_pass_can_be_continued_unless_its_order_is_free() -> None:
+def test_an_epoch_can_be_resumed_if_it_is_deterministic() -> None:
     def make(calls: int | None, deterministic: bool) -> Dataset:
         return Dataset.range(9).interleave(tens, 3, 1, calls, deterministic)
 
@@ -526,7 +526,7 @@ def test_an_unused_context_is_enough() -> None:
 
 
 def test_closing_ends_a_read_that_finds_nothing() -> None:
-    """As from another thread, while this one is inside a dataset."""
+    """`close` is called from inside a dataset, as another thread may call it."""
 
     def close(x: int) -> bool:
         assert x < 10_000

@@ -22,7 +22,7 @@ WAYS = [None, 1, 3, AUTOTUNE]
 
 
 class Listed(Node, frozen=True, eq=False, kw_only=True):
-    """Reads what it is given; exceptions are raised at their position, callables are called."""
+    """Reads the given items; exceptions are raised at their position, callables are called."""
 
     items: tuple[Any, ...]
 

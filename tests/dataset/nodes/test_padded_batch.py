@@ -155,7 +155,7 @@ def test_a_padding_value_of_another_dtype_is_refused(dtype: Any, value: Any) -> 
     message = re.escape(f"gives {value!r} for the element, whose dtype {array.dtype} does not hold")
     with pytest.raises(InvalidArgumentError, match=message):
         padded(array, padding_values=value)
-    with pytest.raises(InvalidArgumentError, match=message):  # where the spec is known, at once
+    with pytest.raises(InvalidArgumentError, match=message):  # with a known spec: when it is built
         Dataset.from_tensors(array).padded_batch(1, padding_values=value)
 
 

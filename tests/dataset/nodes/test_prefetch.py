@@ -98,7 +98,7 @@ def test_it_reads_ahead_as_far_as_the_buffer_and_no_further() -> None:
 
 
 def held_ahead(stream: Stream) -> int:
-    """How many elements the stream holds, once its thread rests."""
+    """Return the number of buffered elements once the reader thread is idle."""
     reader = stream._reader  # type: ignore[attr-defined]
     deadline = time.monotonic() + SECONDS
     while True:

@@ -26,20 +26,20 @@ def test_an_endless_repeat_of_nothing_ends() -> None:
     assert stream.advance(5) == 0
 
 
-def test_a_pass_of_errors_is_not_an_empty_one() -> None:
+def test_a_repetition_of_errors_is_not_an_empty_one() -> None:
     iterator = iter(Dataset.range(1).map(lambda x: 1 // x).repeat())
     for _ in range(3):
         with pytest.raises(ZeroDivisionError):
             next(iterator)
 
 
-def test_each_pass_shuffles_anew() -> None:
+def test_each_repetition_is_reshuffled() -> None:
     elements = list(Dataset.range(20).shuffle(20, seed=1).repeat(2))
     assert sorted(elements[:20]) == sorted(elements[20:])
     assert elements[:20] != elements[20:]
 
 
-def test_advance_skips_whole_passes_without_opening_them() -> None:
+def test_advance_skips_whole_repetitions_without_opening_them() -> None:
     opened: list[int] = []
     dataset = Dataset.range(10).map(opened.append).repeat()
     stream = open_stream(dataset.node, Context())
@@ -56,7 +56,7 @@ def test_advance_does_not_trust_a_length_that_may_be_wrong() -> None:
     assert open_stream(dataset.node, Context()).advance(10) == 0
 
 
-def test_every_pass_of_a_source_asks_for_its_own_splits() -> None:
+def test_every_repetition_of_a_source_requests_its_own_splits() -> None:
     splits = ScriptedSplits({0: [[(0, 2)], [], [(5, 7)]]})
     stream = open_stream(Dataset.range(9).repeat(4).node, Context(splits=splits))
     assert [stream.next() for _ in range(4)] == [0, 1, 5, 6]
@@ -64,7 +64,7 @@ def test_every_pass_of_a_source_asks_for_its_own_splits() -> None:
     assert splits.opened == {0: 4}
 
 
-def test_an_endless_repeat_outlasts_a_pass_that_others_read() -> None:
+def test_an_endless_repeat_outlasts_a_repetition_without_splits() -> None:
     splits = ScriptedSplits({0: [[(0, 2)], [], [(5, 7)]]})
     stream = open_stream(Dataset.range(9).repeat().node, Context(splits=splits))
     assert [stream.next() for _ in range(4)] == [0, 1, 5, 6]

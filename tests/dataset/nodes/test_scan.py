@@ -59,7 +59,7 @@ def test_anything_but_a_pair_is_an_error(result: Any) -> None:
         next(iter(Dataset.range(1).scan(0, lambda s, x: result)))
 
 
-def test_each_pass_begins_with_the_initial_state() -> None:
+def test_each_epoch_begins_with_the_initial_state() -> None:
     def collect(state: dict[str, Any], x: int) -> tuple[Any, Any]:
         state["seen"].append(x)
         return state, list(state["seen"])

@@ -15,7 +15,7 @@ from tests.dataset.verbs import check_verbs, opened
 
 
 def distinct(*elements: Any) -> int:
-    """How many of these the node tells apart."""
+    """Return the number of distinct `elements` according to the node."""
     return len(list(Dataset(Elements.of(list(elements), None, "")).unique()))
 
 
@@ -86,11 +86,11 @@ def test_an_incomparable_element_is_an_error_at_its_position() -> None:
     assert stream.next_chunk(5, 1 << 20) == [2]
 
 
-def test_each_pass_begins_afresh() -> None:
+def test_each_repetition_begins_without_elements_seen() -> None:
     assert list(Dataset.range(6).map(lambda x: x % 2).unique().repeat(2)) == [0, 1, 0, 1]
 
 
-def test_advance_passes_distinct_elements() -> None:
+def test_advance_skips_distinct_elements() -> None:
     stream = opened(Dataset.range(20).map(lambda x: x // 2).unique())
     assert stream.advance(4) == 4
     assert stream.next() == 4

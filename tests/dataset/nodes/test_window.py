@@ -41,7 +41,7 @@ def test_windows_are_those_of_the_definition(
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
-    [  # what tf.data 2.21 gives for range(7)
+    [  # the results of tf.data 2.21 for range(7)
         ((3,), [[0, 1, 2], [3, 4, 5], [6]]),
         ((3, 1, 2), [[0, 2, 4], [1, 3, 5], [2, 4, 6], [3, 5], [4, 6], [5], [6]]),
         ((2, 3, 1), [[0, 1], [3, 4], [6]]),
@@ -187,7 +187,7 @@ def test_wrong_arguments_are_named(wrong: dict[str, Any]) -> None:
         Dataset.range(3).window(**{"size": 2, **wrong})
 
 
-def test_passes_are_equal_and_after_close_there_is_nothing() -> None:
+def test_epochs_are_equal_and_after_close_there_is_nothing() -> None:
     dataset = Dataset.range(5).window(2, 1).repeat(2)
     assert tape(dataset) == 2 * [[0, 1], [1, 2], [2, 3], [3, 4], [4]]
     stream = opened(dataset)

@@ -87,7 +87,7 @@ def test_all_verbs_read_the_same_stream() -> None:
     check_verbs(lambda: Dataset.zip(Dataset.range(30).shuffle(7), Dataset.range(20).prefetch(2)))
 
 
-def test_an_error_takes_the_position_and_the_others_pass_it_too() -> None:
+def test_an_error_occupies_its_position_in_all_inputs() -> None:
     dataset = Dataset.zip(failing(4, 1), failing(4, 1, 2, offset=10))
     no = [failed(ValueError("no 1 of 0")), failed(ValueError("no 2 of 10"))]
     assert tape(dataset) == [(0, 10), *no, (3, 13)]

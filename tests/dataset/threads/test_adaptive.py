@@ -21,10 +21,10 @@ MIB = 1 << 20
 
 
 class Gauge:
-    """A function that waits, as for the network, and counts how many of its calls do so at once.
+    """A function that waits, as for the network, and counts its concurrent calls.
 
     Args:
-        enough: once so many have been seen, calls wait no longer.
+        enough: number of concurrent calls after which no call waits any longer.
     """
 
     def __init__(self, enough: int) -> None:
@@ -40,14 +40,14 @@ class Gauge:
             self.most = max(self.most, self._running)
             if self.most >= self.enough:
                 self._seen.set()
-        self._seen.wait(10e-3)  # so long that 128 at once do not keep a core busy
+        self._seen.wait(10e-3)  # long enough that 128 concurrent calls do not keep a core busy
         with self._lock:
             self._running -= 1
         return x
 
 
 def read_until(dataset: Dataset, done: Callable[[], bool]) -> list[Any]:
-    """Elements up to the moment at which `done`; then the iterator is closed."""
+    """Return the elements read until `done` is true, then close the iterator."""
     deadline = time.monotonic() + SECONDS
     seen = []
     with dataset.iterator() as iterator:

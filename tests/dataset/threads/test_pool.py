@@ -176,7 +176,7 @@ def test_pool_threads_know_that_they_are() -> None:
     assert seen == [True]
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # fork with threads: what is tested
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # fork with threads is under test
 def test_a_forked_child_has_a_separate_pool() -> None:
     lease = pool.lease(2)
     ran = threading.Event()

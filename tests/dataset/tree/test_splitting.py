@@ -1,4 +1,4 @@
-"""Inputs read side by side stay aligned, whatever splits come in whatever order."""
+"""Inputs read side by side stay aligned for any splits in any order."""
 
 import threading
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from tests.dataset.verbs import failed, opened, plain, positions
 
 
 def zipped() -> Dataset:
-    """Of 25 elements; the last batch holds two."""
+    """Return a zip of 25 elements, the last batch having two rows."""
     return Dataset.zip(Dataset.range(98).batch(4), Dataset.range(30).map(str).prefetch(2))
 
 
@@ -54,7 +54,7 @@ def test_the_range_with_the_shorter_last_batch_is_read_last() -> None:
 
 
 @pytest.mark.parametrize("most", [1, 2, 50])
-def test_chunks_and_advance_read_what_next_reads(most: int) -> None:
+def test_all_verbs_read_the_same_elements(most: int) -> None:
     dataset = zipped()
     runs = [(3, 9), (24, 25), (0, 1), (10, 17)]
     expected = [element(i) for i in (3, 4, 5, 6, 7, 8, 0, *range(10, 17), 24)]

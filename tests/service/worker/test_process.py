@@ -54,7 +54,7 @@ def ended_within(pidfd: int, timeout: float) -> bool:
 @pytest.mark.parametrize("child", [IDLE, HOLDS_THE_GIL])
 @pytest.mark.parametrize("fork", [False, True])
 def test_a_child_dies_with_a_parent_that_is_killed(child, fork):
-    """Even while it computes with the GIL held, and though a fork of the parent lives on."""
+    """It also dies if its GIL is never released or a fork of the parent stays alive."""
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT % (child, fork)],
         stdout=subprocess.PIPE,
