@@ -1,7 +1,7 @@
-"""Codecs for the bodies of frames: from one buffer into another, and without the GIL.
+"""Codecs for the bodies of frames: from one buffer into another, without the GIL.
 
 All come from cramjam, which was measured against lz4, zstandard, python-snappy and blosc2
-(docs/architecture.md): it alone has all three, and decompresses into memory that is given.
+(docs/architecture.md): it alone has all three codecs and decompresses into a given buffer.
 """
 
 import functools
@@ -14,7 +14,7 @@ from stoker.errors import WireError
 from stoker.wire.buffers import BufferPool
 
 AUTO = "AUTO"
-"""What users write for: whatever gets most elements through."""
+"""Selects the codec with the highest throughput of elements."""
 
 CODECS = ("LZ4", "SNAPPY", "ZSTD")
 """The names users may write; "SNAPPY" is tf.data service's."""
@@ -23,11 +23,11 @@ MAX_BYTES = 1 << 30
 """Larger bodies are not compressed: LZ4 and Snappy end at 2 and 4 GiB."""
 
 WORTHWHILE = 0.95
-"""A body that does not shrink to this part of itself travels as it is."""
+"""Bodies that do not shrink below this fraction of their size are sent uncompressed."""
 
-_ZSTD_LEVEL = 1  # level 3 is a sixth slower, and hardly leaves less
+_ZSTD_LEVEL = 1  # level 3 is a sixth slower, and its output hardly smaller
 
-# What is compressed for one connection is sent before the next: few buffers serve all of them.
+# A compressed body is sent before the next one is compressed: few buffers serve all connections.
 _POOL = BufferPool(64 << 20)
 
 Allocate = Callable[[int], memoryview]
@@ -35,12 +35,13 @@ Allocate = Callable[[int], memoryview]
 
 @dataclass(frozen=True)
 class Codec:
-    """One way to compress.
+    """Compression algorithm.
 
     Attributes:
-        bound: the size that so many bytes cannot exceed when compressed.
-        compress: from the first buffer into the second; returns how many bytes it has written.
-        decompress: the same, the other way; never writes beyond the second buffer.
+        bound: returns the maximum compressed size of a given number of bytes.
+        compress: compresses the first buffer into the second; returns the number of bytes written.
+        decompress: decompresses the first buffer into the second, never writing beyond it; returns
+            the number of bytes written.
     """
 
     bound: Callable[[int], int]
@@ -50,10 +51,10 @@ class Codec:
 
 @functools.cache
 def get_codec(name: str) -> Codec:
-    """The codec called `name`.
+    """Return the codec `name`.
 
     Raises:
-        WireError: there is none in this version.
+        WireError: if this version has no such codec.
     """
     import cramjam
 
@@ -76,13 +77,13 @@ def get_codec(name: str) -> Codec:
             cramjam.zstd.decompress_into,
         )
     raise WireError(
-        f"a frame compressed with {name!r}, which this version does not know (it knows "
+        f"received a frame compressed with {name!r}, which this version does not support (only "
         f"{', '.join(CODECS)}); install the same stoker version on both sides"
     )
 
 
 def compress(name: str, body: Sequence[Buffer], size: int) -> memoryview | None:
-    """The buffers of a `body` of `size` bytes, compressed; ``None`` if they hardly shrink."""
+    """Compress the buffers of a `body` of `size` bytes; ``None`` if they hardly shrink."""
     codec = get_codec(name)
     data = body[0] if len(body) == 1 else _joined(body, size)
     out = _POOL.take(codec.bound(size))
@@ -91,16 +92,16 @@ def compress(name: str, body: Sequence[Buffer], size: int) -> memoryview | None:
 
 
 def decompress(name: str, body: Body, size: int, allocate: Allocate = empty_body) -> memoryview:
-    """The `size` bytes that `body` holds compressed, in memory that `allocate` gives.
+    """Decompress `body` into `size` bytes of memory from `allocate`.
 
     Args:
         name: of the codec.
-        body: anything at all.
-        size: what was claimed; nothing is written beyond it.
-        allocate: called with `size`, and once only.
+        body: compressed bytes; untrusted.
+        size: claimed uncompressed size; nothing is written beyond it.
+        allocate: called once, with `size`.
 
     Raises:
-        WireError: `body` is not what the codec makes of so many bytes; or there is no such codec.
+        WireError: if `body` does not decompress to `size` bytes, or there is no such codec.
     """
     codec = get_codec(name)
     parts = parts_of(body)
@@ -108,14 +109,13 @@ def decompress(name: str, body: Body, size: int, allocate: Allocate = empty_body
     out = allocate(size)
     try:
         written = codec.decompress(data, out)
-    except Exception as error:  # cramjam's own have no other base
+    except Exception as error:  # base class of the errors of cramjam
         raise WireError(
-            f"a body of {body_size(body)} bytes that is not {size} bytes compressed with {name}: "
-            f"{error}"
+            f"a body of {body_size(body)} bytes is not {size} bytes compressed with {name}: {error}"
         ) from error
     if written != size:
         raise WireError(
-            f"a body that decompresses with {name} to {written} bytes, not the {size} it claims"
+            f"a body decompresses with {name} to {written} bytes, not the claimed {size}"
         )
     return out
 

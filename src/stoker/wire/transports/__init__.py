@@ -1,4 +1,4 @@
-"""One seam: what carries messages between a worker and a client, and the transports that do."""
+"""The transport interface between workers and clients, and the lookup of its implementations."""
 
 import importlib
 from abc import ABC, abstractmethod
@@ -12,7 +12,7 @@ from stoker.wire.packing import Packer
 
 
 class Connection(ABC):
-    """Both directions between two peers. One thread may receive while any others send.
+    """Bidirectional connection of two peers. One thread may receive while any others send.
 
     Attributes:
         peer: the other side, for error messages.
@@ -29,68 +29,68 @@ class Connection(ABC):
     @property
     @abstractmethod
     def closed(self) -> bool:
-        """Whether this side was closed."""
+        """True once this side was closed."""
 
     @property
     def shared_bytes(self) -> int:
-        """How many bytes of the peer's memory are seen by views of what was received."""
+        """Size of the peer's memory that views of received elements refer to, in bytes."""
         return 0
 
     @abstractmethod
     def send(self, message: Message) -> None:
-        """Hand `message` over; blocks while the peer does not take it.
+        """Send `message`; blocks while the peer does not receive.
 
         Raises:
-            UnavailableError: the peer is gone, or this side was closed.
-            InvalidArgumentError: an element cannot travel; nothing was sent.
-            FailedPreconditionError: the elements of a frame differ too much; nothing was sent.
+            UnavailableError: if the peer disconnected, or this side was closed.
+            InvalidArgumentError: if an element cannot be encoded; nothing was sent.
+            FailedPreconditionError: if the elements of a frame differ too much; nothing was sent.
         """
 
     def send_now(self, message: Message) -> bool:
-        """Hand `message` over if that does not wait for the peer, or for the network.
+        """Send `message` if that does not block on the peer or the network.
 
         Returns:
-            False if it would: nothing was sent, and `send` of the same message is to follow.
+            False if it would block: nothing was sent, and the caller must `send` the same message.
 
         Raises:
-            As `send`.
+            UnavailableError, InvalidArgumentError, FailedPreconditionError: see `send`.
         """
         return False
 
     @abstractmethod
     def receive(self, timeout: float | None = None) -> Message:
-        """The next message; what had arrived before the peer went is still delivered.
+        """Return the next message; messages that arrived before a disconnect are still delivered.
 
         Args:
-            timeout: seconds to wait for the whole message; None waits for ever.
+            timeout: seconds to wait for the whole message; None waits forever.
 
         Raises:
-            TimeoutError: nothing whole arrived in time; the next call goes on where this stopped.
-            UnavailableError: the peer is gone, or this side was closed.
-            WireError: the peer sent something that is not a message; the connection is closed.
+            TimeoutError: if no whole message arrived in time; the next call continues it.
+            UnavailableError: if the peer disconnected, or this side was closed.
+            WireError: if the peer sent an invalid message; the connection is closed.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """End both directions and wake whoever is blocked in `send` or `receive`.
+        """End both directions and wake threads blocked in `send` or `receive`.
 
-        Idempotent, from any thread.
-        Messages under way may be lost: to be sure of a last one, wait for the peer's `Bye` to it.
+        Idempotent, from any thread. Messages in flight may be lost: to be sure that the last one
+        arrived, wait for the peer's `Bye`.
         """
 
 
 class Listener(ABC):
-    """Where connections arrive.
+    """Acceptor of connections.
 
     Attributes:
-        address: what a client passes to `Transport.connect`.
+        address: argument for `Transport.connect`.
     """
 
     address: str
 
     @abstractmethod
     def close(self) -> None:
-        """Accept no more, close what was accepted, and end its threads. Idempotent."""
+        """Stop accepting, close the accepted connections and end their threads. Idempotent."""
 
 
 OnConnection: TypeAlias = Callable[[Connection], None]
@@ -100,30 +100,30 @@ class Transport(ABC):
     """A way to carry messages.
 
     Attributes:
-        name: as users write it in `data_transfer_protocol`.
+        name: value of `data_transfer_protocol`.
     """
 
     name: str
 
     @abstractmethod
     def listen(self, host: str, port: int, on_connection: OnConnection) -> Listener:
-        """Accept connections; port 0 takes any free one.
+        """Accept connections; port 0 selects any free port.
 
-        `on_connection` is called on a daemon thread of its own for each connection. When it returns
-        the connection stays open until somebody closes it, or the listener; when it raises, it is
-        closed.
+        `on_connection` is called on a dedicated daemon thread for each connection. When it returns,
+        the connection stays open until it or the listener is closed; when it raises, the connection
+        is closed.
 
         Raises:
-            UnavailableError: the address cannot be listened on.
+            UnavailableError: if the address is not of this host, or in use.
         """
 
     @abstractmethod
     def connect(self, address: str, timeout: float) -> Connection:
-        """A connection to the listener at `address`, within `timeout` seconds.
+        """Return a connection to the listener at `address`, within `timeout` seconds.
 
         Raises:
-            UnavailableError: nobody listens there.
-            InvalidArgumentError: `address` is not an address of this transport.
+            UnavailableError: if nothing listens at `address`.
+            InvalidArgumentError: if `address` is not an address of this transport.
         """
 
 
@@ -137,11 +137,11 @@ _TRANSPORTS = {
 
 
 def get_transport(name: str) -> Transport:
-    """The transport called `name`: "tcp", "shm", "grpc", "local" or "memory".
+    """Return the transport `name`: "tcp", "shm", "grpc", "local" or "memory".
 
     Raises:
-        NotFoundError: no transport has this name.
-        InvalidArgumentError: `name` is "grpc" and grpcio is not installed.
+        NotFoundError: if no transport has this name.
+        InvalidArgumentError: if `name` is "grpc" and grpcio is not installed.
     """
     if name not in _TRANSPORTS:
         known = ", ".join(repr(known) for known in sorted(_TRANSPORTS))

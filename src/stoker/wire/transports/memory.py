@@ -1,4 +1,4 @@
-"""The in-memory twin of TCP, for tests: real bytes, no sockets, and it breaks when told to."""
+"""In-memory counterpart of TCP, for tests: encodes messages, and can break connections."""
 
 import itertools
 import threading
@@ -62,7 +62,7 @@ class MemoryTransport(QueueTransport):
             self._live.update((near, far))
 
     def break_connections(self) -> None:
-        """Cut every connection there is, losing what is under way; listeners stay."""
+        """Break all connections, losing the messages in flight; listeners stay."""
         with self._live_lock:
             live = list(self._live)
             self._live.clear()

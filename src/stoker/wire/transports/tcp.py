@@ -1,7 +1,8 @@
-"""Messages over TCP sockets: where the kernel allows, one `sendmsg` and two `recv_into` a frame.
+"""Messages over TCP: where the kernel allows, one `sendmsg` and two `recv_into` per frame.
 
-Interpreter entries are what a busy trainer cannot afford (DESIGN.md par. 2), so a header arrives
-together with the first bytes of its body and the rest of the body in one call (MSG_WAITALL).
+Each system call re-enters the interpreter, which is expensive in a busy trainer (DESIGN.md par. 2).
+So one call receives the header with the first bytes of the body, and another the rest of the body
+(MSG_WAITALL).
 """
 
 import socket
@@ -21,20 +22,20 @@ from stoker.wire.transports.receive_buffer import ReceiveBuffer
 from stoker.wire.transports.stream_socket import StreamSocket, dial
 
 MAX_BODY_BYTES = 64 << 30
-"""What a client accepts from the worker it has chosen to read from."""
+"""Maximum body that a client accepts: it chose the worker it reads from."""
 
 MAX_LISTENER_BYTES = 1 << 20
-"""What a listener accepts, as header and as body, from whoever connects: clients send no frames."""
+"""Maximum header, and body, that a listener accepts from any client: clients send no frames."""
 
 POOLED_BYTES = 64 << 20
-"""Of received bodies a connection uses so many bytes again: about what is under way on it."""
+"""Maximum size of the reused receive buffers of a connection: about its bytes in flight."""
 
 _BUFFER_BYTES = 4096
 
 
 @dataclass(slots=True)
 class _Arriving:
-    """A message of which the header is here, and of its body all but what is `missing`."""
+    """A message whose header was received, and its body except the `missing` end."""
 
     header: bytes
     body: memoryview | None
@@ -42,13 +43,13 @@ class _Arriving:
 
 
 class TcpConnection(Connection):
-    """A connected socket, which it owns.
+    """Connection over a connected socket, which it owns.
 
     Args:
         sock: blocking and connected.
         peer: for error messages.
         max_body_bytes: longer bodies are refused before memory is allocated for them.
-        max_header_bytes: the same for headers.
+        max_header_bytes: longer headers are refused.
     """
 
     def __init__(
@@ -103,10 +104,10 @@ class TcpConnection(Connection):
         )
         if header_size > self._max_header_bytes:
             raise WireError(
-                f"a header of {header_size} bytes, more than the {self._max_header_bytes} allowed"
+                f"a header of {header_size} bytes exceeds the {self._max_header_bytes} allowed"
             )
         reader.need(PREFIX.size + header_size, deadline)
-        # Most messages have no body: no memory for those.
+        # Most messages have no body and need no memory.
         body = self._bodies.take(body_size) if body_size else None
         reader.consume(PREFIX.size)
         return _Arriving(reader.take(header_size), body, body)
