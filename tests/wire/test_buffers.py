@@ -106,14 +106,14 @@ def test_the_last_view_may_die_on_any_thread():
     assert list(dead) == [1]
 
 
-def test_nothing_is_remembered_of_memory_that_is_gone():
+def test_freed_memory_leaves_no_weak_references():
     before = len(buffers._watched)
     for _ in range(1000):
         lent(64)
     assert len(buffers._watched) == before
 
 
-def test_a_buffer_comes_back_when_its_last_view_dies_and_not_before():
+def test_a_buffer_is_reused_only_after_its_last_view_is_freed():
     pool = BufferPool(16 * BIG)
     first = pool.take(BIG)
     where = address(first)
@@ -149,7 +149,7 @@ def test_a_much_larger_buffer_is_not_given_for_a_small_one():
     assert address(pool.take(2 * BIG)) != where
 
 
-def test_at_its_limit_a_pool_gives_ordinary_memory_and_never_what_is_in_use():
+def test_a_full_pool_returns_ordinary_memory():
     pool = BufferPool(4 * BIG)
     kept = [pool.take(BIG) for _ in range(50)]
     assert len({address(view) for view in kept}) == 50

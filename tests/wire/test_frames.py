@@ -48,7 +48,7 @@ def test_a_message_arrives_equal(message):
     assert parse(message_bytes(message)) == message
 
 
-def test_a_frame_carries_its_number_and_an_error_instead_of_elements():
+def test_a_frame_carries_an_error_instead_of_elements():
     record = ErrorRecord("UserFunctionError", "boom", worker="w", element=3)
     frame = parse(message_bytes(Frame(12, [], record)))
     assert (frame.number, frame.elements, frame.error) == (12, [], record)
@@ -189,7 +189,7 @@ def test_random_bytes_are_refused(head, body):
 
 @settings(max_examples=400, deadline=None)
 @given(frames_of_elements(), st.data())
-def test_a_frame_with_bytes_changed_cut_or_added_decodes_or_is_refused(elements, data):
+def test_a_corrupted_frame_decodes_or_is_refused(elements, data):
     message = bytearray(message_bytes(Frame(0, elements)))
     size, _ = parse_prefix(message, 1 << 30)
     head, body = message[PREFIX.size : PREFIX.size + size], message[PREFIX.size + size :]

@@ -20,7 +20,7 @@ def test_elements_are_encoded_and_not_handed_over():
         assert type(received.elements[0][0]) is not Point
 
 
-def test_broken_connections_lose_what_was_under_way_and_wake_both_sides():
+def test_broken_connections_lose_messages_and_wake_both_sides():
     transport = MemoryTransport()
     with connected(transport) as pair:
         outcome = []

@@ -153,7 +153,7 @@ def test_small_bodies_go_through_the_socket(pair, pool):
     assert pool.statistics()["bytes"] == 0
 
 
-def test_memory_goes_back_with_what_is_sent_next_after_the_last_view_died(pair, pool):
+def test_the_next_message_returns_loans_without_views(pair, pool):
     (yours,) = elements_of(pair, [np.zeros(MIB, np.uint8)])
     part = yours[100:][::2][5:6]
     returns(pair)
@@ -166,7 +166,7 @@ def test_memory_goes_back_with_what_is_sent_next_after_the_last_view_died(pair, 
     assert lent(pool) == 0
 
 
-def test_a_user_who_keeps_everything_gets_copies_and_what_was_seen_is_never_changed(pair, pool):
+def test_a_client_that_keeps_all_elements_is_sent_copies(pair, pool):
     kept = []
     for n in range(100):
         kept += elements_of(pair, [np.full(MIB, n, np.uint8)])
@@ -180,7 +180,7 @@ def test_a_user_who_keeps_everything_gets_copies_and_what_was_seen_is_never_chan
     assert is_shared(again)
 
 
-def test_inline_arrays_are_aligned_and_writable_between_parts_in_place(pool):
+def test_inline_arrays_are_aligned_and_writable(pool):
     small = Segments(4 * MIB)
     with connected(ShmTransport(small)) as pair:
         mine = small.allocate((MIB + 8,), np.uint8)
@@ -294,7 +294,7 @@ def test_a_replaced_segment_is_unmapped_by_the_client_too():
     pool.close()
 
 
-def test_sending_now_never_waits_for_a_client_that_does_not_receive():
+def test_send_now_never_blocks_on_a_client_not_receiving():
     with connected(ShmTransport(Segments(0))) as pair:
 
         def received() -> Frame:
@@ -315,7 +315,7 @@ def test_sending_now_never_waits_for_a_client_that_does_not_receive():
         assert [received().number for _ in range(1, sent)] == list(range(1, sent))
 
 
-def test_messages_that_arrived_together_are_received_without_asking_again(pair):
+def test_buffered_messages_are_received_without_system_calls(pair):
     for n in range(101):
         pair.far.send(Ready(n))
     assert pair.near.receive(5) == Ready(0)
@@ -455,7 +455,7 @@ GOOD = e.Part(4096, 1, 1, 0)
     ],
     ids=repr,
 )
-def test_an_envelope_of_garbage_from_the_worker_closes_the_connection(pair, envelope):
+def test_a_garbage_envelope_of_a_worker_closes_the_connection(pair, envelope):
     raw = raw_of(pair.far)
     announce(raw, memfd())
     raw.send(e.pack(envelope))
@@ -499,7 +499,7 @@ def test_descriptors_that_nobody_announced_are_closed(pair):
         e.pack(e.Envelope(e.Kind.FORGET, b"", (e.Part(0, 1),))),
     ],
 )
-def test_garbage_from_a_client_closes_its_connection_and_no_other(pool, data):
+def test_garbage_of_a_client_closes_only_its_connection(pool, data):
     with connected(ShmTransport(pool)) as pair, connected(ShmTransport(pool)) as other:
         raw_of(pair.near).send(data)
         with pytest.raises(WireError, match="sent what is not a message"):
@@ -556,12 +556,12 @@ def test_an_address_that_is_none_is_refused(address):
         ShmTransport().connect(address, 1)
 
 
-def test_where_nobody_listens_it_is_said_that_it_may_be_another_host():
+def test_connect_error_suggests_another_host():
     with pytest.raises(UnavailableError, match="it is on another host, or ended"):
         ShmTransport().connect("@stoker-none", 1)
 
 
-def test_a_process_that_cannot_map_says_so_once_and_connects_no_more(pool, monkeypatch):
+def test_a_process_that_cannot_map_stops_connecting(pool, monkeypatch):
     from stoker.wire.transports.shm import borrowing
 
     def cannot(descriptor, size):

@@ -78,7 +78,7 @@ def test_small_arrays_and_objects_are_ordinary(pool, shape, dtype):
     assert pool.statistics()["bytes"] == 0
 
 
-def test_memory_is_used_again_when_its_last_view_dies_and_not_before(pool):
+def test_memory_is_reused_only_after_its_last_view_is_freed(pool):
     array = pool.allocate((MIB,), np.uint8)
     where = address(array)
     part = array[5:][::7][3:4]
@@ -88,7 +88,7 @@ def test_memory_is_used_again_when_its_last_view_dies_and_not_before(pool):
     assert address(pool.allocate((MIB,), np.uint8)) == where
 
 
-def test_a_keeper_of_everything_gets_ordinary_memory_beyond_half_the_pool(pool):
+def test_allocate_uses_ordinary_memory_beyond_half_the_pool(pool):
     kept = [pool.allocate((MIB,), np.uint8) for _ in range(20)]
     assert pool.statistics()["viewed_bytes"] == 4 * MIB
     for n, array in enumerate(kept):
@@ -102,7 +102,7 @@ def test_what_is_larger_than_the_pool_is_ordinary(pool):
     assert pool.statistics()["bytes"] == 0
 
 
-def test_a_loan_outlives_the_workers_view_and_is_free_when_both_are_gone(pool):
+def test_a_block_is_reused_after_the_view_and_the_loan_ended(pool):
     loans = Loans()
     array = pool.allocate((MIB,), np.uint8)
     where, number = address(array), lend(pool, loans, array)
@@ -210,7 +210,7 @@ def test_no_memory_at_all_is_said_once_and_copies_are_made(pool, monkeypatch, ca
     assert caplog.text.count("no shared memory for elements") == 1
 
 
-def test_a_closed_pool_gives_ordinary_memory_and_leaves_nothing_mapped():
+def test_a_closed_pool_unmaps_and_returns_ordinary_memory():
     pool = Segments(8 * MIB)
     array = pool.allocate((MIB,), np.uint8)
     array[:] = 7
@@ -224,7 +224,7 @@ def test_a_closed_pool_gives_ordinary_memory_and_leaves_nothing_mapped():
     assert shared_mappings() == 0
 
 
-def test_after_a_fork_parent_and_child_do_not_see_what_the_other_writes(pool):
+def test_forked_parent_and_child_do_not_see_mutual_writes(pool):
     array = pool.allocate((MIB,), np.uint8)
     array[:] = 1
     child = os.fork()
@@ -351,7 +351,7 @@ def test_many_threads_allocate_lend_and_give_back_at_once():
     pool.close()
 
 
-def test_forks_and_new_segments_at_once_never_wait_for_each_other():
+def test_concurrent_forks_and_new_segments_do_not_deadlock():
     done = threading.Event()
 
     def churn():

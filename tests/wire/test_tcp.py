@@ -116,7 +116,7 @@ def test_half_a_message_and_a_close_is_a_peer_that_is_gone(raw):
         PREFIX.pack(b"stk1", 4, 0) + b"\xff\xff\xff\xff",
     ],
 )
-def test_what_is_not_a_message_closes_the_connection_and_names_the_peer(raw, data):
+def test_invalid_message_closes_connection_and_names_peer(raw, data):
     plain, connection = raw
     plain.sendall(data)
     with pytest.raises(WireError, match="the peer sent what is not a message"):
@@ -157,7 +157,7 @@ def test_close_wakes_a_blocked_send(raw):
     assert connection._stream._socket.fileno() == -1
 
 
-def test_the_last_words_of_a_peer_are_heard_after_a_send_to_it_failed(raw):
+def test_last_messages_of_a_peer_arrive_after_a_failed_send(raw):
     plain, connection = raw
     plain.sendall(message_bytes(Ready(7)))
     plain.close()
@@ -175,7 +175,7 @@ def test_the_last_words_of_a_peer_are_heard_after_a_send_to_it_failed(raw):
         connection.receive(5)
 
 
-def test_an_element_that_cannot_travel_leaves_the_connection_usable():
+def test_an_unencodable_element_leaves_the_connection_usable():
     with connected(TCP) as pair:
         with pytest.raises(InvalidArgumentError, match="element is a object"):
             pair.near.send(Frame(0, [object()]))

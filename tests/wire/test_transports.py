@@ -66,7 +66,7 @@ def test_sending_now_to_who_is_gone_is_an_error_or_left_to_send(pair: Pair):
         send()
 
 
-def test_a_read_only_array_arrives_writable_and_the_original_stays(pair: Pair):
+def test_a_read_only_array_arrives_as_a_writable_copy(pair: Pair):
     array = np.zeros(100_000)
     array.flags.writeable = False
     pair.far.send(Frame(0, [{"a": array}, (array[:3],)]))
@@ -77,7 +77,7 @@ def test_a_read_only_array_arrives_writable_and_the_original_stays(pair: Pair):
     assert array[0] == 0
 
 
-def test_a_receive_that_waits_in_vain_times_out_and_the_connection_goes_on(pair: Pair):
+def test_a_receive_times_out_and_the_connection_continues(pair: Pair):
     with pytest.raises(TimeoutError, match="no"):
         pair.near.receive(0.01)
     with pytest.raises(TimeoutError):
@@ -162,7 +162,7 @@ def test_two_threads_send_and_two_receive_at_once(pair: Pair):
         assert all((frame.elements[0] == frame.number).all() for frame in frames)
 
 
-def test_closing_the_listener_closes_its_connections_and_ends_their_threads(transport):
+def test_closing_a_listener_ends_its_connections_and_threads(transport):
     done = threading.Event()
 
     def serve(connection):
