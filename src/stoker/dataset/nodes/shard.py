@@ -90,6 +90,8 @@ class _ShardStream(OneInputStream):
         return element
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
+        if lazy and self._step <= _MAX_SLICED and self._failure is None:
+            return self._lazy_chunk(max_elements, max_bytes)
         begun = time.perf_counter()
         try:
             chunk = [self._next()]
@@ -115,6 +117,22 @@ class _ShardStream(OneInputStream):
         if len(chunk) == 1:
             self._prompt = time.perf_counter() - begun < _PROMPT_SECONDS
         return chunk
+
+    def _lazy_chunk(self, max_elements: int, max_bytes: int) -> list[Any]:
+        """Return every `num_shards`-th element of a lazy chunk of the input.
+
+        No function was called for the others, so dropping them costs less than skipping them.
+        """
+        if self._to_skip:
+            skipped, self._to_skip = self._to_skip, 0
+            self._input.advance(skipped)
+        try:
+            chunk = self._input.next_chunk(max_elements * self._step, max_bytes, True)
+        except Exception:
+            self._to_skip = self._step - 1
+            raise
+        self._to_skip = -len(chunk) % self._step
+        return chunk[:: self._step]
 
     def advance(self, n: int) -> int:
         if not n:
