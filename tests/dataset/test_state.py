@@ -276,7 +276,7 @@ def test_an_order_that_depends_on_threads_has_none() -> None:
 
 def test_an_iterator_over_a_bare_stream_has_none() -> None:
     stream: Stream = Range(start=0, stop=1, step=1).open(Context())
-    with pytest.raises(UnimplementedError, match="was not made by a Dataset"):
+    with pytest.raises(UnimplementedError, match="was not created by a Dataset"):
         Iterator(stream).state_dict()
 
 

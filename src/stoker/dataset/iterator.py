@@ -18,12 +18,12 @@ from stoker.errors import FailedPreconditionError, UnimplementedError
 
 
 class Iterator:
-    """One pass over a dataset; made by ``iter(dataset)`` or `Dataset.iterator`.
+    """One epoch of a dataset; created by ``iter(dataset)`` or `Dataset.iterator`.
 
-    Reading past an element whose function raised is allowed: the error occupies that element's
-    position. Reading on after Ctrl-C is not; `state_dict` says where to go on. Threads and
-    connections are released at the end, by `close`, on leaving a ``with`` block, when the iterator
-    is forgotten and at interpreter exit. In a forked child it raises.
+    Reading may continue after an element whose function raised: the error occupies the position of
+    that element. It must not continue after Ctrl-C; resume from `state_dict`. Threads and
+    connections are released at the end, by `close`, at the end of a ``with`` block, by garbage
+    collection and at interpreter exit. In a forked child it raises.
 
     Example:
         >>> from stoker import Dataset
@@ -92,10 +92,10 @@ class Iterator:
         return self._elements - length_hint(self._ready)
 
     def _interrupt(self) -> None:
-        """Ends the pass: an interrupt may come in the middle of anything.
+        """End the epoch, because an interrupt may leave any stream in an inconsistent state.
 
-        Going on could lose elements, or pair the wrong ones. Over a service, where no state could
-        be gone on from, the pass remains as it is.
+        Continuing could lose elements or pair the wrong ones. Over a service, which has no state to
+        resume from, the epoch continues.
         """
         if self._begin is not None:
             with suppress(UnimplementedError):
@@ -103,7 +103,7 @@ class Iterator:
                 self._shut(_interrupted)
 
     def close(self) -> None:
-        """Releases what the pass holds; idempotent. Reading afterwards raises."""
+        """Release threads, connections and buffers; idempotent. Reading afterwards raises."""
         if self._read is not _end:
             self._shut(_closed)
 
@@ -114,18 +114,18 @@ class Iterator:
         _open_iterators.discard(self)
 
     def _leave(self, then: Callable[[int, int, bool], list[Any]]) -> None:
-        """What is not read yet will not be."""
+        """Drop the elements that were not yielded; later reads call `then`."""
         self._elements, self._ready = self._received(), iter(())
         self._read = then
 
     def state_dict(self) -> dict[str, Any]:
-        """Where this pass stands, as a dict of a few numbers that JSON can hold.
+        """Return the position of this epoch as a dict of a few numbers that JSON can represent.
 
-        `Dataset.iterator` with ``state=`` goes on behind the last element (or error) received from
-        this iterator; what was computed ahead is computed again. May be asked for at any time.
+        `Dataset.iterator` with ``state=`` continues after the last element (or error) that this
+        iterator yielded; elements computed ahead are computed again. May be called at any time.
 
         Raises:
-            UnimplementedError: the dataset reads from a service.
+            UnimplementedError: if the dataset reads from a service.
 
         Example:
             >>> from stoker import Dataset
@@ -138,18 +138,18 @@ class Iterator:
             (2, 4)
         """
         if self._begin is None:
-            raise UnimplementedError("this iterator was not made by a Dataset and has no state")
+            raise UnimplementedError("this iterator was not created by a Dataset and has no state")
         begin = self._begin()
         position = begin.position + self._received() + self._errors
         return msgspec.structs.replace(begin, position=position).to_dict()
 
     def stats(self) -> dict[str, int]:
-        """What happened so far: ``elements`` yielded and ``errors`` raised.
+        """Return counters of this epoch: ``elements`` yielded and ``errors`` raised.
 
-        With a service also ``tasks_lost`` and ``splits_lost``: how many tasks' workers are gone,
-        and how many splits those had begun. Of these, elements that had not arrived are lost.
-        ``shared_memory_bytes`` is how much of workers' memory this pass has views of.
-        With `ignore_errors` also ``errors_ignored``, once there was one; workers' are in it.
+        With a service also ``tasks_lost`` and ``splits_lost``: the tasks of lost workers and the
+        splits that they had begun, of which the elements that had not arrived are lost; and
+        ``shared_memory_bytes``, the memory of workers that this epoch has views of. With
+        `ignore_errors` also ``errors_ignored`` after the first one, workers' errors included.
         """
         own = {"elements": self._received(), "errors": self._errors}
         return own | self._statistics.snapshot()

@@ -1,4 +1,4 @@
-"""batch: consecutive elements as one; with map in front of it, in one step."""
+"""batch: stacks consecutive elements; fused with a map before it."""
 
 import weakref
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from stoker.elements.spec import RaggedSpec, SparseSpec, Spec, TensorSpec
 from stoker.elements.structure import map_structure
 from stoker.errors import InvalidArgumentError
 
-# A batch holds its elements anyway: whatever is ready of them is taken at once.
+# A batch needs all its elements, so all that are ready are read in one call.
 _NO_LIMIT = 1 << 62
 
 
@@ -66,14 +66,14 @@ class Batch(Node, frozen=True, eq=False, kw_only=True):
 
 
 class MapAndBatch(Node, frozen=True, eq=False, kw_only=True):
-    """``map`` then ``batch`` in one step: the thread that computes element k writes it into row k.
+    """``map`` and ``batch`` in one step: the thread that computes element k writes it into row k.
 
-    Made by `rewrite`, never by users; means exactly what the two nodes mean.
+    It is created by `Node.fused` and has the meaning of the two nodes.
 
     Attributes:
-        input: the map, read only through this.
-        batch_size: the batch's.
-        drop_remainder: the batch's.
+        input: the map, whose stream is not used.
+        batch_size: as of the batch.
+        drop_remainder: as of the batch.
     """
 
     kind: ClassVar[str] = "map_and_batch"
@@ -104,10 +104,10 @@ class MapAndBatch(Node, frozen=True, eq=False, kw_only=True):
 
 
 def batched_spec(spec: Spec, batch_size: int, drop_remainder: bool) -> Spec:
-    """The spec of batches of elements of `spec`.
+    """Return the spec of batches of elements of `spec`.
 
     Raises:
-        InvalidArgumentError: a leaf is ragged.
+        InvalidArgumentError: if a leaf is ragged.
     """
     length = batch_size if drop_remainder else None
 
@@ -122,7 +122,7 @@ def batched_spec(spec: Spec, batch_size: int, drop_remainder: bool) -> Spec:
 
 
 def ragged_twice(method: str, spec: RaggedSpec) -> InvalidArgumentError:
-    """The error of a dataset whose elements are ragged before they are put in batches."""
+    """Return the error for elements that are RaggedArrays already."""
     return InvalidArgumentError(
         f"cannot {method} elements with a {spec}: a batch would be ragged in two dimensions, which "
         "a RaggedArray cannot be; use rebatch to join their rows, or unbatch and padded_batch to "
@@ -131,22 +131,22 @@ def ragged_twice(method: str, spec: RaggedSpec) -> InvalidArgumentError:
 
 
 def batched_cardinality(cardinality: int, batch_size: int, drop_remainder: bool) -> int:
-    """How many batches so many elements make; infinite and unknown stay what they are."""
+    """Return the number of batches of `elements` elements, also if infinite or unknown."""
     if cardinality < 0:
         return cardinality
     return cardinality // batch_size if drop_remainder else -(-cardinality // batch_size)
 
 
 class BatchStream(Stream):
-    """Collects elements and puts them together on the thread that reads.
+    """Collects elements and stacks them on the thread that reads.
 
-    A batch of which an element fails, fails: it occupies one position and all its inputs.
+    A batch fails if one of its elements does: it occupies one position and all its inputs.
 
     Args:
         stream: the elements.
         batch_size: of the node.
         drop_remainder: of the node.
-        stack: makes one batch of its elements.
+        stack: builds one batch of its elements.
         origin: of the node, for errors of `stack`.
     """
 
@@ -182,7 +182,7 @@ class BatchStream(Stream):
         batches = [self._stack_first()]
         self._batch_bytes = element_bytes(batches[0])
         most = min(max_elements, max_bytes // self._batch_bytes) - 1
-        used = 0  # removed together: for each batch alone, all that is behind it would move
+        used = 0  # removed together: removing each batch would move all elements after it
         for stop in range(self._size, min(most * self._size, len(self._held)) + 1, self._size):
             try:
                 batches.append(self._stack(self._held[used:stop]))
@@ -210,11 +210,11 @@ class BatchStream(Stream):
         self._stream.close()
 
     def _gather(self, most: int) -> None:
-        """Hold one batch's elements at least, and up to `most` if they are ready.
+        """Buffer at least the elements of one batch, and up to `most` if they are ready.
 
         Raises:
             StopIteration: no batch is left.
-            Exception: an element's error; the batch's other elements are passed.
+            Exception: an element's error; the other elements of the batch are skipped.
         """
         held = self._held
         while len(held) < self._size:
@@ -235,12 +235,12 @@ class BatchStream(Stream):
         rest = self._size - len(self._held) - 1
         self._held.clear()
         passed = self._stream.advance(rest) if rest else 0
-        if passed < rest and self._drop_remainder:  # the batch would not have been delivered
+        if passed < rest and self._drop_remainder:  # the batch would have been dropped
             raise StopIteration
         self._index += 1
 
     def _stack_first(self) -> Any:
-        """The first batch; its elements are gone also if they cannot be stacked."""
+        """Remove and return the first batch; remove its elements even if they cannot be stacked."""
         try:
             return self._stack(self._held[: self._size])
         finally:
@@ -270,14 +270,14 @@ class _SlotsOfBatches:
 
     Args:
         batch_size: elements in a batch.
-        allocate: makes the arrays of a batch.
+        allocate: allocates the arrays of a batch.
     """
 
     def __init__(self, batch_size: int, allocate: Allocate) -> None:
         self._size = batch_size
         self._allocate = allocate
         self._number = -1
-        # Weak: once a batch is delivered its memory must not wait for the next one to begin.
+        # Weak: the memory of a yielded batch must not be kept until the next one starts.
         self._last: weakref.ref[Slots] | None = None
 
     def writer(self, index: int) -> Finish:

@@ -70,7 +70,7 @@ class Sample(Node, frozen=True, eq=False, kw_only=True):
 
 
 class SampleByWeights(Node, frozen=True, eq=False, kw_only=True):
-    """As `Sample`, with the weights of each draw from a dataset; it ends when that ends.
+    """A `Sample` with the weights of each draw from a dataset; it ends when that ends.
 
     Attributes:
         weights: a dataset whose elements are a weight for each input.
@@ -247,26 +247,26 @@ class _ChosenStream(Stream):
                 if drawn is None:
                     break
                 draws = drawn
-            left -= self._pass(draws)
+            left -= self._skip(draws)
         return n - left
 
-    def _pass(self, draws: Draws) -> int:
-        """Passes what the draws stand for; returns the positions, fewer if an input has ended."""
+    def _skip(self, draws: Draws) -> int:
+        """Skip the drawn elements; return the number of positions, fewer if an input ended."""
         wanted = np.bincount(draws, minlength=len(self._streams) + 1).tolist()
         for _ in range(wanted[-1]):
             self._choices.failures.popleft()
-        passed = len(draws)
+        skipped = len(draws)
         end = len(draws)
         for i, count in enumerate(wanted[:-1]):
-            found = self._pass_input(i, count)
+            found = self._skip_input(i, count)
             if found == count:
                 continue
-            passed -= count - found
+            skipped -= count - found
             end = min(end, int(np.flatnonzero(draws == i)[found]))
             self._end_input(i)
-        return end if self._stop else passed
+        return end if self._stop else skipped
 
-    def _pass_input(self, i: int, count: int) -> int:
+    def _skip_input(self, i: int, count: int) -> int:
         kept = self._kept[i]
         held = min(count, len(kept))
         for _ in range(held):

@@ -1,4 +1,4 @@
-"""enumerate: elements with their positions."""
+"""enumerate: pairs elements with their positions."""
 
 from typing import Any, ClassVar
 
@@ -10,7 +10,7 @@ from stoker.elements.spec import Spec, TensorSpec
 
 
 class Enumerate(OneInput, frozen=True, eq=False, kw_only=True):
-    """Pairs of a position, from `start`, and the element there; an error has one too."""
+    """Yields pairs of a position, from `start`, and its element; errors have positions, too."""
 
     kind: ClassVar[str] = "enumerate"
     forwards_elements: ClassVar[bool] = True

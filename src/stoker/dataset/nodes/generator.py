@@ -1,4 +1,4 @@
-"""from_generator: what a user's iterable yields."""
+"""from_generator: the elements of a user's iterable."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,7 +13,7 @@ from stoker.elements.spec import Spec, UnknownSpec
 
 
 class Generator(Node, frozen=True, eq=False, kw_only=True):
-    """What ``generator(*args)`` yields, called anew for each pass."""
+    """Yields the elements of ``generator(*args)``, which is called once per epoch."""
 
     kind: ClassVar[str] = "from_generator"
     function: Pickled
@@ -34,7 +34,7 @@ class Generator(Node, frozen=True, eq=False, kw_only=True):
 
 
 class _GeneratorStream(Stream):
-    """Runs the generator; an error of its takes one position, and a generator ends with it."""
+    """Runs the generator; its error occupies one position and ends it."""
 
     def __init__(self, node: Generator) -> None:
         self._node = node
@@ -44,7 +44,7 @@ class _GeneratorStream(Stream):
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         try:
             if self._iterator is None:
-                self._iterator = iter(())  # if the call raises, that is all there is
+                self._iterator = iter(())  # if the call raises, the error is the only position
                 self._iterator = iter(self._node.function.value(*self._node.args.value))
             for element in self._iterator:
                 self._index += 1

@@ -76,7 +76,7 @@ class Map(Node, frozen=True, eq=False, kw_only=True):
         )
 
     def _limit(self, context: Context, group: int) -> int | Tuning | None:
-        """Return how many calls run at once; None for inline, as always in a pool thread."""
+        """Return the number of concurrent calls; None for inline, as always in a pool thread."""
         if self.num_parallel_calls is None or pool.in_pool_thread():
             return None
         if self.num_parallel_calls != AUTOTUNE:

@@ -1,4 +1,4 @@
-"""padded_batch: consecutive elements as one, leaves padded to one shape."""
+"""padded_batch: pads consecutive elements to one shape and stacks them."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -63,17 +63,17 @@ class PaddedBatch(OneInput, frozen=True, eq=False, kw_only=True):
 
 
 def pad(elements: Sequence[Any], shapes: Any, values: Any, allocate: Allocate) -> Any:
-    """One batch of `elements`, padded; lists of numbers or text in them are vectors.
+    """Return one padded batch of `elements`; lists of numbers or text in them are vectors.
 
     Args:
         elements: at least one.
         shapes: ``padded_shapes`` as the user gave them.
         values: ``padding_values`` as the user gave them.
-        allocate: makes the arrays.
+        allocate: allocates the arrays.
 
     Raises:
-        InvalidArgumentError: the elements differ in structure, or a leaf in dtype or rank, or one
-            is larger than its padded shape.
+        InvalidArgumentError: if the elements differ in structure, or a leaf in dtype or rank, or
+            one is larger than its padded shape.
     """
     given = Paddings(shapes, values, elements[0])
     return _Padded(allocate, given).column(elements, "")
@@ -121,7 +121,7 @@ class _Padded(Collation):
 
 
 def _arrays(values: Sequence[Any], name: str) -> Sequence[Array]:
-    """The leaves as something with shape and dtype."""
+    """Return the leaves as objects with shape and dtype."""
     kinds = set(map(type, values))
     if kinds == {np.ndarray}:
         return values
@@ -131,10 +131,10 @@ def _arrays(values: Sequence[Any], name: str) -> Sequence[Array]:
 
 
 def _target(arrays: Sequence[Array], shape: Shape | None, name: str) -> tuple[int, ...]:
-    """The shape every leaf of the batch is padded to."""
+    """Return the shape to which every leaf of the batch is padded."""
     if shape is not None:
         for i, array in enumerate(arrays):
-            # What fits is found out without building the words.
+            # The names are built only for errors.
             if len(shape) != array.ndim or any(
                 most is not None and mine > most
                 for mine, most in zip(array.shape, shape, strict=True)
@@ -149,7 +149,7 @@ def _target(arrays: Sequence[Array], shape: Shape | None, name: str) -> tuple[in
 
 
 def _default(arrays: Sequence[Array]) -> Any:
-    """Zero; for text the empty text of the kind the batch holds."""
+    """Return zero, or the empty text of the type in the batch."""
     dtype = arrays[0].dtype
     if not dtype.hasobject:
         return np.zeros((), dtype)[()]

@@ -1,4 +1,4 @@
-"""ragged_batch: consecutive elements as one, leaves of different lengths as rows."""
+"""ragged_batch: combines leaves of different lengths into RaggedArrays."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -20,7 +20,7 @@ from stoker.errors import InvalidArgumentError
 
 
 class RaggedBatch(OneInput, frozen=True, eq=False, kw_only=True):
-    """Lays the leaves of `batch_size` consecutive elements end to end as rows.
+    """Concatenates the leaves of `batch_size` consecutive elements as rows.
 
     Attributes:
         batch_size: elements in a batch; the last may have fewer.
@@ -65,7 +65,7 @@ class RaggedBatch(OneInput, frozen=True, eq=False, kw_only=True):
 
 
 def _is_dense(spec: Any) -> bool:
-    """True where all leaves have one shape, so that tf.data would stack them too."""
+    """Return True for leaves of one shape, which tf.data would stack, too."""
     return isinstance(spec, TensorSpec) and None not in spec.shape
 
 

@@ -1,4 +1,4 @@
-"""take, take_while and skip: the beginning of a dataset, and what is behind it."""
+"""take, take_while and skip: the first elements of a dataset, or those after them."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -11,7 +11,7 @@ from stoker.dataset.unpacking import apply
 
 
 class Take(OneInput, frozen=True, eq=False, kw_only=True):
-    """The first `count` elements, all if `count` is -1."""
+    """Yields the first `count` elements, all if `count` is -1."""
 
     kind: ClassVar[str] = "take"
     forwards_elements: ClassVar[bool] = True
@@ -21,7 +21,7 @@ class Take(OneInput, frozen=True, eq=False, kw_only=True):
         whole = self.input.cardinality()
         if self.count < 0 or 0 <= whole <= self.count:
             return whole
-        # An unknown number may be less than count.
+        # An unknown cardinality may be less than count.
         return self.count if whole != UNKNOWN_CARDINALITY or self.count == 0 else whole
 
     def open(self, context: Context) -> Stream:
@@ -52,7 +52,7 @@ class _TakeStream(OneInputStream):
 
 
 class TakeWhile(OneInput, frozen=True, eq=False, kw_only=True):
-    """The elements before the first that the predicate does not accept."""
+    """Yields the elements before the first for which the predicate is false."""
 
     kind: ClassVar[str] = "take_while"
     function: Pickled
@@ -71,7 +71,7 @@ class _TakeWhileStream(Stepwise):
 
 
 class Skip(OneInput, frozen=True, eq=False, kw_only=True):
-    """All but the first `count` elements, none if `count` is -1."""
+    """Skips the first `count` elements, all if `count` is -1."""
 
     kind: ClassVar[str] = "skip"
     forwards_elements: ClassVar[bool] = True
@@ -89,7 +89,7 @@ class Skip(OneInput, frozen=True, eq=False, kw_only=True):
 
 
 class _SkipStream(OneInputStream):
-    """Skips on the first read, so that opening stays cheap."""
+    """Skips at the first read, so that opening is cheap."""
 
     def __init__(self, stream: Stream, count: int) -> None:
         super().__init__(stream)

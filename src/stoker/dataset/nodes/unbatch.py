@@ -1,4 +1,4 @@
-"""unbatch: the rows of batches, one by one."""
+"""unbatch: splits batches into rows."""
 
 from functools import partial
 from typing import Any, ClassVar
@@ -35,7 +35,7 @@ class Unbatch(OneInput, frozen=True, eq=False, kw_only=True):
 
 
 def unbatched_cardinality(node: Node) -> int:
-    """How many rows the batches of a node have together."""
+    """Return the total number of rows of the batches of a node."""
     batches = node.cardinality()
     if batches <= 0:
         return batches
@@ -86,7 +86,7 @@ class _UnbatchStream(Stream):
         self._batches.close()
 
     def _look(self) -> None:
-        """Prepares to cut the batch being used."""
+        """Prepare to cut the current batch."""
         rows = self._batches.rows
         if rows is not self._rows:
             self._rows = rows

@@ -37,13 +37,13 @@ class BlockStream(OneInputStream):
         self._elements: list[Any] = []
         self._types: set[type] | None = None
         self._stop = 0
-        """The input's positions read so far."""
+        """Number of input positions read."""
         self._failure: Exception | None = None
         self._ended = False
 
     @property
     def _index(self) -> int:
-        """The input's positions used so far."""
+        """Number of input positions used."""
         return self._stop - length_hint(self._block)
 
     @abstractmethod

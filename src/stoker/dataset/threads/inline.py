@@ -1,4 +1,4 @@
-"""Calls of a user's function in the thread that reads, a block of elements per call into C."""
+"""Calls of a user function in the reading thread, a block of elements per call into C."""
 
 import time
 from collections.abc import Callable

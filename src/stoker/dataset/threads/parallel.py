@@ -1,4 +1,4 @@
-"""Calls of a user's function on the pool, results in order."""
+"""Calls of a user function on the pool, with results in order."""
 
 import time
 from collections import deque
@@ -57,12 +57,12 @@ class _Call:
 
 
 class OrderedCalls(Stream):
-    """Applies `function` to the elements of `stream`, at most `limit` at once; results in order.
+    """Applies `function` to elements of `stream` in `limit` parallel calls; results in order.
 
     Args:
         stream: read on a dedicated thread, so that a slow input delays no finished result.
         function: the user's.
-        limit: the most calls at once; a `Tuning` finds it while they run.
+        limit: the most concurrent calls; a `Tuning` adapts it while they run.
         origin: kind and site of the map node, for its errors.
         keyed: makes what keys the randomness of a call.
         finish_with: makes, from an element's number, the function that the computing thread
@@ -247,7 +247,7 @@ class OrderedCalls(Stream):
         free = self._read_ahead - len(self._calls)
         if self._tuning is not None:
             free = min(free, self._tuning.affordable(self._pending, self._bytes))
-        # One element must fit, whatever its size.
+        # One element of any size must fit.
         return free if self._calls else max(free, 1)
 
     def _accept(self, elements: list[Any]) -> None:
@@ -270,7 +270,7 @@ class OrderedCalls(Stream):
         return first - first % self._group + self._group
 
     def _take_done(self, results: list[Any], max_elements: int, max_bytes: int) -> int:
-        """Append what is done, up to a failure; return about its bytes.
+        """Append finished results up to a failure; return their approximate size in bytes.
 
         Raises:
             FailedPreconditionError: if this is closed.

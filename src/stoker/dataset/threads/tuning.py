@@ -1,4 +1,4 @@
-"""AUTOTUNE's decisions: how many calls run at once, and how far ahead, from what was observed.
+"""AUTOTUNE's decisions on the number of concurrent calls and the read-ahead.
 
 No threads and no clock here: the owner of the calls reports what happened, and when. Rates in the
 comments are those of benchmarks/bench_autotune.py on two cores, shared with other processes.
@@ -6,11 +6,12 @@ comments are those of benchmarks/bench_autotune.py on two cores, shared with oth
 
 from typing import NamedTuple
 
-# The most calls at once, on machines with fewer cores. Waiting 10 ms a call: 2,700/s with 32
+# The most concurrent calls, on machines with fewer cores. Waiting 10 ms a call: 2,700/s with 32
 # threads, 5,400 with 64, 10,100 with 128; 256 reached 14,300 at best, but 8,400 in the median.
 MOST_THREADS = 128
 
-# Calls at once to begin with. Calls that use cores get one thread per core after one measurement.
+# The initial number of concurrent calls. Calls that use cores get one thread per core after one
+# measurement.
 _FIRST_LIMIT = 2
 
 # A step up multiplies the limit by this, and is undone unless the throughput rises by at least this
@@ -66,7 +67,7 @@ def least_ahead(limit: int, group: int) -> int:
     batches the next one begins while one is waited for.
 
     Args:
-        limit: calls at once.
+        limit: concurrent calls.
         group: elements that are needed together.
     """
     return max(2 * limit, limit + 4) if group == 1 else group + max(2 * limit, group)
@@ -107,7 +108,7 @@ class Tuning:
         group: elements that are needed together.
 
     Attributes:
-        limit: calls at once.
+        limit: concurrent calls.
         read_ahead: elements in flight or buffered, in order.
     """
 
