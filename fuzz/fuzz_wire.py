@@ -25,7 +25,7 @@ with atheris.instrument_imports(include=["stoker"]):
 
     from stoker.elements.codec.layout import empty_body
     from stoker.errors import StokerError, WireError
-    from stoker.wire import frames, packing
+    from stoker.wire import frame_compressor, frames
     from stoker.wire.transports.grpc import GrpcConnection
     from stoker.wire.transports.shm import envelope
 
@@ -99,8 +99,8 @@ def _change(value: Any, rng: random.Random) -> Any:
 def _frame_seeds() -> Iterator[bytes]:
     for elements in _SAMPLES:
         for codec in (None, "LZ4", "SNAPPY", "ZSTD"):
-            packer = packing.packer_for(codec)
-            parts = frames.encode(frames.Frame(3, elements), packer and packer.pack)
+            compressor = frame_compressor.compressor_for(codec)
+            parts = frames.encode(frames.Frame(3, elements), compressor and compressor.compress)
             yield _seed(b"".join(map(bytes, parts)))
     for message in (frames.Hello(1, 1, 5, 6, 0), frames.Bye(), frames.Credit(1, 2, 3)):
         yield _seed(bytes(frames.encode(message)[0]))

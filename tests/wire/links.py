@@ -10,11 +10,12 @@ MB = 1e6
 
 
 class Policy(Protocol):
-    """What `Adaptive` is."""
+    """Interface of `AutoCompression`."""
 
-    def choose(self, size: int) -> str | None: ...
-    def packed(self, codec: str, size: int, packed: int, seconds: float) -> None: ...
-    def sent(self, size: int, wire: int, began: float, ended: float) -> None: ...
+    def choose(self) -> str | None: ...
+    def sent(
+        self, size: int, wire: int, compressing: float, began: float, ended: float
+    ) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -23,13 +24,10 @@ class Always:
 
     codec: str | None
 
-    def choose(self, size: int) -> str | None:
+    def choose(self) -> str | None:
         return self.codec
 
-    def packed(self, codec: str, size: int, packed: int, seconds: float) -> None:
-        pass
-
-    def sent(self, size: int, wire: int, began: float, ended: float) -> None:
+    def sent(self, size: int, wire: int, compressing: float, began: float, ended: float) -> None:
         pass
 
 
@@ -95,16 +93,15 @@ class Stream:
             consumed_at, consumed = self._outstanding.popleft()
             self.now = max(self.now, consumed_at)
             self.unconsumed -= consumed
-        codec, wire = policy.choose(size), size
+        codec, wire, seconds = policy.choose(), size, 0.0
         if codec is not None:
             seconds = size / data.speed[codec]
             self.now += seconds
-            packed = int(size * data.ratio[codec])
-            wire = packed if packed < 0.95 * size else size
-            policy.packed(codec, size, wire, seconds)
+            compressed = int(size * data.ratio[codec])
+            wire = compressed if compressed < 0.95 * size else size
         began = self.now
         self._transmit(wire)
-        policy.sent(size, wire, began, self.now)
+        policy.sent(size, wire, seconds, began, self.now)
         arrived = self.now + self._queued / self.link
         self._consumed_at = max(self._consumed_at, arrived) + size / self.consume
         self._outstanding.append((self._consumed_at, size))

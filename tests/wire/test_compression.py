@@ -11,8 +11,8 @@ from stoker.elements.codec.layout import Buffer, empty_body
 from stoker.errors import WireError
 from stoker.wire import compression
 from stoker.wire.compression import CODECS, compress, decompress, get_codec
+from stoker.wire.frame_compressor import FrameCompressor
 from stoker.wire.frames import PREFIX, Frame, FrameHeader, decode, encode
-from stoker.wire.packing import Packer
 from tests.wire.elements import frames_of_elements
 
 PIECE = b"the same words " * 1000
@@ -25,7 +25,7 @@ def packed(name: str, data: bytes) -> bytes:
 
 def compressed(frame: Frame, name: str) -> tuple[memoryview, bytearray]:
     """Header and body of the frame, compressed if at all possible."""
-    first, *body = encode(frame, Packer(name).pack)
+    first, *body = encode(frame, FrameCompressor(name).compress)
     return memoryview(first)[PREFIX.size :], bytearray().join(body)
 
 
@@ -94,7 +94,9 @@ def test_a_frame_arrives_as_it_left_and_its_arrays_are_writable(name):
 def test_a_frame_that_does_not_shrink_travels_as_it_is(name):
     noise = np.random.default_rng(0).bytes(100_000)
     frame = Frame(0, [noise])
-    assert [bytes(x) for x in encode(frame, Packer(name).pack)] == [bytes(x) for x in encode(frame)]
+    assert [bytes(x) for x in encode(frame, FrameCompressor(name).compress)] == [
+        bytes(x) for x in encode(frame)
+    ]
 
 
 def test_it_is_decompressed_into_memory_that_is_given_and_taken_once():

@@ -19,6 +19,9 @@ AUTO = "AUTO"
 CODECS = ("LZ4", "SNAPPY", "ZSTD")
 """The names users may write; "SNAPPY" is tf.data service's."""
 
+MIN_BYTES = 4 << 10
+"""Smaller bodies are not compressed: their cost is per message, not per byte."""
+
 MAX_BYTES = 1 << 30
 """Larger bodies are not compressed: LZ4 and Snappy end at 2 and 4 GiB."""
 

@@ -31,7 +31,7 @@ from stoker.service.worker.listeners import WorkerListeners, shared_segments
 from stoker.service.worker.pipeline import Pipeline, list_splits
 from stoker.service.worker.send_queue import SendQueue
 from stoker.wire import frames as f
-from stoker.wire.packing import packer_for
+from stoker.wire.frame_compressor import compressor_for
 from stoker.wire.transports import Connection
 
 logger = logging.getLogger("stoker.worker")
@@ -175,7 +175,7 @@ class Shell:
             if not isinstance(hello, f.Hello):
                 raise InvalidArgumentError(f"expected Hello, got {type(hello).__name__}")
             f.negotiate(hello.protocol_min, hello.protocol_max)
-            connection.packer = packer_for(hello.compression)
+            connection.compressor = compressor_for(hello.compression)
         except (StokerError, TimeoutError) as error:
             logger.warning("connection from %s is closed: %s", connection.peer, error)
             with contextlib.suppress(StokerError):  # it may be closed already

@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 from stoker.elements.codec.elements import TypeResolver
 from stoker.errors import InvalidArgumentError, NotFoundError
+from stoker.wire.frame_compressor import FrameCompressor
 from stoker.wire.frames import Message
-from stoker.wire.packing import Packer
 
 
 class Connection(ABC):
@@ -18,13 +18,13 @@ class Connection(ABC):
         peer: the other side, for error messages.
         types: rebuilds namedtuples and dataclasses in what is received; set it from the reader's
             element_spec before the first frame arrives.
-        packer: compresses the frames that are sent, as the peer wishes; ``None``: they are not. Of
+        compressor: compresses the frames that are sent, as the peer requests; ``None``: none is. Of
             no effect where nothing is gained: in shared memory and within a process.
     """
 
     peer: str
     types: TypeResolver
-    packer: Packer | None = None
+    compressor: FrameCompressor | None = None
 
     @property
     @abstractmethod

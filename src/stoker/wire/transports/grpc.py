@@ -23,8 +23,8 @@ import grpc
 from stoker.elements.codec.layout import Buffer
 from stoker.errors import UnavailableError, WireError
 from stoker.wire.buffers import BufferPool
+from stoker.wire.frame_compressor import send_compressed
 from stoker.wire.frames import MAX_HEADER_BYTES, PREFIX, Message, decode, parse_prefix
-from stoker.wire.packing import send_packed
 from stoker.wire.transports import Connection, Listener, OnConnection, Transport
 from stoker.wire.transports.addresses import format_address, parse_address
 from stoker.wire.transports.queues import Mailbox, QueueConnection
@@ -150,7 +150,7 @@ class GrpcConnection(QueueConnection):
             cancel()
 
     def send(self, message: Message) -> None:
-        send_packed(message, self.packer, self._send)
+        send_compressed(message, self.compressor, self._send)
 
     def send_now(self, message: Message) -> bool:
         return False

@@ -16,7 +16,9 @@ class MemoryConnection(QueueConnection):
     """Encodes what it sends and decodes what it receives."""
 
     def pack(self, message: Message) -> Any:
-        first, *buffers = encode(message, None if self.packer is None else self.packer.pack)
+        first, *buffers = encode(
+            message, None if self.compressor is None else self.compressor.compress
+        )
         _, size = parse_prefix(first, MAX_BODY_BYTES)
         body = empty_body(size)
         position = 0

@@ -13,8 +13,8 @@ from stoker.elements.codec.elements import TypeResolver
 from stoker.elements.codec.layout import Buffer
 from stoker.errors import UnavailableError, WireError
 from stoker.wire.buffers import BufferPool
+from stoker.wire.frame_compressor import send_compressed
 from stoker.wire.frames import MAX_HEADER_BYTES, PREFIX, Message, decode, parse_prefix
-from stoker.wire.packing import send_packed
 from stoker.wire.transports import Connection, Listener, OnConnection, Transport
 from stoker.wire.transports.accepting import TcpListener, listen_on
 from stoker.wire.transports.addresses import format_address
@@ -73,7 +73,7 @@ class TcpConnection(Connection):
         return self._stream.closed
 
     def send(self, message: Message) -> None:
-        send_packed(message, self.packer, self._send)
+        send_compressed(message, self.compressor, self._send)
 
     def _send(self, buffers: list[Buffer]) -> None:
         self._stream.send_with(self._stream.send_all, buffers)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoker.wire.adaptive import MIN_BYTES, WINDOW, Adaptive, Phase
+from stoker.wire.auto_compression import INTERVAL, AutoCompression
 from stoker.wire.compression import CODECS
 from tests.wire.links import MB, NOISE, TEXT, Always, Data, Policy, Stream, data, seconds
 
@@ -29,7 +29,7 @@ def bodies_for(duration: float, size: int, what: Data, link: float, **limits: fl
 @pytest.mark.parametrize("what", [TEXT, NOISE], ids=["text", "noise"])
 def test_it_is_within_a_tenth_of_the_best_fixed_way(what, link, size, kernel):
     bodies = bodies_for(20.0, size, what, link)
-    took = seconds(Adaptive(), bodies, link=link, kernel=kernel)
+    took = seconds(AutoCompression(), bodies, link=link, kernel=kernel)
     assert best_fixed(bodies, link=link, kernel=kernel) >= 0.9 * took
 
 
@@ -49,86 +49,85 @@ def test_whatever_the_link_the_data_and_the_user_it_loses_little(
     what = data(speed, ratio)
     bodies = bodies_for(20.0, size, what, link, produce=produce, consume=consume)
     road = {"link": link, "kernel": kernel, "produce": produce, "consume": consume}
-    adaptive = Adaptive()
+    auto = AutoCompression()
     # What the kernel takes before anything can be known goes out as it is.
-    unknown = (kernel + 2 * bodies[0][0]) / link + 10 * WINDOW
-    assert 0.85 * (seconds(adaptive, bodies, **road) - unknown) <= best_fixed(bodies, **road)
+    unknown = (kernel + 2 * bodies[0][0]) / link + 10 * INTERVAL
+    assert 0.85 * (seconds(auto, bodies, **road) - unknown) <= best_fixed(bodies, **road)
 
 
 def test_on_a_fast_link_nothing_is_ever_compressed():
-    adaptive, stream = Adaptive(), Stream(link=4000 * MB)
+    auto, stream = AutoCompression(), Stream(link=4000 * MB)
     for _ in range(2000):
-        stream.send(adaptive, 1_000_000, TEXT)
-        assert (adaptive.phase, adaptive.codec) == (Phase.PLAIN, None)
+        stream.send(auto, 1_000_000, TEXT)
+        assert (auto.trying, auto.codec) == (False, None)
 
 
 def test_where_the_pipeline_is_the_limit_nothing_is_compressed():
-    adaptive, stream = Adaptive(), Stream(link=100 * MB, produce=20 * MB)
+    auto, stream = AutoCompression(), Stream(link=100 * MB, produce=20 * MB)
     for _ in range(500):
-        stream.send(adaptive, 1_000_000, TEXT)
-        assert (adaptive.phase, adaptive.codec) == (Phase.PLAIN, None)
+        stream.send(auto, 1_000_000, TEXT)
+        assert (auto.trying, auto.codec) == (False, None)
 
 
 def test_a_slow_link_gets_the_codec_that_leaves_least_and_a_faster_one_the_fastest():
     for link, codecs in ((10 * MB, {"ZSTD"}), (400 * MB, {"LZ4", "SNAPPY"})):
-        adaptive, stream = Adaptive(), Stream(link=link)
+        auto, stream = AutoCompression(), Stream(link=link)
         for _ in range(300):
-            stream.send(adaptive, 1_000_000, TEXT)
-        assert adaptive.phase is Phase.PACKED
-        assert adaptive.codec in codecs
+            stream.send(auto, 1_000_000, TEXT)
+        assert not auto.trying
+        assert auto.codec in codecs
 
 
-def _sent_for(stream: Stream, adaptive: Adaptive, duration: float, what: Data) -> float:
+def _sent_for(stream: Stream, auto: AutoCompression, duration: float, what: Data) -> float:
     """Bytes a second that leave in the next `duration` seconds."""
     began, size = stream.now, 0
     while stream.now < began + duration:
-        stream.send(adaptive, 1_000_000, what)
+        stream.send(auto, 1_000_000, what)
         size += 1_000_000
     return size / (stream.now - began)
 
 
 def test_it_follows_data_that_changes():
-    adaptive, stream = Adaptive(), Stream(link=20 * MB)
+    auto, stream = AutoCompression(), Stream(link=20 * MB)
     for _ in range(3):
-        _sent_for(stream, adaptive, 2, NOISE)
-        assert _sent_for(stream, adaptive, 5, NOISE) >= 0.95 * 20 * MB
-        _sent_for(stream, adaptive, 2, TEXT)
-        assert _sent_for(stream, adaptive, 5, TEXT) >= 0.9 * 20 * MB / TEXT.ratio["ZSTD"]
+        _sent_for(stream, auto, 2, NOISE)
+        assert _sent_for(stream, auto, 5, NOISE) >= 0.95 * 20 * MB
+        _sent_for(stream, auto, 2, TEXT)
+        assert _sent_for(stream, auto, 5, TEXT) >= 0.9 * 20 * MB / TEXT.ratio["ZSTD"]
 
 
 def test_it_follows_a_link_that_becomes_fast_and_slow_again():
-    adaptive, stream = Adaptive(), Stream(link=20 * MB)
-    _sent_for(stream, adaptive, 20, TEXT)
-    assert adaptive.phase is Phase.PACKED
+    auto, stream = AutoCompression(), Stream(link=20 * MB)
+    _sent_for(stream, auto, 20, TEXT)
+    assert not auto.trying
     stream.link = 3000 * MB
     # Once compressed, the link does not look slow: only trying without shows that it is not.
-    _sent_for(stream, adaptive, 60, TEXT)
-    assert (adaptive.phase, adaptive.codec) == (Phase.PLAIN, None)
+    _sent_for(stream, auto, 60, TEXT)
+    assert (auto.trying, auto.codec) == (False, None)
     stream.link = 20 * MB
-    _sent_for(stream, adaptive, 2, TEXT)
-    assert adaptive.phase is Phase.PACKED
+    _sent_for(stream, auto, 2, TEXT)
+    assert not auto.trying
 
 
 def test_a_pause_of_the_user_changes_nothing():
-    adaptive, stream = Adaptive(), Stream(link=20 * MB)
-    _sent_for(stream, adaptive, 1, TEXT)
-    codec = adaptive.codec
+    auto, stream = AutoCompression(), Stream(link=20 * MB)
+    _sent_for(stream, auto, 1, TEXT)
+    codec = auto.codec
     assert codec is not None
     stream.now += 600
-    _sent_for(stream, adaptive, 1, TEXT)
-    assert adaptive.codec == codec
+    _sent_for(stream, auto, 1, TEXT)
+    assert auto.codec == codec
 
 
 def test_a_receiver_that_is_slow_itself_is_hardly_made_slower():
     """A busy trainer blocks the sender as a slow link does, and what is compressed even longer."""
-    adaptive, now, size = Adaptive(), 0.0, 1_000_000
+    auto, now, size = AutoCompression(), 0.0, 1_000_000
     for _ in range(6000):
-        codec = adaptive.choose(size)
-        packing, taking = (0.0, 0.005) if codec is None else (0.002, 0.008)
-        if codec is not None:
-            adaptive.packed(codec, size, size // 2, packing)
-        now += packing + taking
-        adaptive.sent(size, size if codec is None else size // 2, now - taking, now)
+        codec = auto.choose()
+        compressing, sending = (0.0, 0.005) if codec is None else (0.002, 0.008)
+        now += compressing + sending
+        wire = size if codec is None else size // 2
+        auto.sent(size, wire, compressing, now - sending, now)
     assert now <= 1.08 * 6000 * 0.005
 
 
@@ -136,22 +135,14 @@ def test_a_machine_that_holds_things_up_now_and_then_misleads_it_little():
     def run(policy: Policy) -> float:
         now, size = 0.0, 1_000_000
         for number in range(1500):
-            codec = policy.choose(size)
-            packing, ratio = 0.0, 1.0
+            codec = policy.choose()
+            compressing, ratio = 0.0, 1.0
             if codec is not None:
-                packing, ratio = size / TEXT.speed[codec], TEXT.ratio[codec]
-                packing += 0.03 if number % 11 == 0 else 0.0
-                policy.packed(codec, size, int(ratio * size), packing)
+                compressing, ratio = size / TEXT.speed[codec], TEXT.ratio[codec]
+                compressing += 0.03 if number % 11 == 0 else 0.0
             sending = ratio * size / (20 * MB) + (0.04 if number % 13 == 0 else 0.0)
-            now += packing + sending
-            policy.sent(size, int(ratio * size), now - sending, now)
+            now += compressing + sending
+            policy.sent(size, int(ratio * size), compressing, now - sending, now)
         return now
 
-    assert 0.9 * run(Adaptive()) <= min(run(Always(codec)) for codec in (None, *CODECS))
-
-
-def test_small_bodies_are_not_worth_it():
-    adaptive, stream = Adaptive(), Stream(link=1 * MB)
-    for _ in range(2000):
-        stream.send(adaptive, MIN_BYTES - 1, TEXT)
-        assert adaptive.choose(MIN_BYTES - 1) is None
+    assert 0.9 * run(AutoCompression()) <= min(run(Always(codec)) for codec in (None, *CODECS))

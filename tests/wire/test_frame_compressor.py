@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from stoker.errors import WireError
-from stoker.wire.adaptive import MIN_BYTES
-from stoker.wire.compression import CODECS
+from stoker.wire.compression import CODECS, MIN_BYTES
+from stoker.wire.frame_compressor import FrameCompressor, compressor_for
 from stoker.wire.frames import Frame, Hello
-from stoker.wire.packing import Packer, packer_for
 from stoker.wire.transports import get_transport
 from stoker.wire.transports.memory import MemoryTransport
 from tests.wire.pairs import connected
@@ -17,31 +16,35 @@ TEXT = b"the same words " * 10_000
 
 @pytest.mark.parametrize("wish", [None, "", "lz4", "BROTLI"])
 def test_what_cannot_be_wished_for_is_nothing(wish):
-    assert packer_for(wish) is None
+    assert compressor_for(wish) is None
 
 
 @pytest.mark.parametrize("name", CODECS)
 def test_a_named_codec_is_used_for_every_body_that_may_be_worth_it(name):
-    packer = packer_for(name)
-    assert packer is not None
+    compressor = compressor_for(name)
+    assert compressor is not None
     for _ in range(3):
-        packed = packer.pack([TEXT], len(TEXT))
-        assert packed is not None
-        assert packed[0] == name
-        packer.sent()
-    assert packer.pack([TEXT[: MIN_BYTES - 1]], MIN_BYTES - 1) is None
+        compressed = compressor.compress([TEXT], len(TEXT))
+        assert compressed is not None
+        assert compressed[0] == name
+        compressor.sent()
+    assert compressor.compress([TEXT[: MIN_BYTES - 1]], MIN_BYTES - 1) is None
 
 
 def test_auto_learns_from_how_long_packing_and_sending_take():
     """Sending takes 10 ms for what LZ4 packs in none: a link that is worth compressing for."""
     now = [0.0]
-    packer = Packer("AUTO", clock=lambda: now[0])
+    compressor = FrameCompressor("AUTO", clock=lambda: now[0])
     codecs = []
     for _ in range(200):
-        packed = packer.pack([TEXT], len(TEXT))
-        codecs.append(None if packed is None else packed[0])
-        now[0] += 0.01 * (len(TEXT) if packed is None else memoryview(packed[1]).nbytes) / len(TEXT)
-        packer.sent()
+        compressed = compressor.compress([TEXT], len(TEXT))
+        codecs.append(None if compressed is None else compressed[0])
+        now[0] += (
+            0.01
+            * (len(TEXT) if compressed is None else memoryview(compressed[1]).nbytes)
+            / len(TEXT)
+        )
+        compressor.sent()
     assert codecs[0] is None
     used = [codec for codec, _ in itertools.groupby(codecs)]
     assert used[-1] in CODECS
@@ -49,10 +52,19 @@ def test_auto_learns_from_how_long_packing_and_sending_take():
     assert codecs.count(None) < 40
 
 
+def test_auto_does_not_compress_small_bodies():
+    now = [0.0]
+    compressor = FrameCompressor("AUTO", clock=lambda: now[0])
+    for _ in range(2000):
+        assert compressor.compress([TEXT[: MIN_BYTES - 1]], MIN_BYTES - 1) is None
+        now[0] += MIN_BYTES / 1e6
+        compressor.sent()
+
+
 def test_messages_between_frames_are_not_taken_for_them():
-    packer = Packer("LZ4")
-    packer.sent()
-    assert packer.pack([TEXT], len(TEXT)) is not None
+    compressor = FrameCompressor("LZ4")
+    compressor.sent()
+    assert compressor.compress([TEXT], len(TEXT)) is not None
 
 
 @pytest.mark.parametrize("wish", [*CODECS, "AUTO", None])
@@ -62,7 +74,7 @@ def test_frames_arrive_whatever_the_wish(transport, wish):
     with connected(
         MemoryTransport() if transport == "memory" else get_transport(transport)
     ) as pair:
-        pair.far.packer = packer_for(wish)
+        pair.far.compressor = compressor_for(wish)
         for number in range(3):
             pair.far.send(Frame(number, elements))
             pair.far.send(Hello(1, 1, 1, 1, 0))
@@ -78,7 +90,7 @@ def test_frames_arrive_whatever_the_wish(transport, wish):
 @pytest.mark.parametrize("transport", ["tcp", "grpc"])
 def test_a_listener_refuses_a_body_that_is_small_only_while_compressed(transport):
     with connected(get_transport(transport)) as pair:
-        pair.near.packer = packer_for("ZSTD")
+        pair.near.compressor = compressor_for("ZSTD")
         pair.near.send(Frame(0, [20 * TEXT]))
         with pytest.raises(WireError, match="claims a body of 3000064 bytes, compressed to"):
             pair.far.receive(5)
