@@ -10,13 +10,11 @@ from typing import Any, ClassVar
 from stoker.dataset.pickled import Pickled
 from stoker.dataset.random import Calls
 from stoker.dataset.streams.blocks import BlockStream
+from stoker.dataset.streams.deadline import CHUNK_SECONDS, chunk_deadline
 from stoker.dataset.streams.failures import Origin, raise_failure
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context, OneInput
 from stoker.dataset.unpacking import apply
-
-# A chunk is computed in blocks: one that takes this long is not doubled.
-_BLOCK_SECONDS = 0.0005
 
 
 class Filter(OneInput, frozen=True, eq=False, kw_only=True):
@@ -39,7 +37,7 @@ class _FilterStream(BlockStream):
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         if (lazy or max_elements == 1) and self._failure is None:
             # Half of what a block of one takes.
-            while not self._ended:
+            while not self._ended and (length_hint(self._block) or self._read(1, max_bytes, lazy)):
                 try:
                     with self._keyed as elements:
                         for element in elements:
@@ -47,12 +45,11 @@ class _FilterStream(BlockStream):
                                 return [element]
                 except Exception as error:  # noqa: BLE001 - user code may raise anything
                     raise_failure(error, self._origin._replace(index=self._index - 1))
-                self._read(1, max_bytes, lazy)
             return []
         return super().next_chunk(max_elements, max_bytes, lazy)
 
     def _compute(self, chunk: list[Any], max_elements: int, max_bytes: int) -> None:
-        deadline = 0.0
+        deadline = chunk_deadline()
         # Calling without a wrapper is four times as fast; only tuples need it.
         unpacks = tuple in self._block_types()
         predicate = partial(apply, self._function) if unpacks else self._function
@@ -73,11 +70,10 @@ class _FilterStream(BlockStream):
                 self._fail(failure)
                 return
             now = time.perf_counter()
-            if now - begun < _BLOCK_SECONDS:
+            if now - begun < CHUNK_SECONDS:
                 self._size = min(2 * self._size, 1 << 16)
             else:
                 self._size = max(1, self._size // 2)
-            deadline = deadline or begun + 2 * _BLOCK_SECONDS
             if chunk and (len(chunk) >= max_elements or now >= deadline):
                 return
 

@@ -88,6 +88,8 @@ class _RebatchStream(Stream):
             chunk = [self._next(1 if lazy else max_elements, max_bytes)]
         except StopIteration:
             return []
+        if lazy or max_elements == 1:
+            return chunk
         max_bytes -= element_bytes(chunk[0])
         while len(chunk) < max_elements and max_bytes > 0 and self._reader.left >= self._size():
             chunk.append(self._next(1, 1))

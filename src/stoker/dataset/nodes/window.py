@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from stoker.dataset.nodes.elements import Elements
 from stoker.dataset.pickled import Pickled
+from stoker.dataset.streams.deadline import chunk_deadline
 from stoker.dataset.streams.failures import Failure, Origin, raise_failure
 from stoker.dataset.streams.stream import OneInputStream, Stream
 from stoker.dataset.tree.node import Context, OneInput
@@ -18,9 +19,6 @@ from stoker.errors import InvalidArgumentError
 # The most elements and bytes read ahead: dropping a buffered element moves all after it.
 _READ_ELEMENTS = 1024
 _READ_BYTES = 1 << 20
-
-# A chunk is returned when computing it has shape this long.
-_CHUNK_SECONDS = 0.5e-3
 
 
 class Window(OneInput, frozen=True, eq=False, kw_only=True):
@@ -111,7 +109,7 @@ class _WindowStream(OneInputStream):
         more = min((max_elements - 1) * self._shape.shift, _READ_ELEMENTS)
         self._fill(self._span, more, max_bytes)
         windows: list[Any] = []
-        deadline = time.perf_counter() + _CHUNK_SECONDS
+        deadline = chunk_deadline()
         while len(windows) < max_elements and max_bytes > 0:
             window = self._window()
             if window is None:

@@ -58,7 +58,9 @@ class BlockStream(OneInputStream):
             max_elements = 1
         chunk: list[Any] = []
         while not chunk:
-            self._raise_failure()
+            if self._failure is not None:
+                failure, self._failure = self._failure, None
+                raise failure
             if self._ended:
                 break
             if not length_hint(self._block) and not self._read(max_elements, max_bytes, lazy):
@@ -100,8 +102,3 @@ class BlockStream(OneInputStream):
     def _fail(self, error: Exception) -> None:
         """Let the error of the element used last be raised after the chunk."""
         self._failure = mark_failure(error, self._origin._replace(index=self._index - 1))
-
-    def _raise_failure(self) -> None:
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure

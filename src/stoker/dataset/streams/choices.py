@@ -1,6 +1,5 @@
 """Choices between several inputs: drawn by weights, or given by a dataset."""
 
-import time
 from collections import deque
 from typing import Any, Protocol
 
@@ -8,14 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from stoker.dataset import arguments
+from stoker.dataset.streams.deadline import ChunkPace
 from stoker.dataset.streams.stream import Stream
 from stoker.errors import InvalidArgumentError
-
-# Choices are returned when reading them has taken this long.
-_CHUNK_SECONDS = 0.5e-3
-
-# A dataset that answers faster than this is read again for the same draws.
-_PROMPT_SECONDS = 20e-6
 
 Draws = npt.NDArray[np.int64]
 
@@ -90,15 +84,13 @@ class _DirectedChoices:
         self.failures: deque[Exception] = deque()
         self._stream = stream
         self._count = count
-        self._prompt = False
+        self._pace = ChunkPace()
 
     def draw(self, most: int, lazy: bool = False) -> Draws:
         """Implement `Choices`."""
         draws: list[int] = []
-        begun = time.perf_counter()
-        # A repeat returns one epoch per call; the duration of one read predicts that of the next.
-        while len(draws) < most and (not draws or self._prompt):
-            before = time.perf_counter()
+        self._pace.begin()
+        while len(draws) < most:  # a repeat returns one epoch per call
             try:
                 chunk = self._stream.next_chunk(most - len(draws), 1 << 20, lazy)
             except Exception as error:  # noqa: BLE001 - it occupies its position
@@ -106,9 +98,7 @@ class _DirectedChoices:
                 draws.append(self._failed(error))
                 break
             draws.extend(map(self._index, chunk))
-            now = time.perf_counter()
-            self._prompt = now - before < _PROMPT_SECONDS
-            if not chunk or lazy or now - begun > _CHUNK_SECONDS:
+            if not chunk or lazy or not self._pace.allows_read():
                 break
         return np.array(draws, np.int64)
 

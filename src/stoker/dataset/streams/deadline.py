@@ -1,5 +1,39 @@
-"""Time limit for computing a chunk."""
+"""Limits of the time that one chunk may take."""
+
+import time
 
 CHUNK_SECONDS = 0.5e-3
-"""A chunk is returned when computing it has taken this long: a fraction of the millisecond that
-`Stream.next_chunk` allows, since one more element may take as long again."""
+"""A chunk ends when making it has taken this long: half of what `Stream.next_chunk` allows, because
+the last element may take as long again."""
+
+# A read this fast took its elements from memory; the next one is expected to do so too.
+_PROMPT_SECONDS = 20e-6
+
+
+def chunk_deadline() -> float:
+    """Return the time of `time.perf_counter` at which a chunk begun now should end."""
+    return time.perf_counter() + CHUNK_SECONDS
+
+
+class ChunkPace:
+    """Decides if a chunk that has elements may wait for one more read of an input.
+
+    The duration of the next read is estimated from the one before.
+    """
+
+    __slots__ = ("_deadline", "_read_began")
+
+    def __init__(self) -> None:
+        self._read_began = self._deadline = 0.0
+
+    def begin(self) -> None:
+        """Begin a chunk and its first read."""
+        self._read_began = time.perf_counter()
+        self._deadline = self._read_began + CHUNK_SECONDS
+
+    def allows_read(self) -> bool:
+        """End a read; return True if another one may begin."""
+        now = time.perf_counter()
+        prompt = now - self._read_began < _PROMPT_SECONDS
+        self._read_began = now
+        return prompt and now < self._deadline

@@ -6,7 +6,7 @@ from typing import Any
 
 from stoker.dataset.random import Calls
 from stoker.dataset.streams.blocks import BlockStream
-from stoker.dataset.streams.deadline import CHUNK_SECONDS
+from stoker.dataset.streams.deadline import chunk_deadline
 from stoker.dataset.streams.failures import Origin
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context, Node
@@ -37,7 +37,7 @@ class Stepwise(BlockStream):
         """
 
     def _compute(self, chunk: list[Any], max_elements: int, max_bytes: int) -> None:
-        deadline = time.perf_counter() + CHUNK_SECONDS
+        deadline = chunk_deadline()
         with self._keyed as elements:
             for element in elements:
                 try:
