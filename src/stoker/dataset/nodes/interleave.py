@@ -1,9 +1,12 @@
 """interleave: maps elements to datasets and reads several of these in turn."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 from stoker.dataset.nodes.nested import NestedDatasets
 from stoker.dataset.pickled import Pickled
+from stoker.dataset.streams.caching import LazyStream
 from stoker.dataset.streams.failures import Failure
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.threads import pool
@@ -61,19 +64,24 @@ class Interleave(Node, frozen=True, eq=False, kw_only=True):
 
     def open(self, context: Context) -> Stream:
         nested = NestedDatasets(context, self, self.function.value)
+
+        def make_stream(index: int, element: Any) -> Stream:
+            return LazyStream(partial(_open, nested, index, element))
+
         stream = self.input.open(context)
         limit = self._limit(context)
         if limit is None:
-            return TurnsStream(_InTurn(stream, nested), self.cycle_length, self.block_length)
-        open_at_once = self.cycle_length + limit
+            in_turn = _InTurn(stream, make_stream)
+            return TurnsStream(in_turn, self.cycle_length, self.block_length)
+        most_open = self.cycle_length + limit
         budget = min(_AHEAD_BYTES, context.autotune_bytes or _AHEAD_BYTES)
         many = ReadMany(
             stream,
-            lambda index, element: nested.open(index, arguments_of(element)),
+            make_stream,
             limit=limit,
-            open_at_once=open_at_once if self.deterministic else self.cycle_length,
+            most_open=most_open if self.deterministic else self.cycle_length,
             max_elements=max(2 * self.block_length, _AHEAD_ELEMENTS),
-            max_bytes=max(1, budget // open_at_once),
+            max_bytes=max(1, budget // most_open),
         )
         if not self.deterministic:
             return _AnyOrderStream(many, self.block_length)
@@ -90,42 +98,35 @@ class Interleave(Node, frozen=True, eq=False, kw_only=True):
         return limit if context.threads is None else max(1, min(limit, context.threads))
 
 
-class _InTurn:
-    """Opens each dataset at its turn."""
+def _open(nested: NestedDatasets, index: int, element: Any) -> Stream:
+    if isinstance(element, Failure):
+        raise element.error
+    return nested.open(index, arguments_of(element))
 
-    def __init__(self, stream: Stream, nested: NestedDatasets) -> None:
+
+class _InTurn:
+    """Makes a stream of each element at its turn."""
+
+    def __init__(self, stream: Stream, make_stream: Callable[[int, Any], Stream]) -> None:
         self._stream = stream
-        self._nested = nested
-        self._index = 0
+        self._make_stream = make_stream
+        self._index = -1
 
     def next(self) -> Stream | None:
+        self._index += 1
         try:
-            self._index += 1
             element = self._stream.next()
-            return self._nested.open(self._index - 1, arguments_of(element))
         except StopIteration:
             return None
-        except Exception as error:  # noqa: BLE001 - it occupies a position
-            return _FailedStream(error)
+        except Exception as error:  # noqa: BLE001 - raised at its position
+            element = Failure(error)
+        return self._make_stream(self._index, element)
 
     def ready(self, stream: Stream, max_elements: int, max_bytes: int) -> list[Any]:
         return []
 
     def close(self) -> None:
         self._stream.close()
-
-
-class _FailedStream(Stream):
-    """One position: the error of a dataset that could not be opened."""
-
-    def __init__(self, error: Exception) -> None:
-        self._failure: Failure | None = Failure(error)
-
-    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure.error
-        return []
 
 
 class _AnyOrderStream(Stream):

@@ -1,43 +1,40 @@
 """Concurrent read-ahead of many streams on the pool, for parallel interleave."""
 
-import logging
 import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-from stoker.dataset.streams.failures import Failure
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.threads import pool
-from stoker.dataset.threads.chunkbuffer import ChunkBuffer
-from stoker.dataset.threads.readahead import CHUNK_BYTES, ReadAhead
+from stoker.dataset.threads.readahead import ReadAhead
+from stoker.dataset.threads.source import Source
 from stoker.errors import FailedPreconditionError
 
-# Time that a thread reads one stream while others wait for a thread.
+# A call on the pool reads streams for this long, since other streams and pipelines may wait for a
+# thread. Submitting one costs about 20 us.
 _QUANTUM_SECONDS = 1e-3
-
-# A thread returns to the pool after this time, since other pipelines may wait for one.
-_LEASE_SECONDS = 5e-3
 
 # Interval in which a consumer of any stream checks whether it should read one itself.
 _HELP_SECONDS = 0.05
 
 
 class ReadMany:
-    """Opens a stream for each element of `stream` and reads up to `open_at_once` of them ahead.
+    """Makes a stream of each element of `stream` and reads up to `most_open` of them ahead.
 
-    Streams are opened in the order of their elements and read by at most `limit` threads of the
-    pool; each has its own bounded buffer, so that a slow stream delays no other while a thread is
-    free. Streams that the consumer has started have priority, and one of two or more threads is
-    reserved for them. A consumer that waits for a stream that no thread reads, reads it itself, so
-    that every waiting thread waits for code that is running.
+    Streams are read in the order of their elements by at most `limit` threads of the pool; each has
+    its own bounded buffer, so that a slow stream delays no other while a thread is free. Streams
+    that the consumer has started have priority, and one of two or more threads is reserved for
+    them. A consumer that waits for a stream that no thread reads, reads it itself, so that every
+    waiting thread waits for code that is running.
 
     Args:
         stream: the elements; read on a dedicated thread.
-        open_one: opens the stream of the element with this number; called on many threads.
+        make_stream: makes the stream of an element, or `Failure`, and its number; user functions
+            are to run when it is first read, on a thread of the pool.
         limit: the most streams read concurrently.
-        open_at_once: the most streams open or waiting to be opened.
+        most_open: the most streams being read or waiting for that.
         max_elements: the most buffered elements of one stream.
         max_bytes: about the most buffered bytes of one stream; one element always fits.
     """
@@ -45,47 +42,50 @@ class ReadMany:
     def __init__(
         self,
         stream: Stream,
-        open_one: Callable[[int, Any], Stream],
+        make_stream: Callable[[int, Any], Stream],
         *,
         limit: int,
-        open_at_once: int,
+        most_open: int,
         max_elements: int,
         max_bytes: int,
     ) -> None:
-        self._open_one = open_one
+        self._make_stream = make_stream
         self._limit = limit
-        self._open_at_once = open_at_once
+        self._most_open = most_open
         self._max_elements = max_elements
         self._max_bytes = max_bytes
         self._index = 0
-        self._live: dict[AheadStream, None] = {}
-        self._new: deque[AheadStream] = deque()
-        self._waiting: deque[AheadStream] = deque()
-        """Streams with room in their buffer and no thread."""
+        self._live: dict[Source, None] = {}
+        self._new: deque[Source] = deque()
+        self._waiting: deque[Source] = deque()
+        """Sources with room in their buffer and no thread."""
         self._reading = 0
-        self._asked = 0
-        """Number of calls submitted to the pool that have not started."""
+        self._submitted = 0
+        """Calls submitted to the pool that have not started."""
         self._consumer_waits = False
-        self._awaited: AheadStream | None = None
+        self._awaited: Source | None = None
         self._lease = pool.lease(limit)
         self._reader = ReadAhead(stream, self._room, self._accept)
-        self.lock = self._reader.lock
+        self._lock = self._reader.lock
 
-    def next(self) -> "AheadStream | None":
+    def next(self) -> Stream | None:
         """Return the stream of the next element, None at the end; wait for the element only."""
         self._reader.start()
-        with self.lock:
+        with self._lock:
             while not self._new:
                 self._check_open()
                 if self._reader.ended:
                     return None
                 self._reader.filled.wait()
-            return self._begin_new()
+            return _AheadStream(self, self._begin_new())
 
-    def ready(self, stream: "AheadStream", max_elements: int, max_bytes: int) -> list[Any]:
+    def ready(self, stream: "_AheadStream", max_elements: int, max_bytes: int) -> list[Any]:
         """Return the buffered elements of `stream` up to its first failure, without waiting."""
-        with self.lock:
-            return [] if stream.buffer.fails_next() else stream.take(max_elements, max_bytes)
+        source = stream.source
+        with self._lock:
+            if source.buffer.fails_next():
+                return []
+            return self._take(source, max_elements, max_bytes)
 
     def take_any(self, max_elements: int, max_bytes: int, block: int) -> list[Any]:
         """Return ready elements of any streams, `block` of each in turn; [] at the end.
@@ -95,7 +95,7 @@ class ReadMany:
         """
         self._reader.start()
         while True:
-            with self.lock:
+            with self._lock:
                 self._check_open()
                 while self._new:
                     self._begin_new()
@@ -104,70 +104,60 @@ class ReadMany:
                 if self._reader.ended and not self._live:
                     return []
                 in_time = self._wait(_HELP_SECONDS if self._waiting else None)
-                begun = None if in_time else self._begin(self._most_wanted())
-            if begun is not None:
-                self._read(begun, once=True)
+                claimed = None if in_time else self._claim(self._most_wanted())
+            if claimed is not None:
+                self._read(claimed)
 
-    def await_something(self, stream: "AheadStream") -> None:
-        """Wait until `stream` has an element or a failure in its buffer, or has ended."""
+    def take(self, source: Source, max_elements: int, max_bytes: int) -> list[Any]:
+        """Return elements of `source` up to the next failure, at least one; [] at its end.
+
+        Raises:
+            BaseException: the failure, if it is the next item.
+        """
         while True:
-            with self.lock:
+            with self._lock:
                 self._check_open()
-                if stream.buffer or stream.ended:
-                    return
-                begun = self._begin(stream) if stream.waiting else None
-                if begun is None:
-                    self._awaited = stream
+                if source.buffer or source.ended:
+                    return self._take(source, max_elements, max_bytes)
+                claimed = self._claim(source) if source.waiting else None
+                if claimed is None:
+                    self._awaited = source
                     self._wait(None)
                     self._awaited = None
-            if begun is not None:
-                self._read(begun, once=True)
+            if claimed is not None:
+                self._read(claimed)
 
-    def exclude(self, stream: "AheadStream") -> None:
-        """Exclude threads from reading `stream`; wait for one that does."""
-        with self.lock:
-            stream.excluded = True
-            while stream.reading:
+    def advance(self, source: Source, n: int) -> int:
+        """Skip `n` positions of `source`; return how many there were."""
+        with self._lock:
+            source.excluded = True
+            while source.reading:
                 self._wait(None)
-            if stream.waiting:
-                stream.waiting = False
-                self._waiting.remove(stream)
+            self._stop_waiting(source)
+            skipped = source.buffer.drop(n)
+        try:
+            if skipped < n and not source.ended:
+                skipped += source.stream.advance(n - skipped)
+                source.ended = skipped < n
+        finally:
+            with self._lock:
+                source.excluded = False
+                self._want(source)
+        return skipped
 
-    def admit(self, stream: "AheadStream") -> None:
-        """Let threads read `stream` again, if it has room."""
-        with self.lock:
-            stream.excluded = False
-            self.want(stream)
-
-    def want(self, stream: "AheadStream") -> None:
-        """Ask for a thread for `stream` if it has room; with the lock held."""
-        if stream.wants_thread():
-            stream.waiting = True
-            self._waiting.append(stream)
-            self._ask()
-
-    def forget(self, stream: "AheadStream") -> bool:
-        """Drop `stream`; return whether the caller must close its input."""
-        with self.lock:
-            if stream.closed:
-                return False
-            stream.closed = True
-            stream.buffer.clear()
-            if stream.waiting:
-                stream.waiting = False
-                self._waiting.remove(stream)
-            self._live.pop(stream, None)
+    def drop(self, source: Source) -> None:
+        """Read no more of `source`, and close its stream, unless a thread does after reading it."""
+        with self._lock:
+            if source.closed:
+                return
+            source.closed = True
+            source.buffer.clear()
+            self._stop_waiting(source)
+            self._live.pop(source, None)
             self._reader.wake()
-            return not stream.reading
-
-    def open_stream(self, stream: "AheadStream") -> Stream:
-        """Return the input of `stream`, opened if necessary, for the one thread that reads it."""
-        if stream.input is None:
-            element, stream.element = stream.element, None
-            if isinstance(element, Failure):
-                raise element.error
-            stream.input = self._open_one(stream.index, element)
-        return stream.input
+            reading = source.reading
+        if not reading:
+            source.stream.close()
 
     def close(self) -> None:
         """Close all streams without waiting for running functions; idempotent."""
@@ -175,23 +165,23 @@ class ReadMany:
             return
         self._lease.release()
         self._reader.close()
-        with self.lock:
-            streams = list(self._live)
+        with self._lock:
+            sources = list(self._live)
         with ExitStack() as closing:  # a failure leaves no other open
-            for stream in streams:
-                closing.callback(stream.close)
+            for source in sources:
+                closing.callback(self.drop, source)
 
     def _room(self) -> int:
-        return max(0, self._open_at_once - len(self._live))
+        return max(0, self._most_open - len(self._live))
 
     def _accept(self, elements: list[Any]) -> None:
         for element in elements:
-            buffer = ChunkBuffer(self._max_elements, self._max_bytes)
-            stream = AheadStream(self, self._index, element, buffer)
+            stream = self._make_stream(self._index, element)
+            source = Source(self._index, stream, self._max_elements, self._max_bytes)
             self._index += 1
-            self._live[stream] = None
-            self._new.append(stream)
-            self.want(stream)
+            self._live[source] = None
+            self._new.append(source)
+            self._want(source)
 
     def _check_open(self) -> None:
         if self._reader.closed:
@@ -204,207 +194,127 @@ class ReadMany:
         finally:
             self._consumer_waits = False
 
-    def _ask(self) -> None:
-        """Submit a call for each stream that a thread could read now."""
-        wanted = min(len(self._waiting), self._limit - self._reading) - self._asked
+    def _want(self, source: Source) -> None:
+        """Request a thread for `source` if it has room."""
+        if source.wants_thread():
+            source.waiting = True
+            self._waiting.append(source)
+            self._submit()
+
+    def _stop_waiting(self, source: Source) -> None:
+        if source.waiting:
+            source.waiting = False
+            self._waiting.remove(source)
+
+    def _submit(self) -> None:
+        """Submit a call for each source that a thread could read now."""
+        wanted = min(len(self._waiting), self._limit - self._reading) - self._submitted
         if wanted > 0 and self._most_wanted() is not None:
-            self._asked += wanted
+            self._submitted += wanted
             self._lease.submit([self._work] * wanted)
 
     def _work(self) -> None:
-        """Read streams that wait for a thread, one after the other; runs in the pool."""
-        with self.lock:
-            self._asked -= 1
-        until = time.perf_counter() + _LEASE_SECONDS
+        """Read the sources that wait for a thread, until time is up; runs in the pool."""
+        with self._lock:
+            self._submitted -= 1
+        until = time.perf_counter() + _QUANTUM_SECONDS
         while time.perf_counter() < until:
-            with self.lock:
-                begun = self._begin(self._most_wanted())
-            if begun is None:
-                return
-            self._read(begun, once=False)
-        with self.lock:
-            self._ask()
+            with self._lock:
+                claimed = self._claim(self._most_wanted())
+            if claimed is None:
+                break
+            self._read(claimed, until)
 
-    def _begin_new(self) -> "AheadStream":
-        stream = self._new.popleft()
-        stream.begun = True
-        self._ask()  # another stream may be read now
-        return stream
+    def _begin_new(self) -> Source:
+        source = self._new.popleft()
+        source.begun = True
+        self._submit()  # another source may be read now
+        return source
 
-    def _most_wanted(self) -> "AheadStream | None":
-        """Return the stream that the next thread must read."""
+    def _most_wanted(self) -> Source | None:
+        """Return the source that the next thread must read."""
+        if self._awaited is not None and self._awaited.waiting:
+            return self._awaited
         if not self._waiting:
             return None
-        stream = min(self._waiting, key=self._rank)
-        if not stream.begun and self._limit > 1:
+        source = min(self._waiting, key=Source.rank)
+        if not source.begun and self._limit > 1:
             early = sum(other.reading and not other.begun for other in self._live)
             if early >= self._limit - 1:
                 return None
-        return stream
+        return source
 
-    def _rank(self, stream: "AheadStream") -> tuple[bool, bool, int]:
-        # Started streams take turns; of the others, the first is needed first.
-        begun = stream.begun
-        return stream is not self._awaited, not begun, 0 if begun else stream.index
-
-    def _begin(self, stream: "AheadStream | None") -> "AheadStream | None":
-        """Claim `stream` for `_read`; return None if enough threads are reading."""
-        if stream is None or self._reading >= self._limit or self._reader.closed:
+    def _claim(self, source: Source | None) -> Source | None:
+        """Reserve `source` for `_read`; return None if enough threads are reading."""
+        if source is None or self._reading >= self._limit or self._reader.closed:
             return None
-        self._waiting.remove(stream)
-        stream.waiting = False
-        stream.reading = True
+        self._stop_waiting(source)
+        source.reading = True
         self._reading += 1
-        return stream
+        return source
 
-    def _read(self, stream: "AheadStream", *, once: bool) -> None:
-        """Read `stream` while it has room and time is left; never raise."""
-        until = 0.0 if once else time.perf_counter() + _QUANTUM_SECONDS
-        while True:
-            items, ended = self._read_chunk(stream)
-            with self.lock:
-                if not stream.closed:
-                    stream.buffer.put(items)
-                    stream.ended = ended
-                more = time.perf_counter() < until and stream.readable()
-                if more and self._consumer_waits:
+    def _read(self, source: Source, until: float = 0.0) -> None:
+        """Read `source` once, and on while it has room and time is left; never raise."""
+        more, abandoned = True, False
+        while more:
+            items, ended = source.read()
+            with self._lock:
+                if not source.closed:
+                    source.buffer.put(items)
+                    source.ended = ended
+                more = time.perf_counter() < until and source.readable()
+                if not more:
+                    source.reading = False
+                    self._reading -= 1
+                    self._want(source)
+                    self._submit()
+                abandoned = source.closed
+                if self._consumer_waits:
                     self._reader.filled.notify_all()
             del items  # the thread must keep nothing alive while it reads
-            if not more:
-                break
-        with self.lock:
-            stream.reading = False
-            self._reading -= 1
-            abandoned = stream.closed
-            if not abandoned:
-                self.want(stream)
-            self._ask()
-            if self._consumer_waits:
-                self._reader.filled.notify_all()
-        if abandoned and stream.input is not None:
-            try:
-                stream.input.close()
-            except Exception:  # nobody reads this epoch, but the pool's thread must survive
-                logging.getLogger("stoker.dataset").exception(
-                    "closing a dataset that is no longer read failed"
-                )
+        if abandoned:
+            source.close_abandoned()
 
-    def _read_chunk(self, stream: "AheadStream") -> tuple[list[Any], bool]:
-        """Return elements or one failure, and whether the stream has ended."""
+    def _take(self, source: Source, max_elements: int, max_bytes: int) -> list[Any]:
         try:
-            source = self.open_stream(stream)
-        except BaseException as error:  # noqa: BLE001 - raised at its position
-            return [Failure(error)], True
-        ended = False
-        try:
-            room = max(1, stream.buffer.room())
-            items = source.next_chunk(room, min(CHUNK_BYTES, self._max_bytes))
-            ended = not items
-            if ended:
-                source.close()
-        except BaseException as error:  # noqa: BLE001 - raised at its position
-            return [Failure(error)], ended
-        return items, ended
+            return source.buffer.take(max_elements, max_bytes)
+        finally:
+            self._want(source)
 
     def _take_ready(self, max_elements: int, max_bytes: int, block: int) -> list[Any]:
-        """Store what was read; called with the lock held."""
+        """Return buffered elements of any sources, up to a failure."""
         taken: list[Any] = []
         found = True
         while found and len(taken) < max_elements and (max_bytes > 0 or not taken):
             found = False
-            for stream in list(self._live):
-                if stream.ended and not stream.buffer:
-                    stream.close()
-                if not stream.buffer or (taken and stream.buffer.fails_next()):
+            for source in list(self._live):
+                if source.ended and not source.buffer:
+                    self.drop(source)
+                if not source.buffer or (taken and source.buffer.fails_next()):
                     continue
                 found = True
-                self._live[stream] = self._live.pop(stream)  # its next turn is the last
-                got = stream.take(min(block, max_elements - len(taken)), max(max_bytes, 1))
+                self._live[source] = self._live.pop(source)  # its next turn is the last
+                count = min(block, max_elements - len(taken))
+                got = self._take(source, count, max(max_bytes, 1))
                 taken += got
-                max_bytes -= len(got) * stream.buffer.unit
+                max_bytes -= len(got) * source.buffer.unit
                 if len(taken) >= max_elements or max_bytes <= 0:
                     break
         return taken
 
 
-class AheadStream(Stream):
-    """One stream of a `ReadMany`: a bounded buffer between pool threads and the consumer.
+class _AheadStream(Stream):
+    """One of the streams, for its consumer."""
 
-    Its state is guarded by the owner's lock.
-
-    Attributes:
-        index: the number of its element.
-        element: the argument to open it with; None once it is open.
-        input: the stream to read; None until a thread opens it.
-        buffer: items read and not consumed.
-        ended: the input has no more elements.
-        waiting: it has room and no thread.
-        reading: a thread reads it.
-        excluded: the consumer itself reads it.
-        begun: the consumer has started to read it.
-        closed: no more elements are needed.
-    """
-
-    def __init__(self, owner: ReadMany, index: int, element: Any, buffer: ChunkBuffer) -> None:
+    def __init__(self, owner: ReadMany, source: Source) -> None:
         self._owner = owner
-        self.index = index
-        self.element = element
-        self.input: Stream | None = None
-        self.buffer = buffer
-        self.ended = False
-        self.waiting = False
-        self.reading = False
-        self.excluded = False
-        self.begun = False
-        self.closed = False
+        self.source = source
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
-        self._owner.await_something(self)
-        with self._owner.lock:
-            return self.take(max_elements, max_bytes)
+        return self._owner.take(self.source, max_elements, max_bytes)
 
     def advance(self, n: int) -> int:
-        self._owner.exclude(self)
-        try:
-            with self._owner.lock:
-                passed = self.buffer.drop(n)
-            if passed < n and not self.ended:
-                passed += self._advance_input(n - passed)
-                if passed < n:
-                    self.ended = True
-        finally:
-            self._owner.admit(self)
-        return passed
+        return self._owner.advance(self.source, n)
 
     def close(self) -> None:
-        if self._owner.forget(self) and self.input is not None:
-            self.input.close()
-
-    def readable(self) -> bool:
-        """True if more elements may be read."""
-        return not (self.closed or self.ended or self.excluded) and self.buffer.room() > 0
-
-    def wants_thread(self) -> bool:
-        """True if enough elements may be read to justify waking a thread."""
-        if self.waiting or self.reading:
-            return False
-        return self.readable() and self.buffer.half_empty()
-
-    def take(self, max_elements: int, max_bytes: int) -> list[Any]:
-        """Return the buffered elements up to the next failure; called with the lock held.
-
-        Raises:
-            BaseException: if the first item is a failure.
-        """
-        try:
-            return self.buffer.take(max_elements, max_bytes)
-        finally:
-            self._owner.want(self)
-
-    def _advance_input(self, n: int) -> int:
-        try:
-            source = self._owner.open_stream(self)
-        except Exception:  # noqa: BLE001 - the position of an error
-            self.ended = True
-            return 1
-        return source.advance(n)
+        self._owner.drop(self.source)
