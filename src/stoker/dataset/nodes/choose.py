@@ -215,7 +215,7 @@ class _ChosenStream(Stream):
         return None
 
     def _read(self, drawn: int, most: int, max_bytes: int, lazy: bool) -> bool:
-        """Reads what the choices up to `most` ask of an input; False if it has ended."""
+        """Read the elements of one input for the next `most` choices; return False at its end."""
         wanted = self._draws[self._at : self._at + most].count(drawn)
         try:
             share = max(1, max_bytes // len(self._streams))

@@ -128,7 +128,7 @@ class _PrefetchStream(Stream):
         return 0 if self._is_full() else self._max_elements - len(self._buffer)
 
     def _is_full(self) -> bool:
-        """True if enough elements are buffered that waking the thread does not pay."""
+        """Return whether enough elements are buffered that waking the thread does not pay."""
         refill = self._max_elements // 4 if self._max_elements > 8 else 1
         return self._max_elements - len(self._buffer) < refill
 

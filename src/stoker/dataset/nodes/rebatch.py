@@ -60,7 +60,7 @@ class Rebatch(OneInput, frozen=True, eq=False, kw_only=True):
 
 
 def _batches_of(rows: int, first: int, sizes: Sequence[int]) -> tuple[int, int]:
-    """How many full batches so many rows make, beginning with size `first`; the rows left over."""
+    """Return the number of full batches in `rows` rows from size `first`, and the rows left."""
     cycles, rows = divmod(rows, sum(sizes))
     batches = cycles * len(sizes)
     while rows >= (size := sizes[(first + batches) % len(sizes)]):
@@ -153,7 +153,7 @@ class _RebatchStream(Stream):
 
 
 def _cut(rows: Any, start: int, stop: int) -> Any:
-    """The rows from `start` to `stop` as a batch of views."""
+    """Return the rows from `start` to `stop` as a batch of views."""
     return map_structure(lambda leaf: _cut_leaf(leaf, start, stop), rows)
 
 
@@ -171,7 +171,7 @@ def _cut_leaf(leaf: Any, start: int, stop: int) -> Any:
 
 
 def _owned(leaf: Any) -> Any:
-    """The leaf itself, or a copy where it may not be written, as those of a source may not."""
+    """Return the leaf, or a copy if it is read-only, as the leaves of sources are."""
     if isinstance(leaf, RaggedArray):
         return RaggedArray(_owned(leaf.values), leaf.row_splits)
     if isinstance(leaf, SparseArray):

@@ -22,7 +22,7 @@ def open_stream(root: Node, context: Context) -> Stream:
 
 
 def _output_nodes(root: Node) -> frozenset[Node]:
-    """The nodes that make what the tree yields; all above them pass elements on."""
+    """Return the nodes whose elements leave the tree; nodes above them forward elements."""
     found = set()
     stack = [root]
     while stack:

@@ -36,12 +36,12 @@ class ChunkBuffer:
         return max(0, self._max_elements - self._held)
 
     def half_empty(self) -> bool:
-        """True if at most half of the capacity is used."""
+        """Return whether at most half of the capacity is used."""
         twice = 2 * self._held
         return twice <= self._max_elements and twice * self.unit <= self._max_bytes
 
     def fails_next(self) -> bool:
-        """True if the first item is a failure."""
+        """Return whether the first item is a failure."""
         return bool(self._chunks) and isinstance(self._chunks[0], Failure)
 
     def put(self, items: list[Any]) -> None:

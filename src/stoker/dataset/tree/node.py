@@ -173,7 +173,7 @@ def layout_of(cls: type[Node]) -> Layout:
 
 
 def number(root: Node) -> dict[Node, int]:
-    """Number all nodes by their position in the wire form: inputs first, shared nodes once."""
+    """Return the position of each node in the wire form: inputs first, shared nodes once."""
     numbers: dict[Node, int] = {}
     stack = [root]
     while stack:
