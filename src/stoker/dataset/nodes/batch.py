@@ -131,7 +131,7 @@ def ragged_twice(method: str, spec: RaggedSpec) -> InvalidArgumentError:
 
 
 def batched_cardinality(cardinality: int, batch_size: int, drop_remainder: bool) -> int:
-    """Return the number of batches of `elements` elements, also if infinite or unknown."""
+    """Return the number of batches for a cardinality, which may be infinite or unknown."""
     if cardinality < 0:
         return cardinality
     return cardinality // batch_size if drop_remainder else -(-cardinality // batch_size)

@@ -75,7 +75,7 @@ def _spec(spec: Spec) -> Spec:
     return rebuild(spec, [_spec(member) for _, member in children(spec)])
 
 
-# A list that a function returned is a vector and not shape apart, as in tf.data.
+# A list that a function returned is a vector and not taken apart, as in tf.data.
 _LEAVES = (Container.LEAF, Container.LIST)
 
 

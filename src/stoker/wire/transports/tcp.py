@@ -1,6 +1,6 @@
 """Messages over TCP: where the kernel allows, one `sendmsg` and two `recv_into` per frame.
 
-Each system call re-enters the interpreter, which is expensive in a busy trainer (DESIGN.md par. 2).
+Each system call re-enters the interpreter, which is expensive in a busy trainer.
 So one call receives the header with the first bytes of the body, and another the rest of the body
 (MSG_WAITALL).
 """
