@@ -147,7 +147,7 @@ def test_repeatedly_killed_clients_never_exhaust_the_pool(pool: Segments, servin
         sender.start()
         kept = [near.receive(30) for _ in range(5)]
         # As the kernel does for a process that is killed: nothing is given back.
-        near._borrower._dead.clear()  # type: ignore[attr-defined]
+        near._borrower._freed.clear()  # type: ignore[attr-defined]
         sender.join()
         near._stream._socket.shutdown(2)  # type: ignore[attr-defined]
         with pytest.raises(UnavailableError):
@@ -195,7 +195,7 @@ def test_a_process_of_another_user_reads_nothing(serving: Serving, us: str) -> N
             assert "only between processes of one user" in child.stderr.read()
     else:
         code = WORKER.replace("pool = ", "import os; os.setuid(65534); pool = ", 1)
-        with process(code) as child, pytest.raises(UnavailableError, match="of user 65534"):
+        with process(code) as child, pytest.raises(UnavailableError, match="as user 65534"):
             SHM.connect(said(child), 30)
     assert shared_mappings() == 0
     assert serving.accepted.empty()

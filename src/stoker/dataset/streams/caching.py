@@ -158,6 +158,7 @@ class LazyStream(Stream):
     def __init__(self, open_stream: Callable[[], Stream]) -> None:
         self._open_stream: Callable[[], Stream] | None = open_stream
         self._stream: Stream | None = None
+        self._closed = False
         self._lock = threading.Lock()
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
@@ -173,14 +174,25 @@ class LazyStream(Stream):
 
     def close(self) -> None:
         with self._lock:
-            self._open_stream = None
-        if self._stream is not None:
-            self._stream.close()
+            self._closed, self._open_stream = True, None
+            stream = self._stream
+        if stream is not None:
+            stream.close()
 
     def _opened(self) -> Stream | None:
         if self._open_stream is not None:
             with self._lock:
                 open_stream, self._open_stream = self._open_stream, None
-                if open_stream is not None:
-                    self._stream = open_stream()
+            if open_stream is not None:
+                self._stream = self._open(open_stream)
         return self._stream
+
+    def _open(self, open_stream: Callable[[], Stream]) -> Stream | None:
+        """Open the stream, without the lock: a user function may run, and may close this one."""
+        stream = open_stream()
+        with self._lock:
+            if not self._closed:
+                self._stream = stream
+                return stream
+        stream.close()
+        return None
