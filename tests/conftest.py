@@ -1,10 +1,16 @@
-"""Fixtures of every test: the check for leaks."""
+"""What every test needs: the check for leaks, and SIGINT as in a terminal."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
 
 from tests.leaks import DEADLINE, leaks_since, open_resources
+
+
+def pytest_configure() -> None:
+    """Handle SIGINT: a shell starts background jobs with it ignored, which programs inherit."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
