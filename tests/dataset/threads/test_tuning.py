@@ -83,8 +83,8 @@ def test_the_limit_rises_in_few_steps_where_calls_wait() -> None:
 def test_calls_that_use_cores_get_one_thread_per_core(cores: int) -> None:
     calls = Calls(tuned(cores=cores))
     calls.finish(40_000, on_cores(cores), 0.1)
-    assert calls.tuning.limit == max(cores, 2)
-    assert len(calls.limits) <= 2  # without a trial
+    assert max(cores, 2) <= calls.tuning.limit <= max(cores / 0.9, 2)
+    assert len(calls.limits) <= 3
 
 
 def test_waiting_for_a_core_is_no_reason_for_more_threads() -> None:
@@ -106,7 +106,7 @@ def test_steps_in_vain_become_rare() -> None:
     calls.finish(20_000, lambda limit: sleeping(min(limit, 10)), 1.0)
     steps = len(calls.limits)
     calls.finish(100_000, lambda limit: sleeping(min(limit, 10)), 1.0)
-    assert len(calls.limits) - steps <= 80  # in some 2,000 measurements
+    assert len(calls.limits) - steps <= 200  # in some 5,000 measurements
 
 
 def test_calls_that_wait_for_each_other_keep_two_threads() -> None:
@@ -118,8 +118,20 @@ def test_calls_that_wait_for_each_other_keep_two_threads() -> None:
 
 def test_threads_are_added_once_they_pay() -> None:
     calls = Calls(tuned())
-    calls.finish(5_000, lambda _: 1000.0, 0.9)
-    assert calls.finish(20_000, sleeping, 0.9) == 128
+    calls.finish(5_000, lambda _: 1000.0, 0.99)
+    assert calls.finish(20_000, sleeping, 0.99) == 128
+
+
+def test_threads_are_added_while_cores_are_free() -> None:
+    """Calls that use a core for an eighth of their time fill two cores with twelve threads."""
+    calls = Calls(tuned(cores=2))
+    assert calls.finish(20_000, sleeping, 0.875) == 12
+
+
+def test_a_step_in_vain_is_undone_with_its_read_ahead() -> None:
+    calls = Calls(tuned())
+    calls.finish(20_000, lambda limit: sleeping(min(limit, 8)), 1.0)
+    assert calls.tuning.read_ahead == least_ahead(8, 1)
 
 
 @pytest.mark.parametrize("reason", ["supplied", "awaited"])
@@ -132,7 +144,7 @@ def test_nothing_is_tried_where_input_or_consumer_is_slow(reason: str) -> None:
 def test_calls_are_examined_only_where_a_step_may_follow() -> None:
     calls = Calls(tuned())
     calls.finish(100_000, on_cores(2), 0.1)
-    assert 0 < calls.examined < 1_000
+    assert 0 < calls.examined < 2_000
 
 
 def test_nothing_is_tried_before_calls_were_examined() -> None:
