@@ -230,7 +230,7 @@ def test_half_a_hello_and_a_hang_up_ends_with_one_warning(
         if transport == "grpc" and _reaches_worker(transport, half):
             _wait_accepted(peer)  # gRPC's core may drop a call whose client hangs up before
     if _reaches_worker(transport, half):
-        assert _one_warning(caplog, "is gone")
+        assert _one_warning(caplog, "disconnected")
     else:
         assert _still_serves(service, transport)
         assert _warnings(caplog) == []

@@ -110,12 +110,12 @@ class End(msgspec.Struct, frozen=True, tag=True):
 class GiveBack(msgspec.Struct, frozen=True, tag=True):
     """Client to worker, before it closes: the position up to which it has consumed elements.
 
-    It has consumed the frames before `frame` and the first `taken` elements of `frame`; the rest
+    It has consumed the frames before `frame` and the first `consumed` elements of `frame`; the rest
     returns to the task.
     """
 
     frame: Count
-    taken: Count
+    consumed: Count
 
 
 class Bye(msgspec.Struct, frozen=True, tag=True):

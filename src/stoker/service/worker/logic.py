@@ -232,7 +232,7 @@ class Worker:
             if isinstance(message, f.Credit):
                 reader.credit(message)
             elif isinstance(message, f.GiveBack):
-                rest = reader.give_back(message.frame, message.taken)
+                rest = reader.give_back(message.frame, message.consumed)
                 task.buffer.give_back(reader.client_id, rest)
                 del task.readers[reader.client_id]
                 self._close_connection(connection, None)

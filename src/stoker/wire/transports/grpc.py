@@ -121,8 +121,8 @@ class GrpcConnection(QueueConnection):
             if isinstance(error, grpc.Call):  # only a client's has a code
                 reason = f"{error.code().name}: {error.details()}"
         finally:
-            self._inbox.end(f"{self.peer} is gone: {reason}", drop=False)
-            self._outbox.end(f"{self.peer} is gone: {reason}", drop=True)
+            self._inbox.end(f"{self.peer} disconnected: {reason}", drop=False)
+            self._outbox.end(f"{self.peer} disconnected: {reason}", drop=True)
             self._ended.set()
             # gRPC's core closes its descriptors with the last object that refers to it.
             self._cancel = None

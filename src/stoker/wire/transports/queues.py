@@ -108,7 +108,7 @@ class QueueConnection(Connection):
         self._closed = True
         self._inbox.end(str(self._closed_here()), drop=True)
         # Messages sent before are still delivered, as over a socket.
-        self._outbox.end("the peer is gone: it closed the connection", drop=False)
+        self._outbox.end("the peer disconnected: it closed the connection", drop=False)
 
     def _closed_here(self) -> UnavailableError:
         return UnavailableError(f"the connection to {self.peer} was closed on this side")
@@ -116,7 +116,7 @@ class QueueConnection(Connection):
     def sever(self) -> None:
         """End both directions like a network failure: messages in flight are lost."""
         for box in (self._inbox, self._outbox):
-            box.end(f"{self.peer} is gone: the connection broke", drop=True)
+            box.end(f"{self.peer} disconnected: the connection broke", drop=True)
 
 
 class QueueListener(Listener):
@@ -166,7 +166,7 @@ class QueueTransport(Transport):
         with self._lock:
             listener = self._listeners.get(address)
         if listener is None:
-            raise UnavailableError(f"cannot connect to {address}: nobody listens there")
+            raise UnavailableError(f"cannot connect to {address}: no server listens there")
         up, down = Mailbox(), Mailbox()
         near = self.connection_class(address, down, up)
         far = self.connection_class(f"a client of {address}", up, down)

@@ -60,7 +60,7 @@ class StreamSocket:
         """Return the error of a connection that ended: closed by this side, or for `reason`."""
         if self._closed:
             return UnavailableError(f"the connection to {self._peer} was closed on this side")
-        return UnavailableError(f"{self._peer} is gone: {reason}")
+        return UnavailableError(f"{self._peer} disconnected: {reason}")
 
     # Using and closing.
 
@@ -291,5 +291,5 @@ def dial(address: str, timeout: float) -> socket.socket:
     if itself:
         # The kernel gave this socket the target port and connected it to itself.
         sock.close()
-        raise UnavailableError(f"cannot connect to {address}: nobody listens there")
+        raise UnavailableError(f"cannot connect to {address}: no server listens there")
     return sock
