@@ -117,7 +117,14 @@ def test_yielded_error_is_not_returned_to_the_job(serve, transport):
         stoker.Dataset.range(10)
         .map(_fails_at_three)
         .repeat()
-        .apply(distribute("parallel_epochs", serve().target, data_transfer_protocol=transport))
+        .apply(
+            distribute(
+                "parallel_epochs",
+                serve().target,
+                job_name="one",
+                data_transfer_protocol=transport,
+            )
+        )
     )
     with dataset.iterator(epoch=0) as first:
         assert read(first, 3) == [0, 1, 2]

@@ -103,6 +103,66 @@ def test_unread_elements_of_a_closed_client_go_to_another(serve, transport):
             assert sorted(first_elements + read(second)) == list(range(1000))
 
 
+def test_unread_elements_of_a_closed_client_go_to_the_next(serve, transport):
+    """Also if the first leaves after the worker has computed everything."""
+    service = serve(1)
+    settings = {"job_name": "one", "data_transfer_protocol": transport}
+    one, other = (
+        stoker.Dataset.range(1000).distribute(service.target, **settings) for _ in range(2)
+    )
+    with one.iterator() as first:
+        first_elements = read(first, 10)
+        assert eventually(lambda: all(task.exhausted for task in service.tasks))
+    assert sorted(first_elements + read(other)) == list(range(1000))
+
+
+def test_clients_of_one_thread_do_not_wait_for_each_other(serve):
+    service = serve(1)
+    one, other = (
+        stoker.Dataset.range(100).distribute(service.target, job_name="one") for _ in range(2)
+    )
+    with one.iterator() as first, other.iterator() as second:
+        elements = read(first, 1)
+        elements += read(second)
+        elements += read(first)
+    assert sorted(elements) == list(range(100))
+
+
+def test_an_anonymous_job_stops_with_its_iterator(serve):
+    service = serve(1)
+    with stoker.Dataset.range(10**9).distribute(service.target).iterator() as iterator:
+        assert next(iterator) == 0
+    assert eventually(lambda: service.workers[0].num_tasks() == 0)
+
+
+def test_a_first_epoch_read_by_others_is_empty_with_a_warning(serve, caplog):
+    target = serve(1).target
+    one, other = (stoker.Dataset.range(10).distribute(target, job_name="one") for _ in range(2))
+    assert read(one) == list(range(10))
+    with caplog.at_level(logging.WARNING, "stoker"):
+        assert read(other) == []
+        assert read(one) == list(range(10))  # the second epoch
+        assert read(other) == []
+    [record] = caplog.records
+    assert "first epoch of job 'one' were read before" in record.message
+    assert "another job_name" in record.message
+
+
+def test_an_endless_repeat_passes_epochs_that_others_have_read(serve):
+    target = serve(1).target
+    one, other = (stoker.Dataset.range(10).distribute(target, job_name="one") for _ in range(2))
+    for _ in range(3):
+        assert read(one) == list(range(10))
+    with other.repeat().iterator() as late:
+        assert read(late, 10) == list(range(10))
+        assert late.stats()["epochs_shared"] == 3
+
+
+def test_an_endless_repeat_of_nothing_ends_for_a_lone_client(serve):
+    target = serve(1).target
+    assert read(stoker.Dataset.range(0).distribute(target, job_name="one").repeat()) == []
+
+
 @pytest.mark.parametrize(
     ("field", "first", "second"),
     [

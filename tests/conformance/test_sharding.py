@@ -134,6 +134,18 @@ def test_off_epoch_ends_when_a_worker_stops(serve):
     assert set(counts.values()) <= {1, 2}
 
 
+def test_off_epoch_starts_anew_on_the_worker_after_the_only_one(serve):
+    """The first worker had computed all elements, but not delivered them."""
+    service = serve(1)
+    dataset = stoker.Dataset.range(3000).apply(distribute("parallel_epochs", service.target))
+    with dataset.iterator() as iterator:
+        found = read(iterator, 300)
+        service.workers[0].stop()
+        service.add_worker()
+        found += read(iterator)
+    assert found[-3000:] == list(range(3000))
+
+
 # ── cardinality ──────────────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("mode", ["parallel_epochs", "distributed_epoch"])
 @pytest.mark.parametrize(

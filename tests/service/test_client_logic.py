@@ -71,7 +71,7 @@ def _end_confirmed(client: c.Client, *readings: tuple[int, int]) -> bool:
 
 
 def _finish(client: c.Client) -> None:
-    client.session_message(m.Tasks(finished=True), 0.0)
+    client.session_message(m.Tasks(computed=True), 0.0)
 
 
 def test_client_opens_its_iteration_and_connects_to_tasks():
@@ -200,7 +200,7 @@ def test_unknown_task_is_retried_until_reported_lost():
     bye = f.Bye(ErrorRecord("NotFoundError", "task 20 does not run on this worker"))
     assert client.worker_message(1, bye, 0.0) == [c.Disconnect(1)]
     assert client.tick(1.0) == [c.Connect(2, TASK)]
-    client.session_message(m.Tasks(lost=[LOST], finished=True), 1.0)
+    client.session_message(m.Tasks(lost=[LOST], computed=True), 1.0)
     assert client.tick(9.0) == []
     assert isinstance(_taken(client), c.End)
 
@@ -220,7 +220,7 @@ def test_lost_task_is_counted_and_received_frames_are_kept():
     assert isinstance(actions[2], c.Warn)
     assert "2 splits" in actions[2].text
     assert [_taken(client), _taken(client)] == [["a"], ["b"]]
-    assert (client.tasks_lost, client.splits_lost) == (1, 2)
+    assert client.losses == {"tasks_lost": 1, "splits_lost": 2, "elements_lost": 0}
     assert client.session_message(m.Tasks(lost=[LOST]), 0.0) == []
 
 
@@ -228,7 +228,7 @@ def test_worker_lost_after_its_end_loses_nothing():
     client = _reading()
     client.worker_message(1, f.End(0), 0.0)
     client.session_message(m.Tasks(lost=[LOST]), 0.0)
-    assert (client.tasks_lost, client.splits_lost) == (0, 0)
+    assert not any(client.losses.values())
 
 
 def test_close_gives_back_through_worker_and_dispatcher():

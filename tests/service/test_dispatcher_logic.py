@@ -61,6 +61,7 @@ class Talk:
     def read(
         self, peer: int, mode: ShardingPolicy = ShardingPolicy.DYNAMIC, **fields
     ) -> list[tuple[int, object]]:
+        fields = {"named": True} | fields
         hello = m.ClientHello(1, 1, "data", "job", m.JobParameters(mode), (0,), **fields)
         return self.say(peer, hello)
 
@@ -91,7 +92,7 @@ def test_new_task_is_sent_to_worker_and_client():
     [(_, tasks)] = _only(said, m.Tasks)
     assert start.split_sources == [m.SplitSource(0, 4, 4)]
     assert tasks == m.Tasks(
-        added=[m.TaskInfo(start.task_id, "host:1", {"tcp": "host:1"})], finished=False
+        added=[m.TaskInfo(start.task_id, "host:1", {"tcp": "host:1"})], computed=False
     )
 
 
@@ -267,9 +268,9 @@ def test_epoch_is_finished_when_no_task_runs_and_one_ended():
     talk.join(W1)
     talk.join(W2)
     talk.read(C1)
-    assert _only(talk.say(W1, m.TaskExhausted(talk.task(W1))), m.Tasks) == []
+    assert _only(talk.say(W1, m.TaskProgress(talk.task(W1), exhausted=True)), m.Tasks) == []
     [(_, tasks)] = _only(talk.say(W2, m.WorkerLeave()), m.Tasks)
-    assert tasks.finished
+    assert tasks.computed
 
 
 def test_resumed_session_repeats_messages_that_may_be_lost():
@@ -394,9 +395,9 @@ def test_tasks_of_a_finished_iteration_without_clients_stop():
     talk.join(W1)
     talk.read(C1)
     task = talk.task(W1)
-    talk.say(W1, m.TaskExhausted(task))
+    talk.say(W1, m.TaskProgress(task, exhausted=True, delivered=True))
     assert (W1, m.TaskStop(task)) in talk.say(C1, m.ClientClose())
-    assert _only(talk.read(C2), m.Tasks) == [(C2, m.Tasks(finished=True))]
+    assert _only(talk.read(C2), m.Tasks) == [(C2, m.Tasks(computed=True, shared=True))]
     assert (W1, m.TaskStop(task)) not in talk.say(C2, m.ClientClose())
 
 
@@ -406,13 +407,99 @@ def test_task_that_ends_without_clients_is_stopped():
     talk.read(C1)
     task = talk.task(W1)
     talk.say(C1, m.ClientClose())
-    assert talk.say(W1, m.TaskExhausted(task)) == [(W1, m.TaskStop(task))]
+    progress = m.TaskProgress(task, exhausted=True, delivered=True)
+    assert talk.say(W1, progress) == [(W1, m.TaskStop(task))]
+
+
+def test_what_a_closed_client_gave_back_is_read_by_the_next():
+    """Computed is not delivered: the worker keeps what no client has consumed."""
+    talk = Talk()
+    talk.join(W1)
+    talk.read(C1)
+    task = talk.task(W1)
+    talk.say(W1, m.TaskProgress(task, exhausted=True))
+    assert (W1, m.TaskStop(task)) not in talk.say(C1, m.ClientClose({task: (3, 1)}))
+    [(_, tasks)] = _only(talk.read(C2), m.Tasks)
+    assert [info.task_id for info in tasks.added] == [task]
+    assert tasks.computed
+
+
+def test_an_anonymous_job_stops_with_its_last_client():
+    talk = Talk()
+    talk.join(W1)
+    talk.read(C1, named=False)
+    talk.read(C2, named=False)
+    task = talk.task(W1)
+    assert (W1, m.TaskStop(task)) not in talk.say(C1, m.ClientClose())
+    assert (W1, m.TaskStop(task)) in talk.say(C2, m.ClientClose())
+
+
+def test_tasks_nobody_reads_are_dropped_and_the_job_stays():
+    talk = Talk(worker_timeout_ms=10**9, job_gc_check_interval_ms=1000, job_gc_timeout_ms=3000)
+    talk.join(W1)
+    talk.read(C1)
+    task = talk.task(W1)
+    talk.say(W1, m.SplitRequest(task, 0, 0, want=1))
+    talk.say(W1, m.SplitRequest(task, 0, 0, begin=[0]))
+    talk.say(C1, m.ClientClose())
+    assert talk.pass_time(4.5) == [(W1, m.TaskStop(task))]
+    said = talk.read(C2)
+    [(_, start)] = _only(said, m.TaskStart)
+    assert start.task_id != task
+    [(_, tasks), _] = _only(said, m.Tasks)
+    assert tasks.lost == [m.TaskLost(task, "host:1", "nobody has read it for 3 s", 1)]
+
+
+def test_off_starts_a_new_task_for_one_that_was_lost_unread():
+    talk = Talk()
+    talk.join(W1)
+    talk.read(C1, ShardingPolicy.OFF)
+    talk.say(W1, m.TaskProgress(talk.task(W1), exhausted=True))
+    assert _only(talk.join(W2), m.TaskStart) == []  # all is computed
+    said = talk.say(W1, m.WorkerLeave())
+    [(_, lost), (_, added)] = _only(said, m.Tasks)
+    assert not lost.computed
+    assert [info.worker for info in added.added] == ["host:2"]
+
+
+def test_off_ends_with_the_loss_of_a_task_a_client_has_read():
+    talk = Talk()
+    talk.join(W1)
+    talk.read(C1, ShardingPolicy.OFF)
+    task = talk.task(W1)
+    talk.say(W1, m.TaskProgress(task, exhausted=True))
+    talk.say(C1, m.TaskRead(task))
+    [(_, tasks)] = _only(talk.say(W1, m.WorkerLeave()), m.Tasks)
+    assert tasks.computed
+
+
+def test_elements_of_a_lost_client_are_reported_to_the_others():
+    talk = Talk()
+    talk.join(W1)
+    talk.read(C1)
+    task = talk.task(W1)
+    [(peer, tasks)] = _only(talk.say(W1, m.TaskProgress(task, dropped=3)), m.Tasks)
+    assert (peer, tasks.dropped) == (C1, [m.ElementsDropped(task, "host:1", 3)])
+    assert _only(talk.say(W1, m.TaskProgress(task, dropped=3)), m.Tasks) == []
+
+
+def test_a_worker_learns_later_what_a_closed_client_had_consumed():
+    talk = Talk()
+    talk.join(W1)
+    [(_, welcome)] = _only(talk.read(C1), m.ClientWelcome)
+    talk.read(C2)
+    task, journal = talk.task(W1), talk.logic._ledger.journal_id
+    talk.logic.disconnected(W1, talk.now)
+    talk.say(C1, m.ClientClose({task: (3, 1)}))
+    fields = {"worker_id": talk.worker_ids[W1], "journal_id": journal, "tasks": [task]}
+    said = talk.join(W1, readers={task: [welcome.client_id]}, **fields)
+    assert (W1, m.ClientReleased(task, welcome.client_id, (3, 1))) in said
 
 
 def test_iteration_without_clients_is_collected():
     talk = Talk(worker_timeout_ms=10**9, job_gc_check_interval_ms=1000, job_gc_timeout_ms=3000)
     talk.join(W1)
-    talk.read(C1)
+    talk.read(C1, ShardingPolicy.OFF)
     task = talk.task(W1)
     talk.say(C1, m.ClientClose())
     assert talk.pass_time(2.5) == []

@@ -87,13 +87,61 @@ def test_each_worker_runs_one_task_if_its_versions_match():
 
 
 @pytest.mark.parametrize("policy", [ShardingPolicy.OFF, ShardingPolicy.DYNAMIC])
-def test_an_iteration_ends_when_no_task_runs_and_one_ended(policy: ShardingPolicy):
+def test_an_iteration_is_finished_once_delivered(policy: ShardingPolicy):
     state = _state(policy)
     iteration = state.iterations[ITERATION]
     state.apply(r.TaskEnded(TASK))
-    assert not iteration.finished
+    assert not iteration.computed
     state.apply(r.WorkerLost(WORKER + 1, "it died"))
+    assert iteration.computed
+    assert not iteration.finished
+    state.apply(r.TaskDelivered(TASK))
     assert iteration.finished
+
+
+def test_off_starts_anew_after_the_loss_of_a_computed_task():
+    state = _state(ShardingPolicy.OFF, workers=1)
+    iteration = state.iterations[ITERATION]
+    state.apply(r.TaskEnded(TASK))
+    assert iteration.computed
+    state.apply(r.WorkerLost(WORKER, "it died"))
+    assert not iteration.computed
+    assert not iteration.finished
+
+
+@pytest.mark.parametrize("record", [r.TaskRead(TASK), r.TaskDelivered(TASK)])
+def test_off_ends_after_the_loss_of_a_task_that_was_read(record: r.Record):
+    state = _state(ShardingPolicy.OFF, workers=1)
+    state.apply(r.TaskEnded(TASK))
+    state.apply(record)
+    state.apply(r.WorkerLost(WORKER, "it died"))
+    assert state.iterations[ITERATION].finished
+
+
+def test_dynamic_ends_after_the_loss_of_a_computed_task():
+    state = _state(ShardingPolicy.DYNAMIC, workers=1)
+    state.apply(r.TaskEnded(TASK))
+    state.apply(r.WorkerLost(WORKER, "it died"))
+    assert state.iterations[ITERATION].finished
+
+
+def test_a_task_that_computes_no_more_is_no_end_by_itself():
+    """A worker that drains ends its task before the data ends."""
+    state = _state(ShardingPolicy.OFF, workers=1)
+    state.apply(r.TaskDelivered(TASK))
+    assert not state.iterations[ITERATION].computed
+
+
+def test_dropped_tasks_leave_their_splits_to_the_next_client():
+    state = _state(ShardingPolicy.DYNAMIC, workers=1)
+    state.apply(r.SplitsAssigned(TASK, 0, 0, [0, 1, 2]))
+    state.apply(r.SplitsBegun(TASK, 0, 0, [0]))
+    state.apply(r.TaskDropped(TASK, "nobody has read it"))
+    iteration = state.iterations[ITERATION]
+    assert state.tasks[TASK].splits_lost == 1
+    assert iteration.tracker(0, 0).available == 9
+    new = Dynamic().workers_to_start(iteration, DATASET, state.workers.values())
+    assert [worker.added.worker_id for worker in new] == [WORKER]
 
 
 @pytest.mark.parametrize("policy", [ShardingPolicy.OFF, ShardingPolicy.DYNAMIC])

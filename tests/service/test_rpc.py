@@ -13,7 +13,7 @@ EVERY_MESSAGE = [
     m.Heartbeat(),
     m.SplitRequest(1, 2, 3, [4, 5], 6),
     m.SplitsListed(1, {0: ["a", "b"]}),
-    m.TaskExhausted(1),
+    m.TaskProgress(1, exhausted=True),
     m.WorkerLeave(),
     m.ClientHello(1, 1, "d", "j", m.JobParameters(ShardingPolicy.OFF), (0, 1), True, "p", 3, "j"),
     m.ClientHello(
@@ -45,7 +45,13 @@ def test_messages_to_the_dispatcher_survive_encoding(message):
         m.ClientReleased(1, 2),
         m.ClientWelcome(1, 2, 3, "j", 1000, "careful"),
         m.DatasetUnknown(),
-        m.Tasks([m.TaskInfo(1, "h:1", {"tcp": "h:1"})], [m.TaskLost(2, "h:2", "gone", 3)], True),
+        m.Tasks(
+            [m.TaskInfo(1, "h:1", {"tcp": "h:1"})],
+            [m.TaskLost(2, "h:2", "gone", 3, True)],
+            [m.ElementsDropped(1, "h:1", 5)],
+            True,
+            True,
+        ),
     ],
     ids=lambda message: type(message).__name__,
 )

@@ -340,7 +340,7 @@ def test_client_of_an_unknown_mode_is_refused(service, mode):
     [
         messages.SplitRequest(1, 2, 3, [4], 5),
         messages.SplitsListed(1, {0: [1]}),
-        messages.TaskExhausted(7),
+        messages.TaskProgress(7, exhausted=True),
         messages.ClientClose(),
     ],
 )

@@ -124,7 +124,7 @@ def test_released_client_cannot_resume_dropped_frames():
     assert isinstance(bye, w.ToClient)
     assert isinstance(bye.message, f.Bye)
     assert bye.message.error is not None
-    assert bye.message.error.code == "FailedPreconditionError"
+    assert bye.message.error.code == "NotFoundError"
     assert hang_up == w.CloseConnection(2)
 
 
@@ -152,8 +152,28 @@ def test_elements_of_a_lost_client_are_dropped_and_counted():
     worker = _running()
     worker.produced(20, Chunk(["a", "b", "c"], 3))
     worker.session_message(m.ClientReleased(20, 40), 0.0)
-    assert worker.tasks[20].lost == 3
+    assert worker.tasks[20].dropped == 3
     assert not worker.connections
+
+
+def test_a_task_is_delivered_once_its_clients_have_consumed_it():
+    worker = _running()
+    worker.produced(20, Chunk(["a", "b"], 2))
+    said = worker.exhausted(20)
+    assert said[-1] == w.ToDispatcher(m.TaskProgress(20, exhausted=True))
+    said = worker.client_message(1, f.Credit(1, 10, 10), 0.0)
+    assert said[-1] == w.ToDispatcher(m.TaskProgress(20, exhausted=True, delivered=True))
+
+
+def test_a_released_client_may_not_read_again():
+    worker = _running()
+    worker.session_message(m.ClientReleased(20, 41), 0.0)
+    [bye, hang_up] = worker.client_message(2, _hello(client=41), 0.0)
+    assert bye == w.ToClient(
+        2, _bye("NotFoundError", "Unknown iteration client id 41: it was released")
+    )
+    assert hang_up == w.CloseConnection(2)
+    assert list(worker.tasks[20].readers) == [40]
 
 
 def test_end_is_sent_again_after_elements_were_given_back():
@@ -258,7 +278,7 @@ def test_new_session_repeats_what_may_be_lost():
     assert worker.session_message(WELCOME, 1.0) == [
         w.SetHeartbeat(1000),
         w.ToDispatcher(m.SplitRequest(20, 0, 0, [3], 2)),
-        w.ToDispatcher(m.TaskExhausted(20)),
+        w.ToDispatcher(m.TaskProgress(20, exhausted=True, delivered=True)),
     ]
 
 

@@ -157,7 +157,7 @@ class Client:
         self.logic.session_opened()
         self.logic.session_message(m.ClientWelcome(1, number, 1, "journal", 500), 0.0)
         tasks = [m.TaskInfo(x.number, f"host:{x.number}", {}) for x in workers]
-        self._carry_out(self.logic.session_message(m.Tasks(added=tasks, finished=True), 0.0))
+        self._carry_out(self.logic.session_message(m.Tasks(added=tasks, computed=True), 0.0))
 
     # ── the wire ──────────────────────────────────────────────────────────────────────────────────
     def _connect(self, connection: int, task_id: int) -> None:

@@ -46,26 +46,23 @@ def _dynamic(outcome: Outcome) -> list[str]:
     found = [f"delivered {n} times: {x}" for x, n in got.items() if n > 1]
     found += [f"delivered, but not of the dataset: {x}" for x in got - expected]
     missing = sorted(expected - got)
-    if missing and _all_read_to_the_end(outcome):
-        if outcome.scenario.lossless:
-            found.append(f"never delivered, though only connections broke: {missing}")
-        elif outcome.scenario.client_crash is None and not any(
-            client.logic.splits_lost for client in outcome.clients
-        ):
-            found.append(f"lost in silence: {missing}")
+    if missing and _loses_nothing(outcome):
+        found.append(f"never delivered, though at most connections broke: {missing}")
+    elif missing and not any(
+        client.logic.losses["splits_lost"] or client.logic.losses["elements_lost"]
+        for client in outcome.clients
+    ):
+        found.append(f"lost in silence: {missing}")
     return found
 
 
-def _all_read_to_the_end(outcome: Outcome) -> bool:
-    """Return whether another client could read the elements that a leaver gave back."""
-    leavers = [c for c in outcome.clients if c.state == "closed"]
-    if not leavers:
-        return True
-    stayed = [c for c in outcome.clients if c.state == "ended"]
-    # Elements given back on broken connections, or after the others' end, are lost.
-    return outcome.scenario.quiet and any(
-        stayer.left_at > leaver.left_at + 1.0 for stayer in stayed for leaver in leavers
-    )
+def _loses_nothing(outcome: Outcome) -> bool:
+    """Return whether every element must arrive.
+
+    A client that closes while its connections are broken may be unable to give elements back.
+    """
+    scenario = outcome.scenario
+    return scenario.quiet or (scenario.lossless and scenario.stop_after is None)
 
 
 def _off(outcome: Outcome) -> list[str]:
@@ -82,10 +79,11 @@ def _off(outcome: Outcome) -> list[str]:
         missing = Counter(expected) - together
         if together - Counter(expected):
             found.append(f"task {task_id} delivered twice: {together - Counter(expected)}")
-        if missing and scenario.lossless and _all_read_to_the_end(outcome):
+        if missing and _loses_nothing(outcome):
             found.append(f"task {task_id} never delivered {sorted(missing)}")
-        if len(outcome.clients) == 1 and parts[0] != expected[: len(parts[0])]:
-            found.append(f"task {task_id} is out of order: {parts[0]}")
+        got = [x for part in parts for x in part]
+        if scenario.clients == 1 and got != expected[: len(got)]:
+            found.append(f"task {task_id} is out of order: {got}")
     if scenario.quiet and expected and scenario.stop_after is None and not by_task:
         found.append("nothing was delivered")
     return found

@@ -20,6 +20,9 @@ from tests.simulation.pipeline import Plan, SourcePlan
 LIMIT = 120.0
 """Simulated seconds within which every epoch must end."""
 
+LEASE = 4.0
+"""Seconds after which a client that crashed is released."""
+
 SETTLED = 20.0
 """Simulated seconds after which no state of the epoch may be left."""
 
@@ -135,9 +138,9 @@ def run(seed: int, *, tracing: bool = False) -> Outcome:
     world.note(f"{scenario}")
     config = DispatcherConfig(
         worker_timeout_ms=2_000,
-        client_timeout_ms=4_000,
+        client_timeout_ms=round(LEASE * 1000),
         job_gc_check_interval_ms=500,
-        job_gc_timeout_ms=2_000,
+        job_gc_timeout_ms=6_000,
         gc_dynamic_sharding_jobs=True,
     )
     dispatcher = SimDispatcher(world, config)
@@ -168,12 +171,24 @@ def run(seed: int, *, tracing: bool = False) -> Outcome:
         world.after(scenario.client_crash, outcome.clients[-1].crash)
     if scenario.breaks:
         _plan_breaks(outcome, 1 / scenario.breaks)
-    outcome.in_time = world.run(lambda: all(c.state != "reading" for c in outcome.clients), LIMIT)
+    outcome.in_time = _run_to_the_end(outcome, LIMIT)
     if outcome.in_time:
         world.note("       everybody has left")
+        # A client that crashed or closed without a session is released when its lease ends.
+        if scenario.client_crash is not None or scenario.breaks:
+            world.run(lambda: False, world.now + LEASE + 1)
+        last = _client(scenario.clients, scenario, registration, world, dispatcher, by_address)
+        outcome.clients.append(last)
+        outcome.in_time = _run_to_the_end(outcome, world.now + LIMIT)
+    if outcome.in_time:
         world.run(lambda: False, world.now + SETTLED)
         outcome.leftovers = _leftovers(outcome)
     return outcome
+
+
+def _run_to_the_end(outcome: Outcome, limit: float) -> bool:
+    """Run until no client reads; return whether that was before the time `limit`."""
+    return outcome.world.run(lambda: all(c.state != "reading" for c in outcome.clients), limit)
 
 
 def _registration(plan: Plan) -> m.RegisterDataset:
@@ -194,14 +209,14 @@ def _client(
     dispatcher: SimDispatcher,
     workers: dict[str, SimWorker],
 ) -> SimClient:
-    """Return client `k`; only the last one may stop early."""
+    """Return client `k`; only the last of the scenario may stop early."""
     options = ReadOptions(
         processing_mode=ShardingPolicy.DYNAMIC if scenario.dynamic else ShardingPolicy.OFF,
         dispatcher_address="sim",
         max_outstanding_requests=scenario.max_outstanding_requests,
         connect_timeout=30.0,
     )
-    hello = m.ClientHello(1, 1, "sim", "job", options.job_parameters, (0,))
+    hello = m.ClientHello(1, 1, "sim", "job", options.job_parameters, (0,), named=True)
     if not scenario.registered:
         hello = msgspec.structs.replace(hello, dataset_id="", registration=registration)
     last = k == scenario.clients - 1

@@ -147,8 +147,10 @@ class Iterator:
         """Return counters of this epoch: ``elements`` yielded and ``errors`` raised.
 
         With a service also ``tasks_lost`` and ``splits_lost``: the tasks of lost workers and the
-        splits that they had begun, of which the elements that had not arrived are lost; and
-        ``shared_memory_bytes``, the memory of workers that this epoch has views of. With
+        splits that they had begun, of which the elements that had not arrived are lost;
+        ``elements_lost``, the elements that clients of the job held when they were lost;
+        ``epochs_shared``, the epochs that other clients opened too; and ``shared_memory_bytes``,
+        the memory of workers that this epoch has views of. With
         `ignore_errors` also ``errors_ignored`` after the first one, workers' errors included.
         """
         own = {"elements": self._received(), "errors": self._errors}

@@ -61,12 +61,24 @@ class TaskInfo(msgspec.Struct, frozen=True):
 
 
 class TaskLost(msgspec.Struct, frozen=True):
-    """A task whose worker was removed; elements of the splits it had begun may be lost."""
+    """A task that can be read no more; elements of the splits it had begun may be lost.
+
+    `delivered`: everything that it computed was consumed before, so nothing is lost.
+    """
 
     task_id: int
     worker: str
     reason: str
     splits_begun: int = 0
+    delivered: bool = False
+
+
+class ElementsDropped(msgspec.Struct, frozen=True):
+    """The number of elements of a task that were sent to a client that was lost, in all."""
+
+    task_id: int
+    worker: str
+    elements: int
 
 
 class SplitSource(msgspec.Struct, frozen=True):
@@ -124,10 +136,17 @@ class SplitsListed(Message, frozen=True, tag=True):
     error: ErrorRecord | None = None
 
 
-class TaskExhausted(Message, frozen=True, tag=True):
-    """The task has computed its last element; some may not be delivered yet."""
+class TaskProgress(Message, frozen=True, tag=True):
+    """The state of a task, sent after each change and first on each session.
+
+    `exhausted`: the pipeline has ended. `delivered`: it computes no more, and clients have consumed
+    every element or dropped it. `dropped`: elements sent to clients that were lost, in all.
+    """
 
     task_id: int
+    exhausted: bool = False
+    delivered: bool = False
+    dropped: int = 0
 
 
 class WorkerLeave(Message, frozen=True, tag=True):
@@ -256,6 +275,12 @@ class ClientHello(Message, frozen=True, tag=True):
     registration: "RegisterDataset | None" = None
 
 
+class TaskRead(Message, frozen=True, tag=True):
+    """The client has received the end of a task."""
+
+    task_id: int
+
+
 class ClientClose(Message, frozen=True, tag=True):
     """The iterator was closed: release the client.
 
@@ -287,11 +312,17 @@ class DatasetUnknown(Message, frozen=True, tag=True):
 
 
 class Tasks(Message, frozen=True, tag=True):
-    """Changes of the client's tasks; `finished`: no tasks will be added."""
+    """Changes of the client's tasks.
+
+    `computed`: none computes, and none will be added unless one is lost that clients have not read
+    to its end. `shared`: another client has opened the iteration too.
+    """
 
     added: list[TaskInfo] = []
     lost: list[TaskLost] = []
-    finished: bool = False
+    dropped: list[ElementsDropped] = []
+    computed: bool = False
+    shared: bool = False
 
 
 # ── dispatcher → either ──────────────────────────────────────────────────────────────────────────
@@ -357,10 +388,10 @@ class Failed(Message, frozen=True, tag=True):
 
 
 FromWorker: TypeAlias = (
-    WorkerHello | Heartbeat | SplitRequest | SplitsListed | TaskExhausted | WorkerLeave
+    WorkerHello | Heartbeat | SplitRequest | SplitsListed | TaskProgress | WorkerLeave
 )
 FromSupervisor: TypeAlias = SupervisorHello | KeepAlive | WorkerDied
-FromClient: TypeAlias = ClientHello | Heartbeat | ClientClose
+FromClient: TypeAlias = ClientHello | Heartbeat | TaskRead | ClientClose
 ToDispatcher: TypeAlias = FromWorker | FromSupervisor | FromClient
 ToWorker: TypeAlias = (
     WorkerWelcome | TaskStart | TaskStop | ListSplits | SplitGrant | ClientReleased

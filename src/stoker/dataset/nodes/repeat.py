@@ -37,6 +37,7 @@ class _RepeatStream(Stream):
         self._node = node
         self._context = context
         self._epoch = 0
+        self._epochs_shared = 0
         self._input: Stream | None = None
         self._length = node.input.cardinality()
         self._can_skip_epochs = context.splits is None and self._length > 0
@@ -50,6 +51,7 @@ class _RepeatStream(Stream):
                 self._ended = True
                 return None
             self._yielded = False
+            self._epochs_shared = self._context.statistics.count("epochs_shared")
             self._input = self._node.input.open(self._context.inner(self._epoch))
         return self._input
 
@@ -58,9 +60,12 @@ class _RepeatStream(Stream):
             self._input.close()
             self._input = None
         self._epoch += 1
-        # An endless repeat of an empty input ends. With splits, an empty epoch only means that
-        # others read all splits, as in tf.data.
-        if self._node.count < 0 and not self._yielded and self._context.splits is None:
+        # An endless repeat of an empty input ends, unless others read all its elements, as in
+        # tf.data: other tasks the splits, or other clients a shared epoch of a service.
+        context = self._context
+        shared = context.statistics.count("epochs_shared") > self._epochs_shared
+        others_read = shared or context.splits is not None
+        if self._node.count < 0 and not self._yielded and not others_read:
             self._ended = True
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:

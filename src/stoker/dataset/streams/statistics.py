@@ -25,6 +25,11 @@ class Statistics:
         with self._lock:
             self._amounts.append((name, amount))
 
+    def count(self, name: str) -> int:
+        """Return a counter."""
+        with self._lock:
+            return self._counts.get(name, 0)
+
     def counts(self) -> dict[str, int]:
         """Return the counters."""
         with self._lock:

@@ -64,6 +64,14 @@ class Client:
         options: the options of the reader.
         rng: jitter of reconnections.
         now: seconds, on the clock of all later calls.
+
+    Attributes:
+        cursors: the position in each task.
+        computed: as in `Tasks`.
+        shared: another client has opened the iteration too.
+        losses: the totals of lost tasks, of the splits they had begun, and of the elements that
+            other clients lost. Replaced when it changes.
+        outstanding: the number of positions received and not consumed.
     """
 
     def __init__(
@@ -74,10 +82,10 @@ class Client:
         now: float,
     ) -> None:
         self.cursors: dict[int, TaskCursor] = {}
-        self.finished = False
+        self.computed = False
+        self.shared = False
         self.elements_delivered = 0
-        self.splits_lost = 0
-        self.tasks_lost = 0
+        self.losses = {"tasks_lost": 0, "splits_lost": 0, "elements_lost": 0}
         self.outstanding = 0
         self._hello = hello
         self._order = new_order(hello.parameters)
@@ -98,6 +106,7 @@ class Client:
         self._unsettled: list[Consumed] = []
         self._unsettled_positions = self._unsettled_bytes = 0
         self._counted: dict[str, int] = {}
+        self._dropped: dict[int, int] = {}
         self._error: StokerError | None = None
         self._closed = False
         self._actions: list[Action] = []
@@ -119,21 +128,11 @@ class Client:
         if self._closed:
             return []
         if isinstance(message, m.ClientWelcome):
-            self._give_up.welcomed()
-            if self._hello.client_id is None:
-                self._compression = message.compression
-            self._hello = _resumed(self._hello, message)
-            self._do(SetHeartbeat(message.heartbeat_ms))
-            if message.warning:
-                self._do(Warn(message.warning))
+            self._welcome(message)
         elif isinstance(message, m.DatasetUnknown):
             self._do(ToDispatcher(self._hello))
         elif isinstance(message, m.Tasks):
-            for task in message.added:
-                self._add(task)
-            for lost in message.lost:
-                self._lose(lost)
-            self.finished = self.finished or message.finished
+            self._change_tasks(message)
         elif isinstance(message, m.Refused):
             self.fail(from_record(message.error))
         return self._take_actions()
@@ -141,6 +140,27 @@ class Client:
     def fail(self, error: StokerError) -> None:
         """Raise `error` after the elements that have arrived."""
         self._error = self._error or error
+
+    def _welcome(self, welcome: m.ClientWelcome) -> None:
+        self._give_up.welcomed()
+        if self._hello.client_id is None:
+            self._compression = welcome.compression
+        self._hello = _resumed(self._hello, welcome)
+        self._do(SetHeartbeat(welcome.heartbeat_ms))
+        if welcome.warning:
+            self._do(Warn(welcome.warning))
+        for cursor in self.cursors.values():
+            if cursor.read:  # the message may be lost
+                self._do(ToDispatcher(m.TaskRead(cursor.task.task_id)))
+
+    def _change_tasks(self, tasks: m.Tasks) -> None:
+        for task in tasks.added:
+            self._add(task)
+        for dropped in tasks.dropped:
+            self._drop(dropped)
+        for lost in tasks.lost:
+            self._lose(lost)
+        self.computed, self.shared = tasks.computed, tasks.shared
 
     def _add(self, task: m.TaskInfo) -> None:
         if task.task_id not in self.cursors and self._order.reads(task):
@@ -154,14 +174,13 @@ class Client:
         )
         if cursor.lost:
             return
-        complete = cursor.ended
+        complete = cursor.ended or lost.delivered
         cursor.lost = True
         self._give_back(cursor, cursor.next_frame, 0)  # received frames are kept
         self._report_all(self._credit.disconnected(lost.task_id))
         if complete:
             return
-        self.tasks_lost += 1
-        self.splits_lost += lost.splits_begun
+        self._count_loss(tasks_lost=1, splits_lost=lost.splits_begun)
         of_splits = f" of the {lost.splits_begun} splits it had begun" if lost.splits_begun else ""
         self._do(
             Warn(
@@ -169,6 +188,22 @@ class Client:
                 "arrived here are lost"
             )
         )
+
+    def _drop(self, dropped: m.ElementsDropped) -> None:
+        """Handle the loss of elements that a task had sent to another client."""
+        elements = dropped.elements - self._dropped.get(dropped.task_id, 0)
+        if elements > 0:
+            self._dropped[dropped.task_id] = dropped.elements
+            self._count_loss(elements_lost=elements)
+            self._do(
+                Warn(
+                    f"another client was lost, with {elements} elements that worker "
+                    f"{dropped.worker} had sent it"
+                )
+            )
+
+    def _count_loss(self, **counts: int) -> None:
+        self.losses = {name: n + counts.get(name, 0) for name, n in self.losses.items()}
 
     # ── workers ───────────────────────────────────────────────────────────────────────────────────
     def connected(self, connection: int) -> list[Action]:
@@ -219,6 +254,9 @@ class Client:
         elif isinstance(message, f.End):
             cursor.ended = True
             self._credit.ended(cursor.task.task_id)
+            if not cursor.read:
+                cursor.read = True
+                self._do(ToDispatcher(m.TaskRead(cursor.task.task_id)))
         elif isinstance(message, f.Bye):
             self._dismissed(cursor, message.error, now)
         return self._take_actions()
@@ -324,7 +362,7 @@ class Client:
             return self._current, self._take_actions()
         if self._waits_since is None:
             self._waits_since = now
-        if self.finished and all(cursor.over for cursor in self.cursors.values()):
+        if self.computed and all(cursor.over for cursor in self.cursors.values()):
             self._settle()
             asked = self._confirm_end()
             return None if asked else End(), self._take_actions()

@@ -39,8 +39,8 @@ class ServiceStream(Stream):
         hello: names the job and its dataset.
         options: the options of the reader.
         spec: the expected element_spec; rebuilds namedtuples and dataclasses.
-        statistics: counts ``tasks_lost``, ``splits_lost`` and the totals of tasks; shows
-            ``shared_memory_bytes``.
+        statistics: counts ``tasks_lost``, ``splits_lost``, ``elements_lost``, ``epochs_shared`` and
+            the totals of tasks; shows ``shared_memory_bytes``.
     """
 
     ready: Iterator[Any] = iter(())
@@ -65,6 +65,7 @@ class ServiceStream(Stream):
         self._next_heartbeat = math.inf  # none before the welcome
         self._chunk_size = 0
         self._taken_at = time.monotonic()
+        self._ended = False
         self._closed = False
         self._failure: StokerError | None = None
         self._logic = logic.Client(hello, options, random.Random(), time.monotonic())
@@ -144,6 +145,9 @@ class ServiceStream(Stream):
         if isinstance(item, StokerError):
             self._fail(item)
         if isinstance(item, logic.End):
+            if self._logic.shared and not self._ended:
+                self._statistics.add("epochs_shared", 1)
+            self._ended = True
             raise StopIteration
         if item.error is not None:
             raise from_record(item.error)
@@ -180,10 +184,10 @@ class ServiceStream(Stream):
 
     def _session_message(self, message: m.FromDispatcher) -> None:
         with self._changed:
-            tasks, splits = self._logic.tasks_lost, self._logic.splits_lost
+            before = self._logic.losses
             self._execute(self._logic.session_message(message, time.monotonic()))
-            self._statistics.add("tasks_lost", self._logic.tasks_lost - tasks)
-            self._statistics.add("splits_lost", self._logic.splits_lost - splits)
+            for name, count in self._logic.losses.items():
+                self._statistics.add(name, count - before[name])
             self._changed.notify_all()
 
     def _session_lost(self) -> None:

@@ -21,6 +21,7 @@ class TaskCursor:
         reported: the value of `consumed` last sent to the worker.
         ended: the worker has sent `End`; other clients may still give elements back.
         confirmed: the worker was asked to confirm the end.
+        read: `End` was received at least once, and the dispatcher notified.
         lost: the worker was removed; nothing more will be received.
         attempts: the number of failed attempts to connect since the last success.
         try_at: time of the next attempt.
@@ -36,6 +37,7 @@ class TaskCursor:
     reported: int = 0
     ended: bool = False
     confirmed: bool = False
+    read: bool = False
     lost: bool = False
     attempts: int = 0
     try_at: float = 0.0

@@ -42,6 +42,8 @@ class Clients:
                     return
                 hello = msgspec.structs.replace(hello, dataset_id=dataset_id)
             iteration, warning = self._iterations.open(hello)
+            if iteration.finished and hello.named and not any(hello.epoch):
+                warning += f"{'; ' if warning else ''}{_already_read(hello.job)}"
             compression = self._state.datasets[hello.dataset_id].compression
             client_id = self._ledger.new_id()
             self._ledger.commit(r.ClientAdded(client_id, iteration.iteration_id, hello.process))
@@ -70,7 +72,9 @@ class Clients:
 
     def received(self, client_id: int, message: m.ToDispatcher, now: float) -> None:
         """Handle a message on the session of a client."""
-        if isinstance(message, m.ClientClose):
+        if isinstance(message, m.TaskRead):
+            self._iterations.task_read(self._state.clients[client_id], message.task_id)
+        elif isinstance(message, m.ClientClose):
             self._release(client_id, message.consumed, now)
             self._sessions.release(client_id)
 
@@ -92,7 +96,7 @@ class Clients:
 
     def _release(self, client_id: int, consumed: dict[int, tuple[int, int]], now: float) -> None:
         iteration = self._state.clients[client_id].iteration
-        self._ledger.commit(r.ClientRemoved(client_id))
+        self._ledger.commit(r.ClientRemoved(client_id, consumed))
         for task in iteration.tasks.values():
             # The client sends `GiveBack` too, but its data connection may be broken.
             if not task.lost and not iteration.stopped:
@@ -105,3 +109,10 @@ class Clients:
             f"Unknown iteration client id {client_id}: it was released after "
             f"{self._timeout_ms / 1000:g} s without a heartbeat"
         )
+
+
+def _already_read(job: str) -> str:
+    return (
+        f"all elements of the first epoch of job {job!r} were read before, so this client gets "
+        "none; use another job_name to read them again, or repeat() to go on with later epochs"
+    )

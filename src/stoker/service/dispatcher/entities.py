@@ -11,7 +11,7 @@ from stoker.service.messages import JobParameters, SplitSource
 
 @dataclasses.dataclass
 class Worker:
-    """A worker process; `tasks` are those of unfinished iterations, running or exhausted."""
+    """A worker process; `tasks` are those that it keeps."""
 
     added: WorkerAdded
     tasks: dict[int, "Task"] = dataclasses.field(default_factory=dict)
@@ -19,18 +19,66 @@ class Worker:
 
 @dataclasses.dataclass
 class Task:
-    """One iteration's work on one worker; `lost` is the reason once its worker is lost."""
+    """One iteration's work on one worker.
+
+    Attributes:
+        exhausted: its pipeline has ended.
+        read: a client has received its end.
+        delivered: it computes no more, and all that it computed was consumed or dropped.
+        dropped: the number of elements that were sent to clients that were lost.
+        lost: the reason that it can be read no more; empty while it can.
+        splits_lost: the splits it had begun when it was lost, unless all were delivered.
+    """
 
     task_id: int
     worker: WorkerAdded
     iteration: "Iteration"
     seed: int
     exhausted: bool = False
+    read: bool = False
+    delivered: bool = False
+    dropped: int = 0
     lost: str = ""
+    splits_lost: int = 0
 
     @property
     def running(self) -> bool:
-        return not (self.exhausted or self.lost)
+        """True while it may compute another element."""
+        return not (self.exhausted or self.over)
+
+    @property
+    def over(self) -> bool:
+        """True once no client will get another element of it."""
+        return self.delivered or bool(self.lost)
+
+    @property
+    def whole(self) -> bool:
+        """True if clients can read all of it, or have."""
+        return self.exhausted and (self.read or self.delivered or not self.lost)
+
+
+@dataclasses.dataclass
+class TaskCounts:
+    """The numbers of tasks in each state.
+
+    Attributes:
+        running: they may compute another element.
+        open: clients may get another element of them.
+        exhausted: their pipelines have ended.
+        whole: clients can read all of them, or have.
+    """
+
+    running: int = 0
+    open: int = 0
+    exhausted: int = 0
+    whole: int = 0
+
+    def add(self, task: Task, sign: int = 1) -> None:
+        """Count `task` in its present state; with `sign` -1, undo that before a change."""
+        self.running += sign * task.running
+        self.open += sign * (not task.over)
+        self.exhausted += sign * task.exhausted
+        self.whole += sign * task.whole
 
 
 @dataclasses.dataclass
@@ -57,7 +105,11 @@ class Iteration:
     Attributes:
         sources: the sources whose splits are assigned to tasks; ``None`` until they are known.
         trackers: (source, its epoch) → its splits.
-        finished: no task will produce another element, and no task will be added.
+        counts: the numbers of its tasks in each state.
+        left: client that has closed → what it had consumed of each task.
+        shared: more than one client has opened it.
+        computed: no task computes, and none will be added unless one is lost before its end.
+        finished: no client will get another element.
         stopped: its tasks have been stopped on their workers.
     """
 
@@ -71,6 +123,10 @@ class Iteration:
     values: dict[int, list[Any]] = dataclasses.field(default_factory=dict)
     trackers: dict[tuple[int, int], SplitTracker] = dataclasses.field(default_factory=dict)
     error: ErrorRecord | None = None
+    counts: TaskCounts = dataclasses.field(default_factory=TaskCounts)
+    left: dict[int, dict[int, tuple[int, int]]] = dataclasses.field(default_factory=dict)
+    shared: bool = False
+    computed: bool = False
     finished: bool = False
     stopped: bool = False
 

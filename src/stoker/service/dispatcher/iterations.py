@@ -76,7 +76,7 @@ class Iterations:
 
     def advance(self, iteration: e.Iteration, workers: Iterable[e.Worker]) -> None:
         """List the splits of an iteration if needed, then start its tasks on `workers`."""
-        if iteration.finished or iteration.error is not None or not iteration.clients:
+        if iteration.computed or iteration.error is not None or not iteration.clients:
             return
         dataset = self._state.datasets[iteration.job.added.dataset_id]
         # With tasks it can run somewhere; workers that cannot run it may come and go.
@@ -110,12 +110,28 @@ class Iterations:
         else:
             self.advance(iteration, self._state.workers.values())
 
-    def task_ended(self, task: e.Task, now: float) -> None:
-        """Record that the pipeline of a task has ended."""
-        if task.running:
+    def task_progressed(self, task: e.Task, progress: m.TaskProgress) -> None:
+        """Record the state of a task that its worker has sent."""
+        dropped = progress.dropped > task.dropped
+        if dropped:
+            self._ledger.commit(r.ElementsDropped(task.task_id, progress.dropped))
+        ended = progress.exhausted and not task.exhausted
+        if ended:
             self._ledger.commit(r.TaskEnded(task.task_id))
+        delivered = progress.delivered and not task.delivered
+        if delivered:
+            self._ledger.commit(r.TaskDelivered(task.task_id))
+        if ended or delivered:
             self._assigner.forget({task.task_id})
-            self._after(task.iteration, [])
+        if dropped or ended or delivered:
+            self._after(task.iteration, [task] if dropped else [])
+
+    def task_read(self, client: e.Client, task_id: int) -> None:
+        """Record that a client has received the end of a task."""
+        task = client.iteration.tasks.get(task_id)
+        if task is not None and not task.read and not client.iteration.stopped:
+            self._ledger.commit(r.TaskRead(task_id))
+            self._after(client.iteration, [])
 
     def tasks_lost(self, worker_id: int, tasks: list[e.Task]) -> None:
         """Handle the loss of a worker and of its tasks."""
@@ -124,6 +140,8 @@ class Iterations:
             self.advance(iteration, self._state.workers.values())
         for task in tasks:
             self._after(task.iteration, [task])
+            # Other workers may have no task of it because all was computed.
+            self.advance(task.iteration, self._state.workers.values())
 
     def client_left(self, iteration: e.Iteration, now: float) -> None:
         """Handle the release of a client; after the last one the iteration may be collected."""
@@ -133,19 +151,24 @@ class Iterations:
             self._remove(iteration)  # the next client that asks starts it again
             return
         self._idle_since[iteration.iteration_id] = now
-        if iteration.finished and not iteration.stopped:
+        # Nobody can ask for the rest of an anonymous job but copies of its dataset.
+        if iteration.finished or not iteration.job.added.named:
             self._stop(iteration)
 
     def collect(self, now: float) -> None:
-        """Remove iterations idle for `job_gc_timeout_ms`, unless their mode keeps them."""
+        """Remove iterations idle for `job_gc_timeout_ms`; stop the tasks of those to keep."""
         timeout = self._config.job_gc_timeout_ms / 1000
         if timeout < 0:
             return
         for iteration_id, since in list(self._idle_since.items()):
+            if now - since < timeout:
+                continue
             iteration = self._state.iterations[iteration_id]
-            mode = mode_of(iteration.parameters)
-            if now - since >= timeout and mode.is_collected(iteration.job, self._config):
+            if mode_of(iteration.parameters).is_collected(iteration.job, self._config):
                 self._remove(iteration)
+            else:
+                del self._idle_since[iteration_id]
+                self._drop_tasks(iteration, f"nobody has read it for {timeout:g} s")
 
     def notify(self, client: e.Client, changed: Iterable[e.Task]) -> None:
         """Send a client the changes of its tasks."""
@@ -165,7 +188,7 @@ class Iterations:
         """Assign the splits of a task that has ended, and notify the clients."""
         self._assigner.settle(iteration)
         self._notify_all(iteration, changed)
-        if iteration.finished and not iteration.clients and not iteration.stopped:
+        if iteration.finished and not iteration.clients:
             self._stop(iteration)
 
     def _notify_all(self, iteration: e.Iteration, changed: list[e.Task]) -> None:
@@ -177,7 +200,20 @@ class Iterations:
         for client_id in iteration.clients:
             self._sessions.send(client_id, m.Refused(error))
 
+    def _drop_tasks(self, iteration: e.Iteration, reason: str) -> None:
+        """Stop the tasks; what they have computed is lost, splits not begun are kept."""
+        for task in iteration.tasks.values():
+            if not task.over:
+                self._sessions.send(task.worker.worker_id, m.TaskStop(task.task_id))
+                self._ledger.commit(r.TaskDropped(task.task_id, reason))
+                self._assigner.forget({task.task_id})
+        if iteration.finished:
+            self._stop(iteration)
+
     def _stop(self, iteration: e.Iteration) -> None:
+        """Stop the tasks; no client will get another element."""
+        if iteration.stopped:
+            return
         for task in iteration.tasks.values():
             if not task.lost:
                 self._sessions.send(task.worker.worker_id, m.TaskStop(task.task_id))
@@ -185,8 +221,7 @@ class Iterations:
         self._ledger.commit(r.TasksStopped(iteration.iteration_id))
 
     def _remove(self, iteration: e.Iteration) -> None:
-        if not iteration.stopped:
-            self._stop(iteration)
+        self._stop(iteration)
         self._listing.forget(iteration.iteration_id)
         self._idle_since.pop(iteration.iteration_id, None)
         self._ledger.commit(r.IterationRemoved(iteration.iteration_id))

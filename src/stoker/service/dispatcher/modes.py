@@ -1,7 +1,7 @@
 """The rules of each processing mode; no other file of the dispatcher knows modes.
 
 A mode decides which tasks an iteration has, what `TaskStart` carries, which tasks a client reads,
-when an iteration is finished, what the loss of a task means and when a job is collected. Modes have
+when an iteration has ended, what the loss of a task means and when a job is collected. Modes have
 no state: what an iteration has done is in the dispatcher's state, so that replaying records
 rebuilds it.
 """
@@ -14,7 +14,7 @@ import msgspec
 from stoker.dataset.tree.splits import IndexSplits, ListedSplits
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig, ShardingPolicy, parse_processing_mode
-from stoker.service.dispatcher.entities import Client, Iteration, Job, Task, Worker
+from stoker.service.dispatcher.entities import Client, Iteration, Job, Task, TaskCounts, Worker
 from stoker.service.dispatcher.placement import can_read, can_run
 from stoker.service.dispatcher.records import DatasetAdded
 from stoker.service.dispatcher.split_tracker import split_total
@@ -31,7 +31,7 @@ class Mode:
 
         A task is started only where some client can read it; any other would compute in vain.
         """
-        busy = {task.worker.worker_id for task in iteration.tasks.values()}
+        busy = {task.worker.worker_id for task in iteration.tasks.values() if not task.lost}
         target, clients = iteration.parameters.target_workers, iteration.clients.values()
         for worker in workers:
             added = worker.added
@@ -71,24 +71,31 @@ class Mode:
 
     # ── ends ──────────────────────────────────────────────────────────────────────────────────────
     def end_task(self, task: Task) -> None:
-        """Update the iteration of an exhausted or lost task; called by `State.apply`."""
+        """Update the iteration of a task that computes no more; called by `State.apply`."""
 
-    def is_finished(self, iteration: Iteration) -> bool:
-        """Return whether no task will produce another element and none will be added."""
-        return _all_ended(iteration.tasks.values())
+    def is_computed(self, counts: TaskCounts) -> bool:
+        """Return whether no task computes, and none is added unless one is lost before its end."""
+        return not counts.running and counts.exhausted > 0
 
-    def is_finished_for(self, client: Client) -> bool:
-        """Return whether `client` will get no more tasks and none of its tasks runs."""
+    def is_finished(self, counts: TaskCounts) -> bool:
+        """Return whether all elements were consumed or are lost, and no task is added."""
+        return not counts.open and self.is_computed(counts)
+
+    def is_computed_for(self, client: Client) -> bool:
+        """Return what `is_computed` returns, for the tasks that `client` reads."""
         iteration = client.iteration
         if iteration.parameters.target_workers != "LOCAL":
-            return iteration.finished
+            return iteration.computed
         # The tasks of the client's process may end long before those of others.
-        mine = [task for task in iteration.tasks.values() if self.reads(client, task)]
-        return iteration.finished or _all_ended(mine)
+        mine = TaskCounts()
+        for task in iteration.tasks.values():
+            if self.reads(client, task):
+                mine.add(task)
+        return iteration.computed or self.is_computed(mine)
 
     def loss(self, task: Task) -> m.TaskLost:
         """Return the message to clients about a lost task."""
-        return m.TaskLost(task.task_id, task.worker.address, task.lost)
+        return m.TaskLost(task.task_id, task.worker.address, task.lost, delivered=task.delivered)
 
     def is_collected(self, job: Job, config: DispatcherConfig) -> bool:
         """Return whether a job without clients is removed after `job_gc_timeout_ms`."""
@@ -97,6 +104,13 @@ class Mode:
 
 class Off(Mode):
     """Every task yields the whole dataset."""
+
+    def is_computed(self, counts: TaskCounts) -> bool:
+        """Return whether no task computes and a whole one is left, or was read.
+
+        After the loss of the last one, another worker yields the dataset from its beginning.
+        """
+        return not counts.running and counts.whole > 0
 
 
 class Dynamic(Mode):
@@ -132,8 +146,7 @@ class Dynamic(Mode):
 
     def loss(self, task: Task) -> m.TaskLost:
         """Return the message to clients: elements of the splits it had begun may be lost."""
-        begun = task.iteration.splits_begun_by(task.task_id)
-        return msgspec.structs.replace(super().loss(task), splits_begun=begun)
+        return msgspec.structs.replace(super().loss(task), splits_begun=task.splits_lost)
 
     def is_collected(self, job: Job, config: DispatcherConfig) -> bool:
         """Return whether the job is collected: a named one would start over if read again.
@@ -154,9 +167,3 @@ def mode_of(parameters: m.JobParameters) -> Mode:
         UnimplementedError: if this version does not have the processing mode.
     """
     return _MODES[parse_processing_mode(parameters.processing_mode)]
-
-
-def _all_ended(tasks: Iterable[Task]) -> bool:
-    """Return whether no task runs and at least one came to its end (not all were lost)."""
-    tasks = list(tasks)
-    return not any(task.running for task in tasks) and any(task.exhausted for task in tasks)

@@ -91,6 +91,32 @@ class TaskEnded(msgspec.Struct, frozen=True, tag=True):
     task_id: int
 
 
+class TaskRead(msgspec.Struct, frozen=True, tag=True):
+    """A client has received the end of a task."""
+
+    task_id: int
+
+
+class TaskDelivered(msgspec.Struct, frozen=True, tag=True):
+    """A task computes no more, and all that it computed was consumed or dropped."""
+
+    task_id: int
+
+
+class TaskDropped(msgspec.Struct, frozen=True, tag=True):
+    """A task was stopped, and what clients had not consumed is lost."""
+
+    task_id: int
+    reason: str
+
+
+class ElementsDropped(msgspec.Struct, frozen=True, tag=True):
+    """The number of elements of a task, in all, that were sent to clients that were lost."""
+
+    task_id: int
+    elements: int
+
+
 class SplitsAssigned(msgspec.Struct, frozen=True, tag=True):
     """A task may begin these splits."""
 
@@ -132,9 +158,10 @@ class ClientAdded(msgspec.Struct, frozen=True, tag=True):
 
 
 class ClientRemoved(msgspec.Struct, frozen=True, tag=True):
-    """A client was released."""
+    """A client was released; `consumed` as in `ClientClose`."""
 
     client_id: int
+    consumed: dict[int, tuple[int, int]] = {}
 
 
 class TasksStopped(msgspec.Struct, frozen=True, tag=True):
@@ -159,6 +186,10 @@ Record: TypeAlias = (
     | SplitsKnown
     | TaskAdded
     | TaskEnded
+    | TaskRead
+    | TaskDelivered
+    | TaskDropped
+    | ElementsDropped
     | SplitsAssigned
     | SplitsBegun
     | SplitsReturned

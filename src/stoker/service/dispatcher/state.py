@@ -5,6 +5,7 @@ records rebuilds it. Leases, sessions and waiting requests are volatile and kept
 """
 
 import functools
+from typing import Any
 
 from stoker.service.dispatcher.entities import Client, Iteration, Job, Task, Worker
 from stoker.service.dispatcher.modes import mode_of
@@ -12,6 +13,7 @@ from stoker.service.dispatcher.records import (
     ClientAdded,
     ClientRemoved,
     DatasetAdded,
+    ElementsDropped,
     IterationAdded,
     IterationFailed,
     IterationRemoved,
@@ -23,7 +25,10 @@ from stoker.service.dispatcher.records import (
     SplitsKnown,
     SplitsReturned,
     TaskAdded,
+    TaskDelivered,
+    TaskDropped,
     TaskEnded,
+    TaskRead,
     TasksStopped,
     WorkerAdded,
     WorkerLost,
@@ -63,8 +68,7 @@ class State:
         worker = self.workers.pop(record.worker_id)
         del self.addresses[worker.added.address]
         for task in worker.tasks.values():
-            task.lost = record.reason
-            self._settle(task)
+            self._lose(task, record.reason)
 
     @apply.register
     def _(self, record: JobAdded) -> None:
@@ -94,12 +98,33 @@ class State:
         task = Task(record.task_id, worker.added, iteration, record.seed)
         self.tasks[task.task_id] = worker.tasks[task.task_id] = task
         iteration.tasks[task.task_id] = task
+        iteration.counts.add(task)
 
     @apply.register
     def _(self, record: TaskEnded) -> None:
         task = self.tasks[record.task_id]
-        task.exhausted = True
-        self._settle(task)
+        self._change(task, exhausted=True)
+        mode_of(task.iteration.parameters).end_task(task)
+
+    @apply.register
+    def _(self, record: TaskRead) -> None:
+        self._change(self.tasks[record.task_id], read=True)
+
+    @apply.register
+    def _(self, record: TaskDelivered) -> None:
+        task = self.tasks[record.task_id]
+        self._change(task, delivered=True)
+        mode_of(task.iteration.parameters).end_task(task)
+
+    @apply.register
+    def _(self, record: TaskDropped) -> None:
+        task = self.tasks[record.task_id]
+        del self.workers[task.worker.worker_id].tasks[record.task_id]
+        self._lose(task, record.reason)
+
+    @apply.register
+    def _(self, record: ElementsDropped) -> None:
+        self.tasks[record.task_id].dropped = record.elements
 
     @apply.register
     def _(self, record: SplitsAssigned) -> None:
@@ -126,18 +151,22 @@ class State:
         iteration = self.iterations[record.iteration_id]
         client = Client(record.client_id, iteration, record.process)
         self.clients[client.client_id] = iteration.clients[client.client_id] = client
+        iteration.shared = iteration.shared or len(iteration.clients) + len(iteration.left) > 1
 
     @apply.register
     def _(self, record: ClientRemoved) -> None:
         client = self.clients.pop(record.client_id)
         del client.iteration.clients[record.client_id]
+        client.iteration.left[record.client_id] = record.consumed
 
     @apply.register
     def _(self, record: TasksStopped) -> None:
         iteration = self.iterations[record.iteration_id]
-        iteration.stopped = True
+        iteration.stopped = iteration.computed = iteration.finished = True
+        iteration.values.clear()
+        iteration.trackers.clear()
         for task_id, task in iteration.tasks.items():
-            if not task.lost:  # a lost worker is no longer in the state
+            if not task.lost:  # a lost task is no longer among those of its worker
                 del self.workers[task.worker.worker_id].tasks[task_id]
 
     @apply.register
@@ -149,9 +178,19 @@ class State:
         if not iteration.job.iterations:
             del self.jobs[iteration.job.added.job]
 
+    def _lose(self, task: Task, reason: str) -> None:
+        begun = 0 if task.delivered else task.iteration.splits_begun_by(task.task_id)
+        self._change(task, lost=reason, splits_lost=begun)
+        mode_of(task.iteration.parameters).end_task(task)
+
     @staticmethod
-    def _settle(task: Task) -> None:
-        """Let the mode decide what the end of `task` means for its iteration."""
-        mode, iteration = mode_of(task.iteration.parameters), task.iteration
-        mode.end_task(task)
-        iteration.finished = iteration.finished or mode.is_finished(iteration)
+    def _change(task: Task, **changes: Any) -> None:
+        """Change attributes of a task, and let its mode decide what they mean."""
+        iteration = task.iteration
+        iteration.counts.add(task, -1)
+        for name, value in changes.items():
+            setattr(task, name, value)
+        iteration.counts.add(task)
+        mode = mode_of(iteration.parameters)
+        iteration.computed = mode.is_computed(iteration.counts)
+        iteration.finished = mode.is_finished(iteration.counts)

@@ -9,12 +9,20 @@ from stoker.service.dispatcher.modes import mode_of
 
 def task_update(client: Client, changed: Iterable[Task]) -> m.Tasks | None:
     """Return what `client` must know about the `changed` tasks; ``None`` if nothing."""
-    mode = mode_of(client.iteration.parameters)
+    iteration = client.iteration
+    mode = mode_of(iteration.parameters)
     mine = [task for task in changed if mode.reads(client, task)]
-    added = [] if client.iteration.stopped else [_info(task) for task in mine if not task.lost]
+    added = [] if iteration.stopped else [_info(task) for task in mine if not task.lost]
     lost = [mode.loss(task) for task in mine if task.lost]
-    finished = mode.is_finished_for(client)
-    return m.Tasks(added, lost, finished) if added or lost or finished else None
+    dropped = [
+        m.ElementsDropped(task.task_id, task.worker.address, task.dropped)
+        for task in mine
+        if task.dropped
+    ]
+    computed = mode.is_computed_for(client)
+    if not (added or lost or dropped or computed):
+        return None
+    return m.Tasks(added, lost, dropped, computed, iteration.shared)
 
 
 def _info(task: Task) -> m.TaskInfo:

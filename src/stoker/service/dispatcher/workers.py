@@ -70,10 +70,10 @@ class Workers:
                 self._assigner.request(task, message)
         elif isinstance(message, m.SplitsListed):
             self._iterations.splits_listed(worker_id, message)
-        elif isinstance(message, m.TaskExhausted):
+        elif isinstance(message, m.TaskProgress):
             task = self._state.workers[worker_id].tasks.get(message.task_id)
             if task is not None:
-                self._iterations.task_ended(task, now)
+                self._iterations.task_progressed(task, message)
         elif isinstance(message, m.WorkerLeave):
             self.lose(worker_id, "it was stopped")
 
@@ -124,7 +124,9 @@ class Workers:
                     self._sessions.send(worker_id, start)
             for client_id in hello.readers.get(task_id, ()):
                 if client_id not in self._state.clients:
-                    self._sessions.send(worker_id, m.ClientReleased(task_id, client_id))
+                    consumed = task.iteration.left.get(client_id, {}).get(task_id)
+                    released = m.ClientReleased(task_id, client_id, consumed)
+                    self._sessions.send(worker_id, released)
         self._listing.resend(worker_id)
         for task in tasks.values():
             self._assigner.settle(task.iteration)

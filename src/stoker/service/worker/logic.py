@@ -118,8 +118,8 @@ class Worker:
         for task in self.tasks.values():
             for queue in task.queues.values():
                 self._send_to_dispatcher(queue.reattach())
-            if task.exhausted:
-                self._send_to_dispatcher(m.TaskExhausted(task.start.task_id))
+            task.reported = None
+            self._report(task)
 
     def _start(self, start: m.TaskStart, now: float) -> None:
         if start.task_id in self.tasks:
@@ -145,14 +145,17 @@ class Worker:
 
     def _client_released(self, message: m.ClientReleased) -> None:
         task = self.tasks.get(message.task_id)
-        reader = task.readers.pop(message.client_id, None) if task is not None else None
-        if task is None or reader is None:
+        if task is None:
+            return
+        task.released.add(message.client_id)
+        reader = task.readers.pop(message.client_id, None)
+        if reader is None:
             return
         if message.consumed is not None:
             task.buffer.give_back(message.client_id, reader.give_back(*message.consumed))
         else:
-            task.lost += reader.kept_positions + reader.backlog.positions
-        self._close_connection(reader.connection, NotFoundError("the client was released"))
+            task.dropped += reader.kept_positions + reader.backlog.positions
+        self._close_connection(reader.connection, _unknown_client(message.client_id))
         self._deliver(task)
 
     # ── splits ────────────────────────────────────────────────────────────────────────────────────
@@ -210,7 +213,6 @@ class Worker:
         task = self.tasks.get(task_id)
         if task is not None:
             task.exhausted = True
-            self._send_to_dispatcher(m.TaskExhausted(task_id))
             self._deliver(task)
         return self._take_actions()
 
@@ -268,6 +270,8 @@ class Worker:
             if task is None:
                 self.parked[connection] = (hello, now + PARKED_SECONDS)
                 return
+            if hello.client_id in task.released:
+                raise _unknown_client(hello.client_id)
             reader = task.readers.get(hello.client_id)
             reader = reader or ReaderState(hello.client_id, self._buffer_bytes)
             _check_resumable(reader, hello)
@@ -304,6 +308,14 @@ class Worker:
             self._do(ToClient(reader.connection, message))
         if task.full and self.may_produce(task.start.task_id):
             self._do(Produce(task.start.task_id))
+        self._report(task)
+
+    def _report(self, task: Task) -> None:
+        """Send the dispatcher the state of a task if it has changed."""
+        progress = task.progress
+        if progress != (task.reported or m.TaskProgress(task.start.task_id)):
+            task.reported = progress
+            self._send_to_dispatcher(progress)
 
     # ── mechanics ─────────────────────────────────────────────────────────────────────────────────
     def _send_to_dispatcher(self, message: m.FromWorker | None) -> None:
@@ -323,12 +335,16 @@ def _check_resumable(reader: ReaderState, hello: f.Hello) -> None:
 
     Raises:
         UnavailableError: if a newer connection of the client arrived before.
-        FailedPreconditionError: if its next frame was dropped when the client was released.
+        FailedPreconditionError: if its next frame is not kept.
     """
     if hello.attempt <= reader.attempt:
         raise UnavailableError("a newer connection of the client arrived before")
     if not reader.can_resume(hello.next_frame):
         raise FailedPreconditionError(
-            f"frame {hello.next_frame} of task {hello.task_id} is no longer kept: this client was "
-            "released after too long without a heartbeat"
+            f"frame {hello.next_frame} of task {hello.task_id} is not kept for client "
+            f"{hello.client_id}"
         )
+
+
+def _unknown_client(client_id: int) -> NotFoundError:
+    return NotFoundError(f"Unknown iteration client id {client_id}: it was released")

@@ -27,7 +27,9 @@ class Task:
         queues: (source, source_epoch) → its splits, while it is read.
         exhausted: the pipeline has ended.
         full: the pipeline waits for room.
-        lost: the number of positions dropped because their client was lost.
+        dropped: the number of positions that were sent to clients that were lost.
+        released: the clients that were released, which may not read again.
+        reported: the progress last sent to the dispatcher.
         counts: totals of the pipeline, such as errors ignored.
     """
 
@@ -37,7 +39,9 @@ class Task:
     queues: dict[tuple[int, int], SplitQueue] = field(default_factory=dict)
     exhausted: bool = False
     full: bool = False
-    lost: int = 0
+    dropped: int = 0
+    released: set[int] = field(default_factory=set)
+    reported: m.TaskProgress | None = None
     counts: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -53,6 +57,20 @@ class Task:
             )
             self.queues[key] = SplitQueue(self.start.task_id, source, source_epoch, indexed)
         return self.queues[key]
+
+    @property
+    def progress(self) -> m.TaskProgress:
+        """The message about its state."""
+        return m.TaskProgress(self.start.task_id, self.exhausted, self._delivered, self.dropped)
+
+    @property
+    def _delivered(self) -> bool:
+        """True if it computes no more, and everything was consumed or dropped."""
+        return (
+            self.exhausted
+            and self.buffer.empty
+            and not any(x.kept_positions or x.backlog.positions for x in self.readers.values())
+        )
 
     def has_room(self, buffer_bytes: int) -> bool:
         """Return whether the pipeline may continue.
