@@ -209,7 +209,9 @@ def test_other_function_bytes_warn_and_the_first_win(serve, caplog):
     assert read(one) == [(0, x) for x in range(4)]
     with caplog.at_level(logging.WARNING, "stoker.client"):
         assert read(other.iterator(epoch=1)) == [(0, x) for x in range(4)]
-    assert "job 'j' was created with other function bytes" in caplog.text
+    assert "job 'j' was created with another function at tests/conformance/test_jobs.py:" in (
+        caplog.text
+    )
 
 
 def test_identical_clients_are_not_warned(serve, caplog):

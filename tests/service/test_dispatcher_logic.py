@@ -7,7 +7,7 @@ import pytest
 
 from stoker.dataset.options import Options
 from stoker.dataset.tree.splits import IndexSplits, ListedSplits, Source, Unsplittable
-from stoker.dataset.tree.structure import WireNode
+from stoker.dataset.tree.structure import WireNode, structure_of
 from stoker.elements.spec import UnknownSpec, spec_to_wire
 from stoker.errors import ErrorRecord
 from stoker.service import messages as m
@@ -98,7 +98,8 @@ def test_new_task_is_sent_to_worker_and_client():
 
 def _registration(tree: bytes, **fields) -> m.RegisterDataset:
     spec, sources = spec_to_wire(UnknownSpec()), [Source(0, "sim", "train.py:1", FOUR)]
-    return m.RegisterDataset("other", tree, spec, Options(), sources, **fields)
+    fields = {"digest": "other", "structure": structure_of(TREE)} | fields
+    return m.RegisterDataset(tree=tree, spec=spec, options=Options(), sources=sources, **fields)
 
 
 def _presenting(registration: m.RegisterDataset) -> m.ClientHello:
@@ -494,6 +495,70 @@ def test_a_worker_learns_later_what_a_closed_client_had_consumed():
     fields = {"worker_id": talk.worker_ids[W1], "journal_id": journal, "tasks": [task]}
     said = talk.join(W1, readers={task: [welcome.client_id]}, **fields)
     assert (W1, m.ClientReleased(task, welcome.client_id, (3, 1))) in said
+
+
+def _with_function(digest: str, line: int = 3, tree: bytes = TREE) -> m.RegisterDataset:
+    functions = [m.Function(f"train.py:{line}", digest)]
+    return _registration(tree, digest=f"tree with {digest}", functions=functions)
+
+
+def _read_named(talk: Talk, peer: int, registration: m.RegisterDataset):
+    parameters = m.JobParameters(ShardingPolicy.DYNAMIC)
+    hello = m.ClientHello(1, 1, "", "job", parameters, (0,), named=True, registration=registration)
+    return talk.say(peer, hello)
+
+
+def test_a_job_that_exists_needs_no_other_tree():
+    talk = Talk()
+    talk.join(W1)
+    _read_named(talk, C1, _with_function("one"))
+    said = _read_named(talk, C2, _with_function("other", tree=b""))
+    [(_, welcome)] = _only(said, m.ClientWelcome)
+    assert "created with another function at train.py:3" in welcome.warning
+    assert list(talk.logic.state.datasets) == ["data", "tree with one"]
+
+
+def test_a_moved_line_is_no_other_function():
+    talk = Talk()
+    talk.join(W1)
+    _read_named(talk, C1, _with_function("one"))
+    [(_, welcome)] = _only(_read_named(talk, C2, _with_function("one", line=9)), m.ClientWelcome)
+    assert welcome.warning == ""
+
+
+@pytest.mark.parametrize(
+    ("idle", "digest", "anew"), [(12, "new", True), (8, "new", False), (12, "other", False)]
+)
+def test_a_job_left_by_its_clients_starts_anew_for_other_functions(idle, digest, anew):
+    talk = Talk(worker_timeout_ms=10**9)
+    talk.join(W1)
+    _read_named(talk, C1, _with_function("one"))
+    _read_named(talk, C2, _with_function("other", tree=b""))
+    before = list(talk.logic.state.iterations)
+    talk.say(C1, m.ClientClose())
+    talk.say(C2, m.ClientClose())
+    talk.pass_time(idle)
+    said = _read_named(talk, 13, _with_function(digest))
+    [(_, welcome)] = _only(said, m.ClientWelcome)
+    assert (list(talk.logic.state.iterations) != before) == anew
+    if anew:
+        assert welcome.warning == (
+            "job 'job' starts anew: it had no client for 12 s, and this process has another "
+            "function at train.py:3"
+        )
+    else:
+        assert "job 'job' was created with another function at train.py:3" in welcome.warning
+
+
+def test_a_job_with_a_client_never_starts_anew():
+    talk = Talk(worker_timeout_ms=10**9, client_timeout_ms=10**9)
+    talk.join(W1)
+    _read_named(talk, C1, _with_function("one"))
+    _read_named(talk, C2, _with_function("one"))
+    talk.say(C2, m.ClientClose())
+    talk.pass_time(12)
+    [(_, welcome)] = _only(_read_named(talk, 13, _with_function("new")), m.ClientWelcome)
+    assert "was created with another function" in welcome.warning
 
 
 def test_iteration_without_clients_is_collected():

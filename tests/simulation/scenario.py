@@ -8,7 +8,7 @@ import msgspec
 
 from stoker.dataset.options import Options
 from stoker.dataset.tree.splits import IndexSplits, ListedSplits, Source
-from stoker.dataset.tree.structure import WireNode
+from stoker.dataset.tree.structure import WireNode, structure_of
 from stoker.elements.spec import UnknownSpec, spec_to_wire
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig, ShardingPolicy
@@ -198,7 +198,10 @@ def _registration(plan: Plan) -> m.RegisterDataset:
     sources = [Source(number, "sim", "", how) for number, how in splits.items()]
     tree = msgspec.msgpack.encode([WireNode("sim", [], msgspec.Raw(b"\x80"), {}, "")])
     spec = spec_to_wire(UnknownSpec())
-    return m.RegisterDataset("digest", tree, spec, Options(), sources, dataset_id="sim")
+    structure = structure_of(tree)
+    return m.RegisterDataset(
+        "digest", tree, spec, Options(), sources, dataset_id="sim", structure=structure
+    )
 
 
 def _client(

@@ -6,17 +6,18 @@ import io
 import sys
 import sysconfig
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from stoker.errors import FailedPreconditionError, InvalidArgumentError
 
 # cloudpickle's set of modules pickled by value is global: one registration at a time.
 _lock = threading.RLock()
 _UNSET: Any = object()
+_Result = TypeVar("_Result")
 
 
 class Pickled:
@@ -73,6 +74,19 @@ class Pickled:
                     self._blob = _pickle(self._value)
         return self._blob
 
+    def digest(self) -> str:
+        """Return the `code_digest` of the value; of its blob if it is not unpickled here.
+
+        Raises:
+            InvalidArgumentError: if it cannot be pickled.
+        """
+        from stoker.dataset.code_digest import bytes_digest, code_digest
+
+        with _lock:
+            if self._value is _UNSET:
+                return bytes_digest(self.blob)
+            return _by_value(code_digest, self.value)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return Pickled.from_blob, (self.blob,)
 
@@ -85,11 +99,25 @@ class Pickled:
 def _pickle(value: Any) -> bytes:
     import cloudpickle  # type: ignore[import-untyped]
 
+    def pickle(value: Any) -> bytes:
+        buffer = io.BytesIO()
+        cloudpickle.Pickler(buffer, protocol=5).dump(value)
+        return buffer.getvalue()
+
+    return _by_value(pickle, value)
+
+
+def _by_value(pickle: Callable[[Any], _Result], value: Any) -> _Result:
+    """Call `pickle` while the user's modules are pickled by value.
+
+    Raises:
+        InvalidArgumentError: if it fails; the message names the variable.
+    """
+    import cloudpickle
+
     with _user_modules_by_value(cloudpickle):
         try:
-            buffer = io.BytesIO()
-            cloudpickle.Pickler(buffer, protocol=5).dump(value)
-            return buffer.getvalue()
+            return pickle(value)
         except Exception as error:
             owner, variable, culprit = _find_culprit(cloudpickle, value)
             raise InvalidArgumentError(_message(value, owner, variable, culprit, error)) from error

@@ -333,8 +333,18 @@ class Refused(Message, frozen=True, tag=True):
 
 
 # ── calls ────────────────────────────────────────────────────────────────────────────────────────
+class Function(msgspec.Struct, frozen=True):
+    """A user function of a dataset: the line that uses it, and its `code_digest`."""
+
+    site: str
+    digest: str
+
+
 class RegisterDataset(Message, frozen=True, tag=True):
-    """Register a dataset. Without `tree`: ask whether the digest is registered."""
+    """Register a dataset. Without `tree`: ask whether the digest is registered.
+
+    `structure` and `functions` describe the tree to a job that exists, which does not need it.
+    """
 
     digest: str
     tree: bytes = b""
@@ -346,6 +356,8 @@ class RegisterDataset(Message, frozen=True, tag=True):
     compression: str | None = "AUTO"
     dataset_id: str = ""
     size: int = UNKNOWN_CARDINALITY
+    structure: bytes = b""
+    functions: list[Function] = []
 
 
 class DatasetRegistered(Message, frozen=True, tag=True):

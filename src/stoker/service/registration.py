@@ -6,8 +6,8 @@ import msgspec
 
 from stoker.dataset.dataset import Dataset
 from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
-from stoker.dataset.tree.structure import decode_wire_nodes, source_summary
-from stoker.dataset.tree.wire_form import encode_tree
+from stoker.dataset.tree.structure import decode_wire_nodes, source_summary, structure_of
+from stoker.dataset.tree.wire_form import encode_tree, functions_of
 from stoker.elements.spec import spec_to_wire
 from stoker.service import messages as m
 from stoker.service import rpc
@@ -32,6 +32,10 @@ def registration_of(dataset: Dataset, compression: str | None) -> m.RegisterData
         runs_python=any(node.pickled for node in decode_wire_nodes(tree)),
         versions=versions(),
         compression=compression,
+        structure=structure_of(tree),
+        functions=[
+            m.Function(site, pickled.digest()) for site, pickled in functions_of(dataset.node)
+        ],
     )
 
 

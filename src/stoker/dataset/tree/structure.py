@@ -61,6 +61,19 @@ def structure_of(tree: bytes | Node, *, tuning: bool = True) -> bytes:
     return msgspec.msgpack.encode(parts)
 
 
+def kinds_of(structure: bytes) -> list[str]:
+    """Return the kinds of the nodes in what `structure_of` returned.
+
+    Raises:
+        InvalidArgumentError: if the bytes are not a structure.
+    """
+    try:
+        parts = msgspec.msgpack.decode(structure, type=list[tuple[str, list[int], msgspec.Raw]])
+    except msgspec.MsgspecError as error:
+        raise InvalidArgumentError(f"these bytes are not a structure: {error}") from error
+    return [kind for kind, _, _ in parts]
+
+
 def plain_fields(node: Node, tuning: bool = True) -> msgspec.Raw:
     """Return the encoded fields that are neither inputs nor pickled."""
     fields = {

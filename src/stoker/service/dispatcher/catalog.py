@@ -76,4 +76,5 @@ def new_dataset(request: m.RegisterDataset) -> DatasetAdded:
         runs_python=request.runs_python,
         versions=request.versions,
         compression=request.compression,
+        functions=request.functions,
     )

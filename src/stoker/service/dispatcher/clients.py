@@ -1,14 +1,12 @@
 """Clients: admitted to an iteration, resumed after a broken session, and released."""
 
-import msgspec
-
 from stoker.errors import NotFoundError, UnavailableError, to_record
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher import entities as e
 from stoker.service.dispatcher import records as r
-from stoker.service.dispatcher.catalog import registered_id
 from stoker.service.dispatcher.iterations import Iterations
+from stoker.service.dispatcher.jobs import fingerprint, requested_dataset
 from stoker.service.dispatcher.ledger import Ledger
 from stoker.service.dispatcher.sessions import Sessions, heartbeat_ms, negotiate
 
@@ -34,19 +32,20 @@ class Clients:
         protocol = negotiate(hello.protocol_min, hello.protocol_max)
         warning, compression = "", None
         if hello.client_id is None:
-            if hello.registration is not None:
-                dataset_id = registered_id(self._ledger, hello.registration)
-                if not dataset_id:
-                    # The client sends its hello again, with the tree.
-                    self._sessions.reply(peer, m.DatasetUnknown())
-                    return
-                hello = msgspec.structs.replace(hello, dataset_id=dataset_id)
-            iteration, warning = self._iterations.open(hello)
+            opened = self._iterations.open(hello, now)
+            if opened is None:  # the client sends its hello again, with the tree
+                self._sessions.reply(peer, m.DatasetUnknown())
+                return
+            iteration, warning = opened
             if iteration.finished and hello.named and not any(hello.epoch):
                 warning += f"{'; ' if warning else ''}{_already_read(hello.job)}"
-            compression = self._state.datasets[hello.dataset_id].compression
+            dataset = requested_dataset(self._state, hello)
+            compression = dataset.compression
             client_id = self._ledger.new_id()
-            self._ledger.commit(r.ClientAdded(client_id, iteration.iteration_id, hello.process))
+            code = fingerprint(dataset)
+            self._ledger.commit(
+                r.ClientAdded(client_id, iteration.iteration_id, hello.process, code)
+            )
             client = self._state.clients[client_id]
         else:
             client = self._find(hello.client_id, hello.journal_id)

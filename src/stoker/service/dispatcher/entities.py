@@ -92,10 +92,21 @@ class Client:
 
 @dataclasses.dataclass
 class Job:
-    """A dataset with a processing mode and a name, and its iterations by epoch."""
+    """A dataset with a processing mode and a name.
+
+    Attributes:
+        iterations: by epoch.
+        codes: the `jobs.fingerprint` of the datasets of its clients.
+    """
 
     added: JobAdded
     iterations: dict[tuple[int, ...], "Iteration"] = dataclasses.field(default_factory=dict)
+    codes: set[str] = dataclasses.field(default_factory=set)
+
+    @property
+    def has_clients(self) -> bool:
+        """True if a client reads one of its epochs."""
+        return any(iteration.clients for iteration in self.iterations.values())
 
 
 @dataclasses.dataclass

@@ -8,7 +8,7 @@ from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher import entities as e
 from stoker.service.dispatcher import jobs
 from stoker.service.dispatcher import records as r
-from stoker.service.dispatcher.catalog import find_dataset
+from stoker.service.dispatcher.catalog import find_dataset, registered_id
 from stoker.service.dispatcher.ledger import Ledger
 from stoker.service.dispatcher.modes import mode_of
 from stoker.service.dispatcher.sessions import Sessions
@@ -16,6 +16,9 @@ from stoker.service.dispatcher.split_assigner import SplitAssigner
 from stoker.service.dispatcher.split_listing import SplitListing
 from stoker.service.dispatcher.task_updates import task_update
 from stoker.service.splittable import check_splittable
+
+OUTDATED_SECONDS = 10.0
+"""Time without clients after which a named job starts anew for a process with other functions."""
 
 
 class Iterations:
@@ -44,23 +47,33 @@ class Iterations:
         self._assigner = assigner
         self._listing = listing
         self._idle_since: dict[int, float] = {}
+        self._left_at: dict[str, float] = {}
 
-    def open(self, hello: m.ClientHello) -> tuple[e.Iteration, str]:
+    def open(self, hello: m.ClientHello, now: float) -> tuple[e.Iteration, str] | None:
         """Return the iteration a client asks for, created if missing, and a warning for its user.
+
+        Returns:
+            ``None`` if the tree of the dataset is needed.
 
         Raises:
             StokerError: if the client's request is not valid or the iteration has failed.
         """
         mode_of(hello.parameters)  # raises before anything is recorded
-        dataset = find_dataset(self._state, hello.dataset_id)
         jobs.check_local(self._state, hello)
         job = self._state.jobs.get(hello.job)
         warning = ""
+        if job is not None and self._is_outdated(job, hello, now):
+            warning = self._end_outdated(job, hello, now)
+            job = None
         if job is None:
+            dataset_id = hello.dataset_id
+            if hello.registration is not None:
+                dataset_id = registered_id(self._ledger, hello.registration)
+            if not dataset_id:
+                return None
+            dataset = find_dataset(self._state, dataset_id)
             check_splittable(hello.parameters.processing_mode, dataset.sources)
-            self._ledger.commit(
-                r.JobAdded(hello.job, hello.named, hello.dataset_id, hello.parameters)
-            )
+            self._ledger.commit(r.JobAdded(hello.job, hello.named, dataset_id, hello.parameters))
             job = self._state.jobs[hello.job]
         else:
             warning = jobs.check_agreement(self._state, job, hello)
@@ -72,7 +85,31 @@ class Iterations:
         if iteration.error is not None:
             raise from_record(iteration.error)
         self._idle_since.pop(iteration.iteration_id, None)
+        self._left_at.pop(hello.job, None)
         return iteration, warning
+
+    def _is_outdated(self, job: e.Job, hello: m.ClientHello, now: float) -> bool:
+        """Return whether a client starts the job anew: an edited script was run again.
+
+        Ranks of one script may differ in their functions too, but they come at about one time.
+        """
+        left_at = self._left_at.get(hello.job)
+        if left_at is None or now - left_at < OUTDATED_SECONDS or job.has_clients:
+            return False
+        return jobs.fingerprint(jobs.requested_dataset(self._state, hello)) not in job.codes
+
+    def _end_outdated(self, job: e.Job, hello: m.ClientHello, now: float) -> str:
+        """Remove the iterations of a job, and the job with them; return a warning."""
+        first = self._state.datasets[job.added.dataset_id]
+        requested = jobs.requested_dataset(self._state, hello)
+        different = jobs.difference(first, requested) or "another dataset"
+        idle = now - self._left_at[hello.job]
+        for iteration in list(job.iterations.values()):
+            self._remove(iteration)
+        return (
+            f"job {hello.job!r} starts anew: it had no client for {idle:.0f} s, and this process "
+            f"has {different}"
+        )
 
     def advance(self, iteration: e.Iteration, workers: Iterable[e.Worker]) -> None:
         """List the splits of an iteration if needed, then start its tasks on `workers`."""
@@ -151,6 +188,8 @@ class Iterations:
             self._remove(iteration)  # the next client that asks starts it again
             return
         self._idle_since[iteration.iteration_id] = now
+        if not iteration.job.has_clients:
+            self._left_at[iteration.job.added.job] = now
         # Nobody can ask for the rest of an anonymous job but copies of its dataset.
         if iteration.finished or not iteration.job.added.named:
             self._stop(iteration)
@@ -225,3 +264,5 @@ class Iterations:
         self._listing.forget(iteration.iteration_id)
         self._idle_since.pop(iteration.iteration_id, None)
         self._ledger.commit(r.IterationRemoved(iteration.iteration_id))
+        if not iteration.job.iterations:
+            self._left_at.pop(iteration.job.added.job, None)

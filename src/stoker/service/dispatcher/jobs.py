@@ -1,19 +1,39 @@
 """Checks of a job: its clients must agree, and some worker must be able to run it."""
 
 import enum
+import hashlib
 from typing import Any
 
-from stoker.dataset.tree.structure import decode_wire_nodes
+import msgspec
+
+from stoker.dataset.tree.structure import kinds_of
 from stoker.elements.spec import compatible, spec_from_wire
 from stoker.errors import (
     FailedPreconditionError,
     InvalidArgumentError,
 )
 from stoker.service import messages as m
+from stoker.service.dispatcher.catalog import find_dataset
 from stoker.service.dispatcher.entities import Job
 from stoker.service.dispatcher.placement import can_read, can_run
 from stoker.service.dispatcher.records import DatasetAdded
 from stoker.service.dispatcher.state import State
+
+
+def requested_dataset(state: State, hello: m.ClientHello) -> m.RegisterDataset | DatasetAdded:
+    """Return the dataset that a client wants to read.
+
+    Raises:
+        NotFoundError: if it names an id that is not registered.
+    """
+    return hello.registration or find_dataset(state, hello.dataset_id)
+
+
+def fingerprint(dataset: m.RegisterDataset | DatasetAdded) -> str:
+    """Return a digest of nodes, functions and options; lines of the user's file do not count."""
+    digests = [function.digest for function in dataset.functions]
+    parts = (dataset.structure, dataset.spec, dataset.options, digests)
+    return hashlib.blake2b(msgspec.msgpack.encode(parts), digest_size=16).hexdigest()
 
 
 def check_agreement(state: State, job: Job, hello: m.ClientHello) -> str:
@@ -31,29 +51,39 @@ def check_agreement(state: State, job: Job, hello: m.ClientHello) -> str:
                 f"{_shown(wants)}. "
                 "Use the same value, or another job_name"
             )
-    if job.added.dataset_id == hello.dataset_id:
-        return ""
-    first, second = state.datasets[job.added.dataset_id], state.datasets[hello.dataset_id]
+    first, second = state.datasets[job.added.dataset_id], requested_dataset(state, hello)
     specs = spec_from_wire(first.spec), spec_from_wire(second.spec)
     if first.structure != second.structure or not compatible(*specs):
         raise InvalidArgumentError(
             f"job {hello.job!r} exists with another dataset. Existing: {_describe(first)}; got: "
             f"{_describe(second)}. Clients of one job must agree on nodes and element_spec"
         )
-    if (first.tree, first.options) == (second.tree, second.options):
-        return ""  # they differ in compression, which clients of one job may choose
+    different = difference(first, second)
+    if not different:
+        return ""
     return (
-        f"job {hello.job!r} was created with other function bytes than this process would send; "
-        "the first registration is used"
+        f"job {hello.job!r} was created with {different} than this process has; those of the first "
+        "client are used"
     )
+
+
+def difference(
+    first: m.RegisterDataset | DatasetAdded, second: m.RegisterDataset | DatasetAdded
+) -> str:
+    """Return what differs between datasets of equal structure, as part of a sentence, or ""."""
+    pairs = zip(first.functions, second.functions, strict=False)
+    sites = [mine.site for theirs, mine in pairs if theirs.digest != mine.digest]
+    if sites:
+        return f"another function at {', '.join(dict.fromkeys(sites))}"
+    return "" if first.options == second.options else "other options"
 
 
 def _shown(value: Any) -> str:
     return value.name if isinstance(value, enum.Enum) else str(value)
 
 
-def _describe(dataset: DatasetAdded) -> str:
-    nodes = " → ".join(node.kind for node in decode_wire_nodes(dataset.tree))
+def _describe(dataset: m.RegisterDataset | DatasetAdded) -> str:
+    nodes = " → ".join(kinds_of(dataset.structure))
     return f"{nodes} with element_spec {spec_from_wire(dataset.spec)}"
 
 

@@ -7,7 +7,7 @@ import msgspec
 from stoker.dataset.options import Options
 from stoker.dataset.tree.splits import Source
 from stoker.errors import ErrorRecord
-from stoker.service.messages import JobParameters, SplitSource, Versions
+from stoker.service.messages import Function, JobParameters, SplitSource, Versions
 
 
 class DatasetAdded(msgspec.Struct, frozen=True, tag=True):
@@ -24,6 +24,7 @@ class DatasetAdded(msgspec.Struct, frozen=True, tag=True):
     runs_python: bool
     versions: Versions
     compression: str | None
+    functions: list[Function] = []
 
 
 class WorkerAdded(msgspec.Struct, frozen=True, tag=True):
@@ -150,11 +151,12 @@ class SplitsDone(msgspec.Struct, frozen=True, tag=True):
 
 
 class ClientAdded(msgspec.Struct, frozen=True, tag=True):
-    """A client reads an iteration."""
+    """A client reads an iteration; `code` is the `jobs.fingerprint` of its dataset."""
 
     client_id: int
     iteration_id: int
     process: str
+    code: str = ""
 
 
 class ClientRemoved(msgspec.Struct, frozen=True, tag=True):

@@ -151,6 +151,7 @@ class State:
         iteration = self.iterations[record.iteration_id]
         client = Client(record.client_id, iteration, record.process)
         self.clients[client.client_id] = iteration.clients[client.client_id] = client
+        iteration.job.codes.add(record.code)
         iteration.shared = iteration.shared or len(iteration.clients) + len(iteration.left) > 1
 
     @apply.register
