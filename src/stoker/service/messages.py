@@ -61,16 +61,17 @@ class TaskInfo(msgspec.Struct, frozen=True):
 
 
 class TaskLost(msgspec.Struct, frozen=True):
-    """A task that can be read no more; elements of the splits it had begun may be lost.
+    """A task that can be read no more, and what clients had not consumed of it.
 
-    `delivered`: everything that it computed was consumed before, so nothing is lost.
+    `elements`: the number of elements lost, 0 if all were delivered; ``None`` if unknown: then
+    elements of the `splits_begun` may be lost.
     """
 
     task_id: int
     worker: str
     reason: str
     splits_begun: int = 0
-    delivered: bool = False
+    elements: int | None = None
 
 
 class ElementsDropped(msgspec.Struct, frozen=True):
@@ -93,7 +94,7 @@ class SplitSource(msgspec.Struct, frozen=True):
 class WorkerHello(Message, frozen=True, tag=True):
     """First on a worker's session. With `worker_id`: it had one, and still runs `tasks`.
 
-    `readers` are the clients it keeps something for, by task.
+    `readers` are the clients it keeps something for, by task. `draining`: it gets no tasks.
     """
 
     protocol_min: int
@@ -106,6 +107,7 @@ class WorkerHello(Message, frozen=True, tag=True):
     journal_id: str = ""
     tasks: list[int] = []
     readers: dict[int, list[int]] = {}
+    draining: bool = False
 
 
 class Heartbeat(Message, frozen=True, tag=True):
@@ -149,8 +151,17 @@ class TaskProgress(Message, frozen=True, tag=True):
     dropped: int = 0
 
 
+class WorkerDraining(Message, frozen=True, tag=True):
+    """The worker will stop: it begins no tasks and no splits, and delivers what it has computed."""
+
+
 class WorkerLeave(Message, frozen=True, tag=True):
-    """The worker stops, so its lease need not expire."""
+    """The worker stops, so its lease need not expire.
+
+    `undelivered`: the number of elements that are lost with each task that computes no more.
+    """
+
+    undelivered: dict[int, int] = {}
 
 
 # ── dispatcher → worker ──────────────────────────────────────────────────────────────────────────
@@ -325,6 +336,10 @@ class Tasks(Message, frozen=True, tag=True):
     shared: bool = False
 
 
+class DispatcherStopped(Message, frozen=True, tag=True):
+    """The dispatcher ends and keeps no journal."""
+
+
 # ── dispatcher → either ──────────────────────────────────────────────────────────────────────────
 class Refused(Message, frozen=True, tag=True):
     """The session or the whole iteration has failed."""
@@ -400,7 +415,13 @@ class Failed(Message, frozen=True, tag=True):
 
 
 FromWorker: TypeAlias = (
-    WorkerHello | Heartbeat | SplitRequest | SplitsListed | TaskProgress | WorkerLeave
+    WorkerHello
+    | Heartbeat
+    | SplitRequest
+    | SplitsListed
+    | TaskProgress
+    | WorkerDraining
+    | WorkerLeave
 )
 FromSupervisor: TypeAlias = SupervisorHello | KeepAlive | WorkerDied
 FromClient: TypeAlias = ClientHello | Heartbeat | TaskRead | ClientClose
@@ -408,7 +429,7 @@ ToDispatcher: TypeAlias = FromWorker | FromSupervisor | FromClient
 ToWorker: TypeAlias = (
     WorkerWelcome | TaskStart | TaskStop | ListSplits | SplitGrant | ClientReleased
 )
-ToClient: TypeAlias = ClientWelcome | DatasetUnknown | Tasks
+ToClient: TypeAlias = ClientWelcome | DatasetUnknown | Tasks | DispatcherStopped
 FromDispatcher: TypeAlias = ToWorker | SupervisorWelcome | ToClient | Refused
 Request: TypeAlias = RegisterDataset | GetDataset | GetCluster
 Reply: TypeAlias = DatasetRegistered | DatasetReply | ClusterReply | Failed

@@ -15,7 +15,13 @@ from stoker.dataset.streams.statistics import Statistics
 from stoker.dataset.streams.stream import Stream
 from stoker.elements.codec.elements import TypeResolver
 from stoker.elements.spec import Spec, compatible, spec_of
-from stoker.errors import FailedPreconditionError, InvalidArgumentError, StokerError, from_record
+from stoker.errors import (
+    DataLossError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    StokerError,
+    from_record,
+)
 from stoker.service import messages as m
 from stoker.service import rpc
 from stoker.service.client import logic
@@ -128,6 +134,8 @@ class ServiceStream(Stream):
                     raise self._failure
                 if self._closed:
                     raise StopIteration
+                if (loss := self._logic.take_loss()) is not None:
+                    raise DataLossError(loss)
                 item, actions = self._logic.take(worked, time.monotonic())
                 self._chunk_size = 0
                 self._execute(actions)

@@ -11,9 +11,15 @@ from stoker.service.messages import JobParameters, SplitSource
 
 @dataclasses.dataclass
 class Worker:
-    """A worker process; `tasks` are those that it keeps."""
+    """A worker process.
+
+    Attributes:
+        draining: it will stop, and gets no more tasks and splits.
+        tasks: those that it keeps.
+    """
 
     added: WorkerAdded
+    draining: bool = False
     tasks: dict[int, "Task"] = dataclasses.field(default_factory=dict)
 
 
@@ -27,7 +33,8 @@ class Task:
         delivered: it computes no more, and all that it computed was consumed or dropped.
         dropped: the number of elements that were sent to clients that were lost.
         lost: the reason that it can be read no more; empty while it can.
-        splits_lost: the splits it had begun when it was lost, unless all were delivered.
+        splits_lost: the splits it had begun when it was lost, if `elements_lost` is unknown.
+        elements_lost: the elements that were lost with it; ``None`` if unknown.
     """
 
     task_id: int
@@ -40,6 +47,7 @@ class Task:
     dropped: int = 0
     lost: str = ""
     splits_lost: int = 0
+    elements_lost: int | None = None
 
     @property
     def running(self) -> bool:

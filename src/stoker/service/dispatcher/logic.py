@@ -87,6 +87,12 @@ class Dispatcher:
             self._iterations.collect(now)
         return self._sessions.take_actions()
 
+    def stop(self) -> list[Action]:
+        """Notify the clients that the dispatcher ends."""
+        for client_id in self.state.clients:
+            self._sessions.send(client_id, m.DispatcherStopped())
+        return self._sessions.take_actions()
+
     def call(self, request: m.Request, now: float) -> tuple[m.Reply, list[Action]]:
         """Answer a request that needs no session."""
         try:

@@ -37,6 +37,7 @@ class Mode:
             added = worker.added
             if (
                 added.worker_id not in busy
+                and not worker.draining
                 and can_run(dataset, added)
                 and any(can_read(client.process, target, added) for client in clients)
             ):
@@ -95,7 +96,8 @@ class Mode:
 
     def loss(self, task: Task) -> m.TaskLost:
         """Return the message to clients about a lost task."""
-        return m.TaskLost(task.task_id, task.worker.address, task.lost, delivered=task.delivered)
+        address, elements = task.worker.address, task.elements_lost
+        return m.TaskLost(task.task_id, address, task.lost, elements=elements)
 
     def is_collected(self, job: Job, config: DispatcherConfig) -> bool:
         """Return whether a job without clients is removed after `job_gc_timeout_ms`."""

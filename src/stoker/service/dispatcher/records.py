@@ -37,11 +37,18 @@ class WorkerAdded(msgspec.Struct, frozen=True, tag=True):
     versions: Versions
 
 
+class WorkerDraining(msgspec.Struct, frozen=True, tag=True):
+    """A worker will stop: it gets no more tasks and splits."""
+
+    worker_id: int
+
+
 class WorkerLost(msgspec.Struct, frozen=True, tag=True):
-    """A worker was removed, and its tasks with it."""
+    """A worker was removed, and its tasks with it; `undelivered` as in `WorkerLeave`."""
 
     worker_id: int
     reason: str
+    undelivered: dict[int, int] = {}
 
 
 class JobAdded(msgspec.Struct, frozen=True, tag=True):
@@ -181,6 +188,7 @@ class IterationRemoved(msgspec.Struct, frozen=True, tag=True):
 Record: TypeAlias = (
     DatasetAdded
     | WorkerAdded
+    | WorkerDraining
     | WorkerLost
     | JobAdded
     | IterationAdded

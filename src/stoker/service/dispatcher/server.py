@@ -132,6 +132,7 @@ class _Shell:
     async def stop(self) -> None:
         if self._ticker is not None:
             self._ticker.cancel()
+        self._carry_out(self.logic.stop())
         await self.server.stop()
 
     def opened(self, peer: int, send: Callable[[bytes], None], close: Callable[[], None]) -> None:

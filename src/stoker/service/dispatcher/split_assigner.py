@@ -27,8 +27,13 @@ class SplitAssigner:
         self._ledger = ledger
         self._sessions = sessions
 
-    def request(self, task: Task, request: m.SplitRequest) -> None:
+    def request(self, task: Task, request: m.SplitRequest, *, draining: bool) -> None:
         """Begin the splits that the request announces, then assign more or report the end.
+
+        Args:
+            task: the task that asks.
+            request: its request.
+            draining: its worker gets no more splits.
 
         Raises:
             InvalidArgumentError: if the splits of the source are not assigned.
@@ -49,7 +54,7 @@ class SplitAssigner:
             refused = [split for split in request.begin if split not in begun]
             self._send(task, m.SplitGrant(*key, list(begun), refused))
         place = (iteration.iteration_id, request.source, request.source_epoch)
-        if request.want > 0:
+        if request.want > 0 and not draining:
             self.waiting.setdefault(place, {})[task.task_id] = request
         self._settle(iteration, place)
 

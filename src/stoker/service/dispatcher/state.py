@@ -31,6 +31,7 @@ from stoker.service.dispatcher.records import (
     TaskRead,
     TasksStopped,
     WorkerAdded,
+    WorkerDraining,
     WorkerLost,
 )
 
@@ -64,11 +65,19 @@ class State:
         self.addresses[record.address] = record.worker_id
 
     @apply.register
+    def _(self, record: WorkerDraining) -> None:
+        worker = self.workers[record.worker_id]
+        worker.draining = True
+        for task in worker.tasks.values():
+            if task.running:
+                self._return_splits(task)
+
+    @apply.register
     def _(self, record: WorkerLost) -> None:
         worker = self.workers.pop(record.worker_id)
         del self.addresses[worker.added.address]
         for task in worker.tasks.values():
-            self._lose(task, record.reason)
+            self._lose(task, record.reason, record.undelivered.get(task.task_id))
 
     @apply.register
     def _(self, record: JobAdded) -> None:
@@ -138,8 +147,7 @@ class State:
 
     @apply.register
     def _(self, record: SplitsReturned) -> None:
-        for tracker in self.tasks[record.task_id].iteration.trackers.values():
-            tracker.give_back(record.task_id)
+        self._return_splits(self.tasks[record.task_id])
 
     @apply.register
     def _(self, record: SplitsDone) -> None:
@@ -179,9 +187,16 @@ class State:
         if not iteration.job.iterations:
             del self.jobs[iteration.job.added.job]
 
-    def _lose(self, task: Task, reason: str) -> None:
-        begun = 0 if task.delivered else task.iteration.splits_begun_by(task.task_id)
-        self._change(task, lost=reason, splits_lost=begun)
+    @staticmethod
+    def _return_splits(task: Task) -> None:
+        """Make the splits available that the task has not begun."""
+        for tracker in task.iteration.trackers.values():
+            tracker.give_back(task.task_id)
+
+    def _lose(self, task: Task, reason: str, elements: int | None = None) -> None:
+        elements = 0 if task.delivered else elements
+        begun = task.iteration.splits_begun_by(task.task_id) if elements is None else 0
+        self._change(task, lost=reason, splits_lost=begun, elements_lost=elements)
         mode_of(task.iteration.parameters).end_task(task)
 
     @staticmethod

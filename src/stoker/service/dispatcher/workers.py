@@ -56,6 +56,8 @@ class Workers:
         worker = self._state.workers[worker_id]
         if known:
             self._resume(worker, hello)
+        if hello.draining:
+            self._drain(worker_id)
         self._iterations.advance_all(worker)
 
     def received(self, worker_id: int, message: m.ToDispatcher, now: float) -> None:
@@ -65,26 +67,45 @@ class Workers:
             StokerError: if the message is not valid.
         """
         if isinstance(message, m.SplitRequest):
-            task = self._state.workers[worker_id].tasks.get(message.task_id)
+            worker = self._state.workers[worker_id]
+            task = worker.tasks.get(message.task_id)
             if task is not None and task.running:
-                self._assigner.request(task, message)
+                self._assigner.request(task, message, draining=worker.draining)
         elif isinstance(message, m.SplitsListed):
             self._iterations.splits_listed(worker_id, message)
         elif isinstance(message, m.TaskProgress):
             task = self._state.workers[worker_id].tasks.get(message.task_id)
             if task is not None:
                 self._iterations.task_progressed(task, message)
+        elif isinstance(message, m.WorkerDraining):
+            self._drain(worker_id)
         elif isinstance(message, m.WorkerLeave):
-            self.lose(worker_id, "it was stopped")
+            self.lose(worker_id, "it was stopped", message.undelivered)
 
     def expired(self, worker_id: int) -> None:
         """Remove a worker whose lease has expired."""
         self.lose(worker_id, f"no heartbeat for {self._timeout_ms / 1000:g} s")
 
-    def lose(self, worker_id: int, reason: str) -> None:
-        """Remove a worker for good; if it opens a session again, it is a new worker."""
+    def _drain(self, worker_id: int) -> None:
+        """Give a worker that will stop no more tasks and splits."""
+        worker = self._state.workers[worker_id]
+        if worker.draining:
+            return
+        self._ledger.commit(r.WorkerDraining(worker_id))
+        self._assigner.forget(set(worker.tasks))
+        for task in worker.tasks.values():
+            self._assigner.settle(task.iteration)
+
+    def lose(self, worker_id: int, reason: str, undelivered: dict[int, int] | None = None) -> None:
+        """Remove a worker for good; if it opens a session again, it is a new worker.
+
+        Args:
+            worker_id: the worker.
+            reason: completes "worker ... was lost: ".
+            undelivered: as in `WorkerLeave`.
+        """
         tasks = list(self._state.workers[worker_id].tasks.values())
-        self._ledger.commit(r.WorkerLost(worker_id, reason))
+        self._ledger.commit(r.WorkerLost(worker_id, reason, undelivered or {}))
         self._sessions.release(worker_id)
         self._iterations.tasks_lost(worker_id, tasks)
 

@@ -41,6 +41,9 @@ HELLO_SECONDS = 60.0
 
 CALL_SECONDS = 300.0
 
+DRAIN_SECONDS = 0.02
+"""Interval at which a worker that drains checks whether it is done."""
+
 
 class Shell:
     """Execute the logic's actions. The logic is called under one lock, from any thread."""
@@ -98,11 +101,25 @@ class Shell:
             )
         self._await_registration()
 
+    def drain(self, seconds: float, stop_now: threading.Event) -> None:
+        """Begin nothing new, and wait until clients have read what is computed.
+
+        Args:
+            seconds: the longest wait.
+            stop_now: ends the wait.
+        """
+        self._run(self.logic.drain, time.monotonic())
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and not stop_now.wait(DRAIN_SECONDS):
+            with self._lock:
+                if self.logic.drained:
+                    return
+
     def stop(self) -> None:
         """End everything without waiting for user functions that run."""
         self._stopping = True
         if self._session is not None:
-            self._session.send(m.WorkerLeave())
+            self._run(self.logic.leave)
             self._session.close()
         if self._listeners is not None:
             self._listeners.close()
@@ -282,7 +299,13 @@ class Shell:
             self._to_flush.add(send_queue)
 
     def _run_on_pipeline(
-        self, action: logic.OpenTask | logic.CloseTask | logic.Produce | logic.GiveSplit
+        self,
+        action: logic.OpenTask
+        | logic.CloseTask
+        | logic.DrainPipeline
+        | logic.StopPipeline
+        | logic.Produce
+        | logic.GiveSplit,
     ) -> None:
         if isinstance(action, logic.OpenTask):
             self._pipelines[action.start.task_id] = Pipeline(action.start, self)
@@ -294,7 +317,9 @@ class Shell:
             pipeline.resume()
         elif isinstance(action, logic.GiveSplit):
             pipeline.give_split(action.source, action.source_epoch, action.split)
-        else:
+        elif isinstance(action, logic.DrainPipeline):
+            pipeline.draining = True
+        else:  # CloseTask or StopPipeline
             pipeline.close()
             del self._pipelines[action.task_id]
 
