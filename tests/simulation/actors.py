@@ -81,6 +81,8 @@ class SimDispatcher:
         self._do(self.logic.received(SUPERVISOR, died, self.world.now))
 
     def _do(self, actions: Sequence[dispatcher_logic.Action]) -> None:
+        if self.logic.has_work:
+            self.world.after(0, lambda: self._do(self.logic.work(self.world.now)))
         for action in actions:
             side = self._sessions.get(action.peer)
             if side is None:

@@ -96,11 +96,13 @@ class Clients:
     def _release(self, client_id: int, consumed: dict[int, tuple[int, int]], now: float) -> None:
         iteration = self._state.clients[client_id].iteration
         self._ledger.commit(r.ClientRemoved(client_id, consumed))
-        for task in iteration.tasks.values():
+        if not iteration.stopped:
             # The client sends `GiveBack` too, but its data connection may be broken.
-            if not task.lost and not iteration.stopped:
-                released = m.ClientReleased(task.task_id, client_id, consumed.get(task.task_id))
-                self._sessions.send(task.worker.worker_id, released)
+            tasks = list(iteration.by_worker.items())
+            self._sessions.send_all(
+                (worker_id, m.ClientReleased(x.task_id, client_id, consumed.get(x.task_id)))
+                for worker_id, x in tasks
+            )
         self._iterations.client_left(iteration, now)
 
     def _unknown(self, client_id: int) -> NotFoundError:

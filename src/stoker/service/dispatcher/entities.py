@@ -124,6 +124,7 @@ class Iteration:
     Attributes:
         sources: the sources whose splits are assigned to tasks; ``None`` until they are known.
         trackers: (source, its epoch) → its splits.
+        by_worker: worker → its task, unless that is lost.
         counts: the numbers of its tasks in each state.
         left: client that has closed → what it had consumed of each task.
         shared: more than one client has opened it.
@@ -142,6 +143,7 @@ class Iteration:
     values: dict[int, list[Any]] = dataclasses.field(default_factory=dict)
     trackers: dict[tuple[int, int], SplitTracker] = dataclasses.field(default_factory=dict)
     error: ErrorRecord | None = None
+    by_worker: dict[int, Task] = dataclasses.field(default_factory=dict)
     counts: TaskCounts = dataclasses.field(default_factory=TaskCounts)
     left: dict[int, dict[int, tuple[int, int]]] = dataclasses.field(default_factory=dict)
     shared: bool = False

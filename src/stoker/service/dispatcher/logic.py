@@ -87,6 +87,16 @@ class Dispatcher:
             self._iterations.collect(now)
         return self._sessions.take_actions()
 
+    @property
+    def has_work(self) -> bool:
+        """True if `work` has something to do."""
+        return self._sessions.has_work
+
+    def work(self, now: float) -> list[Action]:
+        """Continue with long work; call it while `has_work`, and let others run in between."""
+        self._sessions.work()
+        return self._sessions.take_actions()
+
     def stop(self) -> list[Action]:
         """Notify the clients that the dispatcher ends."""
         for client_id in self.state.clients:

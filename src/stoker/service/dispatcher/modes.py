@@ -31,12 +31,11 @@ class Mode:
 
         A task is started only where some client can read it; any other would compute in vain.
         """
-        busy = {task.worker.worker_id for task in iteration.tasks.values() if not task.lost}
         target, clients = iteration.parameters.target_workers, iteration.clients.values()
         for worker in workers:
             added = worker.added
             if (
-                added.worker_id not in busy
+                added.worker_id not in iteration.by_worker
                 and not worker.draining
                 and can_run(dataset, added)
                 and any(can_read(client.process, target, added) for client in clients)

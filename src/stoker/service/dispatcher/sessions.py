@@ -1,9 +1,16 @@
 """Open sessions. Volatile: never recorded."""
 
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
 from stoker.errors import FailedPreconditionError, StokerError, to_record
 from stoker.service import messages as m
 from stoker.service.dispatcher.actions import Action, EndSession, Send
 from stoker.service.dispatcher.leases import Leases
+
+SLICE = 100
+"""Steps of long work that are done at once. A step takes up to 20 us."""
 
 
 class Sessions:
@@ -15,6 +22,7 @@ class Sessions:
 
     def __init__(self, leases: Leases) -> None:
         self.leases = leases
+        self._slices: deque[Iterator[None]] = deque()
         self._holders: dict[int, int] = {}
         self._peers: dict[int, int] = {}
         self._actions: list[Action] = []
@@ -66,6 +74,37 @@ class Sessions:
         """Send the error and end the session."""
         self._actions += [Send(peer, m.Refused(to_record(error))), EndSession(peer)]
         self.disconnected(peer)
+
+    @property
+    def has_work(self) -> bool:
+        """True if `work` has something to do."""
+        return bool(self._slices)
+
+    def in_slices(self, steps: Iterator[None]) -> None:
+        """Do work whose length depends on the number of workers, tasks or clients.
+
+        The first `SLICE` steps are done immediately, unless earlier work waits; the others by
+        `work`, in the order of the calls.
+        """
+        if self._slices or sum(1 for _ in islice(steps, SLICE)) == SLICE:
+            self._slices.append(steps)
+
+    def send_all(self, messages: Iterable[tuple[int, m.FromDispatcher | None]]) -> None:
+        """Send ``(holder, message)`` pairs in slices; a message of ``None`` is not sent."""
+        self.in_slices(self._send_steps(messages))
+
+    def _send_steps(
+        self, messages: Iterable[tuple[int, m.FromDispatcher | None]]
+    ) -> Iterator[None]:
+        for holder, message in messages:
+            if message is not None:
+                self.send(holder, message)
+            yield
+
+    def work(self) -> None:
+        """Do the next slice."""
+        if self._slices and sum(1 for _ in islice(self._slices[0], SLICE)) < SLICE:
+            self._slices.popleft()
 
     def take_actions(self) -> list[Action]:
         """Return the actions of the shell since the last call, in order."""

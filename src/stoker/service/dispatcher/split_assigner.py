@@ -86,17 +86,18 @@ class SplitAssigner:
             return
         tracker = iteration.tracker(*place[1:])
         if tracker.all_begun:
-            for task_id in waiting:
-                task = iteration.tasks[task_id]
-                self._send(task, m.SplitGrant(task_id, *place[1:], end=True))
+            tasks = [iteration.tasks[task_id] for task_id in waiting]
             waiting.clear()
-        elif tracker.available:
-            running = sum(1 for task in iteration.tasks.values() if task.running)
-            # In the order of arrival, so that no task starves.
-            for task_id, request in list(waiting.items()):
-                if chosen := tracker.choose(request.want, running, request.least):
-                    del waiting[task_id]
-                    self._assign(iteration.tasks[task_id], place, chosen)
+            self._sessions.send_all(
+                (task.worker.worker_id, m.SplitGrant(task.task_id, *place[1:], end=True))
+                for task in tasks
+            )
+        # In the order of arrival, so that no task starves.
+        while waiting and tracker.available:
+            task_id, request = next(iter(waiting.items()))
+            del waiting[task_id]
+            chosen = tracker.choose(request.want, iteration.counts.running, request.least)
+            self._assign(iteration.tasks[task_id], place, chosen)
         if not waiting:
             del self.waiting[place]
 

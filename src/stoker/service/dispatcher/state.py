@@ -107,6 +107,7 @@ class State:
         task = Task(record.task_id, worker.added, iteration, record.seed)
         self.tasks[task.task_id] = worker.tasks[task.task_id] = task
         iteration.tasks[task.task_id] = task
+        iteration.by_worker[record.worker_id] = task
         iteration.counts.add(task)
 
     @apply.register
@@ -197,6 +198,7 @@ class State:
         elements = 0 if task.delivered else elements
         begun = task.iteration.splits_begun_by(task.task_id) if elements is None else 0
         self._change(task, lost=reason, splits_lost=begun, elements_lost=elements)
+        del task.iteration.by_worker[task.worker.worker_id]
         mode_of(task.iteration.parameters).end_task(task)
 
     @staticmethod
