@@ -25,13 +25,16 @@ class Cluster:
     Attributes:
         longest: the longest CPU time of one call of the logic, in seconds, by message type.
         started: worker → the tasks that were started there.
+        sent: the number of messages of the dispatcher.
         tasks: client → the tasks it reads.
+        computed: the clients that know that all is computed.
+        heartbeats: worker or client → the interval it was sent, in milliseconds.
     """
 
     def __init__(self, count: int, **config: Any) -> None:
         self.now = 0.0
         self.logic = Dispatcher(
-            DispatcherConfig(worker_timeout_ms=10**9, client_timeout_ms=10**9, **config),
+            DispatcherConfig(**{"worker_timeout_ms": 10**9, "client_timeout_ms": 10**9} | config),
             random.Random(0),
             0.0,
         )
@@ -40,6 +43,7 @@ class Cluster:
         self.started: dict[int, list[m.TaskStart]] = {}
         self.tasks: dict[int, dict[int, m.TaskInfo]] = {}
         self.computed: set[int] = set()
+        self.heartbeats: dict[int, int] = {}
         self._peers = 0
         sources = [Source(0, "sim", "train.py:1", IndexSplits(count))]
         spec = spec_to_wire(UnknownSpec())
@@ -109,6 +113,8 @@ class Cluster:
     def _hear(self, peer: int, message: Any) -> None:
         if isinstance(message, m.TaskStart):
             self.started[peer].append(message)
+        elif isinstance(message, m.HeartbeatInterval):
+            self.heartbeats[peer] = message.heartbeat_ms
         elif isinstance(message, m.Tasks):
             for info in message.added:
                 self.tasks[peer][info.task_id] = info

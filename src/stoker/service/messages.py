@@ -341,6 +341,12 @@ class DispatcherStopped(Message, frozen=True, tag=True):
 
 
 # ── dispatcher → either ──────────────────────────────────────────────────────────────────────────
+class HeartbeatInterval(Message, frozen=True, tag=True):
+    """Send heartbeats at this interval from now on; it follows the number of leases."""
+
+    heartbeat_ms: int
+
+
 class Refused(Message, frozen=True, tag=True):
     """The session or the whole iteration has failed."""
 
@@ -430,6 +436,6 @@ ToWorker: TypeAlias = (
     WorkerWelcome | TaskStart | TaskStop | ListSplits | SplitGrant | ClientReleased
 )
 ToClient: TypeAlias = ClientWelcome | DatasetUnknown | Tasks | DispatcherStopped
-FromDispatcher: TypeAlias = ToWorker | SupervisorWelcome | ToClient | Refused
+FromDispatcher: TypeAlias = ToWorker | SupervisorWelcome | ToClient | HeartbeatInterval | Refused
 Request: TypeAlias = RegisterDataset | GetDataset | GetCluster
 Reply: TypeAlias = DatasetRegistered | DatasetReply | ClusterReply | Failed

@@ -139,6 +139,8 @@ class Client:
             self._do(Warn(_stopped(self._dispatcher_address)))
         elif isinstance(message, m.Tasks):
             self._change_tasks(message)
+        elif isinstance(message, m.HeartbeatInterval):
+            self._do(SetHeartbeat(message.heartbeat_ms))
         elif isinstance(message, m.Refused):
             self.fail(from_record(message.error))
         return self._take_actions()

@@ -8,7 +8,7 @@ from stoker.service.dispatcher import records as r
 from stoker.service.dispatcher.iterations import Iterations
 from stoker.service.dispatcher.jobs import fingerprint, requested_dataset
 from stoker.service.dispatcher.ledger import Ledger
-from stoker.service.dispatcher.sessions import Sessions, heartbeat_ms, negotiate
+from stoker.service.dispatcher.sessions import Sessions, negotiate
 
 
 class Clients:
@@ -50,7 +50,7 @@ class Clients:
         else:
             client = self._find(hello.client_id, hello.journal_id)
             client_id, iteration = client.client_id, client.iteration
-        self._sessions.attach(peer, client_id, self._timeout_ms, now)
+        heartbeat_ms = self._sessions.attach(peer, client_id, self._timeout_ms, now)
         self._sessions.send(
             client_id,
             m.ClientWelcome(
@@ -58,7 +58,7 @@ class Clients:
                 client_id,
                 iteration.iteration_id,
                 self._ledger.journal_id,
-                heartbeat_ms(self._timeout_ms),
+                heartbeat_ms,
                 warning,
                 compression,
             ),

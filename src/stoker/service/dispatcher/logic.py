@@ -127,6 +127,8 @@ class Dispatcher:
             )
         else:
             self._sessions.leases.renew(holder, now)
+            if isinstance(message, m.Heartbeat):
+                self._sessions.heartbeat(holder)
             if holder in self.state.workers:
                 self._workers.received(holder, message, now)
             else:

@@ -64,9 +64,15 @@ class Mode:
         return []
 
     def split_sources(
-        self, dataset: DatasetAdded, listed: dict[int, list[Any]]
+        self, dataset: DatasetAdded, listed: dict[int, list[Any]], workers: int
     ) -> list[m.SplitSource]:
-        """Return the sources whose splits are assigned to tasks."""
+        """Return the sources whose splits are assigned to tasks.
+
+        Args:
+            dataset: the dataset.
+            listed: the splits that a worker has listed, by source.
+            workers: the number of workers now.
+        """
         return []
 
     # ── ends ──────────────────────────────────────────────────────────────────────────────────────
@@ -128,14 +134,14 @@ class Dynamic(Mode):
         return [x.number for x in dataset.sources if isinstance(x.splits, ListedSplits)]
 
     def split_sources(
-        self, dataset: DatasetAdded, listed: dict[int, list[Any]]
+        self, dataset: DatasetAdded, listed: dict[int, list[Any]], workers: int
     ) -> list[m.SplitSource]:
         """Return all sources of the dataset; those with an index are cut here."""
         sources = []
         for source in dataset.sources:
             if isinstance(source.splits, IndexSplits):
                 count = source.splits.count
-                sources.append(m.SplitSource(source.number, split_total(count), count))
+                sources.append(m.SplitSource(source.number, split_total(count, workers), count))
             else:
                 sources.append(m.SplitSource(source.number, len(listed[source.number])))
         return sources

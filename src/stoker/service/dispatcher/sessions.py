@@ -9,6 +9,9 @@ from stoker.service import messages as m
 from stoker.service.dispatcher.actions import Action, EndSession, Send
 from stoker.service.dispatcher.leases import Leases
 
+MOST_HEARTBEATS = 1000
+"""Heartbeats that all workers and clients send together in a second, at 40 us of CPU each."""
+
 SLICE = 100
 """Steps of long work that are done at once. A step takes up to 20 us."""
 
@@ -25,10 +28,14 @@ class Sessions:
         self._slices: deque[Iterator[None]] = deque()
         self._holders: dict[int, int] = {}
         self._peers: dict[int, int] = {}
+        self._heartbeats: dict[int, tuple[int, int]] = {}
         self._actions: list[Action] = []
 
-    def attach(self, peer: int, holder: int, timeout_ms: int, now: float) -> None:
+    def attach(self, peer: int, holder: int, timeout_ms: int, now: float) -> int:
         """Bind a session to its holder; end an older session of the holder.
+
+        Returns:
+            The interval of its heartbeats, in milliseconds.
 
         Raises:
             FailedPreconditionError: if the session has a holder.
@@ -40,6 +47,17 @@ class Sessions:
         self._holders[peer] = holder
         self._peers[holder] = peer
         self.leases.grant(holder, timeout_ms / 1000, now)
+        interval = heartbeat_ms(timeout_ms, len(self.leases))
+        self._heartbeats[holder] = timeout_ms, interval
+        return interval
+
+    def heartbeat(self, holder: int) -> None:
+        """Handle a heartbeat; change the interval if the number of leases has changed much."""
+        timeout_ms, interval = self._heartbeats[holder]
+        wanted = heartbeat_ms(timeout_ms, len(self.leases))
+        if not interval / 2 < wanted < interval * 2:
+            self._heartbeats[holder] = timeout_ms, wanted
+            self.send(holder, m.HeartbeatInterval(wanted))
 
     def holder(self, peer: int) -> int | None:
         """Return the holder of a session, if it has one."""
@@ -58,6 +76,7 @@ class Sessions:
     def release(self, holder: int) -> None:
         """End the lease and the session of a holder."""
         self.leases.drop(holder)
+        self._heartbeats.pop(holder, None)
         self._end_session(holder)
 
     def send(self, holder: int, message: m.FromDispatcher) -> None:
@@ -134,6 +153,11 @@ def negotiate(theirs_min: int, theirs_max: int) -> int:
     return version
 
 
-def heartbeat_ms(timeout_ms: int) -> int:
-    """Return the heartbeat interval for a lease of `timeout_ms`: a tenth, at most 5 s."""
-    return max(1, min(timeout_ms // 10, 5000))
+def heartbeat_ms(timeout_ms: int, leases: int) -> int:
+    """Return the heartbeat interval for one of `leases` leases of `timeout_ms`.
+
+    A tenth of the lease, at most 5 s; but so long that all together send no more than
+    `MOST_HEARTBEATS`, up to a third of the lease.
+    """
+    usual = min(timeout_ms // 10, 5000)
+    return max(1, min(max(usual, leases * 1000 // MOST_HEARTBEATS), timeout_ms // 3))

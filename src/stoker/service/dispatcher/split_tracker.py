@@ -11,7 +11,10 @@ from collections.abc import Iterable
 from stoker.dataset.tree.splits import ENDLESS
 
 MAX_INDEX_SPLITS = 4096
-"""Most splits of an index source, for clusters of any size."""
+"""Most splits of an index source, for clusters of up to 512 workers."""
+
+SPLITS_PER_WORKER = 8
+"""Splits of an index source for each worker of a larger cluster."""
 
 ENDLESS_SPLIT = 1024
 """Elements in a split of an infinite index source: workers stay close together."""
@@ -137,9 +140,11 @@ class SplitTracker:
         return self._begun_by[task_id]
 
 
-def split_total(count: int) -> int:
+def split_total(count: int, workers: int) -> int:
     """Return the number of splits of an index source of `count` elements."""
-    return count // ENDLESS_SPLIT if count >= ENDLESS else min(count, MAX_INDEX_SPLITS)
+    if count >= ENDLESS:
+        return count // ENDLESS_SPLIT
+    return min(count, max(MAX_INDEX_SPLITS, SPLITS_PER_WORKER * workers))
 
 
 def split_range(split: int, total: int, count: int) -> tuple[int, int]:

@@ -21,7 +21,7 @@ class Supervisors:
     def __init__(
         self, config: DispatcherConfig, ledger: Ledger, sessions: Sessions, workers: Workers
     ) -> None:
-        self._heartbeat_ms = heartbeat_ms(config.worker_timeout_ms)
+        self._heartbeat_ms = heartbeat_ms(config.worker_timeout_ms, leases=0)
         self._ledger = ledger
         self._sessions = sessions
         self._workers = workers

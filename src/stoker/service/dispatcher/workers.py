@@ -8,7 +8,7 @@ from stoker.service.dispatcher import records as r
 from stoker.service.dispatcher.iterations import Iterations
 from stoker.service.dispatcher.ledger import Ledger
 from stoker.service.dispatcher.modes import mode_of
-from stoker.service.dispatcher.sessions import Sessions, heartbeat_ms, negotiate
+from stoker.service.dispatcher.sessions import Sessions, negotiate
 from stoker.service.dispatcher.split_assigner import SplitAssigner
 from stoker.service.dispatcher.split_listing import SplitListing
 
@@ -46,12 +46,10 @@ class Workers:
         # An id of another journal names something else here.
         if worker_id is None or not known:
             worker_id = self._register(hello)
-        self._sessions.attach(peer, worker_id, self._timeout_ms, now)
+        heartbeat_ms = self._sessions.attach(peer, worker_id, self._timeout_ms, now)
         self._sessions.send(
             worker_id,
-            m.WorkerWelcome(
-                protocol, worker_id, self._ledger.journal_id, heartbeat_ms(self._timeout_ms)
-            ),
+            m.WorkerWelcome(protocol, worker_id, self._ledger.journal_id, heartbeat_ms),
         )
         worker = self._state.workers[worker_id]
         if known:

@@ -83,7 +83,7 @@ class ListSources:
 
 @dataclass(frozen=True)
 class SetHeartbeat:
-    """Send heartbeats at most `milliseconds` apart."""
+    """Send heartbeats every `milliseconds`."""
 
     milliseconds: int
 

@@ -151,6 +151,8 @@ class Worker:
             self._do(ListSources(message))
         elif isinstance(message, m.ClientReleased):
             self._client_released(message)
+        elif isinstance(message, m.HeartbeatInterval):
+            self._do(SetHeartbeat(message.heartbeat_ms))
         return self._take_actions()
 
     def _welcome(self, welcome: m.WorkerWelcome) -> None:

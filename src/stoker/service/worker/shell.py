@@ -284,7 +284,7 @@ class Shell:
             elif isinstance(action, logic.CloseConnection):
                 self._put(action.connection, None)
             elif isinstance(action, logic.SetHeartbeat):
-                self._interval = min(action.milliseconds, self._config.heartbeat_interval_ms) / 1000
+                self._interval = action.milliseconds / 1000
             elif isinstance(action, logic.ListSources):
                 threading.Thread(
                     target=self._list, args=(action.request,), name="stoker-list", daemon=True
