@@ -12,8 +12,12 @@ from tests.scale.cluster import Cluster
 
 WORKERS, CLIENTS = 10_000, 10
 
-LONGEST_CALL = 5e-3
-"""CPU time of one call of the logic, in seconds; other sessions wait for it."""
+LONGEST_CALL = 25e-3
+"""CPU time of one call of the logic, in seconds; other sessions wait for it.
+
+On an idle machine it is below 5 ms (benchmarks/bench_dispatcher.py); 60 to 120 ms before long work
+was done in slices.
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +79,7 @@ def test_a_thousand_clients_share_one_job() -> None:
     assert all(len(cluster.tasks[client]) == 100 for client in clients)
     cluster.say(1, m.WorkerLeave())
     cluster.work()
-    assert max(cluster.longest.values()) < 4 * LONGEST_CALL, cluster.longest
+    assert max(cluster.longest.values()) < LONGEST_CALL, cluster.longest
 
 
 @pytest.mark.parametrize(

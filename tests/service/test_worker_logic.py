@@ -7,6 +7,7 @@ import msgspec
 from stoker.errors import ErrorRecord
 from stoker.service import messages as m
 from stoker.service.chunk import Chunk
+from stoker.service.keys import reader_key
 from stoker.service.worker import logic as w
 from stoker.wire import frames as f
 
@@ -18,7 +19,8 @@ CREDIT = f.Credit(0, 100, 1 << 20)
 
 
 def _hello(client: int = 40, *, attempt: int = 1, next_frame: int = 0, metered: bool = False):
-    return f.Hello(1, 1, client, 20, next_frame, attempt=attempt, metered=metered)
+    key = reader_key(b"", client)
+    return f.Hello(1, 1, client, 20, next_frame, attempt=attempt, metered=metered, key=key)
 
 
 def _worker(buffer_bytes: int = 1000) -> w.Worker:
@@ -360,6 +362,21 @@ def test_stopped_task_leaves_nothing():
     assert worker.session_message(m.TaskStop(20), 0.0)[0] == w.CloseTask(20)
     assert (worker.tasks, worker.connections) == ({}, {})
     assert worker.session_message(m.TaskStop(20), 0.0) == []
+
+
+def test_a_stranger_without_the_key_gets_nothing():
+    worker = _running(m.TaskStart(20, 30, "data", 1, (0,), key=b"secret"))
+    worker.produced(20, Chunk(["a"], 1))
+    for key in (b"", b"wrong", reader_key(b"", 41), reader_key(b"secret", 40)):
+        hello = f.Hello(1, 1, 41, 20, 0, attempt=1, key=key)
+        assert worker.client_message(9, hello, 0.0) == [
+            w.ToClient(
+                9,
+                _bye("PermissionDeniedError", "this is not the key of client 41 for task 20"),
+            ),
+            w.CloseConnection(9),
+        ]
+    assert 41 not in worker.tasks[20].readers
 
 
 def test_client_of_another_data_protocol_is_dismissed():

@@ -51,13 +51,15 @@ class JobParameters(msgspec.Struct, frozen=True):
 class TaskInfo(msgspec.Struct, frozen=True):
     """A task with the addresses at which clients read it.
 
-    `data_transfer_addresses` maps a data transfer protocol to the worker's address.
+    `data_transfer_addresses` maps a data transfer protocol to the worker's address. `key` is the
+    `reader_key` of the client.
     """
 
     task_id: int
     worker: str
     data_transfer_addresses: dict[str, str]
     tags: list[str] = []
+    key: bytes = b""
 
 
 class TaskLost(msgspec.Struct, frozen=True):
@@ -94,7 +96,8 @@ class SplitSource(msgspec.Struct, frozen=True):
 class WorkerHello(Message, frozen=True, tag=True):
     """First on a worker's session. With `worker_id`: it had one, and still runs `tasks`.
 
-    `readers` are the clients it keeps something for, by task. `draining`: it gets no tasks.
+    `readers` are the clients it keeps something for, by task. `draining`: it gets no tasks. `key`
+    is that of the `WorkerWelcome`.
     """
 
     protocol_min: int
@@ -108,6 +111,7 @@ class WorkerHello(Message, frozen=True, tag=True):
     tasks: list[int] = []
     readers: dict[int, list[int]] = {}
     draining: bool = False
+    key: bytes = b""
 
 
 class Heartbeat(Message, frozen=True, tag=True):
@@ -172,13 +176,14 @@ class WorkerWelcome(Message, frozen=True, tag=True):
     worker_id: int
     journal_id: str
     heartbeat_ms: int
+    key: bytes = b""
 
 
 class TaskStart(Message, frozen=True, tag=True):
     """Run the dataset for one iteration.
 
     `split_sources` is ``None`` unless the dispatcher assigns splits; `buffer` decides which client
-    gets which element.
+    gets which element; `key` proves which client may read it (`reader_key`).
     """
 
     task_id: int
@@ -188,6 +193,7 @@ class TaskStart(Message, frozen=True, tag=True):
     epoch: tuple[int, ...]
     split_sources: list[SplitSource] | None = None
     buffer: BufferPolicy = BufferPolicy.FIRST_COME
+    key: bytes = b""
 
 
 class TaskStop(Message, frozen=True, tag=True):
@@ -269,8 +275,9 @@ class SupervisorWelcome(Message, frozen=True, tag=True):
 class ClientHello(Message, frozen=True, tag=True):
     """First message of a client: read this epoch of this job; both are created if missing.
 
-    With `client_id` the client resumes its session. `process` identifies workers in the same
-    process. `registration` names the dataset in place of `dataset_id`, at first without its tree.
+    With `client_id` the client resumes its session, and `key` is that of its `ClientWelcome`.
+    `process` identifies workers in the same process. `registration` names the dataset in place of
+    `dataset_id`, at first without its tree.
     """
 
     protocol_min: int
@@ -284,6 +291,7 @@ class ClientHello(Message, frozen=True, tag=True):
     client_id: int | None = None
     journal_id: str = ""
     registration: "RegisterDataset | None" = None
+    key: bytes = b""
 
 
 class TaskRead(Message, frozen=True, tag=True):
@@ -316,6 +324,7 @@ class ClientWelcome(Message, frozen=True, tag=True):
     heartbeat_ms: int
     warning: str = ""
     compression: str | None = None
+    key: bytes = b""
 
 
 class DatasetUnknown(Message, frozen=True, tag=True):

@@ -237,6 +237,7 @@ class Client:
                 attempt=connection,
                 metered=self._credit.metered,
                 compression=self._compression,
+                key=cursor.task.key,
             )
             self._do(ToWorker(connection, hello))
         return self._take_actions()
@@ -484,7 +485,11 @@ def _stopped(address: str) -> str:
 def _resumed(hello: m.ClientHello, welcome: m.ClientWelcome) -> m.ClientHello:
     """Return the hello for the next session."""
     return msgspec.structs.replace(
-        hello, client_id=welcome.client_id, journal_id=welcome.journal_id, registration=None
+        hello,
+        client_id=welcome.client_id,
+        journal_id=welcome.journal_id,
+        registration=None,
+        key=welcome.key,
     )
 
 

@@ -8,7 +8,7 @@ from stoker.service.dispatcher import records as r
 from stoker.service.dispatcher.iterations import Iterations
 from stoker.service.dispatcher.jobs import fingerprint, requested_dataset
 from stoker.service.dispatcher.ledger import Ledger
-from stoker.service.dispatcher.sessions import Sessions, negotiate
+from stoker.service.dispatcher.sessions import Sessions, check_key, negotiate
 
 
 class Clients:
@@ -49,6 +49,8 @@ class Clients:
             client = self._state.clients[client_id]
         else:
             client = self._find(hello.client_id, hello.journal_id)
+            key = self._ledger.key_of("client", hello.client_id)
+            check_key(hello.key, key, f"client {hello.client_id}")
             client_id, iteration = client.client_id, client.iteration
         heartbeat_ms = self._sessions.attach(peer, client_id, self._timeout_ms, now)
         self._sessions.send(
@@ -61,6 +63,7 @@ class Clients:
                 heartbeat_ms,
                 warning,
                 compression,
+                self._ledger.key_of("client", client_id),
             ),
         )
         # The state of all tasks: what an older session was sent may be lost.

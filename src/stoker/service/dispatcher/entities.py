@@ -28,6 +28,7 @@ class Task:
     """One iteration's work on one worker.
 
     Attributes:
+        key: the key of its readers is derived from it.
         exhausted: its pipeline has ended.
         read: a client has received its end.
         delivered: it computes no more, and all that it computed was consumed or dropped.
@@ -41,6 +42,7 @@ class Task:
     worker: WorkerAdded
     iteration: "Iteration"
     seed: int
+    key: bytes = b""
     exhausted: bool = False
     read: bool = False
     delivered: bool = False

@@ -130,7 +130,7 @@ class Iterations:
 
     def _start_steps(
         self, iteration: e.Iteration, dataset: r.DatasetAdded, workers: list[e.Worker]
-    ) -> Iterator[None]:
+    ) -> Iterator[int]:
         """Start the tasks of an iteration; one step for each worker."""
         mode = mode_of(iteration.parameters)
         for start in range(0, len(workers), SLICE):
@@ -140,7 +140,7 @@ class Iterations:
                 known = worker.added.worker_id in self._state.workers
                 if known and not over and any(mode.workers_to_start(iteration, dataset, [worker])):
                     added.append(self._add_task(iteration, worker))
-                yield
+                yield 1
             if added:
                 self._notify_all(iteration, added)
 
@@ -233,7 +233,8 @@ class Iterations:
     def _add_task(self, iteration: e.Iteration, worker: e.Worker) -> e.Task:
         worker_id = worker.added.worker_id
         task_id, seed = self._ledger.new_id(), self._ledger.new_seed()
-        self._ledger.commit(r.TaskAdded(task_id, iteration.iteration_id, worker_id, seed))
+        key = self._ledger.key_of("task", task_id)
+        self._ledger.commit(r.TaskAdded(task_id, iteration.iteration_id, worker_id, seed, key))
         task = self._state.tasks[task_id]
         self._sessions.send(worker_id, mode_of(iteration.parameters).task_start(task))
         return task

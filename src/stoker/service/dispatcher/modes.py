@@ -52,6 +52,7 @@ class Mode:
             task.seed,
             iteration.epoch,
             buffer=m.BufferPolicy.FIRST_COME,
+            key=task.key,
         )
 
     def reads(self, client: Client, task: Task) -> bool:

@@ -85,12 +85,13 @@ class SplitsKnown(msgspec.Struct, frozen=True, tag=True):
 
 
 class TaskAdded(msgspec.Struct, frozen=True, tag=True):
-    """An iteration starts a task on a worker."""
+    """An iteration starts a task on a worker; its readers need `reader_key` of `key`."""
 
     task_id: int
     iteration_id: int
     worker_id: int
     seed: int
+    key: bytes = b""
 
 
 class TaskEnded(msgspec.Struct, frozen=True, tag=True):

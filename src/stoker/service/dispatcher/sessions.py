@@ -2,18 +2,23 @@
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import islice
 
-from stoker.errors import FailedPreconditionError, StokerError, to_record
+from stoker.errors import (
+    FailedPreconditionError,
+    PermissionDeniedError,
+    StokerError,
+    to_record,
+)
 from stoker.service import messages as m
 from stoker.service.dispatcher.actions import Action, EndSession, Send
 from stoker.service.dispatcher.leases import Leases
+from stoker.service.keys import are_equal
 
 MOST_HEARTBEATS = 1000
 """Heartbeats that all workers and clients send together in a second, at 40 us of CPU each."""
 
 SLICE = 100
-"""Steps of long work that are done at once. A step takes up to 20 us."""
+"""Tasks and recipients that long work concerns at once; each takes up to 20 us."""
 
 
 class Sessions:
@@ -25,7 +30,7 @@ class Sessions:
 
     def __init__(self, leases: Leases) -> None:
         self.leases = leases
-        self._slices: deque[Iterator[None]] = deque()
+        self._slices: deque[Iterator[int]] = deque()
         self._holders: dict[int, int] = {}
         self._peers: dict[int, int] = {}
         self._heartbeats: dict[int, tuple[int, int]] = {}
@@ -99,30 +104,32 @@ class Sessions:
         """True if `work` has something to do."""
         return bool(self._slices)
 
-    def in_slices(self, steps: Iterator[None]) -> None:
+    def in_slices(self, steps: Iterator[int]) -> None:
         """Do work whose length depends on the number of workers, tasks or clients.
 
-        The first `SLICE` steps are done immediately, unless earlier work waits; the others by
-        `work`, in the order of the calls.
+        Steps that together cost `SLICE` are done immediately, unless earlier work waits; the others
+        by `work`, in the order of the calls.
+
+        Args:
+            steps: does a step whenever it is asked for the next cost: the number of tasks and
+                recipients that the step concerned.
         """
-        if self._slices or sum(1 for _ in islice(steps, SLICE)) == SLICE:
+        if self._slices or _is_unfinished(steps):
             self._slices.append(steps)
 
     def send_all(self, messages: Iterable[tuple[int, m.FromDispatcher | None]]) -> None:
         """Send ``(holder, message)`` pairs in slices; a message of ``None`` is not sent."""
         self.in_slices(self._send_steps(messages))
 
-    def _send_steps(
-        self, messages: Iterable[tuple[int, m.FromDispatcher | None]]
-    ) -> Iterator[None]:
+    def _send_steps(self, messages: Iterable[tuple[int, m.FromDispatcher | None]]) -> Iterator[int]:
         for holder, message in messages:
             if message is not None:
                 self.send(holder, message)
-            yield
+            yield 1 + (len(message.added) if isinstance(message, m.Tasks) else 0)
 
     def work(self) -> None:
         """Do the next slice."""
-        if self._slices and sum(1 for _ in islice(self._slices[0], SLICE)) < SLICE:
+        if self._slices and not _is_unfinished(self._slices[0]):
             self._slices.popleft()
 
     def take_actions(self) -> list[Action]:
@@ -135,6 +142,26 @@ class Sessions:
         if peer is not None:
             del self._holders[peer]
             self._actions.append(EndSession(peer))
+
+
+def _is_unfinished(steps: Iterator[int]) -> bool:
+    """Do one slice; return whether more is left."""
+    cost = 0
+    for step in steps:
+        cost += step
+        if cost >= SLICE:
+            return True
+    return False
+
+
+def check_key(key: bytes, expected: bytes, whose: str) -> None:
+    """Check the key of a peer that resumes a session.
+
+    Raises:
+        PermissionDeniedError: if it is not the expected one.
+    """
+    if not are_equal(key, expected):
+        raise PermissionDeniedError(f"this is not the key of {whose}, whose session is resumed")
 
 
 def negotiate(theirs_min: int, theirs_max: int) -> int:

@@ -104,7 +104,7 @@ class State:
     def _(self, record: TaskAdded) -> None:
         iteration = self.iterations[record.iteration_id]
         worker = self.workers[record.worker_id]
-        task = Task(record.task_id, worker.added, iteration, record.seed)
+        task = Task(record.task_id, worker.added, iteration, record.seed, record.key)
         self.tasks[task.task_id] = worker.tasks[task.task_id] = task
         iteration.tasks[task.task_id] = task
         iteration.by_worker[record.worker_id] = task
@@ -175,9 +175,8 @@ class State:
         iteration.stopped = iteration.computed = iteration.finished = True
         iteration.values.clear()
         iteration.trackers.clear()
-        for task_id, task in iteration.tasks.items():
-            if not task.lost:  # a lost task is no longer among those of its worker
-                del self.workers[task.worker.worker_id].tasks[task_id]
+        for worker_id, task in iteration.by_worker.items():
+            del self.workers[worker_id].tasks[task.task_id]
 
     @apply.register
     def _(self, record: IterationRemoved) -> None:

@@ -8,7 +8,7 @@ from stoker.service.dispatcher import records as r
 from stoker.service.dispatcher.iterations import Iterations
 from stoker.service.dispatcher.ledger import Ledger
 from stoker.service.dispatcher.modes import mode_of
-from stoker.service.dispatcher.sessions import Sessions, negotiate
+from stoker.service.dispatcher.sessions import Sessions, check_key, negotiate
 from stoker.service.dispatcher.split_assigner import SplitAssigner
 from stoker.service.dispatcher.split_listing import SplitListing
 
@@ -38,18 +38,27 @@ class Workers:
 
         Raises:
             FailedPreconditionError: if there is no common protocol version.
+            PermissionDeniedError: if it does not have the key of the worker that it resumes.
             AlreadyExistsError: if it was replaced by a connected worker at its address.
         """
         protocol = negotiate(hello.protocol_min, hello.protocol_max)
         worker_id = hello.worker_id
         known = worker_id in self._state.workers and hello.journal_id == self._ledger.journal_id
+        if worker_id is not None and known:
+            check_key(hello.key, self._ledger.key_of("worker", worker_id), f"worker {worker_id}")
         # An id of another journal names something else here.
         if worker_id is None or not known:
             worker_id = self._register(hello)
         heartbeat_ms = self._sessions.attach(peer, worker_id, self._timeout_ms, now)
         self._sessions.send(
             worker_id,
-            m.WorkerWelcome(protocol, worker_id, self._ledger.journal_id, heartbeat_ms),
+            m.WorkerWelcome(
+                protocol,
+                worker_id,
+                self._ledger.journal_id,
+                heartbeat_ms,
+                self._ledger.key_of("worker", worker_id),
+            ),
         )
         worker = self._state.workers[worker_id]
         if known:

@@ -9,12 +9,14 @@ import msgspec
 from stoker.errors import (
     FailedPreconditionError,
     NotFoundError,
+    PermissionDeniedError,
     StokerError,
     UnavailableError,
     to_record,
 )
 from stoker.service import messages as m
 from stoker.service.chunk import Chunk
+from stoker.service.keys import are_equal, reader_key
 from stoker.service.worker.actions import (
     Action,
     CloseConnection,
@@ -161,7 +163,10 @@ class Worker:
             for task_id in list(self.tasks):
                 self._stop(task_id, "the dispatcher had removed this worker, which starts over")
         self._hello = msgspec.structs.replace(
-            self._hello, worker_id=welcome.worker_id, journal_id=welcome.journal_id
+            self._hello,
+            worker_id=welcome.worker_id,
+            journal_id=welcome.journal_id,
+            key=welcome.key,
         )
         self._in_session = True
         self._do(SetHeartbeat(welcome.heartbeat_ms))
@@ -326,6 +331,10 @@ class Worker:
             if task is None:
                 self.parked[connection] = (hello, now + PARKED_SECONDS)
                 return
+            if not are_equal(hello.key, reader_key(task.start.key, hello.client_id)):
+                raise PermissionDeniedError(
+                    f"this is not the key of client {hello.client_id} for task {hello.task_id}"
+                )
             if hello.client_id in task.released:
                 raise _unknown_client(hello.client_id)
             reader = task.readers.get(hello.client_id)
