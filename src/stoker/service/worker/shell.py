@@ -27,6 +27,7 @@ from stoker.service.chunk import Chunk
 from stoker.service.config import WorkerConfig, parse_service
 from stoker.service.versions import versions
 from stoker.service.worker import logic
+from stoker.service.worker.dataset_cache import DatasetCache
 from stoker.service.worker.listeners import WorkerListeners, shared_segments
 from stoker.service.worker.pipeline import Pipeline, list_splits
 from stoker.service.worker.send_queue import SendQueue
@@ -63,7 +64,8 @@ class Shell:
         self._to_flush: set[SendQueue] = set()
         self._last_connection = 0
         self._pipelines: dict[int, Pipeline] = {}
-        self._datasets: dict[str, m.DatasetReply] = {}
+        self._datasets = DatasetCache(self._fetch)
+        self._dataset_of: dict[int, str] = {}
         self._interval = config.heartbeat_interval_ms / 1000
         self._lost_at: float | None = time.monotonic()
         self._next_heartbeat = 0.0
@@ -206,13 +208,14 @@ class Shell:
 
     # ── pipelines (called on their threads) ───────────────────────────────────────────────────────
     def load(self, dataset_id: str) -> tuple[Node, Options]:
-        """Return a new tree of a registered dataset, and its options; fetched once."""
+        """Return a new tree of a registered dataset, and its options."""
         reply = self._datasets.get(dataset_id)
-        if reply is None:
-            answer = rpc.call(self._dispatcher_address, m.GetDataset(dataset_id), CALL_SECONDS)
-            assert isinstance(answer, m.DatasetReply)
-            self._datasets[dataset_id] = reply = answer
         return decode_tree(reply.tree), reply.options
+
+    def _fetch(self, dataset_id: str) -> m.DatasetReply:
+        answer = rpc.call(self._dispatcher_address, m.GetDataset(dataset_id), CALL_SECONDS)
+        assert isinstance(answer, m.DatasetReply)
+        return answer
 
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         """Return an array for a batch: in shared memory, if a client can map it."""
@@ -285,7 +288,10 @@ class Shell:
         self, action: logic.OpenTask | logic.CloseTask | logic.Produce | logic.GiveSplit
     ) -> None:
         if isinstance(action, logic.OpenTask):
-            self._pipelines[action.start.task_id] = Pipeline(action.start, self)
+            task_id, dataset_id = action.start.task_id, action.start.dataset_id
+            self._datasets.acquire(dataset_id)
+            self._dataset_of[task_id] = dataset_id
+            self._pipelines[task_id] = Pipeline(action.start, self)
             return
         pipeline = self._pipelines.get(action.task_id)
         if pipeline is None:
@@ -297,6 +303,7 @@ class Shell:
         else:
             pipeline.close()
             del self._pipelines[action.task_id]
+            self._datasets.release(self._dataset_of.pop(action.task_id))
 
 
 def _flush(send_queues: set[SendQueue]) -> None:
