@@ -27,6 +27,7 @@ from stoker.service.chunk import Chunk
 from stoker.service.config import WorkerConfig, parse_service
 from stoker.service.versions import versions
 from stoker.service.worker import logic
+from stoker.service.worker.allocator import TRIM_SECONDS, trim_allocator
 from stoker.service.worker.dataset_cache import DatasetCache
 from stoker.service.worker.listeners import WorkerListeners, shared_segments
 from stoker.service.worker.pipeline import Pipeline, list_splits
@@ -70,6 +71,7 @@ class Shell:
         self._lost_at: float | None = time.monotonic()
         self._next_heartbeat = 0.0
         self._given_up = False
+        self._trim_at: float | None = None
         self._stopping = False
 
     # ── life ──────────────────────────────────────────────────────────────────────────────────────
@@ -138,11 +140,22 @@ class Shell:
             self._next_heartbeat = now + self._interval
             self._session.send(m.Heartbeat())
         self._run(self.logic.tick, now)
+        if self._trim_at is not None and now >= self._trim_at:
+            self._trim_at = None
+            # On its own thread: it may take long, but not the GIL.
+            with contextlib.suppress(RuntimeError):  # no more threads
+                threading.Thread(target=self._trim, name="stoker-trim", daemon=True).start()
         limit = self._config.dispatcher_timeout_ms / 1000
         if self._lost_at is not None and now - self._lost_at > limit and not self._given_up:
             self._given_up = True
             logger.error("no dispatcher at %s for %g s: stopping", self._dispatcher_address, limit)
             self._gave_up()
+
+    def _trim(self) -> None:
+        """Return the memory of tasks that were closed to the system."""
+        if self.segments is not None:
+            self.segments.release_unused()
+        trim_allocator()
 
     # ── the session (called on the control loop) ──────────────────────────────────────────────────
     def _session_opened(self) -> None:
@@ -304,6 +317,8 @@ class Shell:
             pipeline.close()
             del self._pipelines[action.task_id]
             self._datasets.release(self._dataset_of.pop(action.task_id))
+            if self._trim_at is None:
+                self._trim_at = time.monotonic() + TRIM_SECONDS
 
 
 def _flush(send_queues: set[SendQueue]) -> None:
