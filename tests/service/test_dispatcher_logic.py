@@ -676,5 +676,57 @@ def test_infinite_repeat_keeps_no_splits_of_past_epochs():
         talk.say(W1, m.SplitRequest(task, 0, source_epoch, begin=[0], want=1))
         talk.say(W1, m.SplitRequest(task, 0, source_epoch, done=True))
     [iteration] = talk.logic.state.iterations.values()
-    assert all(not tracker.begun for tracker in iteration.trackers.values())
+    assert iteration.trackers == {}
     assert iteration.splits_begun_by(task) == 5
+
+
+def test_a_late_task_gets_the_end_of_past_epochs():
+    talk = Talk(IndexSplits(1))
+    talk.join(W1)
+    talk.read(C1)
+    task = talk.task(W1)
+    for source_epoch in (1, 0):
+        talk.say(W1, m.SplitRequest(task, 0, source_epoch, want=1))
+        talk.say(W1, m.SplitRequest(task, 0, source_epoch, begin=[0], want=1))
+        talk.say(W1, m.SplitRequest(task, 0, source_epoch, done=True))
+    talk.join(W2)
+    late = talk.task(W2)
+    for source_epoch in (0, 1):
+        said = talk.say(W2, m.SplitRequest(late, 0, source_epoch, begin=[0], want=1))
+        assert said == [
+            (W2, m.SplitGrant(late, 0, source_epoch, refused=[0])),
+            (W2, m.SplitGrant(late, 0, source_epoch, end=True)),
+        ]
+        talk.say(W2, m.SplitRequest(late, 0, source_epoch, done=True))
+    said = talk.say(W2, m.SplitRequest(late, 0, 2, want=1))
+    assert said == [(W2, m.SplitGrant(late, 0, 2, splits=[(0, (0, 1))]))]
+
+
+def test_a_finished_iteration_drops_its_splits_while_clients_are_connected():
+    talk = Talk(ListedSplits())
+    talk.join(W1)
+    [(_, listing)] = _only(talk.read(C1), m.ListSplits)
+    talk.say(W1, m.SplitsListed(listing.iteration_id, {0: ["a file"]}))
+    task = talk.task(W1)
+    talk.say(W1, m.SplitRequest(task, 0, 0, want=1))
+    talk.say(W1, m.SplitRequest(task, 0, 0, begin=[0], want=1))
+    [iteration] = talk.logic.state.iterations.values()
+    assert iteration.values == {0: ["a file"]}
+    talk.say(W1, m.TaskProgress(task, exhausted=True, delivered=True))
+    assert (iteration.finished, iteration.stopped) == (True, False)
+    assert (iteration.values, iteration.trackers, iteration.splits_read) == ({}, {}, {})
+
+
+def test_clients_that_have_left_are_remembered_up_to_a_limit(monkeypatch):
+    monkeypatch.setattr("stoker.service.dispatcher.entities.REMEMBERED_CLIENTS", 3)
+    monkeypatch.setattr("stoker.service.dispatcher.entities.REMEMBERED_CODES", 3)
+    talk = Talk(worker_timeout_ms=10**9)
+    talk.join(W1)
+    for number in range(10):
+        said = _read_named(talk, 100 + number, _with_function(str(number)))
+        [(_, welcome)] = _only(said, m.ClientWelcome)
+        talk.say(100 + number, m.ClientClose({talk.task(W1): (1, 0)}))
+    [iteration] = talk.logic.state.iterations.values()
+    assert iteration.shared
+    assert len(iteration.left) == len(iteration.job.codes) == 3
+    assert welcome.client_id in iteration.left

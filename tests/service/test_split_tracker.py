@@ -87,16 +87,16 @@ def test_split_announced_out_of_turn_is_assigned_once():
     assert handed_out == [0, 1, 2, 4, 5]
 
 
-def test_tracker_is_cleared_when_its_last_task_leaves():
+def test_tracker_is_read_when_its_last_task_leaves():
     tracker = SplitTracker(2)
     tracker.assign([0], 1)
     tracker.assign([1], 2)
     tracker.begin([0, 1])
     tracker.leave(1)
-    assert tracker.begun == {0: 1, 1: 2}
+    assert not tracker.is_read
     tracker.leave(2)
-    assert tracker.begun == {}
-    assert tracker.all_begun
+    assert tracker.is_read
+    assert tracker.begun_counts == {1: 1, 2: 1}
     assert [tracker.begun_by(1), tracker.begun_by(2)] == [1, 1]
     assert not tracker.is_available(0)
 

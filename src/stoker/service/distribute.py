@@ -9,9 +9,12 @@ import msgspec
 from stoker.dataset.dataset import Dataset
 from stoker.dataset.options import Options
 from stoker.dataset.pickled import Pickled
+from stoker.dataset.record_classes import RecordClasses
 from stoker.dataset.tree.call_site import call_site
 from stoker.dataset.tree.node import UNKNOWN_CARDINALITY
 from stoker.dataset.tree.structure import structure_of
+from stoker.dataset.tree.wire_form import functions_of
+from stoker.elements.codec.records import describe, record_classes_of
 from stoker.elements.spec import Spec, spec_from_wire
 from stoker.service import messages as m
 from stoker.service import rpc
@@ -126,7 +129,8 @@ def distribute(
             registration=registration,
         )
         spec, size = dataset.element_spec, registration.size
-        return _dataset(options, hello, spec, size, site, dataset.options())
+        classes = _record_classes(spec, dataset)
+        return _dataset(options, hello, spec, classes, size, site, dataset.options())
 
     return transformation
 
@@ -236,7 +240,8 @@ def from_dataset_id(
         options.job_parameters,
         named=job_name is not None,
     )
-    return _dataset(options, hello, element_spec, size, call_site(), Options())
+    classes = _record_classes(element_spec)
+    return _dataset(options, hello, element_spec, classes, size, call_site(), Options())
 
 
 # ── parts ────────────────────────────────────────────────────────────────────────────────────────
@@ -244,10 +249,20 @@ def _anonymous_job() -> str:
     return f"anonymous:{uuid.uuid4().hex}"
 
 
+def _record_classes(spec: Spec, dataset: Dataset | None = None) -> RecordClasses:
+    """Return the record classes of an element_spec, and others that functions refer to."""
+    known = [cls for cls in record_classes_of(spec) if describe(cls) is not None]
+    declared = {describe(cls): cls for cls in reversed(known)}  # the outermost counts
+    functions = [] if dataset is None else functions_of(dataset.node)
+    used = [cls for _, pickled in functions for cls in pickled.record_classes()]
+    return RecordClasses([*declared.values(), *(c for c in used if describe(c) not in declared)])
+
+
 def _dataset(
     read_options: ReadOptions,
     hello: m.ClientHello,
     spec: Spec,
+    classes: RecordClasses,
     size: int,
     site: str,
     options: Options,
@@ -258,6 +273,7 @@ def _dataset(
             read_options=Pickled.of(read_options),
             hello=Pickled.of(hello),
             spec=Pickled.of(spec),
+            classes=Pickled.of(classes),
             structure=b"" if registration is None else structure_of(registration.tree),
             processing_mode=read_options.processing_mode.name,
             size=size,

@@ -9,6 +9,7 @@ from stoker.service.dispatcher import entities as e
 from stoker.service.dispatcher import jobs
 from stoker.service.dispatcher import records as r
 from stoker.service.dispatcher.catalog import find_dataset, registered_id
+from stoker.service.dispatcher.dataset_collector import DatasetCollector
 from stoker.service.dispatcher.ledger import Ledger
 from stoker.service.dispatcher.modes import mode_of
 from stoker.service.dispatcher.sessions import SLICE, Sessions
@@ -46,6 +47,7 @@ class Iterations:
         self._sessions = sessions
         self._assigner = assigner
         self._listing = listing
+        self._collector = DatasetCollector(ledger)
         self._idle_since: dict[int, float] = {}
         self._left_at: dict[str, float] = {}
 
@@ -66,17 +68,23 @@ class Iterations:
             warning = self._end_outdated(job, hello, now)
             job = None
         if job is None:
+            requested = jobs.requested_dataset(self._state, hello)
+            check_splittable(hello.parameters.processing_mode, requested.sources)
             dataset_id = hello.dataset_id
             if hello.registration is not None:
-                dataset_id = registered_id(self._ledger, hello.registration)
+                dataset_id = registered_id(self._ledger, hello.registration, kept=False)
             if not dataset_id:
                 return None
-            dataset = find_dataset(self._state, dataset_id)
-            check_splittable(hello.parameters.processing_mode, dataset.sources)
             self._ledger.commit(r.JobAdded(hello.job, hello.named, dataset_id, hello.parameters))
             job = self._state.jobs[hello.job]
         else:
             warning = jobs.check_agreement(self._state, job, hello)
+            known = job.iterations.get(hello.epoch)
+            if known is None or not known.finished:
+                restored = self._restore_tree(job, hello)
+                if restored is None:
+                    return None
+                warning = restored or warning
         iteration = job.iterations.get(hello.epoch)
         if iteration is None:
             iteration_id, seed = self._ledger.new_id(), self._ledger.new_seed()
@@ -86,7 +94,36 @@ class Iterations:
             raise from_record(iteration.error)
         self._idle_since.pop(iteration.iteration_id, None)
         self._left_at.pop(hello.job, None)
+        self._collector.used(job.dataset_id)
         return iteration, warning
+
+    def _restore_tree(self, job: e.Job, hello: m.ClientHello) -> str | None:
+        """Register a job's dataset again if its tree was dropped; return a warning, or "".
+
+        Returns:
+            ``None`` if the client must send the tree.
+
+        Raises:
+            NotFoundError: if the client has no tree.
+        """
+        old = self._state.datasets[job.dataset_id]
+        if old.tree:
+            return ""
+        if hello.registration is None:
+            find_dataset(self._state, job.dataset_id)  # raises
+        assert hello.registration is not None
+        dataset_id = registered_id(self._ledger, hello.registration, kept=False)
+        if not dataset_id:
+            return None
+        if dataset_id == job.dataset_id:
+            return ""
+        self._ledger.commit(r.JobDatasetChanged(hello.job, dataset_id))
+        self._collector.job_left(old.dataset_id)
+        different = jobs.difference(old, hello.registration) or "another dataset"
+        return (
+            f"job {hello.job!r} was created with {different} than this process has; those of this "
+            "process are used, because nobody has read the job for long"
+        )
 
     def _is_outdated(self, job: e.Job, hello: m.ClientHello, now: float) -> bool:
         """Return whether a client starts the job anew: an edited script was run again.
@@ -100,7 +137,7 @@ class Iterations:
 
     def _end_outdated(self, job: e.Job, hello: m.ClientHello, now: float) -> str:
         """Remove the iterations of a job, and the job with them; return a warning."""
-        first = self._state.datasets[job.added.dataset_id]
+        first = self._state.datasets[job.dataset_id]
         requested = jobs.requested_dataset(self._state, hello)
         different = jobs.difference(first, requested) or "another dataset"
         idle = now - self._left_at[hello.job]
@@ -115,7 +152,7 @@ class Iterations:
         """List the splits of an iteration if needed, then start its tasks on `workers`."""
         if iteration.computed or iteration.error is not None or not iteration.clients:
             return
-        dataset = self._state.datasets[iteration.job.added.dataset_id]
+        dataset = self._state.datasets[iteration.job.dataset_id]
         # With tasks it can run somewhere; workers that cannot run it may come and go.
         if not iteration.tasks:
             try:
@@ -208,6 +245,7 @@ class Iterations:
         # Nobody can ask for the rest of an anonymous job but copies of its dataset.
         if iteration.finished or not iteration.job.added.named:
             self._stop(iteration)
+        self._collector.maybe_idle(iteration.job)
 
     def collect(self, now: float) -> None:
         """Remove iterations idle for `job_gc_timeout_ms`; stop the tasks of those to keep."""
@@ -223,6 +261,7 @@ class Iterations:
             else:
                 del self._idle_since[iteration_id]
                 self._drop_tasks(iteration, f"nobody has read it for {timeout:g} s")
+                self._collector.unused(iteration.job)
 
     def notify(self, client: e.Client, changed: Iterable[e.Task]) -> None:
         """Send a client the changes of its tasks."""
@@ -246,6 +285,7 @@ class Iterations:
             self._notify_all(iteration, changed)
         if iteration.finished and not iteration.clients:
             self._stop(iteration)
+            self._collector.maybe_idle(iteration.job)
 
     def _notify_all(self, iteration: e.Iteration, changed: list[e.Task]) -> None:
         clients = list(iteration.clients.values())
@@ -282,3 +322,4 @@ class Iterations:
         self._ledger.commit(r.IterationRemoved(iteration.iteration_id))
         if not iteration.job.iterations:
             self._left_at.pop(iteration.job.added.job, None)
+            self._collector.job_left(iteration.job.dataset_id)

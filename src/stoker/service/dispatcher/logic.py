@@ -136,7 +136,7 @@ class Dispatcher:
 
     def _answer(self, request: m.Request) -> m.Reply:
         if isinstance(request, m.RegisterDataset):
-            return m.DatasetRegistered(registered_id(self._ledger, request))
+            return m.DatasetRegistered(registered_id(self._ledger, request, kept=True))
         if isinstance(request, m.GetDataset):
             dataset = find_dataset(self.state, request.dataset_id)
             tree = dataset.tree if request.with_tree else b""

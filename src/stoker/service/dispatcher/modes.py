@@ -48,7 +48,7 @@ class Mode:
         return m.TaskStart(
             task.task_id,
             iteration.iteration_id,
-            iteration.job.added.dataset_id,
+            iteration.job.dataset_id,
             task.seed,
             iteration.epoch,
             buffer=m.BufferPolicy.FIRST_COME,
@@ -149,8 +149,7 @@ class Dynamic(Mode):
 
     def end_task(self, task: Task) -> None:
         """Return the splits that the task had not begun to the others."""
-        for tracker in task.iteration.trackers.values():
-            tracker.leave(task.task_id)
+        task.iteration.leave_trackers(task.task_id)
 
     def loss(self, task: Task) -> m.TaskLost:
         """Return the message to clients: elements of the splits it had begun may be lost."""

@@ -11,7 +11,10 @@ from stoker.service.messages import Function, JobParameters, SplitSource, Versio
 
 
 class DatasetAdded(msgspec.Struct, frozen=True, tag=True):
-    """A dataset was registered; its tree stays bytes."""
+    """A dataset was registered; its tree stays bytes.
+
+    `kept`: by `RegisterDataset`, for readers of its id. Others are removed with their last job.
+    """
 
     dataset_id: str
     digest: str
@@ -25,6 +28,25 @@ class DatasetAdded(msgspec.Struct, frozen=True, tag=True):
     versions: Versions
     compression: str | None
     functions: list[Function] = []
+    kept: bool = False
+
+
+class DatasetKept(msgspec.Struct, frozen=True, tag=True):
+    """A dataset that a client had brought was registered by `RegisterDataset`."""
+
+    dataset_id: str
+
+
+class TreeDropped(msgspec.Struct, frozen=True, tag=True):
+    """The tree of a dataset was dropped; a client that needs it sends it again."""
+
+    dataset_id: str
+
+
+class DatasetRemoved(msgspec.Struct, frozen=True, tag=True):
+    """A dataset was removed: no job has it."""
+
+    dataset_id: str
 
 
 class WorkerAdded(msgspec.Struct, frozen=True, tag=True):
@@ -58,6 +80,13 @@ class JobAdded(msgspec.Struct, frozen=True, tag=True):
     named: bool
     dataset_id: str
     parameters: JobParameters
+
+
+class JobDatasetChanged(msgspec.Struct, frozen=True, tag=True):
+    """A job whose tree was dropped continues with the dataset of another client."""
+
+    job: str
+    dataset_id: str
 
 
 class IterationAdded(msgspec.Struct, frozen=True, tag=True):
@@ -188,10 +217,14 @@ class IterationRemoved(msgspec.Struct, frozen=True, tag=True):
 
 Record: TypeAlias = (
     DatasetAdded
+    | DatasetKept
+    | TreeDropped
+    | DatasetRemoved
     | WorkerAdded
     | WorkerDraining
     | WorkerLost
     | JobAdded
+    | JobDatasetChanged
     | IterationAdded
     | IterationFailed
     | SplitsKnown

@@ -84,7 +84,7 @@ class SplitListing:
     def _request(self, worker_id: int, iteration: Iteration) -> None:
         message = m.ListSplits(
             iteration.iteration_id,
-            iteration.job.added.dataset_id,
+            iteration.job.dataset_id,
             iteration.seed,
             iteration.epoch,
             self._sources_to_list(iteration),
@@ -102,4 +102,4 @@ class SplitListing:
         return mode_of(iteration.parameters).sources_to_list(self._dataset(iteration))
 
     def _dataset(self, iteration: Iteration) -> DatasetAdded:
-        return self._ledger.state.datasets[iteration.job.added.dataset_id]
+        return self._ledger.state.datasets[iteration.job.dataset_id]

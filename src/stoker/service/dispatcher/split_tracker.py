@@ -125,15 +125,19 @@ class SplitTracker:
         self._return(splits)
 
     def leave(self, task_id: int) -> None:
-        """Remove a task that will not ask for splits of this epoch again.
-
-        An infinite `repeat` has a tracker for each epoch, so the last task to leave clears it.
-        """
+        """Remove a task that will not ask for splits of this epoch again."""
         self.give_back(task_id)
         self._readers.discard(task_id)
-        if self.all_begun and not self._readers:
-            self.begun.clear()
-            self._recent.clear()
+
+    @property
+    def is_read(self) -> bool:
+        """True if all splits are begun and every task that had some has left."""
+        return self.all_begun and not self._readers
+
+    @property
+    def begun_counts(self) -> Counter[int]:
+        """The number of splits that each task has begun."""
+        return self._begun_by
 
     def begun_by(self, task_id: int) -> int:
         """Return the number of splits that the task has begun."""

@@ -7,17 +7,22 @@ records rebuilds it. Leases, sessions and waiting requests are volatile and kept
 import functools
 from typing import Any
 
+import msgspec
+
 from stoker.service.dispatcher.entities import Client, Iteration, Job, Task, Worker
 from stoker.service.dispatcher.modes import mode_of
 from stoker.service.dispatcher.records import (
     ClientAdded,
     ClientRemoved,
     DatasetAdded,
+    DatasetKept,
+    DatasetRemoved,
     ElementsDropped,
     IterationAdded,
     IterationFailed,
     IterationRemoved,
     JobAdded,
+    JobDatasetChanged,
     Record,
     SplitsAssigned,
     SplitsBegun,
@@ -30,6 +35,7 @@ from stoker.service.dispatcher.records import (
     TaskEnded,
     TaskRead,
     TasksStopped,
+    TreeDropped,
     WorkerAdded,
     WorkerDraining,
     WorkerLost,
@@ -37,11 +43,17 @@ from stoker.service.dispatcher.records import (
 
 
 class State:
-    """The recorded state of a dispatcher."""
+    """The recorded state of a dispatcher.
+
+    Attributes:
+        digests: digest → the dataset that has it, with its tree.
+        jobs_of: dataset → its jobs, if it has any.
+    """
 
     def __init__(self) -> None:
         self.datasets: dict[str, DatasetAdded] = {}
         self.digests: dict[str, str] = {}
+        self.jobs_of: dict[str, set[str]] = {}
         self.workers: dict[int, Worker] = {}
         self.addresses: dict[str, int] = {}
         self.jobs: dict[str, Job] = {}
@@ -58,6 +70,28 @@ class State:
     def _(self, record: DatasetAdded) -> None:
         self.datasets[record.dataset_id] = record
         self.digests.setdefault(record.digest, record.dataset_id)
+
+    @apply.register
+    def _(self, record: DatasetKept) -> None:
+        dataset = self.datasets[record.dataset_id]
+        self.datasets[record.dataset_id] = msgspec.structs.replace(dataset, kept=True)
+
+    @apply.register
+    def _(self, record: TreeDropped) -> None:
+        dataset = self.datasets[record.dataset_id]
+        self.datasets[record.dataset_id] = msgspec.structs.replace(dataset, tree=b"")
+        self._forget_digest(dataset)
+
+    @apply.register
+    def _(self, record: DatasetRemoved) -> None:
+        self._forget_digest(self.datasets.pop(record.dataset_id))
+
+    def _forget_digest(self, dataset: DatasetAdded) -> None:
+        if self.digests.get(dataset.digest) == dataset.dataset_id:
+            del self.digests[dataset.digest]
+            for other in self.datasets.values():  # registered also by another id
+                if other.digest == dataset.digest and other.tree and other is not dataset:
+                    self.digests.setdefault(other.digest, other.dataset_id)
 
     @apply.register
     def _(self, record: WorkerAdded) -> None:
@@ -81,7 +115,21 @@ class State:
 
     @apply.register
     def _(self, record: JobAdded) -> None:
-        self.jobs[record.job] = Job(record)
+        self.jobs[record.job] = Job(record, record.dataset_id)
+        self.jobs_of.setdefault(record.dataset_id, set()).add(record.job)
+
+    @apply.register
+    def _(self, record: JobDatasetChanged) -> None:
+        job = self.jobs[record.job]
+        self._leave_dataset(job)
+        job.dataset_id = record.dataset_id
+        self.jobs_of.setdefault(record.dataset_id, set()).add(record.job)
+
+    def _leave_dataset(self, job: Job) -> None:
+        jobs = self.jobs_of[job.dataset_id]
+        jobs.discard(job.added.job)
+        if not jobs:
+            del self.jobs_of[job.dataset_id]
 
     @apply.register
     def _(self, record: IterationAdded) -> None:
@@ -153,28 +201,28 @@ class State:
     @apply.register
     def _(self, record: SplitsDone) -> None:
         iteration = self.tasks[record.task_id].iteration
-        iteration.tracker(record.source, record.source_epoch).leave(record.task_id)
+        iteration.leave_tracker(record.source, record.source_epoch, record.task_id)
 
     @apply.register
     def _(self, record: ClientAdded) -> None:
         iteration = self.iterations[record.iteration_id]
         client = Client(record.client_id, iteration, record.process)
         self.clients[client.client_id] = iteration.clients[client.client_id] = client
-        iteration.job.codes.add(record.code)
-        iteration.shared = iteration.shared or len(iteration.clients) + len(iteration.left) > 1
+        iteration.job.add_code(record.code)
+        iteration.clients_opened += 1
 
     @apply.register
     def _(self, record: ClientRemoved) -> None:
         client = self.clients.pop(record.client_id)
         del client.iteration.clients[record.client_id]
-        client.iteration.left[record.client_id] = record.consumed
+        client.iteration.add_left(record.client_id, record.consumed)
 
     @apply.register
     def _(self, record: TasksStopped) -> None:
         iteration = self.iterations[record.iteration_id]
         iteration.stopped = iteration.computed = iteration.finished = True
-        iteration.values.clear()
-        iteration.trackers.clear()
+        iteration.drop_splits()
+        iteration.left.clear()
         for worker_id, task in iteration.by_worker.items():
             del self.workers[worker_id].tasks[task.task_id]
 
@@ -185,7 +233,7 @@ class State:
             del self.tasks[task_id]
         del iteration.job.iterations[iteration.epoch]
         if not iteration.job.iterations:
-            del self.jobs[iteration.job.added.job]
+            self._leave_dataset(self.jobs.pop(iteration.job.added.job))
 
     @staticmethod
     def _return_splits(task: Task) -> None:
@@ -211,3 +259,5 @@ class State:
         mode = mode_of(iteration.parameters)
         iteration.computed = mode.is_computed(iteration.counts)
         iteration.finished = mode.is_finished(iteration.counts)
+        if iteration.finished:
+            iteration.drop_splits()

@@ -27,6 +27,8 @@ from stoker.service.chunk import Chunk
 from stoker.service.config import WorkerConfig, parse_service
 from stoker.service.versions import versions
 from stoker.service.worker import logic
+from stoker.service.worker.allocator import TRIM_SECONDS, trim_allocator
+from stoker.service.worker.dataset_cache import DatasetCache
 from stoker.service.worker.listeners import WorkerListeners, shared_segments
 from stoker.service.worker.pipeline import Pipeline, list_splits
 from stoker.service.worker.send_queue import SendQueue
@@ -66,11 +68,13 @@ class Shell:
         self._to_flush: set[SendQueue] = set()
         self._last_connection = 0
         self._pipelines: dict[int, Pipeline] = {}
-        self._datasets: dict[str, m.DatasetReply] = {}
+        self._datasets = DatasetCache(self._fetch)
+        self._dataset_of: dict[int, str] = {}
         self._interval = config.heartbeat_interval_ms / 1000
         self._lost_at: float | None = time.monotonic()
         self._next_heartbeat = 0.0
         self._given_up = False
+        self._trim_at: float | None = None
         self._stopping = False
 
     # ── life ──────────────────────────────────────────────────────────────────────────────────────
@@ -153,11 +157,22 @@ class Shell:
             self._next_heartbeat = now + self._interval
             self._session.send(m.Heartbeat())
         self._run(self.logic.tick, now)
+        if self._trim_at is not None and now >= self._trim_at:
+            self._trim_at = None
+            # On its own thread: it may take long, but not the GIL.
+            with contextlib.suppress(RuntimeError):  # no more threads
+                threading.Thread(target=self._trim, name="stoker-trim", daemon=True).start()
         limit = self._config.dispatcher_timeout_ms / 1000
         if self._lost_at is not None and now - self._lost_at > limit and not self._given_up:
             self._given_up = True
             logger.error("no dispatcher at %s for %g s: stopping", self._dispatcher_address, limit)
             self._gave_up()
+
+    def _trim(self) -> None:
+        """Return the memory of tasks that were closed to the system."""
+        if self.segments is not None:
+            self.segments.release_unused()
+        trim_allocator()
 
     # ── the session (called on the control loop) ──────────────────────────────────────────────────
     def _session_opened(self) -> None:
@@ -223,13 +238,14 @@ class Shell:
 
     # ── pipelines (called on their threads) ───────────────────────────────────────────────────────
     def load(self, dataset_id: str) -> tuple[Node, Options]:
-        """Return a new tree of a registered dataset, and its options; fetched once."""
+        """Return a new tree of a registered dataset, and its options."""
         reply = self._datasets.get(dataset_id)
-        if reply is None:
-            answer = rpc.call(self._dispatcher_address, m.GetDataset(dataset_id), CALL_SECONDS)
-            assert isinstance(answer, m.DatasetReply)
-            self._datasets[dataset_id] = reply = answer
         return decode_tree(reply.tree), reply.options
+
+    def _fetch(self, dataset_id: str) -> m.DatasetReply:
+        answer = rpc.call(self._dispatcher_address, m.GetDataset(dataset_id), CALL_SECONDS)
+        assert isinstance(answer, m.DatasetReply)
+        return answer
 
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         """Return an array for a batch: in shared memory, if a client can map it."""
@@ -308,7 +324,10 @@ class Shell:
         | logic.GiveSplit,
     ) -> None:
         if isinstance(action, logic.OpenTask):
-            self._pipelines[action.start.task_id] = Pipeline(action.start, self)
+            task_id, dataset_id = action.start.task_id, action.start.dataset_id
+            self._datasets.acquire(dataset_id)
+            self._dataset_of[task_id] = dataset_id
+            self._pipelines[task_id] = Pipeline(action.start, self)
             return
         pipeline = self._pipelines.get(action.task_id)
         if pipeline is None:
@@ -322,6 +341,9 @@ class Shell:
         else:  # CloseTask or StopPipeline
             pipeline.close()
             del self._pipelines[action.task_id]
+            self._datasets.release(self._dataset_of.pop(action.task_id))
+            if self._trim_at is None:
+                self._trim_at = time.monotonic() + TRIM_SECONDS
 
 
 def _flush(send_queues: set[SendQueue]) -> None:
