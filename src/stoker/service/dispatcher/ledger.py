@@ -14,18 +14,21 @@ class Ledger:
 
     Attributes:
         state: read-only for others; changed by `commit`.
+        commits: the number of calls of `commit`, also of one that raised.
         journal_id: identifies this history among those of other dispatchers.
     """
 
     def __init__(self, rng: random.Random) -> None:
         self.state = State()
+        self.commits = 0
         self.journal_id = f"{rng.getrandbits(64):016x}"
         self._rng = rng
         # Ids start at random: those of an earlier dispatcher must not name things of this one.
         self._last_id = rng.getrandbits(40) << 20
 
     def commit(self, record: Record) -> None:
-        """Apply a record."""
+        """Apply a record. An exception leaves a state that is not to be trusted."""
+        self.commits += 1
         self.state.apply(record)
 
     def new_id(self) -> int:
