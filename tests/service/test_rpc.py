@@ -151,7 +151,7 @@ def test_session_survives_connections_lost_while_they_open(monkeypatch):
         protocol = await create(self)
         if lost_at_once:
             lost_at_once.pop()
-            protocol._transport.abort()
+            protocol.connection._transport.abort()
             await asyncio.sleep(0)
             await asyncio.sleep(0)
         return protocol
@@ -194,7 +194,7 @@ def session_with(broken: str, failed=None):
     with Service(0) as service:
         address = service.target.removeprefix("grpc://")
         names = ("opened", "received", "lost", "tick")
-        session = rpc.Session(address, *map(callback, names), failed)
+        session = rpc.Session(address, *map(callback, names), failed=failed)
         ready.set()
         try:
             yield calls, service

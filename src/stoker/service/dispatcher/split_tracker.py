@@ -4,10 +4,10 @@ A split is *available*, then *assigned* to a task, then *begun*. A begun split i
 again. An assigned split becomes available again when its task is lost before it begins the split.
 """
 
-import heapq
 from collections import Counter, defaultdict, deque
 
 from stoker.dataset.tree.splits import ENDLESS
+from stoker.service.dispatcher.split_ranges import SplitRanges
 
 MAX_INDEX_SPLITS = 4096
 """Most splits of an index source, for clusters of any size."""
@@ -40,7 +40,7 @@ class SplitTracker:
         self._recent: dict[int, deque[int]] = defaultdict(deque)
         self._readers: set[int] = set()
         self._cursor = 0
-        self._returned: list[int] = []
+        self._returned = SplitRanges()
 
     @property
     def available(self) -> int:
@@ -61,7 +61,7 @@ class SplitTracker:
         # Small batches near the end: a worker with many splits would be waited for alone.
         share = max(1, least, self.available // (4 * max(1, workers)))
         size = min(want, share, MAX_BATCH, self.available)
-        chosen = heapq.nsmallest(size, self._returned)
+        chosen = self._returned.first(size)
         return chosen + list(range(self._cursor, self._cursor + size - len(chosen)))
 
     def is_available(self, split: int) -> bool:
@@ -78,10 +78,9 @@ class SplitTracker:
                 self._returned.remove(split)
             else:
                 # A worker that announces splits of an older assignment skips those between.
-                self._returned.extend(range(self._cursor, split))
+                self._returned.add(self._cursor, split)
                 self._cursor = split + 1
             self.assigned[split] = task_id
-        heapq.heapify(self._returned)
 
     def begin(self, splits: list[int]) -> None:
         """Mark assigned splits as begun by their tasks."""
@@ -98,7 +97,7 @@ class SplitTracker:
         """Make the splits available that are assigned to `task_id` and not begun."""
         for split in [split for split, task in self.assigned.items() if task == task_id]:
             del self.assigned[split]
-            heapq.heappush(self._returned, split)
+            self._returned.add(split, split + 1)
 
     def leave(self, task_id: int) -> None:
         """Remove a task that will not ask for splits of this epoch again.
