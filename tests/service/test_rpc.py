@@ -193,8 +193,8 @@ def session_with(broken: str, failed=None):
     ready = threading.Event()
     with Service(0) as service:
         address = service.target.removeprefix("grpc://")
-        names = ("opened", "received", "lost", "tick")
-        session = rpc.Session(address, *map(callback, names), failed=failed)
+        opened, received, lost, tick = map(callback, ("opened", "received", "lost", "tick"))
+        session = rpc.Session(address, opened, received, lost, tick, failed)
         ready.set()
         try:
             yield calls, service

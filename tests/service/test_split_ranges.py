@@ -9,7 +9,8 @@ from stoker.service.dispatcher.split_ranges import SplitRanges
 
 @given(st.data())
 def test_ranges_behave_as_a_set(data):
-    ranges, expected = SplitRanges(), set()
+    ranges = SplitRanges()
+    expected: set[int] = set()
     for _ in range(data.draw(st.integers(0, 30))):
         start = data.draw(st.integers(0, 20))
         stop = data.draw(st.integers(start, 20))

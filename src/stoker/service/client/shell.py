@@ -322,8 +322,8 @@ class ServiceStream(Stream):
                     name="stoker-read",
                     daemon=True,
                 )
+                thread.start()  # it cannot end before this lock is released
                 self._threads.add(thread)
-                thread.start()
             elif isinstance(action, logic.Disconnect):
                 self._disconnect(action)
             elif isinstance(action, logic.SetHeartbeat):
