@@ -249,7 +249,7 @@ class Iterations:
 
     def collect(self, now: float) -> None:
         """Remove iterations idle for `job_gc_timeout_ms`; stop the tasks of those to keep."""
-        timeout = self._config.job_gc_timeout_ms / 1000
+        timeout = self._config.job_gc_timeout
         if timeout < 0:
             return
         for iteration_id, since in list(self._idle_since.items()):
