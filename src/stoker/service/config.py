@@ -142,6 +142,11 @@ def _check_port(port: int) -> None:
         raise InvalidArgumentError(f"`port` must be in [0, 65535], got {port}; 0 takes a free one")
 
 
+def _check_peer_timeout(milliseconds: int) -> None:
+    if milliseconds < 1000:
+        raise InvalidArgumentError(f"`peer_timeout_ms` must be at least 1000, got {milliseconds}")
+
+
 def _positive(config: object, *names: str) -> None:
     for name in names:
         if getattr(config, name) <= 0:
@@ -222,6 +227,8 @@ class WorkerConfig:
             each reader is sent ahead of its user.
         shared_memory_bytes: most bytes of memory to share with trainers on this host; elements
             that do not fit are copied. 0 shares none.
+        peer_timeout_ms: time in which a connection between this worker and a trainer notices, at
+            both ends, that the other end cannot be reached; at least 1,000.
     """
 
     dispatcher_address: str
@@ -239,6 +246,7 @@ class WorkerConfig:
     insecure: bool = False
     buffer_bytes: int = 64 << 20
     shared_memory_bytes: int = 256 << 20
+    peer_timeout_ms: int = 10_000
 
     def __post_init__(self) -> None:
         parse_service((self.protocol, "localhost:1"))
@@ -246,6 +254,7 @@ class WorkerConfig:
         check_exposure(self.host, self.insecure)
         _check_port(self.port)
         _positive(self, "heartbeat_interval_ms", "dispatcher_timeout_ms", "buffer_bytes")
+        _check_peer_timeout(self.peer_timeout_ms)
         if any(not tag for tag in self.worker_tags):
             raise InvalidArgumentError(f"Worker tags cannot be empty, got {self.worker_tags!r}")
         if self.shared_memory_bytes < 0:

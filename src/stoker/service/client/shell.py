@@ -238,6 +238,8 @@ class ServiceStream(Stream):
             self._execute(actions)
         while True:
             message = connection.receive()
+            if isinstance(message, f.Welcome):
+                connection.set_peer_timeout(message.peer_timeout_ms / 1000)
             with self._changed:
                 self._execute(self._logic.worker_message(number, message, time.monotonic()))
                 for name, count in self._logic.take_counts().items():

@@ -87,7 +87,9 @@ class Shell:
                 versions(),
                 self._config.worker_tags,
             )
-            self.logic = logic.Worker(hello, self._config.buffer_bytes)
+            self.logic = logic.Worker(
+                hello, self._config.buffer_bytes, self._config.peer_timeout_ms
+            )
             # The callbacks may run immediately, and need the lock.
             self._session = rpc.Session(
                 self._dispatcher_address,
