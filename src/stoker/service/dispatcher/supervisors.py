@@ -21,7 +21,7 @@ class Supervisors:
     def __init__(
         self, config: DispatcherConfig, ledger: Ledger, sessions: Sessions, workers: Workers
     ) -> None:
-        self._heartbeat_ms = heartbeat_ms(config.worker_timeout_ms)
+        self._lease_ms = config.worker_timeout_ms
         self._ledger = ledger
         self._sessions = sessions
         self._workers = workers
@@ -37,7 +37,9 @@ class Supervisors:
         if peer in self._peers or self._sessions.holder(peer) is not None:
             raise FailedPreconditionError("a session opens with one hello only")
         self._peers.add(peer)
-        welcome = m.SupervisorWelcome(protocol, self._ledger.journal_id, self._heartbeat_ms)
+        welcome = m.SupervisorWelcome(
+            protocol, self._ledger.journal_id, heartbeat_ms(self._lease_ms), self._lease_ms
+        )
         self._sessions.reply(peer, welcome)
 
     def connected(self, peer: int) -> bool:

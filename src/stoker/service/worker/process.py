@@ -16,6 +16,7 @@ import msgspec
 
 from stoker.errors import UnavailableError, from_record
 from stoker.service.config import WorkerConfig
+from stoker.service.worker.activity import ChildActivity
 from stoker.service.worker.child import Serving
 from stoker.service.worker.shared_page import SharedPage
 
@@ -96,6 +97,7 @@ class WorkerProcess:
                 self._lifeline.close()
                 self._page.close()
                 raise
+        self._activity = ChildActivity(self._process.pid, lambda: self._page.progress)
         _open_lifelines.add(self._lifeline)
         self._stderr = _StderrPump(self._process)
         try:
@@ -112,6 +114,13 @@ class WorkerProcess:
     def worker_id(self) -> int | None:
         """The id of the worker at the dispatcher; ``None`` before it is registered."""
         return self._page.worker_id
+
+    def active_within(self, seconds: float) -> bool:
+        """Return whether it is not stopped and did anything in the past `seconds`.
+
+        Call it several times in `seconds`; see `ChildActivity.within`.
+        """
+        return self.alive and self._activity.within(seconds)
 
     @property
     def alive(self) -> bool:

@@ -76,7 +76,7 @@ class Supervisor:
         self._threads: list[threading.Thread] = []
         self._stopping = False
         self._changed = threading.Condition()
-        self._session = SupervisorSession(config.dispatcher_address, self._worker_ids)
+        self._session = SupervisorSession(config.dispatcher_address, self._active_workers)
 
     def start(self) -> None:
         """Start the processes without waiting for them (see `wait_serving`)."""
@@ -148,9 +148,11 @@ class Supervisor:
             for process in self._running.values():
                 process.terminate()
 
-    def _worker_ids(self) -> list[int]:
+    def _active_workers(self, seconds: float) -> list[int]:
+        """Return the ids of the workers whose processes were active in the past `seconds`."""
         with self._changed:
-            ids = [process.worker_id for process in self._running.values()]
+            processes = list(self._running.values())
+        ids = [process.worker_id for process in processes if process.active_within(seconds)]
         return [worker_id for worker_id in ids if worker_id is not None]
 
     def _keep_running(self, number: int) -> None:
