@@ -38,8 +38,16 @@ class Host(Protocol):
     address: str
     chunk_bytes: int
 
-    def load(self, dataset_id: str) -> tuple[Node, Options]:
-        """Return a new tree of a registered dataset, and its options."""
+    def load(self, dataset_id: str, closed: threading.Event | None = None) -> tuple[Node, Options]:
+        """Return a new tree of a registered dataset, and its options.
+
+        While the dispatcher cannot be reached, try again until `closed`, or without it until the
+        worker stops.
+
+        Raises:
+            NotFoundError: if the dispatcher does not know the dataset.
+            UnavailableError: if closed or stopped.
+        """
 
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         """Return an array for a batch that is sent: in shared memory, if a client can map it."""
@@ -136,7 +144,7 @@ class Pipeline:
             self._host.exhausted(self._start.task_id)
 
     def _open_stream(self) -> Stream:
-        root, options = self._host.load(self._start.dataset_id)
+        root, options = self._host.load(self._start.dataset_id, self._closed)
         context = Context(
             seed=self._start.seed if options.seed is None else options.seed,
             seed_given=options.seed is not None,

@@ -41,6 +41,9 @@ HELLO_SECONDS = 60.0
 
 CALL_SECONDS = 300.0
 
+CALL_AGAIN_SECONDS, CALL_AGAIN_LONGEST = 0.05, 2.0
+"""Seconds between two calls to a dispatcher that cannot be reached; doubles with each."""
+
 
 class Shell:
     """Execute the logic's actions. The logic is called under one lock, from any thread."""
@@ -207,13 +210,26 @@ class Shell:
             send_queue.join()
 
     # ── pipelines (called on their threads) ───────────────────────────────────────────────────────
-    def load(self, dataset_id: str) -> tuple[Node, Options]:
-        """Return a new tree of a registered dataset, and its options; fetched once."""
+    def load(self, dataset_id: str, closed: threading.Event | None = None) -> tuple[Node, Options]:
+        """Return a new tree of a registered dataset, and its options; fetched once.
+
+        While the dispatcher cannot be reached, try again until `closed`, or without it until the
+        worker stops: a broken connection must cost neither a task nor an element.
+        """
+        waiting = closed or threading.Event()
         reply = self._datasets.get(dataset_id)
-        if reply is None:
-            answer = rpc.call(self._dispatcher_address, m.GetDataset(dataset_id), CALL_SECONDS)
-            assert isinstance(answer, m.DatasetReply)
-            self._datasets[dataset_id] = reply = answer
+        pause = CALL_AGAIN_SECONDS
+        while reply is None:
+            try:
+                answer = rpc.call(self._dispatcher_address, m.GetDataset(dataset_id), CALL_SECONDS)
+            except UnavailableError as error:
+                if waiting.wait(pause) or (closed is None and self._stopping):
+                    raise
+                logger.warning("cannot get dataset %s, trying again: %s", dataset_id, error)
+                pause = min(2 * pause, CALL_AGAIN_LONGEST)
+            else:
+                assert isinstance(answer, m.DatasetReply)
+                self._datasets[dataset_id] = reply = answer
         return decode_tree(reply.tree), reply.options
 
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
