@@ -1,4 +1,9 @@
+import socket
+import struct
+import sys
 import threading
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,6 +64,17 @@ def test_messages_of_the_dispatcher_survive_encoding(message):
     found = rpc.decode_from_dispatcher(rpc.encode(message))
     assert rpc.encode(found) == rpc.encode(message)
     assert type(found) is type(message)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads Linux's tcp_info")
+def test_dispatcher_has_the_whole_backlog():
+    with Service(0) as service:
+        server: Any = service.dispatcher._shell.server._server._server
+        [sock] = server.sockets
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 32)
+    (longest,) = struct.unpack_from("I", info, 28)  # tcpi_sacked of a listening socket
+    somaxconn = int(Path("/proc/sys/net/core/somaxconn").read_text())
+    assert longest == min(rpc.BACKLOG, somaxconn) > 100
 
 
 def test_call_returns_the_reply_or_raises_the_error():

@@ -7,6 +7,7 @@ import threading
 import typer
 
 from stoker.cli.failure import fail
+from stoker.cli.limits import raise_open_files_limit
 from stoker.errors import StokerError
 from stoker.service import DispatcherConfig, DispatchServer, WorkerConfig
 from stoker.service.shutdown import StopRequest
@@ -16,6 +17,7 @@ from stoker.service.worker.supervisor import Supervisor
 def run_dispatcher(*, host: str, port: int, insecure: bool) -> None:
     """Run a dispatcher until it is asked to stop; print its address once it accepts requests."""
     _log_to_stderr()
+    raise_open_files_limit()
     with StopRequest() as stop:
         try:
             server = DispatchServer(DispatcherConfig(host=host, port=port, insecure=insecure))
@@ -41,6 +43,7 @@ def run_worker(
 ) -> None:
     """Run `processes` workers until asked to stop."""
     _log_to_stderr()
+    raise_open_files_limit()
     with StopRequest() as stop:
         try:
             config = WorkerConfig(

@@ -37,6 +37,9 @@ TICK_SECONDS = 0.05
 WARN_SECONDS = 10.0
 FAREWELL_SECONDS = 2.0
 
+BACKLOG = 1024
+"""Connections that wait to be accepted; asyncio listens again, with 100 by default."""
+
 # It logs every broken session at INFO; stoker logs them with more detail.
 logging.getLogger("grpclib").setLevel(logging.WARNING)
 
@@ -110,7 +113,7 @@ class RpcServer:
         """
         try:
             listener = _listen(host, port)
-            await self._server.start(sock=listener)
+            await self._server.start(sock=listener, backlog=BACKLOG)
         except OSError as error:
             address = join_address(host, port)
             raise UnavailableError(
@@ -178,7 +181,7 @@ def _numeric(host: str) -> str:
 def _listen(host: str, port: int) -> socket.socket:
     bind_host = _numeric(host)
     family = socket.AF_INET6 if ":" in bind_host else socket.AF_INET
-    listener = socket.create_server((bind_host, port), family=family, backlog=1024)
+    listener = socket.create_server((bind_host, port), family=family, backlog=BACKLOG)
     listener.setblocking(False)
     # Accepted sockets inherit it. grpclib sets it only on listeners that asyncio creates; without
     # it the second of two small messages waits 40 ms for the peer's delayed acknowledgement.
