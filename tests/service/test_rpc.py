@@ -66,6 +66,20 @@ def test_messages_of_the_dispatcher_survive_encoding(message):
     assert type(found) is type(message)
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        m.TaskRead(2**70),
+        m.SplitsListed(1, {0: ["\ud800"]}),
+        m.SplitsListed(1, {0: [object()]}),
+    ],
+    ids=["int", "text", "object"],
+)
+def test_message_that_cannot_be_encoded_is_one_error(message):
+    with pytest.raises(InvalidArgumentError, match=f"{type(message).__name__} message cannot be"):
+        rpc.encode(message)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads Linux's tcp_info")
 def test_dispatcher_has_the_whole_backlog():
     with Service(0) as service:
