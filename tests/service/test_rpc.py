@@ -50,9 +50,10 @@ def test_messages_to_the_dispatcher_survive_encoding(message):
         m.ClientReleased(1, 2),
         m.ClientWelcome(1, 2, 3, "j", 1000, "careful"),
         m.DatasetUnknown(),
+        m.DispatcherStopped(),
         m.Tasks(
             [m.TaskInfo(1, "h:1", {"tcp": "h:1"})],
-            [m.TaskLost(2, "h:2", "gone", 3, True)],
+            [m.TaskLost(2, "h:2", "it was stopped", 3, 4)],
             [m.ElementsDropped(1, "h:1", 5)],
             True,
             True,

@@ -228,8 +228,8 @@ class WorkerConfig:
             address of the interface that reaches the dispatcher. "%port%" is replaced by the port.
         port: the port to serve elements on; 0 chooses a free one.
         protocol: "grpc".
-        heartbeat_interval_ms: longest interval between heartbeats; the dispatcher may ask for a
-            shorter one.
+        heartbeat_interval_ms: interval between heartbeats until the dispatcher answers, which
+            sets the interval by its lease and the number of workers.
         dispatcher_timeout_ms: the worker stops when it cannot reach the dispatcher for this long.
         data_transfer_protocol: how other processes read elements: "tcp" at `port` only, "grpc" at
             `port` only, or ``None``, "tcp" at `port` and shared memory. "grpc" needs the extra

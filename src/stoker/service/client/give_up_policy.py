@@ -31,6 +31,7 @@ class GiveUpPolicy:
         self._connect_timeout = connect_timeout
         self._needs_splits = needs_splits
         self._welcomed = False
+        self._stopped = False
         self._last_worker_message = now
 
     def session_lost(self, now: float) -> None:
@@ -42,6 +43,11 @@ class GiveUpPolicy:
         """Record that the dispatcher answers."""
         self.unreachable_since = None
         self._welcomed = True
+        self._stopped = False
+
+    def dispatcher_stopped(self) -> None:
+        """Record that the dispatcher ends, so waiting for it has no use."""
+        self._stopped = True
 
     def worker_message(self, now: float) -> None:
         """Record that a worker sent a message."""
@@ -66,9 +72,17 @@ class GiveUpPolicy:
                 "start it with `stoker dispatcher`, or correct the address"
             )
         silent = 0.0 if buffered else min(seconds, now - self._last_worker_message)
-        starved = self._needs_splits and silent >= SPLITS_TIMEOUT
-        if not starved and (reading or seconds < DISPATCHER_TIMEOUT):
+        starved = self._needs_splits and silent >= (
+            DISPATCHER_TIMEOUT if self._stopped else SPLITS_TIMEOUT
+        )
+        patient = seconds < DISPATCHER_TIMEOUT and not self._stopped
+        if not starved and (reading or patient):
             return None
+        if self._stopped:
+            return UnavailableError(
+                f"the dispatcher at {self._dispatcher_address} was stopped, and no worker has "
+                "anything to read; the rest of this iteration cannot be read"
+            )
         return UnavailableError(
             f"the dispatcher at {self._dispatcher_address} has not answered for {seconds:.0f} s "
             "and no worker has anything to read; the rest of this iteration cannot be read"

@@ -15,7 +15,13 @@ from stoker.dataset.streams.statistics import Statistics
 from stoker.dataset.streams.stream import Stream
 from stoker.elements.codec.elements import TypeResolver
 from stoker.elements.spec import Spec, compatible, spec_of
-from stoker.errors import FailedPreconditionError, InvalidArgumentError, StokerError, from_record
+from stoker.errors import (
+    DataLossError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    StokerError,
+    from_record,
+)
 from stoker.service import messages as m
 from stoker.service import rpc
 from stoker.service.client import logic
@@ -38,7 +44,8 @@ class ServiceStream(Stream):
     Args:
         hello: names the job and its dataset.
         options: the options of the reader.
-        spec: the expected element_spec; rebuilds namedtuples and dataclasses.
+        spec: the expected element_spec.
+        classes: the classes to rebuild namedtuples and dataclasses with.
         statistics: counts ``tasks_lost``, ``splits_lost``, ``elements_lost``, ``epochs_shared`` and
             the totals of tasks; shows ``shared_memory_bytes``.
     """
@@ -50,13 +57,14 @@ class ServiceStream(Stream):
         hello: m.ClientHello,
         options: ReadOptions,
         spec: Spec,
+        classes: tuple[type, ...],
         statistics: Statistics,
     ) -> None:
         self._pid = os.getpid()
         self._statistics = statistics
         statistics.watch("shared_memory_bytes", self._shared_bytes)
         self._spec: Spec | None = spec
-        self._types = TypeResolver(spec)
+        self._types = TypeResolver(classes=classes)
         self._route = Route(options.data_transfer_protocol)
         self._changed = threading.Condition()
         self._connections: dict[int, Connection | None] = {}
@@ -128,6 +136,8 @@ class ServiceStream(Stream):
                     raise self._failure
                 if self._closed:
                     raise StopIteration
+                if (loss := self._logic.take_loss()) is not None:
+                    raise DataLossError(loss)
                 item, actions = self._logic.take(worked, time.monotonic())
                 self._chunk_size = 0
                 self._execute(actions)

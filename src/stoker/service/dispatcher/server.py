@@ -124,6 +124,7 @@ class _Shell:
         self._config = config
         self._sessions: dict[int, tuple[Callable[[bytes], None], Callable[[], None]]] = {}
         self._ticker: asyncio.Task[None] | None = None
+        self._works = False
 
     async def start(self, port: int) -> None:
         await self.server.start(self._config.host, port)
@@ -132,6 +133,7 @@ class _Shell:
     async def stop(self) -> None:
         if self._ticker is not None:
             self._ticker.cancel()
+        self._carry_out(self.logic.stop())
         await self.server.stop()
 
     def opened(self, peer: int, send: Callable[[bytes], None], close: Callable[[], None]) -> None:
@@ -166,7 +168,14 @@ class _Shell:
             await asyncio.sleep(TICK_SECONDS)
             self._carry_out(self.logic.tick(time.monotonic()))
 
+    def _work(self) -> None:
+        self._works = False
+        self._carry_out(self.logic.work(time.monotonic()))
+
     def _carry_out(self, actions: list[Action]) -> None:
+        if self.logic.has_work and not self._works:
+            self._works = True
+            asyncio.get_running_loop().call_soon(self._work)
         for action in actions:
             session = self._sessions.get(action.peer)
             if session is None:

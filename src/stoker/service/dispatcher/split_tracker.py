@@ -6,11 +6,15 @@ again. An assigned split becomes available again when its task is lost before it
 
 import heapq
 from collections import Counter, defaultdict, deque
+from collections.abc import Iterable
 
 from stoker.dataset.tree.splits import ENDLESS
 
 MAX_INDEX_SPLITS = 4096
-"""Most splits of an index source, for clusters of any size."""
+"""Most splits of an index source, for clusters of up to 512 workers."""
+
+SPLITS_PER_WORKER = 8
+"""Splits of an index source for each worker of a larger cluster."""
 
 ENDLESS_SPLIT = 1024
 """Elements in a split of an infinite index source: workers stay close together."""
@@ -40,7 +44,10 @@ class SplitTracker:
         self._recent: dict[int, deque[int]] = defaultdict(deque)
         self._readers: set[int] = set()
         self._cursor = 0
-        self._returned: list[int] = []
+        self._assigned_to: dict[int, set[int]] = defaultdict(set)
+        self._returned: set[int] = set()
+        self._by_number: list[int] = []
+        """A heap of the returned splits, and of some that are assigned again."""
 
     @property
     def available(self) -> int:
@@ -61,8 +68,18 @@ class SplitTracker:
         # Small batches near the end: a worker with many splits would be waited for alone.
         share = max(1, least, self.available // (4 * max(1, workers)))
         size = min(want, share, MAX_BATCH, self.available)
-        chosen = heapq.nsmallest(size, self._returned)
+        chosen = self._lowest_returned(size)
         return chosen + list(range(self._cursor, self._cursor + size - len(chosen)))
+
+    def _lowest_returned(self, size: int) -> list[int]:
+        heap, lowest = self._by_number, list[int]()
+        while heap and len(lowest) < size:
+            split = heapq.heappop(heap)
+            if split in self._returned and split not in lowest[-1:]:
+                lowest.append(split)
+        for split in lowest:
+            heapq.heappush(heap, split)
+        return lowest
 
     def is_available(self, split: int) -> bool:
         """Return whether `split` is neither assigned nor begun."""
@@ -78,15 +95,21 @@ class SplitTracker:
                 self._returned.remove(split)
             else:
                 # A worker that announces splits of an older assignment skips those between.
-                self._returned.extend(range(self._cursor, split))
+                self._return(range(self._cursor, split))
                 self._cursor = split + 1
             self.assigned[split] = task_id
-        heapq.heapify(self._returned)
+            self._assigned_to[task_id].add(split)
+
+    def _return(self, splits: Iterable[int]) -> None:
+        for split in splits:
+            self._returned.add(split)
+            heapq.heappush(self._by_number, split)
 
     def begin(self, splits: list[int]) -> None:
         """Mark assigned splits as begun by their tasks."""
         for split in splits:
             task_id = self.assigned.pop(split)
+            self._assigned_to[task_id].remove(split)
             self.begun[split] = task_id
             self._begun_by[task_id] += 1
             recent = self._recent[task_id]
@@ -96,29 +119,36 @@ class SplitTracker:
 
     def give_back(self, task_id: int) -> None:
         """Make the splits available that are assigned to `task_id` and not begun."""
-        for split in [split for split, task in self.assigned.items() if task == task_id]:
+        splits = self._assigned_to.pop(task_id, set())
+        for split in splits:
             del self.assigned[split]
-            heapq.heappush(self._returned, split)
+        self._return(splits)
 
     def leave(self, task_id: int) -> None:
-        """Remove a task that will not ask for splits of this epoch again.
-
-        An infinite `repeat` has a tracker for each epoch, so the last task to leave clears it.
-        """
+        """Remove a task that will not ask for splits of this epoch again."""
         self.give_back(task_id)
         self._readers.discard(task_id)
-        if self.all_begun and not self._readers:
-            self.begun.clear()
-            self._recent.clear()
+
+    @property
+    def is_read(self) -> bool:
+        """True if all splits are begun and every task that had some has left."""
+        return self.all_begun and not self._readers
+
+    @property
+    def begun_counts(self) -> Counter[int]:
+        """The number of splits that each task has begun."""
+        return self._begun_by
 
     def begun_by(self, task_id: int) -> int:
         """Return the number of splits that the task has begun."""
         return self._begun_by[task_id]
 
 
-def split_total(count: int) -> int:
+def split_total(count: int, workers: int) -> int:
     """Return the number of splits of an index source of `count` elements."""
-    return count // ENDLESS_SPLIT if count >= ENDLESS else min(count, MAX_INDEX_SPLITS)
+    if count >= ENDLESS:
+        return count // ENDLESS_SPLIT
+    return min(count, max(MAX_INDEX_SPLITS, SPLITS_PER_WORKER * workers))
 
 
 def split_range(split: int, total: int, count: int) -> tuple[int, int]:

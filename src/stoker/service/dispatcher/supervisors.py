@@ -37,8 +37,9 @@ class Supervisors:
         if peer in self._peers or self._sessions.holder(peer) is not None:
             raise FailedPreconditionError("a session opens with one hello only")
         self._peers.add(peer)
+        interval_ms = heartbeat_ms(self._lease_ms, leases=0)
         welcome = m.SupervisorWelcome(
-            protocol, self._ledger.journal_id, heartbeat_ms(self._lease_ms), self._lease_ms
+            protocol, self._ledger.journal_id, interval_ms, self._lease_ms
         )
         self._sessions.reply(peer, welcome)
 

@@ -48,7 +48,10 @@ class Serving(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def main(lifeline: int, page_descriptor: int) -> int:
-    """Serve until SIGTERM or the parent's death; return the exit status."""
+    """Serve until SIGTERM or the parent's death; return the exit status.
+
+    After SIGTERM the worker drains; after a second one it stops immediately.
+    """
     tune_allocator()
     sys.setswitchinterval(SWITCH_SECONDS)
     page = SharedPage(page_descriptor)
@@ -71,7 +74,11 @@ def main(lifeline: int, page_descriptor: int) -> int:
         watching = threading.Thread(target=_stop_with_server, args=(server, stop), daemon=True)
         watching.start()
         stop.wait()
-        server.stop()
+        stopping = threading.Thread(target=server.stop)
+        stopping.start()
+        stop.wait()  # for the end, or for a second SIGTERM
+        server.stop(drain=False)
+        stopping.join()
         watching.join()
     return 0
 
@@ -96,7 +103,7 @@ def _moving(page: SharedPage) -> Iterator[None]:
 
 
 def _stop_with_server(server: "WorkerServer", stop: StopRequest) -> None:
-    """Stop the process when the server stops, because it cannot reach the dispatcher."""
+    """Stop the process when the server has stopped, also because it lost the dispatcher."""
     server.join()
     stop.ask()
 

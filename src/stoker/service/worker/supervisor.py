@@ -129,9 +129,11 @@ class Supervisor:
             raise self._failure
 
     def stop(self, grace: float = GRACE) -> None:
-        """Stop all children, with SIGKILL after `grace` seconds."""
+        """Stop all children, with SIGKILL after `grace` seconds.
+
+        A second call, from another thread, sends them another SIGTERM.
+        """
         self._terminate_all()
-        self._session.stop()
         deadline = time.monotonic() + grace
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -140,6 +142,7 @@ class Supervisor:
                 process.kill()
         for thread in self._threads:
             thread.join()
+        self._session.stop()
 
     def _terminate_all(self) -> None:
         with self._changed:
