@@ -16,6 +16,8 @@
 The names are TensorFlow's (`tf.errors`); each is also the builtin a Python user would catch.
 """
 
+from typing import Any
+
 import msgspec
 
 
@@ -121,13 +123,23 @@ _DETAILS = ("worker", "node", "site", "element", "exception", "remote_traceback"
 
 
 def to_record(error: BaseException) -> ErrorRecord:
-    """Return the record of `error`; other exceptions become a `StokerError` with their class."""
+    """Return the record of `error`; other exceptions become a `StokerError` with their class.
+
+    The record can be encoded for any text.
+    """
     if isinstance(error, UserFunctionError):
-        details = {name: getattr(error, name) for name in _DETAILS}
-        return ErrorRecord("UserFunctionError", str(error.args[0]), **details)
+        details = {name: _encodable(getattr(error, name)) for name in _DETAILS}
+        return ErrorRecord("UserFunctionError", _encodable(str(error.args[0])), **details)
     if isinstance(error, StokerError):
-        return ErrorRecord(type(error).__name__, str(error))
-    return ErrorRecord("StokerError", f"{type(error).__name__}: {error}")
+        return ErrorRecord(type(error).__name__, _encodable(str(error)))
+    return ErrorRecord("StokerError", _encodable(f"{type(error).__name__}: {error}"))
+
+
+def _encodable(detail: Any) -> Any:
+    """Escape the parts of a text that are not UTF-8, such as those of a file name."""
+    if not isinstance(detail, str):
+        return detail
+    return detail.encode(errors="backslashreplace").decode()
 
 
 def from_record(record: ErrorRecord) -> StokerError:

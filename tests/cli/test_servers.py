@@ -33,6 +33,10 @@ class Command:
         self._stdout = self._process.stdout
         self.output = ""
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def wait_for(self, pattern: str, deadline: float = 60.0) -> re.Match[str]:
         """Wait until the output matches `pattern`, and return the match."""
         end = time.monotonic() + deadline

@@ -264,7 +264,9 @@ def test_a_supervisor_keeps_the_lease_of_its_child():
 def test_a_supervisor_is_welcomed_with_journal_and_heartbeat():
     talk = Talk(worker_timeout_ms=2_000)
     journal = talk.logic._ledger.journal_id
-    assert talk.say(S1, m.SupervisorHello(1, 1)) == [(S1, m.SupervisorWelcome(1, journal, 200))]
+    assert talk.say(S1, m.SupervisorHello(1, 1)) == [
+        (S1, m.SupervisorWelcome(1, journal, 200, 2000))
+    ]
 
 
 @pytest.mark.parametrize(

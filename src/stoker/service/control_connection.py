@@ -26,6 +26,9 @@ logger = logging.getLogger("stoker.rpc")
 # It logs every broken session at INFO; stoker logs them with more detail.
 logging.getLogger("grpclib").setLevel(logging.WARNING)
 
+BACKLOG = 1024
+"""Connections that wait to be accepted; asyncio listens again, with 100 by default."""
+
 PEER_TIMEOUT = 10.0
 """Seconds in which a connection notices that its peer cannot be reached, by default."""
 
@@ -235,7 +238,7 @@ def listen(host: str, port: int) -> socket.socket:
     """
     bind_host = numeric(host)
     family = socket.AF_INET6 if ":" in bind_host else socket.AF_INET
-    listener = socket.create_server((bind_host, port), family=family, backlog=1024)
+    listener = socket.create_server((bind_host, port), family=family, backlog=BACKLOG)
     listener.setblocking(False)
     # grpclib sets it only on listeners that asyncio creates; without it the second of two small
     # messages waits 40 ms for the peer's delayed acknowledgement.

@@ -19,7 +19,7 @@ from stoker.elements.spec import Spec, spec_from_wire
 from stoker.service import messages as m
 from stoker.service import rpc
 from stoker.service.client.credit import BUFFER_BYTES
-from stoker.service.config import ShardingPolicy, parse_service
+from stoker.service.config import ShardingPolicy, check_text, parse_service
 from stoker.service.read_options import (
     CONNECT_TIMEOUT,
     CrossTrainerCache,
@@ -161,6 +161,7 @@ def register_dataset(
     As `tf.data.experimental.service.register_dataset`.
     """
     check_compression(compression)
+    check_text("dataset_id", dataset_id)
     address = parse_service(service)[1]
     registration = msgspec.structs.replace(
         registration_of(dataset, compression), dataset_id=dataset_id or ""
@@ -212,6 +213,7 @@ def from_dataset_id(
 
     As `tf.data.experimental.service.from_dataset_id`.
     """
+    check_text("dataset_id", dataset_id)
     options = parse_read_options(
         processing_mode,
         service,

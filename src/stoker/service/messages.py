@@ -249,7 +249,7 @@ class SupervisorHello(Message, frozen=True, tag=True):
 
 
 class KeepAlive(Message, frozen=True, tag=True):
-    """Renew the leases of child processes that run, even if a function holds the GIL of one."""
+    """Renew the leases of active child processes, even if a function holds the GIL of one."""
 
     worker_ids: list[int]
 
@@ -264,11 +264,12 @@ class WorkerDied(Message, frozen=True, tag=True):
 
 # ── dispatcher → supervisor ──────────────────────────────────────────────────────────────────────
 class SupervisorWelcome(Message, frozen=True, tag=True):
-    """The session is open; send `KeepAlive` every `heartbeat_ms`."""
+    """The session is open; send `KeepAlive` every `heartbeat_ms`, for leases of `lease_ms`."""
 
     protocol: int
     journal_id: str
     heartbeat_ms: int
+    lease_ms: int
 
 
 # ── client → dispatcher ──────────────────────────────────────────────────────────────────────────

@@ -6,7 +6,12 @@ from typing import Any
 from stoker.errors import InvalidArgumentError, UnimplementedError
 from stoker.service import messages as m
 from stoker.service.client.credit import BUFFER_BYTES
-from stoker.service.config import ShardingPolicy, parse_processing_mode, parse_service
+from stoker.service.config import (
+    ShardingPolicy,
+    check_text,
+    parse_processing_mode,
+    parse_service,
+)
 from stoker.wire.compression import AUTO, CODECS
 from stoker.wire.transports import get_transport
 
@@ -34,6 +39,7 @@ class CrossTrainerCache:
             raise InvalidArgumentError(
                 "tf.data service cross-trainer cache requires a non-empty trainer ID"
             )
+        check_text("trainer_id", trainer_id)
         self.trainer_id = trainer_id
 
 
@@ -133,6 +139,7 @@ def _check_job_name(job_name: Any) -> None:
         raise InvalidArgumentError(f"`job_name` must be a string, got {job_name!r}")
     if job_name == "":
         raise InvalidArgumentError("`job_name` must not be empty")
+    check_text("job_name", job_name)
 
 
 def _check_consumers(job_name: str | None, index: Any, count: Any) -> None:

@@ -11,7 +11,7 @@ from grpclib.server import Stream as ServerStream
 
 from stoker.errors import UnavailableError
 from stoker.service.config import join_address
-from stoker.service.control_connection import PEER_TIMEOUT, ControlServer, listen
+from stoker.service.control_connection import BACKLOG, PEER_TIMEOUT, ControlServer, listen
 from stoker.service.rpc import BROKEN, CALL, SESSION
 
 logger = logging.getLogger("stoker.rpc")
@@ -64,7 +64,7 @@ class RpcServer:
         """
         try:
             listener = listen(host, port)
-            await self._server.start(sock=listener)
+            await self._server.start(sock=listener, backlog=BACKLOG)
         except OSError as error:
             address = join_address(host, port)
             raise UnavailableError(

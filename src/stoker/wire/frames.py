@@ -50,12 +50,14 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
 class Welcome(msgspec.Struct, frozen=True, tag=True):
     """Worker to client, in answer to `Hello`: the protocol version of the connection.
 
-    Regardless of credit, the worker keeps at most about `buffer_bytes` sent and not consumed.
+    Regardless of credit, the worker keeps at most about `buffer_bytes` sent and not consumed. Both
+    sides notice within `peer_timeout_ms` that the other cannot be reached.
     """
 
     protocol: int
     worker: str
     buffer_bytes: Count = 0
+    peer_timeout_ms: Count = 10_000
 
 
 class Credit(msgspec.Struct, frozen=True, tag=True):

@@ -24,4 +24,4 @@ def call_site() -> str:
 def _file_name(path: str) -> str:
     with suppress(OSError):  # the working directory may have been removed
         path = path.removeprefix(str(Path.cwd()) + os.sep)
-    return path
+    return path.encode(errors="backslashreplace").decode()  # messages carry only UTF-8

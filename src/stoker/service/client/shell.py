@@ -306,6 +306,8 @@ class ServiceStream(Stream):
             self._execute(actions)
         while True:
             message = connection.receive()
+            if isinstance(message, f.Welcome):
+                connection.set_peer_timeout(message.peer_timeout_ms / 1000)
             with self._changed:
                 if self._crashed:
                     return
@@ -323,7 +325,7 @@ class ServiceStream(Stream):
             if isinstance(action, logic.ToWorker):
                 self._send(action.connection, action.message)
             elif isinstance(action, logic.ToDispatcher):
-                self._session.send(action.message)
+                self._send_to_dispatcher(action.message)
             elif isinstance(action, logic.Connect):
                 self._connections[action.connection] = None
                 thread = threading.Thread(
@@ -341,6 +343,13 @@ class ServiceStream(Stream):
                 self._next_heartbeat = min(self._next_heartbeat, time.monotonic())
             else:
                 logger.warning("%s", action.text)
+
+    def _send_to_dispatcher(self, message: m.FromClient) -> None:
+        try:
+            self._session.send(message)
+        except InvalidArgumentError as error:  # nobody would answer: the user must not wait
+            self._logic.fail(error)
+            self._changed.notify_all()
 
     def _send(self, number: int, message: f.Message) -> None:
         connection = self._connections.get(number)

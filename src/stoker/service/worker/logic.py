@@ -66,6 +66,7 @@ class Worker:
         hello: the worker's hello to the dispatcher.
         buffer_bytes: about how many bytes a task computes ahead of its readers, and how many each
             reader may be sent ahead of its user.
+        peer_timeout_ms: time in which both ends of a connection notice an unreachable peer.
 
     Attributes:
         tasks: the tasks by id.
@@ -73,12 +74,15 @@ class Worker:
         parked: connection that waits for its task → its hello and the time until which it waits.
     """
 
-    def __init__(self, hello: m.WorkerHello, buffer_bytes: int) -> None:
+    def __init__(
+        self, hello: m.WorkerHello, buffer_bytes: int, peer_timeout_ms: int = 10_000
+    ) -> None:
         self.tasks: dict[int, Task] = {}
         self.connections: dict[int, tuple[int, int]] = {}
         self.parked: dict[int, tuple[f.Hello, float]] = {}
         self._hello = hello
         self._buffer_bytes = buffer_bytes
+        self._peer_timeout_ms = peer_timeout_ms
         self._in_session = False
         self._draining = False
         self._actions: list[Action] = []
@@ -347,7 +351,10 @@ class Worker:
         task.readers[hello.client_id] = reader
         reader.metered = hello.metered
         self.connections[connection] = (hello.task_id, hello.client_id)
-        self._do(ToClient(connection, f.Welcome(protocol, self._hello.address, self._buffer_bytes)))
+        welcome = f.Welcome(
+            protocol, self._hello.address, self._buffer_bytes, self._peer_timeout_ms
+        )
+        self._do(ToClient(connection, welcome))
         reader.connect(connection, hello.attempt, hello.next_frame)
         self._deliver(task)
 

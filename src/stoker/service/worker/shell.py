@@ -43,6 +43,9 @@ HELLO_SECONDS = 60.0
 
 CALL_SECONDS = 300.0
 
+CALL_AGAIN_SECONDS, CALL_AGAIN_LONGEST = 0.05, 2.0
+"""Seconds between two calls to a dispatcher that cannot be reached; doubles with each."""
+
 DRAIN_SECONDS = 0.02
 """Interval at which a worker that drains checks whether it is done."""
 
@@ -117,7 +120,9 @@ class Shell:
                 versions(),
                 self._config.worker_tags,
             )
-            self.logic = logic.Worker(hello, self._config.buffer_bytes)
+            self.logic = logic.Worker(
+                hello, self._config.buffer_bytes, self._config.peer_timeout_ms
+            )
             # The callbacks may run immediately, and need the lock.
             self._session = rpc.Session(
                 self._dispatcher_address,
@@ -312,21 +317,31 @@ class Shell:
             send_queue.join()
 
     # ── pipelines (called on their threads) ───────────────────────────────────────────────────────
-    def load(self, dataset_id: str) -> tuple[Node, Options]:
+    def load(self, dataset_id: str, closed: threading.Event | None = None) -> tuple[Node, Options]:
         """Return a new tree of a registered dataset, and its options.
 
-        It waits for a dispatcher that is away, as the worker does.
+        While the dispatcher cannot be reached, try again until `closed`, or without it until the
+        worker stops: a broken connection must cost neither a task nor an element.
         """
-        reply = self._datasets.get(dataset_id)
+        waiting = closed or threading.Event()
+        pause = CALL_AGAIN_SECONDS
+        while True:
+            try:
+                reply = self._datasets.get(dataset_id)
+                break
+            except UnavailableError as error:
+                if waiting.wait(pause) or (closed is None and self._stopping):
+                    raise
+                logger.warning("cannot get dataset %s, trying again: %s", dataset_id, error)
+                pause = min(2 * pause, CALL_AGAIN_LONGEST)
         return decode_tree(reply.tree), reply.options
 
     def _fetch(self, dataset_id: str) -> m.DatasetReply:
-        answer = rpc.call_patiently(
+        answer = rpc.call(
             self._dispatcher_address,
             m.GetDataset(dataset_id),
-            max(CALL_SECONDS, self._config.dispatcher_timeout),
+            CALL_SECONDS,
             self._config.peer_timeout_ms / 1000,
-            lambda: self._stopping or self._has_ended,
         )
         assert isinstance(answer, m.DatasetReply)
         return answer
