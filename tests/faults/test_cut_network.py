@@ -1,5 +1,7 @@
 """Data connections whose packets vanish: both ends notice, and nothing is lost."""
 
+import signal
+import subprocess
 import sys
 import time
 from typing import Any
@@ -8,7 +10,7 @@ import pytest
 
 import stoker
 from stoker.wire.transports.tcp import TcpConnection
-from tests.serving import Service, iterator_with_deadline
+from tests.serving import Service, eventually, iterator_with_deadline
 from tests.wire.cutting import cut
 
 pytestmark = pytest.mark.skipif(
@@ -50,3 +52,39 @@ def test_epoch_goes_on_within_the_peer_timeout_after_a_cut(
     assert got == list(range(300_000))
     assert len(connections) == 4, "the client connected again"
     assert seconds < PEER_TIMEOUT_MS / 1000 + 3
+
+
+_TRAINER = """
+import sys
+import numpy as np
+import stoker
+
+numbers = stoker.Dataset.range(300).map(lambda x: np.full(1 << 17, x))
+distributed = numbers.distribute(
+    sys.argv[1], processing_mode="parallel_epochs", data_transfer_protocol="tcp"
+)
+got = []
+for array in distributed:
+    got.append(int(array[0]))
+    if len(got) == 1:
+        print("reading", flush=True)
+assert got == list(range(300)), got
+"""
+
+
+def test_stopped_trainer_is_disconnected_and_misses_nothing() -> None:
+    """The kernel of a stopped process acknowledges until its buffers are full, and no more data."""
+    worker = {"peer_timeout_ms": 1_000, "buffer_bytes": 256 << 20}
+    with Service(1, worker=worker) as service:
+        command = [sys.executable, "-c", _TRAINER, service.target]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as trainer:
+            assert trainer.stdout is not None
+            assert trainer.stdout.readline() == b"reading\n"
+            trainer.send_signal(signal.SIGSTOP)
+            try:
+                [task] = service.tasks
+                [reader] = task.readers.values()
+                assert eventually(lambda: reader.connection is None)
+            finally:
+                trainer.send_signal(signal.SIGCONT)
+            assert trainer.wait(30) == 0
