@@ -137,7 +137,6 @@ class Session:
 
     def _end(self, error: Exception) -> None:
         """Call `failed`: a callback raised `error`, or the server is not a dispatcher."""
-        logger.error("the session with %s ended: %r", self._address, error)
         try:
             if self._failed is not None:
                 self._failed(error)
