@@ -1,5 +1,6 @@
 """Peers of the control plane that are frozen, vanish without a word, or reset connections."""
 
+import asyncio
 import os
 import signal
 import socket
@@ -16,6 +17,8 @@ import stoker
 from stoker.errors import UnavailableError
 from stoker.service import DispatchServer, WorkerConfig, WorkerServer, rpc
 from stoker.service import messages as m
+from stoker.service.control_connection import WatchedProtocol
+from stoker.service.control_loop import run_on
 from stoker.service.worker.process import WorkerProcess
 from stoker.service.worker.supervisor import Supervisor
 from stoker.service.worker.supervisor_session import SupervisorSession
@@ -168,6 +171,38 @@ def test_an_idle_session_stays_open_for_many_timeouts() -> None:
     ):
         assert not eventually(lambda: session.lost, 3.5)
         assert session.opened == 1
+
+
+def test_a_busy_process_keeps_its_sessions() -> None:
+    with (
+        Service(0, peer_timeout_ms=1_000) as service,
+        RecordedSession(service.target.removeprefix("grpc://")) as session,
+    ):
+        assert eventually(lambda: session.received)
+        for seconds in (1.2, 0.6, 2.5):  # the loop of both ends, as if a function held the GIL
+            loop = service.dispatcher._loop
+            run_on(loop, _occupy(seconds), 10)
+        assert not eventually(lambda: session.lost, 1.5)
+
+
+async def _occupy(seconds: float) -> None:
+    time.sleep(seconds)  # noqa: ASYNC251
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the system has it not")
+def test_both_ends_limit_the_time_of_unacknowledged_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    timeouts: list[int] = []
+    connection_made = WatchedProtocol.connection_made
+
+    def recorded(self: WatchedProtocol, transport: asyncio.BaseTransport) -> None:
+        connection_made(self, transport)
+        sock = transport.get_extra_info("socket")
+        timeouts.append(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT))
+
+    monkeypatch.setattr(WatchedProtocol, "connection_made", recorded)
+    with Service(0, peer_timeout_ms=7_000) as service:
+        rpc.call(service.target.removeprefix("grpc://"), m.GetCluster(), 10, peer_timeout=3.0)
+    assert sorted(timeouts) == [3_000, 7_000]
 
 
 def test_a_call_to_a_silent_server_fails_in_time() -> None:

@@ -9,6 +9,7 @@ bytes that the peer does not acknowledge TCP itself does the same, where the sys
 
 import asyncio
 import contextlib
+import ipaddress
 import logging
 import os
 import socket
@@ -17,7 +18,7 @@ from typing import Any
 from grpclib.client import Channel
 from grpclib.const import Status
 from grpclib.encoding.base import CodecBase
-from grpclib.exceptions import GRPCError
+from grpclib.exceptions import GRPCError, ProtocolError
 from grpclib.protocol import H2Protocol
 from grpclib.server import Server
 
@@ -32,8 +33,11 @@ BACKLOG = 1024
 PEER_TIMEOUT = 10.0
 """Seconds in which a connection notices that its peer cannot be reached, by default."""
 
-LATE_SECONDS = 0.25
-"""A timer that runs later than this says that this process was stopped, not that a peer is."""
+GRACE_SECONDS = 0.05
+"""Time from the timeout to the abort, to receive what arrived while this process was busy."""
+
+HAPPY_EYEBALLS_SECONDS = 0.25
+"""Time after which the next address of a host is tried too: one family may not be routed."""
 
 _SETTINGS = 4
 """Type of the frame with which every HTTP/2 server begins, in its byte 3."""
@@ -80,6 +84,7 @@ class WatchedProtocol(H2Protocol):
         self._client = client
         self._loop = asyncio.get_running_loop()
         self._received_at = self._loop.time()
+        self._overdue = False
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -98,6 +103,7 @@ class WatchedProtocol(H2Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._received_at = self._loop.time()
+        self._overdue = False
         if self._client and not self.answered and len(data) > 3 and data[3] != _SETTINGS:
             self._abort(NotStokerError(f"it answered {data[:20]!r}"))
             return
@@ -118,12 +124,15 @@ class WatchedProtocol(H2Protocol):
 
     def _check(self, due: float) -> None:
         now, half = self._loop.time(), self._peer_timeout / 2
-        if now > due + LATE_SECONDS:
-            # This process was stopped, or the GIL held: what has arrived is not received yet.
+        if now > due + half / 2:
+            # This process was stopped, or its GIL held, and could not ask the peer in time.
             self._received_at = max(self._received_at, now - half)
         silent = now - self._received_at
-        if silent >= self._peer_timeout:
+        if silent >= self._peer_timeout and self._overdue:
             self._abort(ConnectError(f"nothing was received for {silent:.0f} s"))
+        elif silent >= self._peer_timeout:
+            self._overdue = True
+            self._check_at(now + GRACE_SECONDS)
         elif silent >= half:
             self._ping()
             self._check_at(self._received_at + self._peer_timeout)
@@ -164,7 +173,13 @@ class ControlChannel(Channel):
     async def _create_connection(self) -> H2Protocol:
         try:
             async with asyncio.timeout(self._peer_timeout):
-                return await super()._create_connection()
+                _, protocol = await self._loop.create_connection(
+                    self._protocol_factory,
+                    self._host,
+                    self._port,
+                    happy_eyeballs_delay=_happy_eyeballs_delay(self._host),
+                )
+                return protocol
         except TimeoutError:
             raise ConnectError(f"the host did not answer for {self._peer_timeout:g} s") from None
         except (socket.gaierror, UnicodeError) as error:
@@ -179,12 +194,15 @@ class ControlChannel(Channel):
             return watched.failure
         if isinstance(error, GRPCError):
             return _explain_status(error)
+        # grpclib raises it, in other words, when the server ends the stream first.
+        if error is None or isinstance(error, ProtocolError):
+            return ConnectError("the server ended the session")
         if watched is not None and not watched.answered and not isinstance(error, OSError):
             return ConnectError("the connection was closed before the server sent anything")
         if isinstance(error, OSError):
             # asyncio's own words are "Connect call failed" and the address.
             return ConnectError(os.strerror(error.errno) if error.errno else str(error))
-        return ConnectError(str(error) or repr(error) if error else "the server ended the session")
+        return ConnectError(str(error) or repr(error))
 
 
 def _explain_status(error: GRPCError) -> ConnectError:
@@ -213,6 +231,15 @@ class ControlServer(Server):
 
     def _protocol_factory(self) -> H2Protocol:
         return WatchedProtocol(super()._protocol_factory(), self._peer_timeout, False)
+
+
+def _happy_eyeballs_delay(host: str) -> float | None:
+    """Return the delay for a host with several addresses; ``None`` if `host` is an address."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return HAPPY_EYEBALLS_SECONDS
+    return None
 
 
 def unresolvable(host: str, error: OSError | UnicodeError) -> str:

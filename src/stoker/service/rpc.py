@@ -10,7 +10,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
@@ -145,24 +145,15 @@ class Session:
         self._control.release()
 
     async def _run(self) -> None:
-        tasks = {
-            asyncio.ensure_future(self._keep_ticking()),
-            asyncio.ensure_future(self._keep_open()),
-        }
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-        for task in done:
-            if isinstance(error := task.exception(), Exception):
-                self._end(self._raised or error)
-                return
+            await _until_first_ends(self._keep_ticking(), self._keep_open())
+        except Exception as error:  # noqa: BLE001 - logged by `_end`, or before
+            self._end(self._raised or error)
 
     def _end(self, error: Exception) -> None:
         """Call `failed`: a callback raised `error`, or the server is not a dispatcher."""
-        logger.error("the session with %s ended: %r", self._address, error)
+        if error is not self._raised and not isinstance(error, StokerError):
+            logger.error("the session with %s ended", self._address, exc_info=error)
         try:
             if self._failed is not None:
                 self._failed(error)
@@ -260,13 +251,7 @@ class Session:
             while (data := await stream.recv_message()) is not None:
                 self._receive(data)
 
-        tasks = {asyncio.ensure_future(send_all()), asyncio.ensure_future(receive_all())}
-        done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in pending:
-            task.cancel()
-        await asyncio.gather(*pending, return_exceptions=True)
-        for task in done:
-            task.result()
+        await _until_first_ends(send_all(), receive_all())
 
     def _receive(self, data: bytes) -> None:
         try:
@@ -283,6 +268,19 @@ class Session:
 
 class _CallbackError(Exception):
     """A callback of a session raised `Session._raised`."""
+
+
+async def _until_first_ends(*parts: Coroutine[Any, Any, None]) -> None:
+    """Run coroutines until one ends, cancel the others, and raise the exception of the first."""
+    tasks = [asyncio.ensure_future(part) for part in parts]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()
 
 
 def not_stoker(dispatcher_address: str, failure: NotStokerError) -> str:

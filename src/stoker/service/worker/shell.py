@@ -194,6 +194,8 @@ class Shell:
         return f" ({failure})" if failure else ""
 
     def _tick(self) -> None:
+        if self._crashed:
+            return  # so that its lease ends, should it be unable to stop
         now = time.monotonic()
         if now >= self._next_heartbeat and self._session is not None:
             self._next_heartbeat = now + self._interval
