@@ -89,7 +89,7 @@ class WorkerServer:
                 self._shell = shell
 
     def stop(self, *, drain: bool = True) -> None:
-        """Deliver what is computed, then leave the dispatcher; idempotent.
+        """Deliver the computed elements, then leave the dispatcher; idempotent.
 
         For at most `shutdown_quiet_period_ms` the worker begins no splits, finishes those it has
         begun, and serves its buffers until trainers have read them. Under "parallel_epochs" it

@@ -136,7 +136,7 @@ class Shell:
         self._await_registration()
 
     def drain(self, seconds: float, stop_now: threading.Event) -> None:
-        """Begin nothing new, and wait until clients have read what is computed.
+        """Begin nothing new, and wait until clients have read the computed elements.
 
         Args:
             seconds: the longest wait.
