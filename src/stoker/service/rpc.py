@@ -20,13 +20,14 @@ from grpclib.config import Configuration
 from grpclib.const import Cardinality, Handler
 from grpclib.encoding.base import CodecBase
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
-from grpclib.server import Server as GrpcServer
 from grpclib.server import Stream as ServerStream
 
-from stoker.errors import UnavailableError, from_record
+from stoker.errors import StokerError, UnavailableError, from_record, to_record
 from stoker.service import messages as m
 from stoker.service.config import join_address, split_address
 from stoker.service.control_loop import control_loop, run_on
+from stoker.service.grpc_server import GrpcServer
+from stoker.service.receiving import HELLO_SECONDS, MAX_HELLO_BYTES, MAX_MESSAGE_BYTES, Receiver
 
 SESSION = "/stoker.Dispatcher/Session"
 CALL = "/stoker.Dispatcher/Call"
@@ -85,6 +86,9 @@ class Handlers(Protocol):
     def answer(self, data: bytes) -> bytes:
         """Return the reply to a call."""
 
+    def refused(self, peer: str, reason: object) -> None:
+        """Handle a connection that was closed because of what the peer at an address sent."""
+
 
 class RpcServer:
     """A gRPC server that passes sessions and calls to `handlers`. Use on the loop only."""
@@ -93,7 +97,8 @@ class RpcServer:
         self._handlers = handlers
         self._last_peer = 0
         self._sessions: dict[asyncio.Task[Any], asyncio.Queue[bytes | None]] = {}
-        self._server = GrpcServer([self], codec=_Bytes(), config=_CONFIG)
+        self._receiver = Receiver()
+        self._server = GrpcServer(handlers.refused, [self], codec=_Bytes(), config=_CONFIG)
         self.port = 0
 
     def __mapping__(self) -> dict[str, Handler]:
@@ -151,14 +156,33 @@ class RpcServer:
             await asyncio.gather(sender, receiver, return_exceptions=True)
 
     async def _receive_all(self, peer: int, stream: "ServerStream[bytes, bytes]") -> None:
-        with suppress(*_BROKEN):
-            while (data := await stream.recv_message()) is not None:
+        try:
+            async with asyncio.timeout(HELLO_SECONDS):
+                data = await self._receiver.receive(stream, MAX_HELLO_BYTES)
+            while data is not None:
                 self._handlers.received(peer, data)
+                data = await self._receiver.receive(stream, MAX_MESSAGE_BYTES)
+        except TimeoutError:
+            self._handlers.refused(_address(stream), "it sent no whole message in time")
+        except StokerError as error:
+            self._handlers.refused(_address(stream), error)
+        except _BROKEN:
+            pass
 
     async def _call(self, stream: "ServerStream[bytes, bytes]") -> None:
-        data = await stream.recv_message()
+        try:
+            data = await self._receiver.receive(stream, MAX_MESSAGE_BYTES)
+        except StokerError as error:
+            self._handlers.refused(_address(stream), error)
+            await stream.send_message(encode(m.Failed(to_record(error))))
+            return
         if data is not None:
             await stream.send_message(self._handlers.answer(data))
+
+
+def _address(stream: "ServerStream[bytes, bytes]") -> str:
+    address = stream.peer.addr()
+    return "an unknown peer" if address is None else join_address(*address[:2])
 
 
 async def _drain(
@@ -290,7 +314,8 @@ class Session:
         done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in pending:
             task.cancel()
-        await asyncio.gather(*pending, return_exceptions=True)
+        # All are awaited: asyncio logs an exception that nobody has retrieved.
+        await asyncio.gather(*tasks, return_exceptions=True)
         for task in done:
             task.result()
 

@@ -17,6 +17,7 @@ from stoker.service import rpc
 from stoker.service.config import DispatcherConfig, config_of, join_address
 from stoker.service.control_loop import control_loop, run_on
 from stoker.service.dispatcher.logic import Action, Dispatcher, Send
+from stoker.wire.refusal_log import RefusalLog
 
 logger = logging.getLogger("stoker.dispatcher")
 
@@ -123,6 +124,7 @@ class _Shell:
         self.server = rpc.RpcServer(self)
         self._config = config
         self._sessions: dict[int, tuple[Callable[[bytes], None], Callable[[], None]]] = {}
+        self._refusals = RefusalLog(logger)
         self._ticker: asyncio.Task[None] | None = None
 
     async def start(self, port: int) -> None:
@@ -141,7 +143,7 @@ class _Shell:
         try:
             message = rpc.decode_to_dispatcher(data)
         except msgspec.MsgspecError as error:
-            logger.warning("session %d sent an invalid message and is closed: %s", peer, error)
+            self.refused(f"session {peer}", f"an invalid message: {error}")
             refusal = m.Refused(to_record(WireError(f"not a control message: {error}")))
             self._sessions[peer][0](rpc.encode(refusal))
             self._sessions[peer][1]()
@@ -156,14 +158,19 @@ class _Shell:
         try:
             request = rpc.decode_request(data)
         except msgspec.MsgspecError as error:
+            self.refused("a caller", f"an invalid request: {error}")
             return rpc.encode(m.Failed(to_record(WireError(f"not a request: {error}"))))
         reply, actions = self.logic.call(request, time.monotonic())
         self._carry_out(actions)
         return rpc.encode(reply)
 
+    def refused(self, peer: str, reason: object) -> None:
+        self._refusals.add(peer, reason)
+
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_SECONDS)
+            self._refusals.warn_if_due()
             self._carry_out(self.logic.tick(time.monotonic()))
 
     def _carry_out(self, actions: list[Action]) -> None:
