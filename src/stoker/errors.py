@@ -3,7 +3,7 @@
     StokerError
     ├── InvalidArgumentError (ValueError)
     │   └── WireError                          bytes that are not a message of stoker
-    ├── DataLossError (ValueError)             a file is corrupt or truncated
+    ├── DataLossError (ValueError)             data is lost: a corrupt file, a lost worker
     ├── NotFoundError (LookupError)
     ├── AlreadyExistsError
     ├── FailedPreconditionError
@@ -32,7 +32,7 @@ class WireError(InvalidArgumentError):
 
 
 class DataLossError(StokerError, ValueError):
-    """Data is lost: a file, or a record in it, is corrupt or truncated."""
+    """Data is lost: a file is corrupt or truncated, or elements were lost with a worker."""
 
 
 class NotFoundError(StokerError, LookupError):

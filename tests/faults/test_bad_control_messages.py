@@ -17,7 +17,7 @@ import pytest
 import stoker
 from stoker.errors import UnavailableError, WireError
 from stoker.service import messages as m
-from stoker.service import receiving, rpc
+from stoker.service import receiving, rpc, rpc_server
 from stoker.service.receiving import MAX_HELLO_BYTES, MAX_MESSAGE_BYTES, Receiver
 from tests.serving import DEADLINE, Service, eventually, read
 
@@ -112,7 +112,7 @@ def test_a_port_scan_is_one_warning_and_no_noise_of_asyncio(
 def test_a_silent_session_is_closed(
     service: Service, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rpc, "HELLO_SECONDS", 0.05)
+    monkeypatch.setattr(rpc_server, "HELLO_SECONDS", 0.05)
     with socket.create_connection(service.address) as peer:
         peer.sendall(_stream(rpc.SESSION, b"\0"))
         assert eventually(lambda: _lines(caplog, logging.WARNING))
@@ -177,6 +177,6 @@ def test_a_message_over_the_limit_is_refused_before_it_arrives() -> None:
 
 
 def test_a_refused_call_gets_the_error(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rpc, "MAX_MESSAGE_BYTES", 5)
+    monkeypatch.setattr(rpc_server, "MAX_MESSAGE_BYTES", 5)
     with pytest.raises(WireError, match="more than 5 allowed"):
         rpc.call(service.target.removeprefix("grpc://"), m.GetDataset("some name"), DEADLINE)

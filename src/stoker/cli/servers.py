@@ -1,5 +1,6 @@
 """Servers in the foreground, until SIGTERM or Ctrl-C."""
 
+import contextlib
 import logging
 import sys
 import threading
@@ -10,11 +11,14 @@ from stoker.cli.failure import fail
 from stoker.errors import StokerError
 from stoker.service import DispatcherConfig, DispatchServer, WorkerConfig
 from stoker.service.shutdown import StopRequest
+from stoker.service.worker.process import GRACE
 from stoker.service.worker.supervisor import Supervisor
+
+logger = logging.getLogger("stoker.worker")
 
 
 def run_dispatcher(*, host: str, port: int, insecure: bool) -> None:
-    """Run a dispatcher until it is asked to stop; print its address once it accepts requests."""
+    """Run a dispatcher until it is asked to stop, or fails; print its address once it serves."""
     _log_to_stderr()
     with StopRequest() as stop:
         try:
@@ -22,10 +26,15 @@ def run_dispatcher(*, host: str, port: int, insecure: bool) -> None:
         except (StokerError, ValueError, OSError) as error:
             fail(str(error))
         typer.echo(f"dispatcher serves at {server.target}")
+        waiting = threading.Thread(target=_ask_when_stopped, args=(server, stop))
+        waiting.start()
         try:
             stop.wait()
         finally:
             server.stop()
+            waiting.join()
+    if server.failure is not None:
+        fail(str(server.failure))
 
 
 def run_worker(
@@ -38,8 +47,9 @@ def run_worker(
     insecure: bool,
     data_transfer_protocol: str | None,
     shared_memory_bytes: int,
+    grace: float,
 ) -> None:
-    """Run `processes` workers until asked to stop."""
+    """Run `processes` workers until asked to stop, then let them drain for `grace` seconds."""
     _log_to_stderr()
     with StopRequest() as stop:
         try:
@@ -51,6 +61,7 @@ def run_worker(
                 insecure=insecure,
                 data_transfer_protocol=data_transfer_protocol,
                 shared_memory_bytes=shared_memory_bytes,
+                shutdown_quiet_period_ms=round(grace * 1000),
             )
             supervisor = Supervisor(config, processes)
         except (StokerError, ValueError) as error:
@@ -59,7 +70,12 @@ def run_worker(
         waiting = threading.Thread(target=_ask_when_ended, args=(supervisor, stop))
         waiting.start()
         stop.wait()
+        logger.info("stopping: trainers have %g s to read what is computed", grace)
+        stopping = threading.Thread(target=_stop, args=(supervisor, grace + GRACE, stop))
+        stopping.start()
+        stop.wait()  # for the end, or for a second signal
         supervisor.stop()
+        stopping.join()
         waiting.join()
     try:
         supervisor.join()
@@ -67,11 +83,22 @@ def run_worker(
         fail(str(error))
 
 
+def _ask_when_stopped(server: DispatchServer, stop: StopRequest) -> None:
+    """Stop the process when the server stops by an internal error."""
+    server.join()
+    stop.ask()
+
+
 def _ask_when_ended(supervisor: Supervisor, stop: StopRequest) -> None:
-    try:
+    # An error is printed by the main thread, which joins again.
+    with contextlib.suppress(StokerError):
         supervisor.join()
-    except StokerError:  # printed by the main thread, which joins again
-        stop.ask()
+    stop.ask()
+
+
+def _stop(supervisor: Supervisor, grace: float, stop: StopRequest) -> None:
+    supervisor.stop(grace)
+    stop.ask()
 
 
 def _log_to_stderr() -> None:

@@ -142,15 +142,34 @@ def _check_port(port: int) -> None:
         raise InvalidArgumentError(f"`port` must be in [0, 65535], got {port}; 0 takes a free one")
 
 
+def _check_peer_timeout(milliseconds: int) -> None:
+    if milliseconds < 1000:
+        raise InvalidArgumentError(f"`peer_timeout_ms` must be at least 1000, got {milliseconds}")
+
+
 def _positive(config: object, *names: str) -> None:
     for name in names:
         if getattr(config, name) <= 0:
             raise InvalidArgumentError(f"`{name}` must be positive, got {getattr(config, name)}")
 
 
+def _fill_in(config: Any, *names: str) -> None:
+    """Replace ``None`` by the field's default, as the configurations of tf.data service do."""
+    for field in dataclasses.fields(config):
+        if field.name in names and getattr(config, field.name) is None:
+            object.__setattr__(config, field.name, field.default)
+
+
+def _seconds(milliseconds: int | None) -> float:
+    assert milliseconds is not None, "filled in by `__post_init__`"
+    return milliseconds / 1000
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DispatcherConfig:
     """Configuration of a dispatcher: the fields of tf.data service, and `host`, `insecure`.
+
+    ``None`` for `job_gc_check_interval_ms` or `job_gc_timeout_ms` means the default.
 
     Attributes:
         port: the port to serve on; 0 chooses a free one.
@@ -166,6 +185,8 @@ class DispatcherConfig:
         client_timeout_ms: a client without a heartbeat for this long is released.
         worker_max_concurrent_snapshots: as in tf.data service; has no effect in this version.
         gc_dynamic_sharding_jobs: also collect named jobs with dynamic sharding.
+        peer_timeout_ms: time in which the dispatcher notices that a worker or client cannot be
+            reached, and ends its session; at least 1,000. The lease is not affected.
     """
 
     port: int = 0
@@ -173,20 +194,33 @@ class DispatcherConfig:
     work_dir: str | None = None
     fault_tolerant_mode: bool = False
     worker_addresses: list[str] | None = None
-    job_gc_check_interval_ms: int = 600_000
-    job_gc_timeout_ms: int = 300_000
+    job_gc_check_interval_ms: int | None = 600_000
+    job_gc_timeout_ms: int | None = 300_000
     worker_timeout_ms: int = 10_000
     client_timeout_ms: int = 60_000
     worker_max_concurrent_snapshots: int = 3
     gc_dynamic_sharding_jobs: bool = False
     host: str = "localhost"
     insecure: bool = False
+    peer_timeout_ms: int = 10_000
+
+    @property
+    def job_gc_check_interval(self) -> float:
+        """`job_gc_check_interval_ms` in seconds."""
+        return _seconds(self.job_gc_check_interval_ms)
+
+    @property
+    def job_gc_timeout(self) -> float:
+        """`job_gc_timeout_ms` in seconds."""
+        return _seconds(self.job_gc_timeout_ms)
 
     def __post_init__(self) -> None:
+        _fill_in(self, "job_gc_check_interval_ms", "job_gc_timeout_ms")
         parse_service((self.protocol, "localhost:1"))
         check_exposure(self.host, self.insecure)
         _check_port(self.port)
         _positive(self, "job_gc_check_interval_ms", "worker_timeout_ms", "client_timeout_ms")
+        _check_peer_timeout(self.peer_timeout_ms)
         if self.fault_tolerant_mode and not self.work_dir:
             raise InvalidArgumentError("`fault_tolerant_mode` requires a `work_dir` to write to")
         if self.fault_tolerant_mode:
@@ -199,14 +233,16 @@ class DispatcherConfig:
 class WorkerConfig:
     """Configuration of a worker: the fields of tf.data service, `host`, `insecure` and memory.
 
+    ``None`` for `heartbeat_interval_ms` or `dispatcher_timeout_ms` means the default.
+
     Attributes:
         dispatcher_address: "host:port" or "grpc://host:port"; required.
         worker_address: the host or "host:port" at which others reach this worker; by default the
             address of the interface that reaches the dispatcher. "%port%" is replaced by the port.
         port: the port to serve elements on; 0 chooses a free one.
         protocol: "grpc".
-        heartbeat_interval_ms: longest interval between heartbeats; the dispatcher may ask for a
-            shorter one.
+        heartbeat_interval_ms: interval between heartbeats until the dispatcher answers, which
+            sets the interval by its lease and the number of workers.
         dispatcher_timeout_ms: the worker stops when it cannot reach the dispatcher for this long.
         data_transfer_protocol: how other processes read elements: "tcp" at `port` only, "grpc" at
             `port` only, or ``None``, "tcp" at `port` and shared memory. "grpc" needs the extra
@@ -222,14 +258,16 @@ class WorkerConfig:
             each reader is sent ahead of its user.
         shared_memory_bytes: most bytes of memory to share with trainers on this host; elements
             that do not fit are copied. 0 shares none.
+        peer_timeout_ms: time in which the worker notices that the dispatcher cannot be reached, and
+            begins to connect again; at least 1,000.
     """
 
     dispatcher_address: str
     worker_address: str | None = None
     port: int = 0
     protocol: str = "grpc"
-    heartbeat_interval_ms: int = 1_000
-    dispatcher_timeout_ms: int = 3_600_000
+    heartbeat_interval_ms: int | None = 1_000
+    dispatcher_timeout_ms: int | None = 3_600_000
     data_transfer_protocol: str | None = None
     data_transfer_address: str | None = None
     worker_tags: list[str] = dataclasses.field(default_factory=list)
@@ -239,13 +277,26 @@ class WorkerConfig:
     insecure: bool = False
     buffer_bytes: int = 64 << 20
     shared_memory_bytes: int = 256 << 20
+    peer_timeout_ms: int = 10_000
+
+    @property
+    def heartbeat_interval(self) -> float:
+        """`heartbeat_interval_ms` in seconds."""
+        return _seconds(self.heartbeat_interval_ms)
+
+    @property
+    def dispatcher_timeout(self) -> float:
+        """`dispatcher_timeout_ms` in seconds."""
+        return _seconds(self.dispatcher_timeout_ms)
 
     def __post_init__(self) -> None:
+        _fill_in(self, "heartbeat_interval_ms", "dispatcher_timeout_ms")
         parse_service((self.protocol, "localhost:1"))
         parse_service(self.dispatcher_address)
         check_exposure(self.host, self.insecure)
         _check_port(self.port)
         _positive(self, "heartbeat_interval_ms", "dispatcher_timeout_ms", "buffer_bytes")
+        _check_peer_timeout(self.peer_timeout_ms)
         if any(not tag for tag in self.worker_tags):
             raise InvalidArgumentError(f"Worker tags cannot be empty, got {self.worker_tags!r}")
         if self.shared_memory_bytes < 0:

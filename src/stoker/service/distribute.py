@@ -46,6 +46,7 @@ def distribute(
     *,
     connect_timeout: float = CONNECT_TIMEOUT,
     buffer_bytes: int = BUFFER_BYTES,
+    on_loss: str = "warn",
 ) -> Callable[[Dataset], Dataset]:
     """Return a transformation that runs the dataset on the workers of a service.
 
@@ -72,15 +73,18 @@ def distribute(
         connect_timeout: seconds to wait for the dispatcher.
         buffer_bytes: about the most bytes that all workers together have sent and this client has
             not yielded; each worker may exceed its part by one element.
+        on_loss: what a read does when elements are lost with a worker, or with another client of
+            the job: "warn" logs a warning, "raise" raises a `DataLossError`, once for each loss;
+            reading may continue after it.
 
     Returns:
         A function for `Dataset.apply`.
 
     Raises:
-        InvalidArgumentError: if `processing_mode`, `service`, `compression` or `target_workers` is
-            none of the above, `job_name` is empty, `max_outstanding_requests` or `buffer_bytes` is
-            not a positive int, `consumer_index` is not in [0, `num_consumers`), or one of the two
-            is given without the other or without `job_name`.
+        InvalidArgumentError: if `processing_mode`, `service`, `compression`, `target_workers` or
+            `on_loss` is none of the above, `job_name` is empty, `max_outstanding_requests` or
+            `buffer_bytes` is not a positive int, `consumer_index` is not in [0, `num_consumers`),
+            or one of the two is given without the other or without `job_name`.
         NotFoundError: if the protocol of `service` or `data_transfer_protocol` does not exist.
         UnimplementedError: if this version does not have `processing_mode`, `num_consumers` or
             `cross_trainer_cache`, or if a source of the dataset cannot be split
@@ -108,6 +112,7 @@ def distribute(
         cross_trainer_cache=cross_trainer_cache,
         connect_timeout=connect_timeout,
         buffer_bytes=buffer_bytes,
+        on_loss=on_loss,
     )
     site = call_site()
 
@@ -178,6 +183,7 @@ def from_dataset_id(
     *,
     connect_timeout: float = CONNECT_TIMEOUT,
     buffer_bytes: int = BUFFER_BYTES,
+    on_loss: str = "warn",
 ) -> Dataset:
     """Return a dataset that reads the dataset registered under an id.
 
@@ -195,6 +201,7 @@ def from_dataset_id(
         target_workers: as for `distribute`.
         connect_timeout: as for `distribute`.
         buffer_bytes: as for `distribute`.
+        on_loss: as for `distribute`.
 
     Raises:
         InvalidArgumentError: if an argument is not valid, as for `distribute`.
@@ -217,6 +224,7 @@ def from_dataset_id(
         cross_trainer_cache=cross_trainer_cache,
         connect_timeout=connect_timeout,
         buffer_bytes=buffer_bytes,
+        on_loss=on_loss,
     )
     size = UNKNOWN_CARDINALITY
     if element_spec is None:

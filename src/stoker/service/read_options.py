@@ -14,6 +14,7 @@ CONNECT_TIMEOUT = 300.0
 """Seconds to wait for the dispatcher, by default."""
 
 TARGET_WORKERS = ("AUTO", "ANY", "LOCAL")
+ON_LOSS = ("warn", "raise")
 
 
 class CrossTrainerCache:
@@ -43,6 +44,7 @@ class ReadOptions:
     Attributes:
         dispatcher_address: "host:port" of the dispatcher.
         target_workers: "AUTO", "ANY" or "LOCAL".
+        on_loss: "warn" or "raise".
 
     Raises:
         InvalidArgumentError: if an option is not valid; names it and its valid range.
@@ -61,6 +63,7 @@ class ReadOptions:
     target_workers: str = "AUTO"
     connect_timeout: float = CONNECT_TIMEOUT
     buffer_bytes: int = BUFFER_BYTES
+    on_loss: str = "warn"
 
     def __post_init__(self) -> None:
         _check_job_name(self.job_name)
@@ -79,6 +82,10 @@ class ReadOptions:
             raise InvalidArgumentError(
                 f"`target_workers` must be one of {', '.join(TARGET_WORKERS)}, got "
                 f"{self.target_workers!r}"
+            )
+        if self.on_loss not in ON_LOSS:
+            raise InvalidArgumentError(
+                f"`on_loss` must be one of {', '.join(ON_LOSS)}, got {self.on_loss!r}"
             )
         if self.data_transfer_protocol is not None:
             get_transport(self.data_transfer_protocol)

@@ -31,7 +31,8 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
 
     `attempt` grows with each connection of the client to the task, so that the worker can recognize
     one that arrives after a newer one. A `metered` client is sent `Ready`. `compression` is "AUTO",
-    the name of a codec or ``None``: a request, which the worker follows per frame if it can.
+    the name of a codec or ``None``: a request, which the worker follows per frame if it can. `key`
+    is the one of this client for this task, from the dispatcher.
     """
 
     protocol_min: int
@@ -43,6 +44,7 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
     attempt: Count = 0
     metered: bool = False
     compression: str | None = None
+    key: bytes = b""
 
 
 class Welcome(msgspec.Struct, frozen=True, tag=True):

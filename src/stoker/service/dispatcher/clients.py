@@ -1,6 +1,6 @@
 """Clients: admitted to an iteration, resumed after a broken session, and released."""
 
-from stoker.errors import NotFoundError, UnavailableError, to_record
+from stoker.errors import InvalidArgumentError, NotFoundError, UnavailableError, to_record
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher import entities as e
@@ -8,7 +8,7 @@ from stoker.service.dispatcher import records as r
 from stoker.service.dispatcher.iterations import Iterations
 from stoker.service.dispatcher.jobs import fingerprint, requested_dataset
 from stoker.service.dispatcher.ledger import Ledger
-from stoker.service.dispatcher.sessions import Sessions, heartbeat_ms, negotiate
+from stoker.service.dispatcher.sessions import Sessions, check_key, negotiate
 
 
 class Clients:
@@ -49,8 +49,10 @@ class Clients:
             client = self._state.clients[client_id]
         else:
             client = self._find(hello.client_id, hello.journal_id)
+            key = self._ledger.key_of("client", hello.client_id)
+            check_key(hello.key, key, f"client {hello.client_id}")
             client_id, iteration = client.client_id, client.iteration
-        self._sessions.attach(peer, client_id, self._timeout_ms, now)
+        heartbeat_ms = self._sessions.attach(peer, client_id, self._timeout_ms, now)
         self._sessions.send(
             client_id,
             m.ClientWelcome(
@@ -58,9 +60,10 @@ class Clients:
                 client_id,
                 iteration.iteration_id,
                 self._ledger.journal_id,
-                heartbeat_ms(self._timeout_ms),
+                heartbeat_ms,
                 warning,
                 compression,
+                self._ledger.key_of("client", client_id),
             ),
         )
         # The state of all tasks: what an older session was sent may be lost.
@@ -70,10 +73,19 @@ class Clients:
         self._iterations.advance(iteration, self._state.workers.values())
 
     def received(self, client_id: int, message: m.ToDispatcher, now: float) -> None:
-        """Handle a message on the session of a client."""
+        """Handle a message on the session of a client.
+
+        Raises:
+            InvalidArgumentError: if a number is not possible.
+        """
         if isinstance(message, m.TaskRead):
             self._iterations.task_read(self._state.clients[client_id], message.task_id)
         elif isinstance(message, m.ClientClose):
+            for task_id, numbers in message.consumed.items():
+                if min(numbers) < 0:
+                    raise InvalidArgumentError(
+                        f"`consumed` of task {task_id} must not be negative, got {numbers}"
+                    )
             self._release(client_id, message.consumed, now)
             self._sessions.release(client_id)
 
@@ -96,11 +108,13 @@ class Clients:
     def _release(self, client_id: int, consumed: dict[int, tuple[int, int]], now: float) -> None:
         iteration = self._state.clients[client_id].iteration
         self._ledger.commit(r.ClientRemoved(client_id, consumed))
-        for task in iteration.tasks.values():
+        if not iteration.stopped:
             # The client sends `GiveBack` too, but its data connection may be broken.
-            if not task.lost and not iteration.stopped:
-                released = m.ClientReleased(task.task_id, client_id, consumed.get(task.task_id))
-                self._sessions.send(task.worker.worker_id, released)
+            tasks = list(iteration.by_worker.items())
+            self._sessions.send_all(
+                (worker_id, m.ClientReleased(x.task_id, client_id, consumed.get(x.task_id)))
+                for worker_id, x in tasks
+            )
         self._iterations.client_left(iteration, now)
 
     def _unknown(self, client_id: int) -> NotFoundError:

@@ -20,9 +20,15 @@ workers that were disconnected at that time; of older clients, such a worker dro
 
 @dataclasses.dataclass
 class Worker:
-    """A worker process; `tasks` are those that it keeps."""
+    """A worker process.
+
+    Attributes:
+        draining: it will stop, and gets no more tasks and splits.
+        tasks: those that it keeps.
+    """
 
     added: WorkerAdded
+    draining: bool = False
     tasks: dict[int, "Task"] = dataclasses.field(default_factory=dict)
 
 
@@ -31,24 +37,28 @@ class Task:
     """One iteration's work on one worker.
 
     Attributes:
+        key: the key of its readers is derived from it.
         exhausted: its pipeline has ended.
         read: a client has received its end.
         delivered: it computes no more, and all that it computed was consumed or dropped.
         dropped: the number of elements that were sent to clients that were lost.
         lost: the reason that it can be read no more; empty while it can.
-        splits_lost: the splits it had begun when it was lost, unless all were delivered.
+        splits_lost: the splits it had begun when it was lost, if `elements_lost` is unknown.
+        elements_lost: the elements that were lost with it; ``None`` if unknown.
     """
 
     task_id: int
     worker: WorkerAdded
     iteration: "Iteration"
     seed: int
+    key: bytes = b""
     exhausted: bool = False
     read: bool = False
     delivered: bool = False
     dropped: int = 0
     lost: str = ""
     splits_lost: int = 0
+    elements_lost: int | None = None
 
     @property
     def running(self) -> bool:
@@ -139,6 +149,7 @@ class Iteration:
     Attributes:
         sources: the sources whose splits are assigned to tasks; ``None`` until they are known.
         trackers: (source, its epoch) → its splits, until all are read.
+        by_worker: worker → its task, unless that is lost.
         read_epochs: source → its epochs whose splits are all read.
         splits_read: task → the number of splits that it has begun of those epochs.
         counts: the numbers of its tasks in each state.
@@ -161,6 +172,7 @@ class Iteration:
     read_epochs: dict[int, EpochSet] = dataclasses.field(default_factory=dict)
     splits_read: Counter[int] = dataclasses.field(default_factory=Counter)
     error: ErrorRecord | None = None
+    by_worker: dict[int, Task] = dataclasses.field(default_factory=dict)
     counts: TaskCounts = dataclasses.field(default_factory=TaskCounts)
     left: dict[int, dict[int, tuple[int, int]]] = dataclasses.field(default_factory=dict)
     clients_opened: int = 0

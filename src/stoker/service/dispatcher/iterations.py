@@ -1,6 +1,6 @@
 """Iterations: opened by clients, run as tasks on workers, ended and collected."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from stoker.errors import ErrorRecord, FailedPreconditionError, from_record, to_record
 from stoker.service import messages as m
@@ -12,7 +12,7 @@ from stoker.service.dispatcher.catalog import find_dataset, registered_id
 from stoker.service.dispatcher.dataset_collector import DatasetCollector
 from stoker.service.dispatcher.ledger import Ledger
 from stoker.service.dispatcher.modes import mode_of
-from stoker.service.dispatcher.sessions import Sessions
+from stoker.service.dispatcher.sessions import SLICE, Sessions
 from stoker.service.dispatcher.split_assigner import SplitAssigner
 from stoker.service.dispatcher.split_listing import SplitListing
 from stoker.service.dispatcher.task_updates import task_update
@@ -162,9 +162,24 @@ class Iterations:
                 return
         if not self._listing.learn(iteration):
             return
+        if len(iteration.by_worker) < len(self._state.workers):
+            self._sessions.in_slices(self._start_steps(iteration, dataset, list(workers)))
+
+    def _start_steps(
+        self, iteration: e.Iteration, dataset: r.DatasetAdded, workers: list[e.Worker]
+    ) -> Iterator[int]:
+        """Start the tasks of an iteration; one step for each worker."""
         mode = mode_of(iteration.parameters)
-        for worker in list(mode.workers_to_start(iteration, dataset, workers)):
-            self._add_task(iteration, worker)
+        for start in range(0, len(workers), SLICE):
+            added = []
+            for worker in workers[start : start + SLICE]:
+                over = iteration.computed or iteration.stopped or not iteration.clients
+                known = worker.added.worker_id in self._state.workers
+                if known and not over and any(mode.workers_to_start(iteration, dataset, [worker])):
+                    added.append(self._add_task(iteration, worker))
+                yield 1
+            if added:
+                self._notify_all(iteration, added)
 
     def advance_all(self, worker: e.Worker) -> None:
         """Start tasks of all iterations on a worker that has registered."""
@@ -214,8 +229,8 @@ class Iterations:
             self.advance(iteration, self._state.workers.values())
         for task in tasks:
             self._after(task.iteration, [task])
-            # Other workers may have no task of it because all was computed.
-            self.advance(task.iteration, self._state.workers.values())
+            if task.exhausted:  # other workers may have no task because all was computed
+                self.advance(task.iteration, self._state.workers.values())
 
     def client_left(self, iteration: e.Iteration, now: float) -> None:
         """Handle the release of a client; after the last one the iteration may be collected."""
@@ -234,7 +249,7 @@ class Iterations:
 
     def collect(self, now: float) -> None:
         """Remove iterations idle for `job_gc_timeout_ms`; stop the tasks of those to keep."""
-        timeout = self._config.job_gc_timeout_ms / 1000
+        timeout = self._config.job_gc_timeout
         if timeout < 0:
             return
         for iteration_id, since in list(self._idle_since.items()):
@@ -254,25 +269,27 @@ class Iterations:
         if update is not None:
             self._sessions.send(client.client_id, update)
 
-    def _add_task(self, iteration: e.Iteration, worker: e.Worker) -> None:
+    def _add_task(self, iteration: e.Iteration, worker: e.Worker) -> e.Task:
         worker_id = worker.added.worker_id
         task_id, seed = self._ledger.new_id(), self._ledger.new_seed()
-        self._ledger.commit(r.TaskAdded(task_id, iteration.iteration_id, worker_id, seed))
+        key = self._ledger.key_of("task", task_id)
+        self._ledger.commit(r.TaskAdded(task_id, iteration.iteration_id, worker_id, seed, key))
         task = self._state.tasks[task_id]
         self._sessions.send(worker_id, mode_of(iteration.parameters).task_start(task))
-        self._notify_all(iteration, [task])
+        return task
 
     def _after(self, iteration: e.Iteration, changed: list[e.Task]) -> None:
         """Assign the splits of a task that has ended, and notify the clients."""
         self._assigner.settle(iteration)
-        self._notify_all(iteration, changed)
+        if changed or iteration.computed:
+            self._notify_all(iteration, changed)
         if iteration.finished and not iteration.clients:
             self._stop(iteration)
             self._collector.maybe_idle(iteration.job)
 
     def _notify_all(self, iteration: e.Iteration, changed: list[e.Task]) -> None:
-        for client in iteration.clients.values():
-            self.notify(client, changed)
+        clients = list(iteration.clients.values())
+        self._sessions.send_all((c.client_id, task_update(c, changed)) for c in clients)
 
     def _fail(self, iteration: e.Iteration, error: ErrorRecord) -> None:
         self._ledger.commit(r.IterationFailed(iteration.iteration_id, error))
@@ -293,9 +310,8 @@ class Iterations:
         """Stop the tasks; no client will get another element."""
         if iteration.stopped:
             return
-        for task in iteration.tasks.values():
-            if not task.lost:
-                self._sessions.send(task.worker.worker_id, m.TaskStop(task.task_id))
+        tasks = list(iteration.by_worker.items())
+        self._sessions.send_all((worker_id, m.TaskStop(x.task_id)) for worker_id, x in tasks)
         self._assigner.forget(set(iteration.tasks))
         self._ledger.commit(r.TasksStopped(iteration.iteration_id))
 

@@ -59,11 +59,18 @@ class WorkerAdded(msgspec.Struct, frozen=True, tag=True):
     versions: Versions
 
 
+class WorkerDraining(msgspec.Struct, frozen=True, tag=True):
+    """A worker will stop: it gets no more tasks and splits."""
+
+    worker_id: int
+
+
 class WorkerLost(msgspec.Struct, frozen=True, tag=True):
-    """A worker was removed, and its tasks with it."""
+    """A worker was removed, and its tasks with it; `undelivered` as in `WorkerLeave`."""
 
     worker_id: int
     reason: str
+    undelivered: dict[int, int] = {}
 
 
 class JobAdded(msgspec.Struct, frozen=True, tag=True):
@@ -107,12 +114,13 @@ class SplitsKnown(msgspec.Struct, frozen=True, tag=True):
 
 
 class TaskAdded(msgspec.Struct, frozen=True, tag=True):
-    """An iteration starts a task on a worker."""
+    """An iteration starts a task on a worker; its readers need `reader_key` of `key`."""
 
     task_id: int
     iteration_id: int
     worker_id: int
     seed: int
+    key: bytes = b""
 
 
 class TaskEnded(msgspec.Struct, frozen=True, tag=True):
@@ -213,6 +221,7 @@ Record: TypeAlias = (
     | TreeDropped
     | DatasetRemoved
     | WorkerAdded
+    | WorkerDraining
     | WorkerLost
     | JobAdded
     | JobDatasetChanged

@@ -93,7 +93,9 @@ class SplitListing:
 
     def _know(self, iteration: Iteration, listed: dict[int, list[Any]]) -> None:
         mode = mode_of(iteration.parameters)
-        sources = mode.split_sources(self._dataset(iteration), listed)
+        sources = mode.split_sources(
+            self._dataset(iteration), listed, len(self._ledger.state.workers)
+        )
         self._ledger.commit(SplitsKnown(iteration.iteration_id, sources, listed))
 
     def _sources_to_list(self, iteration: Iteration) -> list[int]:

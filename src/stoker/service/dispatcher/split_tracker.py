@@ -4,13 +4,16 @@ A split is *available*, then *assigned* to a task, then *begun*. A begun split i
 again. An assigned split becomes available again when its task is lost before it begins the split.
 """
 
-import heapq
 from collections import Counter, defaultdict, deque
 
 from stoker.dataset.tree.splits import ENDLESS
+from stoker.service.dispatcher.split_ranges import SplitRanges
 
 MAX_INDEX_SPLITS = 4096
-"""Most splits of an index source, for clusters of any size."""
+"""Most splits of an index source, for clusters of up to 512 workers."""
+
+SPLITS_PER_WORKER = 8
+"""Splits of an index source for each worker of a larger cluster."""
 
 ENDLESS_SPLIT = 1024
 """Elements in a split of an infinite index source: workers stay close together."""
@@ -40,7 +43,8 @@ class SplitTracker:
         self._recent: dict[int, deque[int]] = defaultdict(deque)
         self._readers: set[int] = set()
         self._cursor = 0
-        self._returned: list[int] = []
+        self._assigned_to: dict[int, set[int]] = defaultdict(set)
+        self._returned = SplitRanges()
 
     @property
     def available(self) -> int:
@@ -61,7 +65,7 @@ class SplitTracker:
         # Small batches near the end: a worker with many splits would be waited for alone.
         share = max(1, least, self.available // (4 * max(1, workers)))
         size = min(want, share, MAX_BATCH, self.available)
-        chosen = heapq.nsmallest(size, self._returned)
+        chosen = self._returned.first(size)
         return chosen + list(range(self._cursor, self._cursor + size - len(chosen)))
 
     def is_available(self, split: int) -> bool:
@@ -78,15 +82,16 @@ class SplitTracker:
                 self._returned.remove(split)
             else:
                 # A worker that announces splits of an older assignment skips those between.
-                self._returned.extend(range(self._cursor, split))
+                self._returned.add(self._cursor, split)
                 self._cursor = split + 1
             self.assigned[split] = task_id
-        heapq.heapify(self._returned)
+            self._assigned_to[task_id].add(split)
 
     def begin(self, splits: list[int]) -> None:
         """Mark assigned splits as begun by their tasks."""
         for split in splits:
             task_id = self.assigned.pop(split)
+            self._assigned_to[task_id].remove(split)
             self.begun[split] = task_id
             self._begun_by[task_id] += 1
             recent = self._recent[task_id]
@@ -96,9 +101,9 @@ class SplitTracker:
 
     def give_back(self, task_id: int) -> None:
         """Make the splits available that are assigned to `task_id` and not begun."""
-        for split in [split for split, task in self.assigned.items() if task == task_id]:
+        for split in self._assigned_to.pop(task_id, ()):
             del self.assigned[split]
-            heapq.heappush(self._returned, split)
+            self._returned.add(split, split + 1)
 
     def leave(self, task_id: int) -> None:
         """Remove a task that will not ask for splits of this epoch again."""
@@ -120,9 +125,11 @@ class SplitTracker:
         return self._begun_by[task_id]
 
 
-def split_total(count: int) -> int:
+def split_total(count: int, workers: int) -> int:
     """Return the number of splits of an index source of `count` elements."""
-    return count // ENDLESS_SPLIT if count >= ENDLESS else min(count, MAX_INDEX_SPLITS)
+    if count >= ENDLESS:
+        return count // ENDLESS_SPLIT
+    return min(count, max(MAX_INDEX_SPLITS, SPLITS_PER_WORKER * workers))
 
 
 def split_range(split: int, total: int, count: int) -> tuple[int, int]:

@@ -37,6 +37,7 @@ from stoker.service.dispatcher.records import (
     TasksStopped,
     TreeDropped,
     WorkerAdded,
+    WorkerDraining,
     WorkerLost,
 )
 
@@ -98,11 +99,19 @@ class State:
         self.addresses[record.address] = record.worker_id
 
     @apply.register
+    def _(self, record: WorkerDraining) -> None:
+        worker = self.workers[record.worker_id]
+        worker.draining = True
+        for task in worker.tasks.values():
+            if task.running:
+                self._return_splits(task)
+
+    @apply.register
     def _(self, record: WorkerLost) -> None:
         worker = self.workers.pop(record.worker_id)
         del self.addresses[worker.added.address]
         for task in worker.tasks.values():
-            self._lose(task, record.reason)
+            self._lose(task, record.reason, record.undelivered.get(task.task_id))
 
     @apply.register
     def _(self, record: JobAdded) -> None:
@@ -143,9 +152,10 @@ class State:
     def _(self, record: TaskAdded) -> None:
         iteration = self.iterations[record.iteration_id]
         worker = self.workers[record.worker_id]
-        task = Task(record.task_id, worker.added, iteration, record.seed)
+        task = Task(record.task_id, worker.added, iteration, record.seed, record.key)
         self.tasks[task.task_id] = worker.tasks[task.task_id] = task
         iteration.tasks[task.task_id] = task
+        iteration.by_worker[record.worker_id] = task
         iteration.counts.add(task)
 
     @apply.register
@@ -186,8 +196,7 @@ class State:
 
     @apply.register
     def _(self, record: SplitsReturned) -> None:
-        for tracker in self.tasks[record.task_id].iteration.trackers.values():
-            tracker.give_back(record.task_id)
+        self._return_splits(self.tasks[record.task_id])
 
     @apply.register
     def _(self, record: SplitsDone) -> None:
@@ -214,9 +223,8 @@ class State:
         iteration.stopped = iteration.computed = iteration.finished = True
         iteration.drop_splits()
         iteration.left.clear()
-        for task_id, task in iteration.tasks.items():
-            if not task.lost:  # a lost task is no longer among those of its worker
-                del self.workers[task.worker.worker_id].tasks[task_id]
+        for worker_id, task in iteration.by_worker.items():
+            del self.workers[worker_id].tasks[task.task_id]
 
     @apply.register
     def _(self, record: IterationRemoved) -> None:
@@ -227,9 +235,17 @@ class State:
         if not iteration.job.iterations:
             self._leave_dataset(self.jobs.pop(iteration.job.added.job))
 
-    def _lose(self, task: Task, reason: str) -> None:
-        begun = 0 if task.delivered else task.iteration.splits_begun_by(task.task_id)
-        self._change(task, lost=reason, splits_lost=begun)
+    @staticmethod
+    def _return_splits(task: Task) -> None:
+        """Make the splits available that the task has not begun."""
+        for tracker in task.iteration.trackers.values():
+            tracker.give_back(task.task_id)
+
+    def _lose(self, task: Task, reason: str, elements: int | None = None) -> None:
+        elements = 0 if task.delivered else elements
+        begun = task.iteration.splits_begun_by(task.task_id) if elements is None else 0
+        self._change(task, lost=reason, splits_lost=begun, elements_lost=elements)
+        del task.iteration.by_worker[task.worker.worker_id]
         mode_of(task.iteration.parameters).end_task(task)
 
     @staticmethod

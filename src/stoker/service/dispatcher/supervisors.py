@@ -21,7 +21,7 @@ class Supervisors:
     def __init__(
         self, config: DispatcherConfig, ledger: Ledger, sessions: Sessions, workers: Workers
     ) -> None:
-        self._heartbeat_ms = heartbeat_ms(config.worker_timeout_ms)
+        self._heartbeat_ms = heartbeat_ms(config.worker_timeout_ms, leases=0)
         self._ledger = ledger
         self._sessions = sessions
         self._workers = workers
@@ -31,11 +31,9 @@ class Supervisors:
         """Accept the session of a supervisor.
 
         Raises:
-            FailedPreconditionError: if it speaks another protocol, or the session is in use.
+            FailedPreconditionError: if it speaks another protocol.
         """
         protocol = negotiate(hello.protocol_min, hello.protocol_max)
-        if peer in self._peers or self._sessions.holder(peer) is not None:
-            raise FailedPreconditionError("a session opens with one hello only")
         self._peers.add(peer)
         welcome = m.SupervisorWelcome(protocol, self._ledger.journal_id, self._heartbeat_ms)
         self._sessions.reply(peer, welcome)
@@ -56,12 +54,13 @@ class Supervisors:
         """
         if isinstance(message, m.KeepAlive):
             for worker_id in message.worker_ids:
-                self._sessions.leases.renew(worker_id, now)
+                if worker_id in self._ledger.state.workers:  # not the lease of a client
+                    self._sessions.leases.renew(worker_id, now)
         elif isinstance(message, m.WorkerDied):
             worker = self._ledger.state.workers.get(message.worker_id)
             # Two successive dispatchers may assign one id; the address differs.
             if worker is not None and worker.added.address == message.address:
-                self._workers.lose(message.worker_id, message.how)
+                self._workers.lose(message.worker_id, message.how or "its process ended")
         else:
             raise FailedPreconditionError(
                 f"a supervisor sends KeepAlive and WorkerDied, not {type(message).__name__}"

@@ -63,9 +63,13 @@ class Pipeline:
     Args:
         start: the task.
         host: the worker.
+
+    Attributes:
+        draining: as in `SplitReader`.
     """
 
     def __init__(self, start: m.TaskStart, host: Host) -> None:
+        self.draining = False
         self._start = start
         self._host = host
         self._statistics = Statistics()
