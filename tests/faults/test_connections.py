@@ -74,7 +74,9 @@ def test_a_restart_without_journal_fails_clients_not_workers() -> None:
             next(iterator)
             dispatcher.stop()
             with DispatchServer(port=port) as again:
-                with pytest.raises(errors.UnavailableError, match="restarted without a journal|was stopped"):
+                with pytest.raises(
+                    errors.UnavailableError, match=r"restarted without a journal|was stopped"
+                ):
                     list(iterator)
                 deadline = time.monotonic() + 10
                 while again.num_workers() < 1 or worker.num_tasks():

@@ -20,7 +20,6 @@ from grpclib.const import Status
 from grpclib.encoding.base import CodecBase
 from grpclib.exceptions import GRPCError, ProtocolError
 from grpclib.protocol import H2Protocol
-from grpclib.server import Server
 
 logger = logging.getLogger("stoker.rpc")
 
@@ -215,22 +214,6 @@ def _explain_status(error: GRPCError) -> ConnectError:
         ("Received :status", "Missing content-type", "Invalid content-type")
     )
     return NotStokerError(f"it answered {text!r}") if foreign else ConnectError(text)
-
-
-class ControlServer(Server):
-    """A gRPC server whose connections notice that a peer is silent.
-
-    Args:
-        handlers: as grpclib's `Server` takes them.
-        peer_timeout: seconds without a byte of a peer after which its connection is aborted.
-    """
-
-    def __init__(self, handlers: list[Any], peer_timeout: float) -> None:
-        super().__init__(handlers, codec=BytesCodec())
-        self._peer_timeout = peer_timeout
-
-    def _protocol_factory(self) -> H2Protocol:
-        return WatchedProtocol(super()._protocol_factory(), self._peer_timeout, False)
 
 
 def _happy_eyeballs_delay(host: str) -> float | None:

@@ -17,6 +17,7 @@ from stoker.service import rpc, rpc_server
 from stoker.service.config import DispatcherConfig, config_of, join_address
 from stoker.service.control_loop import control_loop, run_on
 from stoker.service.dispatcher.logic import Action, Dispatcher, Send
+from stoker.wire.refusal_log import RefusalLog
 
 logger = logging.getLogger("stoker.dispatcher")
 
@@ -141,6 +142,7 @@ class _Shell:
         self._config = config
         self._failed = failed
         self._sessions: dict[int, tuple[Callable[[bytes], None], Callable[[], None]]] = {}
+        self._refusals = RefusalLog(logger)
         self._ticker: asyncio.Task[None] | None = None
         self._works = False
         self._stopping: asyncio.Task[None] | None = None
@@ -171,7 +173,7 @@ class _Shell:
         try:
             message = rpc.decode_to_dispatcher(data)
         except msgspec.MsgspecError as error:
-            logger.warning("session %d sent an invalid message and is closed: %s", peer, error)
+            self.refused(f"session {peer}", f"an invalid message: {error}")
             refusal = m.Refused(to_record(WireError(f"not a control message: {error}")))
             self._sessions[peer][0](rpc.encode(refusal))
             self._sessions[peer][1]()
@@ -199,6 +201,7 @@ class _Shell:
         try:
             request = rpc.decode_request(data)
         except msgspec.MsgspecError as error:
+            self.refused("a caller", f"an invalid request: {error}")
             return rpc.encode(m.Failed(to_record(WireError(f"not a request: {error}"))))
         commits = self.logic.commits
         try:
@@ -212,9 +215,13 @@ class _Shell:
                 logger.exception("a %s failed", type(request).__name__)
             return rpc.encode(m.Failed(to_record(_internal_error(error))))
 
+    def refused(self, peer: str, reason: object) -> None:
+        self._refusals.add(peer, reason)
+
     async def _tick(self) -> None:
         while not self._crashed:
             await asyncio.sleep(TICK_SECONDS)
+            self._refusals.warn_if_due()
             try:
                 self._carry_out(self.logic.tick(time.monotonic()))
             except Exception as error:  # noqa: BLE001 - logged by `_crash`

@@ -34,6 +34,7 @@ from stoker.service.worker.pipeline import Pipeline, list_splits
 from stoker.service.worker.send_queue import SendQueue
 from stoker.wire import frames as f
 from stoker.wire.frame_compressor import compressor_for
+from stoker.wire.refusal_log import RefusalLog
 from stoker.wire.transports import Connection
 
 logger = logging.getLogger("stoker.worker")
@@ -100,6 +101,7 @@ class Shell:
         self._lost_at: float | None = time.monotonic()
         self._next_heartbeat = 0.0
         self._has_ended = False
+        self._refusals = RefusalLog(logger)
         self._trim_at: float | None = None
         self._stopping = False
 
@@ -201,6 +203,7 @@ class Shell:
             self._next_heartbeat = now + self._interval
             self._session.send(m.Heartbeat())
         self._run(self.logic.tick, now)
+        self._refusals.warn_if_due()
         if self._trim_at is not None and now >= self._trim_at:
             self._trim_at = None
             # On its own thread: it may take long, but not the GIL.
@@ -288,7 +291,7 @@ class Shell:
             f.negotiate(hello.protocol_min, hello.protocol_max)
             connection.compressor = compressor_for(hello.compression)
         except (StokerError, TimeoutError) as error:
-            logger.warning("connection from %s is closed: %s", connection.peer, error)
+            self._refusals.add(connection.peer, error)
             with contextlib.suppress(StokerError):  # it may be closed already
                 connection.send(f.Bye(to_record(error)))
             connection.close()
@@ -306,7 +309,7 @@ class Shell:
         except UnavailableError:
             logger.debug("client %s disconnected", connection.peer)
         except StokerError as error:
-            logger.warning("connection from %s is closed: %s", connection.peer, error)
+            self._refusals.add(connection.peer, error)
         except Exception:
             # Only what the client has sent is in doubt, and its connection ends.
             logger.exception("connection from %s is closed by an internal error", connection.peer)
