@@ -149,7 +149,8 @@ def test_other_values_of_on_loss_are_refused():
 
 def test_clients_of_a_stopped_dispatcher_end_without_waiting(serve, caplog):
     service = serve(1)
-    dataset = stoker.Dataset.range(1000).apply(distribute("parallel_epochs", service.target))
+    # More than the worker computes ahead: the dispatcher does not know the end of the task.
+    dataset = stoker.Dataset.range(10**6).apply(distribute("parallel_epochs", service.target))
     with dataset.iterator() as iterator:
         read(iterator, 1)
         began = time.monotonic()
