@@ -44,7 +44,7 @@ class LocalCluster:
         self._members: list[_Member] = []
         self._stopped = False
         self._dispatcher = DispatchServer()
-        self._session = SupervisorSession(self.target, self._worker_ids)
+        self._session = SupervisorSession(self.target, self._active_workers)
         try:
             if not threads:
                 self._session.start()
@@ -109,8 +109,9 @@ class LocalCluster:
     def _start_process(self, config: WorkerConfig) -> "_Process":
         return _Process(config, self._session)
 
-    def _worker_ids(self) -> list[int]:
-        ids = [member.worker_id for member in list(self._members)]
+    def _active_workers(self, seconds: float) -> list[int]:
+        """Return the ids of the processes that were active in the past `seconds`."""
+        ids = [member.active_worker(seconds) for member in list(self._members)]
         return [worker_id for worker_id in ids if worker_id is not None]
 
     def _config(self) -> WorkerConfig:
@@ -133,9 +134,8 @@ class _Member(Protocol):
 
     address: str
 
-    @property
-    def worker_id(self) -> int | None:
-        """The id of a worker whose lease this process renews, while it runs."""
+    def active_worker(self, seconds: float) -> int | None:
+        """Return the id of a worker whose lease this process renews, if it is active."""
 
     def wait_serving(self) -> str:
         """Return its address once it accepts tasks."""
@@ -153,7 +153,9 @@ class _Thread:
     def __init__(self, config: WorkerConfig) -> None:
         self._server = WorkerServer(config)
         self.address = self._server.address
-        self.worker_id = None  # it renews its own lease
+
+    def active_worker(self, seconds: float) -> int | None:
+        return None  # it renews its own lease
 
     def wait_serving(self) -> str:
         return self.address
@@ -177,9 +179,8 @@ class _Process:
         self._stopping = False
         self._watcher = threading.Thread(target=self._watch, name="stoker-watch", daemon=True)
 
-    @property
-    def worker_id(self) -> int | None:
-        return self._process.worker_id if self._process.alive else None
+    def active_worker(self, seconds: float) -> int | None:
+        return self._process.worker_id if self._process.active_within(seconds) else None
 
     def wait_serving(self) -> str:
         if not self.address:

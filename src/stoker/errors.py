@@ -3,7 +3,7 @@
     StokerError
     ├── InvalidArgumentError (ValueError)
     │   └── WireError                          bytes that are not a message of stoker
-    ├── DataLossError (ValueError)             a file is corrupt or truncated
+    ├── DataLossError (ValueError)             data is lost: a corrupt file, a lost worker
     ├── NotFoundError (LookupError)
     ├── AlreadyExistsError
     ├── FailedPreconditionError
@@ -15,6 +15,8 @@
 
 The names are TensorFlow's (`tf.errors`); each is also the builtin a Python user would catch.
 """
+
+from typing import Any
 
 import msgspec
 
@@ -32,7 +34,7 @@ class WireError(InvalidArgumentError):
 
 
 class DataLossError(StokerError, ValueError):
-    """Data is lost: a file, or a record in it, is corrupt or truncated."""
+    """Data is lost: a file is corrupt or truncated, or elements were lost with a worker."""
 
 
 class NotFoundError(StokerError, LookupError):
@@ -121,13 +123,23 @@ _DETAILS = ("worker", "node", "site", "element", "exception", "remote_traceback"
 
 
 def to_record(error: BaseException) -> ErrorRecord:
-    """Return the record of `error`; other exceptions become a `StokerError` with their class."""
+    """Return the record of `error`; other exceptions become a `StokerError` with their class.
+
+    The record can be encoded for any text.
+    """
     if isinstance(error, UserFunctionError):
-        details = {name: getattr(error, name) for name in _DETAILS}
-        return ErrorRecord("UserFunctionError", str(error.args[0]), **details)
+        details = {name: _encodable(getattr(error, name)) for name in _DETAILS}
+        return ErrorRecord("UserFunctionError", _encodable(str(error.args[0])), **details)
     if isinstance(error, StokerError):
-        return ErrorRecord(type(error).__name__, str(error))
-    return ErrorRecord("StokerError", f"{type(error).__name__}: {error}")
+        return ErrorRecord(type(error).__name__, _encodable(str(error)))
+    return ErrorRecord("StokerError", _encodable(f"{type(error).__name__}: {error}"))
+
+
+def _encodable(detail: Any) -> Any:
+    """Escape the parts of a text that are not UTF-8, such as those of a file name."""
+    if not isinstance(detail, str):
+        return detail
+    return detail.encode(errors="backslashreplace").decode()
 
 
 def from_record(record: ErrorRecord) -> StokerError:

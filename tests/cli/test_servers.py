@@ -35,6 +35,10 @@ class Command:
         self._stdout = self._process.stdout
         self.output = ""
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def wait_for(self, pattern: str, deadline: float = 60.0) -> re.Match[str]:
         """Wait until the output matches `pattern`, and return the match."""
         end = time.monotonic() + deadline
@@ -131,6 +135,39 @@ def test_servers_exit_cleanly_on_a_signal(number):
     dispatcher.send(number)
     assert dispatcher.end() == 0
     assert "Traceback" not in dispatcher.output
+
+
+def test_a_worker_drains_on_sigterm():
+    """Trainers read every element of the splits that it had begun."""
+    with running_dispatcher() as address:
+        first = Command("worker", "--dispatcher", address, "--processes", "2")
+        first.wait_for("worker 0 .* serves at")
+        first.wait_for("worker 1 .* serves at")
+        dataset = stoker.Dataset.range(20_000).map(_slow).distribute(address, on_loss="raise")
+        with dataset.iterator() as iterator:
+            found = [next(iterator) for _ in range(100)]
+            first.send(signal.SIGTERM)
+            with running("worker", "--dispatcher", address, "--grace", "0"):
+                found.extend(iterator)
+            assert first.end() == 0
+        assert sorted(found) == list(range(20_000))
+
+
+def test_a_second_sigterm_ends_the_grace():
+    with running_dispatcher() as address:
+        worker = Command("worker", "--dispatcher", address, "--grace", "600")
+        worker.wait_for("serves at")
+        with stoker.Dataset.range(10**6).distribute(address).iterator() as iterator:
+            next(iterator)
+            worker.send(signal.SIGTERM)
+            worker.wait_for("stopping: trainers have 600 s to read what is computed")
+            worker.send(signal.SIGTERM)
+            assert worker.end() == 0
+
+
+def _slow(x):
+    time.sleep(1e-4)
+    return x
 
 
 @pytest.mark.parametrize("words", [["dispatcher"], ["worker", "--dispatcher", "localhost:5050"]])

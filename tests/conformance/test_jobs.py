@@ -112,7 +112,7 @@ def test_unread_elements_of_a_closed_client_go_to_the_next(serve, transport):
     )
     with one.iterator() as first:
         first_elements = read(first, 10)
-        assert eventually(lambda: all(task.exhausted for task in service.tasks))
+        assert eventually(lambda: all(task.ended for task in service.tasks))
     assert sorted(first_elements + read(other)) == list(range(1000))
 
 

@@ -8,6 +8,8 @@ from typing import Any
 class ScriptedSplits:
     """Hands out ``passes[source][n]`` on the n-th opening of the source, nothing afterwards."""
 
+    draining = False
+
     def __init__(self, passes: dict[int, list[list[Any]]]) -> None:
         self._passes = passes
         self.opened: dict[int, int] = defaultdict(int)

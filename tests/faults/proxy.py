@@ -19,6 +19,7 @@ class CuttingProxy:
 
     def __init__(self, target: int, cut_after: Iterator[int]) -> None:
         self.cuts = 0
+        self._swallowing = False
         self._target = target
         self._cut_after = cut_after
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -32,6 +33,10 @@ class CuttingProxy:
         """Where clients connect."""
         port: int = self._listener.getsockname()[1]
         return port
+
+    def swallow(self) -> None:
+        """Drop all bytes from now on, while every connection stays open."""
+        self._swallowing = True
 
     def __enter__(self) -> Self:
         return self
@@ -70,6 +75,8 @@ class CuttingProxy:
         passed = 0
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
+                if self._swallowing:
+                    continue
                 if limit is not None and passed + len(data) > limit:
                     sink.sendall(data[: limit - passed])
                     self.cuts += 1

@@ -8,6 +8,7 @@ import pytest
 
 import stoker
 from stoker.service import distribute
+from stoker.service.keys import reader_key
 from stoker.wire import frames as f
 from stoker.wire.transports import get_transport
 from tests.serving import Service, eventually, read, worker_fields_for
@@ -24,6 +25,11 @@ def transport() -> str | None:
 def service(transport: str | None) -> Iterator[Service]:
     with Service(1, worker={"buffer_bytes": 4 * MIB, **worker_fields_for(transport)}) as service:
         yield service
+
+
+def _hello(task, client_id: int) -> f.Hello:
+    key = reader_key(task.start.key, client_id)
+    return f.Hello(1, 1, client_id, task.start.task_id, 0, attempt=1, key=key)
 
 
 def _job(service: Service, dataset: stoker.Dataset, **settings) -> stoker.Dataset:
@@ -52,7 +58,7 @@ def test_client_with_an_unread_socket_blocks_no_other(
         address = service.workers[0].address
         unread = get_transport("tcp").connect(address, 5.0)
         try:
-            unread.send(f.Hello(1, 1, 99, task.start.task_id, 0, attempt=1))
+            unread.send(_hello(task, 99))
             unread.send(f.Credit(0, 1 << 40, 1 << 40))
             assert eventually(lambda: 99 in task.readers)
             assert eventually(lambda: task.readers[99].kept_positions >= 1)
@@ -60,7 +66,7 @@ def test_client_with_an_unread_socket_blocks_no_other(
             thread = threading.Thread(target=lambda: rest.extend(int(x[0]) for x in reading))
             thread.start()
             unread_reader = task.readers[99]
-            assert eventually(lambda: task.exhausted)
+            assert eventually(lambda: task.ended)
             assert unread_reader.kept_positions <= 4 + 1
         finally:
             unread.close()

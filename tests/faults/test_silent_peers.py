@@ -241,7 +241,7 @@ def test_holding_the_gil_beyond_the_timeout_loses_no_task() -> None:
 def test_worker_supervisor_and_client_survive_resets() -> None:
     with Service(0) as service, Forwarder(service.address[1]) as network, ExitStack() as stack:
         worker = stack.enter_context(WorkerServer(dispatcher_address=network.address))
-        supervisor = SupervisorSession(network.address, list)
+        supervisor = SupervisorSession(network.address, lambda _: [])
         supervisor.start()
         stack.callback(supervisor.stop)
         endless = stoker.Dataset.range(10).repeat().distribute(network.address)

@@ -31,6 +31,7 @@ def test_worker_defaults_are_as_documented():
     assert (config.worker_tags, config.shutdown_quiet_period_ms) == ([], 0)
     assert config.cross_trainer_cache_size_bytes == 10 << 30
     assert config.shared_memory_bytes == 256 << 20
+    assert config.peer_timeout_ms == 10_000
 
 
 @pytest.mark.parametrize(
@@ -61,6 +62,7 @@ def test_invalid_dispatcher_field_is_a_value_error(fields, message):
         ({"dispatcher_address": ""}, "must not be empty"),
         ({"dispatcher_address": "host"}, "'host:port'"),
         ({"host": "::"}, "insecure=True"),
+        ({"peer_timeout_ms": 999}, "`peer_timeout_ms` must be at least 1000, got 999"),
     ],
 )
 def test_invalid_worker_field_is_a_value_error(fields, message):

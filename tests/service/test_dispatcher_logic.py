@@ -13,6 +13,7 @@ from stoker.errors import ErrorRecord
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig, ShardingPolicy
 from stoker.service.dispatcher.logic import Dispatcher, EndSession, Send
+from stoker.service.keys import KEY_BYTES, reader_key
 
 VERSIONS = m.Versions("3.11", "2")
 TREE = msgspec.msgpack.encode([WireNode("sim", [], msgspec.Raw(b"\x80"), {}, "")])
@@ -91,9 +92,38 @@ def test_new_task_is_sent_to_worker_and_client():
     [(_, start)] = _only(said, m.TaskStart)
     [(_, tasks)] = _only(said, m.Tasks)
     assert start.split_sources == [m.SplitSource(0, 4, 4)]
-    assert tasks == m.Tasks(
-        added=[m.TaskInfo(start.task_id, "host:1", {"tcp": "host:1"})], computed=False
-    )
+    [(_, welcome)] = _only(said, m.ClientWelcome)
+    key = reader_key(start.key, welcome.client_id)
+    info = m.TaskInfo(start.task_id, "host:1", {"tcp": "host:1"}, key=key)
+    assert tasks == m.Tasks(added=[info], computed=False)
+
+
+def test_a_session_is_resumed_with_its_key_only():
+    talk = Talk()
+    [(_, registered)] = _only(talk.join(W1), m.WorkerWelcome)
+    [(_, welcome)] = _only(talk.read(C1), m.ClientWelcome)
+    client = {"client_id": welcome.client_id, "journal_id": welcome.journal_id}
+    worker = {"worker_id": registered.worker_id, "journal_id": registered.journal_id}
+    hello = m.WorkerHello(1, 1, "host:1", {}, VERSIONS, **worker)
+    for key in (b"", registered.key[::-1]):
+        assert _refusal(talk.read(C2, key=key, **client)).code == "PermissionDeniedError"
+        with_key = msgspec.structs.replace(hello, key=key)
+        assert _refusal(talk.say(W2, with_key)).code == "PermissionDeniedError"
+    assert _only(talk.read(C2, key=welcome.key, **client), m.ClientWelcome)
+    with_key = msgspec.structs.replace(hello, key=registered.key)
+    [(_, again)] = _only(talk.say(W2, with_key), m.WorkerWelcome)
+    assert again.worker_id == registered.worker_id
+
+
+def test_no_two_keys_are_equal():
+    talk = Talk()
+    talk.join(W1)
+    said = talk.join(W2) + talk.read(C1) + talk.read(C2)
+    keys = [x.key for _, x in said if isinstance(x, m.WorkerWelcome | m.ClientWelcome)]
+    keys += [start.key for _, start in _only(said, m.TaskStart)]
+    keys += [info.key for _, tasks in _only(said, m.Tasks) for info in tasks.added]
+    assert len(set(keys)) == len(keys) == 9
+    assert all(len(key) == KEY_BYTES for key in keys)
 
 
 def _registration(tree: bytes, **fields) -> m.RegisterDataset:
@@ -234,7 +264,9 @@ def test_a_supervisor_keeps_the_lease_of_its_child():
 def test_a_supervisor_is_welcomed_with_journal_and_heartbeat():
     talk = Talk(worker_timeout_ms=2_000)
     journal = talk.logic._ledger.journal_id
-    assert talk.say(S1, m.SupervisorHello(1, 1)) == [(S1, m.SupervisorWelcome(1, journal, 200))]
+    assert talk.say(S1, m.SupervisorHello(1, 1)) == [
+        (S1, m.SupervisorWelcome(1, journal, 200, 2000))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -284,7 +316,17 @@ def test_resumed_session_repeats_messages_that_may_be_lost():
     journal = talk.logic._ledger.journal_id
     readers = {task: [7]}
     hello = m.WorkerHello(
-        1, 1, "host:1", {}, VERSIONS, [], worker_id, journal, tasks=[99], readers=readers
+        1,
+        1,
+        "host:1",
+        {},
+        VERSIONS,
+        [],
+        worker_id,
+        journal,
+        tasks=[99],
+        readers=readers,
+        key=talk.logic._ledger.key_of("worker", worker_id),
     )
     said = talk.say(W2, hello)
     assert [x for _, x in said][1:] == [
@@ -492,7 +534,9 @@ def test_a_worker_learns_later_what_a_closed_client_had_consumed():
     task, journal = talk.task(W1), talk.logic._ledger.journal_id
     talk.logic.disconnected(W1, talk.now)
     talk.say(C1, m.ClientClose({task: (3, 1)}))
-    fields = {"worker_id": talk.worker_ids[W1], "journal_id": journal, "tasks": [task]}
+    worker_id = talk.worker_ids[W1]
+    key = talk.logic._ledger.key_of("worker", worker_id)
+    fields = {"worker_id": worker_id, "journal_id": journal, "tasks": [task], "key": key}
     said = talk.join(W1, readers={task: [welcome.client_id]}, **fields)
     assert (W1, m.ClientReleased(task, welcome.client_id, (3, 1))) in said
 
@@ -637,5 +681,57 @@ def test_infinite_repeat_keeps_no_splits_of_past_epochs():
         talk.say(W1, m.SplitRequest(task, 0, source_epoch, begin=[0], want=1))
         talk.say(W1, m.SplitRequest(task, 0, source_epoch, done=True))
     [iteration] = talk.logic.state.iterations.values()
-    assert all(not tracker.begun for tracker in iteration.trackers.values())
+    assert iteration.trackers == {}
     assert iteration.splits_begun_by(task) == 5
+
+
+def test_a_late_task_gets_the_end_of_past_epochs():
+    talk = Talk(IndexSplits(1))
+    talk.join(W1)
+    talk.read(C1)
+    task = talk.task(W1)
+    for source_epoch in (1, 0):
+        talk.say(W1, m.SplitRequest(task, 0, source_epoch, want=1))
+        talk.say(W1, m.SplitRequest(task, 0, source_epoch, begin=[0], want=1))
+        talk.say(W1, m.SplitRequest(task, 0, source_epoch, done=True))
+    talk.join(W2)
+    late = talk.task(W2)
+    for source_epoch in (0, 1):
+        said = talk.say(W2, m.SplitRequest(late, 0, source_epoch, begin=[0], want=1))
+        assert said == [
+            (W2, m.SplitGrant(late, 0, source_epoch, refused=[0])),
+            (W2, m.SplitGrant(late, 0, source_epoch, end=True)),
+        ]
+        talk.say(W2, m.SplitRequest(late, 0, source_epoch, done=True))
+    said = talk.say(W2, m.SplitRequest(late, 0, 2, want=1))
+    assert said == [(W2, m.SplitGrant(late, 0, 2, splits=[(0, (0, 1))]))]
+
+
+def test_a_finished_iteration_drops_its_splits_while_clients_are_connected():
+    talk = Talk(ListedSplits())
+    talk.join(W1)
+    [(_, listing)] = _only(talk.read(C1), m.ListSplits)
+    talk.say(W1, m.SplitsListed(listing.iteration_id, {0: ["a file"]}))
+    task = talk.task(W1)
+    talk.say(W1, m.SplitRequest(task, 0, 0, want=1))
+    talk.say(W1, m.SplitRequest(task, 0, 0, begin=[0], want=1))
+    [iteration] = talk.logic.state.iterations.values()
+    assert iteration.values == {0: ["a file"]}
+    talk.say(W1, m.TaskProgress(task, exhausted=True, delivered=True))
+    assert (iteration.finished, iteration.stopped) == (True, False)
+    assert (iteration.values, iteration.trackers, iteration.splits_read) == ({}, {}, {})
+
+
+def test_clients_that_have_left_are_remembered_up_to_a_limit(monkeypatch):
+    monkeypatch.setattr("stoker.service.dispatcher.entities.REMEMBERED_CLIENTS", 3)
+    monkeypatch.setattr("stoker.service.dispatcher.entities.REMEMBERED_CODES", 3)
+    talk = Talk(worker_timeout_ms=10**9)
+    talk.join(W1)
+    for number in range(10):
+        said = _read_named(talk, 100 + number, _with_function(str(number)))
+        [(_, welcome)] = _only(said, m.ClientWelcome)
+        talk.say(100 + number, m.ClientClose({talk.task(W1): (1, 0)}))
+    [iteration] = talk.logic.state.iterations.values()
+    assert iteration.shared
+    assert len(iteration.left) == len(iteration.job.codes) == 3
+    assert welcome.client_id in iteration.left

@@ -268,7 +268,7 @@ def test_reader_that_cannot_start_a_thread_raises(monkeypatch):
 def test_supervisor_goes_on_after_an_exception(caplog):
     asked: list[int] = []
 
-    def worker_ids() -> list[int]:
+    def worker_ids(_: float) -> list[int]:
         asked.append(1)
         if len(asked) == 1:
             raise PlantedError("planted")

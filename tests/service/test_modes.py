@@ -40,7 +40,7 @@ def _state(policy: ShardingPolicy, *, named: bool = False, workers: int = 2) -> 
     state.apply(r.ClientAdded(CLIENT, ITERATION, ""))
     for k in range(workers):
         state.apply(r.WorkerAdded(WORKER + k, f"host:{k}", {}, [], VERSIONS))
-    state.apply(r.SplitsKnown(ITERATION, mode.split_sources(DATASET, LISTED), LISTED))
+    state.apply(r.SplitsKnown(ITERATION, mode.split_sources(DATASET, LISTED, 2), LISTED))
     iteration = state.iterations[ITERATION]
     for worker in list(mode.workers_to_start(iteration, DATASET, state.workers.values())):
         k = worker.added.worker_id - WORKER

@@ -32,7 +32,9 @@ class _Host:
         self.splits = list(splits)
         self.pipeline: Pipeline
 
-    def load(self, dataset_id: str) -> tuple[Node, stoker.Options]:
+    def load(
+        self, dataset_id: str, closed: threading.Event | None = None
+    ) -> tuple[Node, stoker.Options]:
         return decode_tree(self.tree), self.options
 
     def allocate(self, shape: tuple[int, ...], dtype: Any) -> Any:
@@ -136,7 +138,7 @@ def test_sys_exit_ends_the_task_with_an_error():
 @pytest.mark.parametrize("failure", [OSError("no dispatcher"), SystemExit(1)])
 def test_dataset_that_cannot_be_loaded_is_one_error(failure):
     class Broken(_Host):
-        def load(self, dataset_id: str) -> Any:
+        def load(self, dataset_id: str, closed: threading.Event | None = None) -> Any:
             raise failure
 
     host = Broken(stoker.Dataset.range(5))

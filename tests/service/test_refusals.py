@@ -74,7 +74,7 @@ def test_worker_that_is_welcomed_again_stays(monkeypatch):
 def test_refused_supervisor_asks_less_often(monkeypatch):
     hellos = refuse(monkeypatch, Supervisors)
     with DispatchServer() as dispatcher:
-        session = SupervisorSession(dispatcher.target, list)
+        session = SupervisorSession(dispatcher.target, lambda _: [])
         session.start()
         try:
             assert eventually(lambda: len(hellos) > 2)

@@ -27,7 +27,9 @@ class _Network:
         network = self
 
         class _Tried(Transport):
-            def listen(self, host: str, port: int, on_connection: object) -> Listener:
+            def listen(
+                self, host: str, port: int, on_connection: object, peer_timeout: float = 10.0
+            ) -> Listener:
                 raise NotImplementedError
 
             def connect(self, address: str, timeout: float) -> Connection:

@@ -1,7 +1,11 @@
 import asyncio
 import socket
+import struct
+import sys
 import threading
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
 
 import pytest
 from grpclib.server import Server as GrpcServer
@@ -16,7 +20,7 @@ from stoker.errors import (
 from stoker.service import WorkerServer, rpc
 from stoker.service import messages as m
 from stoker.service.config import ShardingPolicy
-from stoker.service.control_connection import ControlChannel
+from stoker.service.control_connection import BACKLOG, ControlChannel
 from stoker.service.control_loop import control_loop, run_on
 from tests.serving import Service, eventually, free_port, read
 
@@ -57,9 +61,10 @@ def test_messages_to_the_dispatcher_survive_encoding(message):
         m.ClientReleased(1, 2),
         m.ClientWelcome(1, 2, 3, "j", 1000, "careful"),
         m.DatasetUnknown(),
+        m.DispatcherStopped(),
         m.Tasks(
             [m.TaskInfo(1, "h:1", {"tcp": "h:1"})],
-            [m.TaskLost(2, "h:2", "gone", 3, True)],
+            [m.TaskLost(2, "h:2", "it was stopped", 3, 4)],
             [m.ElementsDropped(1, "h:1", 5)],
             True,
             True,
@@ -71,6 +76,31 @@ def test_messages_of_the_dispatcher_survive_encoding(message):
     found = rpc.decode_from_dispatcher(rpc.encode(message))
     assert rpc.encode(found) == rpc.encode(message)
     assert type(found) is type(message)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        m.TaskRead(2**70),
+        m.SplitsListed(1, {0: ["\ud800"]}),
+        m.SplitsListed(1, {0: [object()]}),
+    ],
+    ids=["int", "text", "object"],
+)
+def test_message_that_cannot_be_encoded_is_one_error(message):
+    with pytest.raises(InvalidArgumentError, match=f"{type(message).__name__} message cannot be"):
+        rpc.encode(message)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads Linux's tcp_info")
+def test_dispatcher_has_the_whole_backlog():
+    with Service(0) as service:
+        server: Any = service.dispatcher._shell.server._server._server
+        [sock] = server.sockets
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 32)
+    (longest,) = struct.unpack_from("I", info, 28)  # tcpi_sacked of a listening socket
+    somaxconn = int(Path("/proc/sys/net/core/somaxconn").read_text())
+    assert longest == min(BACKLOG, somaxconn) > 100
 
 
 def test_call_returns_the_reply_or_raises_the_error():

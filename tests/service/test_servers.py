@@ -25,6 +25,7 @@ from stoker.service import (
     messages,
     rpc,
 )
+from stoker.service.keys import reader_key
 from stoker.wire import frames
 from stoker.wire.transports import get_transport
 from tests.serving import Service, eventually, free_port, read
@@ -244,8 +245,9 @@ def test_newer_compatible_peer_is_accepted():
         with dataset.iterator() as iterator:
             next(iterator)
             [task_id] = service.state.tasks
+            key = reader_key(service.state.tasks[task_id].key, 12345)
             connection = get_transport("tcp").connect(service.workers[0].address, 5)
-            connection.send(_hello(protocol_max=99, client_id=12345, task_id=task_id))
+            connection.send(_hello(protocol_max=99, client_id=12345, task_id=task_id, key=key))
             answer = connection.receive(5)
             connection.close()
         assert answer == frames.Welcome(1, service.workers[0].address, 64 << 20)

@@ -1,6 +1,7 @@
 import os
 import signal
 import threading
+import time
 
 import pytest
 
@@ -12,6 +13,44 @@ def test_earlier_signal_ends_the_wait(number):
     with StopRequest() as request:
         os.kill(os.getpid(), number)
         request.wait()
+
+
+def test_signal_delivered_to_another_thread_ends_the_wait():
+    def receive() -> None:
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+
+    with StopRequest() as request:
+        timer = threading.Timer(0.1, receive)
+        timer.start()
+        request.wait()
+        timer.join()
+
+
+def test_one_signal_is_one_request():
+    with StopRequest() as request:
+        os.kill(os.getpid(), signal.SIGTERM)
+        request.wait()
+        timer = threading.Timer(0.1, request.ask)
+        timer.start()
+        began = time.monotonic()
+        request.wait()
+        assert time.monotonic() - began > 0.05
+        timer.join()
+
+
+def test_other_signals_do_not_end_the_wait():
+    before = signal.signal(signal.SIGUSR1, lambda *_: None)
+    try:
+        with StopRequest() as request:
+            os.kill(os.getpid(), signal.SIGUSR1)
+            timer = threading.Timer(0.1, request.ask)
+            timer.start()
+            began = time.monotonic()
+            request.wait()
+            assert time.monotonic() - began > 0.05
+            timer.join()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_another_thread_may_ask():

@@ -87,23 +87,23 @@ def test_split_announced_out_of_turn_is_assigned_once():
     assert handed_out == [0, 1, 2, 4, 5]
 
 
-def test_tracker_is_cleared_when_its_last_task_leaves():
+def test_tracker_is_read_when_its_last_task_leaves():
     tracker = SplitTracker(2)
     tracker.assign([0], 1)
     tracker.assign([1], 2)
     tracker.begin([0, 1])
     tracker.leave(1)
-    assert tracker.begun == {0: 1, 1: 2}
+    assert not tracker.is_read
     tracker.leave(2)
-    assert tracker.begun == {}
-    assert tracker.all_begun
+    assert tracker.is_read
+    assert tracker.begun_counts == {1: 1, 2: 1}
     assert [tracker.begun_by(1), tracker.begun_by(2)] == [1, 1]
     assert not tracker.is_available(0)
 
 
 @given(st.integers(0, 3 * MAX_INDEX_SPLITS))
 def test_index_splits_cover_a_source_evenly(count: int):
-    total = split_total(count)
+    total = split_total(count, 3)
     ranges = [split_range(split, total, count) for split in range(total)]
     assert [start for start, _ in ranges] == [0, *(stop for _, stop in ranges[:-1])][:total]
     assert not ranges or ranges[-1][1] == count
@@ -112,15 +112,20 @@ def test_index_splits_cover_a_source_evenly(count: int):
 
 
 def test_infinite_source_has_splits_of_one_size():
-    total = split_total(ENDLESS)
+    total = split_total(ENDLESS, 3)
     for split in (0, 1, 1000, 10**12, total - 1):
         expected = (split * ENDLESS_SPLIT, (split + 1) * ENDLESS_SPLIT)
         assert split_range(split, total, ENDLESS) == expected
-    assert split_total(ENDLESS - 1) == MAX_INDEX_SPLITS
+    assert split_total(ENDLESS - 1, 3) == MAX_INDEX_SPLITS
+
+
+def test_every_worker_of_a_large_cluster_gets_splits():
+    assert split_total(10**9, 10_000) == 80_000
+    assert split_total(100, 10_000) == 100
 
 
 def test_tracker_of_an_infinite_source_stays_small():
-    tracker = SplitTracker(split_total(ENDLESS))
+    tracker = SplitTracker(split_total(ENDLESS, 3))
     for _ in range(100):
         chosen = tracker.choose(MAX_BATCH, 2)
         tracker.assign(chosen, 1)

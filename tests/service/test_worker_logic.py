@@ -2,9 +2,12 @@
 
 from collections import Counter
 
+import msgspec
+
 from stoker.errors import ErrorRecord
 from stoker.service import messages as m
 from stoker.service.chunk import Chunk
+from stoker.service.keys import reader_key
 from stoker.service.worker import logic as w
 from stoker.wire import frames as f
 
@@ -16,7 +19,8 @@ CREDIT = f.Credit(0, 100, 1 << 20)
 
 
 def _hello(client: int = 40, *, attempt: int = 1, next_frame: int = 0, metered: bool = False):
-    return f.Hello(1, 1, client, 20, next_frame, attempt=attempt, metered=metered)
+    key = reader_key(b"", client)
+    return f.Hello(1, 1, client, 20, next_frame, attempt=attempt, metered=metered, key=key)
 
 
 def _worker(buffer_bytes: int = 1000) -> w.Worker:
@@ -26,10 +30,10 @@ def _worker(buffer_bytes: int = 1000) -> w.Worker:
     return worker
 
 
-def _running() -> w.Worker:
+def _running(start: m.TaskStart = START) -> w.Worker:
     """Return a worker with task 20, read by client 40 on connection 1 with credit for 100."""
     worker = _worker()
-    worker.session_message(START, 0.0)
+    worker.session_message(start, 0.0)
     worker.client_message(1, _hello(), 0.0)
     worker.client_message(1, CREDIT, 0.0)
     return worker
@@ -165,6 +169,61 @@ def test_a_task_is_delivered_once_its_clients_have_consumed_it():
     assert said[-1] == w.ToDispatcher(m.TaskProgress(20, exhausted=True, delivered=True))
 
 
+def test_draining_without_splits_computes_no_more():
+    worker = _running(m.TaskStart(20, 30, "data", 1, (0,)))
+    worker.produced(20, Chunk(["a"], 1))
+    said = worker.drain(0.0)
+    assert said[:2] == [w.ToDispatcher(m.WorkerDraining()), w.StopPipeline(20)]
+    assert _sent(said) == [(1, f.End(1))]
+    assert not worker.drained
+    worker.produced(20, Chunk(["b"], 1))  # the pipeline had begun it
+    assert worker.leave() == [w.ToDispatcher(m.WorkerLeave({20: 1}))]
+    said = worker.client_message(1, f.Credit(1, 10, 10), 0.0)
+    assert w.ToDispatcher(m.TaskProgress(20, delivered=True)) in said
+    assert worker.drained
+
+
+def test_draining_finishes_the_splits_begun():
+    worker = _running()
+    worker.need_split(20, 0, 0, 0.0)
+    worker.session_message(m.SplitGrant(20, 0, 0, splits=[(0, "file"), (1, "other")]), 0.0)
+    said = worker.drain(0.0)
+    assert said == [w.ToDispatcher(m.WorkerDraining()), w.DrainPipeline(20)]
+    said = worker.session_message(m.SplitGrant(20, 0, 0, begun=[0]), 0.0)
+    assert w.GiveSplit(20, 0, 0, ["file"]) in said
+    assert w.GiveSplit(20, 0, 0, []) in worker.need_split(20, 0, 0, 1.0)
+    assert w.GiveSplit(20, 0, 1, []) in worker.need_split(20, 0, 1, 1.0)
+    assert worker.exhausted(20)[-1] == w.ToDispatcher(m.TaskProgress(20, delivered=True))
+
+
+def test_a_drain_after_the_last_split_is_the_end_of_the_data():
+    worker = _running()
+    worker.need_split(20, 0, 0, 0.0)
+    worker.session_message(m.SplitGrant(20, 0, 0, end=True), 0.0)
+    worker.drain(0.0)
+    said = worker.exhausted(20)
+    assert said[-1] == w.ToDispatcher(m.TaskProgress(20, exhausted=True, delivered=True))
+
+
+def test_a_draining_worker_starts_no_task():
+    worker = _running()
+    worker.drain(0.0)
+    said = worker.session_message(m.TaskStart(21, 30, "data", 1, (0,)), 0.0)
+    assert said == [w.ToDispatcher(m.TaskProgress(21, delivered=True))]
+    worker.session_lost()
+    state = {"worker_id": 7, "journal_id": "journal", "tasks": [20], "readers": {20: [40]}}
+    draining = msgspec.structs.replace(HELLO, draining=True, **state)
+    assert worker.session_opened() == [w.ToDispatcher(draining)]
+
+
+def test_a_worker_that_leaves_counts_what_is_lost_where_it_can():
+    worker = _running()
+    worker.produced(20, Chunk(["a"], 1))
+    assert worker.leave() == [w.ToDispatcher(m.WorkerLeave({}))]
+    worker.exhausted(20)
+    assert worker.leave() == [w.ToDispatcher(m.WorkerLeave({20: 1}))]
+
+
 def test_a_released_client_may_not_read_again():
     worker = _running()
     worker.session_message(m.ClientReleased(20, 41), 0.0)
@@ -198,7 +257,7 @@ def test_reader_that_was_sent_end_is_served_last():
     worker.client_message(3, CREDIT, 0.0)
     worker.tasks[20].readers[42].ended = False
     worker.tasks[20].buffer.give_back(41, [Chunk(["b"], 1)])
-    assert _sent(worker.produced(20, Chunk([], 0)))[0] == (3, 0, ["b"])
+    assert _sent(worker.client_message(2, f.Credit(0, 0, 0), 0.0))[0] == (3, 0, ["b"])
 
 
 def test_metered_client_is_announced_elements_before_credit():
@@ -303,6 +362,21 @@ def test_stopped_task_leaves_nothing():
     assert worker.session_message(m.TaskStop(20), 0.0)[0] == w.CloseTask(20)
     assert (worker.tasks, worker.connections) == ({}, {})
     assert worker.session_message(m.TaskStop(20), 0.0) == []
+
+
+def test_a_stranger_without_the_key_gets_nothing():
+    worker = _running(m.TaskStart(20, 30, "data", 1, (0,), key=b"secret"))
+    worker.produced(20, Chunk(["a"], 1))
+    for key in (b"", b"wrong", reader_key(b"", 41), reader_key(b"secret", 40)):
+        hello = f.Hello(1, 1, 41, 20, 0, attempt=1, key=key)
+        assert worker.client_message(9, hello, 0.0) == [
+            w.ToClient(
+                9,
+                _bye("PermissionDeniedError", "this is not the key of client 41 for task 20"),
+            ),
+            w.CloseConnection(9),
+        ]
+    assert 41 not in worker.tasks[20].readers
 
 
 def test_client_of_another_data_protocol_is_dismissed():

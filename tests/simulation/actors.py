@@ -81,6 +81,8 @@ class SimDispatcher:
         self._do(self.logic.received(SUPERVISOR, died, self.world.now))
 
     def _do(self, actions: Sequence[dispatcher_logic.Action]) -> None:
+        if self.logic.has_work:
+            self.world.after(0, lambda: self._do(self.logic.work(self.world.now)))
         for action in actions:
             side = self._sessions.get(action.peer)
             if side is None:
@@ -176,6 +178,7 @@ class SimWorker:
         self._last_connection = 0
         self._heartbeat = 0.1
         self._next_heartbeat = 0.0
+        self._leaves_at: float | None = None
         versions = m.Versions("3.11", "2")
         hello = m.WorkerHello(1, 1, address, {"sim": address}, versions)
         self.logic = worker_logic.Worker(hello, buffer_bytes)
@@ -209,6 +212,12 @@ class SimWorker:
 
         side.listener = Ear(received, lost)
 
+    def drain(self, grace: float) -> None:
+        """Stop the process as SIGTERM does."""
+        self.world.note(f"       {self.name} drains")
+        self.do(self.logic.drain(self.world.now))
+        self._leaves_at = self.world.now + grace
+
     def crash(self) -> None:
         """Kill the process with all its state."""
         self.world.note(f"       {self.name} crashes")
@@ -227,6 +236,9 @@ class SimWorker:
             self._next_heartbeat = now + self._heartbeat
             self.session.send(m.Heartbeat())
         self.do(self.logic.tick(now))
+        if self._leaves_at is not None and (self.logic.drained or now >= self._leaves_at):
+            self.do(self.logic.leave())
+            self.crash()
 
     def do(self, actions: Sequence[worker_logic.Action]) -> None:
         """Execute the logic's actions."""
@@ -243,9 +255,10 @@ class SimWorker:
                     self.world.after(0, side.listener.lost)
                 case worker_logic.OpenTask(start):
                     self._open(start)
-                case worker_logic.CloseTask(task_id):
-                    self.pipelines.pop(task_id).close()
-                case worker_logic.Produce(task_id):
+                case worker_logic.CloseTask(task_id) | worker_logic.StopPipeline(task_id):
+                    if task_id in self.pipelines:
+                        self.pipelines.pop(task_id).close()
+                case worker_logic.Produce(task_id) if task_id in self.pipelines:
                     self.pipelines[task_id].resume()
                 case worker_logic.GiveSplit(task_id, _, _, split) if task_id in self.pipelines:
                     self.pipelines[task_id].give_split(split)

@@ -16,6 +16,7 @@ from stoker.service.chunk import Chunk
 from stoker.service.client import logic as client_logic
 from stoker.service.client.credit import BUFFER_BYTES
 from stoker.service.config import ShardingPolicy
+from stoker.service.keys import reader_key
 from stoker.service.read_options import ReadOptions
 from stoker.service.worker import logic as worker_logic
 from stoker.wire import frames as f
@@ -156,7 +157,10 @@ class Client:
         self.logic = client_logic.Client(hello, options, random.Random(number), 0.0)
         self.logic.session_opened()
         self.logic.session_message(m.ClientWelcome(1, number, 1, "journal", 500), 0.0)
-        tasks = [m.TaskInfo(x.number, f"host:{x.number}", {}) for x in workers]
+        tasks = [
+            m.TaskInfo(x.number, f"host:{x.number}", {}, key=reader_key(b"", number))
+            for x in workers
+        ]
         self._carry_out(self.logic.session_message(m.Tasks(added=tasks, computed=True), 0.0))
 
     # ── the wire ──────────────────────────────────────────────────────────────────────────────────

@@ -23,6 +23,9 @@ LIMIT = 120.0
 LEASE = 4.0
 """Seconds after which a client that crashed is released."""
 
+GRACE = 60.0
+"""Seconds in which clients must have read what a worker that drains has computed."""
+
 SETTLED = 20.0
 """Simulated seconds after which no state of the epoch may be left."""
 
@@ -36,6 +39,15 @@ class Crash:
     back: float | None
     same_address: bool
     reported: bool
+
+
+@dataclass(frozen=True)
+class Drain:
+    """A worker that drains at time `at`, and its successor after `back` seconds unless ``None``."""
+
+    worker: int
+    at: float
+    back: float | None
 
 
 @dataclass(frozen=True)
@@ -54,12 +66,13 @@ class Scenario:
     stop_after: int | None
     breaks: float
     crashes: tuple[Crash, ...]
+    drains: tuple[Drain, ...]
     client_crash: float | None
     registered: bool
 
     @property
     def lossless(self) -> bool:
-        """True if at most connections break, so that every element must arrive."""
+        """True if at most connections break and workers drain, so that all elements must arrive."""
         return not self.crashes and self.client_crash is None
 
     @property
@@ -71,7 +84,8 @@ class Scenario:
 def draw(seed: int) -> Scenario:
     """Return the scenario of a seed."""
     rng = random.Random(f"scenario {seed}")
-    faults = rng.choices(["none", "breaks", "crash", "both", "client"], [3, 4, 2, 2, 1])[0]
+    kinds = ["none", "breaks", "crash", "both", "client", "drain"]
+    faults = rng.choices(kinds, [3, 4, 2, 2, 1, 3])[0]
     workers = rng.choice([1, 2, 2, 2, 3])
     clients = rng.choice([1, 1, 2])
     plan = _draw_plan(rng)
@@ -84,6 +98,11 @@ def draw(seed: int) -> Scenario:
             back = rng.uniform(0.1, 3.0) if must or rng.random() < 0.5 else None
             crash = Crash(worker, rng.uniform(0, 1.5), back, rng.random() < 0.5, rng.random() < 0.3)
             crashes.append(crash)
+    drains: list[Drain] = []
+    if faults == "drain":
+        for k, worker in enumerate(rng.sample(range(workers), rng.randint(1, workers))):
+            back = rng.uniform(0.0, 3.0) if k == workers - 1 or rng.random() < 0.5 else None
+            drains.append(Drain(worker, rng.uniform(0, 1.0), back))
     total = len(plan.elements())
     return Scenario(
         dynamic=rng.random() < 0.7,
@@ -98,6 +117,7 @@ def draw(seed: int) -> Scenario:
         stop_after=rng.randint(1, max(1, total // 2)) if rng.random() < 0.25 * clients else None,
         breaks=rng.choice([0.5, 2, 8]) if faults in ("breaks", "both") else 0.0,
         crashes=tuple(crashes),
+        drains=tuple(drains),
         client_crash=rng.uniform(0, 1.0) if faults == "client" and clients > 1 else None,
         registered=rng.random() < 0.5,
     )
@@ -165,12 +185,7 @@ def run(seed: int, *, tracing: bool = False) -> Outcome:
         world.after(scenario.late, lambda: start_worker(late, f"host:{late}", f"W{late}"))
     for k in range(scenario.clients):
         outcome.clients.append(_client(k, scenario, registration, world, dispatcher, by_address))
-    for crash in scenario.crashes:
-        _plan_crash(crash, world, dispatcher, by_address, start_worker)
-    if scenario.client_crash is not None:
-        world.after(scenario.client_crash, outcome.clients[-1].crash)
-    if scenario.breaks:
-        _plan_breaks(outcome, 1 / scenario.breaks)
+    _plan_faults(outcome, by_address, start_worker)
     outcome.in_time = _run_to_the_end(outcome, LIMIT)
     if outcome.in_time:
         world.note("       everybody has left")
@@ -235,6 +250,22 @@ def _client(
     )
 
 
+def _plan_faults(
+    outcome: Outcome,
+    by_address: dict[str, SimWorker],
+    start_worker: Callable[[int, str, str], None],
+) -> None:
+    scenario, world = outcome.scenario, outcome.world
+    for crash in scenario.crashes:
+        _plan_crash(crash, world, outcome.dispatcher, by_address, start_worker)
+    for drain in scenario.drains:
+        _plan_drain(drain, world, by_address, start_worker)
+    if scenario.client_crash is not None:
+        world.after(scenario.client_crash, outcome.clients[-1].crash)
+    if scenario.breaks:
+        _plan_breaks(outcome, 1 / scenario.breaks)
+
+
 def _plan_crash(
     crash: Crash,
     world: World,
@@ -257,6 +288,19 @@ def _plan_crash(
         start_worker(crash.worker, new, f"W{crash.worker}b")
 
     world.after(crash.at, die)
+
+
+def _plan_drain(
+    drain: Drain,
+    world: World,
+    by_address: dict[str, SimWorker],
+    start_worker: Callable[[int, str, str], None],
+) -> None:
+    address = f"host:{drain.worker}"
+    world.after(drain.at, lambda: by_address[address].drain(GRACE))
+    if drain.back is not None:
+        name = f"W{drain.worker}b"
+        world.after(drain.at + drain.back, lambda: start_worker(drain.worker, f"{address}b", name))
 
 
 def _plan_breaks(outcome: Outcome, pause: float) -> None:

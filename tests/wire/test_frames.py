@@ -101,7 +101,6 @@ def numbers(*values):
         (c.Ints(), 1, b"\0" * 9),
         (c.Strs(), 1, numbers(HUGE)),
         (c.Strs(), 2, numbers(HUGE, -HUGE)),
-        (c.Strs(), 1, numbers(1).ljust(64, b"\0") + b"\xff"),
         (c.BigInts(), 1, numbers(-1)),
         (c.Sequences("list", c.Nones()), 1, numbers(HUGE)),
         (c.Sequences("list", c.Items("tuple", [])), 2, numbers(2**62, 2**62)),

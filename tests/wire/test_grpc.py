@@ -140,7 +140,7 @@ def test_close_wakes_a_blocked_sender():
 def test_peers_close_wakes_a_blocked_sender():
     with connected(GRPC) as pair, _blocked_sender(pair.far) as outcome:
         pair.near.close()
-        assert "is gone" in outcome.get(timeout=5)
+        assert "disconnected" in outcome.get(timeout=5)
 
 
 def test_message_sent_before_the_listener_closes_arrives():
@@ -168,9 +168,9 @@ def test_killed_peer_is_unavailable_and_named():
         assert connection.peer.startswith("127.0.0.1:")
         assert connection.receive(30) == Ready(1)
         process.send_signal(signal.SIGKILL)
-        with pytest.raises(UnavailableError, match=rf"^{connection.peer} is gone"):
+        with pytest.raises(UnavailableError, match=rf"^{connection.peer} disconnected"):
             connection.receive(5)
-        with pytest.raises(UnavailableError, match="is gone"):
+        with pytest.raises(UnavailableError, match="disconnected"):
             connection.send(Ready(1))
     listener.close()
 
@@ -211,7 +211,7 @@ def test_message_in_small_pieces_is_joined(monkeypatch):
     assert reader.receive(5) == Ready(1)
     assert list(map(exact, _frame(reader).elements)) == list(map(exact, elements))
     assert reader.receive(5) == Ready(2)
-    with pytest.raises(UnavailableError, match="the peer is gone: it closed the connection"):
+    with pytest.raises(UnavailableError, match="the peer disconnected: it closed the connection"):
         reader.receive(5)
     reader.close()
 
@@ -255,7 +255,7 @@ def test_piece_above_the_listeners_limit_ends_only_its_call(monkeypatch):
     monkeypatch.setattr(module, "PIECE_BYTES", 64 * MIB)
     with connected(GRPC) as pair:
         pair.near.send(Frame(0, [np.zeros(MIB)]))
-        with pytest.raises(UnavailableError, match="is gone"):
+        with pytest.raises(UnavailableError, match="disconnected"):
             pair.far.receive(5)
         with pytest.raises(UnavailableError, match="RESOURCE_EXHAUSTED"):
             pair.near.receive(5)

@@ -37,7 +37,7 @@ def test_broken_connections_lose_messages_and_wake_both_sides():
         transport.break_connections()
         waiting.join(5)
         assert len(outcome) == 1
-        assert outcome[0].endswith("is gone: the connection broke")
+        assert outcome[0].endswith("disconnected: the connection broke")
         with pytest.raises(UnavailableError, match="the connection broke"):
             pair.far.receive(5)
         with pytest.raises(UnavailableError, match="the connection broke"):

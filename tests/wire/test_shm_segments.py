@@ -190,6 +190,22 @@ def test_a_segment_in_use_is_emptied_before_it_is_replaced(pool):
     assert [int(array.max()) for array in held] == [0, 1, 2]
 
 
+def test_unused_segments_are_released_without_clients(pool):
+    pool.add_client()
+    used, unused = (pool.allocate((2 * MIB,), np.uint8) for _ in range(2))
+    del unused
+    pool.release_unused()
+    assert pool.statistics()["bytes"] == 4 * MIB
+    pool.remove_client(Loans())
+    pool.release_unused()
+    assert pool.statistics()["bytes"] == 2 * MIB
+    used[:] = 1
+    del used
+    pool.release_unused()
+    assert pool.statistics()["bytes"] == 0
+    assert pool.allocate((2 * MIB,), np.uint8).nbytes == 2 * MIB
+
+
 def test_segments_of_other_sizes_make_room_for_a_larger_block(pool):
     array = pool.allocate((3 * MIB,), np.uint8)
     del array

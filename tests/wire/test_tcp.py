@@ -103,7 +103,7 @@ def test_half_a_message_and_a_close_is_a_peer_that_is_gone(raw):
     plain, connection = raw
     plain.sendall(message_bytes(Frame(0, [np.zeros(1000)]))[:500])
     plain.close()
-    with pytest.raises(UnavailableError, match="the peer is gone"):
+    with pytest.raises(UnavailableError, match="the peer disconnected"):
         connection.receive(5)
 
 
@@ -166,12 +166,12 @@ def test_last_messages_of_a_peer_arrive_after_a_failed_send(raw):
         try:
             connection.send(Ready(1))
         except UnavailableError as error:
-            return "the peer is gone" in str(error)
+            return "the peer disconnected" in str(error)
         return False
 
     assert meets(fails)
     assert connection.receive(5) == Ready(7)
-    with pytest.raises(UnavailableError, match="the peer is gone"):
+    with pytest.raises(UnavailableError, match="the peer disconnected"):
         connection.receive(5)
 
 
@@ -207,7 +207,7 @@ def test_a_killed_peer_is_unavailable_and_named():
         (connection,) = accepted
         assert connection.receive(30) == Ready(1)
         process.send_signal(signal.SIGKILL)
-        with pytest.raises(UnavailableError, match=rf"^{connection.peer} is gone"):
+        with pytest.raises(UnavailableError, match=rf"^{connection.peer} disconnected"):
             connection.receive(5)
     listener.close()
 

@@ -85,6 +85,14 @@ def worker(
         int,
         typer.Option(min=0, help="Memory that each process may share with trainers on this host."),
     ] = 256 << 20,
+    grace: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            help="Seconds after SIGTERM in which trainers may read what is computed; a second "
+            "SIGTERM ends them.",
+        ),
+    ] = 25.0,
 ) -> None:
     """Start worker processes and restart each that dies."""
     from stoker.cli import servers
@@ -98,6 +106,7 @@ def worker(
         insecure=insecure,
         data_transfer_protocol=data_transfer_protocol,
         shared_memory_bytes=shared_memory_bytes,
+        grace=grace,
     )
 
 

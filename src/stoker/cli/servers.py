@@ -1,5 +1,6 @@
 """Servers in the foreground, until SIGTERM or Ctrl-C."""
 
+import contextlib
 import logging
 import sys
 import threading
@@ -7,15 +8,20 @@ import threading
 import typer
 
 from stoker.cli.failure import fail
+from stoker.cli.limits import raise_open_files_limit
 from stoker.errors import StokerError
 from stoker.service import DispatcherConfig, DispatchServer, WorkerConfig
 from stoker.service.shutdown import StopRequest
+from stoker.service.worker.process import GRACE
 from stoker.service.worker.supervisor import Supervisor
+
+logger = logging.getLogger("stoker.worker")
 
 
 def run_dispatcher(*, host: str, port: int, insecure: bool) -> None:
     """Run a dispatcher until it is asked to stop, or fails; print its address once it serves."""
     _log_to_stderr()
+    raise_open_files_limit()
     with StopRequest() as stop:
         try:
             server = DispatchServer(DispatcherConfig(host=host, port=port, insecure=insecure))
@@ -43,9 +49,11 @@ def run_worker(
     insecure: bool,
     data_transfer_protocol: str | None,
     shared_memory_bytes: int,
+    grace: float,
 ) -> None:
-    """Run `processes` workers until asked to stop."""
+    """Run `processes` workers until asked to stop, then let them drain for `grace` seconds."""
     _log_to_stderr()
+    raise_open_files_limit()
     with StopRequest() as stop:
         try:
             config = WorkerConfig(
@@ -56,6 +64,7 @@ def run_worker(
                 insecure=insecure,
                 data_transfer_protocol=data_transfer_protocol,
                 shared_memory_bytes=shared_memory_bytes,
+                shutdown_quiet_period_ms=round(grace * 1000),
             )
             supervisor = Supervisor(config, processes)
         except (StokerError, ValueError) as error:
@@ -64,7 +73,12 @@ def run_worker(
         waiting = threading.Thread(target=_ask_when_ended, args=(supervisor, stop))
         waiting.start()
         stop.wait()
+        logger.info("stopping: trainers have %g s to read what is computed", grace)
+        stopping = threading.Thread(target=_stop, args=(supervisor, grace + GRACE, stop))
+        stopping.start()
+        stop.wait()  # for the end, or for a second signal
         supervisor.stop()
+        stopping.join()
         waiting.join()
     try:
         supervisor.join()
@@ -79,10 +93,15 @@ def _ask_when_stopped(server: DispatchServer, stop: StopRequest) -> None:
 
 
 def _ask_when_ended(supervisor: Supervisor, stop: StopRequest) -> None:
-    try:
+    # An error is printed by the main thread, which joins again.
+    with contextlib.suppress(StokerError):
         supervisor.join()
-    except StokerError:  # printed by the main thread, which joins again
-        stop.ask()
+    stop.ask()
+
+
+def _stop(supervisor: Supervisor, grace: float, stop: StopRequest) -> None:
+    supervisor.stop(grace)
+    stop.ask()
 
 
 def _log_to_stderr() -> None:

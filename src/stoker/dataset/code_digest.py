@@ -1,12 +1,26 @@
-"""Digests of user functions, equal in every process that runs the same code."""
+"""Digests of user functions, equal in every process that runs the same code; their classes."""
 
 import hashlib
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 import cloudpickle  # type: ignore[import-untyped]
 
+from stoker.dataset.record_classes import record_classes_in
+
 _DIGEST_BYTES = 16
+
+
+class Code(NamedTuple):
+    """Properties of a function with all it refers to.
+
+    Attributes:
+        digest: see `code_digest`.
+        record_classes: the namedtuple and dataclass classes it refers to.
+    """
+
+    digest: str
+    record_classes: tuple[type, ...]
 
 
 def code_digest(value: Any) -> str:
@@ -19,10 +33,19 @@ def code_digest(value: Any) -> str:
     Raises:
         Exception: if the value cannot be pickled.
     """
+    return inspect_code(value).digest
+
+
+def inspect_code(value: Any) -> Code:
+    """Return the digest and the record classes of a function with all it refers to.
+
+    Raises:
+        Exception: if the value cannot be pickled.
+    """
     file = _HashFile()
     pickler = _CodePickler(file, protocol=5, buffer_callback=file.write_buffer)
     pickler.dump(value)
-    return file.hash.hexdigest()
+    return Code(file.hash.hexdigest(), tuple(pickler.record_classes))
 
 
 def bytes_digest(data: bytes) -> str:
@@ -44,7 +67,13 @@ class _HashFile:
 
 
 class _CodePickler(cloudpickle.Pickler):  # type: ignore[misc]
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.record_classes: dict[type, None] = {}
+
     def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, type | FunctionType):
+            self.record_classes.update(dict.fromkeys(record_classes_in(obj)))
         if isinstance(obj, CodeType):
             names = (obj.co_names, obj.co_varnames, obj.co_freevars, obj.co_cellvars)
             arguments = (obj.co_argcount, obj.co_posonlyargcount, obj.co_kwonlyargcount)

@@ -297,11 +297,19 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
 
     def __reduce__(self) -> tuple[Any, ...]:
         tree = encode_tree(self.node)
-        return _restore, (type(self), tree, self._options, self._seed.get(), self._epochs_started)
+        # pickle imports the modules of these classes, which register them for `decode_tree`.
+        kinds = tuple(dict.fromkeys(type(node) for node in number(self.node)))
+        seed = self._seed.get()
+        return _restore, (type(self), kinds, tree, self._options, seed, self._epochs_started)
 
 
 def _restore(
-    cls: type[Dataset], tree: bytes, options: Options, seed: int, epochs_started: int
+    cls: type[Dataset],
+    _kinds: tuple[type[Node], ...],
+    tree: bytes,
+    options: Options,
+    seed: int,
+    epochs_started: int,
 ) -> Dataset:
     dataset = cls(decode_tree(tree), options, _seed=_DrawnSeed(seed))
     dataset._epochs_started = epochs_started

@@ -1,6 +1,5 @@
 """User functions and values, pickled lazily with cloudpickle."""
 
-import dis
 import functools
 import io
 import sys
@@ -9,10 +8,14 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import CodeType, FunctionType, MethodType, ModuleType
-from typing import Any, TypeVar
+from types import MethodType, ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from stoker.dataset.references import is_function, name_of, references_of
 from stoker.errors import FailedPreconditionError, InvalidArgumentError
+
+if TYPE_CHECKING:
+    from stoker.dataset.code_digest import Code
 
 # cloudpickle's set of modules pickled by value is global: one registration at a time.
 _lock = threading.RLock()
@@ -27,9 +30,10 @@ class Pickled:
     by value, so that a worker needs installed packages only. Thread-safe.
     """
 
-    __slots__ = ("_blob", "_value")
+    __slots__ = ("_blob", "_code", "_value")
 
     def __init__(self) -> None:
+        self._code: Code | None = None
         self._value: Any = _UNSET
         self._blob: bytes | None = None
 
@@ -80,12 +84,40 @@ class Pickled:
         Raises:
             InvalidArgumentError: if it cannot be pickled.
         """
-        from stoker.dataset.code_digest import bytes_digest, code_digest
+        return self._inspect().digest
+
+    def record_classes(self) -> tuple[type, ...]:
+        """Return the namedtuple and dataclass classes that the value refers to.
+
+        Returns:
+            Nothing if the value is not unpickled here: the program has not got such classes.
+
+        Raises:
+            InvalidArgumentError: if it cannot be pickled.
+        """
+        return self._inspect().record_classes
+
+    def _inspect(self) -> "Code":
+        from stoker.dataset.code_digest import Code, bytes_digest, inspect_code
 
         with _lock:
-            if self._value is _UNSET:
-                return bytes_digest(self.blob)
-            return _by_value(code_digest, self.value)
+            if self._code is None and self._value is _UNSET:
+                return Code(bytes_digest(self.blob), ())
+            if self._code is None:
+                self._code = _by_value(inspect_code, self.value)
+            return self._code
+
+    def large_references(self, least: int) -> list[tuple[str, str, int]]:
+        """Return the variables of `least` bytes and more that are pickled with a function.
+
+        Returns:
+            The name of the variable, of the function that uses it, and its size. Nothing if the
+            value is not a function, or not unpickled here.
+        """
+        if self._value is _UNSET:
+            return []
+        with _lock:
+            return _by_value(functools.partial(_large_references, least=least), self.value)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Pickled.from_blob, (self.blob,)
@@ -93,7 +125,7 @@ class Pickled:
     def __repr__(self) -> str:
         if self._value is _UNSET:
             return f"Pickled(<{len(self._blob or b'')} bytes>)"
-        return f"Pickled({_name(self._value)})"
+        return f"Pickled({name_of(self._value)})"
 
 
 def _pickle(value: Any) -> bytes:
@@ -127,16 +159,10 @@ def _message(value: Any, owner: Any, variable: str, culprit: Any, error: Excepti
     kind = type(culprit)
     described = f"a {kind.__module__}.{kind.__qualname__}".replace("a builtins.", "a ")
     if variable:
-        what = f"`{variable}` ({described}), used by `{_name(owner)}`, cannot be pickled"
+        what = f"`{variable}` ({described}), used by `{name_of(owner)}`, cannot be pickled"
     else:
-        what = f"`{_name(value)}` ({described}) cannot be pickled"
+        what = f"`{name_of(value)}` ({described}) cannot be pickled"
     return f"{what}: {error}; create it inside the function, or pass what it is made from"
-
-
-def _name(value: Any) -> str:
-    if isinstance(value, functools.partial):
-        return _name(value.func)
-    return getattr(value, "__qualname__", None) or type(value).__qualname__
 
 
 @contextmanager
@@ -183,7 +209,7 @@ def _find_culprit(cloudpickle: ModuleType, value: Any) -> tuple[Any, str, Any]:
     owner, variable, culprit = value, "", value
     seen = {id(value)}
     while True:
-        for name, found in _references_of(culprit):
+        for name, found in references_of(culprit):
             if id(found) not in seen and not _picklable(cloudpickle, found):
                 seen.add(id(found))
                 if not isinstance(culprit, MethodType | functools.partial):
@@ -202,42 +228,45 @@ def _picklable(cloudpickle: ModuleType, value: Any) -> bool:
     return True
 
 
-def _references_of(value: Any) -> list[tuple[str, Any]]:
-    """Return the variables that are pickled with `value`, by name."""
-    if isinstance(value, MethodType):
-        return [("self", value.__self__), (value.__func__.__name__, value.__func__)]
-    if isinstance(value, functools.partial):
-        found = [(f"argument {i}", v) for i, v in enumerate(value.args)]
-        return [*found, *value.keywords.items(), (_name(value.func), value.func)]
-    if isinstance(value, FunctionType):
-        found = [
-            (n, value.__globals__[n]) for n in _global_names(value.__code__, value.__globals__)
-        ]
-        for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
-            try:
-                found.append((name, cell.cell_contents))
-            except ValueError:  # a variable not yet assigned
+def _large_references(value: Any, least: int) -> list[tuple[str, str, int]]:
+    found: list[tuple[str, str, int]] = []
+    stack, seen = [value], {id(value)}
+    while stack:
+        owner = stack.pop()
+        for name, reference in references_of(owner) if is_function(owner) else ():
+            if id(reference) in seen or (size := _pickled_bytes(reference)) < least:
                 continue
-        found += [(f"default {i}", v) for i, v in enumerate(value.__defaults__ or ())]
-        return [*found, *(value.__kwdefaults__ or {}).items()]
-    if isinstance(value, dict):
-        return [(f"[{key!r}]", found) for key, found in value.items()]
-    if isinstance(value, list | tuple):
-        return [(f"[{i}]", found) for i, found in enumerate(value)]
-    attributes = getattr(value, "__dict__", None)
-    return [(f".{k}", v) for k, v in attributes.items()] if isinstance(attributes, dict) else []
+            seen.add(id(reference))
+            if is_function(reference):
+                stack.append(reference)
+            else:
+                found.append((name, name_of(owner), size))
+    return found
 
 
-def _global_names(code: CodeType, variables: dict[str, Any]) -> list[str]:
-    names = [
-        str(instruction.argval)
-        for instruction in dis.get_instructions(code)
-        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME")
-    ]
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            names += _global_names(constant, variables)
-    return [name for name in dict.fromkeys(names) if name in variables]
+def _pickled_bytes(value: Any) -> int:
+    """Return the size of a pickled value; 0 if it cannot be pickled alone."""
+    import cloudpickle
+
+    counter = _Counter()
+    try:
+        cloudpickle.Pickler(counter, protocol=5, buffer_callback=counter.write_buffer).dump(value)
+    except Exception:  # noqa: BLE001 - a __reduce__ may raise anything
+        return 0
+    return counter.bytes
+
+
+class _Counter:
+    """A file that counts the bytes written to it."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+    def write(self, data: Any) -> None:
+        self.bytes += memoryview(data).nbytes
+
+    def write_buffer(self, buffer: Any) -> None:
+        self.bytes += memoryview(buffer).nbytes
 
 
 def _unpickle(blob: bytes) -> Any:

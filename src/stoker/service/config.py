@@ -69,6 +69,8 @@ def parse_service(service: Any) -> tuple[str, str]:
         NotFoundError: if its protocol does not exist.
     """
     service = getattr(service, "target", service)
+    for part in service if isinstance(service, tuple) else (service,):
+        check_text("service", part)
     if isinstance(service, tuple):
         if len(service) != 2 or not all(isinstance(part, str) for part in service):
             raise InvalidArgumentError(
@@ -94,6 +96,21 @@ def parse_service(service: Any) -> tuple[str, str]:
         raise NotFoundError(f"no protocol {protocol!r} for the dispatcher; there is {known}")
     split_address(address)
     return protocol, address
+
+
+def check_text(name: str, value: Any) -> None:
+    """Refuse a str that cannot be encoded as UTF-8, as messages require; accept other values.
+
+    Raises:
+        InvalidArgumentError: if `value`, of the argument `name`, contains a lone surrogate.
+    """
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise InvalidArgumentError(
+                f"`{name}` must be text that can be encoded as UTF-8, got {value!r}"
+            ) from None
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -217,6 +234,7 @@ class DispatcherConfig:
     def __post_init__(self) -> None:
         _fill_in(self, "job_gc_check_interval_ms", "job_gc_timeout_ms")
         parse_service((self.protocol, "localhost:1"))
+        check_text("host", self.host)
         check_exposure(self.host, self.insecure)
         _check_port(self.port)
         _positive(self, "job_gc_check_interval_ms", "worker_timeout_ms", "client_timeout_ms")
@@ -241,8 +259,8 @@ class WorkerConfig:
             address of the interface that reaches the dispatcher. "%port%" is replaced by the port.
         port: the port to serve elements on; 0 chooses a free one.
         protocol: "grpc".
-        heartbeat_interval_ms: longest interval between heartbeats; the dispatcher may ask for a
-            shorter one.
+        heartbeat_interval_ms: interval between heartbeats until the dispatcher answers, which
+            sets the interval by its lease and the number of workers.
         dispatcher_timeout_ms: the worker stops when it cannot reach the dispatcher for this long.
         data_transfer_protocol: how other processes read elements: "tcp" at `port` only, "grpc" at
             `port` only, or ``None``, "tcp" at `port` and shared memory. "grpc" needs the extra
@@ -258,8 +276,8 @@ class WorkerConfig:
             each reader is sent ahead of its user.
         shared_memory_bytes: most bytes of memory to share with trainers on this host; elements
             that do not fit are copied. 0 shares none.
-        peer_timeout_ms: time in which the worker notices that the dispatcher cannot be reached, and
-            begins to connect again; at least 1,000.
+        peer_timeout_ms: time in which a connection of this worker, to a trainer or the dispatcher,
+            notices that the other end cannot be reached; at least 1,000.
     """
 
     dispatcher_address: str
@@ -292,6 +310,10 @@ class WorkerConfig:
     def __post_init__(self) -> None:
         _fill_in(self, "heartbeat_interval_ms", "dispatcher_timeout_ms")
         parse_service((self.protocol, "localhost:1"))
+        for name in ("dispatcher_address", "worker_address", "data_transfer_address", "host"):
+            check_text(name, getattr(self, name))
+        for tag in self.worker_tags:
+            check_text("worker_tags", tag)
         parse_service(self.dispatcher_address)
         check_exposure(self.host, self.insecure)
         _check_port(self.port)

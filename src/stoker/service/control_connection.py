@@ -20,12 +20,14 @@ from grpclib.const import Status
 from grpclib.encoding.base import CodecBase
 from grpclib.exceptions import GRPCError, ProtocolError
 from grpclib.protocol import H2Protocol
-from grpclib.server import Server
 
 logger = logging.getLogger("stoker.rpc")
 
 # It logs every broken session at INFO; stoker logs them with more detail.
 logging.getLogger("grpclib").setLevel(logging.WARNING)
+
+BACKLOG = 1024
+"""Connections that wait to be accepted; asyncio listens again, with 100 by default."""
 
 PEER_TIMEOUT = 10.0
 """Seconds in which a connection notices that its peer cannot be reached, by default."""
@@ -214,22 +216,6 @@ def _explain_status(error: GRPCError) -> ConnectError:
     return NotStokerError(f"it answered {text!r}") if foreign else ConnectError(text)
 
 
-class ControlServer(Server):
-    """A gRPC server whose connections notice that a peer is silent.
-
-    Args:
-        handlers: as grpclib's `Server` takes them.
-        peer_timeout: seconds without a byte of a peer after which its connection is aborted.
-    """
-
-    def __init__(self, handlers: list[Any], peer_timeout: float) -> None:
-        super().__init__(handlers, codec=BytesCodec())
-        self._peer_timeout = peer_timeout
-
-    def _protocol_factory(self) -> H2Protocol:
-        return WatchedProtocol(super()._protocol_factory(), self._peer_timeout, False)
-
-
 def _happy_eyeballs_delay(host: str) -> float | None:
     """Return the delay for a host with several addresses; ``None`` if `host` is an address."""
     try:
@@ -262,7 +248,7 @@ def listen(host: str, port: int) -> socket.socket:
     """
     bind_host = numeric(host)
     family = socket.AF_INET6 if ":" in bind_host else socket.AF_INET
-    listener = socket.create_server((bind_host, port), family=family, backlog=1024)
+    listener = socket.create_server((bind_host, port), family=family, backlog=BACKLOG)
     listener.setblocking(False)
     # grpclib sets it only on listeners that asyncio creates; without it the second of two small
     # messages waits 40 ms for the peer's delayed acknowledgement.

@@ -9,14 +9,17 @@ import msgspec
 from stoker.dataset.dataset import Dataset
 from stoker.dataset.options import Options
 from stoker.dataset.pickled import Pickled
+from stoker.dataset.record_classes import RecordClasses
 from stoker.dataset.tree.call_site import call_site
 from stoker.dataset.tree.node import UNKNOWN_CARDINALITY
 from stoker.dataset.tree.structure import structure_of
+from stoker.dataset.tree.wire_form import functions_of
+from stoker.elements.codec.records import describe, record_classes_of
 from stoker.elements.spec import Spec, spec_from_wire
 from stoker.service import messages as m
 from stoker.service import rpc
 from stoker.service.client.credit import BUFFER_BYTES
-from stoker.service.config import ShardingPolicy, parse_service
+from stoker.service.config import ShardingPolicy, check_text, parse_service
 from stoker.service.read_options import (
     CONNECT_TIMEOUT,
     CrossTrainerCache,
@@ -43,6 +46,7 @@ def distribute(
     *,
     connect_timeout: float = CONNECT_TIMEOUT,
     buffer_bytes: int = BUFFER_BYTES,
+    on_loss: str = "warn",
 ) -> Callable[[Dataset], Dataset]:
     """Return a transformation that runs the dataset on the workers of a service.
 
@@ -69,15 +73,18 @@ def distribute(
         connect_timeout: seconds to wait for the dispatcher.
         buffer_bytes: about the most bytes that all workers together have sent and this client has
             not yielded; each worker may exceed its part by one element.
+        on_loss: what a read does when elements are lost with a worker, or with another client of
+            the job: "warn" logs a warning, "raise" raises a `DataLossError`, once for each loss;
+            reading may continue after it.
 
     Returns:
         A function for `Dataset.apply`.
 
     Raises:
-        InvalidArgumentError: if `processing_mode`, `service`, `compression` or `target_workers` is
-            none of the above, `job_name` is empty, `max_outstanding_requests` or `buffer_bytes` is
-            not a positive int, `consumer_index` is not in [0, `num_consumers`), or one of the two
-            is given without the other or without `job_name`.
+        InvalidArgumentError: if `processing_mode`, `service`, `compression`, `target_workers` or
+            `on_loss` is none of the above, `job_name` is empty, `max_outstanding_requests` or
+            `buffer_bytes` is not a positive int, `consumer_index` is not in [0, `num_consumers`),
+            or one of the two is given without the other or without `job_name`.
         NotFoundError: if the protocol of `service` or `data_transfer_protocol` does not exist.
         UnimplementedError: if this version does not have `processing_mode`, `num_consumers` or
             `cross_trainer_cache`, or if a source of the dataset cannot be split
@@ -105,6 +112,7 @@ def distribute(
         cross_trainer_cache=cross_trainer_cache,
         connect_timeout=connect_timeout,
         buffer_bytes=buffer_bytes,
+        on_loss=on_loss,
     )
     site = call_site()
 
@@ -121,7 +129,8 @@ def distribute(
             registration=registration,
         )
         spec, size = dataset.element_spec, registration.size
-        return _dataset(options, hello, spec, size, site, dataset.options())
+        classes = _record_classes(spec, dataset)
+        return _dataset(options, hello, spec, classes, size, site, dataset.options())
 
     return transformation
 
@@ -152,6 +161,7 @@ def register_dataset(
     As `tf.data.experimental.service.register_dataset`.
     """
     check_compression(compression)
+    check_text("dataset_id", dataset_id)
     address = parse_service(service)[1]
     registration = msgspec.structs.replace(
         registration_of(dataset, compression), dataset_id=dataset_id or ""
@@ -174,6 +184,7 @@ def from_dataset_id(
     *,
     connect_timeout: float = CONNECT_TIMEOUT,
     buffer_bytes: int = BUFFER_BYTES,
+    on_loss: str = "warn",
 ) -> Dataset:
     """Return a dataset that reads the dataset registered under an id.
 
@@ -191,6 +202,7 @@ def from_dataset_id(
         target_workers: as for `distribute`.
         connect_timeout: as for `distribute`.
         buffer_bytes: as for `distribute`.
+        on_loss: as for `distribute`.
 
     Raises:
         InvalidArgumentError: if an argument is not valid, as for `distribute`.
@@ -201,6 +213,7 @@ def from_dataset_id(
 
     As `tf.data.experimental.service.from_dataset_id`.
     """
+    check_text("dataset_id", dataset_id)
     options = parse_read_options(
         processing_mode,
         service,
@@ -213,6 +226,7 @@ def from_dataset_id(
         cross_trainer_cache=cross_trainer_cache,
         connect_timeout=connect_timeout,
         buffer_bytes=buffer_bytes,
+        on_loss=on_loss,
     )
     size = UNKNOWN_CARDINALITY
     if element_spec is None:
@@ -228,7 +242,8 @@ def from_dataset_id(
         options.job_parameters,
         named=job_name is not None,
     )
-    return _dataset(options, hello, element_spec, size, call_site(), Options())
+    classes = _record_classes(element_spec)
+    return _dataset(options, hello, element_spec, classes, size, call_site(), Options())
 
 
 # ── parts ────────────────────────────────────────────────────────────────────────────────────────
@@ -236,10 +251,20 @@ def _anonymous_job() -> str:
     return f"anonymous:{uuid.uuid4().hex}"
 
 
+def _record_classes(spec: Spec, dataset: Dataset | None = None) -> RecordClasses:
+    """Return the record classes of an element_spec, and others that functions refer to."""
+    known = [cls for cls in record_classes_of(spec) if describe(cls) is not None]
+    declared = {describe(cls): cls for cls in reversed(known)}  # the outermost counts
+    functions = [] if dataset is None else functions_of(dataset.node)
+    used = [cls for _, pickled in functions for cls in pickled.record_classes()]
+    return RecordClasses([*declared.values(), *(c for c in used if describe(c) not in declared)])
+
+
 def _dataset(
     read_options: ReadOptions,
     hello: m.ClientHello,
     spec: Spec,
+    classes: RecordClasses,
     size: int,
     site: str,
     options: Options,
@@ -250,6 +275,7 @@ def _dataset(
             read_options=Pickled.of(read_options),
             hello=Pickled.of(hello),
             spec=Pickled.of(spec),
+            classes=Pickled.of(classes),
             structure=b"" if registration is None else structure_of(registration.tree),
             processing_mode=read_options.processing_mode.name,
             size=size,

@@ -51,26 +51,29 @@ class JobParameters(msgspec.Struct, frozen=True):
 class TaskInfo(msgspec.Struct, frozen=True):
     """A task with the addresses at which clients read it.
 
-    `data_transfer_addresses` maps a data transfer protocol to the worker's address.
+    `data_transfer_addresses` maps a data transfer protocol to the worker's address. `key` is the
+    `reader_key` of the client.
     """
 
     task_id: int
     worker: str
     data_transfer_addresses: dict[str, str]
     tags: list[str] = []
+    key: bytes = b""
 
 
 class TaskLost(msgspec.Struct, frozen=True):
-    """A task that can be read no more; elements of the splits it had begun may be lost.
+    """A task that can be read no more, and what clients had not consumed of it.
 
-    `delivered`: everything that it computed was consumed before, so nothing is lost.
+    `elements`: the number of elements lost, 0 if all were delivered; ``None`` if unknown: then
+    elements of the `splits_begun` may be lost.
     """
 
     task_id: int
     worker: str
     reason: str
     splits_begun: int = 0
-    delivered: bool = False
+    elements: int | None = None
 
 
 class ElementsDropped(msgspec.Struct, frozen=True):
@@ -93,7 +96,8 @@ class SplitSource(msgspec.Struct, frozen=True):
 class WorkerHello(Message, frozen=True, tag=True):
     """First on a worker's session. With `worker_id`: it had one, and still runs `tasks`.
 
-    `readers` are the clients it keeps something for, by task.
+    `readers` are the clients it keeps something for, by task. `draining`: it gets no tasks. `key`
+    is that of the `WorkerWelcome`.
     """
 
     protocol_min: int
@@ -106,6 +110,8 @@ class WorkerHello(Message, frozen=True, tag=True):
     journal_id: str = ""
     tasks: list[int] = []
     readers: dict[int, list[int]] = {}
+    draining: bool = False
+    key: bytes = b""
 
 
 class Heartbeat(Message, frozen=True, tag=True):
@@ -149,8 +155,17 @@ class TaskProgress(Message, frozen=True, tag=True):
     dropped: int = 0
 
 
+class WorkerDraining(Message, frozen=True, tag=True):
+    """The worker will stop: it begins no tasks and no splits, and delivers what it has computed."""
+
+
 class WorkerLeave(Message, frozen=True, tag=True):
-    """The worker stops, so its lease need not expire."""
+    """The worker stops, so its lease need not expire.
+
+    `undelivered`: the number of elements that are lost with each task that computes no more.
+    """
+
+    undelivered: dict[int, int] = {}
 
 
 # ── dispatcher → worker ──────────────────────────────────────────────────────────────────────────
@@ -161,13 +176,14 @@ class WorkerWelcome(Message, frozen=True, tag=True):
     worker_id: int
     journal_id: str
     heartbeat_ms: int
+    key: bytes = b""
 
 
 class TaskStart(Message, frozen=True, tag=True):
     """Run the dataset for one iteration.
 
     `split_sources` is ``None`` unless the dispatcher assigns splits; `buffer` decides which client
-    gets which element.
+    gets which element; `key` proves which client may read it (`reader_key`).
     """
 
     task_id: int
@@ -177,6 +193,7 @@ class TaskStart(Message, frozen=True, tag=True):
     epoch: tuple[int, ...]
     split_sources: list[SplitSource] | None = None
     buffer: BufferPolicy = BufferPolicy.FIRST_COME
+    key: bytes = b""
 
 
 class TaskStop(Message, frozen=True, tag=True):
@@ -232,7 +249,7 @@ class SupervisorHello(Message, frozen=True, tag=True):
 
 
 class KeepAlive(Message, frozen=True, tag=True):
-    """Renew the leases of child processes that run, even if a function holds the GIL of one."""
+    """Renew the leases of active child processes, even if a function holds the GIL of one."""
 
     worker_ids: list[int]
 
@@ -247,19 +264,21 @@ class WorkerDied(Message, frozen=True, tag=True):
 
 # ── dispatcher → supervisor ──────────────────────────────────────────────────────────────────────
 class SupervisorWelcome(Message, frozen=True, tag=True):
-    """The session is open; send `KeepAlive` every `heartbeat_ms`."""
+    """The session is open; send `KeepAlive` every `heartbeat_ms`, for leases of `lease_ms`."""
 
     protocol: int
     journal_id: str
     heartbeat_ms: int
+    lease_ms: int
 
 
 # ── client → dispatcher ──────────────────────────────────────────────────────────────────────────
 class ClientHello(Message, frozen=True, tag=True):
     """First message of a client: read this epoch of this job; both are created if missing.
 
-    With `client_id` the client resumes its session. `process` identifies workers in the same
-    process. `registration` names the dataset in place of `dataset_id`, at first without its tree.
+    With `client_id` the client resumes its session, and `key` is that of its `ClientWelcome`.
+    `process` identifies workers in the same process. `registration` names the dataset in place of
+    `dataset_id`, at first without its tree.
     """
 
     protocol_min: int
@@ -273,6 +292,7 @@ class ClientHello(Message, frozen=True, tag=True):
     client_id: int | None = None
     journal_id: str = ""
     registration: "RegisterDataset | None" = None
+    key: bytes = b""
 
 
 class TaskRead(Message, frozen=True, tag=True):
@@ -305,6 +325,7 @@ class ClientWelcome(Message, frozen=True, tag=True):
     heartbeat_ms: int
     warning: str = ""
     compression: str | None = None
+    key: bytes = b""
 
 
 class DatasetUnknown(Message, frozen=True, tag=True):
@@ -325,7 +346,17 @@ class Tasks(Message, frozen=True, tag=True):
     shared: bool = False
 
 
+class DispatcherStopped(Message, frozen=True, tag=True):
+    """The dispatcher ends and keeps no journal."""
+
+
 # ── dispatcher → either ──────────────────────────────────────────────────────────────────────────
+class HeartbeatInterval(Message, frozen=True, tag=True):
+    """Send heartbeats at this interval from now on; it follows the number of leases."""
+
+    heartbeat_ms: int
+
+
 class Refused(Message, frozen=True, tag=True):
     """The session or the whole iteration has failed."""
 
@@ -400,7 +431,13 @@ class Failed(Message, frozen=True, tag=True):
 
 
 FromWorker: TypeAlias = (
-    WorkerHello | Heartbeat | SplitRequest | SplitsListed | TaskProgress | WorkerLeave
+    WorkerHello
+    | Heartbeat
+    | SplitRequest
+    | SplitsListed
+    | TaskProgress
+    | WorkerDraining
+    | WorkerLeave
 )
 FromSupervisor: TypeAlias = SupervisorHello | KeepAlive | WorkerDied
 FromClient: TypeAlias = ClientHello | Heartbeat | TaskRead | ClientClose
@@ -408,7 +445,7 @@ ToDispatcher: TypeAlias = FromWorker | FromSupervisor | FromClient
 ToWorker: TypeAlias = (
     WorkerWelcome | TaskStart | TaskStop | ListSplits | SplitGrant | ClientReleased
 )
-ToClient: TypeAlias = ClientWelcome | DatasetUnknown | Tasks
-FromDispatcher: TypeAlias = ToWorker | SupervisorWelcome | ToClient | Refused
+ToClient: TypeAlias = ClientWelcome | DatasetUnknown | Tasks | DispatcherStopped
+FromDispatcher: TypeAlias = ToWorker | SupervisorWelcome | ToClient | HeartbeatInterval | Refused
 Request: TypeAlias = RegisterDataset | GetDataset | GetCluster
 Reply: TypeAlias = DatasetRegistered | DatasetReply | ClusterReply | Failed

@@ -6,7 +6,12 @@ from typing import Any
 from stoker.errors import InvalidArgumentError, UnimplementedError
 from stoker.service import messages as m
 from stoker.service.client.credit import BUFFER_BYTES
-from stoker.service.config import ShardingPolicy, parse_processing_mode, parse_service
+from stoker.service.config import (
+    ShardingPolicy,
+    check_text,
+    parse_processing_mode,
+    parse_service,
+)
 from stoker.wire.compression import AUTO, CODECS
 from stoker.wire.transports import get_transport
 
@@ -14,6 +19,7 @@ CONNECT_TIMEOUT = 300.0
 """Seconds to wait for the dispatcher, by default."""
 
 TARGET_WORKERS = ("AUTO", "ANY", "LOCAL")
+ON_LOSS = ("warn", "raise")
 
 
 class CrossTrainerCache:
@@ -33,6 +39,7 @@ class CrossTrainerCache:
             raise InvalidArgumentError(
                 "tf.data service cross-trainer cache requires a non-empty trainer ID"
             )
+        check_text("trainer_id", trainer_id)
         self.trainer_id = trainer_id
 
 
@@ -43,6 +50,7 @@ class ReadOptions:
     Attributes:
         dispatcher_address: "host:port" of the dispatcher.
         target_workers: "AUTO", "ANY" or "LOCAL".
+        on_loss: "warn" or "raise".
 
     Raises:
         InvalidArgumentError: if an option is not valid; names it and its valid range.
@@ -61,6 +69,7 @@ class ReadOptions:
     target_workers: str = "AUTO"
     connect_timeout: float = CONNECT_TIMEOUT
     buffer_bytes: int = BUFFER_BYTES
+    on_loss: str = "warn"
 
     def __post_init__(self) -> None:
         _check_job_name(self.job_name)
@@ -79,6 +88,10 @@ class ReadOptions:
             raise InvalidArgumentError(
                 f"`target_workers` must be one of {', '.join(TARGET_WORKERS)}, got "
                 f"{self.target_workers!r}"
+            )
+        if self.on_loss not in ON_LOSS:
+            raise InvalidArgumentError(
+                f"`on_loss` must be one of {', '.join(ON_LOSS)}, got {self.on_loss!r}"
             )
         if self.data_transfer_protocol is not None:
             get_transport(self.data_transfer_protocol)
@@ -126,6 +139,7 @@ def _check_job_name(job_name: Any) -> None:
         raise InvalidArgumentError(f"`job_name` must be a string, got {job_name!r}")
     if job_name == "":
         raise InvalidArgumentError("`job_name` must not be empty")
+    check_text("job_name", job_name)
 
 
 def _check_consumers(job_name: str | None, index: Any, count: Any) -> None:

@@ -18,7 +18,13 @@ import msgspec
 from grpclib.client import StreamStreamMethod, UnaryUnaryMethod
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 
-from stoker.errors import FailedPreconditionError, StokerError, UnavailableError, from_record
+from stoker.errors import (
+    FailedPreconditionError,
+    InvalidArgumentError,
+    StokerError,
+    UnavailableError,
+    from_record,
+)
 from stoker.service import messages as m
 from stoker.service.config import join_address, split_address
 from stoker.service.control_connection import (
@@ -50,11 +56,26 @@ BROKEN = (OSError, GRPCError, ProtocolError, StreamTerminatedError, asyncio.Time
 """Exceptions of a stream or call whose connection is broken; grpclib may raise others too."""
 
 
-encode = msgspec.msgpack.Encoder().encode
+_ENCODE = msgspec.msgpack.Encoder().encode
 decode_to_dispatcher = msgspec.msgpack.Decoder(m.ToDispatcher).decode
 decode_from_dispatcher = msgspec.msgpack.Decoder(m.FromDispatcher).decode
 decode_request = msgspec.msgpack.Decoder(m.Request).decode
 decode_reply = msgspec.msgpack.Decoder(m.Reply).decode
+
+
+def encode(message: Any) -> bytes:
+    """Return the bytes of a message.
+
+    Raises:
+        InvalidArgumentError: if it contains a value that cannot be encoded, such as text with a
+            lone surrogate or an int of more than 64 bits.
+    """
+    try:
+        return _ENCODE(message)
+    except (ValueError, OverflowError, TypeError, RecursionError, msgspec.MsgspecError) as error:
+        raise InvalidArgumentError(
+            f"a {type(message).__name__} message cannot be encoded: {error}"
+        ) from error
 
 
 class Session:
@@ -103,7 +124,11 @@ class Session:
         self._task = asyncio.run_coroutine_threadsafe(self._run(), self._loop)
 
     def send(self, message: m.ToDispatcher) -> None:
-        """Send on the open stream, from any thread; without one the message is dropped."""
+        """Send on the open stream, from any thread; without one the message is dropped.
+
+        Raises:
+            InvalidArgumentError: if the message cannot be encoded.
+        """
         if not self._closed:
             self._loop.call_soon_threadsafe(self._send_queue.put_nowait, encode(message))
 

@@ -9,10 +9,13 @@ from typing import Any, Protocol
 from grpclib.const import Cardinality, Handler
 from grpclib.server import Stream as ServerStream
 
-from stoker.errors import UnavailableError
+from stoker.errors import StokerError, UnavailableError, to_record
+from stoker.service import messages as m
 from stoker.service.config import join_address
-from stoker.service.control_connection import PEER_TIMEOUT, ControlServer, listen
-from stoker.service.rpc import BROKEN, CALL, SESSION
+from stoker.service.control_connection import BACKLOG, PEER_TIMEOUT, listen
+from stoker.service.control_server import ControlServer
+from stoker.service.receiving import HELLO_SECONDS, MAX_HELLO_BYTES, MAX_MESSAGE_BYTES, Receiver
+from stoker.service.rpc import BROKEN, CALL, SESSION, encode
 
 logger = logging.getLogger("stoker.rpc")
 
@@ -34,6 +37,9 @@ class Handlers(Protocol):
     def answer(self, data: bytes) -> bytes:
         """Return the reply to a call."""
 
+    def refused(self, peer: str, reason: object) -> None:
+        """Handle a connection or call that ends because of what the peer at an address sent."""
+
 
 class RpcServer:
     """A gRPC server that passes sessions and calls to `handlers`. Use on the loop only.
@@ -47,7 +53,8 @@ class RpcServer:
         self._handlers = handlers
         self._last_peer = 0
         self._sessions: dict[asyncio.Task[Any], asyncio.Queue[bytes | None]] = {}
-        self._server = ControlServer([self], peer_timeout)
+        self._receiver = Receiver()
+        self._server = ControlServer([self], peer_timeout, handlers.refused)
         self.port = 0
 
     def __mapping__(self) -> dict[str, Handler]:
@@ -64,7 +71,7 @@ class RpcServer:
         """
         try:
             listener = listen(host, port)
-            await self._server.start(sock=listener)
+            await self._server.start(sock=listener, backlog=BACKLOG)
         except OSError as error:
             address = join_address(host, port)
             raise UnavailableError(
@@ -107,14 +114,33 @@ class RpcServer:
                     logger.warning("session %d broke: %r", peer, ended)
 
     async def _receive_all(self, peer: int, stream: "ServerStream[bytes, bytes]") -> None:
-        with suppress(*BROKEN):
-            while (data := await stream.recv_message()) is not None:
+        try:
+            async with asyncio.timeout(HELLO_SECONDS):
+                data = await self._receiver.receive(stream, MAX_HELLO_BYTES)
+            while data is not None:
                 self._handlers.received(peer, data)
+                data = await self._receiver.receive(stream, MAX_MESSAGE_BYTES)
+        except TimeoutError:
+            self._handlers.refused(_address(stream), "it sent no whole message in time")
+        except StokerError as error:
+            self._handlers.refused(_address(stream), error)
+        except BROKEN:
+            pass
 
     async def _call(self, stream: "ServerStream[bytes, bytes]") -> None:
-        data = await stream.recv_message()
+        try:
+            data = await self._receiver.receive(stream, MAX_MESSAGE_BYTES)
+        except StokerError as error:
+            self._handlers.refused(_address(stream), error)
+            await stream.send_message(encode(m.Failed(to_record(error))))
+            return
         if data is not None:
             await stream.send_message(self._handlers.answer(data))
+
+
+def _address(stream: "ServerStream[bytes, bytes]") -> str:
+    address = stream.peer.addr()
+    return join_address(*address[:2]) if address else "an unknown peer"
 
 
 async def _drain(

@@ -6,13 +6,17 @@ from types import FrameType, TracebackType
 from typing import Any
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_ASKED = 0
 
 
 class StopRequest:
     """A stop request by SIGTERM, SIGINT or `ask`; the context restores the old handlers.
 
     It uses a pipe, not a `threading.Event`: a handler runs in the main thread between any two
-    instructions, where `Event.wait` may hold the lock that `Event.set` needs.
+    instructions, where `Event.wait` may hold the lock that `Event.set` needs. Python itself writes
+    the signal's number to the pipe (`signal.set_wakeup_fd`), because the kernel may deliver the
+    signal to another thread, as it does after SIGCONT; then the main thread would wait on before
+    it runs a handler.
 
     Example:
         >>> import os, signal
@@ -25,6 +29,7 @@ class StopRequest:
         """Install the signal handlers; in the main thread only."""
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
+        self._wakeup_before = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         self._before: dict[int, Any] = {
             number: signal.signal(number, self._on_signal) for number in _SIGNALS
         }
@@ -32,17 +37,18 @@ class StopRequest:
 
     def wait(self) -> None:
         """Block until a stop is requested; return immediately if it already was."""
-        os.read(self._reader, 1)
+        while os.read(self._reader, 1)[0] not in (_ASKED, *_SIGNALS):
+            continue  # another signal, which has a handler of its own
 
     def ask(self) -> None:
         """Request a stop, from any thread, within the context."""
         try:
-            os.write(self._writer, b"\0")
+            os.write(self._writer, bytes([_ASKED]))
         except BlockingIOError:
             return  # the pipe is full of earlier requests
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        self.ask()
+        """Do nothing: Python has written the number to the pipe."""
 
     def __exit__(
         self,
@@ -52,5 +58,6 @@ class StopRequest:
     ) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(self._wakeup_before)
         os.close(self._reader)
         os.close(self._writer)

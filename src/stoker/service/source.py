@@ -28,6 +28,7 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
         read_options: a `ReadOptions`.
         hello: a `ClientHello` that names the job and its dataset; the epoch is added by `open`.
         spec: the element_spec.
+        classes: the `RecordClasses` of the program, which elements are rebuilt with.
         structure: of the dataset the service runs, as job agreement compares it.
     """
 
@@ -40,6 +41,7 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
     read_options: Pickled
     hello: Pickled
     spec: Pickled
+    classes: Pickled
     structure: bytes
     processing_mode: str
     size: int
@@ -56,7 +58,13 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
     def open(self, context: Context) -> Stream:
         epoch = context.epoch if context.explicit_epoch else (next(_epochs_of(self)),)
         hello = msgspec.structs.replace(self.hello.value, epoch=epoch, process=process_token())
-        return ServiceStream(hello, self.read_options.value, self.spec.value, context.statistics)
+        return ServiceStream(
+            hello,
+            self.read_options.value,
+            self.spec.value,
+            self.classes.value.classes,
+            context.statistics,
+        )
 
 
 _epochs: "weakref.WeakKeyDictionary[Node, Iterator[int]]" = weakref.WeakKeyDictionary()

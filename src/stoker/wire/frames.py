@@ -31,7 +31,8 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
 
     `attempt` grows with each connection of the client to the task, so that the worker can recognize
     one that arrives after a newer one. A `metered` client is sent `Ready`. `compression` is "AUTO",
-    the name of a codec or ``None``: a request, which the worker follows per frame if it can.
+    the name of a codec or ``None``: a request, which the worker follows per frame if it can. `key`
+    is the one of this client for this task, from the dispatcher.
     """
 
     protocol_min: int
@@ -43,17 +44,20 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
     attempt: Count = 0
     metered: bool = False
     compression: str | None = None
+    key: bytes = b""
 
 
 class Welcome(msgspec.Struct, frozen=True, tag=True):
     """Worker to client, in answer to `Hello`: the protocol version of the connection.
 
-    Regardless of credit, the worker keeps at most about `buffer_bytes` sent and not consumed.
+    Regardless of credit, the worker keeps at most about `buffer_bytes` sent and not consumed. Both
+    sides notice within `peer_timeout_ms` that the other cannot be reached.
     """
 
     protocol: int
     worker: str
     buffer_bytes: Count = 0
+    peer_timeout_ms: Count = 10_000
 
 
 class Credit(msgspec.Struct, frozen=True, tag=True):

@@ -162,6 +162,8 @@ def test_a_reader_may_change_its_containers() -> None:
 class Splits:
     """Splits of one range."""
 
+    draining = False
+
     def __init__(self, start: int, stop: int) -> None:
         self.range = (start, stop)
 

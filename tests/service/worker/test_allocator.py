@@ -36,3 +36,31 @@ def faults(how: str) -> int:
 def test_buffers_used_again_cost_no_page_faults_once_tuned():
     assert faults("default") > 10_000
     assert faults("tuned") < 100
+
+
+TRIM = """
+import numpy as np
+from stoker.service.worker.allocator import trim_allocator, tune_allocator
+
+def resident():
+    with open("/proc/self/status") as status:
+        [line] = [line for line in status if line.startswith("VmRSS")]
+    return int(line.split()[1]) / 1024
+
+tune_allocator()
+before = resident()
+buffers = [np.ones(600_000, np.uint8) for _ in range(200)]
+del buffers
+kept = resident() - before
+trim_allocator()
+print(kept, resident() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="tunes glibc")
+def test_a_trim_returns_the_memory_that_a_tuned_process_keeps():
+    command = [sys.executable, "-c", TRIM]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    kept, rest = done.stdout.split()
+    assert float(kept) > 100
+    assert float(rest) < 20

@@ -34,6 +34,19 @@ def test_the_last_id_can_be_read_after_close():
     assert page.worker_id == 7
 
 
+def test_the_parent_sees_the_counter_move_and_its_last_value():
+    page = SharedPage.create()
+    child = SharedPage(os.dup(page.descriptor))
+    assert page.progress == 0
+    child.move()
+    child.move()
+    assert page.progress == 2
+    child.close()
+    page.close()
+    assert page.progress == 2
+    assert page.worker_id is None
+
+
 def test_close_closes_the_descriptor():
     page = SharedPage.create()
     page.close()

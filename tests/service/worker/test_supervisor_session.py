@@ -9,6 +9,10 @@ from stoker.service.worker.supervisor_session import SupervisorSession
 from tests.serving import eventually
 
 
+def _no_workers(_: float) -> list[int]:
+    return []
+
+
 def recorded(monkeypatch) -> tuple[list[m.SupervisorHello], list[m.ToDispatcher]]:
     """Record what supervisors send: hellos and other messages."""
     hellos: list[m.SupervisorHello] = []
@@ -31,7 +35,7 @@ def recorded(monkeypatch) -> tuple[list[m.SupervisorHello], list[m.ToDispatcher]
 def test_leases_are_renewed_on_one_session(monkeypatch):
     hellos, messages = recorded(monkeypatch)
     with DispatchServer(worker_timeout_ms=300) as dispatcher:
-        session = SupervisorSession(dispatcher.target, lambda: [5, 6])
+        session = SupervisorSession(dispatcher.target, lambda _: [5, 6])
         session.start()
         try:
             assert eventually(lambda: len(messages) >= 5)
@@ -45,7 +49,7 @@ def test_leases_are_renewed_on_one_session(monkeypatch):
 def test_a_death_without_a_session_is_sent_when_one_opens(monkeypatch):
     _, messages = recorded(monkeypatch)
     with DispatchServer() as dispatcher:
-        session = SupervisorSession(dispatcher.target, list)
+        session = SupervisorSession(dispatcher.target, _no_workers)
         session._journal_id = dispatcher._shell.logic._ledger.journal_id
         session.report_death(9, "host:1", "was killed")
         session.start()
@@ -60,7 +64,7 @@ def test_deaths_are_not_repeated_to_another_dispatcher(monkeypatch):
     _, messages = recorded(monkeypatch)
     with ExitStack() as stack:
         dispatcher = stack.enter_context(DispatchServer(worker_timeout_ms=300))
-        session = SupervisorSession(dispatcher.target, list)
+        session = SupervisorSession(dispatcher.target, _no_workers)
         session.report_death(9, "host:1", "was killed")
         session.start()
         stack.callback(session.stop)

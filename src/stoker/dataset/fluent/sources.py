@@ -157,6 +157,7 @@ class Sources(Fluent):
     ) -> Self:
         """Yield the paths that match a glob pattern, as str.
 
+        A name that is not UTF-8 is yielded as `os.fsdecode` returns it, also by workers.
         As `tf.data.Dataset.list_files`.
 
         Files are listed where they are read, when reading begins: sorted, then shuffled.

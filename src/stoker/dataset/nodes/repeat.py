@@ -64,7 +64,7 @@ class _RepeatStream(Stream):
         # tf.data: other tasks the splits, or other clients a shared epoch of a service.
         context = self._context
         shared = context.statistics.count("epochs_shared") > self._epochs_shared
-        others_read = shared or context.splits is not None
+        others_read = shared or (context.splits is not None and not context.splits.draining)
         if self._node.count < 0 and not self._yielded and not others_read:
             self._ended = True
 

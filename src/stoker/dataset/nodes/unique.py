@@ -88,7 +88,11 @@ def _array_key(array: Any) -> Any:
 
 def _text_key(text: Any) -> Any:
     if isinstance(text, str):
-        return text if len(text) <= _DIGEST_BYTES else ("str", _short(text.encode()))
+        return (
+            text
+            if len(text) <= _DIGEST_BYTES
+            else ("str", _short(text.encode(errors="surrogatepass")))
+        )
     if text is None or isinstance(text, bytes):
         return (type(text), text if text is None else _short(text))
     raise InvalidArgumentError(

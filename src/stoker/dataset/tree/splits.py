@@ -38,7 +38,13 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class SplitReader(Protocol):
-    """Supplies sources with their assigned splits."""
+    """Supplies sources with their assigned splits.
+
+    Attributes:
+        draining: no more splits are assigned in any epoch, because the worker will stop.
+    """
+
+    draining: bool = False
 
     def open(self, source: int) -> Iterator[Any]:
         """Yield the splits of the source with node number `source`; call n is for its n-th epoch.

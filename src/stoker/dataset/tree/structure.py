@@ -2,6 +2,7 @@
 
 import msgspec
 
+from stoker.dataset.tree.field_codec import encode_fields
 from stoker.dataset.tree.node import Node, layout_of, number
 from stoker.dataset.tree.splits import Source, Splits
 from stoker.errors import InvalidArgumentError
@@ -75,13 +76,22 @@ def kinds_of(structure: bytes) -> list[str]:
 
 
 def plain_fields(node: Node, tuning: bool = True) -> msgspec.Raw:
-    """Return the encoded fields that are neither inputs nor pickled."""
+    """Return the encoded fields that are neither inputs nor pickled.
+
+    Raises:
+        InvalidArgumentError: if one is text that is neither Unicode nor a file name.
+    """
     fields = {
         name: getattr(node, name)
         for name in layout_of(type(node)).plain
         if tuning or name not in node.tuning
     }
-    return msgspec.Raw(msgspec.msgpack.encode(fields))
+    try:
+        return msgspec.Raw(encode_fields(fields))
+    except UnicodeEncodeError as error:
+        raise InvalidArgumentError(
+            f"an argument of `{node.kind}` ({node.site}) cannot be encoded as UTF-8: {error}"
+        ) from error
 
 
 def source_summary(root: Node) -> list[Source]:

@@ -7,6 +7,7 @@ import msgspec
 
 from stoker.dataset import nodes
 from stoker.dataset.pickled import Pickled
+from stoker.dataset.tree.field_codec import decode_fields
 from stoker.dataset.tree.node import Node, layout_of, number, registry
 from stoker.dataset.tree.structure import WireNode, decode_wire_nodes, plain_fields
 from stoker.errors import InvalidArgumentError, NotFoundError
@@ -78,8 +79,7 @@ def _node_of(wire: WireNode, decoded: list[Node]) -> Node:
         )
     values: dict[str, Any] = {"site": wire.site}
     try:
-        fields = msgspec.msgpack.decode(wire.fields, type=dict[str, Any])
-        for name, value in fields.items():
+        for name, value in decode_fields(wire.fields).items():
             if name in layout.plain:
                 values[name] = msgspec.convert(value, layout.plain[name])
         inputs = [decoded[child] for child in wire.inputs]

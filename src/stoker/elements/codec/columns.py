@@ -20,6 +20,9 @@ MAX_DEPTH = 64
 LARGE_BYTES = 64 << 10
 """Size from which buffers are sent from, and decoded as views of, the memory they are in."""
 
+TEXT = "utf-8", "surrogateescape"
+"""Encoding and error handler of text: UTF-8, or the bytes of a file name that is not UTF-8."""
+
 Size: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 
@@ -48,7 +51,7 @@ class Complexes(msgspec.Struct, frozen=True, array_like=True, tag="complex"):
 
 
 class Strs(msgspec.Struct, frozen=True, array_like=True, tag="str"):
-    """str, or `numpy.str_`. Body: lengths in bytes, then UTF-8."""
+    """str, or `numpy.str_`. Body: lengths in bytes, then `TEXT`."""
 
     numpy: bool = False
 

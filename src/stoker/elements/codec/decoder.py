@@ -72,13 +72,13 @@ class ElementDecoder:
         sizes = self.body.sizes(count)
         total = sum(sizes)
         start = self.body.take(total)
-        text = str(self.body.view[start : start + total], "utf-8")
+        data = bytes(self.body.view[start : start + total])
         values: list[Any]
-        if len(text) == total:
+        if data.isascii():
+            text = data.decode("ascii")
             values = [text[a:b] for a, b in _spans(sizes)]
         else:
-            data = text.encode()
-            values = [str(data[a:b], "utf-8") for a, b in _spans(sizes)]
+            values = [data[a:b].decode(*c.TEXT) for a, b in _spans(sizes)]
         return list(map(np.str_, values)) if column.numpy else values
 
     def _blobs(self, column: c.Blobs, count: int, depth: int) -> list[Any]:

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from itertools import chain
 from operator import attrgetter
 from types import NoneType
@@ -113,7 +114,7 @@ class ElementEncoder:
             self.body.write_int64(list(map(len, values)))
             self.body.write(text.encode(), len(text))
         else:
-            self._pieces([_utf8(value, path) for value in values])
+            self._pieces([_text(value, path) for value in values])
         return c.Strs(numpy=type(values[0]) is np.str_)
 
     def _blobs(self, values: Sequence[bytes], path: str, depth: int) -> c.Column:
@@ -319,6 +320,19 @@ def _dtype(dtype: Dtype, path: str) -> Any:
         return to_wire(dtype)
     except InvalidArgumentError as error:
         raise InvalidArgumentError(f"{path}: {error}") from error
+
+
+def _text(value: str, path: str) -> bytes:
+    """Return `value` in UTF-8, or the bytes of a file name that is not UTF-8."""
+    try:
+        return value.encode()
+    except UnicodeEncodeError:
+        with suppress(UnicodeEncodeError):
+            data = value.encode(*c.TEXT)
+            # Escaped bytes that form valid UTF-8 would be decoded to another text.
+            if data.decode(*c.TEXT) == value:
+                return data
+        return _utf8(value, path)
 
 
 def _utf8(value: str, path: str) -> bytes:

@@ -5,7 +5,7 @@ description that matches none of them, a class is generated.
 """
 
 import keyword
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
@@ -36,10 +36,11 @@ def describe(cls: type) -> Description | None:
 
 
 class TypeResolver:
-    """Finds the class for a description: one in the element_spec, else a generated one.
+    """Finds the class for a description: one of the reader's, else a generated one.
 
     Args:
         element_spec: the reader's structure; only the classes of its containers matter.
+        classes: other classes of the reader's program; of several with one description, none.
 
     Example:
         >>> import urllib.parse
@@ -51,12 +52,20 @@ class TypeResolver:
         Point(x=1, y=2)
     """
 
-    def __init__(self, element_spec: Any = None) -> None:
+    def __init__(self, element_spec: Any = None, classes: Iterable[type] = ()) -> None:
         self._known: dict[Description, type] = {}
-        for cls in _record_classes(element_spec):
+        for cls in record_classes_of(element_spec):
             description = describe(cls)
             if description is not None:
                 self._known.setdefault(description, cls)
+        others: dict[Description, set[type]] = {}
+        for cls in classes:
+            description = describe(cls)
+            if description is not None:
+                others.setdefault(description, set()).add(cls)
+        for description, candidates in others.items():
+            if len(candidates) == 1:
+                self._known.setdefault(description, candidates.pop())
 
     def resolve(self, kind: Kind, name: str, fields: tuple[str, ...]) -> type:
         """Return the class for a description from a peer.
@@ -67,12 +76,12 @@ class TypeResolver:
         return self._known.get((kind, name, fields)) or _generate(kind, name, fields)
 
 
-def _record_classes(spec: Any) -> Iterator[type]:
-    """Yield the classes of the containers in `spec`, outermost first."""
+def record_classes_of(spec: Any) -> Iterator[type]:
+    """Yield the classes of the containers in an element_spec, outermost first."""
     if container_of(type(spec)) is not Container.LEAF:
         yield type(spec)
         for _, child in children(spec):
-            yield from _record_classes(child)
+            yield from record_classes_of(child)
 
 
 def _generate(kind: Kind, name: str, fields: tuple[str, ...]) -> type:

@@ -40,7 +40,7 @@ class Disconnect:
 
 @dataclass(frozen=True)
 class SetHeartbeat:
-    """Send heartbeats at most `milliseconds` apart."""
+    """Send heartbeats every `milliseconds`."""
 
     milliseconds: int
 

@@ -33,6 +33,7 @@ class GiveUpPolicy:
         self._connect_timeout = connect_timeout
         self._needs_splits = needs_splits
         self._welcomed = False
+        self._stopped = False
         self._last_worker_message = now
 
     def session_lost(self, now: float, reason: str = "") -> None:
@@ -46,6 +47,11 @@ class GiveUpPolicy:
         self.unreachable_since = None
         self.reason = ""
         self._welcomed = True
+        self._stopped = False
+
+    def dispatcher_stopped(self) -> None:
+        """Record that the dispatcher ends, so waiting for it has no use."""
+        self._stopped = True
 
     def dispatcher(self) -> str:
         """Return the dispatcher's address, with the reason that it cannot be reached."""
@@ -76,9 +82,17 @@ class GiveUpPolicy:
                 f"{why}; start it with `stoker dispatcher`, or correct the address"
             )
         silent = 0.0 if buffered else min(seconds, now - self._last_worker_message)
-        starved = self._needs_splits and silent >= SPLITS_TIMEOUT
-        if not starved and (reading or seconds < DISPATCHER_TIMEOUT):
+        starved = self._needs_splits and silent >= (
+            DISPATCHER_TIMEOUT if self._stopped else SPLITS_TIMEOUT
+        )
+        patient = seconds < DISPATCHER_TIMEOUT and not self._stopped
+        if not starved and (reading or patient):
             return None
+        if self._stopped:
+            return UnavailableError(
+                f"the dispatcher at {self._dispatcher_address} was stopped, and no worker has "
+                "anything to read; the rest of this iteration cannot be read"
+            )
         return UnavailableError(
             f"the dispatcher at {self._dispatcher_address} has not answered for {seconds:.0f} s"
             f"{why} and no worker has anything to read; the rest of this iteration cannot be read"

@@ -6,6 +6,7 @@ connection are recognized.
 """
 
 import random
+from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -90,6 +91,7 @@ class Client:
         self._hello = hello
         self._order = new_order(hello.parameters)
         self._credit = _flow_control(options, self._order)
+        self._dispatcher_address = options.dispatcher_address
         self._give_up = GiveUpPolicy(
             options.dispatcher_address,
             options.connect_timeout,
@@ -106,6 +108,8 @@ class Client:
         self._unsettled_positions = self._unsettled_bytes = 0
         self._counted: dict[str, int] = {}
         self._dropped: dict[int, int] = {}
+        self._raises_losses = options.on_loss == "raise"
+        self._raised_losses: deque[str] = deque()
         self._error: StokerError | None = None
         self._closed = False
         self._actions: list[Action] = []
@@ -130,8 +134,13 @@ class Client:
             self._welcome(message)
         elif isinstance(message, m.DatasetUnknown):
             self._do(ToDispatcher(self._hello))
+        elif isinstance(message, m.DispatcherStopped):
+            self._give_up.dispatcher_stopped()
+            self._do(Warn(_stopped(self._dispatcher_address)))
         elif isinstance(message, m.Tasks):
             self._change_tasks(message)
+        elif isinstance(message, m.HeartbeatInterval):
+            self._do(SetHeartbeat(message.heartbeat_ms))
         elif isinstance(message, m.Refused):
             self.fail(from_record(message.error))
         return self._take_actions()
@@ -173,20 +182,21 @@ class Client:
         )
         if cursor.lost:
             return
-        complete = cursor.ended or lost.delivered
+        complete = cursor.ended or lost.elements == 0
         cursor.lost = True
         self._give_back(cursor, cursor.next_frame, 0)  # received frames are kept
         self._report_all(self._credit.disconnected(lost.task_id))
         if complete:
             return
-        self._count_loss(tasks_lost=1, splits_lost=lost.splits_begun)
-        of_splits = f" of the {lost.splits_begun} splits it had begun" if lost.splits_begun else ""
-        self._do(
-            Warn(
-                f"worker {lost.worker} was lost: {lost.reason}. Elements{of_splits} that had not "
-                "arrived here are lost"
-            )
+        self._count_loss(
+            tasks_lost=1, splits_lost=lost.splits_begun, elements_lost=lost.elements or 0
         )
+        if lost.elements is not None:
+            what = f"Up to {lost.elements} elements are lost"
+        else:
+            splits = f" of the {lost.splits_begun} splits it had begun" if lost.splits_begun else ""
+            what = f"Elements{splits} that had not arrived here are lost"
+        self._report_loss(f"worker {lost.worker} was lost: {lost.reason}. {what}")
 
     def _drop(self, dropped: m.ElementsDropped) -> None:
         """Handle the loss of elements that a task had sent to another client."""
@@ -194,12 +204,20 @@ class Client:
         if elements > 0:
             self._dropped[dropped.task_id] = dropped.elements
             self._count_loss(elements_lost=elements)
-            self._do(
-                Warn(
-                    f"another client was lost, with {elements} elements that worker "
-                    f"{dropped.worker} had sent it"
-                )
+            self._report_loss(
+                f"another client was lost, with {elements} elements that worker {dropped.worker} "
+                "had sent it"
             )
+
+    def take_loss(self) -> str | None:
+        """Return a loss that the next read raises, each once; ``None`` if there is none."""
+        return self._raised_losses.popleft() if self._raised_losses else None
+
+    def _report_loss(self, text: str) -> None:
+        if self._raises_losses:
+            self._raised_losses.append(text)
+        else:
+            self._do(Warn(text))
 
     def _count_loss(self, **counts: int) -> None:
         self.losses = {name: n + counts.get(name, 0) for name, n in self.losses.items()}
@@ -219,6 +237,7 @@ class Client:
                 attempt=connection,
                 metered=self._credit.metered,
                 compression=self._compression,
+                key=cursor.task.key,
             )
             self._do(ToWorker(connection, hello))
         return self._take_actions()
@@ -456,10 +475,21 @@ def _flow_control(options: ReadOptions, order: Order) -> WindowedCredit:
     return LimitedCredit(limit, nbytes, order.needed_first)
 
 
+def _stopped(address: str) -> str:
+    return (
+        f"the dispatcher at {address} was stopped; it keeps no journal, so this iteration ends "
+        "with an error after the elements that workers still deliver"
+    )
+
+
 def _resumed(hello: m.ClientHello, welcome: m.ClientWelcome) -> m.ClientHello:
     """Return the hello for the next session."""
     return msgspec.structs.replace(
-        hello, client_id=welcome.client_id, journal_id=welcome.journal_id, registration=None
+        hello,
+        client_id=welcome.client_id,
+        journal_id=welcome.journal_id,
+        registration=None,
+        key=welcome.key,
     )
 
 

@@ -15,7 +15,13 @@ from stoker.dataset.streams.statistics import Statistics
 from stoker.dataset.streams.stream import Stream
 from stoker.elements.codec.elements import TypeResolver
 from stoker.elements.spec import Spec, compatible, spec_of
-from stoker.errors import FailedPreconditionError, InvalidArgumentError, StokerError, from_record
+from stoker.errors import (
+    DataLossError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    StokerError,
+    from_record,
+)
 from stoker.service import messages as m
 from stoker.service import rpc
 from stoker.service.client import logic
@@ -38,7 +44,8 @@ class ServiceStream(Stream):
     Args:
         hello: names the job and its dataset.
         options: the options of the reader.
-        spec: the expected element_spec; rebuilds namedtuples and dataclasses.
+        spec: the expected element_spec.
+        classes: the classes to rebuild namedtuples and dataclasses with.
         statistics: counts ``tasks_lost``, ``splits_lost``, ``elements_lost``, ``epochs_shared`` and
             the totals of tasks; shows ``shared_memory_bytes``.
     """
@@ -50,13 +57,14 @@ class ServiceStream(Stream):
         hello: m.ClientHello,
         options: ReadOptions,
         spec: Spec,
+        classes: tuple[type, ...],
         statistics: Statistics,
     ) -> None:
         self._pid = os.getpid()
         self._statistics = statistics
         statistics.watch("shared_memory_bytes", self._shared_bytes)
         self._spec: Spec | None = spec
-        self._types = TypeResolver(spec)
+        self._types = TypeResolver(classes=classes)
         self._route = Route(options.data_transfer_protocol)
         self._changed = threading.Condition()
         self._connections: dict[int, Connection | None] = {}
@@ -170,6 +178,8 @@ class ServiceStream(Stream):
             raise self._failure
         if self._closed:
             raise StopIteration
+        if (loss := self._logic.take_loss()) is not None:
+            raise DataLossError(loss)
         try:
             item, actions = self._logic.take(worked, time.monotonic())
             self._chunk_size = 0
@@ -296,6 +306,8 @@ class ServiceStream(Stream):
             self._execute(actions)
         while True:
             message = connection.receive()
+            if isinstance(message, f.Welcome):
+                connection.set_peer_timeout(message.peer_timeout_ms / 1000)
             with self._changed:
                 if self._crashed:
                     return
@@ -313,7 +325,7 @@ class ServiceStream(Stream):
             if isinstance(action, logic.ToWorker):
                 self._send(action.connection, action.message)
             elif isinstance(action, logic.ToDispatcher):
-                self._session.send(action.message)
+                self._send_to_dispatcher(action.message)
             elif isinstance(action, logic.Connect):
                 self._connections[action.connection] = None
                 thread = threading.Thread(
@@ -331,6 +343,13 @@ class ServiceStream(Stream):
                 self._next_heartbeat = min(self._next_heartbeat, time.monotonic())
             else:
                 logger.warning("%s", action.text)
+
+    def _send_to_dispatcher(self, message: m.FromClient) -> None:
+        try:
+            self._session.send(message)
+        except InvalidArgumentError as error:  # nobody would answer: the user must not wait
+            self._logic.fail(error)
+            self._changed.notify_all()
 
     def _send(self, number: int, message: f.Message) -> None:
         connection = self._connections.get(number)

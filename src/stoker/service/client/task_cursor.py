@@ -9,6 +9,10 @@ RECONNECT_FIRST, RECONNECT_LONGEST = 0.05, 2.0
 """Seconds until a broken connection is opened again; the delay doubles with each attempt."""
 
 
+_DOUBLINGS = 6
+"""Doublings after which the delay exceeds the longest."""
+
+
 @dataclass
 class TaskCursor:
     """Position and connection of one task.
@@ -52,7 +56,8 @@ class TaskCursor:
     def postpone(self, reason: str, now: float, rng: random.Random) -> None:
         """Schedule another attempt to connect, after a delay that doubles with each failure."""
         self.connection, self.open, self.reason = None, False, reason
-        delay = min(RECONNECT_FIRST * 2**self.attempts, RECONNECT_LONGEST)
+        # Bounded: the power of an unbounded number of attempts exceeds the range of floats.
+        delay = min(RECONNECT_FIRST * 2 ** min(self.attempts, _DOUBLINGS), RECONNECT_LONGEST)
         self.attempts += 1
         self.try_at = now + delay * rng.uniform(0.5, 1.0)
 

@@ -6,26 +6,31 @@ from stoker.elements.spec import compatible, spec_from_wire
 from stoker.errors import InvalidArgumentError, NotFoundError
 from stoker.service import messages as m
 from stoker.service.dispatcher.ledger import Ledger
-from stoker.service.dispatcher.records import DatasetAdded
+from stoker.service.dispatcher.records import DatasetAdded, DatasetKept
 from stoker.service.dispatcher.state import State
 
 
 def find_dataset(state: State, dataset_id: str) -> DatasetAdded:
-    """Return the dataset with this id.
+    """Return the dataset with this id, with its tree.
 
     Raises:
-        NotFoundError: if no dataset has this id.
+        NotFoundError: if no dataset has this id, or its tree was dropped.
     """
-    try:
-        return state.datasets[dataset_id]
-    except KeyError:
+    dataset = state.datasets.get(dataset_id)
+    if dataset is None or not dataset.tree:
         raise NotFoundError(
             f"Dataset id {dataset_id} not found: register it first with register_dataset"
-        ) from None
+        )
+    return dataset
 
 
-def registered_id(ledger: Ledger, request: m.RegisterDataset) -> str:
+def registered_id(ledger: Ledger, request: m.RegisterDataset, *, kept: bool) -> str:
     """Return the id of the dataset and register it if it is new; "" if that needs its tree.
+
+    Args:
+        ledger: the state.
+        request: the dataset.
+        kept: keep it for readers of its id; otherwise, until its last job is removed.
 
     Raises:
         InvalidArgumentError: if the explicit id belongs to a dataset of another structure, or the
@@ -33,9 +38,11 @@ def registered_id(ledger: Ledger, request: m.RegisterDataset) -> str:
     """
     dataset_id = known_id(ledger.state, request)
     if not dataset_id and request.tree:
-        record = new_dataset(request)
+        record = new_dataset(request, kept)
         ledger.commit(record)
         dataset_id = record.dataset_id
+    elif kept and dataset_id and not ledger.state.datasets[dataset_id].kept:
+        ledger.commit(DatasetKept(dataset_id))
     return dataset_id
 
 
@@ -59,7 +66,7 @@ def known_id(state: State, request: m.RegisterDataset) -> str:
     return request.dataset_id
 
 
-def new_dataset(request: m.RegisterDataset) -> DatasetAdded:
+def new_dataset(request: m.RegisterDataset, kept: bool) -> DatasetAdded:
     """Return the record of a new dataset.
 
     Raises:
@@ -82,6 +89,7 @@ def new_dataset(request: m.RegisterDataset) -> DatasetAdded:
         versions=request.versions,
         compression=request.compression,
         functions=request.functions,
+        kept=kept,
     )
 
 

@@ -8,7 +8,7 @@ from stoker.service.dispatcher import records as r
 from stoker.service.dispatcher.iterations import Iterations
 from stoker.service.dispatcher.jobs import fingerprint, requested_dataset
 from stoker.service.dispatcher.ledger import Ledger
-from stoker.service.dispatcher.sessions import Sessions, heartbeat_ms, negotiate
+from stoker.service.dispatcher.sessions import Sessions, check_key, negotiate
 
 
 class Clients:
@@ -49,8 +49,10 @@ class Clients:
             client = self._state.clients[client_id]
         else:
             client = self._find(hello.client_id, hello.journal_id)
+            key = self._ledger.key_of("client", hello.client_id)
+            check_key(hello.key, key, f"client {hello.client_id}")
             client_id, iteration = client.client_id, client.iteration
-        self._sessions.attach(peer, client_id, self._timeout_ms, now)
+        heartbeat_ms = self._sessions.attach(peer, client_id, self._timeout_ms, now)
         self._sessions.send(
             client_id,
             m.ClientWelcome(
@@ -58,9 +60,10 @@ class Clients:
                 client_id,
                 iteration.iteration_id,
                 self._ledger.journal_id,
-                heartbeat_ms(self._timeout_ms),
+                heartbeat_ms,
                 warning,
                 compression,
+                self._ledger.key_of("client", client_id),
             ),
         )
         # The state of all tasks: what an older session was sent may be lost.
@@ -105,11 +108,13 @@ class Clients:
     def _release(self, client_id: int, consumed: dict[int, tuple[int, int]], now: float) -> None:
         iteration = self._state.clients[client_id].iteration
         self._ledger.commit(r.ClientRemoved(client_id, consumed))
-        for task in iteration.tasks.values():
+        if not iteration.stopped:
             # The client sends `GiveBack` too, but its data connection may be broken.
-            if not task.lost and not iteration.stopped:
-                released = m.ClientReleased(task.task_id, client_id, consumed.get(task.task_id))
-                self._sessions.send(task.worker.worker_id, released)
+            tasks = list(iteration.by_worker.items())
+            self._sessions.send_all(
+                (worker_id, m.ClientReleased(x.task_id, client_id, consumed.get(x.task_id)))
+                for worker_id, x in tasks
+            )
         self._iterations.client_left(iteration, now)
 
     def _unknown(self, client_id: int) -> NotFoundError:

@@ -1,19 +1,34 @@
 """The parts of the dispatcher's state: workers, jobs, iterations, tasks and clients."""
 
 import dataclasses
+from collections import Counter
 from typing import Any
 
 from stoker.errors import ErrorRecord
+from stoker.service.dispatcher.epoch_set import EpochSet
 from stoker.service.dispatcher.records import JobAdded, WorkerAdded
 from stoker.service.dispatcher.split_tracker import SplitTracker
 from stoker.service.messages import JobParameters, SplitSource
 
+REMEMBERED_CODES = 1024
+"""Most fingerprints of datasets that a job remembers: its ranks may all differ."""
+
+REMEMBERED_CLIENTS = 1024
+"""Most clients that have closed whose consumed positions an iteration remembers. They are for
+workers that were disconnected at that time; of older clients, such a worker drops the rest."""
+
 
 @dataclasses.dataclass
 class Worker:
-    """A worker process; `tasks` are those that it keeps."""
+    """A worker process.
+
+    Attributes:
+        draining: it will stop, and gets no more tasks and splits.
+        tasks: those that it keeps.
+    """
 
     added: WorkerAdded
+    draining: bool = False
     tasks: dict[int, "Task"] = dataclasses.field(default_factory=dict)
 
 
@@ -22,24 +37,28 @@ class Task:
     """One iteration's work on one worker.
 
     Attributes:
+        key: the key of its readers is derived from it.
         exhausted: its pipeline has ended.
         read: a client has received its end.
         delivered: it computes no more, and all that it computed was consumed or dropped.
         dropped: the number of elements that were sent to clients that were lost.
         lost: the reason that it can be read no more; empty while it can.
-        splits_lost: the splits it had begun when it was lost, unless all were delivered.
+        splits_lost: the splits it had begun when it was lost, if `elements_lost` is unknown.
+        elements_lost: the elements that were lost with it; ``None`` if unknown.
     """
 
     task_id: int
     worker: WorkerAdded
     iteration: "Iteration"
     seed: int
+    key: bytes = b""
     exhausted: bool = False
     read: bool = False
     delivered: bool = False
     dropped: int = 0
     lost: str = ""
     splits_lost: int = 0
+    elements_lost: int | None = None
 
     @property
     def running(self) -> bool:
@@ -95,18 +114,32 @@ class Job:
     """A dataset with a processing mode and a name.
 
     Attributes:
+        dataset_id: the dataset that its tasks run.
         iterations: by epoch.
-        codes: the `jobs.fingerprint` of the datasets of its clients.
+        codes: the `jobs.fingerprint` of the datasets of its clients, the latest last.
     """
 
     added: JobAdded
+    dataset_id: str
     iterations: dict[tuple[int, ...], "Iteration"] = dataclasses.field(default_factory=dict)
-    codes: set[str] = dataclasses.field(default_factory=set)
+    codes: dict[str, None] = dataclasses.field(default_factory=dict)
 
     @property
     def has_clients(self) -> bool:
         """True if a client reads one of its epochs."""
         return any(iteration.clients for iteration in self.iterations.values())
+
+    @property
+    def needs_tree(self) -> bool:
+        """True if a worker may ask for the tree of its dataset."""
+        return any(x.clients or x.has_running_tasks for x in self.iterations.values())
+
+    def add_code(self, code: str) -> None:
+        """Add the fingerprint of a client's dataset; drop the oldest of many."""
+        self.codes.pop(code, None)
+        self.codes[code] = None
+        if len(self.codes) > REMEMBERED_CODES:
+            del self.codes[next(iter(self.codes))]
 
 
 @dataclasses.dataclass
@@ -115,10 +148,13 @@ class Iteration:
 
     Attributes:
         sources: the sources whose splits are assigned to tasks; ``None`` until they are known.
-        trackers: (source, its epoch) → its splits.
+        trackers: (source, its epoch) → its splits, until all are read.
+        by_worker: worker → its task, unless that is lost.
+        read_epochs: source → its epochs whose splits are all read.
+        splits_read: task → the number of splits that it has begun of those epochs.
         counts: the numbers of its tasks in each state.
         left: client that has closed → what it had consumed of each task.
-        shared: more than one client has opened it.
+        clients_opened: the number of clients that have opened it.
         computed: no task computes, and none will be added unless one is lost before its end.
         finished: no client will get another element.
         stopped: its tasks have been stopped on their workers.
@@ -133,10 +169,13 @@ class Iteration:
     sources: dict[int, SplitSource] | None = None
     values: dict[int, list[Any]] = dataclasses.field(default_factory=dict)
     trackers: dict[tuple[int, int], SplitTracker] = dataclasses.field(default_factory=dict)
+    read_epochs: dict[int, EpochSet] = dataclasses.field(default_factory=dict)
+    splits_read: Counter[int] = dataclasses.field(default_factory=Counter)
     error: ErrorRecord | None = None
+    by_worker: dict[int, Task] = dataclasses.field(default_factory=dict)
     counts: TaskCounts = dataclasses.field(default_factory=TaskCounts)
     left: dict[int, dict[int, tuple[int, int]]] = dataclasses.field(default_factory=dict)
-    shared: bool = False
+    clients_opened: int = 0
     computed: bool = False
     finished: bool = False
     stopped: bool = False
@@ -146,14 +185,57 @@ class Iteration:
         """The parameters of its job."""
         return self.job.added.parameters
 
+    @property
+    def has_running_tasks(self) -> bool:
+        """True if a task may compute another element."""
+        return self.counts.running > 0 and not self.stopped
+
+    @property
+    def shared(self) -> bool:
+        """True if more than one client has opened it."""
+        return self.clients_opened > 1
+
     def tracker(self, source: int, source_epoch: int) -> SplitTracker:
         """Return the tracker of one epoch of one source; made when first asked for."""
         key = (source, source_epoch)
         if key not in self.trackers:
+            if source_epoch in self.read_epochs.get(source, ()):
+                return SplitTracker(0)  # a task that comes late gets the end
             assert self.sources is not None
             self.trackers[key] = SplitTracker(self.sources[source].splits)
         return self.trackers[key]
 
+    def leave_tracker(self, source: int, source_epoch: int, task_id: int) -> None:
+        """Remove a task from an epoch of a source, and the epoch if it was the last to read it.
+
+        An endless `repeat` has an epoch for each repetition.
+        """
+        tracker = self.tracker(source, source_epoch)
+        tracker.leave(task_id)
+        if tracker.is_read and self.trackers.pop((source, source_epoch), None) is not None:
+            self.splits_read.update(tracker.begun_counts)
+            self.read_epochs.setdefault(source, EpochSet()).add(source_epoch)
+
+    def leave_trackers(self, task_id: int) -> None:
+        """Remove a task that computes no more from all epochs of all sources."""
+        for key in list(self.trackers):
+            self.leave_tracker(*key, task_id)
+
     def splits_begun_by(self, task_id: int) -> int:
         """Return the number of splits that the task has begun, over all sources."""
-        return sum(tracker.begun_by(task_id) for tracker in self.trackers.values())
+        kept = sum(tracker.begun_by(task_id) for tracker in self.trackers.values())
+        return kept + self.splits_read[task_id]
+
+    def add_left(self, client_id: int, consumed: dict[int, tuple[int, int]]) -> None:
+        """Add what a client that closes had consumed of each task; drop the oldest of many."""
+        if consumed and not self.stopped:
+            self.left[client_id] = consumed
+            if len(self.left) > REMEMBERED_CLIENTS:
+                del self.left[next(iter(self.left))]
+
+    def drop_splits(self) -> None:
+        """Drop the splits: no task will ask for any."""
+        self.values = {}  # the record that brought them is not changed
+        self.trackers.clear()
+        self.read_epochs.clear()
+        self.splits_read.clear()

@@ -1,6 +1,6 @@
 """Iterations: opened by clients, run as tasks on workers, ended and collected."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from stoker.errors import ErrorRecord, FailedPreconditionError, from_record, to_record
 from stoker.service import messages as m
@@ -9,9 +9,10 @@ from stoker.service.dispatcher import entities as e
 from stoker.service.dispatcher import jobs
 from stoker.service.dispatcher import records as r
 from stoker.service.dispatcher.catalog import find_dataset, registered_id
+from stoker.service.dispatcher.dataset_collector import DatasetCollector
 from stoker.service.dispatcher.ledger import Ledger
 from stoker.service.dispatcher.modes import mode_of
-from stoker.service.dispatcher.sessions import Sessions
+from stoker.service.dispatcher.sessions import SLICE, Sessions
 from stoker.service.dispatcher.split_assigner import SplitAssigner
 from stoker.service.dispatcher.split_listing import SplitListing
 from stoker.service.dispatcher.task_updates import task_update
@@ -46,6 +47,7 @@ class Iterations:
         self._sessions = sessions
         self._assigner = assigner
         self._listing = listing
+        self._collector = DatasetCollector(ledger)
         self._idle_since: dict[int, float] = {}
         self._left_at: dict[str, float] = {}
 
@@ -66,17 +68,23 @@ class Iterations:
             warning = self._end_outdated(job, hello, now)
             job = None
         if job is None:
+            requested = jobs.requested_dataset(self._state, hello)
+            check_splittable(hello.parameters.processing_mode, requested.sources)
             dataset_id = hello.dataset_id
             if hello.registration is not None:
-                dataset_id = registered_id(self._ledger, hello.registration)
+                dataset_id = registered_id(self._ledger, hello.registration, kept=False)
             if not dataset_id:
                 return None
-            dataset = find_dataset(self._state, dataset_id)
-            check_splittable(hello.parameters.processing_mode, dataset.sources)
             self._ledger.commit(r.JobAdded(hello.job, hello.named, dataset_id, hello.parameters))
             job = self._state.jobs[hello.job]
         else:
             warning = jobs.check_agreement(self._state, job, hello)
+            known = job.iterations.get(hello.epoch)
+            if known is None or not known.finished:
+                restored = self._restore_tree(job, hello)
+                if restored is None:
+                    return None
+                warning = restored or warning
         iteration = job.iterations.get(hello.epoch)
         if iteration is None:
             iteration_id, seed = self._ledger.new_id(), self._ledger.new_seed()
@@ -86,7 +94,36 @@ class Iterations:
             raise from_record(iteration.error)
         self._idle_since.pop(iteration.iteration_id, None)
         self._left_at.pop(hello.job, None)
+        self._collector.used(job)
         return iteration, warning
+
+    def _restore_tree(self, job: e.Job, hello: m.ClientHello) -> str | None:
+        """Register a job's dataset again if its tree was dropped; return a warning, or "".
+
+        Returns:
+            ``None`` if the client must send the tree.
+
+        Raises:
+            NotFoundError: if the client has no tree.
+        """
+        old = self._state.datasets[job.dataset_id]
+        if old.tree:
+            return ""
+        if hello.registration is None:
+            find_dataset(self._state, job.dataset_id)  # raises
+        assert hello.registration is not None
+        dataset_id = registered_id(self._ledger, hello.registration, kept=False)
+        if not dataset_id:
+            return None
+        if dataset_id == job.dataset_id:
+            return ""
+        self._ledger.commit(r.JobDatasetChanged(hello.job, dataset_id))
+        self._collector.job_left(job, old.dataset_id)
+        different = jobs.difference(old, hello.registration) or "another dataset"
+        return (
+            f"job {hello.job!r} was created with {different} than this process has; those of this "
+            "process are used, because nobody has read the job for long"
+        )
 
     def _is_outdated(self, job: e.Job, hello: m.ClientHello, now: float) -> bool:
         """Return whether a client starts the job anew: an edited script was run again.
@@ -100,7 +137,7 @@ class Iterations:
 
     def _end_outdated(self, job: e.Job, hello: m.ClientHello, now: float) -> str:
         """Remove the iterations of a job, and the job with them; return a warning."""
-        first = self._state.datasets[job.added.dataset_id]
+        first = self._state.datasets[job.dataset_id]
         requested = jobs.requested_dataset(self._state, hello)
         different = jobs.difference(first, requested) or "another dataset"
         idle = now - self._left_at[hello.job]
@@ -115,7 +152,7 @@ class Iterations:
         """List the splits of an iteration if needed, then start its tasks on `workers`."""
         if iteration.computed or iteration.error is not None or not iteration.clients:
             return
-        dataset = self._state.datasets[iteration.job.added.dataset_id]
+        dataset = self._state.datasets[iteration.job.dataset_id]
         # With tasks it can run somewhere; workers that cannot run it may come and go.
         if not iteration.tasks:
             try:
@@ -125,9 +162,24 @@ class Iterations:
                 return
         if not self._listing.learn(iteration):
             return
+        if len(iteration.by_worker) < len(self._state.workers):
+            self._sessions.in_slices(self._start_steps(iteration, dataset, list(workers)))
+
+    def _start_steps(
+        self, iteration: e.Iteration, dataset: r.DatasetAdded, workers: list[e.Worker]
+    ) -> Iterator[int]:
+        """Start the tasks of an iteration; one step for each worker."""
         mode = mode_of(iteration.parameters)
-        for worker in list(mode.workers_to_start(iteration, dataset, workers)):
-            self._add_task(iteration, worker)
+        for start in range(0, len(workers), SLICE):
+            added = []
+            for worker in workers[start : start + SLICE]:
+                over = iteration.computed or iteration.stopped or not iteration.clients
+                known = worker.added.worker_id in self._state.workers
+                if known and not over and any(mode.workers_to_start(iteration, dataset, [worker])):
+                    added.append(self._add_task(iteration, worker))
+                yield 1
+            if added:
+                self._notify_all(iteration, added)
 
     def advance_all(self, worker: e.Worker) -> None:
         """Start tasks of all iterations on a worker that has registered."""
@@ -177,8 +229,8 @@ class Iterations:
             self.advance(iteration, self._state.workers.values())
         for task in tasks:
             self._after(task.iteration, [task])
-            # Other workers may have no task of it because all was computed.
-            self.advance(task.iteration, self._state.workers.values())
+            if task.exhausted:  # other workers may have no task because all was computed
+                self.advance(task.iteration, self._state.workers.values())
 
     def client_left(self, iteration: e.Iteration, now: float) -> None:
         """Handle the release of a client; after the last one the iteration may be collected."""
@@ -193,6 +245,7 @@ class Iterations:
         # Nobody can ask for the rest of an anonymous job but copies of its dataset.
         if iteration.finished or not iteration.job.added.named:
             self._stop(iteration)
+        self._collector.maybe_idle(iteration.job)
 
     def collect(self, now: float) -> None:
         """Remove iterations idle for `job_gc_timeout_ms`; stop the tasks of those to keep."""
@@ -208,6 +261,7 @@ class Iterations:
             else:
                 del self._idle_since[iteration_id]
                 self._drop_tasks(iteration, f"nobody has read it for {timeout:g} s")
+                self._collector.unused(iteration.job)
 
     def notify(self, client: e.Client, changed: Iterable[e.Task]) -> None:
         """Send a client the changes of its tasks."""
@@ -215,24 +269,27 @@ class Iterations:
         if update is not None:
             self._sessions.send(client.client_id, update)
 
-    def _add_task(self, iteration: e.Iteration, worker: e.Worker) -> None:
+    def _add_task(self, iteration: e.Iteration, worker: e.Worker) -> e.Task:
         worker_id = worker.added.worker_id
         task_id, seed = self._ledger.new_id(), self._ledger.new_seed()
-        self._ledger.commit(r.TaskAdded(task_id, iteration.iteration_id, worker_id, seed))
+        key = self._ledger.key_of("task", task_id)
+        self._ledger.commit(r.TaskAdded(task_id, iteration.iteration_id, worker_id, seed, key))
         task = self._state.tasks[task_id]
         self._sessions.send(worker_id, mode_of(iteration.parameters).task_start(task))
-        self._notify_all(iteration, [task])
+        return task
 
     def _after(self, iteration: e.Iteration, changed: list[e.Task]) -> None:
         """Assign the splits of a task that has ended, and notify the clients."""
         self._assigner.settle(iteration)
-        self._notify_all(iteration, changed)
+        if changed or iteration.computed:
+            self._notify_all(iteration, changed)
         if iteration.finished and not iteration.clients:
             self._stop(iteration)
+            self._collector.maybe_idle(iteration.job)
 
     def _notify_all(self, iteration: e.Iteration, changed: list[e.Task]) -> None:
-        for client in iteration.clients.values():
-            self.notify(client, changed)
+        clients = list(iteration.clients.values())
+        self._sessions.send_all((c.client_id, task_update(c, changed)) for c in clients)
 
     def _fail(self, iteration: e.Iteration, error: ErrorRecord) -> None:
         self._ledger.commit(r.IterationFailed(iteration.iteration_id, error))
@@ -253,9 +310,8 @@ class Iterations:
         """Stop the tasks; no client will get another element."""
         if iteration.stopped:
             return
-        for task in iteration.tasks.values():
-            if not task.lost:
-                self._sessions.send(task.worker.worker_id, m.TaskStop(task.task_id))
+        tasks = list(iteration.by_worker.items())
+        self._sessions.send_all((worker_id, m.TaskStop(x.task_id)) for worker_id, x in tasks)
         self._assigner.forget(set(iteration.tasks))
         self._ledger.commit(r.TasksStopped(iteration.iteration_id))
 
@@ -266,3 +322,4 @@ class Iterations:
         self._ledger.commit(r.IterationRemoved(iteration.iteration_id))
         if not iteration.job.iterations:
             self._left_at.pop(iteration.job.added.job, None)
+            self._collector.job_left(iteration.job, iteration.job.dataset_id)

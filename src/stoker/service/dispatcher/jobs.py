@@ -51,7 +51,7 @@ def check_agreement(state: State, job: Job, hello: m.ClientHello) -> str:
                 f"{_shown(wants)}. "
                 "Use the same value, or another job_name"
             )
-    first, second = state.datasets[job.added.dataset_id], requested_dataset(state, hello)
+    first, second = state.datasets[job.dataset_id], requested_dataset(state, hello)
     specs = spec_from_wire(first.spec), spec_from_wire(second.spec)
     if first.structure != second.structure or not compatible(*specs):
         raise InvalidArgumentError(

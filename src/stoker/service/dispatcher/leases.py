@@ -14,6 +14,9 @@ class Leases:
         self._last_tick = now
         self._stall = stall
 
+    def __len__(self) -> int:
+        return len(self._lengths)
+
     def grant(self, holder: int, length: float, now: float) -> None:
         """Start or renew the lease of `holder`; `length` is in seconds."""
         self._lengths[holder] = length

@@ -97,6 +97,22 @@ class Dispatcher:
             self._iterations.collect(now)
         return self._sessions.take_actions()
 
+    @property
+    def has_work(self) -> bool:
+        """True if `work` has something to do."""
+        return self._sessions.has_work
+
+    def work(self, now: float) -> list[Action]:
+        """Continue with long work; call it while `has_work`, and let others run in between."""
+        self._sessions.work()
+        return self._sessions.take_actions()
+
+    def stop(self) -> list[Action]:
+        """Notify the clients that the dispatcher ends."""
+        for client_id in self.state.clients:
+            self._sessions.send(client_id, m.DispatcherStopped())
+        return self._sessions.take_actions()
+
     def call(self, request: m.Request, now: float) -> tuple[m.Reply, list[Action]]:
         """Answer a request that needs no session."""
         try:
@@ -117,6 +133,8 @@ class Dispatcher:
             )
         else:
             self._sessions.leases.renew(holder, now)
+            if isinstance(message, m.Heartbeat):
+                self._sessions.heartbeat(holder)
             if holder in self.state.workers:
                 self._workers.received(holder, message, now)
             else:
@@ -137,7 +155,7 @@ class Dispatcher:
 
     def _answer(self, request: m.Request) -> m.Reply:
         if isinstance(request, m.RegisterDataset):
-            return m.DatasetRegistered(registered_id(self._ledger, request))
+            return m.DatasetRegistered(registered_id(self._ledger, request, kept=True))
         if isinstance(request, m.GetDataset):
             dataset = find_dataset(self.state, request.dataset_id)
             tree = dataset.tree if request.with_tree else b""

@@ -31,12 +31,12 @@ class Mode:
 
         A task is started only where some client can read it; any other would compute in vain.
         """
-        busy = {task.worker.worker_id for task in iteration.tasks.values() if not task.lost}
         target, clients = iteration.parameters.target_workers, iteration.clients.values()
         for worker in workers:
             added = worker.added
             if (
-                added.worker_id not in busy
+                added.worker_id not in iteration.by_worker
+                and not worker.draining
                 and can_run(dataset, added)
                 and any(can_read(client.process, target, added) for client in clients)
             ):
@@ -48,10 +48,11 @@ class Mode:
         return m.TaskStart(
             task.task_id,
             iteration.iteration_id,
-            iteration.job.added.dataset_id,
+            iteration.job.dataset_id,
             task.seed,
             iteration.epoch,
             buffer=m.BufferPolicy.FIRST_COME,
+            key=task.key,
         )
 
     def reads(self, client: Client, task: Task) -> bool:
@@ -64,9 +65,15 @@ class Mode:
         return []
 
     def split_sources(
-        self, dataset: DatasetAdded, listed: dict[int, list[Any]]
+        self, dataset: DatasetAdded, listed: dict[int, list[Any]], workers: int
     ) -> list[m.SplitSource]:
-        """Return the sources whose splits are assigned to tasks."""
+        """Return the sources whose splits are assigned to tasks.
+
+        Args:
+            dataset: the dataset.
+            listed: the splits that a worker has listed, by source.
+            workers: the number of workers now.
+        """
         return []
 
     # ── ends ──────────────────────────────────────────────────────────────────────────────────────
@@ -95,7 +102,8 @@ class Mode:
 
     def loss(self, task: Task) -> m.TaskLost:
         """Return the message to clients about a lost task."""
-        return m.TaskLost(task.task_id, task.worker.address, task.lost, delivered=task.delivered)
+        address, elements = task.worker.address, task.elements_lost
+        return m.TaskLost(task.task_id, address, task.lost, elements=elements)
 
     def is_collected(self, job: Job, config: DispatcherConfig) -> bool:
         """Return whether a job without clients is removed after `job_gc_timeout_ms`."""
@@ -127,22 +135,21 @@ class Dynamic(Mode):
         return [x.number for x in dataset.sources if isinstance(x.splits, ListedSplits)]
 
     def split_sources(
-        self, dataset: DatasetAdded, listed: dict[int, list[Any]]
+        self, dataset: DatasetAdded, listed: dict[int, list[Any]], workers: int
     ) -> list[m.SplitSource]:
         """Return all sources of the dataset; those with an index are cut here."""
         sources = []
         for source in dataset.sources:
             if isinstance(source.splits, IndexSplits):
                 count = source.splits.count
-                sources.append(m.SplitSource(source.number, split_total(count), count))
+                sources.append(m.SplitSource(source.number, split_total(count, workers), count))
             else:
                 sources.append(m.SplitSource(source.number, len(listed[source.number])))
         return sources
 
     def end_task(self, task: Task) -> None:
         """Return the splits that the task had not begun to the others."""
-        for tracker in task.iteration.trackers.values():
-            tracker.leave(task.task_id)
+        task.iteration.leave_trackers(task.task_id)
 
     def loss(self, task: Task) -> m.TaskLost:
         """Return the message to clients: elements of the splits it had begun may be lost."""

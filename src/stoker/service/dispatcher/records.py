@@ -11,7 +11,10 @@ from stoker.service.messages import Function, JobParameters, SplitSource, Versio
 
 
 class DatasetAdded(msgspec.Struct, frozen=True, tag=True):
-    """A dataset was registered; its tree stays bytes."""
+    """A dataset was registered; its tree stays bytes.
+
+    `kept`: by `RegisterDataset`, for readers of its id. Others are removed with their last job.
+    """
 
     dataset_id: str
     digest: str
@@ -25,6 +28,25 @@ class DatasetAdded(msgspec.Struct, frozen=True, tag=True):
     versions: Versions
     compression: str | None
     functions: list[Function] = []
+    kept: bool = False
+
+
+class DatasetKept(msgspec.Struct, frozen=True, tag=True):
+    """A dataset that a client had brought was registered by `RegisterDataset`."""
+
+    dataset_id: str
+
+
+class TreeDropped(msgspec.Struct, frozen=True, tag=True):
+    """The tree of a dataset was dropped; a client that needs it sends it again."""
+
+    dataset_id: str
+
+
+class DatasetRemoved(msgspec.Struct, frozen=True, tag=True):
+    """A dataset was removed: no job has it."""
+
+    dataset_id: str
 
 
 class WorkerAdded(msgspec.Struct, frozen=True, tag=True):
@@ -37,11 +59,18 @@ class WorkerAdded(msgspec.Struct, frozen=True, tag=True):
     versions: Versions
 
 
+class WorkerDraining(msgspec.Struct, frozen=True, tag=True):
+    """A worker will stop: it gets no more tasks and splits."""
+
+    worker_id: int
+
+
 class WorkerLost(msgspec.Struct, frozen=True, tag=True):
-    """A worker was removed, and its tasks with it."""
+    """A worker was removed, and its tasks with it; `undelivered` as in `WorkerLeave`."""
 
     worker_id: int
     reason: str
+    undelivered: dict[int, int] = {}
 
 
 class JobAdded(msgspec.Struct, frozen=True, tag=True):
@@ -51,6 +80,13 @@ class JobAdded(msgspec.Struct, frozen=True, tag=True):
     named: bool
     dataset_id: str
     parameters: JobParameters
+
+
+class JobDatasetChanged(msgspec.Struct, frozen=True, tag=True):
+    """A job whose tree was dropped continues with the dataset of another client."""
+
+    job: str
+    dataset_id: str
 
 
 class IterationAdded(msgspec.Struct, frozen=True, tag=True):
@@ -78,12 +114,13 @@ class SplitsKnown(msgspec.Struct, frozen=True, tag=True):
 
 
 class TaskAdded(msgspec.Struct, frozen=True, tag=True):
-    """An iteration starts a task on a worker."""
+    """An iteration starts a task on a worker; its readers need `reader_key` of `key`."""
 
     task_id: int
     iteration_id: int
     worker_id: int
     seed: int
+    key: bytes = b""
 
 
 class TaskEnded(msgspec.Struct, frozen=True, tag=True):
@@ -180,9 +217,14 @@ class IterationRemoved(msgspec.Struct, frozen=True, tag=True):
 
 Record: TypeAlias = (
     DatasetAdded
+    | DatasetKept
+    | TreeDropped
+    | DatasetRemoved
     | WorkerAdded
+    | WorkerDraining
     | WorkerLost
     | JobAdded
+    | JobDatasetChanged
     | IterationAdded
     | IterationFailed
     | SplitsKnown

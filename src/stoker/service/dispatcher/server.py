@@ -23,6 +23,7 @@ from stoker.service import rpc, rpc_server
 from stoker.service.config import DispatcherConfig, config_of, join_address
 from stoker.service.control_loop import control_loop, run_on
 from stoker.service.dispatcher.logic import Action, Dispatcher, Send
+from stoker.wire.refusal_log import RefusalLog
 
 logger = logging.getLogger("stoker.dispatcher")
 
@@ -147,7 +148,9 @@ class _Shell:
         self._config = config
         self._failed = failed
         self._sessions: dict[int, tuple[Callable[[bytes], None], Callable[[], None]]] = {}
+        self._refusals = RefusalLog(logger)
         self._ticker: asyncio.Task[None] | None = None
+        self._works = False
         self._stopping: asyncio.Task[None] | None = None
         self._crashing: asyncio.Task[None] | None = None
         self._crashed = False
@@ -164,6 +167,7 @@ class _Shell:
     async def _stop(self) -> None:
         if self._ticker is not None:
             self._ticker.cancel()
+        self._carry_out(self.logic.stop())
         await self.server.stop()
 
     def opened(self, peer: int, send: Callable[[bytes], None], close: Callable[[], None]) -> None:
@@ -175,7 +179,7 @@ class _Shell:
         try:
             message = rpc.decode_to_dispatcher(data)
         except msgspec.MsgspecError as error:
-            logger.warning("session %d sent an invalid message and is closed: %s", peer, error)
+            self.refused(f"session {peer}", f"an invalid message: {error}")
             refusal = m.Refused(to_record(WireError(f"not a control message: {error}")))
             self._sessions[peer][0](rpc.encode(refusal))
             self._sessions[peer][1]()
@@ -205,6 +209,7 @@ class _Shell:
         try:
             request = rpc.decode_request(data)
         except msgspec.MsgspecError as error:
+            self.refused("a caller", f"an invalid request: {error}")
             return rpc.encode(m.Failed(to_record(WireError(f"not a request: {error}"))))
         commits = self.logic.commits
         try:
@@ -218,9 +223,13 @@ class _Shell:
                 logger.exception("a %s failed", type(request).__name__)
             return rpc.encode(m.Failed(to_record(_internal_error(error))))
 
+    def refused(self, peer: str, reason: object) -> None:
+        self._refusals.add(peer, reason)
+
     async def _tick(self) -> None:
         while not self._crashed:
             await asyncio.sleep(TICK_SECONDS)
+            self._refusals.warn_if_due()
             try:
                 self._carry_out(self.logic.tick(time.monotonic()))
             except Exception as error:  # noqa: BLE001 - logged by `_crash`
@@ -240,7 +249,14 @@ class _Shell:
         finally:
             self._failed(error)
 
+    def _work(self) -> None:
+        self._works = False
+        self._carry_out(self.logic.work(time.monotonic()))
+
     def _carry_out(self, actions: list[Action]) -> None:
+        if self.logic.has_work and not self._works:
+            self._works = True
+            asyncio.get_running_loop().call_soon(self._work)
         for action in actions:
             session = self._sessions.get(action.peer)
             if session is None:

@@ -1,9 +1,24 @@
 """Open sessions. Volatile: never recorded."""
 
-from stoker.errors import FailedPreconditionError, StokerError, to_record
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from stoker.errors import (
+    FailedPreconditionError,
+    PermissionDeniedError,
+    StokerError,
+    to_record,
+)
 from stoker.service import messages as m
 from stoker.service.dispatcher.actions import Action, EndSession, Send
 from stoker.service.dispatcher.leases import Leases
+from stoker.service.keys import are_equal
+
+MOST_HEARTBEATS = 1000
+"""Heartbeats that all workers and clients send together in a second, at 40 us of CPU each."""
+
+SLICE = 100
+"""Tasks and recipients in one slice of long work; each takes up to 20 us."""
 
 
 class Sessions:
@@ -15,12 +30,17 @@ class Sessions:
 
     def __init__(self, leases: Leases) -> None:
         self.leases = leases
+        self._slices: deque[Iterator[int]] = deque()
         self._holders: dict[int, int] = {}
         self._peers: dict[int, int] = {}
+        self._heartbeats: dict[int, tuple[int, int]] = {}
         self._actions: list[Action] = []
 
-    def attach(self, peer: int, holder: int, timeout_ms: int, now: float) -> None:
+    def attach(self, peer: int, holder: int, timeout_ms: int, now: float) -> int:
         """Bind a session to its holder; end an older session of the holder.
+
+        Returns:
+            The interval of its heartbeats, in milliseconds.
 
         Raises:
             FailedPreconditionError: if the session has a holder.
@@ -32,6 +52,17 @@ class Sessions:
         self._holders[peer] = holder
         self._peers[holder] = peer
         self.leases.grant(holder, timeout_ms / 1000, now)
+        interval = heartbeat_ms(timeout_ms, len(self.leases))
+        self._heartbeats[holder] = timeout_ms, interval
+        return interval
+
+    def heartbeat(self, holder: int) -> None:
+        """Handle a heartbeat; change the interval if the number of leases has changed much."""
+        timeout_ms, interval = self._heartbeats[holder]
+        wanted = heartbeat_ms(timeout_ms, len(self.leases))
+        if not interval / 2 < wanted < interval * 2:
+            self._heartbeats[holder] = timeout_ms, wanted
+            self.send(holder, m.HeartbeatInterval(wanted))
 
     def holder(self, peer: int) -> int | None:
         """Return the holder of a session, if it has one."""
@@ -50,6 +81,7 @@ class Sessions:
     def release(self, holder: int) -> None:
         """End the lease and the session of a holder."""
         self.leases.drop(holder)
+        self._heartbeats.pop(holder, None)
         self._end_session(holder)
 
     def send(self, holder: int, message: m.FromDispatcher) -> None:
@@ -67,6 +99,39 @@ class Sessions:
         self._actions += [Send(peer, m.Refused(to_record(error))), EndSession(peer)]
         self.disconnected(peer)
 
+    @property
+    def has_work(self) -> bool:
+        """True if `work` has something to do."""
+        return bool(self._slices)
+
+    def in_slices(self, steps: Iterator[int]) -> None:
+        """Do work whose length depends on the number of workers, tasks or clients.
+
+        Steps that together cost `SLICE` are done immediately, unless earlier work waits; the others
+        by `work`, in the order of the calls.
+
+        Args:
+            steps: does a step whenever it is asked for the next cost: the number of tasks and
+                recipients that the step concerned.
+        """
+        if self._slices or _is_unfinished(steps):
+            self._slices.append(steps)
+
+    def send_all(self, messages: Iterable[tuple[int, m.FromDispatcher | None]]) -> None:
+        """Send ``(holder, message)`` pairs in slices; a message of ``None`` is not sent."""
+        self.in_slices(self._send_steps(messages))
+
+    def _send_steps(self, messages: Iterable[tuple[int, m.FromDispatcher | None]]) -> Iterator[int]:
+        for holder, message in messages:
+            if message is not None:
+                self.send(holder, message)
+            yield 1 + (len(message.added) if isinstance(message, m.Tasks) else 0)
+
+    def work(self) -> None:
+        """Do the next slice."""
+        if self._slices and not _is_unfinished(self._slices[0]):
+            self._slices.popleft()
+
     def take_actions(self) -> list[Action]:
         """Return the actions of the shell since the last call, in order."""
         actions, self._actions = self._actions, []
@@ -77,6 +142,26 @@ class Sessions:
         if peer is not None:
             del self._holders[peer]
             self._actions.append(EndSession(peer))
+
+
+def _is_unfinished(steps: Iterator[int]) -> bool:
+    """Do one slice; return whether more is left."""
+    cost = 0
+    for step in steps:
+        cost += step
+        if cost >= SLICE:
+            return True
+    return False
+
+
+def check_key(key: bytes, expected: bytes, whose: str) -> None:
+    """Check the key of a peer that resumes a session.
+
+    Raises:
+        PermissionDeniedError: if it is not the expected one.
+    """
+    if not are_equal(key, expected):
+        raise PermissionDeniedError(f"this is not the key of {whose}, whose session is resumed")
 
 
 def negotiate(theirs_min: int, theirs_max: int) -> int:
@@ -95,6 +180,11 @@ def negotiate(theirs_min: int, theirs_max: int) -> int:
     return version
 
 
-def heartbeat_ms(timeout_ms: int) -> int:
-    """Return the heartbeat interval for a lease of `timeout_ms`: a tenth, at most 5 s."""
-    return max(1, min(timeout_ms // 10, 5000))
+def heartbeat_ms(timeout_ms: int, leases: int) -> int:
+    """Return the heartbeat interval for one of `leases` leases of `timeout_ms`.
+
+    A tenth of the lease, at most 5 s; but so long that all together send no more than
+    `MOST_HEARTBEATS`, up to a third of the lease.
+    """
+    usual = min(timeout_ms // 10, 5000)
+    return max(1, min(max(usual, leases * 1000 // MOST_HEARTBEATS), timeout_ms // 3))

@@ -27,8 +27,13 @@ class SplitAssigner:
         self._ledger = ledger
         self._sessions = sessions
 
-    def request(self, task: Task, request: m.SplitRequest) -> None:
+    def request(self, task: Task, request: m.SplitRequest, *, draining: bool) -> None:
         """Begin the splits that the request announces, then assign more or report the end.
+
+        Args:
+            task: the task that asks.
+            request: its request.
+            draining: its worker gets no more splits.
 
         Raises:
             InvalidArgumentError: if the splits of the source are not assigned, or a number is not
@@ -60,7 +65,7 @@ class SplitAssigner:
             refused = [split for split in announced if split not in begun]
             self._send(task, m.SplitGrant(*key, list(begun), refused))
         place = (iteration.iteration_id, request.source, request.source_epoch)
-        if request.want > 0:
+        if request.want > 0 and not draining:
             self.waiting.setdefault(place, {})[task.task_id] = request
         self._settle(iteration, place)
 
@@ -93,17 +98,18 @@ class SplitAssigner:
             return
         tracker = iteration.tracker(*place[1:])
         if tracker.all_begun:
-            for task_id in waiting:
-                task = iteration.tasks[task_id]
-                self._send(task, m.SplitGrant(task_id, *place[1:], end=True))
+            tasks = [iteration.tasks[task_id] for task_id in waiting]
             waiting.clear()
-        elif tracker.available:
-            running = sum(1 for task in iteration.tasks.values() if task.running)
-            # In the order of arrival, so that no task starves.
-            for task_id, request in list(waiting.items()):
-                if chosen := tracker.choose(request.want, running, request.least):
-                    del waiting[task_id]
-                    self._assign(iteration.tasks[task_id], place, chosen)
+            self._sessions.send_all(
+                (task.worker.worker_id, m.SplitGrant(task.task_id, *place[1:], end=True))
+                for task in tasks
+            )
+        # In the order of arrival, so that no task starves.
+        while waiting and tracker.available:
+            task_id, request = next(iter(waiting.items()))
+            del waiting[task_id]
+            chosen = tracker.choose(request.want, iteration.counts.running, request.least)
+            self._assign(iteration.tasks[task_id], place, chosen)
         if not waiting:
             del self.waiting[place]
 

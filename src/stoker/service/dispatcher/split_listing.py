@@ -84,7 +84,7 @@ class SplitListing:
     def _request(self, worker_id: int, iteration: Iteration) -> None:
         message = m.ListSplits(
             iteration.iteration_id,
-            iteration.job.added.dataset_id,
+            iteration.job.dataset_id,
             iteration.seed,
             iteration.epoch,
             self._sources_to_list(iteration),
@@ -93,11 +93,13 @@ class SplitListing:
 
     def _know(self, iteration: Iteration, listed: dict[int, list[Any]]) -> None:
         mode = mode_of(iteration.parameters)
-        sources = mode.split_sources(self._dataset(iteration), listed)
+        sources = mode.split_sources(
+            self._dataset(iteration), listed, len(self._ledger.state.workers)
+        )
         self._ledger.commit(SplitsKnown(iteration.iteration_id, sources, listed))
 
     def _sources_to_list(self, iteration: Iteration) -> list[int]:
         return mode_of(iteration.parameters).sources_to_list(self._dataset(iteration))
 
     def _dataset(self, iteration: Iteration) -> DatasetAdded:
-        return self._ledger.state.datasets[iteration.job.added.dataset_id]
+        return self._ledger.state.datasets[iteration.job.dataset_id]

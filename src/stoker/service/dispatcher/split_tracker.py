@@ -10,7 +10,10 @@ from stoker.dataset.tree.splits import ENDLESS
 from stoker.service.dispatcher.split_ranges import SplitRanges
 
 MAX_INDEX_SPLITS = 4096
-"""Most splits of an index source, for clusters of any size."""
+"""Most splits of an index source, for clusters of up to 512 workers."""
+
+SPLITS_PER_WORKER = 8
+"""Splits of an index source for each worker of a larger cluster."""
 
 ENDLESS_SPLIT = 1024
 """Elements in a split of an infinite index source: workers stay close together."""
@@ -40,6 +43,7 @@ class SplitTracker:
         self._recent: dict[int, deque[int]] = defaultdict(deque)
         self._readers: set[int] = set()
         self._cursor = 0
+        self._assigned_to: dict[int, set[int]] = defaultdict(set)
         self._returned = SplitRanges()
 
     @property
@@ -81,11 +85,13 @@ class SplitTracker:
                 self._returned.add(self._cursor, split)
                 self._cursor = split + 1
             self.assigned[split] = task_id
+            self._assigned_to[task_id].add(split)
 
     def begin(self, splits: list[int]) -> None:
         """Mark assigned splits as begun by their tasks."""
         for split in splits:
             task_id = self.assigned.pop(split)
+            self._assigned_to[task_id].remove(split)
             self.begun[split] = task_id
             self._begun_by[task_id] += 1
             recent = self._recent[task_id]
@@ -95,29 +101,35 @@ class SplitTracker:
 
     def give_back(self, task_id: int) -> None:
         """Make the splits available that are assigned to `task_id` and not begun."""
-        for split in [split for split, task in self.assigned.items() if task == task_id]:
+        for split in self._assigned_to.pop(task_id, ()):
             del self.assigned[split]
             self._returned.add(split, split + 1)
 
     def leave(self, task_id: int) -> None:
-        """Remove a task that will not ask for splits of this epoch again.
-
-        An infinite `repeat` has a tracker for each epoch, so the last task to leave clears it.
-        """
+        """Remove a task that will not ask for splits of this epoch again."""
         self.give_back(task_id)
         self._readers.discard(task_id)
-        if self.all_begun and not self._readers:
-            self.begun.clear()
-            self._recent.clear()
+
+    @property
+    def is_read(self) -> bool:
+        """True if all splits are begun and every task that had some has left."""
+        return self.all_begun and not self._readers
+
+    @property
+    def begun_counts(self) -> Counter[int]:
+        """The number of splits that each task has begun."""
+        return self._begun_by
 
     def begun_by(self, task_id: int) -> int:
         """Return the number of splits that the task has begun."""
         return self._begun_by[task_id]
 
 
-def split_total(count: int) -> int:
+def split_total(count: int, workers: int) -> int:
     """Return the number of splits of an index source of `count` elements."""
-    return count // ENDLESS_SPLIT if count >= ENDLESS else min(count, MAX_INDEX_SPLITS)
+    if count >= ENDLESS:
+        return count // ENDLESS_SPLIT
+    return min(count, max(MAX_INDEX_SPLITS, SPLITS_PER_WORKER * workers))
 
 
 def split_range(split: int, total: int, count: int) -> tuple[int, int]:

@@ -7,17 +7,22 @@ records rebuilds it. Leases, sessions and waiting requests are volatile and kept
 import functools
 from typing import Any
 
+import msgspec
+
 from stoker.service.dispatcher.entities import Client, Iteration, Job, Task, Worker
 from stoker.service.dispatcher.modes import mode_of
 from stoker.service.dispatcher.records import (
     ClientAdded,
     ClientRemoved,
     DatasetAdded,
+    DatasetKept,
+    DatasetRemoved,
     ElementsDropped,
     IterationAdded,
     IterationFailed,
     IterationRemoved,
     JobAdded,
+    JobDatasetChanged,
     Record,
     SplitsAssigned,
     SplitsBegun,
@@ -30,17 +35,25 @@ from stoker.service.dispatcher.records import (
     TaskEnded,
     TaskRead,
     TasksStopped,
+    TreeDropped,
     WorkerAdded,
+    WorkerDraining,
     WorkerLost,
 )
 
 
 class State:
-    """The recorded state of a dispatcher."""
+    """The recorded state of a dispatcher.
+
+    Attributes:
+        digests: digest → the dataset that has it, with its tree.
+        jobs_of: dataset → its jobs, if it has any.
+    """
 
     def __init__(self) -> None:
         self.datasets: dict[str, DatasetAdded] = {}
         self.digests: dict[str, str] = {}
+        self.jobs_of: dict[str, set[str]] = {}
         self.workers: dict[int, Worker] = {}
         self.addresses: dict[str, int] = {}
         self.jobs: dict[str, Job] = {}
@@ -59,20 +72,64 @@ class State:
         self.digests.setdefault(record.digest, record.dataset_id)
 
     @apply.register
+    def _(self, record: DatasetKept) -> None:
+        dataset = self.datasets[record.dataset_id]
+        self.datasets[record.dataset_id] = msgspec.structs.replace(dataset, kept=True)
+
+    @apply.register
+    def _(self, record: TreeDropped) -> None:
+        dataset = self.datasets[record.dataset_id]
+        self.datasets[record.dataset_id] = msgspec.structs.replace(dataset, tree=b"")
+        self._forget_digest(dataset)
+
+    @apply.register
+    def _(self, record: DatasetRemoved) -> None:
+        self._forget_digest(self.datasets.pop(record.dataset_id))
+
+    def _forget_digest(self, dataset: DatasetAdded) -> None:
+        if self.digests.get(dataset.digest) == dataset.dataset_id:
+            del self.digests[dataset.digest]
+            for other in self.datasets.values():  # registered also by another id
+                if other.digest == dataset.digest and other.tree and other is not dataset:
+                    self.digests.setdefault(other.digest, other.dataset_id)
+
+    @apply.register
     def _(self, record: WorkerAdded) -> None:
         self.workers[record.worker_id] = Worker(record)
         self.addresses[record.address] = record.worker_id
+
+    @apply.register
+    def _(self, record: WorkerDraining) -> None:
+        worker = self.workers[record.worker_id]
+        worker.draining = True
+        for task in worker.tasks.values():
+            if task.running:
+                self._return_splits(task)
 
     @apply.register
     def _(self, record: WorkerLost) -> None:
         worker = self.workers.pop(record.worker_id)
         del self.addresses[worker.added.address]
         for task in worker.tasks.values():
-            self._lose(task, record.reason)
+            self._lose(task, record.reason, record.undelivered.get(task.task_id))
 
     @apply.register
     def _(self, record: JobAdded) -> None:
-        self.jobs[record.job] = Job(record)
+        self.jobs[record.job] = Job(record, record.dataset_id)
+        self.jobs_of.setdefault(record.dataset_id, set()).add(record.job)
+
+    @apply.register
+    def _(self, record: JobDatasetChanged) -> None:
+        job = self.jobs[record.job]
+        self._leave_dataset(job)
+        job.dataset_id = record.dataset_id
+        self.jobs_of.setdefault(record.dataset_id, set()).add(record.job)
+
+    def _leave_dataset(self, job: Job) -> None:
+        jobs = self.jobs_of[job.dataset_id]
+        jobs.discard(job.added.job)
+        if not jobs:
+            del self.jobs_of[job.dataset_id]
 
     @apply.register
     def _(self, record: IterationAdded) -> None:
@@ -95,9 +152,10 @@ class State:
     def _(self, record: TaskAdded) -> None:
         iteration = self.iterations[record.iteration_id]
         worker = self.workers[record.worker_id]
-        task = Task(record.task_id, worker.added, iteration, record.seed)
+        task = Task(record.task_id, worker.added, iteration, record.seed, record.key)
         self.tasks[task.task_id] = worker.tasks[task.task_id] = task
         iteration.tasks[task.task_id] = task
+        iteration.by_worker[record.worker_id] = task
         iteration.counts.add(task)
 
     @apply.register
@@ -138,37 +196,35 @@ class State:
 
     @apply.register
     def _(self, record: SplitsReturned) -> None:
-        for tracker in self.tasks[record.task_id].iteration.trackers.values():
-            tracker.give_back(record.task_id)
+        self._return_splits(self.tasks[record.task_id])
 
     @apply.register
     def _(self, record: SplitsDone) -> None:
         iteration = self.tasks[record.task_id].iteration
-        iteration.tracker(record.source, record.source_epoch).leave(record.task_id)
+        iteration.leave_tracker(record.source, record.source_epoch, record.task_id)
 
     @apply.register
     def _(self, record: ClientAdded) -> None:
         iteration = self.iterations[record.iteration_id]
         client = Client(record.client_id, iteration, record.process)
         self.clients[client.client_id] = iteration.clients[client.client_id] = client
-        iteration.job.codes.add(record.code)
-        iteration.shared = iteration.shared or len(iteration.clients) + len(iteration.left) > 1
+        iteration.job.add_code(record.code)
+        iteration.clients_opened += 1
 
     @apply.register
     def _(self, record: ClientRemoved) -> None:
         client = self.clients.pop(record.client_id)
         del client.iteration.clients[record.client_id]
-        client.iteration.left[record.client_id] = record.consumed
+        client.iteration.add_left(record.client_id, record.consumed)
 
     @apply.register
     def _(self, record: TasksStopped) -> None:
         iteration = self.iterations[record.iteration_id]
         iteration.stopped = iteration.computed = iteration.finished = True
-        iteration.values.clear()
-        iteration.trackers.clear()
-        for task_id, task in iteration.tasks.items():
-            if not task.lost:  # a lost task is no longer among those of its worker
-                del self.workers[task.worker.worker_id].tasks[task_id]
+        iteration.drop_splits()
+        iteration.left.clear()
+        for worker_id, task in iteration.by_worker.items():
+            del self.workers[worker_id].tasks[task.task_id]
 
     @apply.register
     def _(self, record: IterationRemoved) -> None:
@@ -177,11 +233,19 @@ class State:
             del self.tasks[task_id]
         del iteration.job.iterations[iteration.epoch]
         if not iteration.job.iterations:
-            del self.jobs[iteration.job.added.job]
+            self._leave_dataset(self.jobs.pop(iteration.job.added.job))
 
-    def _lose(self, task: Task, reason: str) -> None:
-        begun = 0 if task.delivered else task.iteration.splits_begun_by(task.task_id)
-        self._change(task, lost=reason, splits_lost=begun)
+    @staticmethod
+    def _return_splits(task: Task) -> None:
+        """Make the splits available that the task has not begun."""
+        for tracker in task.iteration.trackers.values():
+            tracker.give_back(task.task_id)
+
+    def _lose(self, task: Task, reason: str, elements: int | None = None) -> None:
+        elements = 0 if task.delivered else elements
+        begun = task.iteration.splits_begun_by(task.task_id) if elements is None else 0
+        self._change(task, lost=reason, splits_lost=begun, elements_lost=elements)
+        del task.iteration.by_worker[task.worker.worker_id]
         mode_of(task.iteration.parameters).end_task(task)
 
     @staticmethod
@@ -195,3 +259,5 @@ class State:
         mode = mode_of(iteration.parameters)
         iteration.computed = mode.is_computed(iteration.counts)
         iteration.finished = mode.is_finished(iteration.counts)
+        if iteration.finished:
+            iteration.drop_splits()

@@ -21,7 +21,7 @@ class Supervisors:
     def __init__(
         self, config: DispatcherConfig, ledger: Ledger, sessions: Sessions, workers: Workers
     ) -> None:
-        self._heartbeat_ms = heartbeat_ms(config.worker_timeout_ms)
+        self._lease_ms = config.worker_timeout_ms
         self._ledger = ledger
         self._sessions = sessions
         self._workers = workers
@@ -35,7 +35,10 @@ class Supervisors:
         """
         protocol = negotiate(hello.protocol_min, hello.protocol_max)
         self._peers.add(peer)
-        welcome = m.SupervisorWelcome(protocol, self._ledger.journal_id, self._heartbeat_ms)
+        interval_ms = heartbeat_ms(self._lease_ms, leases=0)
+        welcome = m.SupervisorWelcome(
+            protocol, self._ledger.journal_id, interval_ms, self._lease_ms
+        )
         self._sessions.reply(peer, welcome)
 
     def connected(self, peer: int) -> bool:

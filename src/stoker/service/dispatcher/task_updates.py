@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities import Client, Task
 from stoker.service.dispatcher.modes import mode_of
+from stoker.service.keys import reader_key
 
 
 def task_update(client: Client, changed: Iterable[Task]) -> m.Tasks | None:
@@ -12,7 +13,7 @@ def task_update(client: Client, changed: Iterable[Task]) -> m.Tasks | None:
     iteration = client.iteration
     mode = mode_of(iteration.parameters)
     mine = [task for task in changed if mode.reads(client, task)]
-    added = [] if iteration.stopped else [_info(task) for task in mine if not task.lost]
+    added = [] if iteration.stopped else [_info(client, task) for task in mine if not task.lost]
     lost = [mode.loss(task) for task in mine if task.lost]
     dropped = [
         m.ElementsDropped(task.task_id, task.worker.address, task.dropped)
@@ -25,6 +26,12 @@ def task_update(client: Client, changed: Iterable[Task]) -> m.Tasks | None:
     return m.Tasks(added, lost, dropped, computed, iteration.shared)
 
 
-def _info(task: Task) -> m.TaskInfo:
+def _info(client: Client, task: Task) -> m.TaskInfo:
     worker = task.worker
-    return m.TaskInfo(task.task_id, worker.address, worker.data_transfer_addresses, worker.tags)
+    return m.TaskInfo(
+        task.task_id,
+        worker.address,
+        worker.data_transfer_addresses,
+        worker.tags,
+        reader_key(task.key, client.client_id),
+    )

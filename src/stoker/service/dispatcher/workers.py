@@ -8,7 +8,7 @@ from stoker.service.dispatcher import records as r
 from stoker.service.dispatcher.iterations import Iterations
 from stoker.service.dispatcher.ledger import Ledger
 from stoker.service.dispatcher.modes import mode_of
-from stoker.service.dispatcher.sessions import Sessions, heartbeat_ms, negotiate
+from stoker.service.dispatcher.sessions import Sessions, check_key, negotiate
 from stoker.service.dispatcher.split_assigner import SplitAssigner
 from stoker.service.dispatcher.split_listing import SplitListing
 
@@ -38,6 +38,7 @@ class Workers:
 
         Raises:
             FailedPreconditionError: if there is no common protocol version.
+            PermissionDeniedError: if it does not have the key of the worker that it resumes.
             InvalidArgumentError: if it has no address.
             AlreadyExistsError: if it was replaced by a connected worker at its address.
         """
@@ -51,19 +52,27 @@ class Workers:
             and older.added.address == hello.address
             and hello.journal_id == self._ledger.journal_id
         )
+        if worker_id is not None and known:
+            check_key(hello.key, self._ledger.key_of("worker", worker_id), f"worker {worker_id}")
         # An id of another journal names something else here.
         if worker_id is None or not known:
             worker_id = self._register(hello)
-        self._sessions.attach(peer, worker_id, self._timeout_ms, now)
+        heartbeat_ms = self._sessions.attach(peer, worker_id, self._timeout_ms, now)
         self._sessions.send(
             worker_id,
             m.WorkerWelcome(
-                protocol, worker_id, self._ledger.journal_id, heartbeat_ms(self._timeout_ms)
+                protocol,
+                worker_id,
+                self._ledger.journal_id,
+                heartbeat_ms,
+                self._ledger.key_of("worker", worker_id),
             ),
         )
         worker = self._state.workers[worker_id]
         if known:
             self._resume(worker, hello)
+        if hello.draining:
+            self._drain(worker_id)
         self._iterations.advance_all(worker)
 
     def received(self, worker_id: int, message: m.ToDispatcher, now: float) -> None:
@@ -73,26 +82,45 @@ class Workers:
             StokerError: if the message is not valid.
         """
         if isinstance(message, m.SplitRequest):
-            task = self._state.workers[worker_id].tasks.get(message.task_id)
+            worker = self._state.workers[worker_id]
+            task = worker.tasks.get(message.task_id)
             if task is not None and task.running:
-                self._assigner.request(task, message)
+                self._assigner.request(task, message, draining=worker.draining)
         elif isinstance(message, m.SplitsListed):
             self._iterations.splits_listed(worker_id, message)
         elif isinstance(message, m.TaskProgress):
             task = self._state.workers[worker_id].tasks.get(message.task_id)
             if task is not None:
                 self._iterations.task_progressed(task, message)
+        elif isinstance(message, m.WorkerDraining):
+            self._drain(worker_id)
         elif isinstance(message, m.WorkerLeave):
-            self.lose(worker_id, "it was stopped")
+            self.lose(worker_id, "it was stopped", message.undelivered)
 
     def expired(self, worker_id: int) -> None:
         """Remove a worker whose lease has expired."""
         self.lose(worker_id, f"no heartbeat for {self._timeout_ms / 1000:g} s")
 
-    def lose(self, worker_id: int, reason: str) -> None:
-        """Remove a worker for good; if it opens a session again, it is a new worker."""
+    def _drain(self, worker_id: int) -> None:
+        """Give a worker that will stop no more tasks and splits."""
+        worker = self._state.workers[worker_id]
+        if worker.draining:
+            return
+        self._ledger.commit(r.WorkerDraining(worker_id))
+        self._assigner.forget(set(worker.tasks))
+        for task in worker.tasks.values():
+            self._assigner.settle(task.iteration)
+
+    def lose(self, worker_id: int, reason: str, undelivered: dict[int, int] | None = None) -> None:
+        """Remove a worker for good; if it opens a session again, it is a new worker.
+
+        Args:
+            worker_id: the worker.
+            reason: completes "worker ... was lost: ".
+            undelivered: as in `WorkerLeave`.
+        """
         tasks = list(self._state.workers[worker_id].tasks.values())
-        self._ledger.commit(r.WorkerLost(worker_id, reason))
+        self._ledger.commit(r.WorkerLost(worker_id, reason, undelivered or {}))
         self._sessions.release(worker_id)
         self._iterations.tasks_lost(worker_id, tasks)
 

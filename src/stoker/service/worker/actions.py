@@ -44,6 +44,20 @@ class CloseTask:
 
 
 @dataclass(frozen=True)
+class DrainPipeline:
+    """Tell the task's pipeline that no epoch of its sources gets more splits."""
+
+    task_id: int
+
+
+@dataclass(frozen=True)
+class StopPipeline:
+    """Close the task's pipeline; what it has computed is delivered."""
+
+    task_id: int
+
+
+@dataclass(frozen=True)
 class Produce:
     """Continue to produce: the task's buffer has room again."""
 
@@ -69,7 +83,7 @@ class ListSources:
 
 @dataclass(frozen=True)
 class SetHeartbeat:
-    """Send heartbeats at most `milliseconds` apart."""
+    """Send heartbeats every `milliseconds`."""
 
     milliseconds: int
 
@@ -80,6 +94,8 @@ Action: TypeAlias = (
     | CloseConnection
     | OpenTask
     | CloseTask
+    | DrainPipeline
+    | StopPipeline
     | Produce
     | GiveSplit
     | ListSources

@@ -24,8 +24,8 @@ class Buffer(ABC):
 
     @property
     @abstractmethod
-    def empty(self) -> bool:
-        """True if nothing is buffered."""
+    def positions(self) -> int:
+        """The number of buffered positions."""
 
     @abstractmethod
     def has_room(self, max_bytes: int) -> bool:
@@ -62,8 +62,8 @@ class FirstCome(Buffer):
         return self._queue.nbytes
 
     @property
-    def empty(self) -> bool:
-        return not self._queue.positions
+    def positions(self) -> int:
+        return self._queue.positions
 
     def has_room(self, max_bytes: int) -> bool:
         return self._queue.nbytes < max_bytes and self._queue.positions < MAX_ELEMENTS

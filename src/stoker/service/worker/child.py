@@ -5,8 +5,8 @@ sends one JSON line, a `WorkerConfig`; the child answers with one `Serving` line
 tasks, or with the error that prevents it. It sends a second line only when it exits because the
 dispatcher refuses it, so that a restart would not help. When the parent dies, its end closes and
 this process ends immediately. PAGE is the descriptor of a `SharedPage`, on which the child writes
-its worker id. The output of user functions goes to the parent's standard output and error and
-cannot disturb the handshake.
+its worker id and moves a counter while it runs. The output of user functions goes to the parent's
+standard output and error and cannot disturb the handshake.
 """
 
 import fcntl
@@ -15,6 +15,8 @@ import select
 import socket
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -35,6 +37,10 @@ after `iter()`, with 0.5 ms after 18 ms; first batches of 1 KB after 57 and 27 m
 time per element was the same (scalars, 1 KB, 150 KB; two busy cores)."""
 
 
+PROGRESS_SECONDS = 0.1
+"""Interval at which the counter of the `SharedPage` moves."""
+
+
 class Serving(msgspec.Struct, frozen=True, omit_defaults=True):
     """A line that the child sends: its address, or the error that prevents serving."""
 
@@ -43,7 +49,10 @@ class Serving(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def main(lifeline: int, page_descriptor: int) -> int:
-    """Serve until SIGTERM or the parent's death; return the exit status."""
+    """Serve until SIGTERM or the parent's death; return the exit status.
+
+    After SIGTERM the worker drains; after a second one it stops immediately.
+    """
     tune_allocator()
     sys.setswitchinterval(SWITCH_SECONDS)
     page = SharedPage(page_descriptor)
@@ -61,12 +70,16 @@ def main(lifeline: int, page_descriptor: int) -> int:
         _answer(parent, Serving(error=_record(error)))
         return 1
     # Installed here, so that a SIGTERM while it waits for the dispatcher ends the process.
-    with StopRequest() as stop:
+    with _moving(page), StopRequest() as stop:
         _answer(parent, Serving(address=server.address))
         watching = threading.Thread(target=_stop_with_server, args=(server, stop), daemon=True)
         watching.start()
         stop.wait()
-        server.stop()
+        stopping = threading.Thread(target=_stop, args=(server, stop))
+        stopping.start()
+        stop.wait()  # for the end, or for a second SIGTERM
+        server.stop(drain=False)
+        stopping.join()
         watching.join()
     if server.failure is None:
         return 0
@@ -75,8 +88,32 @@ def main(lifeline: int, page_descriptor: int) -> int:
     return 1
 
 
+def _stop(server: "WorkerServer", stop: StopRequest) -> None:
+    server.stop()
+    stop.ask()
+
+
+@contextmanager
+def _moving(page: SharedPage) -> Iterator[None]:
+    """Move the counter of `page` on the control loop, which also sends the heartbeats."""
+    from stoker.service.control_loop import control_loop
+
+    control = control_loop()
+    loop = control.acquire()
+
+    def move() -> None:
+        page.move()
+        loop.call_later(PROGRESS_SECONDS, move)
+
+    loop.call_soon_threadsafe(move)
+    try:
+        yield
+    finally:
+        control.release()
+
+
 def _stop_with_server(server: "WorkerServer", stop: StopRequest) -> None:
-    """Stop the process when the server stops by itself."""
+    """Stop the process when the server has stopped, also by itself."""
     server.join()
     stop.ask()
 

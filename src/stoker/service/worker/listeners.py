@@ -81,7 +81,8 @@ class WorkerListeners:
         return int(address.rpartition(":")[2])
 
     def _listen(self, transport: Transport, host: str, port: int) -> str:
-        listener = transport.listen(host, port, self._on_connection)
+        timeout = self._config.peer_timeout_ms / 1000
+        listener = transport.listen(host, port, self._on_connection, timeout)
         self._listeners.append(listener)
         return listener.address
 

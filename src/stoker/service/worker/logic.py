@@ -9,21 +9,25 @@ import msgspec
 from stoker.errors import (
     FailedPreconditionError,
     NotFoundError,
+    PermissionDeniedError,
     StokerError,
     UnavailableError,
     to_record,
 )
 from stoker.service import messages as m
 from stoker.service.chunk import Chunk
+from stoker.service.keys import are_equal, reader_key
 from stoker.service.worker.actions import (
     Action,
     CloseConnection,
     CloseTask,
+    DrainPipeline,
     GiveSplit,
     ListSources,
     OpenTask,
     Produce,
     SetHeartbeat,
+    StopPipeline,
     ToClient,
     ToDispatcher,
 )
@@ -38,11 +42,13 @@ __all__ = [
     "Action",
     "CloseConnection",
     "CloseTask",
+    "DrainPipeline",
     "GiveSplit",
     "ListSources",
     "OpenTask",
     "Produce",
     "SetHeartbeat",
+    "StopPipeline",
     "Task",
     "ToClient",
     "ToDispatcher",
@@ -60,6 +66,7 @@ class Worker:
         hello: the worker's hello to the dispatcher.
         buffer_bytes: about how many bytes a task computes ahead of its readers, and how many each
             reader may be sent ahead of its user.
+        peer_timeout_ms: time in which both ends of a connection notice an unreachable peer.
 
     Attributes:
         tasks: the tasks by id.
@@ -67,14 +74,61 @@ class Worker:
         parked: connection that waits for its task → its hello and the time until which it waits.
     """
 
-    def __init__(self, hello: m.WorkerHello, buffer_bytes: int) -> None:
+    def __init__(
+        self, hello: m.WorkerHello, buffer_bytes: int, peer_timeout_ms: int = 10_000
+    ) -> None:
         self.tasks: dict[int, Task] = {}
         self.connections: dict[int, tuple[int, int]] = {}
         self.parked: dict[int, tuple[f.Hello, float]] = {}
         self._hello = hello
         self._buffer_bytes = buffer_bytes
+        self._peer_timeout_ms = peer_timeout_ms
         self._in_session = False
+        self._draining = False
         self._actions: list[Action] = []
+
+    # ── the end ───────────────────────────────────────────────────────────────────────────────────
+    def drain(self, now: float) -> list[Action]:
+        """Prepare to stop: begin no tasks and no splits, deliver the computed elements.
+
+        Tasks whose splits are assigned finish those that they have begun; others compute no more,
+        since every worker yields the whole dataset.
+        """
+        self._draining = True
+        self._hello = msgspec.structs.replace(self._hello, draining=True)
+        self._send_to_dispatcher(m.WorkerDraining())
+        for task in list(self.tasks.values()):
+            self._drain_task(task, now)
+        return self._take_actions()
+
+    @property
+    def drained(self) -> bool:
+        """True once clients have consumed everything that was computed."""
+        return all(task.progress.delivered for task in self.tasks.values())
+
+    def leave(self) -> list[Action]:
+        """Leave the dispatcher, and report the elements that are lost with this worker."""
+        undelivered = {
+            task_id: task.undelivered
+            for task_id, task in self.tasks.items()
+            if task.ended or task.start.split_sources is None
+        }
+        self._send_to_dispatcher(m.WorkerLeave(undelivered))
+        return self._take_actions()
+
+    def _drain_task(self, task: Task, now: float) -> None:
+        if task.ended:
+            return
+        if task.start.split_sources is None:
+            task.ended = task.cut = True
+            self._do(StopPipeline(task.start.task_id))
+            self._deliver(task)
+            return
+        self._do(DrainPipeline(task.start.task_id))
+        for queue in list(task.queues.values()):
+            queue.drain()
+            task.cut = task.cut or queue.cut
+            self._give_split(task, queue, now)
 
     # ── the session ───────────────────────────────────────────────────────────────────────────────
     def session_opened(self) -> list[Action]:
@@ -103,6 +157,8 @@ class Worker:
             self._do(ListSources(message))
         elif isinstance(message, m.ClientReleased):
             self._client_released(message)
+        elif isinstance(message, m.HeartbeatInterval):
+            self._do(SetHeartbeat(message.heartbeat_ms))
         return self._take_actions()
 
     def _welcome(self, welcome: m.WorkerWelcome) -> None:
@@ -111,7 +167,10 @@ class Worker:
             for task_id in list(self.tasks):
                 self._stop(task_id, "the dispatcher had removed this worker, which starts over")
         self._hello = msgspec.structs.replace(
-            self._hello, worker_id=welcome.worker_id, journal_id=welcome.journal_id
+            self._hello,
+            worker_id=welcome.worker_id,
+            journal_id=welcome.journal_id,
+            key=welcome.key,
         )
         self._in_session = True
         self._do(SetHeartbeat(welcome.heartbeat_ms))
@@ -123,6 +182,9 @@ class Worker:
 
     def _start(self, start: m.TaskStart, now: float) -> None:
         if start.task_id in self.tasks:
+            return
+        if self._draining:  # the dispatcher started it before it knew
+            self._send_to_dispatcher(m.TaskProgress(start.task_id, delivered=True))
             return
         self.tasks[start.task_id] = task = Task(start)
         self._do(OpenTask(start))
@@ -166,6 +228,9 @@ class Worker:
             self._do(GiveSplit(task_id, source, source_epoch, []))
         else:
             queue = task.queue(source, source_epoch)
+            if self._draining and not queue.ended:
+                queue.drain()
+                task.cut = True
             self._send_to_dispatcher(queue.need(now))
             self._give_split(task, queue, now)
         return self._take_actions()
@@ -196,7 +261,7 @@ class Worker:
     def produced(self, task_id: int, chunk: Chunk) -> list[Action]:
         """Buffer what the task's pipeline computed; `may_produce` tells whether to continue."""
         task = self.tasks.get(task_id)
-        if task is not None:
+        if task is not None and not task.ended:
             task.buffer.put(chunk)
             self._deliver(task)
         return self._take_actions()
@@ -212,7 +277,7 @@ class Worker:
         """Handle the end of the task's pipeline."""
         task = self.tasks.get(task_id)
         if task is not None:
-            task.exhausted = True
+            task.ended = True
             self._deliver(task)
         return self._take_actions()
 
@@ -270,6 +335,10 @@ class Worker:
             if task is None:
                 self.parked[connection] = (hello, now + PARKED_SECONDS)
                 return
+            if not are_equal(hello.key, reader_key(task.start.key, hello.client_id)):
+                raise PermissionDeniedError(
+                    f"this is not the key of client {hello.client_id} for task {hello.task_id}"
+                )
             if hello.client_id in task.released:
                 raise _unknown_client(hello.client_id)
             reader = task.readers.get(hello.client_id)
@@ -282,7 +351,10 @@ class Worker:
         task.readers[hello.client_id] = reader
         reader.metered = hello.metered
         self.connections[connection] = (hello.task_id, hello.client_id)
-        self._do(ToClient(connection, f.Welcome(protocol, self._hello.address, self._buffer_bytes)))
+        welcome = f.Welcome(
+            protocol, self._hello.address, self._buffer_bytes, self._peer_timeout_ms
+        )
+        self._do(ToClient(connection, welcome))
         reader.connect(connection, hello.attempt, hello.next_frame)
         self._deliver(task)
 

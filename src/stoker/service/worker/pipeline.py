@@ -20,9 +20,11 @@ from stoker.dataset.tree.node import Context, Node, number
 from stoker.elements.codec.encodable import encodable_bytes
 from stoker.errors import ErrorRecord, FailedPreconditionError, InvalidArgumentError
 from stoker.service import messages as m
+from stoker.service import rpc
 from stoker.service.chunk import Chunk
 from stoker.service.worker.failure import describe
 from stoker.service.worker.logic import FRAME_ELEMENTS
+from stoker.service.worker.split_values import split_from_wire, split_to_wire
 
 logger = logging.getLogger("stoker.worker")
 
@@ -38,8 +40,16 @@ class Host(Protocol):
     address: str
     chunk_bytes: int
 
-    def load(self, dataset_id: str) -> tuple[Node, Options]:
-        """Return a new tree of a registered dataset, and its options."""
+    def load(self, dataset_id: str, closed: threading.Event | None = None) -> tuple[Node, Options]:
+        """Return a new tree of a registered dataset, and its options.
+
+        While the dispatcher cannot be reached, try again until `closed`, or without it until the
+        worker stops.
+
+        Raises:
+            NotFoundError: if the dispatcher does not know the dataset.
+            UnavailableError: if closed or stopped.
+        """
 
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         """Return an array for a batch that is sent: in shared memory, if a client can map it."""
@@ -63,9 +73,13 @@ class Pipeline:
     Args:
         start: the task.
         host: the worker.
+
+    Attributes:
+        draining: as in `SplitReader`.
     """
 
     def __init__(self, start: m.TaskStart, host: Host) -> None:
+        self.draining = False
         self._start = start
         self._host = host
         self._statistics = Statistics()
@@ -112,7 +126,7 @@ class Pipeline:
             self._host.need_split(self._start.task_id, *key)
             split = splits.get()
             if split:
-                yield split[0]
+                yield split_from_wire(split[0])
             elif not self._closed.is_set():
                 with self._lock:
                     del self._splits[key]
@@ -136,7 +150,7 @@ class Pipeline:
             self._host.exhausted(self._start.task_id)
 
     def _open_stream(self) -> Stream:
-        root, options = self._host.load(self._start.dataset_id)
+        root, options = self._host.load(self._start.dataset_id, self._closed)
         context = Context(
             seed=self._start.seed if options.seed is None else options.seed,
             seed_given=options.seed is not None,
@@ -219,10 +233,12 @@ def list_splits(request: m.ListSplits, host: Host) -> m.SplitsListed:
         seed = request.seed if options.seed is None else options.seed
         context = Context(seed=seed, epoch=request.epoch, explicit_epoch=True, numbers=numbers)
         splits = {
-            position: node.list_splits(context)
+            position: list(map(split_to_wire, node.list_splits(context)))
             for node, position in numbers.items()
             if position in request.sources
         }
+        answer = m.SplitsListed(request.iteration_id, splits)
+        rpc.encode(answer)  # the worker must report what cannot be sent
     except Exception as error:  # noqa: BLE001 - the iteration fails with it
         return m.SplitsListed(request.iteration_id, error=describe(error, host.address, 0))
-    return m.SplitsListed(request.iteration_id, splits)
+    return answer

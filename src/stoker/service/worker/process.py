@@ -17,6 +17,7 @@ import msgspec
 
 from stoker.errors import StokerError, UnavailableError, from_record
 from stoker.service.config import WorkerConfig
+from stoker.service.worker.activity import ChildActivity
 from stoker.service.worker.child import Serving
 from stoker.service.worker.shared_page import SharedPage
 
@@ -97,6 +98,7 @@ class WorkerProcess:
                 self._lifeline.close()
                 self._page.close()
                 raise
+        self._activity = ChildActivity(self._process.pid, lambda: self._page.progress)
         _open_lifelines.add(self._lifeline)
         self._received = b""
         self._stderr = _StderrPump(self._process)
@@ -114,6 +116,13 @@ class WorkerProcess:
     def worker_id(self) -> int | None:
         """The id of the worker at the dispatcher; ``None`` before it is registered."""
         return self._page.worker_id
+
+    def active_within(self, seconds: float) -> bool:
+        """Return whether it is not stopped and did anything in the past `seconds`.
+
+        Call it several times in `seconds`; see `ChildActivity.within`.
+        """
+        return self.alive and self._activity.within(seconds)
 
     @property
     def alive(self) -> bool:

@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -48,6 +49,7 @@ class WorkerServer:
         self._config = config_of(WorkerConfig, config, fields)
         self._shell: Shell | None = None
         self._stopped = threading.Event()
+        self._stop_now = threading.Event()
         self._ended = threading.Event()
         self._lock = threading.Lock()
         self.on_registered: Callable[[int], None] = lambda _: None
@@ -86,11 +88,23 @@ class WorkerServer:
                     raise
                 self._shell = shell
 
-    def stop(self) -> None:
-        """Let trainers read for `shutdown_quiet_period_ms`, then leave the dispatcher."""
+    def stop(self, *, drain: bool = True) -> None:
+        """Deliver the computed elements, then leave the dispatcher; idempotent.
+
+        For at most `shutdown_quiet_period_ms` the worker begins no splits, finishes those it has
+        begun, and serves its buffers until trainers have read them. Under "parallel_epochs" it
+        computes no more.
+
+        Args:
+            drain: False stops immediately, also a `stop` that is in progress on another thread.
+        """
+        if not drain:
+            self._stop_now.set()
         with self._lock:
             if self._shell is not None and not self._stopped.is_set():
-                self._stopped.wait(self._config.shutdown_quiet_period_ms / 1000)
+                quiet = self._config.shutdown_quiet_period_ms / 1000
+                if quiet and not self._stop_now.is_set():
+                    self._shell.drain(quiet, self._stop_now)
                 self._shell.stop()
             self._stopped.set()
             self._ended.set()
@@ -133,8 +147,9 @@ class WorkerServer:
     def _shell_ended(self, error: StokerError | None) -> None:
         self.failure = error
         self._ended.set()
+        stop = partial(self.stop, drain=False)
         try:
-            threading.Thread(target=self.stop, name="stoker-worker-stop", daemon=True).start()
+            threading.Thread(target=stop, name="stoker-worker-stop", daemon=True).start()
         except RuntimeError as cannot_start:  # `join` has returned: a worker process exits now
             logger.error("the worker cannot be stopped: %s", cannot_start)
 

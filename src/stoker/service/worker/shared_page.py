@@ -6,7 +6,9 @@ import tempfile
 
 
 class SharedPage:
-    """The worker's id, written by the child and read by its parent, even after the child's death.
+    """The worker's id and a counter that shows that it runs, written by the child.
+
+    Its parent reads them, even after the child's death.
 
     The parent creates the page and passes `descriptor` to the child, which opens it by number.
 
@@ -19,7 +21,7 @@ class SharedPage:
         self._memory = mmap.mmap(descriptor, mmap.PAGESIZE)
         # A store through this view is one machine instruction: a reader never sees half an id.
         self._numbers = memoryview(self._memory).cast("q")
-        self._last_id = 0
+        self._last = (0, 0)
 
     @classmethod
     def create(cls) -> "SharedPage":
@@ -35,18 +37,30 @@ class SharedPage:
     @property
     def worker_id(self) -> int | None:
         """The id the dispatcher assigned last; ``None`` before the worker is registered."""
-        try:
-            return self._numbers[0] or None
-        except ValueError:  # closed
-            return self._last_id or None
+        return self._number(0) or None
 
     @worker_id.setter
     def worker_id(self, worker_id: int) -> None:
         self._numbers[0] = worker_id
 
+    @property
+    def progress(self) -> int:
+        """The number of calls of `move`."""
+        return self._number(1)
+
+    def move(self) -> None:
+        """Increment `progress`; from one thread of the child only."""
+        self._numbers[1] += 1
+
+    def _number(self, index: int) -> int:
+        try:
+            return self._numbers[index]
+        except ValueError:  # closed
+            return self._last[index]
+
     def close(self) -> None:
         """Unmap the page and close the descriptor."""
-        self._last_id = self._numbers[0]
+        self._last = self._numbers[0], self._numbers[1]
         self._numbers.release()
         self._memory.close()
         os.close(self.descriptor)

@@ -27,11 +27,14 @@ from stoker.service.chunk import Chunk
 from stoker.service.config import WorkerConfig, parse_service
 from stoker.service.versions import versions
 from stoker.service.worker import logic
+from stoker.service.worker.allocator import TRIM_SECONDS, trim_allocator
+from stoker.service.worker.dataset_cache import DatasetCache
 from stoker.service.worker.listeners import WorkerListeners, shared_segments
 from stoker.service.worker.pipeline import Pipeline, list_splits
 from stoker.service.worker.send_queue import SendQueue
 from stoker.wire import frames as f
 from stoker.wire.frame_compressor import compressor_for
+from stoker.wire.refusal_log import RefusalLog
 from stoker.wire.transports import Connection
 
 logger = logging.getLogger("stoker.worker")
@@ -40,6 +43,12 @@ HELLO_SECONDS = 60.0
 """A data connection without a hello for this long is closed."""
 
 CALL_SECONDS = 300.0
+
+CALL_AGAIN_SECONDS, CALL_AGAIN_LONGEST = 0.05, 2.0
+"""Seconds between two calls to a dispatcher that cannot be reached; doubles with each."""
+
+DRAIN_SECONDS = 0.02
+"""Interval at which a worker that drains checks whether it is done."""
 
 REFUSED_SECONDS = 60.0
 """A worker that the dispatcher refuses for this long stops."""
@@ -86,11 +95,14 @@ class Shell:
         self._to_flush: set[SendQueue] = set()
         self._last_connection = 0
         self._pipelines: dict[int, Pipeline] = {}
-        self._datasets: dict[str, m.DatasetReply] = {}
+        self._datasets = DatasetCache(self._fetch)
+        self._dataset_of: dict[int, str] = {}
         self._interval = config.heartbeat_interval
         self._lost_at: float | None = time.monotonic()
         self._next_heartbeat = 0.0
         self._has_ended = False
+        self._refusals = RefusalLog(logger)
+        self._trim_at: float | None = None
         self._stopping = False
 
     # ── life ──────────────────────────────────────────────────────────────────────────────────────
@@ -110,7 +122,9 @@ class Shell:
                 versions(),
                 self._config.worker_tags,
             )
-            self.logic = logic.Worker(hello, self._config.buffer_bytes)
+            self.logic = logic.Worker(
+                hello, self._config.buffer_bytes, self._config.peer_timeout_ms
+            )
             # The callbacks may run immediately, and need the lock.
             self._session = rpc.Session(
                 self._dispatcher_address,
@@ -123,11 +137,25 @@ class Shell:
             )
         self._await_registration()
 
+    def drain(self, seconds: float, stop_now: threading.Event) -> None:
+        """Begin nothing new, and wait until clients have read the computed elements.
+
+        Args:
+            seconds: the longest wait.
+            stop_now: ends the wait.
+        """
+        self._run(self.logic.drain, time.monotonic())
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and not stop_now.wait(DRAIN_SECONDS):
+            with self._lock:
+                if self.logic.drained:
+                    return
+
     def stop(self) -> None:
         """End everything without waiting for user functions that run."""
         self._stopping = True
         if self._session is not None:
-            self._session.send(m.WorkerLeave())
+            self._run(self.logic.leave)
             self._session.close()
         if self._listeners is not None:
             self._listeners.close()
@@ -175,6 +203,12 @@ class Shell:
             self._next_heartbeat = now + self._interval
             self._session.send(m.Heartbeat())
         self._run(self.logic.tick, now)
+        self._refusals.warn_if_due()
+        if self._trim_at is not None and now >= self._trim_at:
+            self._trim_at = None
+            # On its own thread: it may take long, but not the GIL.
+            with contextlib.suppress(RuntimeError):  # no more threads
+                threading.Thread(target=self._trim, name="stoker-trim", daemon=True).start()
         limit = self._config.dispatcher_timeout
         if self._lost_at is not None and now - self._lost_at > limit and not self._has_ended:
             where = self._dispatcher_address + self._why()
@@ -197,6 +231,12 @@ class Shell:
             self._failure = error
         self._registered.set()
         self._ended(error)
+
+    def _trim(self) -> None:
+        """Return the memory of tasks that were closed to the system."""
+        if self.segments is not None:
+            self.segments.release_unused()
+        trim_allocator()
 
     # ── the session (called on the control loop) ──────────────────────────────────────────────────
     def _session_opened(self) -> None:
@@ -249,7 +289,7 @@ class Shell:
             f.negotiate(hello.protocol_min, hello.protocol_max)
             connection.compressor = compressor_for(hello.compression)
         except (StokerError, TimeoutError) as error:
-            logger.warning("connection from %s is closed: %s", connection.peer, error)
+            self._refusals.add(connection.peer, error)
             with contextlib.suppress(StokerError):  # it may be closed already
                 connection.send(f.Bye(to_record(error)))
             connection.close()
@@ -267,7 +307,7 @@ class Shell:
         except UnavailableError:
             logger.debug("client %s disconnected", connection.peer)
         except StokerError as error:
-            logger.warning("connection from %s is closed: %s", connection.peer, error)
+            self._refusals.add(connection.peer, error)
         except Exception:
             # Only what the client has sent is in doubt, and its connection ends.
             logger.exception("connection from %s is closed by an internal error", connection.peer)
@@ -280,23 +320,34 @@ class Shell:
             send_queue.join()
 
     # ── pipelines (called on their threads) ───────────────────────────────────────────────────────
-    def load(self, dataset_id: str) -> tuple[Node, Options]:
-        """Return a new tree of a registered dataset, and its options; fetched once.
+    def load(self, dataset_id: str, closed: threading.Event | None = None) -> tuple[Node, Options]:
+        """Return a new tree of a registered dataset, and its options.
 
-        It waits for a dispatcher that is away, as the worker does.
+        While the dispatcher cannot be reached, try again until `closed`, or without it until the
+        worker stops: a broken connection must cost neither a task nor an element.
         """
-        reply = self._datasets.get(dataset_id)
-        if reply is None:
-            answer = rpc.call_patiently(
-                self._dispatcher_address,
-                m.GetDataset(dataset_id),
-                max(CALL_SECONDS, self._config.dispatcher_timeout),
-                self._config.peer_timeout_ms / 1000,
-                lambda: self._stopping or self._has_ended,
-            )
-            assert isinstance(answer, m.DatasetReply)
-            self._datasets[dataset_id] = reply = answer
+        waiting = closed or threading.Event()
+        pause = CALL_AGAIN_SECONDS
+        while True:
+            try:
+                reply = self._datasets.get(dataset_id)
+                break
+            except UnavailableError as error:
+                if waiting.wait(pause) or (closed is None and self._stopping):
+                    raise
+                logger.warning("cannot get dataset %s, trying again: %s", dataset_id, error)
+                pause = min(2 * pause, CALL_AGAIN_LONGEST)
         return decode_tree(reply.tree), reply.options
+
+    def _fetch(self, dataset_id: str) -> m.DatasetReply:
+        answer = rpc.call(
+            self._dispatcher_address,
+            m.GetDataset(dataset_id),
+            CALL_SECONDS,
+            self._config.peer_timeout_ms / 1000,
+        )
+        assert isinstance(answer, m.DatasetReply)
+        return answer
 
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         """Return an array for a batch: in shared memory, if a client can map it."""
@@ -367,7 +418,7 @@ class Shell:
             elif isinstance(action, logic.CloseConnection):
                 self._put(action.connection, None)
             elif isinstance(action, logic.SetHeartbeat):
-                self._interval = min(action.milliseconds / 1000, self._config.heartbeat_interval)
+                self._interval = action.milliseconds / 1000
             elif isinstance(action, logic.ListSources):
                 threading.Thread(
                     target=self._list, args=(action.request,), name="stoker-list", daemon=True
@@ -382,10 +433,19 @@ class Shell:
             self._to_flush.add(send_queue)
 
     def _run_on_pipeline(
-        self, action: logic.OpenTask | logic.CloseTask | logic.Produce | logic.GiveSplit
+        self,
+        action: logic.OpenTask
+        | logic.CloseTask
+        | logic.DrainPipeline
+        | logic.StopPipeline
+        | logic.Produce
+        | logic.GiveSplit,
     ) -> None:
         if isinstance(action, logic.OpenTask):
-            self._pipelines[action.start.task_id] = Pipeline(action.start, self)
+            task_id, dataset_id = action.start.task_id, action.start.dataset_id
+            self._datasets.acquire(dataset_id)
+            self._dataset_of[task_id] = dataset_id
+            self._pipelines[task_id] = Pipeline(action.start, self)
             return
         pipeline = self._pipelines.get(action.task_id)
         if pipeline is None:
@@ -394,9 +454,14 @@ class Shell:
             pipeline.resume()
         elif isinstance(action, logic.GiveSplit):
             pipeline.give_split(action.source, action.source_epoch, action.split)
-        else:
+        elif isinstance(action, logic.DrainPipeline):
+            pipeline.draining = True
+        else:  # CloseTask or StopPipeline
             pipeline.close()
             del self._pipelines[action.task_id]
+            self._datasets.release(self._dataset_of.pop(action.task_id))
+            if self._trim_at is None:
+                self._trim_at = time.monotonic() + TRIM_SECONDS
 
 
 def _flush(send_queues: set[SendQueue]) -> None:

@@ -32,6 +32,7 @@ class SplitQueue:
     Attributes:
         indexed: splits are ranges, and neighbours are given to the source as one.
         ended: the dispatcher has no more splits.
+        cut: the worker drains and asks for no more, though there may be some.
         asked: a request for more is not answered yet.
         needed: the source waits.
         opened: the source has asked for a split.
@@ -46,12 +47,19 @@ class SplitQueue:
     beginning: dict[int, Any] = field(default_factory=dict)
     begun: deque[Any] = field(default_factory=deque)
     ended: bool = False
+    cut: bool = False
     asked: bool = False
     needed: bool = False
     opened: bool = False
     ahead: int = 1
     _reading_time: float = LOOKAHEAD_SECONDS
     _given: tuple[float, int] | None = None
+
+    def drain(self) -> None:
+        """Finish the splits begun or announced, and ask for no more."""
+        self.assigned.clear()
+        self.cut = not self.ended
+        self.ended = True
 
     def need(self, now: float) -> SplitRequest | None:
         """Note that the source waits for a split; return a request for the dispatcher, if any."""
@@ -106,7 +114,8 @@ class SplitQueue:
             self.beginning.pop(number, None)
         if grant.splits or grant.end:
             self.asked = False
-        self.assigned.extend(grant.splits)
+        if not self.cut:
+            self.assigned.extend(grant.splits)
         self.ended = self.ended or grant.end
         return self.ask() if self.needed or self.ahead > 1 or not self.opened else None
 

@@ -79,7 +79,7 @@ class Supervisor:
         self._stopping = False
         self._changed = threading.Condition()
         self._session = SupervisorSession(
-            config.dispatcher_address, self._worker_ids, config.peer_timeout_ms / 1000
+            config.dispatcher_address, self._active_workers, config.peer_timeout_ms / 1000
         )
 
     def start(self) -> None:
@@ -134,9 +134,11 @@ class Supervisor:
             raise self._failure
 
     def stop(self, grace: float = GRACE) -> None:
-        """Stop all children, with SIGKILL after `grace` seconds."""
+        """Stop all children, with SIGKILL after `grace` seconds.
+
+        A second call, from another thread, sends them another SIGTERM.
+        """
         self._terminate_all()
-        self._session.stop()
         deadline = time.monotonic() + grace
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -145,6 +147,7 @@ class Supervisor:
                 process.kill()
         for thread in self._threads:
             thread.join()
+        self._session.stop()
 
     def _terminate_all(self) -> None:
         with self._changed:
@@ -153,9 +156,11 @@ class Supervisor:
             for process in self._running.values():
                 process.terminate()
 
-    def _worker_ids(self) -> list[int]:
+    def _active_workers(self, seconds: float) -> list[int]:
+        """Return the ids of the workers whose processes were active in the past `seconds`."""
         with self._changed:
-            ids = [process.worker_id for process in self._running.values()]
+            processes = list(self._running.values())
+        ids = [process.worker_id for process in processes if process.active_within(seconds)]
         return [worker_id for worker_id in ids if worker_id is not None]
 
     def _keep_running(self, number: int) -> None:

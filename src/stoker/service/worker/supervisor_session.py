@@ -18,31 +18,34 @@ _DEATHS_TO_REPEAT = 1024
 
 
 class SupervisorSession:
-    """Renews the leases of child workers and reports their deaths, on one session.
+    """Renews the leases of active child workers and reports their deaths, on one session.
 
-    A worker whose user function holds the GIL cannot send heartbeats; its parent does. A death is
-    known to the dispatcher within milliseconds, without waiting for the lease.
+    A worker whose user function holds the GIL cannot send heartbeats; its parent does, unless the
+    process is stopped or blocked. A death is known to the dispatcher within milliseconds, without
+    waiting for the lease.
 
     Args:
         service: the dispatcher, as in `WorkerConfig.dispatcher_address`.
-        worker_ids: returns the ids of the children that run; called on the control loop.
+        active_workers: returns the ids of the children that were active in the past that many
+            seconds; called on the control loop.
         peer_timeout: seconds without a byte from the dispatcher after which the session is broken.
     """
 
     def __init__(
         self,
         service: str,
-        worker_ids: Callable[[], list[int]],
+        active_workers: Callable[[float], list[int]],
         peer_timeout: float = PEER_TIMEOUT,
     ) -> None:
         self._peer_timeout = peer_timeout
         self._dispatcher_address = parse_service(service)[1]
-        self._worker_ids = worker_ids
+        self._active_workers = active_workers
         self._lock = threading.Lock()
         self._deaths: deque[m.WorkerDied] = deque(maxlen=_DEATHS_TO_REPEAT)
         self._session: rpc.Session | None = None
         self._journal_id = ""
         self._interval: float | None = None
+        self._lease = 0.0
         self._next_heartbeat = 0.0
 
     def start(self) -> None:
@@ -95,6 +98,7 @@ class SupervisorSession:
                     self._journal_id = message.journal_id
                     self._deaths.clear()
                 deaths = list(self._deaths)
+            self._lease = message.lease_ms / 1000
             self._interval = message.heartbeat_ms / 1000
             for death in deaths:
                 self._send(death)
@@ -108,4 +112,4 @@ class SupervisorSession:
         now = time.monotonic()
         if self._interval is not None and now >= self._next_heartbeat:
             self._next_heartbeat = now + self._interval
-            self._send(m.KeepAlive(self._worker_ids()))
+            self._send(m.KeepAlive(self._active_workers(self._lease)))

@@ -25,7 +25,8 @@ class Task:
     Attributes:
         readers: client → its state.
         queues: (source, source_epoch) → its splits, while it is read.
-        exhausted: the pipeline has ended.
+        ended: the pipeline computes no more.
+        cut: the worker drains, so the pipeline ended before the data.
         full: the pipeline waits for room.
         dropped: the number of positions that were sent to clients that were lost.
         released: the clients that were released, which may not read again.
@@ -37,7 +38,8 @@ class Task:
     buffer: Buffer = field(init=False)
     readers: dict[int, ReaderState] = field(default_factory=dict)
     queues: dict[tuple[int, int], SplitQueue] = field(default_factory=dict)
-    exhausted: bool = False
+    ended: bool = False
+    cut: bool = False
     full: bool = False
     dropped: int = 0
     released: set[int] = field(default_factory=set)
@@ -61,15 +63,15 @@ class Task:
     @property
     def progress(self) -> m.TaskProgress:
         """The message about its state."""
-        return m.TaskProgress(self.start.task_id, self.exhausted, self._delivered, self.dropped)
+        exhausted = self.ended and not self.cut
+        delivered = self.ended and not self.undelivered
+        return m.TaskProgress(self.start.task_id, exhausted, delivered, self.dropped)
 
     @property
-    def _delivered(self) -> bool:
-        """True if it computes no more, and everything was consumed or dropped."""
-        return (
-            self.exhausted
-            and self.buffer.empty
-            and not any(x.kept_positions or x.backlog.positions for x in self.readers.values())
+    def undelivered(self) -> int:
+        """The number of positions that are not known to be consumed."""
+        return self.buffer.positions + sum(
+            reader.kept_positions + reader.backlog.positions for reader in self.readers.values()
         )
 
     def has_room(self, buffer_bytes: int) -> bool:
@@ -80,7 +82,7 @@ class Task:
         first of many scalars).
         """
         if not self.readers:
-            return self.buffer.empty
+            return not self.buffer.positions
         return self.buffer.has_room(buffer_bytes)
 
     def deliver(self) -> Iterator[tuple[ReaderState, f.Message]]:
@@ -127,6 +129,6 @@ class Task:
             return
         if reader.metered and (unused := reader.return_credit()):
             yield f.Ready(0, unused)
-        if self.exhausted and not reader.ended:
+        if self.ended and not reader.ended:
             reader.ended = True
             yield f.End(reader.next_number)

@@ -10,6 +10,9 @@ from stoker.errors import InvalidArgumentError, NotFoundError
 from stoker.wire.frame_compressor import FrameCompressor
 from stoker.wire.frames import Message
 
+PEER_TIMEOUT = 10.0
+"""Seconds in which a connection notices that its peer cannot be reached, by default."""
+
 
 class Connection(ABC):
     """Bidirectional connection of two peers. One thread may receive while any others send.
@@ -70,6 +73,13 @@ class Connection(ABC):
             WireError: if the peer sent an invalid message; the connection is closed.
         """
 
+    def set_peer_timeout(self, seconds: float) -> None:  # noqa: B027 - most have a fixed one
+        """Notice within `seconds` that the peer cannot be reached; `send` and `receive` then raise.
+
+        Of no effect on connections within a host, whose kernel ends them with the peer's process,
+        and on gRPC, which fixes the time when it connects.
+        """
+
     @abstractmethod
     def close(self) -> None:
         """End both directions and wake threads blocked in `send` or `receive`.
@@ -106,12 +116,18 @@ class Transport(ABC):
     name: str
 
     @abstractmethod
-    def listen(self, host: str, port: int, on_connection: OnConnection) -> Listener:
+    def listen(
+        self,
+        host: str,
+        port: int,
+        on_connection: OnConnection,
+        peer_timeout: float = PEER_TIMEOUT,
+    ) -> Listener:
         """Accept connections; port 0 selects any free port.
 
         `on_connection` is called on a dedicated daemon thread for each connection. When it returns,
         the connection stays open until it or the listener is closed; when it raises, the connection
-        is closed.
+        is closed. `peer_timeout`: see `Connection.set_peer_timeout`.
 
         Raises:
             UnavailableError: if the address is not of this host, or in use.

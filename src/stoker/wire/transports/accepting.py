@@ -133,7 +133,9 @@ class SocketListener(Listener):
         except OSError as error:
             _log.warning("%s cannot accept a connection: %s", self.address, error)
             # Most likely out of descriptors: retrying immediately would only use CPU.
-            select.select([self._wake], [], [], 0.1)
+            waking = select.poll()  # select() refuses descriptors above 1,023
+            waking.register(self._wake, select.POLLIN)
+            waking.poll(100)
             return
         try:
             connection = self._make(sock, address)

@@ -25,7 +25,13 @@ from stoker.errors import UnavailableError, WireError
 from stoker.wire.buffers import BufferPool
 from stoker.wire.frame_compressor import send_compressed
 from stoker.wire.frames import MAX_HEADER_BYTES, PREFIX, Message, decode, parse_prefix
-from stoker.wire.transports import Connection, Listener, OnConnection, Transport
+from stoker.wire.transports import (
+    PEER_TIMEOUT,
+    Connection,
+    Listener,
+    OnConnection,
+    Transport,
+)
 from stoker.wire.transports.addresses import format_address, parse_address
 from stoker.wire.transports.queues import Mailbox, QueueConnection
 from stoker.wire.transports.serving import Serving
@@ -41,11 +47,11 @@ _LINGER_SECONDS = 1.0  # in which a closed side's last messages are still sent
 
 _OPTIONS = [
     ("grpc.max_send_message_length", -1),
-    # A host that vanished is noticed after 30 s, as by TCP's keep-alive (stream_socket.py).
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
+    (
+        "grpc.http2.min_recv_ping_interval_without_data_ms",
+        250,
+    ),  # below the shortest keepalive_time_ms
     # A TCP connection on which no call begins is closed after a minute.
     ("grpc.server_handshake_timeout_ms", 60_000),
     ("grpc.max_connection_idle_ms", 60_000),
@@ -54,6 +60,23 @@ _OPTIONS = [
     ("grpc.enable_http_proxy", 0),  # the other transports ignore `http_proxy` too
 ]
 _NOTHING = memoryview(bytearray())
+
+
+def _notice_within(seconds: float) -> list[tuple[str, int]]:
+    """Return the options by which a connection ends when its peer does not answer a ping.
+
+    gRPC sets TCP_USER_TIMEOUT to the keep-alive timeout, but a ping without an answer ends the
+    connection only after the ping timeout (grpcio 1.85: 60 s by default). A ping may be queued
+    behind data on a slow network, so most of the time is for the answer.
+    """
+    milliseconds = int(min(max(seconds, 1.0), 3600.0) * 1000)
+    silence = milliseconds * 3 // 10
+    answer = milliseconds - silence
+    return [
+        ("grpc.keepalive_time_ms", silence),
+        ("grpc.keepalive_timeout_ms", answer),
+        ("grpc.http2.ping_timeout_ms", answer),
+    ]
 
 
 def _receive_at_most(size: int) -> tuple[str, int]:
@@ -251,11 +274,17 @@ class _ThreadPerCall(futures.Executor):
 class GrpcListener(Listener):
     """A gRPC server; each call becomes a connection. Arguments and errors: `Transport.listen`."""
 
-    def __init__(self, host: str, port: int, on_connection: OnConnection) -> None:
+    def __init__(
+        self, host: str, port: int, on_connection: OnConnection, peer_timeout: float
+    ) -> None:
         self._serving = Serving(on_connection)
         method = grpc.stream_stream_rpc_method_handler(self._serve)
         handler = grpc.method_handlers_generic_handler(SERVICE, {METHOD: method})
-        options = [*_OPTIONS, _receive_at_most(PREFIX.size + 2 * MAX_LISTENER_BYTES)]
+        options = [
+            *_OPTIONS,
+            *_notice_within(peer_timeout),
+            _receive_at_most(PREFIX.size + 2 * MAX_LISTENER_BYTES),
+        ]
         server = grpc.server(_ThreadPerCall(), [handler], options=options)
         try:
             port = server.add_insecure_port(format_address(host or "::", port))
@@ -295,12 +324,19 @@ class GrpcTransport(Transport):
 
     name = "grpc"
 
-    def listen(self, host: str, port: int, on_connection: OnConnection) -> Listener:
-        return GrpcListener(host, port, on_connection)
+    def listen(
+        self,
+        host: str,
+        port: int,
+        on_connection: OnConnection,
+        peer_timeout: float = PEER_TIMEOUT,
+    ) -> Listener:
+        return GrpcListener(host, port, on_connection, peer_timeout)
 
     def connect(self, address: str, timeout: float) -> Connection:
         parse_address(address)
-        channel = grpc.insecure_channel(address, [*_OPTIONS, _receive_at_most(-1)])
+        options = [*_OPTIONS, *_notice_within(PEER_TIMEOUT), _receive_at_most(-1)]
+        channel = grpc.insecure_channel(address, options)
         connection = GrpcConnection(address, MAX_BODY_BYTES)
         call = channel.stream_stream(f"/{SERVICE}/{METHOD}")(connection.outgoing())
         try:

@@ -8,7 +8,13 @@ from typing import Any
 from stoker.elements.codec.elements import TypeResolver
 from stoker.errors import UnavailableError
 from stoker.wire.frames import Message
-from stoker.wire.transports import Connection, Listener, OnConnection, Transport
+from stoker.wire.transports import (
+    PEER_TIMEOUT,
+    Connection,
+    Listener,
+    OnConnection,
+    Transport,
+)
 from stoker.wire.transports.serving import Serving
 
 
@@ -145,7 +151,13 @@ class QueueTransport(Transport):
         """Return a free address; the caller holds the lock."""
         raise NotImplementedError
 
-    def listen(self, host: str, port: int, on_connection: OnConnection) -> Listener:
+    def listen(
+        self,
+        host: str,
+        port: int,
+        on_connection: OnConnection,
+        peer_timeout: float = PEER_TIMEOUT,
+    ) -> Listener:
         with self._lock:
             address = self._address(host, port)
             if address in self._listeners:

@@ -5,6 +5,7 @@ import logging
 import select
 import socket
 import struct
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from typing import TypeAlias, TypeVar, TypeVarTuple
 
 from stoker.elements.codec.layout import Buffer
 from stoker.errors import UnavailableError, WireError
+from stoker.wire.transports import PEER_TIMEOUT
 from stoker.wire.transports.addresses import parse_address
 
 _log = logging.getLogger(__name__)
@@ -19,6 +21,13 @@ _log = logging.getLogger(__name__)
 _MAX_BUFFERS = 1024  # of one sendmsg: Linux's UIO_MAXIOV, macOS's IOV_MAX
 _TIMEVAL = struct.Struct("@ll")
 _FOR_EVER = _TIMEVAL.pack(0, 0)
+
+_LONGEST_PEER_TIMEOUT = 3600.0
+# macOS calls TCP_KEEPIDLE TCP_KEEPALIVE, and has TCP_RXT_CONNDROPTIME (in seconds, without a name
+# in Python) in place of Linux's TCP_USER_TIMEOUT (in milliseconds).
+_TCP_KEEPIDLE = getattr(socket, "TCP_KEEPIDLE", None) or getattr(socket, "TCP_KEEPALIVE", None)
+_TCP_USER_TIMEOUT = getattr(socket, "TCP_USER_TIMEOUT", None)
+_TCP_RXT_CONNDROPTIME = 0x80 if sys.platform == "darwin" else None
 
 _Args = TypeVarTuple("_Args")
 _Received = TypeVar("_Received")
@@ -33,10 +42,15 @@ class StreamSocket:
         sock: connected; set to blocking.
         peer: for error messages.
         on_release: called once, when the socket is closed and no thread is using it.
+        peer_timeout: see `set_peer_timeout`.
     """
 
     def __init__(
-        self, sock: socket.socket, peer: str, on_release: Callable[[], None] = lambda: None
+        self,
+        sock: socket.socket,
+        peer: str,
+        on_release: Callable[[], None] = lambda: None,
+        peer_timeout: float = PEER_TIMEOUT,
     ) -> None:
         self._socket = sock
         self._peer = peer
@@ -50,6 +64,7 @@ class StreamSocket:
         self._send_failed = ""
         self._timeval = _FOR_EVER
         configure(sock)
+        set_peer_timeout(sock, peer_timeout)
 
     @property
     def closed(self) -> bool:
@@ -86,6 +101,11 @@ class StreamSocket:
             yield
         finally:
             self._leave()
+
+    def set_peer_timeout(self, seconds: float) -> None:
+        """Notice an unreachable peer within `seconds`. Raises UnavailableError once closed."""
+        with self.using():
+            set_peer_timeout(self._socket, seconds)
 
     def fileno(self) -> int:
         """Return the descriptor, for `select`."""
@@ -259,17 +279,40 @@ class StreamSocket:
 
 
 def configure(sock: socket.socket) -> None:
-    """Make `sock` blocking; on a TCP socket also disable Nagle's delay and enable keep-alive."""
+    """Make `sock` blocking; on a TCP socket also disable Nagle's delay."""
     sock.setblocking(True)
-    if sock.family not in (socket.AF_INET, socket.AF_INET6):
+    if _is_tcp(sock):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def set_peer_timeout(sock: socket.socket, seconds: float) -> None:
+    """Make the kernel end a TCP connection within `seconds` after its peer became unreachable.
+
+    Two timers, since keep-alive does not run while data is unacknowledged: each gets half of the
+    time, because one may start just before the other ends. The kernel counts a peer that accepts
+    no data (its receive window is zero) as unreachable, too. Keep-alive counts whole seconds, so
+    an idle connection takes 2 s at least. Other sockets are left as they are: their peers are on
+    this host, where the kernel ends the connection with the process.
+    """
+    if not _is_tcp(sock):
         return
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # An unreachable host is detected after 10 + 4 * 5 s. macOS calls the 10 TCP_KEEPALIVE.
+    seconds = min(max(seconds, 1.0), _LONGEST_PEER_TIMEOUT)
+    idle, interval = max(1, int(seconds / 2)), max(1, int(seconds / 10))
+    probes = max(1, int(seconds - idle) // interval)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    idle = getattr(socket, "TCP_KEEPIDLE", None) or getattr(socket, "TCP_KEEPALIVE", None)
-    for option, value in ((idle, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 4)):
+    for option, value in (
+        (_TCP_KEEPIDLE, idle),
+        (socket.TCP_KEEPINTVL, interval),
+        (socket.TCP_KEEPCNT, probes),
+        (_TCP_USER_TIMEOUT, int(seconds * 500)),  # in ms
+        (_TCP_RXT_CONNDROPTIME, idle),
+    ):
         if option is not None:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def _is_tcp(sock: socket.socket) -> bool:
+    return sock.family in (socket.AF_INET, socket.AF_INET6)
 
 
 def dial(address: str, timeout: float) -> socket.socket:

@@ -8,6 +8,7 @@ So one call receives the header with the first bytes of the body, and another th
 import socket
 import time
 from dataclasses import dataclass
+from functools import partial
 
 from stoker.elements.codec.elements import TypeResolver
 from stoker.elements.codec.layout import Buffer
@@ -15,7 +16,13 @@ from stoker.errors import UnavailableError, WireError
 from stoker.wire.buffers import BufferPool
 from stoker.wire.frame_compressor import send_compressed
 from stoker.wire.frames import MAX_HEADER_BYTES, PREFIX, Message, decode, parse_prefix
-from stoker.wire.transports import Connection, Listener, OnConnection, Transport
+from stoker.wire.transports import (
+    PEER_TIMEOUT,
+    Connection,
+    Listener,
+    OnConnection,
+    Transport,
+)
 from stoker.wire.transports.accepting import TcpListener, listen_on
 from stoker.wire.transports.addresses import format_address
 from stoker.wire.transports.receive_buffer import ReceiveBuffer
@@ -50,6 +57,7 @@ class TcpConnection(Connection):
         peer: for error messages.
         max_body_bytes: longer bodies are refused before memory is allocated for them.
         max_header_bytes: longer headers are refused.
+        peer_timeout: see `Connection.set_peer_timeout`.
     """
 
     def __init__(
@@ -58,12 +66,13 @@ class TcpConnection(Connection):
         peer: str,
         max_body_bytes: int = MAX_BODY_BYTES,
         max_header_bytes: int = MAX_HEADER_BYTES,
+        peer_timeout: float = PEER_TIMEOUT,
     ) -> None:
         self.peer = peer
         self.types = TypeResolver()
         self._max_body_bytes = max_body_bytes
         self._max_header_bytes = max_header_bytes
-        self._stream = StreamSocket(sock, peer)
+        self._stream = StreamSocket(sock, peer, peer_timeout=peer_timeout)
         self._reader = ReceiveBuffer(self._stream, _BUFFER_BYTES)
         self._bodies = BufferPool(POOLED_BYTES)
         self._arriving: _Arriving | None = None
@@ -117,6 +126,9 @@ class TcpConnection(Connection):
             got = self._reader.into(arriving.missing, deadline)
             arriving.missing = arriving.missing[got:]
 
+    def set_peer_timeout(self, seconds: float) -> None:
+        self._stream.set_peer_timeout(seconds)
+
     def close(self) -> None:
         self._stream.close()
 
@@ -126,8 +138,15 @@ class TcpTransport(Transport):
 
     name = "tcp"
 
-    def listen(self, host: str, port: int, on_connection: OnConnection) -> Listener:
-        return TcpListener(listen_on(host, port), host, _accepted, on_connection)
+    def listen(
+        self,
+        host: str,
+        port: int,
+        on_connection: OnConnection,
+        peer_timeout: float = PEER_TIMEOUT,
+    ) -> Listener:
+        make = partial(_accepted, peer_timeout)
+        return TcpListener(listen_on(host, port), host, make, on_connection)
 
     def connect(self, address: str, timeout: float) -> Connection:
         sock = dial(address, timeout)
@@ -138,9 +157,9 @@ class TcpTransport(Transport):
             raise UnavailableError(f"cannot connect to {address}: {error}") from error
 
 
-def _accepted(sock: socket.socket, address: tuple[str, int]) -> Connection:
+def _accepted(peer_timeout: float, sock: socket.socket, address: tuple[str, int]) -> Connection:
     peer = format_address(*address[:2])
-    return TcpConnection(sock, peer, MAX_LISTENER_BYTES, MAX_LISTENER_BYTES)
+    return TcpConnection(sock, peer, MAX_LISTENER_BYTES, MAX_LISTENER_BYTES, peer_timeout)
 
 
 TCP = TcpTransport()

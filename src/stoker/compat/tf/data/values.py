@@ -67,7 +67,7 @@ def _is_pythons(value: Any, kind: Any) -> bool:
 def as_bytes(leaf: Any) -> Any:
     """Encode text as UTF-8, also in arrays; return other values unchanged."""
     if isinstance(leaf, str):
-        return leaf.encode()
+        return _utf8(leaf)
     if isinstance(leaf, np.bytes_):
         return bytes(leaf)
     if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "USO":
@@ -75,12 +75,17 @@ def as_bytes(leaf: Any) -> Any:
     return leaf
 
 
+def _utf8(text: str) -> bytes:
+    """Encode text as UTF-8, and a file name that is not UTF-8 as its bytes."""
+    return text.encode("utf-8", "surrogateescape")
+
+
 def _encoded(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if array.dtype == object and not any(isinstance(item, str) for item in array.flat):
         return array
     encoded = np.empty(array.size, dtype=object)
     encoded[:] = [
-        item.encode() if isinstance(item, str) else bytes(item) if isinstance(item, bytes) else item
+        _utf8(item) if isinstance(item, str) else bytes(item) if isinstance(item, bytes) else item
         for item in array.flat
     ]
     return encoded.reshape(array.shape)

@@ -168,6 +168,15 @@ class Segments:
         with self._lock:
             self._drop_all()
 
+    def release_unused(self) -> None:
+        """Return the memory of segments that nobody uses, if no client is connected."""
+        with self._lock:
+            self._collect()
+            if not self.clients:
+                for segment in list(self._segments.values()):
+                    if not segment.blocks:
+                        del self._segments[segment.number]
+
     # For the connections.
 
     @property

@@ -7,7 +7,13 @@ import struct
 from functools import partial
 
 from stoker.errors import InvalidArgumentError, PermissionDeniedError, UnavailableError
-from stoker.wire.transports import Connection, Listener, OnConnection, Transport
+from stoker.wire.transports import (
+    PEER_TIMEOUT,
+    Connection,
+    Listener,
+    OnConnection,
+    Transport,
+)
 from stoker.wire.transports.accepting import SocketListener
 from stoker.wire.transports.shm import forking
 from stoker.wire.transports.shm.connection import ShmConnection
@@ -37,8 +43,14 @@ class ShmTransport(Transport):
         self._segments = segments
         self._unusable = ""
 
-    def listen(self, host: str, port: int, on_connection: OnConnection) -> Listener:
-        """Accept connections; `host` and `port` are ignored. See `Transport.listen`."""
+    def listen(
+        self,
+        host: str,
+        port: int,
+        on_connection: OnConnection,
+        peer_timeout: float = PEER_TIMEOUT,
+    ) -> Listener:
+        """Accept connections; only `on_connection` has an effect. See `Transport.listen`."""
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         forking.close_in_child(sock)
         address = _NAME + secrets.token_hex(16)

@@ -1,0 +1,55 @@
+"""The limit of open files of servers and their children."""
+
+import re
+import resource
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stoker.service import DispatchServer
+from tests.cli.test_servers import running
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+@pytest.fixture(autouse=True)
+def low_limit() -> Iterator[tuple[int, int]]:
+    """Lower the soft limit of this process, which commands inherit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
+    yield 512, hard
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def _open_files(pid: int) -> list[str]:
+    limits = Path(f"/proc/{pid}/limits").read_text()
+    found = re.search(r"Max open files +(\S+) +(\S+)", limits)
+    assert found is not None
+    return list(found.groups())
+
+
+def _children(pid: int) -> list[int]:
+    return [
+        int(child)
+        for task in Path(f"/proc/{pid}/task").glob("*/children")
+        for child in task.read_text().split()
+    ]
+
+
+def test_servers_and_their_children_may_open_all_files(low_limit: tuple[int, int]) -> None:
+    hard = str(low_limit[1])
+    with running("dispatcher", "--port", "0") as dispatcher:
+        [target] = dispatcher.wait_for(r"serves at (\S+)").groups()
+        assert _open_files(dispatcher.pid) == [hard, hard]
+        with running("worker", "--dispatcher", target) as worker:
+            worker.wait_for(r"serves at")
+            assert _open_files(worker.pid) == [hard, hard]
+            [child] = _children(worker.pid)
+            assert _open_files(child) == [hard, hard]
+
+
+def test_server_in_a_users_process_keeps_the_limit(low_limit: tuple[int, int]) -> None:
+    with DispatchServer():
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == low_limit

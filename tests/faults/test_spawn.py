@@ -1,0 +1,67 @@
+"""Pickled distributed datasets in processes that have imported nothing yet."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import stoker
+from tests.serving import Service, read
+
+LOADERS = """
+import dataclasses, json, multiprocessing, sys, typing, stoker
+
+class Point(typing.NamedTuple):
+    x: int
+
+@dataclasses.dataclass
+class Sample:
+    point: Point
+
+def read(dataset):
+    own = [type(element) is Sample and type(element.point) is Point for element in dataset]
+    return own
+
+if __name__ == "__main__":
+    with stoker.LocalCluster(1) as cluster:
+        dataset = stoker.Dataset.range(100).map(lambda x: Sample(Point(x))).distribute(cluster)
+        with multiprocessing.get_context(sys.argv[1]).Pool(2) as pool:
+            found = pool.map(read, [dataset, dataset], chunksize=1)
+    print(json.dumps(found))
+"""
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_copies_in_loaders_share_the_job_and_the_classes(method: str, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(LOADERS)
+    command = [sys.executable, str(script), method]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert not result.returncode, result.stderr
+    one, other = json.loads(result.stdout)
+    assert [*one, *other] == [True] * 100
+
+
+def test_a_pickle_file_is_read_by_another_script(tmp_path: Path) -> None:
+    writer = (
+        "import pickle, sys, stoker\n"
+        "dataset = stoker.Dataset.range(5).map(lambda x: 2 * x).distribute(sys.argv[1])\n"
+        "pickle.dump(dataset.map(lambda x: x + 1), open(sys.argv[2], 'wb'))\n"
+    )
+    reader = "import pickle, sys; print(list(pickle.load(open(sys.argv[2], 'rb'))))"
+    with Service(1) as service:
+        arguments = [service.target, str(tmp_path / "dataset")]
+        for code in (writer, reader):
+            command = [sys.executable, "-c", code, *arguments]
+            result = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert not result.returncode, result.stderr
+    assert result.stdout == "[1, 3, 5, 7, 9]\n"
+
+
+def test_a_function_may_capture_a_distributed_dataset() -> None:
+    with stoker.LocalCluster(1) as cluster:
+        inner = stoker.Dataset.range(3).distribute(cluster, processing_mode="parallel_epochs")
+        outer = stoker.Dataset.range(1).map(lambda _: sum(inner)).distribute(cluster)
+        assert read(outer) == [3]
