@@ -17,7 +17,7 @@ import stoker
 from stoker.errors import UnavailableError
 from stoker.service import DispatchServer, WorkerConfig, WorkerServer, rpc
 from stoker.service import messages as m
-from stoker.service.control_connection import WatchedProtocol
+from stoker.service.control_connection import ConnectError, WatchedProtocol
 from stoker.service.control_loop import run_on
 from stoker.service.worker.process import WorkerProcess
 from stoker.service.worker.supervisor import Supervisor
@@ -293,3 +293,25 @@ def test_a_new_client_and_worker_wait_while_connections_are_reset() -> None:
         for thread in (starting, reading):
             thread.join(20)
         assert sorted(got) == list(range(5))
+
+
+@pytest.mark.parametrize("stop", [False, True])
+def test_a_task_waits_for_its_tree(monkeypatch: pytest.MonkeyPatch, stop: bool) -> None:
+    calls: list[bytes] = []
+    answer = rpc._call
+
+    async def away(address: str, data: bytes, peer_timeout: float) -> bytes:
+        calls.append(data)
+        if stop or len(calls) <= 3:
+            raise ConnectError("Connection refused")
+        return await answer(address, data, peer_timeout)
+
+    with Service(1) as service:
+        monkeypatch.setattr(rpc, "_call", away)
+        dataset = stoker.Dataset.range(5).distribute(service.target)
+        if stop:  # the thread that waits ends too: the leak check sees it
+            with dataset.iterator():
+                assert eventually(lambda: len(calls) > 2)
+                service.workers[0].stop()
+        else:
+            assert read(dataset) == list(range(5))

@@ -338,13 +338,11 @@ def call_patiently(
     request: m.Request,
     timeout: float,
     peer_timeout: float = PEER_TIMEOUT,
-    cancelled: Callable[[], bool] = lambda: False,
 ) -> m.Reply:
     """Call as `call` does, but wait for a dispatcher to start; warn every 10 s.
 
     Raises:
-        UnavailableError: if no dispatcher answers within `timeout` seconds, or `cancelled` returns
-            true before.
+        UnavailableError: if no dispatcher answers within `timeout` seconds.
         FailedPreconditionError: if the server speaks another protocol, in 3 attempts.
         StokerError: the error with which the dispatcher answered.
     """
@@ -358,7 +356,7 @@ def call_patiently(
             reason = failure
         now = time.monotonic()
         foreign_attempts += isinstance(reason, NotStokerError)
-        if foreign_attempts >= FOREIGN_ATTEMPTS or cancelled():
+        if foreign_attempts >= FOREIGN_ATTEMPTS:
             raise _call_error(dispatcher_address, reason)
         if now - began + pause > timeout:
             raise UnavailableError(

@@ -11,7 +11,13 @@ from typing import Any, Self
 
 import msgspec
 
-from stoker.errors import FailedPreconditionError, StokerError, WireError, to_record
+from stoker.errors import (
+    FailedPreconditionError,
+    StokerError,
+    UnavailableError,
+    WireError,
+    to_record,
+)
 from stoker.service import messages as m
 from stoker.service import rpc, rpc_server
 from stoker.service.config import DispatcherConfig, config_of, join_address
@@ -198,6 +204,8 @@ class _Shell:
             self._crash(error)
 
     def answer(self, data: bytes) -> bytes:
+        if self._crashed:
+            return rpc.encode(m.Failed(to_record(UnavailableError("the dispatcher stops"))))
         try:
             request = rpc.decode_request(data)
         except msgspec.MsgspecError as error:

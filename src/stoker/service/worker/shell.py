@@ -266,10 +266,8 @@ class Shell:
             self._end(from_record(error))
 
     def _session_lost(self) -> None:
-        if not self._refused_last:
-            self._refused_since = (
-                None  # the dispatcher was not there; the next refusal is the first
-            )
+        if not self._refused_last:  # the dispatcher was away: the next refusal is the first
+            self._refused_since = None
         self._refused_last = False
         if self._lost_at is None:
             self._lost_at = time.monotonic()
