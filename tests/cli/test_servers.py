@@ -7,8 +7,10 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
@@ -175,6 +177,22 @@ def test_non_loopback_address_needs_insecure(words):
     assert "insecure" in command.output
     assert "Traceback" not in command.output
     assert command.output.count("\n") == 1
+
+
+def test_port_of_another_server_is_one_line():
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        try:
+            address = f"localhost:{server.server_port}"
+            worker = Command("worker", "--dispatcher", address)
+            assert worker.end() == 1
+        finally:
+            server.shutdown()
+            serving.join()
+    assert f"stoker: the server at {address} does not speak stoker's protocol" in worker.output
+    assert "Traceback" not in worker.output
+    assert worker.output.count("\n") == 1
 
 
 def test_port_in_use_is_one_line():

@@ -1,7 +1,8 @@
-"""A TCP proxy that cuts connections: the network's part in the fault tests."""
+"""TCP proxies that cut, reset or swallow: the network's part in the fault tests."""
 
 import contextlib
 import socket
+import struct
 import threading
 from collections.abc import Iterator
 from types import TracebackType
@@ -89,6 +90,96 @@ class CuttingProxy:
         thread = threading.Thread(target=target, args=arguments)  # type: ignore[arg-type]
         self._threads.append(thread)
         thread.start()
+
+
+class Forwarder:
+    """Passes bytes between its own port and `target`, unless told otherwise.
+
+    Args:
+        target: port on localhost.
+
+    Attributes:
+        resets: reset each new connection as soon as it is accepted, as a port forwarder does whose
+            target is away.
+        swallows: acknowledge all bytes and pass nothing, not even the end of a connection.
+        accepted: the number of connections accepted.
+    """
+
+    def __init__(self, target: int) -> None:
+        self.resets = self.swallows = False
+        self.accepted = 0
+        self._target = target
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._sockets: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        self._threads = [threading.Thread(target=self._accept)]
+        self._threads[0].start()
+
+    @property
+    def address(self) -> str:
+        """Where clients connect."""
+        return f"localhost:{self._listener.getsockname()[1]}"
+
+    def cut(self) -> None:
+        """Reset all open connections."""
+        with self._lock:
+            sockets, self._sockets = self._sockets, set()
+        for each in sockets:
+            _reset(each)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        _shut(self._listener)
+        self._threads[0].join()
+        self.cut()
+        for thread in self._threads:
+            thread.join()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            self.accepted += 1
+            if self.resets:
+                _reset(client)
+                continue
+            try:
+                server = socket.create_connection(("127.0.0.1", self._target))
+            except OSError:
+                _reset(client)
+                continue
+            with self._lock:
+                self._sockets |= {client, server}
+            for source, sink in ((client, server), (server, client)):
+                thread = threading.Thread(target=self._pump, args=(source, sink))
+                self._threads.append(thread)
+                thread.start()
+
+    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                if not self.swallows:
+                    sink.sendall(data)
+        _shut(source)
+        if not self.swallows:
+            _shut(sink)
+
+
+def _reset(sock: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        # Not close alone: another thread may be receiving on it.
+        sock.shutdown(socket.SHUT_RD)
+    sock.close()
 
 
 def _shut(sock: socket.socket) -> None:

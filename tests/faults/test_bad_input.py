@@ -167,6 +167,11 @@ def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
+def _debug_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    lines = [record for record in caplog.records if record.levelno == logging.DEBUG]
+    return [line for record in lines if "is closed" in (line := record.getMessage())]
+
+
 def _one_warning(caplog: pytest.LogCaptureFixture, *words: str) -> bool:
     """Return whether one warning was logged that names the close and one of `words`."""
     assert eventually(lambda: _warnings(caplog))
@@ -271,6 +276,8 @@ def test_another_protocol_version_gets_an_error_and_one_warning(
 def test_many_concurrent_bad_connections_leave_a_worker_serving(
     service: Service, transport: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.DEBUG, "stoker.worker")
+
     def annoy() -> None:
         for data in (b"\xff" * 5000, *map(BYTES[transport], BAD.values())):
             with _plain(service, transport) as peer, contextlib.suppress(ConnectionError):
@@ -283,5 +290,6 @@ def test_many_concurrent_bad_connections_leave_a_worker_serving(
     for thread in threads:
         thread.join(DEADLINE)
     expected = len(threads) * (_reaches_worker(transport, b"") + len(BAD))
-    assert eventually(lambda: len(_warnings(caplog)) == expected)
+    assert eventually(lambda: len(_debug_lines(caplog)) == expected)
+    assert len(_warnings(caplog)) == 1
     assert _still_serves(service, transport)

@@ -55,7 +55,9 @@ def test_a_stopped_dispatcher_is_an_error_after_all_elements() -> None:
             got = [next(iterator)]
             dispatcher.stop()
             began = time.monotonic()
-            with pytest.raises(errors.UnavailableError, match="has not answered for 10 s"):
+            with pytest.raises(
+                errors.UnavailableError, match="was stopped, and no worker has anything"
+            ):
                 got.extend(iterator)
             assert time.monotonic() - began < 20
             with pytest.raises(errors.UnavailableError):
@@ -72,7 +74,9 @@ def test_a_restart_without_journal_fails_clients_not_workers() -> None:
             next(iterator)
             dispatcher.stop()
             with DispatchServer(port=port) as again:
-                with pytest.raises(errors.UnavailableError, match="restarted without a journal"):
+                with pytest.raises(
+                    errors.UnavailableError, match=r"restarted without a journal|was stopped"
+                ):
                     list(iterator)
                 deadline = time.monotonic() + 10
                 while again.num_workers() < 1 or worker.num_tasks():

@@ -22,13 +22,13 @@ class _Network:
         monkeypatch.setattr(rpc, "call", self._maybe_call)
         monkeypatch.setattr("stoker.service.worker.shell.CALL_AGAIN_SECONDS", 0.001)
 
-    def _maybe_call(self, address: str, request: m.Request, timeout: float) -> m.Reply:
+    def _maybe_call(self, address: str, request: m.Request, *timeouts: float) -> m.Reply:
         if isinstance(request, m.GetDataset):
             with self._lock:
                 if self.failed < self._failures:
                     self.failed += 1
                     raise errors.UnavailableError("the connection broke")
-        return self._call(address, request, timeout)
+        return self._call(address, request, *timeouts)
 
 
 @pytest.mark.parametrize("mode", ["parallel_epochs", "distributed_epoch"])
@@ -74,10 +74,10 @@ def _alive(names: list[str]) -> bool:
 def test_dataset_that_is_unknown_fails_the_read(monkeypatch: pytest.MonkeyPatch) -> None:
     call = rpc.call
 
-    def answer(address: str, request: m.Request, timeout: float) -> m.Reply:
+    def answer(address: str, request: m.Request, *timeouts: float) -> m.Reply:
         if isinstance(request, m.GetDataset):
             raise errors.NotFoundError("Dataset id x not found")
-        return call(address, request, timeout)
+        return call(address, request, *timeouts)
 
     monkeypatch.setattr(rpc, "call", answer)
     with Service(1) as service:

@@ -132,3 +132,27 @@ def test_port_out_of_range_is_refused(port):
         DispatcherConfig(port=port)
     with pytest.raises(InvalidArgumentError, match="`port` must be"):
         WorkerConfig(dispatcher_address="localhost:1", port=port)
+
+
+@pytest.mark.parametrize(
+    "make", [DispatcherConfig, lambda **fields: WorkerConfig(dispatcher_address="h:1", **fields)]
+)
+def test_peer_timeout_has_a_least_value(make):
+    assert make().peer_timeout_ms == 10_000
+    assert make(peer_timeout_ms=1_000).peer_timeout_ms == 1_000
+    for value in (0, 999):
+        with pytest.raises(
+            ValueError, match=rf"`peer_timeout_ms` must be at least 1000, got {value}"
+        ):
+            make(peer_timeout_ms=value)
+
+
+def test_none_means_the_default_as_in_tf_data():
+    dispatcher = DispatcherConfig(job_gc_check_interval_ms=None, job_gc_timeout_ms=None)
+    assert dispatcher == DispatcherConfig()
+    assert (dispatcher.job_gc_check_interval, dispatcher.job_gc_timeout) == (600, 300)
+    worker = WorkerConfig(
+        dispatcher_address="h:1", heartbeat_interval_ms=None, dispatcher_timeout_ms=None
+    )
+    assert worker == WorkerConfig(dispatcher_address="h:1")
+    assert (worker.heartbeat_interval, worker.dispatcher_timeout) == (1, 3600)

@@ -104,11 +104,14 @@ def test_a_session_is_resumed_with_its_key_only():
     [(_, welcome)] = _only(talk.read(C1), m.ClientWelcome)
     client = {"client_id": welcome.client_id, "journal_id": welcome.journal_id}
     worker = {"worker_id": registered.worker_id, "journal_id": registered.journal_id}
+    hello = m.WorkerHello(1, 1, "host:1", {}, VERSIONS, **worker)
     for key in (b"", registered.key[::-1]):
         assert _refusal(talk.read(C2, key=key, **client)).code == "PermissionDeniedError"
-        assert _refusal(talk.join(W2, key=key, **worker)).code == "PermissionDeniedError"
+        with_key = msgspec.structs.replace(hello, key=key)
+        assert _refusal(talk.say(W2, with_key)).code == "PermissionDeniedError"
     assert _only(talk.read(C2, key=welcome.key, **client), m.ClientWelcome)
-    [(_, again)] = _only(talk.join(W2, key=registered.key, **worker), m.WorkerWelcome)
+    with_key = msgspec.structs.replace(hello, key=registered.key)
+    [(_, again)] = _only(talk.say(W2, with_key), m.WorkerWelcome)
     assert again.worker_id == registered.worker_id
 
 

@@ -109,14 +109,32 @@ def test_registered_datasets_are_kept(talk):
 
 
 def test_trees_of_jobs_without_clients_are_bounded(talk, monkeypatch):
-    monkeypatch.setattr(dataset_collector, "IDLE_TREE_BYTES", 2500)
+    monkeypatch.setattr(dataset_collector, "IDLE_TREE_BYTES", 250_000)
     for number in range(5):
-        _Reader(talk, str(number), size=1000).close()
+        _Reader(talk, str(number), size=100_000).close()
     assert [name for name, held in _held(talk).items() if held] == ["3", "4"]
-    reader = _Reader(talk, "large", size=10_000)
+    reader = _Reader(talk, "large", size=1_000_000)
     assert _held(talk)["4"]
     reader.close()
     assert [name for name, held in _held(talk).items() if held] == ["large"]
+
+
+def test_an_idle_dataset_that_is_registered_keeps_its_tree(talk, monkeypatch):
+    monkeypatch.setattr(dataset_collector, "IDLE_TREE_BYTES", 0)
+    _Reader(talk, "one").close()
+    talk.call(_registration("one"))
+    _Reader(talk, "two").close()
+    _Reader(talk, "three").close()
+    assert _held(talk) == {"one": True, "two": False, "three": True}
+
+
+def test_a_tree_is_held_while_one_of_its_jobs_is_read(talk, monkeypatch):
+    monkeypatch.setattr(dataset_collector, "IDLE_TREE_BYTES", 0)
+    readers = [_Reader(talk, "one", job=job) for job in ("", "named")]
+    readers[0].close()
+    _Reader(talk, "two").close()
+    _Reader(talk, "three").close()
+    assert _held(talk) == {"one": True, "two": False, "three": True}
 
 
 def test_the_next_epoch_sends_a_dropped_tree_again(talk, monkeypatch):
@@ -178,5 +196,4 @@ def test_epochs_of_forgotten_datasets_are_read_over_a_service(monkeypatch):
             held = [dataset for dataset in service.state.datasets.values() if dataset.tree]
             assert len(held) == 1
         for worker in service.workers:
-            assert worker._shell is not None
-            assert len(worker._shell._datasets._replies) <= 1
+            assert len(worker._shell._datasets._replies) <= 1  # type: ignore[union-attr]

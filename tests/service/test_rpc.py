@@ -1,17 +1,28 @@
+import asyncio
 import socket
 import struct
 import sys
 import threading
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from grpclib.server import Server as GrpcServer
 
-from stoker.errors import InvalidArgumentError, NotFoundError, UnavailableError
+import stoker
+from stoker.errors import (
+    FailedPreconditionError,
+    InvalidArgumentError,
+    NotFoundError,
+    UnavailableError,
+)
+from stoker.service import WorkerServer, rpc
 from stoker.service import messages as m
-from stoker.service import rpc
 from stoker.service.config import ShardingPolicy
-from tests.serving import Service, eventually, free_port
+from stoker.service.control_connection import BACKLOG, ControlChannel
+from stoker.service.control_loop import control_loop, run_on
+from tests.serving import Service, eventually, free_port, read
 
 EVERY_MESSAGE = [
     m.WorkerHello(1, 2, "h:1", {"tcp": "h:2"}, m.Versions("3.11", "2"), ["t"], 5, "j", [1]),
@@ -89,7 +100,7 @@ def test_dispatcher_has_the_whole_backlog():
         info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 32)
     (longest,) = struct.unpack_from("I", info, 28)  # tcpi_sacked of a listening socket
     somaxconn = int(Path("/proc/sys/net/core/somaxconn").read_text())
-    assert longest == min(rpc.BACKLOG, somaxconn) > 100
+    assert longest == min(BACKLOG, somaxconn) > 100
 
 
 def test_call_returns_the_reply_or_raises_the_error():
@@ -160,3 +171,218 @@ def test_session_without_a_dispatcher_closes_immediately():
     )
     session.close()
     session.close()
+
+
+def test_session_survives_connections_lost_while_they_open(monkeypatch):
+    lost_at_once = [True] * 3
+    create = ControlChannel._create_connection
+
+    async def create_connection(self):
+        protocol = await create(self)
+        if lost_at_once:
+            lost_at_once.pop()
+            protocol.connection._transport.abort()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        return protocol
+
+    monkeypatch.setattr(ControlChannel, "_create_connection", create_connection)
+    opened = threading.Event()
+    failures: list[Exception] = []
+    with Service(0) as service:
+        address = service.target.removeprefix("grpc://")
+        session = rpc.Session(
+            address, opened.set, lambda _: None, lambda: None, lambda: None, failures.append
+        )
+        try:
+            assert eventually(opened.is_set)
+        finally:
+            session.close()
+    assert not lost_at_once
+    assert not failures
+
+
+# ── exceptions of callbacks ──────────────────────────────────────────────────────────────────────
+@contextmanager
+def session_with(broken: str, failed=None):
+    """Open a session, one of whose callbacks raises; yield the calls of all."""
+    calls: list[str] = []
+
+    def callback(name):
+        def call(*_):
+            if name != "tick" or not calls.count(name):
+                calls.append(name)
+            if name == "opened":
+                ready.wait(5)
+                session.send(m.SupervisorHello(m.PROTOCOL_MIN, m.PROTOCOL_MAX))
+            if name == broken:
+                raise RuntimeError("can't start new thread")
+
+        return call
+
+    ready = threading.Event()
+    with Service(0) as service:
+        address = service.target.removeprefix("grpc://")
+        opened, received, lost, tick = map(callback, ("opened", "received", "lost", "tick"))
+        session = rpc.Session(address, opened, received, lost, tick, failed)
+        ready.set()
+        try:
+            yield calls, service
+        finally:
+            session.close()
+
+
+@pytest.mark.parametrize("broken", ["opened", "received", "lost", "tick"])
+def test_exception_of_a_callback_ends_the_session(broken, caplog):
+    failures: list[Exception] = []
+    with session_with(broken, failures.append) as (_, service):
+        if broken == "lost":
+            assert eventually(lambda: service.dispatcher._shell._sessions)
+            service.dispatcher.stop()
+        assert eventually(lambda: failures)
+        if broken != "lost":
+            assert eventually(lambda: not service.dispatcher._shell._sessions)
+    [failure] = failures
+    assert str(failure) == "can't start new thread"
+    assert any(record.exc_info for record in caplog.records), "no traceback"
+
+
+@pytest.mark.parametrize("broken", ["opened", "received", "tick"])
+def test_session_without_failed_goes_on_after_exceptions(broken, caplog):
+    with session_with(broken) as (calls, service):
+        assert eventually(lambda: {"opened", "received", "tick"} <= set(calls))
+        assert eventually(lambda: service.dispatcher._shell._sessions)
+    assert "lost" not in calls
+    assert any(record.exc_info for record in caplog.records), "no traceback"
+
+
+# ── servers that are no dispatchers ──────────────────────────────────────────────────────────────
+@contextmanager
+def server_that_answers(answer: bytes):
+    """Serve `answer` to each connection, and then close it; yield the address."""
+    stopping = threading.Event()
+
+    def serve() -> None:
+        while not stopping.is_set():
+            try:
+                peer, _ = listener.accept()
+            except TimeoutError:
+                continue
+            with peer:
+                peer.sendall(answer)
+                peer.shutdown(socket.SHUT_WR)
+                with suppress(OSError):
+                    while peer.recv(65536):  # a close before would reset the connection
+                        continue
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(0.05)
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"localhost:{listener.getsockname()[1]}"
+        finally:
+            stopping.set()
+            thread.join()
+
+
+HTTP = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
+SPEAKS_HTTP = (
+    r"the server at localhost:\d+ does not speak stoker's protocol: it answered b'HTTP/1.1"
+)
+
+
+@pytest.mark.parametrize("answer", [HTTP, b"SSH-2.0-OpenSSH_9.6\r\n", b"\x15\x03\x01\x00\x02\x02"])
+def test_call_to_another_server_says_so(answer):
+    with (
+        server_that_answers(answer) as address,
+        pytest.raises(FailedPreconditionError, match="does not speak stoker's protocol"),
+    ):
+        rpc.call(address, m.GetCluster(), 5)
+
+
+def test_patient_call_gives_up_on_another_server():
+    with (
+        server_that_answers(HTTP) as address,
+        pytest.raises(FailedPreconditionError, match=SPEAKS_HTTP),
+    ):
+        rpc.call_patiently(address, m.GetCluster(), 60)
+
+
+def test_reader_of_another_server_fails_in_seconds():
+    with server_that_answers(HTTP) as address:
+        dataset = stoker.Dataset.range(3).distribute(address)
+        with pytest.raises(FailedPreconditionError, match=SPEAKS_HTTP):
+            read(dataset)
+
+
+def test_worker_of_another_server_fails_in_seconds():
+    with (
+        server_that_answers(HTTP) as address,
+        pytest.raises(FailedPreconditionError, match=SPEAKS_HTTP),
+    ):
+        WorkerServer(dispatcher_address=address)
+
+
+class _OtherService:
+    def __mapping__(self):
+        return {}
+
+
+def test_grpc_server_of_another_service_is_named():
+    control = control_loop()
+    loop = control.acquire()
+
+    async def start() -> GrpcServer:
+        server = GrpcServer([_OtherService()])
+        await server.start("127.0.0.1", port)
+        return server
+
+    async def stop() -> None:
+        server.close()
+        await server.wait_closed()
+
+    port = free_port()
+    server = run_on(loop, start(), 5)
+    try:
+        with pytest.raises(FailedPreconditionError, match="does not speak stoker's protocol"):
+            rpc.call(f"localhost:{port}", m.GetCluster(), 5)
+    finally:
+        run_on(loop, stop(), 5)
+        control.release()
+
+
+UNRESOLVABLE = "no-such-host.invalid:5050"
+
+
+def test_unresolvable_host_is_named():
+    with pytest.raises(UnavailableError, match=r"host 'no-such-host\.invalid' cannot be resolved"):
+        rpc.call(UNRESOLVABLE, m.GetCluster(), 20)
+    dataset = stoker.Dataset.range(3).distribute(UNRESOLVABLE, connect_timeout=0.5)
+    with pytest.raises(
+        UnavailableError,
+        match=r"no dispatcher answered.*'no-such-host\.invalid' cannot be resolved",
+    ):
+        read(dataset, deadline=30)
+    with pytest.raises(UnavailableError, match=r"'no-such-host\.invalid' cannot be resolved"):
+        WorkerServer(
+            dispatcher_address=UNRESOLVABLE, host="0.0.0.0", insecure=True, dispatcher_timeout_ms=1
+        )
+
+
+def test_refused_connection_is_the_reason_of_a_failed_wait():
+    address = f"localhost:{free_port()}"
+    with pytest.raises(
+        UnavailableError, match=f"no dispatcher answered at {address} within .* s .Connection refus"
+    ):
+        rpc.call_patiently(address, m.GetCluster(), 0.3)
+
+
+def test_warnings_name_the_reason(monkeypatch, caplog):
+    monkeypatch.setattr("stoker.service.client.shell.STALL_SECONDS", 0.3)
+    address = f"localhost:{free_port()}"
+    dataset = stoker.Dataset.range(3).distribute(address, connect_timeout=1)
+    with pytest.raises(UnavailableError, match="Connection refused"):
+        read(dataset)
+    [warning, *_] = [record.getMessage() for record in caplog.records]
+    assert f"waiting for the dispatcher at {address} (Connection refused)" in warning

@@ -19,7 +19,7 @@ logger = logging.getLogger("stoker.worker")
 
 
 def run_dispatcher(*, host: str, port: int, insecure: bool) -> None:
-    """Run a dispatcher until it is asked to stop; print its address once it accepts requests."""
+    """Run a dispatcher until it is asked to stop, or fails; print its address once it serves."""
     _log_to_stderr()
     raise_open_files_limit()
     with StopRequest() as stop:
@@ -28,10 +28,15 @@ def run_dispatcher(*, host: str, port: int, insecure: bool) -> None:
         except (StokerError, ValueError, OSError) as error:
             fail(str(error))
         typer.echo(f"dispatcher serves at {server.target}")
+        waiting = threading.Thread(target=_ask_when_stopped, args=(server, stop))
+        waiting.start()
         try:
             stop.wait()
         finally:
             server.stop()
+            waiting.join()
+    if server.failure is not None:
+        fail(str(server.failure))
 
 
 def run_worker(
@@ -79,6 +84,12 @@ def run_worker(
         supervisor.join()
     except StokerError as error:
         fail(str(error))
+
+
+def _ask_when_stopped(server: DispatchServer, stop: StopRequest) -> None:
+    """Stop the process when the server stops by an internal error."""
+    server.join()
+    stop.ask()
 
 
 def _ask_when_ended(supervisor: Supervisor, stop: StopRequest) -> None:

@@ -170,9 +170,23 @@ def _positive(config: object, *names: str) -> None:
             raise InvalidArgumentError(f"`{name}` must be positive, got {getattr(config, name)}")
 
 
+def _fill_in(config: Any, *names: str) -> None:
+    """Replace ``None`` by the field's default, as the configurations of tf.data service do."""
+    for field in dataclasses.fields(config):
+        if field.name in names and getattr(config, field.name) is None:
+            object.__setattr__(config, field.name, field.default)
+
+
+def _seconds(milliseconds: int | None) -> float:
+    assert milliseconds is not None, "filled in by `__post_init__`"
+    return milliseconds / 1000
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DispatcherConfig:
     """Configuration of a dispatcher: the fields of tf.data service, and `host`, `insecure`.
+
+    ``None`` for `job_gc_check_interval_ms` or `job_gc_timeout_ms` means the default.
 
     Attributes:
         port: the port to serve on; 0 chooses a free one.
@@ -188,6 +202,8 @@ class DispatcherConfig:
         client_timeout_ms: a client without a heartbeat for this long is released.
         worker_max_concurrent_snapshots: as in tf.data service; has no effect in this version.
         gc_dynamic_sharding_jobs: also collect named jobs with dynamic sharding.
+        peer_timeout_ms: time in which the dispatcher notices that a worker or client cannot be
+            reached, and ends its session; at least 1,000. The lease is not affected.
     """
 
     port: int = 0
@@ -195,21 +211,34 @@ class DispatcherConfig:
     work_dir: str | None = None
     fault_tolerant_mode: bool = False
     worker_addresses: list[str] | None = None
-    job_gc_check_interval_ms: int = 600_000
-    job_gc_timeout_ms: int = 300_000
+    job_gc_check_interval_ms: int | None = 600_000
+    job_gc_timeout_ms: int | None = 300_000
     worker_timeout_ms: int = 10_000
     client_timeout_ms: int = 60_000
     worker_max_concurrent_snapshots: int = 3
     gc_dynamic_sharding_jobs: bool = False
     host: str = "localhost"
     insecure: bool = False
+    peer_timeout_ms: int = 10_000
+
+    @property
+    def job_gc_check_interval(self) -> float:
+        """`job_gc_check_interval_ms` in seconds."""
+        return _seconds(self.job_gc_check_interval_ms)
+
+    @property
+    def job_gc_timeout(self) -> float:
+        """`job_gc_timeout_ms` in seconds."""
+        return _seconds(self.job_gc_timeout_ms)
 
     def __post_init__(self) -> None:
+        _fill_in(self, "job_gc_check_interval_ms", "job_gc_timeout_ms")
         parse_service((self.protocol, "localhost:1"))
         check_text("host", self.host)
         check_exposure(self.host, self.insecure)
         _check_port(self.port)
         _positive(self, "job_gc_check_interval_ms", "worker_timeout_ms", "client_timeout_ms")
+        _check_peer_timeout(self.peer_timeout_ms)
         if self.fault_tolerant_mode and not self.work_dir:
             raise InvalidArgumentError("`fault_tolerant_mode` requires a `work_dir` to write to")
         if self.fault_tolerant_mode:
@@ -221,6 +250,8 @@ class DispatcherConfig:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WorkerConfig:
     """Configuration of a worker: the fields of tf.data service, `host`, `insecure` and memory.
+
+    ``None`` for `heartbeat_interval_ms` or `dispatcher_timeout_ms` means the default.
 
     Attributes:
         dispatcher_address: "host:port" or "grpc://host:port"; required.
@@ -245,16 +276,16 @@ class WorkerConfig:
             each reader is sent ahead of its user.
         shared_memory_bytes: most bytes of memory to share with trainers on this host; elements
             that do not fit are copied. 0 shares none.
-        peer_timeout_ms: time in which a connection between this worker and a trainer notices, at
-            both ends, that the other end cannot be reached; at least 1,000.
+        peer_timeout_ms: time in which a connection of this worker, to a trainer or the dispatcher,
+            notices that the other end cannot be reached; at least 1,000.
     """
 
     dispatcher_address: str
     worker_address: str | None = None
     port: int = 0
     protocol: str = "grpc"
-    heartbeat_interval_ms: int = 1_000
-    dispatcher_timeout_ms: int = 3_600_000
+    heartbeat_interval_ms: int | None = 1_000
+    dispatcher_timeout_ms: int | None = 3_600_000
     data_transfer_protocol: str | None = None
     data_transfer_address: str | None = None
     worker_tags: list[str] = dataclasses.field(default_factory=list)
@@ -266,7 +297,18 @@ class WorkerConfig:
     shared_memory_bytes: int = 256 << 20
     peer_timeout_ms: int = 10_000
 
+    @property
+    def heartbeat_interval(self) -> float:
+        """`heartbeat_interval_ms` in seconds."""
+        return _seconds(self.heartbeat_interval_ms)
+
+    @property
+    def dispatcher_timeout(self) -> float:
+        """`dispatcher_timeout_ms` in seconds."""
+        return _seconds(self.dispatcher_timeout_ms)
+
     def __post_init__(self) -> None:
+        _fill_in(self, "heartbeat_interval_ms", "dispatcher_timeout_ms")
         parse_service((self.protocol, "localhost:1"))
         for name in ("dispatcher_address", "worker_address", "data_transfer_address", "host"):
             check_text(name, getattr(self, name))

@@ -4,19 +4,36 @@ import hashlib
 
 import msgspec
 
+from stoker.dataset.captures import large_captures
 from stoker.dataset.dataset import Dataset
+from stoker.dataset.tree.call_site import warn_at_call_site
 from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from stoker.dataset.tree.structure import decode_wire_nodes, source_summary, structure_of
 from stoker.dataset.tree.wire_form import encode_tree, functions_of
 from stoker.elements.spec import spec_to_wire
+from stoker.errors import InvalidArgumentError
 from stoker.service import messages as m
 from stoker.service import rpc
+from stoker.service.receiving import MAX_MESSAGE_BYTES
 from stoker.service.versions import versions
+
+MAX_TREE_BYTES = MAX_MESSAGE_BYTES - (16 << 20)
+"""Most bytes of a registered tree; the rest of its message is far smaller than the difference."""
+
+WARN_TREE_BYTES = 10_000_000
+"""A larger tree has data in it that workers should read from files."""
+
+_ADVICE = "Read it from files inside the function, or build it there with stoker.per_worker"
 
 
 def registration_of(dataset: Dataset, compression: str | None) -> m.RegisterDataset:
-    """Return the registration of `dataset`; pickles its functions now, at the user's line."""
+    """Return the registration of `dataset`; pickles its functions now, at the user's line.
+
+    Raises:
+        InvalidArgumentError: if a function cannot be pickled, or they are too large.
+    """
     tree = encode_tree(dataset.node)
+    _check_size(tree, dataset)
     spec = spec_to_wire(dataset.element_spec)
     options = dataset.options()
     digest = hashlib.blake2b(digest_size=16)
@@ -37,6 +54,20 @@ def registration_of(dataset: Dataset, compression: str | None) -> m.RegisterData
             m.Function(site, pickled.digest()) for site, pickled in functions_of(dataset.node)
         ],
     )
+
+
+def _check_size(tree: bytes, dataset: Dataset) -> None:
+    if len(tree) > MAX_TREE_BYTES:
+        raise InvalidArgumentError(
+            f"the dataset has {len(tree) / 1e6:,.0f} MB of data in it, more than the "
+            f"{MAX_TREE_BYTES / 1e6:,.0f} MB that a dispatcher accepts: "
+            f"{large_captures(dataset.node)}. {_ADVICE}"
+        )
+    if len(tree) > WARN_TREE_BYTES:
+        warn_at_call_site(
+            f"the dataset has {len(tree) / 1e6:,.0f} MB of data in it, which the dispatcher and "
+            f"every worker get and keep: {large_captures(dataset.node)}. {_ADVICE}"
+        )
 
 
 def register(dispatcher_address: str, registration: m.RegisterDataset, timeout: float) -> str:

@@ -1,4 +1,4 @@
-"""Transport of the control plane: gRPC, with msgspec messages instead of generated code.
+"""The dispatcher's peers: sessions and calls over gRPC, with msgspec messages.
 
 It uses grpclib, gRPC in pure Python on asyncio, not grpcio: trainers fork, as PyTorch's DataLoader
 does, and in a forked child of a process with a busy grpcio stream a new channel hung or aborted in
@@ -8,24 +8,31 @@ does, and in a forked child of a process with a busy grpcio stream a new channel
 
 import asyncio
 import logging
-import socket
+import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
-from grpclib.client import Channel, StreamStreamMethod, UnaryUnaryMethod
-from grpclib.config import Configuration
-from grpclib.const import Cardinality, Handler
-from grpclib.encoding.base import CodecBase
+from grpclib.client import StreamStreamMethod, UnaryUnaryMethod
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
-from grpclib.server import Server as GrpcServer
-from grpclib.server import Stream as ServerStream
 
-from stoker.errors import InvalidArgumentError, UnavailableError, from_record
+from stoker.errors import (
+    FailedPreconditionError,
+    InvalidArgumentError,
+    StokerError,
+    UnavailableError,
+    from_record,
+)
 from stoker.service import messages as m
 from stoker.service.config import join_address, split_address
+from stoker.service.control_connection import (
+    PEER_TIMEOUT,
+    ConnectError,
+    ControlChannel,
+    NotStokerError,
+)
 from stoker.service.control_loop import control_loop, run_on
 
 SESSION = "/stoker.Dispatcher/Session"
@@ -35,34 +42,18 @@ logger = logging.getLogger("stoker.rpc")
 
 TICK_SECONDS = 0.05
 WARN_SECONDS = 10.0
-FAREWELL_SECONDS = 2.0
 
-BACKLOG = 1024
-"""Connections that wait to be accepted; asyncio listens again, with 100 by default."""
+FIRST_PAUSE = 0.05
+LONGEST_PAUSE = 2.0
+LONGEST_REFUSED_PAUSE = 10.0
+"""Seconds between two attempts of a session that cannot be opened, or is refused."""
 
-# It logs every broken session at INFO; stoker logs them with more detail.
-logging.getLogger("grpclib").setLevel(logging.WARNING)
+FOREIGN_ATTEMPTS = 3
+"""Attempts after which a server that speaks another protocol is an error. Others may lie between:
+such a server may close a connection before its answer is read."""
 
-_BROKEN = (OSError, GRPCError, ProtocolError, StreamTerminatedError, asyncio.TimeoutError)
-
-_CONFIG = Configuration(
-    _keepalive_time=10,
-    _keepalive_timeout=10,
-    _keepalive_permit_without_calls=True,
-)
-
-
-# ── messages to bytes ────────────────────────────────────────────────────────────────────────────
-class _Bytes(CodecBase):
-    """A codec that passes bytes through: messages are encoded in this module."""
-
-    __content_subtype__ = "msgpack"
-
-    def encode(self, message: Any, message_type: Any) -> bytes:
-        return bytes(message)
-
-    def decode(self, data: bytes, message_type: Any) -> bytes:
-        return data
+BROKEN = (OSError, GRPCError, ProtocolError, StreamTerminatedError, asyncio.TimeoutError)
+"""Exceptions of a stream or call whose connection is broken; grpclib may raise others too."""
 
 
 _ENCODE = msgspec.msgpack.Encoder().encode
@@ -87,133 +78,25 @@ def encode(message: Any) -> bytes:
         ) from error
 
 
-# ── server ──────────────────────────────────────────────────────────────────────────────────────
-class Handlers(Protocol):
-    """Callbacks of a server, called on the loop."""
-
-    def opened(self, peer: int, send: Callable[[bytes], None], close: Callable[[], None]) -> None:
-        """Handle a new session; `send` and `close` may be called from the loop only."""
-
-    def received(self, peer: int, data: bytes) -> None:
-        """Handle a message of a session."""
-
-    def closed(self, peer: int) -> None:
-        """Handle the end of a session."""
-
-    def answer(self, data: bytes) -> bytes:
-        """Return the reply to a call."""
-
-
-class RpcServer:
-    """A gRPC server that passes sessions and calls to `handlers`. Use on the loop only."""
-
-    def __init__(self, handlers: Handlers) -> None:
-        self._handlers = handlers
-        self._last_peer = 0
-        self._sessions: dict[asyncio.Task[Any], asyncio.Queue[bytes | None]] = {}
-        self._server = GrpcServer([self], codec=_Bytes(), config=_CONFIG)
-        self.port = 0
-
-    def __mapping__(self) -> dict[str, Handler]:
-        return {
-            SESSION: Handler(self._session, Cardinality.STREAM_STREAM, None, None),
-            CALL: Handler(self._call, Cardinality.UNARY_UNARY, None, None),
-        }
-
-    async def start(self, host: str, port: int) -> None:
-        """Bind the address and serve.
-
-        Raises:
-            UnavailableError: if the address cannot be bound.
-        """
-        try:
-            listener = _listen(host, port)
-            await self._server.start(sock=listener, backlog=BACKLOG)
-        except OSError as error:
-            address = join_address(host, port)
-            raise UnavailableError(
-                f"cannot serve on {address}: {error.strerror or error}"
-            ) from error
-        self.port = listener.getsockname()[1]
-
-    async def stop(self) -> None:
-        """End all sessions and free the port.
-
-        Sessions end regularly first: grpclib cancels handlers without notifying the peer, which
-        would believe the session to be open.
-        """
-        for send_queue in self._sessions.values():
-            send_queue.put_nowait(None)
-        if self._sessions:
-            await asyncio.wait(self._sessions, timeout=FAREWELL_SECONDS)
-        self._server.close()
-        await self._server.wait_closed()
-
-    async def _session(self, stream: "ServerStream[bytes, bytes]") -> None:
-        self._last_peer += 1
-        peer = self._last_peer
-        send_queue: asyncio.Queue[bytes | None] = asyncio.Queue()
-        this = asyncio.current_task()
-        assert this is not None
-        self._sessions[this] = send_queue
-        sender = asyncio.ensure_future(_drain(send_queue, stream))
-        self._handlers.opened(peer, send_queue.put_nowait, lambda: send_queue.put_nowait(None))
-        receiver = asyncio.ensure_future(self._receive_all(peer, stream))
-        try:
-            await asyncio.wait({sender, receiver}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            del self._sessions[this]
-            self._handlers.closed(peer)
-            for task in (sender, receiver):
-                task.cancel()
-            await asyncio.gather(sender, receiver, return_exceptions=True)
-
-    async def _receive_all(self, peer: int, stream: "ServerStream[bytes, bytes]") -> None:
-        with suppress(*_BROKEN):
-            while (data := await stream.recv_message()) is not None:
-                self._handlers.received(peer, data)
-
-    async def _call(self, stream: "ServerStream[bytes, bytes]") -> None:
-        data = await stream.recv_message()
-        if data is not None:
-            await stream.send_message(self._handlers.answer(data))
-
-
-async def _drain(
-    send_queue: "asyncio.Queue[bytes | None]", stream: "ServerStream[bytes, bytes]"
-) -> None:
-    with suppress(*_BROKEN):
-        while (data := await send_queue.get()) is not None:
-            await stream.send_message(data)
-
-
-def _numeric(host: str) -> str:
-    # "localhost" has two addresses on most machines, but one port must mean one socket. And asyncio
-    # resolves names on a thread, which adds 0.9 ms to the first element and the end of an iterator.
-    return "127.0.0.1" if host == "localhost" else host
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    bind_host = _numeric(host)
-    family = socket.AF_INET6 if ":" in bind_host else socket.AF_INET
-    listener = socket.create_server((bind_host, port), family=family, backlog=BACKLOG)
-    listener.setblocking(False)
-    # Accepted sockets inherit it. grpclib sets it only on listeners that asyncio creates; without
-    # it the second of two small messages waits 40 ms for the peer's delayed acknowledgement.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listener
-
-
-# ── client ───────────────────────────────────────────────────────────────────────────────────────
 class Session:
     """A stream to the dispatcher that reconnects whenever it breaks, until closed.
 
+    Callbacks are called on the loop. Each exception of one is logged. It ends the session for good
+    if there is a `failed`, which is then called; otherwise the session goes on.
+
     Args:
         dispatcher_address: "host:port".
-        opened: called on the loop when the stream is open.
-        received: called on the loop with each message.
-        lost: called on the loop when the stream breaks or cannot be opened.
-        tick: called on the loop every `TICK_SECONDS`, connected or not.
+        opened: called when the stream is open.
+        received: called with each message.
+        lost: called when the stream breaks or cannot be opened.
+        tick: called every `TICK_SECONDS`, connected or not.
+        failed: called at most once, after the last other callback, with the exception of a callback
+            or with a `FailedPreconditionError`: a server that has never answered speaks another
+            protocol. Without it, neither ends the session.
+        peer_timeout: seconds without a byte from the dispatcher after which the stream is broken.
+
+    Attributes:
+        failure: the reason that the last stream broke or could not be opened, or "".
     """
 
     def __init__(
@@ -223,12 +106,20 @@ class Session:
         received: Callable[[m.FromDispatcher], None],
         lost: Callable[[], None],
         tick: Callable[[], None],
+        failed: Callable[[Exception], None] | None = None,
+        peer_timeout: float = PEER_TIMEOUT,
     ) -> None:
+        self.failure = ""
         self._host, self._port = split_address(dispatcher_address)
         self._opened, self._received, self._lost, self._tick = opened, received, lost, tick
+        self._failed = failed
+        self._peer_timeout = peer_timeout
         self._control = control_loop()
         self._loop = self._control.acquire()
         self._send_queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._welcomed = self._refused = self._answered = False
+        self._foreign_attempts = 0
+        self._raised: Exception | None = None
         self._closed = False
         self._task = asyncio.run_coroutine_threadsafe(self._run(), self._loop)
 
@@ -254,42 +145,94 @@ class Session:
         self._control.release()
 
     async def _run(self) -> None:
-        ticker = asyncio.ensure_future(self._keep_ticking())
         try:
-            await self._keep_open()
+            await _until_first_ends(self._keep_ticking(), self._keep_open())
+        except Exception as error:  # noqa: BLE001 - logged by `_end`, or before
+            self._end(self._raised or error)
+
+    def _end(self, error: Exception) -> None:
+        """Call `failed`: a callback raised `error`, or the server is not a dispatcher."""
+        if error is not self._raised and not isinstance(error, StokerError):
+            logger.error("the session with %s ended", self._address, exc_info=error)
+        try:
+            if self._failed is not None:
+                self._failed(error)
         except Exception:
-            logger.exception(
-                "the session with %s:%d ended by an internal error", self._host, self._port
-            )
-            raise
-        finally:
-            ticker.cancel()
+            logger.exception("`failed` of the session with %s raised", self._address)
+
+    def _notify(self, callback: Callable[..., None], *arguments: Any) -> None:
+        """Call a callback of the owner.
+
+        Raises:
+            _CallbackError: if it raised, and the owner wants the session to end then.
+        """
+        try:
+            callback(*arguments)
+        except Exception as error:
+            logger.exception("a callback of the session with %s raised", self._address)
+            if self._failed is not None:
+                self._raised = error
+                raise _CallbackError from error
 
     async def _keep_ticking(self) -> None:
         while True:
             await asyncio.sleep(TICK_SECONDS)
-            self._tick()
+            self._notify(self._tick)
 
     async def _keep_open(self) -> None:
-        delay = 0.05
+        pause = FIRST_PAUSE
         while not self._closed:
-            try:
-                async with Channel(
-                    _numeric(self._host), self._port, codec=_Bytes(), config=_CONFIG
-                ) as channel:
-                    method: Any = StreamStreamMethod(channel, SESSION, None, None)  # type: ignore[arg-type]
-                    async with method.open() as stream:
-                        await stream.send_request()
-                        delay = 0.05
-                        self._send_queue = asyncio.Queue()
-                        self._opened()
-                        await self._converse(stream)
-            except _BROKEN:
-                pass
-            if not self._closed:
-                self._lost()
-                await self._pause(delay)
-                delay = min(2 * delay, 2.0)
+            self._welcomed = self._refused = False
+            self._explain(await self._open())
+            if self._closed:
+                return
+            self._notify(self._lost)
+            # Not as soon as the stream is open: a dispatcher may refuse each of them.
+            if self._welcomed:
+                pause = FIRST_PAUSE
+            # Many workers that lose one dispatcher do not come back at one moment.
+            await self._pause(pause * random.uniform(0.5, 1.0))
+            pause = min(2 * pause, LONGEST_REFUSED_PAUSE if self._refused else LONGEST_PAUSE)
+
+    async def _open(self) -> ConnectError:
+        """Open a stream and use it until it ends; return the reason of its end."""
+        channel = ControlChannel(self._host, self._port, self._peer_timeout)
+        try:
+            async with channel:
+                method: Any = StreamStreamMethod(channel, SESSION, None, None)  # type: ignore[arg-type]
+                async with method.open() as stream:
+                    await stream.send_request()
+                    self._send_queue = asyncio.Queue()
+                    self._notify(self._opened)
+                    await self._converse(stream)
+        except Exception as error:
+            if self._raised is not None:
+                raise
+            if not isinstance(error, BROKEN):
+                logger.debug("a session with %s broke", self._address, exc_info=True)
+            return channel.explain(error)
+        return channel.explain(None)
+
+    def _explain(self, failure: ConnectError) -> None:
+        """Store the reason of the end of a stream.
+
+        Raises:
+            FailedPreconditionError: if the server has spoken another protocol 3 times, and stoker's
+                never.
+        """
+        if not isinstance(failure, NotStokerError):
+            self.failure = str(failure)
+            return
+        self.failure = not_stoker(self._address, failure)
+        self._foreign_attempts += 1
+        # A proxy may answer for a dispatcher that was there before.
+        hopeless = self._foreign_attempts >= FOREIGN_ATTEMPTS and not self._answered
+        if hopeless and self._failed is not None:
+            raise FailedPreconditionError(self.failure)
+
+    @property
+    def _address(self) -> str:
+        return join_address(self._host, self._port)
 
     async def _pause(self, seconds: float) -> None:
         """Wait for `seconds`, or until closed."""
@@ -306,68 +249,136 @@ class Session:
 
         async def receive_all() -> None:
             while (data := await stream.recv_message()) is not None:
-                self._received(decode_from_dispatcher(data))
+                self._receive(data)
 
-        tasks = {asyncio.ensure_future(send_all()), asyncio.ensure_future(receive_all())}
-        done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in pending:
+        await _until_first_ends(send_all(), receive_all())
+
+    def _receive(self, data: bytes) -> None:
+        try:
+            message = decode_from_dispatcher(data)
+        except msgspec.MsgspecError as error:
+            raise NotStokerError(f"not a message of this version: {error}") from error
+        self._answered = True
+        if isinstance(message, m.Refused):
+            self._refused = True
+        else:
+            self._welcomed = True
+        self._notify(self._received, message)
+
+
+class _CallbackError(Exception):
+    """A callback of a session raised `Session._raised`."""
+
+
+async def _until_first_ends(*parts: Coroutine[Any, Any, None]) -> None:
+    """Run coroutines until one ends, cancel the others, and raise the exception of the first."""
+    tasks = [asyncio.ensure_future(part) for part in parts]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*pending, return_exceptions=True)
-        for task in done:
-            task.result()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()
 
 
-def call(dispatcher_address: str, request: m.Request, timeout: float) -> m.Reply:
+def not_stoker(dispatcher_address: str, failure: NotStokerError) -> str:
+    """Return the message of an error about a server that speaks another protocol."""
+    return f"the server at {dispatcher_address} does not speak stoker's protocol: {failure}"
+
+
+def call(
+    dispatcher_address: str,
+    request: m.Request,
+    timeout: float,
+    peer_timeout: float = PEER_TIMEOUT,
+) -> m.Reply:
     """Send the dispatcher a request and return its reply, from any thread but the loop's.
 
     Raises:
         UnavailableError: if it cannot be reached, or does not answer within `timeout` seconds.
+        FailedPreconditionError: if the server speaks another protocol.
         StokerError: the error with which it answered.
     """
+    try:
+        return _call_once(dispatcher_address, request, timeout, peer_timeout)
+    except ConnectError as failure:
+        raise _call_error(dispatcher_address, failure) from failure
+
+
+def _call_error(dispatcher_address: str, failure: ConnectError) -> StokerError:
+    if isinstance(failure, NotStokerError):
+        return FailedPreconditionError(not_stoker(dispatcher_address, failure))
+    return UnavailableError(f"the dispatcher at {dispatcher_address} cannot be reached: {failure}")
+
+
+def _call_once(
+    dispatcher_address: str, request: m.Request, timeout: float, peer_timeout: float
+) -> m.Reply:
     control = control_loop()
     loop = control.acquire()
     try:
-        data = run_on(loop, _call(dispatcher_address, encode(request)), timeout)
-    except (*_BROKEN, TimeoutError) as error:
-        raise UnavailableError(
-            f"the dispatcher at {dispatcher_address} cannot be reached: {error}"
-        ) from error
+        data = run_on(loop, _call(dispatcher_address, encode(request), peer_timeout), timeout)
+    except TimeoutError:
+        raise ConnectError(f"it did not answer for {timeout:g} s") from None
     finally:
         control.release()
-    reply: m.Reply = decode_reply(data)
+    try:
+        reply: m.Reply = decode_reply(data)
+    except msgspec.MsgspecError as error:
+        raise NotStokerError(f"not a reply of this version: {error}") from error
     if isinstance(reply, m.Failed):
         raise from_record(reply.error)
     return reply
 
 
-def call_patiently(dispatcher_address: str, request: m.Request, timeout: float) -> m.Reply:
+def call_patiently(
+    dispatcher_address: str,
+    request: m.Request,
+    timeout: float,
+    peer_timeout: float = PEER_TIMEOUT,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> m.Reply:
     """Call as `call` does, but wait for a dispatcher to start; warn every 10 s.
 
     Raises:
-        UnavailableError: if no dispatcher answers within `timeout` seconds.
+        UnavailableError: if no dispatcher answers within `timeout` seconds, or `cancelled` returns
+            true before.
+        FailedPreconditionError: if the server speaks another protocol, in 3 attempts.
+        StokerError: the error with which the dispatcher answered.
     """
     began = warned = time.monotonic()
-    pause = 0.05
+    pause = FIRST_PAUSE
+    foreign_attempts = 0
     while True:
         try:
-            return call(dispatcher_address, request, timeout)
-        except UnavailableError:
-            now = time.monotonic()
-            if now - began + pause > timeout:
-                raise UnavailableError(
-                    f"no dispatcher answered at {dispatcher_address} within {timeout:g} s; start "
-                    "it with `stoker dispatcher`, or correct the address"
-                ) from None
-            if now - warned >= WARN_SECONDS:
-                warned = now
-                logger.warning("waiting for the dispatcher at %s", dispatcher_address)
+            return _call_once(dispatcher_address, request, timeout, peer_timeout)
+        except ConnectError as failure:
+            reason = failure
+        now = time.monotonic()
+        foreign_attempts += isinstance(reason, NotStokerError)
+        if foreign_attempts >= FOREIGN_ATTEMPTS or cancelled():
+            raise _call_error(dispatcher_address, reason)
+        if now - began + pause > timeout:
+            raise UnavailableError(
+                f"no dispatcher answered at {dispatcher_address} within {timeout:g} s ({reason}); "
+                "start it with `stoker dispatcher`, or correct the address"
+            )
+        if now - warned >= WARN_SECONDS:
+            warned = now
+            logger.warning("waiting for the dispatcher at %s (%s)", dispatcher_address, reason)
         time.sleep(pause)
         pause = min(2 * pause, 1.0)
 
 
-async def _call(dispatcher_address: str, data: bytes) -> bytes:
+async def _call(dispatcher_address: str, data: bytes, peer_timeout: float) -> bytes:
     host, port = split_address(dispatcher_address)
-    async with Channel(_numeric(host), port, codec=_Bytes(), config=_CONFIG) as channel:
-        method: Any = UnaryUnaryMethod(channel, CALL, None, None)  # type: ignore[arg-type]
-        reply: bytes = await method(data)
-        return reply
+    channel = ControlChannel(host, port, peer_timeout)
+    try:
+        async with channel:
+            method: Any = UnaryUnaryMethod(channel, CALL, None, None)  # type: ignore[arg-type]
+            reply: bytes = await method(data)
+            return reply
+    except Exception as error:  # grpclib raises anything on a broken connection
+        raise channel.explain(error) from error

@@ -24,8 +24,8 @@ def test_a_used_dataset_is_fetched_once(monkeypatch):
 
 
 def test_idle_datasets_are_dropped_the_oldest_first(monkeypatch):
-    monkeypatch.setattr(dataset_cache, "IDLE_TREE_BYTES", 250)
-    cache, fetched = _cache(100)
+    monkeypatch.setattr(dataset_cache, "IDLE_TREE_BYTES", 5 << 20)
+    cache, fetched = _cache(2 << 20)
     for name in ("one", "two", "three", "two"):
         cache.get(name)
     assert fetched == ["one", "two", "three"]
@@ -44,3 +44,13 @@ def test_the_latest_dataset_is_kept_whatever_its_size(monkeypatch):
     cache.get("another")
     cache.get("epoch")
     assert fetched == ["epoch", "another", "epoch"]
+
+
+def test_few_small_datasets_are_kept():
+    cache, fetched = _cache(100)
+    for name in map(str, range(70)):
+        cache.get(name)
+    del fetched[:]
+    for name in ("69", "10", "0"):
+        cache.get(name)
+    assert fetched == ["0"]

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from stoker.errors import InvalidArgumentError
+from stoker.errors import AlreadyExistsError, InvalidArgumentError
 from stoker.service import DispatchServer, WorkerConfig
 from stoker.service.worker.supervisor import Backoff, Supervisor
 
@@ -177,3 +177,20 @@ def test_a_death_is_reported_before_the_lease_ends():
             wait_until(lambda: dispatcher.num_workers() == 0)
         finally:
             supervisor.stop()
+
+
+REFUSED = (
+    SERVE
+    + """
+error = {"code": "AlreadyExistsError", "message": "another worker serves it"}
+parent.sendall(json.dumps({"error": error}).encode() + b"\\n")
+sys.exit(1)
+"""
+)
+
+
+def test_a_child_that_reports_its_refusal_ends_all():
+    with supervising(REFUSED) as supervisor:
+        with pytest.raises(AlreadyExistsError, match="another worker serves it"):
+            supervisor.join()
+        assert supervisor.pids == []

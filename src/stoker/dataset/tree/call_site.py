@@ -3,6 +3,7 @@
 import functools
 import os
 import sys
+import warnings
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,6 +19,15 @@ def call_site() -> str:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
     return f"{_file_name(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+def warn_at_call_site(message: str) -> None:
+    """Issue a `UserWarning` at the line of the innermost frame outside stoker."""
+    depth = 1
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, depth = frame.f_back, depth + 1
+    warnings.warn(message, UserWarning, stacklevel=depth + 1)
 
 
 @functools.lru_cache(maxsize=1024)  # asking for the working directory is a system call

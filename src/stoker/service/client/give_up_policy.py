@@ -21,12 +21,14 @@ class GiveUpPolicy:
 
     Attributes:
         unreachable_since: time at which the dispatcher was lost; ``None`` while it is reachable.
+        reason: the reason that it could not be reached last, or "".
     """
 
     def __init__(
         self, dispatcher_address: str, connect_timeout: float, needs_splits: bool, now: float
     ) -> None:
         self.unreachable_since: float | None = now
+        self.reason = ""
         self._dispatcher_address = dispatcher_address
         self._connect_timeout = connect_timeout
         self._needs_splits = needs_splits
@@ -34,20 +36,27 @@ class GiveUpPolicy:
         self._stopped = False
         self._last_worker_message = now
 
-    def session_lost(self, now: float) -> None:
+    def session_lost(self, now: float, reason: str = "") -> None:
         """Record that the dispatcher cannot be reached."""
+        self.reason = reason
         if self.unreachable_since is None:
             self.unreachable_since = now
 
     def welcomed(self) -> None:
         """Record that the dispatcher answers."""
         self.unreachable_since = None
+        self.reason = ""
         self._welcomed = True
         self._stopped = False
 
     def dispatcher_stopped(self) -> None:
         """Record that the dispatcher ends, so waiting for it has no use."""
         self._stopped = True
+
+    def dispatcher(self) -> str:
+        """Return the dispatcher's address, with the reason that it cannot be reached."""
+        why = f" ({self.reason})" if self.reason else ""
+        return f"the dispatcher at {self._dispatcher_address}{why}"
 
     def worker_message(self, now: float) -> None:
         """Record that a worker sent a message."""
@@ -64,12 +73,13 @@ class GiveUpPolicy:
         if self.unreachable_since is None:
             return None
         seconds = now - self.unreachable_since
+        why = f" ({self.reason})" if self.reason else ""
         if not self._welcomed:
             if seconds < self._connect_timeout:
                 return None
             return UnavailableError(
-                f"no dispatcher answered at {self._dispatcher_address} within {seconds:.0f} s; "
-                "start it with `stoker dispatcher`, or correct the address"
+                f"no dispatcher answered at {self._dispatcher_address} within {seconds:.0f} s"
+                f"{why}; start it with `stoker dispatcher`, or correct the address"
             )
         silent = 0.0 if buffered else min(seconds, now - self._last_worker_message)
         starved = self._needs_splits and silent >= (
@@ -84,6 +94,6 @@ class GiveUpPolicy:
                 "anything to read; the rest of this iteration cannot be read"
             )
         return UnavailableError(
-            f"the dispatcher at {self._dispatcher_address} has not answered for {seconds:.0f} s "
-            "and no worker has anything to read; the rest of this iteration cannot be read"
+            f"the dispatcher at {self._dispatcher_address} has not answered for {seconds:.0f} s"
+            f"{why} and no worker has anything to read; the rest of this iteration cannot be read"
         )

@@ -121,9 +121,9 @@ class Client:
             self._do(ToDispatcher(_brief(self._hello)))
         return self._take_actions()
 
-    def session_lost(self, now: float) -> list[Action]:
+    def session_lost(self, now: float, reason: str = "") -> list[Action]:
         """Handle a session that broke or could not be opened. Reading continues."""
-        self._give_up.session_lost(now)
+        self._give_up.session_lost(now, reason)
         return self._take_actions()
 
     def session_message(self, message: m.FromDispatcher, now: float) -> list[Action]:
@@ -422,7 +422,7 @@ class Client:
         """Return what a read waits for, as the end of a sentence."""
         waiting = [str(cursor) for cursor in self.cursors.values() if not cursor.over]
         if self._give_up.unreachable_since is not None:
-            waiting.insert(0, f"the dispatcher at {self._dispatcher_address}")
+            waiting.insert(0, self._give_up.dispatcher())
         return ", ".join(waiting) or "the dispatcher to find a worker for it"
 
     def _settle(self) -> None:

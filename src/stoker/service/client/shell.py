@@ -76,6 +76,7 @@ class ServiceStream(Stream):
         self._ended = False
         self._closed = False
         self._failure: StokerError | None = None
+        self._crashed = False
         self._logic = logic.Client(hello, options, random.Random(), time.monotonic())
         with self._changed:  # the callbacks may run immediately, and use the session
             self._session = rpc.Session(
@@ -84,6 +85,7 @@ class ServiceStream(Stream):
                 self._session_message,
                 self._session_lost,
                 self._tick,
+                self._session_failed,
             )
 
     # ── the three verbs ───────────────────────────────────────────────────────────────────────────
@@ -111,7 +113,7 @@ class ServiceStream(Stream):
             if self._closed:
                 return
             self._closed = True
-            self._execute(self._logic.close(self._chunk_size - length_hint(self.ready)))
+            self._close_logic()
             self.ready = iter(())
             self._changed.notify_all()
             threads = list(self._threads)
@@ -126,23 +128,24 @@ class ServiceStream(Stream):
         for thread in threads:
             thread.join(CONNECT_SECONDS)
 
+    def _close_logic(self) -> None:
+        if self._crashed:
+            # The logic may be half changed; what was not consumed counts as lost.
+            self._session.send(m.ClientClose())
+            return
+        try:
+            self._execute(self._logic.close(self._chunk_size - length_hint(self.ready)))
+        except Exception as error:  # noqa: BLE001 - logged; the iterator is closed all the same
+            self._crash(error)
+
     def _take(self) -> None:
         """Get the next chunk, or raise its error, or StopIteration at the end."""
         began = warned = time.monotonic()
         worked = began - self._taken_at
         with self._changed:
             while True:
-                if self._failure is not None:
-                    raise self._failure
-                if self._closed:
-                    raise StopIteration
-                if (loss := self._logic.take_loss()) is not None:
-                    raise DataLossError(loss)
-                item, actions = self._logic.take(worked, time.monotonic())
-                self._chunk_size = 0
-                self._execute(actions)
+                item = self._take_item(worked)
                 if item is not None:
-                    self._taken_at = time.monotonic()
                     break
                 self._changed.wait(max(0.0, warned + STALL_SECONDS - time.monotonic()))
                 if time.monotonic() - warned >= STALL_SECONDS:
@@ -167,6 +170,27 @@ class ServiceStream(Stream):
         self._chunk_size = len(item.elements)
         self.ready = iter(item.elements)
 
+    def _take_item(self, worked: float) -> logic.ReceivedChunk | logic.End | StokerError | None:
+        """Return the next chunk, the end or an error; ``None`` to wait. Under the lock."""
+        if self._failure is not None:
+            if self._crashed and not self._closed:
+                return self._failure
+            raise self._failure
+        if self._closed:
+            raise StopIteration
+        if (loss := self._logic.take_loss()) is not None:
+            raise DataLossError(loss)
+        try:
+            item, actions = self._logic.take(worked, time.monotonic())
+            self._chunk_size = 0
+            self._execute(actions)
+        except Exception as error:  # noqa: BLE001 - raised as the iterator's failure
+            self._crash(error)
+            return self._failure
+        if item is not None:
+            self._taken_at = time.monotonic()
+        return item
+
     def _shared_bytes(self) -> int:
         with self._changed:
             connections = [c for c in self._connections.values() if c is not None]
@@ -190,10 +214,13 @@ class ServiceStream(Stream):
     # ── the session (called on the control loop) ──────────────────────────────────────────────────
     def _session_opened(self) -> None:
         with self._changed:
-            self._execute(self._logic.session_opened())
+            if not self._crashed:
+                self._execute(self._logic.session_opened())
 
     def _session_message(self, message: m.FromDispatcher) -> None:
         with self._changed:
+            if self._crashed:
+                return
             before = self._logic.losses
             self._execute(self._logic.session_message(message, time.monotonic()))
             for name, count in self._logic.losses.items():
@@ -202,12 +229,34 @@ class ServiceStream(Stream):
 
     def _session_lost(self) -> None:
         with self._changed:
-            self._execute(self._logic.session_lost(time.monotonic()))
+            if not self._crashed:
+                now = time.monotonic()
+                self._execute(self._logic.session_lost(now, self._session.failure))
+
+    def _session_failed(self, error: Exception) -> None:
+        """Raise an error at the next read: a callback raised, or there is no dispatcher."""
+        with self._changed:
+            if isinstance(error, StokerError):
+                self._logic.fail(error)
+                self._changed.notify_all()
+            else:
+                self._crash(error)
+
+    def _crash(self, error: Exception) -> None:
+        """Fail all further reads: the logic may be half changed. Under the lock."""
+        logger.error("reading ends by an internal error", exc_info=error)
+        self._crashed = True
+        if self._failure is None:
+            self._failure = FailedPreconditionError(
+                f"internal error of the iterator: {type(error).__name__}: {error}"
+            )
+            self._failure.__cause__ = error
+        self._changed.notify_all()
 
     def _tick(self) -> None:
         now = time.monotonic()
         with self._changed:
-            if self._closed:
+            if self._closed or self._crashed:
                 return
             if now >= self._next_heartbeat:
                 self._next_heartbeat = now + self._heartbeat
@@ -225,16 +274,25 @@ class ServiceStream(Stream):
             failure = error  # trying again would not help
         except (StokerError, TimeoutError) as error:
             why = str(error)
+        except Exception as error:  # noqa: BLE001 - raised as the iterator's failure
+            with self._changed:
+                self._crash(error)
         with self._changed:
             connection = self._connections.pop(number, None)
             if failure is not None:
                 self._logic.fail(failure)
-            else:
-                self._execute(self._logic.connection_lost(number, why, time.monotonic()))
+            elif not self._crashed:
+                self._connection_lost(number, why)
             self._threads.discard(threading.current_thread())
             self._changed.notify_all()
         if connection is not None:
             connection.close()
+
+    def _connection_lost(self, number: int, why: str) -> None:
+        try:
+            self._execute(self._logic.connection_lost(number, why, time.monotonic()))
+        except Exception as error:  # noqa: BLE001 - raised as the iterator's failure
+            self._crash(error)
 
     def _converse(self, number: int, task: m.TaskInfo) -> None:
         connection = self._route.connect(task, CONNECT_SECONDS)
@@ -251,6 +309,8 @@ class ServiceStream(Stream):
             if isinstance(message, f.Welcome):
                 connection.set_peer_timeout(message.peer_timeout_ms / 1000)
             with self._changed:
+                if self._crashed:
+                    return
                 self._execute(self._logic.worker_message(number, message, time.monotonic()))
                 for name, count in self._logic.take_counts().items():
                     self._statistics.add(name, count)
@@ -274,8 +334,8 @@ class ServiceStream(Stream):
                     name="stoker-read",
                     daemon=True,
                 )
+                thread.start()  # it cannot end before this lock is released
                 self._threads.add(thread)
-                thread.start()
             elif isinstance(action, logic.Disconnect):
                 self._disconnect(action)
             elif isinstance(action, logic.SetHeartbeat):

@@ -1,5 +1,6 @@
 """Registered datasets: identical datasets share an id, explicit ids must agree."""
 
+from stoker.dataset.tree.splits import IndexSplits, Source
 from stoker.dataset.tree.structure import structure_of
 from stoker.elements.spec import compatible, spec_from_wire
 from stoker.errors import InvalidArgumentError, NotFoundError
@@ -69,13 +70,17 @@ def new_dataset(request: m.RegisterDataset, kept: bool) -> DatasetAdded:
     """Return the record of a new dataset.
 
     Raises:
-        InvalidArgumentError: if the tree cannot be decoded.
+        InvalidArgumentError: if the tree or the element_spec cannot be decoded, or the sources are
+            not possible.
     """
+    structure = structure_of(request.tree)
+    spec_from_wire(request.spec)
+    _check_sources(request.sources)
     return DatasetAdded(
         dataset_id=request.dataset_id or request.digest,
         digest=request.digest,
         tree=request.tree,
-        structure=structure_of(request.tree),
+        structure=structure,
         spec=request.spec,
         options=request.options,
         size=request.size,
@@ -86,3 +91,13 @@ def new_dataset(request: m.RegisterDataset, kept: bool) -> DatasetAdded:
         functions=request.functions,
         kept=kept,
     )
+
+
+def _check_sources(sources: list[Source]) -> None:
+    if len({source.number for source in sources}) < len(sources):
+        raise InvalidArgumentError(f"`sources` must have different numbers, got {sources}")
+    for source in sources:
+        if isinstance(source.splits, IndexSplits) and source.splits.count < 0:
+            raise InvalidArgumentError(
+                f"`count` of source {source.number} must not be negative, got {source.splits.count}"
+            )

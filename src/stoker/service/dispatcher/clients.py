@@ -1,6 +1,6 @@
 """Clients: admitted to an iteration, resumed after a broken session, and released."""
 
-from stoker.errors import NotFoundError, UnavailableError, to_record
+from stoker.errors import InvalidArgumentError, NotFoundError, UnavailableError, to_record
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher import entities as e
@@ -73,10 +73,19 @@ class Clients:
         self._iterations.advance(iteration, self._state.workers.values())
 
     def received(self, client_id: int, message: m.ToDispatcher, now: float) -> None:
-        """Handle a message on the session of a client."""
+        """Handle a message on the session of a client.
+
+        Raises:
+            InvalidArgumentError: if a number is not possible.
+        """
         if isinstance(message, m.TaskRead):
             self._iterations.task_read(self._state.clients[client_id], message.task_id)
         elif isinstance(message, m.ClientClose):
+            for task_id, numbers in message.consumed.items():
+                if min(numbers) < 0:
+                    raise InvalidArgumentError(
+                        f"`consumed` of task {task_id} must not be negative, got {numbers}"
+                    )
             self._release(client_id, message.consumed, now)
             self._sessions.release(client_id)
 

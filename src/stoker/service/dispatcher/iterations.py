@@ -94,7 +94,7 @@ class Iterations:
             raise from_record(iteration.error)
         self._idle_since.pop(iteration.iteration_id, None)
         self._left_at.pop(hello.job, None)
-        self._collector.used(job.dataset_id)
+        self._collector.used(job)
         return iteration, warning
 
     def _restore_tree(self, job: e.Job, hello: m.ClientHello) -> str | None:
@@ -118,7 +118,7 @@ class Iterations:
         if dataset_id == job.dataset_id:
             return ""
         self._ledger.commit(r.JobDatasetChanged(hello.job, dataset_id))
-        self._collector.job_left(old.dataset_id)
+        self._collector.job_left(job, old.dataset_id)
         different = jobs.difference(old, hello.registration) or "another dataset"
         return (
             f"job {hello.job!r} was created with {different} than this process has; those of this "
@@ -249,7 +249,7 @@ class Iterations:
 
     def collect(self, now: float) -> None:
         """Remove iterations idle for `job_gc_timeout_ms`; stop the tasks of those to keep."""
-        timeout = self._config.job_gc_timeout_ms / 1000
+        timeout = self._config.job_gc_timeout
         if timeout < 0:
             return
         for iteration_id, since in list(self._idle_since.items()):
@@ -322,4 +322,4 @@ class Iterations:
         self._ledger.commit(r.IterationRemoved(iteration.iteration_id))
         if not iteration.job.iterations:
             self._left_at.pop(iteration.job.added.job, None)
-            self._collector.job_left(iteration.job.dataset_id)
+            self._collector.job_left(iteration.job, iteration.job.dataset_id)

@@ -15,12 +15,14 @@ class Ledger:
 
     Attributes:
         state: read-only for others; changed by `commit`.
+        commits: the number of calls of `commit`, also of one that raised.
         journal_id: identifies this history among those of other dispatchers.
         secret: the keys of tasks, clients and workers are derived from it.
     """
 
     def __init__(self, rng: random.Random) -> None:
         self.state = State()
+        self.commits = 0
         self.journal_id = f"{rng.getrandbits(64):016x}"
         self.secret = rng.getrandbits(8 * KEY_BYTES).to_bytes(KEY_BYTES, "little")
         self._rng = rng
@@ -28,7 +30,8 @@ class Ledger:
         self._last_id = rng.getrandbits(40) << 20
 
     def commit(self, record: Record) -> None:
-        """Apply a record."""
+        """Apply a record. An exception leaves a state that is not to be trusted."""
+        self.commits += 1
         self.state.apply(record)
 
     def new_id(self) -> int:

@@ -58,8 +58,13 @@ class Dispatcher:
         self._workers = Workers(config, *shared, self.assigner, self.listing, self._iterations)
         self._supervisors = Supervisors(config, *shared, self._workers)
         self._clients = Clients(config, *shared, self._iterations)
-        self._collection_interval = config.job_gc_check_interval_ms / 1000
+        self._collection_interval = config.job_gc_check_interval
         self._next_collection = now + self._collection_interval
+
+    @property
+    def commits(self) -> int:
+        """The number of changes of the state so far; after one, an exception leaves work undone."""
+        return self._ledger.commits
 
     def received(self, peer: int, message: m.ToDispatcher, now: float) -> list[Action]:
         """Handle a message on the session of `peer`."""
@@ -67,6 +72,11 @@ class Dispatcher:
             self._receive(peer, message, now)
         except StokerError as error:
             self._sessions.refuse(peer, error)
+        return self._sessions.take_actions()
+
+    def refuse(self, peer: int, error: StokerError) -> list[Action]:
+        """End a session with an error, after an exception of `received`."""
+        self._sessions.refuse(peer, error)
         return self._sessions.take_actions()
 
     def disconnected(self, peer: int, now: float) -> list[Action]:
@@ -112,12 +122,8 @@ class Dispatcher:
         return reply, self._sessions.take_actions()
 
     def _receive(self, peer: int, message: m.ToDispatcher, now: float) -> None:
-        if isinstance(message, m.WorkerHello):
-            self._workers.hello(peer, message, now)
-        elif isinstance(message, m.ClientHello):
-            self._clients.hello(peer, message, now)
-        elif isinstance(message, m.SupervisorHello):
-            self._supervisors.hello(peer, message)
+        if isinstance(message, m.WorkerHello | m.ClientHello | m.SupervisorHello):
+            self._hello(peer, message, now)
         elif self._supervisors.connected(peer):
             self._supervisors.received(message, now)
         elif (holder := self._sessions.holder(peer)) is None:
@@ -133,6 +139,19 @@ class Dispatcher:
                 self._workers.received(holder, message, now)
             else:
                 self._clients.received(holder, message, now)
+
+    def _hello(
+        self, peer: int, hello: m.WorkerHello | m.ClientHello | m.SupervisorHello, now: float
+    ) -> None:
+        # Before anything is recorded: a worker or client without a session would have no lease.
+        if self._supervisors.connected(peer) or self._sessions.holder(peer) is not None:
+            raise FailedPreconditionError("a session opens with one hello only")
+        if isinstance(hello, m.WorkerHello):
+            self._workers.hello(peer, hello, now)
+        elif isinstance(hello, m.ClientHello):
+            self._clients.hello(peer, hello, now)
+        else:
+            self._supervisors.hello(peer, hello)
 
     def _answer(self, request: m.Request) -> m.Reply:
         if isinstance(request, m.RegisterDataset):

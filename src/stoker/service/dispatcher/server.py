@@ -11,12 +11,13 @@ from typing import Any, Self
 
 import msgspec
 
-from stoker.errors import FailedPreconditionError, WireError, to_record
+from stoker.errors import FailedPreconditionError, StokerError, WireError, to_record
 from stoker.service import messages as m
-from stoker.service import rpc
+from stoker.service import rpc, rpc_server
 from stoker.service.config import DispatcherConfig, config_of, join_address
 from stoker.service.control_loop import control_loop, run_on
 from stoker.service.dispatcher.logic import Action, Dispatcher, Send
+from stoker.wire.refusal_log import RefusalLog
 
 logger = logging.getLogger("stoker.dispatcher")
 
@@ -40,6 +41,9 @@ class DispatchServer:
         ...     dispatcher.target.startswith("grpc://localhost:")
         True
 
+    It stops by itself after an internal error that leaves its state in doubt: `join` returns, and
+    `failure` is the error.
+
     As `tf.data.experimental.service.DispatchServer`.
     """
 
@@ -48,9 +52,11 @@ class DispatchServer:
     ) -> None:
         self._config = config_of(DispatcherConfig, config, fields)
         self._state = "new"
-        self._stopped = threading.Event()
+        self._ended = threading.Event()
         self._lock = threading.Lock()
         self._port = 0
+        self.failure: StokerError | None = None
+        """The internal error by which the dispatcher has stopped, if it has."""
         if start:
             self.start()
 
@@ -87,20 +93,24 @@ class DispatchServer:
                 run_on(self._loop, self._shell.stop(), 30)
                 self._control.release()
             self._state = "stopped"
-            self._stopped.set()
+            self._ended.set()
 
     def join(self) -> None:
-        """Block until `stop` is called."""
-        self._stopped.wait()
+        """Block until `stop` is called, or the dispatcher has stopped by an internal error."""
+        self._ended.wait()
 
     def num_workers(self) -> int:
         """Return the number of registered workers."""
         return len(self._shell.logic.state.workers)
 
     async def _start(self) -> None:
-        self._shell = _Shell(self._config)
+        self._shell = _Shell(self._config, self._failed)
         await self._shell.start(self._port or self._config.port)
         self._port = self._shell.server.port
+
+    def _failed(self, error: Exception) -> None:
+        self.failure = _internal_error(error)
+        self._ended.set()
 
     def __enter__(self) -> Self:
         self.start()
@@ -116,21 +126,39 @@ class DispatchServer:
 
 
 class _Shell:
-    """Run the logic's actions. Everything happens on the event loop, so nothing is locked."""
+    """Run the logic's actions. Everything happens on the event loop, so nothing is locked.
 
-    def __init__(self, config: DispatcherConfig) -> None:
+    An unexpected exception of the logic is logged. Before a change of the state it fails the
+    session or call; after one, and in a tick, it ends the server.
+
+    Args:
+        config: the configuration.
+        failed: called when the server has ended by an exception.
+    """
+
+    def __init__(self, config: DispatcherConfig, failed: Callable[[Exception], None]) -> None:
         self.logic = Dispatcher(config, random.Random(), time.monotonic())
-        self.server = rpc.RpcServer(self)
+        self.server = rpc_server.RpcServer(self, config.peer_timeout_ms / 1000)
         self._config = config
+        self._failed = failed
         self._sessions: dict[int, tuple[Callable[[bytes], None], Callable[[], None]]] = {}
+        self._refusals = RefusalLog(logger)
         self._ticker: asyncio.Task[None] | None = None
         self._works = False
+        self._stopping: asyncio.Task[None] | None = None
+        self._crashing: asyncio.Task[None] | None = None
+        self._crashed = False
 
     async def start(self, port: int) -> None:
         await self.server.start(self._config.host, port)
         self._ticker = asyncio.ensure_future(self._tick())
 
     async def stop(self) -> None:
+        if self._stopping is None:
+            self._stopping = asyncio.ensure_future(self._stop())
+        await self._stopping
+
+    async def _stop(self) -> None:
         if self._ticker is not None:
             self._ticker.cancel()
         self._carry_out(self.logic.stop())
@@ -140,33 +168,78 @@ class _Shell:
         self._sessions[peer] = (send, close)
 
     def received(self, peer: int, data: bytes) -> None:
+        if self._crashed:
+            return
         try:
             message = rpc.decode_to_dispatcher(data)
         except msgspec.MsgspecError as error:
-            logger.warning("session %d sent an invalid message and is closed: %s", peer, error)
+            self.refused(f"session {peer}", f"an invalid message: {error}")
             refusal = m.Refused(to_record(WireError(f"not a control message: {error}")))
             self._sessions[peer][0](rpc.encode(refusal))
             self._sessions[peer][1]()
             return
-        self._carry_out(self.logic.received(peer, message, time.monotonic()))
+        commits = self.logic.commits
+        try:
+            self._carry_out(self.logic.received(peer, message, time.monotonic()))
+        except Exception as error:
+            if self.logic.commits != commits:
+                self._crash(error)
+            else:
+                logger.exception("a %s of session %d failed", type(message).__name__, peer)
+                self._carry_out(self.logic.refuse(peer, _internal_error(error)))
 
     def closed(self, peer: int) -> None:
         del self._sessions[peer]
-        self._carry_out(self.logic.disconnected(peer, time.monotonic()))
+        if self._crashed:
+            return
+        try:
+            self._carry_out(self.logic.disconnected(peer, time.monotonic()))
+        except Exception as error:  # noqa: BLE001 - logged by `_crash`
+            self._crash(error)
 
     def answer(self, data: bytes) -> bytes:
         try:
             request = rpc.decode_request(data)
         except msgspec.MsgspecError as error:
+            self.refused("a caller", f"an invalid request: {error}")
             return rpc.encode(m.Failed(to_record(WireError(f"not a request: {error}"))))
-        reply, actions = self.logic.call(request, time.monotonic())
-        self._carry_out(actions)
-        return rpc.encode(reply)
+        commits = self.logic.commits
+        try:
+            reply, actions = self.logic.call(request, time.monotonic())
+            self._carry_out(actions)
+            return rpc.encode(reply)
+        except Exception as error:
+            if self.logic.commits != commits:
+                self._crash(error)
+            else:
+                logger.exception("a %s failed", type(request).__name__)
+            return rpc.encode(m.Failed(to_record(_internal_error(error))))
+
+    def refused(self, peer: str, reason: object) -> None:
+        self._refusals.add(peer, reason)
 
     async def _tick(self) -> None:
-        while True:
+        while not self._crashed:
             await asyncio.sleep(TICK_SECONDS)
-            self._carry_out(self.logic.tick(time.monotonic()))
+            self._refusals.warn_if_due()
+            try:
+                self._carry_out(self.logic.tick(time.monotonic()))
+            except Exception as error:  # noqa: BLE001 - logged by `_crash`
+                self._crash(error)
+
+    def _crash(self, error: Exception) -> None:
+        """Stop to serve, because work on the state was left half done."""
+        if self._crashed:
+            return
+        self._crashed = True
+        logger.critical("the dispatcher stops: an internal error", exc_info=error)
+        self._crashing = asyncio.ensure_future(self._stop_after(error))
+
+    async def _stop_after(self, error: Exception) -> None:
+        try:
+            await self.stop()
+        finally:
+            self._failed(error)
 
     def _work(self) -> None:
         self._works = False
@@ -184,3 +257,9 @@ class _Shell:
                 session[0](rpc.encode(action.message))
             else:
                 session[1]()
+
+
+def _internal_error(error: Exception) -> StokerError:
+    found = StokerError(f"internal error of the dispatcher: {type(error).__name__}: {error}")
+    found.__cause__ = error
+    return found

@@ -18,7 +18,7 @@ MOST_HEARTBEATS = 1000
 """Heartbeats that all workers and clients send together in a second, at 40 us of CPU each."""
 
 SLICE = 100
-"""Tasks and recipients that long work concerns at once; each takes up to 20 us."""
+"""Tasks and recipients in one slice of long work; each takes up to 20 us."""
 
 
 class Sessions:

@@ -8,7 +8,7 @@ from stoker.service.dispatcher.entities import Iteration, Task
 from stoker.service.dispatcher.ledger import Ledger
 from stoker.service.dispatcher.records import SplitsAssigned, SplitsBegun, SplitsDone
 from stoker.service.dispatcher.sessions import Sessions
-from stoker.service.dispatcher.split_tracker import SplitTracker, split_range
+from stoker.service.dispatcher.split_tracker import REMEMBERED, SplitTracker, split_range
 
 SourceEpoch: TypeAlias = tuple[int, int, int]
 """One epoch of one source: iteration, source, source_epoch."""
@@ -36,9 +36,20 @@ class SplitAssigner:
             draining: its worker gets no more splits.
 
         Raises:
-            InvalidArgumentError: if the splits of the source are not assigned.
+            InvalidArgumentError: if the splits of the source are not assigned, or a number is not
+                possible.
         """
         iteration = task.iteration
+        announced = list(dict.fromkeys(request.begin))
+        if min(request.source_epoch, request.want, request.least) < 0:
+            raise InvalidArgumentError(
+                "`source_epoch`, `want` and `least` of a SplitRequest must not be negative, got "
+                f"{request.source_epoch}, {request.want} and {request.least}"
+            )
+        if len(announced) > REMEMBERED:
+            raise InvalidArgumentError(
+                f"a SplitRequest may announce {REMEMBERED} splits, got {len(announced)}"
+            )
         if request.source not in (iteration.sources or {}):
             raise InvalidArgumentError(
                 f"task {task.task_id} asks for splits of source {request.source}, which are not "
@@ -49,27 +60,28 @@ class SplitAssigner:
             self._ledger.commit(SplitsDone(*key))
             return
         tracker = iteration.tracker(request.source, request.source_epoch)
-        if request.begin:
-            begun = self._begin(task, tracker, request)
-            refused = [split for split in request.begin if split not in begun]
+        if announced:
+            begun = self._begin(tracker, key, announced)
+            refused = [split for split in announced if split not in begun]
             self._send(task, m.SplitGrant(*key, list(begun), refused))
         place = (iteration.iteration_id, request.source, request.source_epoch)
         if request.want > 0 and not draining:
             self.waiting.setdefault(place, {})[task.task_id] = request
         self._settle(iteration, place)
 
-    def _begin(self, task: Task, tracker: SplitTracker, request: m.SplitRequest) -> dict[int, None]:
+    def _begin(
+        self, tracker: SplitTracker, key: tuple[int, int, int], announced: list[int]
+    ) -> dict[int, None]:
         """Return the announced splits that the task may read.
 
         After a broken session a task may announce splits that were taken back: free ones count.
         """
-        mine = task.task_id
-        key = (mine, request.source, request.source_epoch)
-        known = [split for split in request.begin if tracker.begun.get(split) == mine]
-        free = [split for split in request.begin if tracker.is_available(split)]
+        mine = key[0]
+        known = [split for split in announced if tracker.begun.get(split) == mine]
+        free = [split for split in announced if tracker.is_available(split)]
         if free:
             self._ledger.commit(SplitsAssigned(*key, free))
-        new = [split for split in request.begin if tracker.assigned.get(split) == mine]
+        new = [split for split in announced if tracker.assigned.get(split) == mine]
         if new:
             self._ledger.commit(SplitsBegun(*key, new))
         return dict.fromkeys(known + new)

@@ -4,11 +4,10 @@ A split is *available*, then *assigned* to a task, then *begun*. A begun split i
 again. An assigned split becomes available again when its task is lost before it begins the split.
 """
 
-import heapq
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable
 
 from stoker.dataset.tree.splits import ENDLESS
+from stoker.service.dispatcher.split_ranges import SplitRanges
 
 MAX_INDEX_SPLITS = 4096
 """Most splits of an index source, for clusters of up to 512 workers."""
@@ -45,9 +44,7 @@ class SplitTracker:
         self._readers: set[int] = set()
         self._cursor = 0
         self._assigned_to: dict[int, set[int]] = defaultdict(set)
-        self._returned: set[int] = set()
-        self._by_number: list[int] = []
-        """A heap of the returned splits, and of some that are assigned again."""
+        self._returned = SplitRanges()
 
     @property
     def available(self) -> int:
@@ -68,18 +65,8 @@ class SplitTracker:
         # Small batches near the end: a worker with many splits would be waited for alone.
         share = max(1, least, self.available // (4 * max(1, workers)))
         size = min(want, share, MAX_BATCH, self.available)
-        chosen = self._lowest_returned(size)
+        chosen = self._returned.first(size)
         return chosen + list(range(self._cursor, self._cursor + size - len(chosen)))
-
-    def _lowest_returned(self, size: int) -> list[int]:
-        heap, lowest = self._by_number, list[int]()
-        while heap and len(lowest) < size:
-            split = heapq.heappop(heap)
-            if split in self._returned and split not in lowest[-1:]:
-                lowest.append(split)
-        for split in lowest:
-            heapq.heappush(heap, split)
-        return lowest
 
     def is_available(self, split: int) -> bool:
         """Return whether `split` is neither assigned nor begun."""
@@ -95,15 +82,10 @@ class SplitTracker:
                 self._returned.remove(split)
             else:
                 # A worker that announces splits of an older assignment skips those between.
-                self._return(range(self._cursor, split))
+                self._returned.add(self._cursor, split)
                 self._cursor = split + 1
             self.assigned[split] = task_id
             self._assigned_to[task_id].add(split)
-
-    def _return(self, splits: Iterable[int]) -> None:
-        for split in splits:
-            self._returned.add(split)
-            heapq.heappush(self._by_number, split)
 
     def begin(self, splits: list[int]) -> None:
         """Mark assigned splits as begun by their tasks."""
@@ -119,10 +101,9 @@ class SplitTracker:
 
     def give_back(self, task_id: int) -> None:
         """Make the splits available that are assigned to `task_id` and not begun."""
-        splits = self._assigned_to.pop(task_id, set())
-        for split in splits:
+        for split in self._assigned_to.pop(task_id, ()):
             del self.assigned[split]
-        self._return(splits)
+            self._returned.add(split, split + 1)
 
     def leave(self, task_id: int) -> None:
         """Remove a task that will not ask for splits of this epoch again."""

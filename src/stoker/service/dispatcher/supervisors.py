@@ -31,11 +31,9 @@ class Supervisors:
         """Accept the session of a supervisor.
 
         Raises:
-            FailedPreconditionError: if it speaks another protocol, or the session is in use.
+            FailedPreconditionError: if it speaks another protocol.
         """
         protocol = negotiate(hello.protocol_min, hello.protocol_max)
-        if peer in self._peers or self._sessions.holder(peer) is not None:
-            raise FailedPreconditionError("a session opens with one hello only")
         self._peers.add(peer)
         interval_ms = heartbeat_ms(self._lease_ms, leases=0)
         welcome = m.SupervisorWelcome(
@@ -59,12 +57,13 @@ class Supervisors:
         """
         if isinstance(message, m.KeepAlive):
             for worker_id in message.worker_ids:
-                self._sessions.leases.renew(worker_id, now)
+                if worker_id in self._ledger.state.workers:  # not the lease of a client
+                    self._sessions.leases.renew(worker_id, now)
         elif isinstance(message, m.WorkerDied):
             worker = self._ledger.state.workers.get(message.worker_id)
             # Two successive dispatchers may assign one id; the address differs.
             if worker is not None and worker.added.address == message.address:
-                self._workers.lose(message.worker_id, message.how)
+                self._workers.lose(message.worker_id, message.how or "its process ended")
         else:
             raise FailedPreconditionError(
                 f"a supervisor sends KeepAlive and WorkerDied, not {type(message).__name__}"

@@ -1,6 +1,6 @@
 """Workers: registered, resumed after a broken session, and lost."""
 
-from stoker.errors import AlreadyExistsError
+from stoker.errors import AlreadyExistsError, InvalidArgumentError
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher import entities as e
@@ -39,11 +39,19 @@ class Workers:
         Raises:
             FailedPreconditionError: if there is no common protocol version.
             PermissionDeniedError: if it does not have the key of the worker that it resumes.
+            InvalidArgumentError: if it has no address.
             AlreadyExistsError: if it was replaced by a connected worker at its address.
         """
         protocol = negotiate(hello.protocol_min, hello.protocol_max)
+        if not hello.address:
+            raise InvalidArgumentError("`address` of a worker must not be empty")
         worker_id = hello.worker_id
-        known = worker_id in self._state.workers and hello.journal_id == self._ledger.journal_id
+        older = self._state.workers.get(worker_id) if worker_id is not None else None
+        known = (
+            older is not None
+            and older.added.address == hello.address
+            and hello.journal_id == self._ledger.journal_id
+        )
         if worker_id is not None and known:
             check_key(hello.key, self._ledger.key_of("worker", worker_id), f"worker {worker_id}")
         # An id of another journal names something else here.

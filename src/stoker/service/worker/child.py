@@ -2,10 +2,11 @@
 
 LIFELINE is the descriptor of one end of a socket pair. On it the parent (`process.WorkerProcess`)
 sends one JSON line, a `WorkerConfig`; the child answers with one `Serving` line once it accepts
-tasks, or with the error that prevents it. After that nothing is sent. When the parent dies, its end
-closes and this process ends immediately. PAGE is the descriptor of a `SharedPage`, on which the
-child writes its worker id and moves a counter while it runs. The output of user functions goes to
-the parent's standard output and error and cannot disturb the handshake.
+tasks, or with the error that prevents it. It sends a second line only when it exits because the
+dispatcher refuses it, so that a restart would not help. When the parent dies, its end closes and
+this process ends immediately. PAGE is the descriptor of a `SharedPage`, on which the child writes
+its worker id and moves a counter while it runs. The output of user functions goes to the parent's
+standard output and error and cannot disturb the handshake.
 """
 
 import fcntl
@@ -41,7 +42,7 @@ PROGRESS_SECONDS = 0.1
 
 
 class Serving(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The one line that the child sends: its address, or the error that prevents serving."""
+    """A line that the child sends: its address, or the error that prevents serving."""
 
     address: str = ""
     error: ErrorRecord | None = None
@@ -74,13 +75,22 @@ def main(lifeline: int, page_descriptor: int) -> int:
         watching = threading.Thread(target=_stop_with_server, args=(server, stop), daemon=True)
         watching.start()
         stop.wait()
-        stopping = threading.Thread(target=server.stop)
+        stopping = threading.Thread(target=_stop, args=(server, stop))
         stopping.start()
         stop.wait()  # for the end, or for a second SIGTERM
         server.stop(drain=False)
         stopping.join()
         watching.join()
-    return 0
+    if server.failure is None:
+        return 0
+    if server.refused:
+        _answer(parent, Serving(error=to_record(server.failure)))
+    return 1
+
+
+def _stop(server: "WorkerServer", stop: StopRequest) -> None:
+    server.stop()
+    stop.ask()
 
 
 @contextmanager
@@ -103,7 +113,7 @@ def _moving(page: SharedPage) -> Iterator[None]:
 
 
 def _stop_with_server(server: "WorkerServer", stop: StopRequest) -> None:
-    """Stop the process when the server has stopped, also because it lost the dispatcher."""
+    """Stop the process when the server has stopped, also by itself."""
     server.join()
     stop.ask()
 

@@ -8,6 +8,9 @@ from stoker.service.messages import DatasetReply
 IDLE_TREE_BYTES = 64 << 20
 """Most bytes of trees kept for tasks to come, except the latest tree: each epoch is a new task."""
 
+_LEAST_BYTES = 1 << 20
+"""Bytes that a small tree counts for, so that few are kept."""
+
 
 class DatasetCache:
     """Datasets by id; fetched once while tasks use them, and a few longer. Thread-safe.
@@ -56,6 +59,6 @@ class DatasetCache:
         idle = [dataset_id for dataset_id in self._replies if dataset_id not in self._users]
         total = 0
         for dataset_id in reversed(idle):
-            total += len(self._replies[dataset_id].tree)
+            total += max(len(self._replies[dataset_id].tree), _LEAST_BYTES)
             if total > IDLE_TREE_BYTES and dataset_id != idle[-1]:
                 del self._replies[dataset_id]

@@ -6,6 +6,7 @@ import sys
 
 from stoker.errors import UnavailableError
 from stoker.service.config import WorkerConfig, is_loopback, join_address, split_address
+from stoker.service.control_connection import unresolvable
 from stoker.wire.transports import Listener, OnConnection, Transport, get_transport
 from stoker.wire.transports.shm import Segments, ShmTransport
 
@@ -99,8 +100,16 @@ class WorkerListeners:
 
 
 def _route_to(address: tuple[str, int]) -> str:
-    """Return the local address of the route to another machine; nothing is sent."""
-    for family, kind, protocol, _, target in socket.getaddrinfo(*address, type=socket.SOCK_DGRAM):
+    """Return the local address of the route to another machine; nothing is sent.
+
+    Raises:
+        UnavailableError: if its name cannot be resolved.
+    """
+    try:
+        found = socket.getaddrinfo(*address, type=socket.SOCK_DGRAM)
+    except (socket.gaierror, UnicodeError) as error:
+        raise UnavailableError(unresolvable(address[0], error)) from error
+    for family, kind, protocol, _, target in found:
         with socket.socket(family, kind, protocol) as probe:
             try:
                 probe.connect(target)

@@ -89,7 +89,7 @@ class Worker:
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────────
     def drain(self, now: float) -> list[Action]:
-        """Prepare to stop: begin no tasks and no splits, and deliver what is computed.
+        """Prepare to stop: begin no tasks and no splits, deliver the computed elements.
 
         Tasks whose splits are assigned finish those that they have begun; others compute no more,
         since every worker yields the whole dataset.
@@ -107,7 +107,7 @@ class Worker:
         return all(task.progress.delivered for task in self.tasks.values())
 
     def leave(self) -> list[Action]:
-        """Leave the dispatcher, and report what is lost with this worker."""
+        """Leave the dispatcher, and report the elements that are lost with this worker."""
         undelivered = {
             task_id: task.undelivered
             for task_id, task in self.tasks.items()

@@ -1,5 +1,6 @@
 """A worker in a child process, as its parent sees it."""
 
+import contextlib
 import os
 import select
 import signal
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from stoker.errors import UnavailableError, from_record
+from stoker.errors import StokerError, UnavailableError, from_record
 from stoker.service.config import WorkerConfig
 from stoker.service.worker.activity import ChildActivity
 from stoker.service.worker.child import Serving
@@ -99,6 +100,7 @@ class WorkerProcess:
                 raise
         self._activity = ChildActivity(self._process.pid, lambda: self._page.progress)
         _open_lifelines.add(self._lifeline)
+        self._received = b""
         self._stderr = _StderrPump(self._process)
         try:
             self._lifeline.sendall(msgspec.json.encode(config) + b"\n")
@@ -134,24 +136,39 @@ class WorkerProcess:
             StokerError: the error that the child reported instead.
             UnavailableError: if it died, or sent nothing within `timeout` seconds.
         """
-        received = b""
         self._lifeline.settimeout(timeout)
         try:
-            while not received.endswith(b"\n"):
+            while b"\n" not in self._received:
                 data = self._lifeline.recv(65536)
                 if not data:
                     raise UnavailableError(f"worker process {self.pid} {self.wait()}")
-                received += data
+                self._received += data
         except TimeoutError:
             raise UnavailableError(
                 f"worker process {self.pid} did not begin to serve within {timeout:g} s"
             ) from None
         except ConnectionResetError:
             raise UnavailableError(f"worker process {self.pid} {self.wait()}") from None
-        answer = msgspec.json.decode(received, type=Serving)
+        line, _, self._received = self._received.partition(b"\n")
+        answer = msgspec.json.decode(line, type=Serving)
         if answer.error is not None:
             raise from_record(answer.error)
         return answer.address
+
+    def refusal(self) -> StokerError | None:
+        """Return the error with which the dispatcher refused a worker that has exited, if it did.
+
+        Call it after `wait` and before `stop`.
+        """
+        self._lifeline.setblocking(False)
+        with contextlib.suppress(BlockingIOError, ConnectionResetError):
+            while data := self._lifeline.recv(65536):
+                self._received += data
+        line, newline, _ = self._received.partition(b"\n")
+        if not newline:
+            return None
+        answer = msgspec.json.decode(line, type=Serving)
+        return None if answer.error is None else from_record(answer.error)
 
     def wait(self, timeout: float | None = None) -> Exit:
         """Wait until the process ends and return its exit.

@@ -1,19 +1,17 @@
 """`WorkerServer`: a worker in this process."""
 
+import logging
 import threading
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from stoker.errors import (
-    FailedPreconditionError,
-)
-from stoker.service.config import (
-    WorkerConfig,
-    config_of,
-)
-from stoker.service.worker.shell import Shell
+from stoker.errors import FailedPreconditionError, StokerError
+from stoker.service.config import WorkerConfig, config_of
+from stoker.service.worker.shell import REFUSED_SECONDS, Shell
+
+logger = logging.getLogger("stoker.worker")
 
 
 class WorkerServer:
@@ -28,6 +26,8 @@ class WorkerServer:
         InvalidArgumentError: if a field is not valid.
         UnavailableError: if the port cannot be bound, or the dispatcher does not answer within
             `dispatcher_timeout_ms`.
+        FailedPreconditionError: if the dispatcher speaks another version of the protocol, or the
+            server at its address another protocol.
 
     Example:
         >>> from stoker.service import DispatchServer
@@ -35,6 +35,10 @@ class WorkerServer:
         ...     with WorkerServer(dispatcher_address=dispatcher.target):
         ...         dispatcher.num_workers()
         1
+
+    It stops by itself when the dispatcher is unreachable for `dispatcher_timeout_ms`, when the
+    dispatcher refuses it for a minute, and after an internal error. Then `join` returns; in the
+    last two cases `failure` is the error.
 
     As `tf.data.experimental.service.WorkerServer`.
     """
@@ -46,9 +50,14 @@ class WorkerServer:
         self._shell: Shell | None = None
         self._stopped = threading.Event()
         self._stop_now = threading.Event()
+        self._ended = threading.Event()
         self._lock = threading.Lock()
         self.on_registered: Callable[[int], None] = lambda _: None
         """Called with the worker's id whenever a dispatcher assigns one; set it before `start`."""
+        self.refused_seconds = REFUSED_SECONDS
+        """Time after which a refused worker stops; set it before `start`."""
+        self.failure: StokerError | None = None
+        """The error by which the worker has stopped, if it has."""
         if start:
             self.start()
 
@@ -69,7 +78,9 @@ class WorkerServer:
             if self._stopped.is_set():
                 raise FailedPreconditionError("a stopped worker cannot start; make a new one")
             if self._shell is None:
-                shell = Shell(self._config, self._gave_up, self.on_registered)
+                shell = Shell(
+                    self._config, self._shell_ended, self.on_registered, self.refused_seconds
+                )
                 try:
                     shell.start()
                 except BaseException:
@@ -78,7 +89,7 @@ class WorkerServer:
                 self._shell = shell
 
     def stop(self, *, drain: bool = True) -> None:
-        """Deliver what is computed, then leave the dispatcher; idempotent.
+        """Deliver the computed elements, then leave the dispatcher; idempotent.
 
         For at most `shutdown_quiet_period_ms` the worker begins no splits, finishes those it has
         begun, and serves its buffers until trainers have read them. Under "parallel_epochs" it
@@ -96,10 +107,16 @@ class WorkerServer:
                     self._shell.drain(quiet, self._stop_now)
                 self._shell.stop()
             self._stopped.set()
+            self._ended.set()
 
     def join(self) -> None:
-        """Block until `stop`, or until the dispatcher was unreachable for too long."""
-        self._stopped.wait()
+        """Block until `stop`, or until the worker stops by itself."""
+        self._ended.wait()
+
+    @property
+    def refused(self) -> bool:
+        """True if the dispatcher refuses the worker."""
+        return self._shell is not None and self._shell.refused is not None
 
     def num_tasks(self) -> int:
         """Return the number of tasks that the worker runs."""
@@ -127,9 +144,14 @@ class WorkerServer:
             }
         return found
 
-    def _gave_up(self) -> None:
+    def _shell_ended(self, error: StokerError | None) -> None:
+        self.failure = error
+        self._ended.set()
         stop = partial(self.stop, drain=False)
-        threading.Thread(target=stop, name="stoker-worker-stop", daemon=True).start()
+        try:
+            threading.Thread(target=stop, name="stoker-worker-stop", daemon=True).start()
+        except RuntimeError as cannot_start:  # `join` has returned: a worker process exits now
+            logger.error("the worker cannot be stopped: %s", cannot_start)
 
     def __enter__(self) -> Self:
         self.start()

@@ -34,6 +34,7 @@ from stoker.service.worker.pipeline import Pipeline, list_splits
 from stoker.service.worker.send_queue import SendQueue
 from stoker.wire import frames as f
 from stoker.wire.frame_compressor import compressor_for
+from stoker.wire.refusal_log import RefusalLog
 from stoker.wire.transports import Connection
 
 logger = logging.getLogger("stoker.worker")
@@ -49,20 +50,43 @@ CALL_AGAIN_SECONDS, CALL_AGAIN_LONGEST = 0.05, 2.0
 DRAIN_SECONDS = 0.02
 """Interval at which a worker that drains checks whether it is done."""
 
+REFUSED_SECONDS = 60.0
+"""A worker that the dispatcher refuses for this long stops."""
+
 
 class Shell:
-    """Execute the logic's actions. The logic is called under one lock, from any thread."""
+    """Execute the logic's actions. The logic is called under one lock, from any thread.
+
+    Args:
+        config: the worker's configuration.
+        ended: called at most once, from any thread, when the worker must stop: with the error, or
+            ``None`` if the dispatcher was unreachable for too long.
+        on_registered: called with each id that a dispatcher assigns.
+        refused_seconds: the worker stops after this time if the dispatcher only refuses it.
+
+    Attributes:
+        refused: the error with which the dispatcher refuses the worker; ``None`` if it does not.
+    """
 
     def __init__(
-        self, config: WorkerConfig, gave_up: Any, on_registered: Callable[[int], None]
+        self,
+        config: WorkerConfig,
+        ended: Callable[[StokerError | None], None],
+        on_registered: Callable[[int], None],
+        refused_seconds: float = REFUSED_SECONDS,
     ) -> None:
         self._config = config
         self._on_registered = on_registered
-        self._gave_up = gave_up
+        self._ended = ended
+        self._refused_seconds = refused_seconds
         self._dispatcher_address = parse_service(config.dispatcher_address)[1]
         self._lock = threading.RLock()
         self._registered = threading.Event()
-        self._refused: ErrorRecord | None = None
+        self.refused: ErrorRecord | None = None
+        self._refused_since: float | None = None
+        self._refused_last = False
+        self._crashed = False
+        self._failure: StokerError | None = None
         self._session: rpc.Session | None = None
         self._listeners: WorkerListeners | None = None
         self.segments = shared_segments(config)
@@ -73,10 +97,11 @@ class Shell:
         self._pipelines: dict[int, Pipeline] = {}
         self._datasets = DatasetCache(self._fetch)
         self._dataset_of: dict[int, str] = {}
-        self._interval = config.heartbeat_interval_ms / 1000
+        self._interval = config.heartbeat_interval
         self._lost_at: float | None = time.monotonic()
         self._next_heartbeat = 0.0
-        self._given_up = False
+        self._has_ended = False
+        self._refusals = RefusalLog(logger)
         self._trim_at: float | None = None
         self._stopping = False
 
@@ -107,11 +132,13 @@ class Shell:
                 self._session_message,
                 self._session_lost,
                 self._tick,
+                self._fail,
+                self._config.peer_timeout_ms / 1000,
             )
         self._await_registration()
 
     def drain(self, seconds: float, stop_now: threading.Event) -> None:
-        """Begin nothing new, and wait until clients have read what is computed.
+        """Begin nothing new, and wait until clients have read the computed elements.
 
         Args:
             seconds: the longest wait.
@@ -148,30 +175,62 @@ class Shell:
 
     def _await_registration(self) -> None:
         """Wait for the dispatcher's welcome; warn every 10 s."""
-        deadline = time.monotonic() + self._config.dispatcher_timeout_ms / 1000
+        deadline = time.monotonic() + self._config.dispatcher_timeout
         while not self._registered.wait(min(10.0, max(0.0, deadline - time.monotonic()))):
             if time.monotonic() >= deadline:
-                raise UnavailableError(f"no dispatcher answers at {self._dispatcher_address}")
-            logger.warning("waiting for the dispatcher at %s", self._dispatcher_address)
-        if self._refused is not None:
-            raise from_record(self._refused)
+                break
+            logger.warning(
+                "waiting for the dispatcher at %s%s", self._dispatcher_address, self._why()
+            )
+        if self._failure is not None:
+            raise self._failure
+        if self.refused is not None:
+            raise from_record(self.refused)
+        if self._has_ended or not self._registered.is_set():
+            where = self._dispatcher_address + self._why()
+            raise UnavailableError(f"no dispatcher answers at {where}")
+
+    def _why(self) -> str:
+        """Return why the dispatcher cannot be reached, in parentheses."""
+        failure = "" if self._session is None else self._session.failure
+        return f" ({failure})" if failure else ""
 
     def _tick(self) -> None:
+        if self._crashed:
+            return  # so that its lease ends, should it be unable to stop
         now = time.monotonic()
         if now >= self._next_heartbeat and self._session is not None:
             self._next_heartbeat = now + self._interval
             self._session.send(m.Heartbeat())
         self._run(self.logic.tick, now)
+        self._refusals.warn_if_due()
         if self._trim_at is not None and now >= self._trim_at:
             self._trim_at = None
             # On its own thread: it may take long, but not the GIL.
             with contextlib.suppress(RuntimeError):  # no more threads
                 threading.Thread(target=self._trim, name="stoker-trim", daemon=True).start()
-        limit = self._config.dispatcher_timeout_ms / 1000
-        if self._lost_at is not None and now - self._lost_at > limit and not self._given_up:
-            self._given_up = True
-            logger.error("no dispatcher at %s for %g s: stopping", self._dispatcher_address, limit)
-            self._gave_up()
+        limit = self._config.dispatcher_timeout
+        if self._lost_at is not None and now - self._lost_at > limit and not self._has_ended:
+            where = self._dispatcher_address + self._why()
+            logger.error("no dispatcher at %s for %g s: stopping", where, limit)
+            self._end(None)
+
+    def _fail(self, error: Exception) -> None:
+        """Stop the worker after an internal error; from any thread."""
+        if not isinstance(error, StokerError):
+            text = f"internal error of the worker: {type(error).__name__}: {error}"
+            cause, error = error, StokerError(text)
+            error.__cause__ = cause
+        self._end(error)
+
+    def _end(self, error: StokerError | None) -> None:
+        with self._lock:
+            if self._has_ended:
+                return
+            self._has_ended = True
+            self._failure = error
+        self._registered.set()
+        self._ended(error)
 
     def _trim(self) -> None:
         """Return the memory of tasks that were closed to the system."""
@@ -181,26 +240,44 @@ class Shell:
 
     # ── the session (called on the control loop) ──────────────────────────────────────────────────
     def _session_opened(self) -> None:
-        self._lost_at = None
         self._run(self.logic.session_opened)
 
     def _session_message(self, message: m.FromDispatcher) -> None:
         if isinstance(message, m.Refused):
-            self._refused = message.error
-            self._registered.set()
-            logger.error("the dispatcher refuses this worker: %s", message.error.message)
+            self._be_refused(message.error)
             return
         self._run(self.logic.session_message, message, time.monotonic())
         if isinstance(message, m.WorkerWelcome):
+            self._lost_at = self._refused_since = self.refused = None
             self._on_registered(message.worker_id)
             self._registered.set()
 
+    def _be_refused(self, error: ErrorRecord) -> None:
+        """Handle a refusal; the session asks again after a pause that grows."""
+        now = time.monotonic()
+        self.refused, self._refused_last = error, True
+        if self._refused_since is None:
+            self._refused_since = now
+        logger.error("the dispatcher refuses this worker: %s", error.message)
+        if not self._registered.is_set():
+            self._registered.set()  # `start` raises it
+        elif now - self._refused_since >= self._refused_seconds:
+            logger.error("refused for %g s: stopping", self._refused_seconds)
+            self._end(from_record(error))
+
     def _session_lost(self) -> None:
+        if not self._refused_last:
+            self._refused_since = (
+                None  # the dispatcher was not there; the next refusal is the first
+            )
+        self._refused_last = False
         if self._lost_at is None:
             self._lost_at = time.monotonic()
             if not self._stopping:
                 logger.warning(
-                    "the session with the dispatcher at %s broke", self._dispatcher_address
+                    "the session with the dispatcher at %s broke%s",
+                    self._dispatcher_address,
+                    self._why(),
                 )
         self._run(self.logic.session_lost)
 
@@ -214,7 +291,7 @@ class Shell:
             f.negotiate(hello.protocol_min, hello.protocol_max)
             connection.compressor = compressor_for(hello.compression)
         except (StokerError, TimeoutError) as error:
-            logger.warning("connection from %s is closed: %s", connection.peer, error)
+            self._refusals.add(connection.peer, error)
             with contextlib.suppress(StokerError):  # it may be closed already
                 connection.send(f.Bye(to_record(error)))
             connection.close()
@@ -227,12 +304,15 @@ class Shell:
         try:
             message: f.Message = hello
             while True:
-                self._run(self.logic.client_message, number, message, time.monotonic())
+                self._run_unguarded(self.logic.client_message, number, message, time.monotonic())
                 message = connection.receive()
         except UnavailableError:
             logger.debug("client %s disconnected", connection.peer)
         except StokerError as error:
-            logger.warning("connection from %s is closed: %s", connection.peer, error)
+            self._refusals.add(connection.peer, error)
+        except Exception:
+            # Only what the client has sent is in doubt, and its connection ends.
+            logger.exception("connection from %s is closed by an internal error", connection.peer)
         finally:
             with self._lock:
                 del self._send_queues[number]
@@ -262,7 +342,12 @@ class Shell:
         return decode_tree(reply.tree), reply.options
 
     def _fetch(self, dataset_id: str) -> m.DatasetReply:
-        answer = rpc.call(self._dispatcher_address, m.GetDataset(dataset_id), CALL_SECONDS)
+        answer = rpc.call(
+            self._dispatcher_address,
+            m.GetDataset(dataset_id),
+            CALL_SECONDS,
+            self._config.peer_timeout_ms / 1000,
+        )
         assert isinstance(answer, m.DatasetReply)
         return answer
 
@@ -274,11 +359,16 @@ class Shell:
 
     def produced(self, task_id: int, chunk: Chunk) -> bool:
         """Deliver a chunk of the task; return whether there is room for more."""
-        # One lock for both, so that no credit arrives between the chunk and the question.
-        with self._lock:
-            self._execute(self.logic.produced(task_id, chunk))
-            more, to_flush = self.logic.may_produce(task_id), self._take_to_flush()
-        _flush(to_flush)
+        more = False
+
+        def deliver() -> list[logic.Action]:
+            # Under one lock: no credit arrives between the chunk and the question.
+            nonlocal more
+            actions = self.logic.produced(task_id, chunk)
+            more = self.logic.may_produce(task_id)
+            return actions
+
+        self._run(deliver)
         return more
 
     def counted(self, task_id: int, counts: dict[str, int]) -> None:
@@ -298,6 +388,17 @@ class Shell:
 
     # ── actions ───────────────────────────────────────────────────────────────────────────────────
     def _run(self, method: Any, *arguments: Any) -> None:
+        """Call the logic and execute its actions; an unexpected exception stops the worker."""
+        try:
+            self._run_unguarded(method, *arguments)
+        except Exception as error:
+            logger.critical("the worker stops: an internal error", exc_info=True)
+            self._crashed = True
+            self._fail(error)
+
+    def _run_unguarded(self, method: Any, *arguments: Any) -> None:
+        if self._crashed:
+            return  # the logic may be half changed
         with self._lock:
             self._execute(method(*arguments))
             to_flush = self._take_to_flush()

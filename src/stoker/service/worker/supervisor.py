@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from stoker.errors import InvalidArgumentError, StokerError
+from stoker.errors import FailedPreconditionError, InvalidArgumentError, StokerError
 from stoker.service.config import WorkerConfig
 from stoker.service.worker.process import (
     CHILD_COMMAND,
@@ -45,7 +45,9 @@ class Backoff:
 class Supervisor:
     """Runs `processes` workers in child processes and restarts each that dies.
 
-    The death of a child is logged in one line. `start` and `stop` are idempotent.
+    It stops all when the configuration is not valid or the dispatcher refuses a worker, since a
+    restart would not help. The death of a child is logged in one line. `start` and `stop` are
+    idempotent.
 
     Args:
         config: of every worker; with a port other than 0, worker k listens on ``port + k``.
@@ -76,7 +78,9 @@ class Supervisor:
         self._threads: list[threading.Thread] = []
         self._stopping = False
         self._changed = threading.Condition()
-        self._session = SupervisorSession(config.dispatcher_address, self._active_workers)
+        self._session = SupervisorSession(
+            config.dispatcher_address, self._active_workers, config.peer_timeout_ms / 1000
+        )
 
     def start(self) -> None:
         """Start the processes without waiting for them (see `wait_serving`)."""
@@ -121,7 +125,8 @@ class Supervisor:
         """Wait until the supervisor is stopped.
 
         Raises:
-            StokerError: if a worker can never start, so that all were stopped.
+            StokerError: if a worker can never start, or the dispatcher refuses it for a minute, so
+                that all were stopped.
         """
         for thread in self._threads:
             thread.join()
@@ -195,10 +200,8 @@ class Supervisor:
         """Wait until the process serves, then until it ends; return a description of the end."""
         try:
             address = process.wait_serving(timeout=None)
-        except InvalidArgumentError as error:  # a restart would fail in the same way
-            with self._changed:
-                self._failure = self._failure or error
-            self._terminate_all()
+        except (InvalidArgumentError, FailedPreconditionError) as error:
+            self._give_up(error)
             return str(error)
         except StokerError as error:
             return str(error)
@@ -206,7 +209,16 @@ class Supervisor:
             self._addresses[number] = address
             self._changed.notify_all()
         logger.info("worker %d (process %d) serves at %s", number, process.pid, address)
-        return str(process.wait())
+        end = str(process.wait())
+        if (refusal := process.refusal()) is not None:
+            self._give_up(refusal)
+        return end
+
+    def _give_up(self, error: StokerError) -> None:
+        """Stop all children: a restart would fail in the same way."""
+        with self._changed:
+            self._failure = self._failure or error
+        self._terminate_all()
 
 
 def _config_of(config: WorkerConfig, number: int) -> WorkerConfig:

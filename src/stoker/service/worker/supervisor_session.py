@@ -9,6 +9,7 @@ from collections.abc import Callable
 from stoker.service import messages as m
 from stoker.service import rpc
 from stoker.service.config import parse_service
+from stoker.service.control_connection import PEER_TIMEOUT
 
 logger = logging.getLogger(__name__)
 
@@ -27,9 +28,16 @@ class SupervisorSession:
         service: the dispatcher, as in `WorkerConfig.dispatcher_address`.
         active_workers: returns the ids of the children that were active in the past that many
             seconds; called on the control loop.
+        peer_timeout: seconds without a byte from the dispatcher after which the session is broken.
     """
 
-    def __init__(self, service: str, active_workers: Callable[[float], list[int]]) -> None:
+    def __init__(
+        self,
+        service: str,
+        active_workers: Callable[[float], list[int]],
+        peer_timeout: float = PEER_TIMEOUT,
+    ) -> None:
+        self._peer_timeout = peer_timeout
         self._dispatcher_address = parse_service(service)[1]
         self._active_workers = active_workers
         self._lock = threading.Lock()
@@ -43,8 +51,14 @@ class SupervisorSession:
     def start(self) -> None:
         """Open the session; call once."""
         with self._lock:  # the callbacks run immediately, and use the session
+            # Without `failed`: after an exception of a callback it goes on, with no state to lose.
             self._session = rpc.Session(
-                self._dispatcher_address, self._opened, self._received, self._lost, self._tick
+                self._dispatcher_address,
+                self._opened,
+                self._received,
+                self._lost,
+                self._tick,
+                peer_timeout=self._peer_timeout,
             )
 
     def stop(self) -> None:

@@ -1,0 +1,78 @@
+"""The HTTP/2 server of the control plane, which closes the connections of foreign peers."""
+
+from collections.abc import Callable
+from typing import Any
+
+from grpclib.protocol import H2Protocol
+from grpclib.server import Server
+from h2.events import RequestReceived
+
+from stoker.errors import WireError
+from stoker.service.config import join_address
+from stoker.service.control_connection import BytesCodec, ConnectError, WatchedProtocol
+
+Refused = Callable[[str, object], None]
+
+
+class ServedProtocol(WatchedProtocol):
+    """A connection that is closed by any error in what its peer sends.
+
+    Args:
+        base: as for `WatchedProtocol`.
+        peer_timeout: as for `WatchedProtocol`.
+        refused: called with the peer's address and the error.
+    """
+
+    def __init__(self, base: H2Protocol, peer_timeout: float, refused: Refused) -> None:
+        super().__init__(base, peer_timeout, client=False)
+        self._refused = refused
+
+    def data_received(self, data: bytes) -> None:
+        """Handle bytes of the peer.
+
+        grpclib hides some of the errors of a peer and leaves others to asyncio, which logs them
+        with a traceback.
+        """
+        self._received_at = self._loop.time()
+        self.answered = True
+        peer = self._peer()
+        try:
+            events = self.connection.feed(data)
+            self.connection.flush()
+            for event in events:
+                _check_request(event)
+                self.processor.process(event)
+            if not self.connection.is_closing():
+                self.connection.flush()
+        except Exception as error:  # noqa: BLE001 - a peer can cause any, and harms only itself
+            self._refused(peer, error)
+            self._abort(ConnectError(f"the connection broke: {error!r}"))
+
+    def _peer(self) -> str:
+        address = self._transport.get_extra_info("peername")
+        return join_address(*address[:2]) if address else "an unknown peer"
+
+
+def _check_request(event: Any) -> None:
+    if isinstance(event, RequestReceived):
+        names = {name for name, _ in event.headers or ()}
+        if not names >= {":method", ":path"}:  # grpclib would log a KeyError
+            raise WireError("a request without a method or a path")
+
+
+class ControlServer(Server):
+    """A gRPC server whose connections notice that a peer is silent or foreign.
+
+    Args:
+        handlers: as grpclib's `Server` takes them.
+        peer_timeout: seconds without a byte of a peer after which its connection is aborted.
+        refused: called with the address of a peer, and the error in what it has sent.
+    """
+
+    def __init__(self, handlers: list[Any], peer_timeout: float, refused: Refused) -> None:
+        super().__init__(handlers, codec=BytesCodec())
+        self._peer_timeout = peer_timeout
+        self._refused = refused
+
+    def _protocol_factory(self) -> H2Protocol:
+        return ServedProtocol(super()._protocol_factory(), self._peer_timeout, self._refused)

@@ -1,0 +1,88 @@
+"""Bounded receiving of control messages; grpclib itself accepts messages of 4 GiB from anyone."""
+
+import asyncio
+import struct
+from typing import Any
+
+from stoker.errors import UnavailableError, WireError
+
+MAX_HELLO_BYTES = 16 << 20
+"""Most bytes of the first message of a session."""
+
+MAX_MESSAGE_BYTES = 1 << 30
+"""Most bytes of a call or of a later message of a session: they may carry a dataset."""
+
+MAX_PENDING_BYTES = 2 << 30
+"""Most bytes of messages that have arrived in part, of all peers together."""
+
+HELLO_SECONDS = 60.0
+"""A session whose first message has not arrived for this long is closed."""
+
+STALL_SECONDS = 60.0
+"""A message of which nothing more arrives for this long is given up."""
+
+_PREFIX = struct.Struct(">?I")  # compressed, size
+_PIECE_BYTES = 1 << 20
+
+
+class Receiver:
+    """Receives the messages of all streams of a server; use on one event loop only.
+
+    Attributes:
+        pending_bytes: the bytes of messages that have arrived in part, beyond 1 MiB each.
+    """
+
+    def __init__(self) -> None:
+        self.pending_bytes = 0
+
+    async def receive(self, stream: Any, limit: int) -> bytes | None:
+        """Return the next message of a grpclib stream; ``None`` at its end.
+
+        Memory is allocated as the bytes arrive, not as the peer announces them.
+
+        Raises:
+            WireError: if the message is longer than `limit` bytes, compressed or cut off.
+            UnavailableError: if it stalls, or too many large messages arrive at a time.
+        """
+        source = stream._stream  # the public method reads a message of any size
+        try:
+            prefix = await source.recv_data(_PREFIX.size)
+            if not prefix:
+                return None
+            compressed, size = _PREFIX.unpack(prefix)
+            if compressed:
+                raise WireError("a compressed control message")
+            if size > limit:
+                raise WireError(f"a control message of {size} bytes, more than {limit} allowed")
+            if size <= _PIECE_BYTES:
+                data: bytes = await source.recv_data(size)
+                if len(data) < size:
+                    raise WireError("a control message that was cut off")
+                return data
+            return await self._receive_large(source, size)
+        except AssertionError as error:  # grpclib's, when a stream ends within a message
+            raise WireError(f"a control message that was cut off: {error}") from error
+
+    async def _receive_large(self, source: Any, size: int) -> bytes:
+        pieces: list[bytes] = []
+        held = 0
+        try:
+            while held < size:
+                wanted = min(_PIECE_BYTES, size - held)
+                if self.pending_bytes + wanted > MAX_PENDING_BYTES:
+                    raise UnavailableError("too many large messages arrive at a time; try again")
+                async with asyncio.timeout(STALL_SECONDS):
+                    piece = await source.recv_data(wanted)
+                if not piece:
+                    raise WireError("a control message that was cut off")
+                pieces.append(piece)
+                held += len(piece)
+                self.pending_bytes += len(piece)
+            return b"".join(pieces)
+        except TimeoutError:
+            raise UnavailableError(
+                f"{held} of {size} bytes of a control message arrived, and none for "
+                f"{STALL_SECONDS:g} s"
+            ) from None
+        finally:
+            self.pending_bytes -= held

@@ -1,0 +1,44 @@
+"""Log of connections that a server closes because of what their peer did."""
+
+import logging
+import threading
+import time
+
+WARN_SECONDS = 60.0
+"""Least seconds between two warnings: a port scan must not fill a disk."""
+
+
+class RefusalLog:
+    """Log each closed connection at DEBUG, and one warning a minute that counts them. Thread-safe.
+
+    Args:
+        logger: gets the lines.
+    """
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self._logger = logger
+        self._lock = threading.Lock()
+        self._warned_at: float | None = None
+        self._unreported = 0
+        self._last = ""
+
+    def add(self, peer: object, reason: object) -> None:
+        """Log that the connection from `peer` is closed for `reason`."""
+        line = f"connection from {peer} is closed: {reason}"
+        self._logger.debug("%s", line)
+        with self._lock:
+            self._unreported += 1
+            self._last = line
+        self.warn_if_due()
+
+    def warn_if_due(self) -> None:
+        """Warn of the connections closed since the last warning, if that was a minute ago."""
+        now = time.monotonic()
+        with self._lock:
+            due = self._warned_at is None or now - self._warned_at >= WARN_SECONDS
+            if not self._unreported or not due:
+                return
+            others, line = self._unreported - 1, self._last
+            self._unreported, self._warned_at = 0, now
+        more = f" (and {others} others since the last warning)" if others else ""
+        self._logger.warning("%s%s", line, more)

@@ -1,0 +1,182 @@
+"""Peers of the dispatcher's port that are no workers or clients, or announce too much."""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import h2.config
+import h2.connection
+import pytest
+
+import stoker
+from stoker.errors import UnavailableError, WireError
+from stoker.service import messages as m
+from stoker.service import receiving, rpc, rpc_server
+from stoker.service.receiving import MAX_HELLO_BYTES, MAX_MESSAGE_BYTES, Receiver
+from tests.serving import DEADLINE, Service, eventually, read
+
+HEADERS = [
+    (":method", "POST"),
+    (":path", "PATH"),
+    (":scheme", "http"),
+    (":authority", "dispatcher"),
+    ("te", "trailers"),
+    ("content-type", "application/grpc+msgpack"),
+]
+
+
+def _stream(path: str, data: bytes, *more: tuple[str, str | bytes]) -> bytes:
+    config = h2.config.H2Configuration(
+        validate_outbound_headers=False, normalize_outbound_headers=False
+    )
+    client = h2.connection.H2Connection(config)
+    client.initiate_connection()
+    headers = [
+        (name, value.replace("PATH", path)) for name, value in HEADERS if path or name != ":path"
+    ]
+    client.send_headers(1, [*headers, *more])
+    client.send_data(1, data)
+    return bytes(client.data_to_send())
+
+
+def _claims(size: int, data: bytes = b"") -> bytes:
+    return struct.pack(">?I", False, size) + data
+
+
+BAD = {
+    "HTTP/1.1": b"GET / HTTP/1.1\r\nHost: dispatcher\r\n\r\n",
+    "zeros": bytes(1 << 16),
+    "garbage in a session": _stream(rpc.SESSION, _claims(4, b"\xc1\xff\xc1\xff")),
+    "garbage in a call": _stream(rpc.CALL, _claims(4, b"\xc1\xff\xc1\xff")),
+    "a hello of 4 GiB": _stream(rpc.SESSION, _claims(2**32 - 1)),
+    "a hello that is too long": _stream(rpc.SESSION, _claims(MAX_HELLO_BYTES + 1)),
+    "a call of 4 GiB": _stream(rpc.CALL, _claims(2**32 - 1)),
+    "a request without a path": _stream("", _claims(1, b"a")),
+    "a header that is no text": _stream(rpc.CALL, _claims(1, b"a"), ("x", b"\xff\xff")),
+    "a compressed message": _stream(rpc.CALL, b"\x01\0\0\0\x01a"),
+}
+
+
+@pytest.fixture
+def service(caplog: pytest.LogCaptureFixture) -> Iterator[Service]:
+    caplog.set_level(logging.DEBUG, "stoker.dispatcher")
+    with Service(1) as running:
+        yield running
+
+
+def _send(service: Service, data: bytes) -> None:
+    """Send bytes to the dispatcher, and wait until it has read them."""
+    with socket.create_connection(service.address) as peer, contextlib.suppress(OSError):
+        peer.settimeout(DEADLINE)
+        peer.sendall(data)
+        peer.shutdown(socket.SHUT_WR)
+        while peer.recv(65536):
+            pass
+
+
+def _lines(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno == level]
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_bytes_are_one_debug_line_and_one_warning(
+    service: Service, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    _send(service, BAD[name])
+    assert eventually(lambda: _lines(caplog, logging.WARNING))
+    [line] = _lines(caplog, logging.WARNING)
+    assert "is closed" in line
+    assert [x for x in _lines(caplog, logging.DEBUG) if "is closed" in x] == [line]
+    assert _lines(caplog, logging.ERROR) == []
+    assert read(stoker.Dataset.range(3).distribute(service.target)) == [0, 1, 2]
+
+
+def test_a_port_scan_is_one_warning_and_no_noise_of_asyncio(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    partial = [data[: len(data) // 2] for data in BAD.values()]
+    for data in [*BAD.values(), *partial, b"", *map(os.urandom, [20, 2000, 200_000])]:
+        _send(service, data)
+    assert read(stoker.Dataset.range(3).distribute(service.target)) == [0, 1, 2]
+    gc.collect()
+    assert len(_lines(caplog, logging.WARNING)) == 1
+    assert _lines(caplog, logging.ERROR) == []
+
+
+def test_a_silent_session_is_closed(
+    service: Service, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rpc_server, "HELLO_SECONDS", 0.05)
+    with socket.create_connection(service.address) as peer:
+        peer.sendall(_stream(rpc.SESSION, b"\0"))
+        assert eventually(lambda: _lines(caplog, logging.WARNING))
+    assert "no whole message in time" in _lines(caplog, logging.WARNING)[0]
+
+
+class _Source:
+    """A stream of grpclib with these bytes, which then stalls."""
+
+    def __init__(self, data: bytes) -> None:
+        self._stream = self
+        self._data = data
+
+    async def recv_data(self, size: int) -> bytes:
+        if len(self._data) < size:
+            await asyncio.sleep(3600)
+        data, self._data = self._data[:size], self._data[size:]
+        return data
+
+
+def test_a_long_message_arrives_whole() -> None:
+    data = os.urandom((5 << 20) + 3)
+    receiver = Receiver()
+    found = asyncio.run(receiver.receive(_Source(_claims(len(data), data)), MAX_MESSAGE_BYTES))
+    assert found == data
+    assert receiver.pending_bytes == 0
+
+
+def test_messages_that_arrive_in_part_are_bounded_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(receiving, "MAX_PENDING_BYTES", 10 << 20)
+
+    async def receive_many() -> list[Any]:
+        receiver = Receiver()
+        held = [_Source(_claims(1 << 30, bytes(4 << 20))) for _ in range(5)]
+        tasks = [asyncio.ensure_future(receiver.receive(x, MAX_MESSAGE_BYTES)) for x in held]
+        refused, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        while len(refused) < 3:
+            refused, _ = await asyncio.wait(tasks, timeout=0.01)
+        assert receiver.pending_bytes <= 10 << 20
+        for task in tasks:
+            task.cancel()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+        assert receiver.pending_bytes == 0
+        return ended
+
+    ended = asyncio.run(receive_many())
+    assert sum(isinstance(error, UnavailableError) for error in ended) >= 3
+
+
+def test_a_message_that_stalls_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receiving, "STALL_SECONDS", 0.01)
+    source = _Source(_claims(5 << 20, bytes(3 << 20)))
+    with pytest.raises(UnavailableError, match="3145728 of 5242880 bytes"):
+        asyncio.run(Receiver().receive(source, MAX_MESSAGE_BYTES))
+
+
+def test_a_message_over_the_limit_is_refused_before_it_arrives() -> None:
+    with pytest.raises(WireError, match="of 11 bytes, more than 10"):
+        asyncio.run(Receiver().receive(_Source(_claims(11)), 10))
+
+
+def test_a_refused_call_gets_the_error(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rpc_server, "MAX_MESSAGE_BYTES", 5)
+    with pytest.raises(WireError, match="more than 5 allowed"):
+        rpc.call(service.target.removeprefix("grpc://"), m.GetDataset("some name"), DEADLINE)

@@ -1,0 +1,295 @@
+"""Peers of the control plane that are frozen, vanish without a word, or reset connections."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+import stoker
+from stoker.errors import UnavailableError
+from stoker.service import DispatchServer, WorkerConfig, WorkerServer, rpc
+from stoker.service import messages as m
+from stoker.service.control_connection import WatchedProtocol
+from stoker.service.control_loop import run_on
+from stoker.service.worker.process import WorkerProcess
+from stoker.service.worker.supervisor import Supervisor
+from stoker.service.worker.supervisor_session import SupervisorSession
+from tests.faults.proxy import Forwarder
+from tests.serving import Service, eventually, free_port, read
+
+pytestmark = pytest.mark.timeout(120)
+
+NOTICED_SECONDS = 8.0
+
+_DISPATCHER = """
+import sys
+from stoker.service import DispatchServer
+server = DispatchServer(port=int(sys.argv[1]))
+print("serving", flush=True)
+server.join()
+"""
+
+
+@contextmanager
+def dispatcher_process() -> Iterator[tuple[str, int]]:
+    """Yield the address and process id of a dispatcher in another process."""
+    port = free_port()
+    with subprocess.Popen(
+        [sys.executable, "-c", _DISPATCHER, str(port)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "serving\n"
+            yield f"localhost:{port}", process.pid
+        finally:
+            process.kill()
+
+
+@contextmanager
+def frozen(pid: int) -> Iterator[None]:
+    """Stop a process and continue it."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+class RecordedSession:
+    """A session with the address that records its callbacks.
+
+    Attributes:
+        opened: the number of streams opened.
+        lost: the reasons of their ends.
+        received: the messages.
+    """
+
+    def __init__(self, address: str, peer_timeout: float = 1.0) -> None:
+        self.opened = 0
+        self.lost: list[str] = []
+        self.received: list[m.FromDispatcher] = []
+        self._ready = threading.Event()
+        self._session = rpc.Session(
+            address,
+            self._open,
+            self.received.append,
+            self._lose,
+            lambda: None,
+            peer_timeout=peer_timeout,
+        )
+        self._ready.set()
+
+    def _open(self) -> None:
+        assert self._ready.wait(5)
+        self.opened += 1
+        self._session.send(m.SupervisorHello(m.PROTOCOL_MIN, m.PROTOCOL_MAX))
+
+    def _lose(self) -> None:
+        assert self._ready.wait(5)
+        self.lost.append(self._session.failure)
+
+    def __enter__(self) -> "RecordedSession":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._session.close()
+
+
+def _lost(worker: WorkerServer) -> bool:
+    assert worker._shell is not None
+    return worker._shell._lost_at is not None
+
+
+def test_a_worker_notices_a_frozen_dispatcher_and_comes_back() -> None:
+    with (
+        dispatcher_process() as (address, pid),
+        WorkerServer(dispatcher_address=address, peer_timeout_ms=2_000) as worker,
+    ):
+        with frozen(pid):
+            assert eventually(lambda: _lost(worker), NOTICED_SECONDS)
+        assert eventually(lambda: not _lost(worker))
+        assert sorted(read(stoker.Dataset.range(5).distribute(address))) == list(range(5))
+
+
+def test_a_frozen_dispatcher_does_not_count_as_reached() -> None:
+    with (
+        dispatcher_process() as (address, pid),
+        WorkerServer(
+            dispatcher_address=address, dispatcher_timeout_ms=3_000, peer_timeout_ms=1_000
+        ) as worker,
+    ):
+        stopped = threading.Thread(target=worker.join)
+        stopped.start()
+        with frozen(pid):  # its port accepts connections all the while
+            stopped.join(15)
+        assert not stopped.is_alive()
+
+
+def test_a_dispatcher_notices_a_frozen_worker_process() -> None:
+    with DispatchServer(worker_timeout_ms=600_000, peer_timeout_ms=2_000) as dispatcher:
+        process = WorkerProcess(WorkerConfig(dispatcher_address=dispatcher.target))
+        try:
+            process.wait_serving()
+            sessions = dispatcher._shell._sessions
+            assert len(sessions) == 1
+            with frozen(process.pid):
+                assert eventually(lambda: not sessions, NOTICED_SECONDS)
+                assert dispatcher.num_workers() == 1, "its lease is as long as before"
+            assert eventually(lambda: len(sessions) == 1)
+            assert dispatcher.num_workers() == 1
+        finally:
+            process.stop()
+
+
+def test_both_ends_notice_a_connection_that_swallows_bytes() -> None:
+    with (
+        Service(0, peer_timeout_ms=1_000) as service,
+        Forwarder(service.address[1]) as network,
+        RecordedSession(network.address) as session,
+    ):
+        assert eventually(lambda: session.received)
+        sessions = service.dispatcher._shell._sessions
+        network.swallows = True
+        assert eventually(lambda: session.lost and not sessions, NOTICED_SECONDS)
+        assert session.lost[0] == "nothing was received for 1 s"
+        network.swallows = False
+        assert eventually(lambda: len(session.received) > 1)
+
+
+def test_an_idle_session_stays_open_for_many_timeouts() -> None:
+    with (
+        Service(0, peer_timeout_ms=1_000) as service,
+        RecordedSession(service.target.removeprefix("grpc://")) as session,
+    ):
+        assert not eventually(lambda: session.lost, 3.5)
+        assert session.opened == 1
+
+
+def test_a_busy_process_keeps_its_sessions() -> None:
+    with (
+        Service(0, peer_timeout_ms=1_000) as service,
+        RecordedSession(service.target.removeprefix("grpc://")) as session,
+    ):
+        assert eventually(lambda: session.received)
+        for seconds in (1.2, 0.6, 2.5):  # the loop of both ends, as if a function held the GIL
+            loop = service.dispatcher._loop
+            run_on(loop, _occupy(seconds), 10)
+        assert not eventually(lambda: session.lost, 1.5)
+
+
+async def _occupy(seconds: float) -> None:
+    time.sleep(seconds)  # noqa: ASYNC251
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the system has it not")
+def test_both_ends_limit_the_time_of_unacknowledged_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    timeouts: list[int] = []
+    connection_made = WatchedProtocol.connection_made
+
+    def recorded(self: WatchedProtocol, transport: asyncio.BaseTransport) -> None:
+        connection_made(self, transport)
+        sock = transport.get_extra_info("socket")
+        timeouts.append(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT))
+
+    monkeypatch.setattr(WatchedProtocol, "connection_made", recorded)
+    with Service(0, peer_timeout_ms=7_000) as service:
+        rpc.call(service.target.removeprefix("grpc://"), m.GetCluster(), 10, peer_timeout=3.0)
+    assert sorted(timeouts) == [3_000, 7_000]
+
+
+def test_a_call_to_a_silent_server_fails_in_time() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"localhost:{listener.getsockname()[1]}"
+        began = time.monotonic()
+        with pytest.raises(UnavailableError, match="nothing was received for 1 s"):
+            rpc.call(address, m.GetCluster(), 60, peer_timeout=1.0)
+        assert time.monotonic() - began < NOTICED_SECONDS
+
+
+def _hold_the_gil(number: int) -> int:
+    sum(range(3 * 10**8))  # one C call of several seconds that holds the GIL
+    return number
+
+
+def test_holding_the_gil_beyond_the_timeout_loses_no_task() -> None:
+    with DispatchServer(worker_timeout_ms=1_000, peer_timeout_ms=1_000) as dispatcher:
+        supervisor = Supervisor(
+            WorkerConfig(dispatcher_address=dispatcher.target, peer_timeout_ms=1_000)
+        )
+        supervisor.start()
+        try:
+            supervisor.wait_serving()
+            dataset = stoker.Dataset.range(1).map(_hold_the_gil).distribute(dispatcher.target)
+            began = time.monotonic()
+            with dataset.iterator() as iterator:
+                assert list(iterator) == [0]
+                assert iterator.stats().get("tasks_lost", 0) == 0
+            assert time.monotonic() - began > 2.0, "too short to mean anything"
+        finally:
+            supervisor.stop()
+
+
+# ── connections that are reset as soon as they are accepted ──────────────────────────────────────
+def test_worker_supervisor_and_client_survive_resets() -> None:
+    with Service(0) as service, Forwarder(service.address[1]) as network, ExitStack() as stack:
+        worker = stack.enter_context(WorkerServer(dispatcher_address=network.address))
+        supervisor = SupervisorSession(network.address, lambda _: [])
+        supervisor.start()
+        stack.callback(supervisor.stop)
+        endless = stoker.Dataset.range(10).repeat().distribute(network.address)
+        iterator = stack.enter_context(endless.iterator())
+        next(iterator)
+        sessions = service.dispatcher._shell._sessions
+        assert eventually(lambda: len(sessions) == 3)
+        network.resets = True
+        network.cut()
+        before = network.accepted
+        assert eventually(lambda: network.accepted > before + 8)
+        network.resets = False
+        assert eventually(lambda: len(sessions) == 3)
+        assert not worker._ended.is_set()
+        assert sorted(read(stoker.Dataset.range(5).distribute(network.address))) == list(range(5))
+        for _ in range(1_000):
+            next(iterator)
+
+
+def test_a_call_waits_while_connections_are_reset() -> None:
+    with Service(0) as service, Forwarder(service.address[1]) as network:
+        network.resets = True
+        with pytest.raises(UnavailableError, match="cannot be reached: "):
+            rpc.call(network.address, m.GetCluster(), 10)
+        replies: list[m.Reply] = []
+        calling = threading.Thread(
+            target=lambda: replies.append(rpc.call_patiently(network.address, m.GetCluster(), 30))
+        )
+        calling.start()
+        assert eventually(lambda: network.accepted > 4)
+        network.resets = False
+        calling.join(15)
+        assert replies == [m.ClusterReply([])]
+
+
+def test_a_new_client_and_worker_wait_while_connections_are_reset() -> None:
+    with Service(0) as service, Forwarder(service.address[1]) as network, ExitStack() as stack:
+        network.resets = True
+        got: list[int] = []
+        dataset = stoker.Dataset.range(5).distribute(network.address)
+        reading = threading.Thread(target=lambda: got.extend(read(dataset, deadline=30)))
+        reading.start()
+        worker = WorkerServer(dispatcher_address=network.address, start=False)
+        starting = threading.Thread(target=worker.start)
+        starting.start()
+        stack.callback(worker.stop)
+        assert eventually(lambda: network.accepted > 6)
+        network.resets = False
+        for thread in (starting, reading):
+            thread.join(20)
+        assert sorted(got) == list(range(5))
