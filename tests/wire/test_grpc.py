@@ -87,7 +87,7 @@ def test_slow_reader_blocks_the_sender():
 def test_both_sides_send_and_receive_concurrently():
     def send(connection):
         for number in range(50):
-            connection.send(Frame(number, [np.full(30_000, number)]))
+            connection.send(Frame(number, [np.full(6_000, number)]))
 
     with connected(GRPC) as pair:
         senders = [threading.Thread(target=send, args=(each,)) for each in pair.both]

@@ -31,7 +31,7 @@ from stoker.wire.transports.stream_socket import StreamSocket, dial
 MAX_BODY_BYTES = 64 << 30
 """Maximum body that a client accepts: it chose the worker it reads from."""
 
-MAX_LISTENER_BYTES = 1 << 20
+MAX_LISTENER_BYTES = 64 << 10
 """Maximum header, and body, that a listener accepts from any client: clients send no frames."""
 
 POOLED_BYTES = 64 << 20
