@@ -70,10 +70,12 @@ def run_worker(
         except (StokerError, ValueError) as error:
             fail(str(error))
         supervisor.start()
-        waiting = threading.Thread(target=_ask_when_ended, args=(supervisor, stop))
+        ended = threading.Event()
+        waiting = threading.Thread(target=_ask_when_ended, args=(supervisor, ended, stop))
         waiting.start()
         stop.wait()
-        logger.info("stopping: trainers have %g s to read what is computed", grace)
+        if not ended.is_set():
+            logger.info("stopping: trainers have %g s to read what is computed", grace)
         stopping = threading.Thread(target=_stop, args=(supervisor, grace + GRACE, stop))
         stopping.start()
         stop.wait()  # for the end, or for a second signal
@@ -92,10 +94,11 @@ def _ask_when_stopped(server: DispatchServer, stop: StopRequest) -> None:
     stop.ask()
 
 
-def _ask_when_ended(supervisor: Supervisor, stop: StopRequest) -> None:
+def _ask_when_ended(supervisor: Supervisor, ended: threading.Event, stop: StopRequest) -> None:
     # An error is printed by the main thread, which joins again.
     with contextlib.suppress(StokerError):
         supervisor.join()
+    ended.set()
     stop.ask()
 
 
