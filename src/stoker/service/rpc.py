@@ -89,7 +89,7 @@ class Session:
         opened: called when the stream is open.
         received: called with each message.
         lost: called when the stream breaks or cannot be opened.
-        tick: called every `TICK_SECONDS`, connected or not.
+        tick: called every `tick_seconds`, connected or not.
         failed: called at most once, after the last other callback, with the exception of a callback
             or with a `FailedPreconditionError`: a server that has never answered speaks another
             protocol. Without it, neither ends the session.
@@ -97,6 +97,7 @@ class Session:
 
     Attributes:
         failure: the reason that the last stream broke or could not be opened, or "".
+        tick_seconds: interval of `tick`; may be changed from the loop.
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class Session:
     ) -> None:
         self.failure = ""
         self._host, self._port = split_address(dispatcher_address)
+        self.tick_seconds = TICK_SECONDS
         self._opened, self._received, self._lost, self._tick = opened, received, lost, tick
         self._failed = failed
         self._peer_timeout = peer_timeout
@@ -176,7 +178,7 @@ class Session:
 
     async def _keep_ticking(self) -> None:
         while True:
-            await asyncio.sleep(TICK_SECONDS)
+            await asyncio.sleep(self.tick_seconds)
             self._notify(self._tick)
 
     async def _keep_open(self) -> None:

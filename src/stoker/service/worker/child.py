@@ -37,7 +37,7 @@ after `iter()`, with 0.5 ms after 18 ms; first batches of 1 KB after 57 and 27 m
 time per element was the same (scalars, 1 KB, 150 KB; two busy cores)."""
 
 
-PROGRESS_SECONDS = 0.1
+PROGRESS_SECONDS = 0.25
 """Interval at which the counter of the `SharedPage` moves."""
 
 

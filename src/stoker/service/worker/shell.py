@@ -50,6 +50,10 @@ CALL_AGAIN_SECONDS, CALL_AGAIN_LONGEST = 0.05, 2.0
 DRAIN_SECONDS = 0.02
 """Interval at which a worker that drains checks whether it is done."""
 
+LONGEST_TICK_SECONDS = 0.25
+"""Interval of the timers of a worker with a lease of 10 s and more; with 0.05 an idle worker used
+0.5 % of a core."""
+
 REFUSED_SECONDS = 60.0
 """A worker that the dispatcher refuses for this long stops."""
 
@@ -419,6 +423,9 @@ class Shell:
                 self._put(action.connection, None)
             elif isinstance(action, logic.SetHeartbeat):
                 self._interval = action.milliseconds / 1000
+                if self._session is not None:
+                    quarter = min(self._interval / 4, LONGEST_TICK_SECONDS)
+                    self._session.tick_seconds = max(quarter, rpc.TICK_SECONDS)
             elif isinstance(action, logic.ListSources):
                 threading.Thread(
                     target=self._list, args=(action.request,), name="stoker-list", daemon=True
