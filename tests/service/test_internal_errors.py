@@ -12,6 +12,7 @@ from stoker.errors import FailedPreconditionError, StokerError
 from stoker.service import DispatchServer, WorkerConfig, WorkerServer, rpc
 from stoker.service import messages as m
 from stoker.service.client import logic as client_logic
+from stoker.service.dispatcher import sessions
 from stoker.service.dispatcher.clients import Clients
 from stoker.service.dispatcher.logic import Dispatcher
 from stoker.service.dispatcher.state import State
@@ -119,6 +120,16 @@ def test_exception_after_a_change_stops_the_dispatcher(monkeypatch, caplog, owne
         again = DispatchServer(port=int(address.rpartition(":")[2]))  # the port is free
         monkeypatch.undo()
         again.stop()
+
+
+def test_exception_in_a_slice_of_work_stops_the_dispatcher(monkeypatch, caplog):
+    monkeypatch.setattr(sessions, "SLICE", 1)  # the second step of any work is in another slice
+    with Service(1) as service:
+        plant(monkeypatch, Dispatcher, "work")
+        with stoker.Dataset.range(3).distribute(service.target).iterator():
+            assert ends(service.dispatcher)
+        assert "PlantedError: planted" in str(service.dispatcher.failure)
+        assert has_traceback(caplog)
 
 
 FAILING_DISPATCHER = """

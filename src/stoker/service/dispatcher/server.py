@@ -135,7 +135,7 @@ class _Shell:
     """Run the logic's actions. Everything happens on the event loop, so nothing is locked.
 
     An unexpected exception of the logic is logged. Before a change of the state it fails the
-    session or call; after one, and in a tick, it ends the server.
+    session or call; after one, and where no peer waits for an answer, it ends the server.
 
     Args:
         config: the configuration.
@@ -196,12 +196,7 @@ class _Shell:
 
     def closed(self, peer: int) -> None:
         del self._sessions[peer]
-        if self._crashed:
-            return
-        try:
-            self._carry_out(self.logic.disconnected(peer, time.monotonic()))
-        except Exception as error:  # noqa: BLE001 - logged by `_crash`
-            self._crash(error)
+        self._run(self.logic.disconnected, peer, time.monotonic())
 
     def answer(self, data: bytes) -> bytes:
         if self._crashed:
@@ -230,10 +225,20 @@ class _Shell:
         while not self._crashed:
             await asyncio.sleep(TICK_SECONDS)
             self._refusals.warn_if_due()
-            try:
-                self._carry_out(self.logic.tick(time.monotonic()))
-            except Exception as error:  # noqa: BLE001 - logged by `_crash`
-                self._crash(error)
+            self._run(self.logic.tick, time.monotonic())
+
+    def _work(self) -> None:
+        self._works = False
+        self._run(self.logic.work, time.monotonic())
+
+    def _run(self, method: Callable[..., list[Action]], *arguments: Any) -> None:
+        """Call a method that answers no peer; an exception of it ends the server."""
+        if self._crashed:
+            return
+        try:
+            self._carry_out(method(*arguments))
+        except Exception as error:  # noqa: BLE001 - logged by `_crash`
+            self._crash(error)
 
     def _crash(self, error: Exception) -> None:
         """Stop to serve, because work on the state was left half done."""
@@ -248,10 +253,6 @@ class _Shell:
             await self.stop()
         finally:
             self._failed(error)
-
-    def _work(self) -> None:
-        self._works = False
-        self._carry_out(self.logic.work(time.monotonic()))
 
     def _carry_out(self, actions: list[Action]) -> None:
         if self.logic.has_work and not self._works:
