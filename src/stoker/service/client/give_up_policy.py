@@ -49,9 +49,13 @@ class GiveUpPolicy:
         self._welcomed = True
         self._stopped = False
 
-    def dispatcher_stopped(self) -> None:
-        """Record that the dispatcher ends, so waiting for it has no use."""
+    def dispatcher_stopped(self) -> str:
+        """Record that the dispatcher ends, so waiting for it has no use; return a warning."""
         self._stopped = True
+        return (
+            f"the dispatcher at {self._dispatcher_address} was stopped; it keeps no journal, so "
+            "this iteration ends with an error after the elements that workers still deliver"
+        )
 
     def dispatcher(self) -> str:
         """Return the dispatcher's address, with the reason that it cannot be reached."""

@@ -91,7 +91,6 @@ class Client:
         self._hello = hello
         self._order = new_order(hello.parameters)
         self._credit = _flow_control(options, self._order)
-        self._dispatcher_address = options.dispatcher_address
         self._give_up = GiveUpPolicy(
             options.dispatcher_address,
             options.connect_timeout,
@@ -135,8 +134,7 @@ class Client:
         elif isinstance(message, m.DatasetUnknown):
             self._do(ToDispatcher(self._hello))
         elif isinstance(message, m.DispatcherStopped):
-            self._give_up.dispatcher_stopped()
-            self._do(Warn(_stopped(self._dispatcher_address)))
+            self._do(Warn(self._give_up.dispatcher_stopped()))
         elif isinstance(message, m.Tasks):
             self._change_tasks(message)
         elif isinstance(message, m.HeartbeatInterval):
@@ -473,13 +471,6 @@ def _flow_control(options: ReadOptions, order: Order) -> WindowedCredit:
     if limit is None:
         return WindowedCredit(nbytes)
     return LimitedCredit(limit, nbytes, order.needed_first)
-
-
-def _stopped(address: str) -> str:
-    return (
-        f"the dispatcher at {address} was stopped; it keeps no journal, so this iteration ends "
-        "with an error after the elements that workers still deliver"
-    )
 
 
 def _resumed(hello: m.ClientHello, welcome: m.ClientWelcome) -> m.ClientHello:

@@ -177,7 +177,7 @@ class Worker:
         for task in self.tasks.values():
             for queue in task.queues.values():
                 self._send_to_dispatcher(queue.reattach())
-            task.reported = None
+            task.reported = m.TaskProgress(task.start.task_id)
             self._report(task)
 
     def _start(self, start: m.TaskStart, now: float) -> None:
@@ -385,7 +385,7 @@ class Worker:
     def _report(self, task: Task) -> None:
         """Send the dispatcher the state of a task if it has changed."""
         progress = task.progress
-        if progress != (task.reported or m.TaskProgress(task.start.task_id)):
+        if progress != task.reported:
             task.reported = progress
             self._send_to_dispatcher(progress)
 

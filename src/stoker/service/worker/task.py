@@ -43,11 +43,12 @@ class Task:
     full: bool = False
     dropped: int = 0
     released: set[int] = field(default_factory=set)
-    reported: m.TaskProgress | None = None
+    reported: m.TaskProgress = field(init=False)
     counts: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.buffer = new_buffer(self.start.buffer)
+        self.reported = m.TaskProgress(self.start.task_id)
 
     def queue(self, source: int, source_epoch: int) -> SplitQueue:
         """Return the splits of one epoch of one source."""
