@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from typing import Any
 
 import pytest
@@ -72,6 +73,11 @@ assert got == list(range(30)), got
 """
 
 
+def _has_sent(reader: Any, frames: int) -> bool:
+    """Return whether a worker has begun to send more than that many frames."""
+    return bool(reader.next_number > frames)
+
+
 def test_stopped_trainer_is_disconnected_and_misses_nothing() -> None:
     """Its kernel acknowledges data until its buffers are full: less than one element here."""
     worker = {"peer_timeout_ms": 1_000, "buffer_bytes": 256 << 20}
@@ -80,11 +86,18 @@ def test_stopped_trainer_is_disconnected_and_misses_nothing() -> None:
         with subprocess.Popen(command, stdout=subprocess.PIPE) as trainer:
             assert trainer.stdout is not None
             assert trainer.stdout.readline() == b"reading\n"
-            trainer.send_signal(signal.SIGSTOP)
+            [task] = service.tasks
+            [reader] = task.readers.values()
             try:
-                [task] = service.tasks
-                [reader] = task.readers.values()
-                assert eventually(lambda: reader.connection is None)
+                # Between two frames nothing is unacknowledged: stop it again, in the next one.
+                for _ in range(5):
+                    sent = reader.next_number
+                    assert eventually(partial(_has_sent, reader, sent))
+                    trainer.send_signal(signal.SIGSTOP)
+                    if eventually(lambda: reader.connection is None, 3.0):
+                        break
+                    trainer.send_signal(signal.SIGCONT)
+                assert reader.connection is None
             finally:
                 trainer.send_signal(signal.SIGCONT)
             assert trainer.wait(30) == 0
