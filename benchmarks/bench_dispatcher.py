@@ -1,10 +1,9 @@
 """CPU time of the dispatcher's logic with many workers, without sockets.
 
-    python benchmarks/bench_dispatcher.py [--workers 10000] [--clients 10]
+    python benchmarks/bench_dispatcher.py [--workers 10000] [--clients 10] [--jobs 1]
 
-One epoch of a DYNAMIC job that every worker runs and every client reads: CPU time of each part, and
-of the longest call of the logic in it, during which no other session is served. The garbage
-collector is off.
+One epoch of DYNAMIC jobs: CPU time of each part, and of the longest call of the logic in it, during
+which no other session is served. The garbage collector is off.
 """
 
 import argparse
@@ -23,10 +22,11 @@ from tests.scale.cluster import Cluster
 
 
 def main() -> None:
-    """Run one epoch and print a table."""
+    """Run one epoch of each job and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--workers", type=int, default=10_000)
-    parser.add_argument("--clients", type=int, default=10)
+    parser.add_argument("--clients", type=int, default=10, help="of each job")
+    parser.add_argument("--jobs", type=int, default=1)
     arguments = parser.parse_args()
     gc.disable()
     print(machine())
@@ -44,22 +44,25 @@ def main() -> None:
         cluster.longest.clear()
         began = time.thread_time()
 
-    workers, clients = arguments.workers, arguments.clients
+    workers, clients, jobs = arguments.workers, arguments.clients, arguments.jobs
     cluster.add_workers(workers)
     report("workers register", workers)
-    peers = cluster.add_clients(clients, "job")
-    report("tasks start", workers * (1 + clients))
+    peers = [x for k in range(jobs) for x in cluster.add_clients(clients, f"job {k}")]
+    cluster.work()
     tasks = list(cluster.running())
+    readings = sum(len(cluster.tasks[peer]) for peer in peers)
+    # Each worker that has no task is looked at, too.
+    report(f"{len(tasks)} tasks start", workers * jobs + len(tasks) + readings)
     for peer, start in tasks:
         cluster.say(peer, m.SplitRequest(start.task_id, 0, 0, want=8))
-    report("each task gets splits", workers)
+    report("each task gets splits", len(tasks))
     for delivered in (False, True):
         for peer, start in tasks:
             cluster.say(peer, m.TaskProgress(start.task_id, True, delivered))
-    report("tasks end", workers)
+    report("tasks end", len(tasks) + readings)
     for peer in peers:
         cluster.say(peer, m.ClientClose())
-    report("clients close", workers * clients)
+    report("clients close", readings)
     print(f"peak memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MB")
 
 

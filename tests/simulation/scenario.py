@@ -69,6 +69,7 @@ class Scenario:
     drains: tuple[Drain, ...]
     client_crash: float | None
     registered: bool
+    tasks_per_client: int
 
     @property
     def lossless(self) -> bool:
@@ -86,8 +87,8 @@ def draw(seed: int) -> Scenario:
     rng = random.Random(f"scenario {seed}")
     kinds = ["none", "breaks", "crash", "both", "client", "drain"]
     faults = rng.choices(kinds, [3, 4, 2, 2, 1, 3])[0]
-    workers = rng.choice([1, 2, 2, 2, 3])
-    clients = rng.choice([1, 1, 2])
+    workers = rng.choice([1, 2, 2, 2, 3, 6])
+    clients = rng.choice([1, 1, 2, 3])
     plan = _draw_plan(rng)
     crashes: list[Crash] = []
     if faults in ("crash", "both"):
@@ -120,6 +121,7 @@ def draw(seed: int) -> Scenario:
         drains=tuple(drains),
         client_crash=rng.uniform(0, 1.0) if faults == "client" and clients > 1 else None,
         registered=rng.random() < 0.5,
+        tasks_per_client=random.Random(f"tasks {seed}").choice([1, 1, 2, 128, 128, 128]),
     )
 
 
@@ -163,7 +165,7 @@ def run(seed: int, *, tracing: bool = False) -> Outcome:
         job_gc_timeout_ms=6_000,
         gc_dynamic_sharding_jobs=True,
     )
-    dispatcher = SimDispatcher(world, config)
+    dispatcher = SimDispatcher(world, config, scenario.tasks_per_client)
     by_address: dict[str, SimWorker] = {}
     outcome = Outcome(scenario, world, dispatcher, [], [])
     registration = _registration(scenario.plan)
