@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from stoker.dataset.options import Options
 from stoker.dataset.tree.splits import ENDLESS, IndexSplits, ListedSplits, Source
 from stoker.elements.spec import UnknownSpec, spec_to_wire
+from stoker.errors import ErrorRecord
 from stoker.service import messages as m
 from stoker.service.config import ShardingPolicy
 from stoker.service.dispatcher.split_tracker import REMEMBERED
-from tests.service.test_dispatcher_logic import C1, FOUR, S1, TREE, VERSIONS, W1, W2, Talk
+from tests.service.test_dispatcher_logic import C1, FOUR, S1, TREE, VERSIONS, W1, W2, Talk, page
 
 HELLO = m.WorkerHello(1, 1, "host:1", {}, VERSIONS)
 CLIENT_HELLO = m.ClientHello(1, 1, "data", "job", m.JobParameters(ShardingPolicy.DYNAMIC), (0,))
@@ -79,6 +80,25 @@ def test_negative_consumption_is_refused():
     talk, task = reading()
     assert "must not be negative" in refused(talk.say(C1, m.ClientClose({task: (0, -1)})))
     assert talk.logic.state.clients
+
+
+@pytest.mark.parametrize(
+    "impossible",
+    [
+        page(0, [], total=3),
+        page(0, ["a", "b"], total=1),
+        page(0, ["a"], total=-1),
+        msgspec.structs.replace(page(0, [], total=3), values=msgspec.Raw(b"\x01")),
+    ],
+)
+def test_impossible_page_is_refused_before_a_change(impossible):
+    talk = Talk(ListedSplits())
+    talk.join(W1)
+    [listing] = [x for _, x in talk.read(C1) if isinstance(x, m.ListSplits)]
+    commits = talk.logic.commits
+    said = talk.say(W1, msgspec.structs.replace(impossible, listing_id=listing.listing_id))
+    assert "SplitsPage" in refused(said)
+    assert talk.logic.commits == commits
 
 
 @pytest.mark.parametrize(
@@ -173,7 +193,8 @@ def messages(ids) -> st.SearchStrategy:
             NUMBERS,
             st.booleans(),
         ),
-        st.builds(m.SplitsListed, number, st.dictionaries(NUMBERS, st.lists(st.just("a")))),
+        st.builds(page, number, st.lists(st.just("a")), NUMBERS, NUMBERS, NUMBERS),
+        st.builds(m.ListingFailed, number, st.just(ErrorRecord("OSError", "no"))),
         st.builds(m.TaskProgress, number, st.booleans(), st.booleans(), NUMBERS),
         st.builds(m.TaskRead, number),
         st.builds(m.KeepAlive, st.lists(number)),
@@ -191,6 +212,7 @@ def messages(ids) -> st.SearchStrategy:
             worker_id=st.one_of(st.none(), number),
             tasks=st.lists(number),
             readers=st.dictionaries(number, st.lists(number)),
+            listings=st.lists(number),
         ),
         st.just(CLIENT_HELLO),
         st.just(m.SupervisorHello(1, 1)),

@@ -7,11 +7,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from grpclib.server import Server as GrpcServer
 
 import stoker
 from stoker.errors import (
+    ErrorRecord,
     FailedPreconditionError,
     InvalidArgumentError,
     NotFoundError,
@@ -28,7 +30,8 @@ EVERY_MESSAGE = [
     m.WorkerHello(1, 2, "h:1", {"tcp": "h:2"}, m.Versions("3.11", "2"), ["t"], 5, "j", [1]),
     m.Heartbeat(),
     m.SplitRequest(1, 2, 3, [4, 5], 6),
-    m.SplitsListed(1, {0: ["a", "b"]}),
+    m.SplitsPage(1, 0, 0, 2, msgspec.Raw(rpc.encode(["a", "b"]))),
+    m.ListingFailed(1, ErrorRecord("OSError", "no")),
     m.TaskProgress(1, exhausted=True),
     m.WorkerLeave(),
     m.ClientHello(1, 1, "d", "j", m.JobParameters(ShardingPolicy.OFF), (0, 1), True, "p", 3, "j"),
@@ -56,7 +59,8 @@ def test_messages_to_the_dispatcher_survive_encoding(message):
         m.WorkerWelcome(1, 2, "j", 1000),
         m.TaskStart(1, 2, "d", 2**62, (0, 3), [m.SplitSource(0, 5, 50), m.SplitSource(1, 2)]),
         m.TaskStop(1),
-        m.ListSplits(1, "d", 5, (0,), [0]),
+        m.ListSplits(1, "d", 5, (0,), 0, 10_000),
+        m.StopListing(1),
         m.SplitGrant(1, 2, 3, [4], [5], [(6, [0, 10])], True),
         m.ClientReleased(1, 2),
         m.ClientWelcome(1, 2, 3, "j", 1000, "careful"),
@@ -82,8 +86,8 @@ def test_messages_of_the_dispatcher_survive_encoding(message):
     "message",
     [
         m.TaskRead(2**70),
-        m.SplitsListed(1, {0: ["\ud800"]}),
-        m.SplitsListed(1, {0: [object()]}),
+        m.SplitGrant(1, 0, 0, splits=[(0, "\ud800")]),
+        m.SplitGrant(1, 0, 0, splits=[(0, object())]),
     ],
     ids=["int", "text", "object"],
 )

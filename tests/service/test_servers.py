@@ -12,6 +12,7 @@ import pytest
 
 import stoker
 from stoker.errors import (
+    ErrorRecord,
     FailedPreconditionError,
     InvalidArgumentError,
     StokerError,
@@ -341,7 +342,7 @@ def test_client_of_an_unknown_mode_is_refused(service, mode):
     "message",
     [
         messages.SplitRequest(1, 2, 3, [4], 5),
-        messages.SplitsListed(1, {0: [1]}),
+        messages.ListingFailed(1, ErrorRecord("OSError", "no")),
         messages.TaskProgress(7, exhausted=True),
         messages.ClientClose(),
     ],

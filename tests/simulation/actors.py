@@ -27,6 +27,9 @@ _from_dispatcher = msgspec.msgpack.Decoder(m.FromDispatcher).decode
 
 TICK = 0.1
 
+PAGE_ENTRIES = 3
+"""File names in a page, so that most lists have several."""
+
 
 @dataclass(frozen=True)
 class Ear:
@@ -262,14 +265,23 @@ class SimWorker:
                     self.pipelines[task_id].resume()
                 case worker_logic.GiveSplit(task_id, _, _, split) if task_id in self.pipelines:
                     self.pipelines[task_id].give_split(split)
-                case worker_logic.ListSources(request):
-                    files = {x.number: x.files for x in self._plan.sources if x.per_file}
-                    answer = m.SplitsListed(request.iteration_id, files)
-                    self.world.after(0.01, partial(self._listed, answer))
+                case worker_logic.ListSplits(request):
+                    self.world.after(0.01, partial(self._listed, self._page(request)))
                 case worker_logic.SetHeartbeat(milliseconds):
                     self._heartbeat = milliseconds / 1000
 
-    def _listed(self, answer: m.SplitsListed) -> None:
+    def _page(self, request: m.ListSplits) -> m.SplitsPage:
+        [files] = [x.files for x in self._plan.sources if x.number == request.source]
+        values = files[request.start : request.start + PAGE_ENTRIES]
+        return m.SplitsPage(
+            request.listing_id,
+            request.source,
+            request.start,
+            len(files),
+            msgspec.Raw(_encode(values)),
+        )
+
+    def _listed(self, answer: m.SplitsPage) -> None:
         self.do(self.logic.splits_listed(answer))
 
     def _open(self, start: m.TaskStart) -> None:

@@ -96,8 +96,8 @@ class SplitSource(msgspec.Struct, frozen=True):
 class WorkerHello(Message, frozen=True, tag=True):
     """First on a worker's session. With `worker_id`: it had one, and still runs `tasks`.
 
-    `readers` are the clients it keeps something for, by task. `draining`: it gets no tasks. `key`
-    is that of the `WorkerWelcome`.
+    `readers` are the clients it keeps something for, by task, and `listings` the lists of splits
+    that it keeps. `draining`: it gets no tasks. `key` is that of the `WorkerWelcome`.
     """
 
     protocol_min: int
@@ -110,6 +110,7 @@ class WorkerHello(Message, frozen=True, tag=True):
     journal_id: str = ""
     tasks: list[int] = []
     readers: dict[int, list[int]] = {}
+    listings: list[int] = []
     draining: bool = False
     key: bytes = b""
 
@@ -134,12 +135,24 @@ class SplitRequest(Message, frozen=True, tag=True):
     done: bool = False
 
 
-class SplitsListed(Message, frozen=True, tag=True):
-    """Answer to `ListSplits`: the values of each source, or the error."""
+class SplitsPage(Message, frozen=True, tag=True):
+    """Answer to `ListSplits`: a part of the list of a source's splits, of about 1 MiB at most.
 
-    iteration_id: int
-    splits: dict[int, list[Any]] = {}
-    error: ErrorRecord | None = None
+    `values` is the list of the values from position `start` on, of `total` in all.
+    """
+
+    listing_id: int
+    source: int
+    start: int
+    total: int
+    values: msgspec.Raw
+
+
+class ListingFailed(Message, frozen=True, tag=True):
+    """Answer to `ListSplits`: the splits cannot be listed."""
+
+    listing_id: int
+    error: ErrorRecord
 
 
 class TaskProgress(Message, frozen=True, tag=True):
@@ -203,13 +216,23 @@ class TaskStop(Message, frozen=True, tag=True):
 
 
 class ListSplits(Message, frozen=True, tag=True):
-    """List the splits of these sources of the dataset; answer with `SplitsListed`."""
+    """Send the page of a source's splits from position `start` on.
 
-    iteration_id: int
+    The worker lists them when it is first asked, and keeps the list until `StopListing`.
+    """
+
+    listing_id: int
     dataset_id: str
     seed: int
     epoch: tuple[int, ...]
-    sources: list[int]
+    source: int
+    start: int = 0
+
+
+class StopListing(Message, frozen=True, tag=True):
+    """Drop a list of splits: all pages have arrived, or nobody needs them."""
+
+    listing_id: int
 
 
 class SplitGrant(Message, frozen=True, tag=True):
@@ -434,7 +457,8 @@ FromWorker: TypeAlias = (
     WorkerHello
     | Heartbeat
     | SplitRequest
-    | SplitsListed
+    | SplitsPage
+    | ListingFailed
     | TaskProgress
     | WorkerDraining
     | WorkerLeave
@@ -443,7 +467,7 @@ FromSupervisor: TypeAlias = SupervisorHello | KeepAlive | WorkerDied
 FromClient: TypeAlias = ClientHello | Heartbeat | TaskRead | ClientClose
 ToDispatcher: TypeAlias = FromWorker | FromSupervisor | FromClient
 ToWorker: TypeAlias = (
-    WorkerWelcome | TaskStart | TaskStop | ListSplits | SplitGrant | ClientReleased
+    WorkerWelcome | TaskStart | TaskStop | ListSplits | StopListing | SplitGrant | ClientReleased
 )
 ToClient: TypeAlias = ClientWelcome | DatasetUnknown | Tasks | DispatcherStopped
 FromDispatcher: TypeAlias = ToWorker | SupervisorWelcome | ToClient | HeartbeatInterval | Refused

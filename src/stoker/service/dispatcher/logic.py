@@ -41,7 +41,6 @@ class Dispatcher:
     Attributes:
         state: the recorded state; read-only.
         assigner: holds the requests for splits that wait.
-        listing: holds the workers that list splits.
     """
 
     def __init__(self, config: DispatcherConfig, rng: random.Random, now: float) -> None:
@@ -52,10 +51,10 @@ class Dispatcher:
         stall = max(lease / 2, SHORTEST_STALL)
         self._sessions = Sessions(Leases(now, stall))
         self.assigner = SplitAssigner(self._ledger, self._sessions)
-        self.listing = SplitListing(self._ledger, self._sessions)
+        self._listing = SplitListing(self._ledger, self._sessions)
         shared = (self._ledger, self._sessions)
-        self._iterations = Iterations(config, *shared, self.assigner, self.listing)
-        self._workers = Workers(config, *shared, self.assigner, self.listing, self._iterations)
+        self._iterations = Iterations(config, *shared, self.assigner, self._listing)
+        self._workers = Workers(config, *shared, self.assigner, self._listing, self._iterations)
         self._supervisors = Supervisors(config, *shared, self._workers)
         self._clients = Clients(config, *shared, self._iterations)
         self._collection_interval = config.job_gc_check_interval
@@ -87,6 +86,7 @@ class Dispatcher:
 
     def tick(self, now: float) -> list[Action]:
         """Expire leases and collect iterations without clients."""
+        self._listing.free_pages()
         for holder in self._sessions.leases.expired(now):
             if holder in self.state.workers:
                 self._workers.expired(holder)

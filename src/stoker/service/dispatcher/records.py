@@ -105,12 +105,26 @@ class IterationFailed(msgspec.Struct, frozen=True, tag=True):
     error: ErrorRecord
 
 
+class PageListed(msgspec.Struct, frozen=True, tag=True):
+    """A worker has listed the next `count` splits of a source; `values` is their encoded list."""
+
+    iteration_id: int
+    source: int
+    count: int
+    values: bytes
+
+
+class ListingDropped(msgspec.Struct, frozen=True, tag=True):
+    """The listing of an iteration has ended early, and its pages are dropped."""
+
+    iteration_id: int
+
+
 class SplitsKnown(msgspec.Struct, frozen=True, tag=True):
-    """The sources whose splits are assigned, and the values of listed splits."""
+    """The sources whose splits are assigned; all pages of the listed ones were recorded before."""
 
     iteration_id: int
     sources: list[SplitSource]
-    values: dict[int, list[Any]]
 
 
 class TaskAdded(msgspec.Struct, frozen=True, tag=True):
@@ -227,6 +241,8 @@ Record: TypeAlias = (
     | JobDatasetChanged
     | IterationAdded
     | IterationFailed
+    | PageListed
+    | ListingDropped
     | SplitsKnown
     | TaskAdded
     | TaskEnded

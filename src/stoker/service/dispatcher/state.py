@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from stoker.service.dispatcher.entities import Client, Iteration, Job, Task, Worker
+from stoker.service.dispatcher.listed_values import ListedValues
 from stoker.service.dispatcher.modes import mode_of
 from stoker.service.dispatcher.records import (
     ClientAdded,
@@ -23,6 +24,8 @@ from stoker.service.dispatcher.records import (
     IterationRemoved,
     JobAdded,
     JobDatasetChanged,
+    ListingDropped,
+    PageListed,
     Record,
     SplitsAssigned,
     SplitsBegun,
@@ -143,10 +146,18 @@ class State:
         self.iterations[record.iteration_id].error = record.error
 
     @apply.register
+    def _(self, record: PageListed) -> None:
+        values = self.iterations[record.iteration_id].values
+        values.setdefault(record.source, ListedValues()).add(record.count, record.values)
+
+    @apply.register
+    def _(self, record: ListingDropped) -> None:
+        self.iterations[record.iteration_id].values = {}
+
+    @apply.register
     def _(self, record: SplitsKnown) -> None:
         iteration = self.iterations[record.iteration_id]
         iteration.sources = {source.number: source for source in record.sources}
-        iteration.values = record.values
 
     @apply.register
     def _(self, record: TaskAdded) -> None:

@@ -86,7 +86,7 @@ class Workers:
             task = worker.tasks.get(message.task_id)
             if task is not None and task.running:
                 self._assigner.request(task, message, draining=worker.draining)
-        elif isinstance(message, m.SplitsListed):
+        elif isinstance(message, m.SplitsPage | m.ListingFailed):
             self._iterations.splits_listed(worker_id, message)
         elif isinstance(message, m.TaskProgress):
             task = self._state.workers[worker_id].tasks.get(message.task_id)
@@ -163,6 +163,6 @@ class Workers:
                     consumed = task.iteration.left.get(client_id, {}).get(task_id)
                     released = m.ClientReleased(task_id, client_id, consumed)
                     self._sessions.send(worker_id, released)
-        self._listing.resend(worker_id)
+        self._listing.resend(worker_id, hello.listings)
         for task in tasks.values():
             self._assigner.settle(task.iteration)

@@ -30,7 +30,8 @@ from stoker.service.worker import logic
 from stoker.service.worker.allocator import TRIM_SECONDS, trim_allocator
 from stoker.service.worker.dataset_cache import DatasetCache
 from stoker.service.worker.listeners import WorkerListeners, shared_segments
-from stoker.service.worker.pipeline import Pipeline, list_splits
+from stoker.service.worker.listing import Listing
+from stoker.service.worker.pipeline import Pipeline
 from stoker.service.worker.send_queue import SendQueue
 from stoker.wire import frames as f
 from stoker.wire.frame_compressor import compressor_for
@@ -99,6 +100,7 @@ class Shell:
         self._to_flush: set[SendQueue] = set()
         self._last_connection = 0
         self._pipelines: dict[int, Pipeline] = {}
+        self._listings: dict[int, Listing] = {}
         self._datasets = DatasetCache(self._fetch)
         self._dataset_of: dict[int, str] = {}
         self._interval = config.heartbeat_interval
@@ -166,6 +168,9 @@ class Shell:
         with self._lock:
             pipelines = list(self._pipelines.values())
             self._pipelines.clear()
+            for listing in self._listings.values():
+                listing.close()
+            self._listings.clear()
             send_queues = list(self._send_queues.values())
         for pipeline in pipelines:
             pipeline.close()
@@ -385,8 +390,8 @@ class Shell:
         """Ask for a split for the task's pipeline."""
         self._run(self.logic.need_split, task_id, source, source_epoch, time.monotonic())
 
-    def _list(self, request: m.ListSplits) -> None:
-        self._run(self.logic.splits_listed, list_splits(request, self))
+    def _splits_listed(self, answer: m.SplitsPage | m.ListingFailed) -> None:
+        self._run(self.logic.splits_listed, answer)
 
     # ── actions ───────────────────────────────────────────────────────────────────────────────────
     def _run(self, method: Any, *arguments: Any) -> None:
@@ -426,12 +431,19 @@ class Shell:
                 if self._session is not None:
                     quarter = min(self._interval / 4, LONGEST_TICK_SECONDS)
                     self._session.tick_seconds = max(quarter, rpc.TICK_SECONDS)
-            elif isinstance(action, logic.ListSources):
-                threading.Thread(
-                    target=self._list, args=(action.request,), name="stoker-list", daemon=True
-                ).start()
+            elif isinstance(action, logic.ListSplits):
+                self._list(action.request)
+            elif isinstance(action, logic.StopListing):
+                if (listing := self._listings.pop(action.listing_id, None)) is not None:
+                    listing.close()
             else:
                 self._run_on_pipeline(action)
+
+    def _list(self, request: m.ListSplits) -> None:
+        listing = self._listings.get(request.listing_id)
+        if listing is None:
+            listing = self._listings[request.listing_id] = Listing(self, self._splits_listed)
+        listing.ask(request)
 
     def _put(self, connection: int, message: f.Message | None) -> None:
         send_queue = self._send_queues.get(connection)
