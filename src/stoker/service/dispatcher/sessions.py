@@ -15,7 +15,7 @@ from stoker.service.dispatcher.leases import Leases
 from stoker.service.keys import are_equal
 
 MOST_HEARTBEATS = 1000
-"""Heartbeats that all workers and clients send together in a second, at 40 us of CPU each."""
+"""Heartbeats that all workers and clients send together in a second, at 100 us of CPU each."""
 
 SLICE = 100
 """Tasks and recipients in one slice of long work; each takes up to 20 us."""

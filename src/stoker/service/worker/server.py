@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from stoker.errors import FailedPreconditionError, StokerError
 from stoker.service.config import WorkerConfig, config_of
+from stoker.service.open_files import raise_open_files_limit
 from stoker.service.worker.shell import REFUSED_SECONDS, Shell
 
 logger = logging.getLogger("stoker.worker")
@@ -35,6 +36,8 @@ class WorkerServer:
         ...     with WorkerServer(dispatcher_address=dispatcher.target):
         ...         dispatcher.num_workers()
         1
+
+    It raises the limit of open files of this process: each trainer's connection has a descriptor.
 
     It stops by itself when the dispatcher is unreachable for `dispatcher_timeout_ms`, when the
     dispatcher refuses it for a minute, and after an internal error. Then `join` returns; in the
@@ -78,6 +81,7 @@ class WorkerServer:
             if self._stopped.is_set():
                 raise FailedPreconditionError("a stopped worker cannot start; make a new one")
             if self._shell is None:
+                raise_open_files_limit()
                 shell = Shell(
                     self._config, self._shell_ended, self.on_registered, self.refused_seconds
                 )

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from stoker.errors import FailedPreconditionError, InvalidArgumentError, StokerError
 from stoker.service.config import WorkerConfig
+from stoker.service.open_files import raise_open_files_limit
 from stoker.service.worker.process import (
     CHILD_COMMAND,
     GRACE,
@@ -87,6 +88,7 @@ class Supervisor:
         with self._changed:
             if self._threads or self._stopping:
                 return
+            raise_open_files_limit()  # it has descriptors of each child
             self._threads = [
                 threading.Thread(
                     target=self._keep_running, args=(number,), name=f"stoker-supervisor-{number}"
