@@ -158,7 +158,7 @@ def test_worker_without_an_address_is_refused():
 def test_death_without_a_reason_loses_the_worker():
     talk, task = reading()
     talk.say(S1, m.SupervisorHello(1, 1))
-    said = talk.say(S1, m.WorkerDied(talk.worker_ids[W1], "host:1", ""))
+    said = talk.say(S1, m.WorkerDied(talk.worker_ids[W1], "", talk.key(W1)))
     [lost] = [each for _, x in said if isinstance(x, m.Tasks) for each in x.lost]
     assert (lost.task_id, lost.reason) == (task, "its process ended")
     talk.say(C1, m.ClientClose())
@@ -168,10 +168,10 @@ def test_death_without_a_reason_loses_the_worker():
 def test_supervisor_does_not_renew_the_lease_of_a_client():
     talk = Talk(client_timeout_ms=1_000)
     talk.read(C1)
-    [client_id] = talk.logic.state.clients
+    [(client_id, client)] = talk.logic.state.clients.items()
     talk.say(S1, m.SupervisorHello(1, 1))
     for _ in range(8):
-        talk.say(S1, m.KeepAlive([client_id]))
+        talk.say(S1, m.KeepAlive({client_id: client.key}))
         talk.pass_time(0.25)
     assert not talk.logic.state.clients
 
@@ -197,9 +197,9 @@ def messages(ids) -> st.SearchStrategy:
         st.builds(m.ListingFailed, number, st.just(ErrorRecord("OSError", "no"))),
         st.builds(m.TaskProgress, number, st.booleans(), st.booleans(), NUMBERS),
         st.builds(m.TaskRead, number),
-        st.builds(m.KeepAlive, st.lists(number)),
+        st.builds(m.KeepAlive, st.dictionaries(number, st.just(b""))),
         st.builds(
-            m.WorkerDied, number, st.sampled_from(["host:1", ""]), st.sampled_from(["", "x"])
+            m.WorkerDied, number, st.sampled_from(["", "x"]), st.sampled_from([b"", bytes(16)])
         ),
         st.builds(m.ClientClose, st.dictionaries(number, st.tuples(NUMBERS, NUMBERS))),
         st.builds(

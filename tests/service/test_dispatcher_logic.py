@@ -66,6 +66,10 @@ class Talk:
         hello = m.ClientHello(1, 1, "data", "job", m.JobParameters(mode), (0,), **fields)
         return self.say(peer, hello)
 
+    def key(self, peer: int) -> bytes:
+        """Return the key of a worker."""
+        return self.logic.state.workers[self.worker_ids[peer]].added.key
+
     def task(self, peer: int) -> int:
         """Return the newest task of a worker."""
         return list(self.logic.state.workers[self.worker_ids[peer]].tasks)[-1]
@@ -106,7 +110,7 @@ def test_new_task_is_sent_to_worker_and_client():
     assert tasks == m.Tasks(added=[info], computed=False)
 
 
-def test_a_session_is_resumed_with_its_keyonly():
+def test_a_session_is_resumed_with_its_key_only():
     talk = Talk()
     [(_, registered)] = only(talk.join(W1), m.WorkerWelcome)
     [(_, welcome)] = only(talk.read(C1), m.ClientWelcome)
@@ -263,9 +267,9 @@ def test_a_supervisor_keeps_the_lease_of_its_child():
     talk.say(S1, m.SupervisorHello(1, 1))
     for _ in range(5):
         talk.pass_time(1.5)
-        talk.say(S1, m.KeepAlive([worker_id]))
+        talk.say(S1, m.KeepAlive({worker_id: talk.key(W1)}))
     assert talk.call(m.GetCluster()) == m.ClusterReply(["host:1"])
-    talk.say(S1, m.WorkerDied(worker_id, "host:1", "it was killed"))
+    talk.say(S1, m.WorkerDied(worker_id, "it was killed", talk.key(W1)))
     assert talk.call(m.GetCluster()) == m.ClusterReply([])
 
 
@@ -277,15 +281,37 @@ def test_a_supervisor_is_welcomed_with_journal_and_heartbeat():
     ]
 
 
-@pytest.mark.parametrize(
-    ("worker_id", "address"), [(99, "host:1"), (None, "host:2")], ids=["id", "address"]
-)
-def test_a_death_with_another_id_or_address_is_ignored(worker_id, address):
+def test_a_death_is_reported_with_the_key_of_the_worker_only():
     talk = Talk()
     talk.join(W1)
+    talk.join(W2)
     talk.say(S1, m.SupervisorHello(1, 1))
-    talk.say(S1, m.WorkerDied(worker_id or talk.worker_ids[W1], address, "it was killed"))
-    assert talk.call(m.GetCluster()) == m.ClusterReply(["host:1"])
+    mine, key = talk.worker_ids[W1], talk.key(W1)
+    for worker_id, shown in ((99, key), (mine, b""), (mine, key[::-1]), (mine, talk.key(W2))):
+        assert talk.say(S1, m.WorkerDied(worker_id, "it was killed", shown)) == []
+    assert talk.call(m.GetCluster()) == m.ClusterReply(["host:1", "host:2"])
+
+
+def test_a_lease_is_renewed_with_the_key_of_the_worker_only():
+    talk = Talk(worker_timeout_ms=2_000)
+    talk.join(W1)
+    worker_id, key = talk.worker_ids[W1], talk.key(W1)
+    talk.say(S1, m.SupervisorHello(1, 1))
+    for _ in range(5):
+        talk.pass_time(0.5)
+        talk.say(S1, m.KeepAlive({worker_id: key[::-1], worker_id + 1: key}))
+    assert talk.call(m.GetCluster()) == m.ClusterReply([])
+
+
+def test_keys_are_recorded():
+    talk = Talk()
+    [(_, registered)] = only(talk.join(W1), m.WorkerWelcome)
+    [(_, welcome)] = only(talk.read(C1), m.ClientWelcome)
+    state = talk.logic.state
+    assert state.workers[registered.worker_id].added.key == registered.key
+    assert state.clients[welcome.client_id].key == welcome.key
+    keys = {registered.key, welcome.key, state.tasks[talk.task(W1)].key}
+    assert [len(key) for key in keys] == [KEY_BYTES] * 3
 
 
 def test_a_supervisor_may_send_only_supervisor_messages():
@@ -296,7 +322,7 @@ def test_a_supervisor_may_send_only_supervisor_messages():
     assert said[-1] == (S1, "end")
 
 
-def test_a_session_takes_one_helloonly():
+def test_a_session_takes_one_hello_only():
     talk = Talk()
     talk.say(S1, m.SupervisorHello(1, 1))
     said = talk.say(S1, m.SupervisorHello(1, 1))
@@ -334,7 +360,7 @@ def test_resumed_session_repeats_messages_that_may_be_lost():
         journal,
         tasks=[99],
         readers=readers,
-        key=talk.logic._ledger.key_of("worker", worker_id),
+        key=talk.key(W1),
     )
     said = talk.say(W2, hello)
     assert [x for _, x in said][1:] == [
@@ -541,8 +567,8 @@ def test_a_worker_learns_later_what_a_closed_client_had_consumed():
     talk.logic.disconnected(W1, talk.now)
     talk.say(C1, m.ClientClose({task: (3, 1)}))
     worker_id = talk.worker_ids[W1]
-    key = talk.logic._ledger.key_of("worker", worker_id)
-    fields = {"worker_id": worker_id, "journal_id": journal, "tasks": [task], "key": key}
+    fields = {"worker_id": worker_id, "journal_id": journal, "tasks": [task]}
+    fields["key"] = talk.key(W1)
     said = talk.join(W1, readers={task: [welcome.client_id]}, **fields)
     assert (W1, m.ClientReleased(task, welcome.client_id, (3, 1))) in said
 

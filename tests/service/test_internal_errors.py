@@ -17,6 +17,7 @@ from stoker.service.dispatcher.clients import Clients
 from stoker.service.dispatcher.logic import Dispatcher
 from stoker.service.dispatcher.state import State
 from stoker.service.dispatcher.workers import Workers
+from stoker.service.keys import WorkerIdentity
 from stoker.service.worker import logic as worker_logic
 from stoker.service.worker import shell as worker_shell
 from stoker.service.worker.process import WorkerProcess
@@ -197,7 +198,7 @@ def test_worker_that_cannot_start_a_thread_stops(monkeypatch, caplog):
 
 
 def test_exception_of_on_registered_stops_the_worker(caplog):
-    def broken(_worker_id):
+    def broken(_identity):
         raise PlantedError("planted")
 
     with Service(0) as service:
@@ -279,14 +280,14 @@ def test_reader_that_cannot_start_a_thread_raises(monkeypatch):
 def test_supervisor_goes_on_after_an_exception(caplog):
     asked: list[int] = []
 
-    def worker_ids(_: float) -> list[int]:
+    def workers(_: float) -> list[WorkerIdentity]:
         asked.append(1)
         if len(asked) == 1:
             raise PlantedError("planted")
         return []
 
     with DispatchServer(worker_timeout_ms=300) as dispatcher:
-        session = SupervisorSession(dispatcher.target, worker_ids)
+        session = SupervisorSession(dispatcher.target, workers)
         session.start()
         try:
             assert eventually(lambda: len(asked) > 3)

@@ -79,7 +79,7 @@ def test_a_new_session_continues_the_list():
         worker_id=talk.worker_ids[W1],
         journal_id=welcome.journal_id,
         listings=[listing_id, 7],
-        key=talk.logic._ledger.key_of("worker", talk.worker_ids[W1]),
+        key=talk.key(W1),
     )
     said = talk.say(4, hello)
     [(_, request)] = only(said, m.ListSplits)

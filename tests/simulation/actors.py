@@ -15,6 +15,7 @@ from stoker.service.chunk import Chunk
 from stoker.service.client import logic as client_logic
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher import logic as dispatcher_logic
+from stoker.service.keys import WorkerIdentity
 from stoker.service.read_options import ReadOptions
 from stoker.service.worker import logic as worker_logic
 from stoker.wire import frames as f
@@ -75,12 +76,12 @@ class SimDispatcher:
         self._do(actions)
         return reply
 
-    def report_death(self, worker_id: int, address: str) -> None:
+    def report_death(self, identity: WorkerIdentity) -> None:
         """Deliver the report of a supervisor whose session never breaks."""
         if not self._supervised:
             self._supervised = True
             self._do(self.logic.received(SUPERVISOR, m.SupervisorHello(1, 1), self.world.now))
-        died = m.WorkerDied(worker_id, address, "it was killed")
+        died = m.WorkerDied(identity.worker_id, "it was killed", identity.key)
         self._do(self.logic.received(SUPERVISOR, died, self.world.now))
 
     def _do(self, actions: Sequence[dispatcher_logic.Action]) -> None:
@@ -174,7 +175,7 @@ class SimWorker:
         buffer_bytes: int,
     ) -> None:
         self.world, self.name, self.address, self.alive = world, name, address, True
-        self.worker_id: int | None = None
+        self.identity: WorkerIdentity | None = None
         self.pipelines: dict[int, Pipeline] = {}
         self._plan, self._seconds = plan, seconds
         self._sides: dict[int, Side] = {}
@@ -197,7 +198,7 @@ class SimWorker:
 
     def _session_message(self, message: Any) -> None:
         if isinstance(message, m.WorkerWelcome):
-            self.worker_id = message.worker_id
+            self.identity = WorkerIdentity(message.worker_id, message.key)
         self.do(self.logic.session_message(message, self.world.now))
 
     def accept(self, side: Side) -> None:

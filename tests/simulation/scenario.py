@@ -276,10 +276,10 @@ def _plan_crash(
     address = f"host:{crash.worker}"
 
     def die() -> None:
-        worker_id = by_address[address].worker_id
+        identity = by_address[address].identity
         by_address[address].crash()
-        if crash.reported and worker_id is not None:
-            world.after(0.05, lambda: dispatcher.report_death(worker_id, address))
+        if crash.reported and identity is not None:
+            world.after(0.05, lambda: dispatcher.report_death(identity))
         if crash.back is not None:
             world.after(crash.back, come_back)
 

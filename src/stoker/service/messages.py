@@ -272,17 +272,20 @@ class SupervisorHello(Message, frozen=True, tag=True):
 
 
 class KeepAlive(Message, frozen=True, tag=True):
-    """Renew the leases of active child processes, even if a function holds the GIL of one."""
+    """Renew the leases of active child processes, even if a function holds the GIL of one.
 
-    worker_ids: list[int]
+    `workers` maps the id of each to its key.
+    """
+
+    workers: dict[int, bytes]
 
 
 class WorkerDied(Message, frozen=True, tag=True):
-    """A child process died; `how` completes "worker ... was lost: "."""
+    """A child process died; `how` completes "worker ... was lost: ", `key` is the worker's."""
 
     worker_id: int
-    address: str
     how: str
+    key: bytes
 
 
 # ── dispatcher → supervisor ──────────────────────────────────────────────────────────────────────

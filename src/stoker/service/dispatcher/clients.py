@@ -44,13 +44,18 @@ class Clients:
             client_id = self._ledger.new_id()
             code = fingerprint(dataset)
             self._ledger.commit(
-                r.ClientAdded(client_id, iteration.iteration_id, hello.process, code)
+                r.ClientAdded(
+                    client_id,
+                    iteration.iteration_id,
+                    hello.process,
+                    code,
+                    self._ledger.new_key(),
+                )
             )
             client = self._state.clients[client_id]
         else:
             client = self._find(hello.client_id, hello.journal_id)
-            key = self._ledger.key_of("client", hello.client_id)
-            check_key(hello.key, key, f"client {hello.client_id}")
+            check_key(hello.key, client.key, f"client {hello.client_id}")
             client_id, iteration = client.client_id, client.iteration
         heartbeat_ms = self._sessions.attach(peer, client_id, self._timeout_ms, now)
         self._sessions.send(
@@ -63,7 +68,7 @@ class Clients:
                 heartbeat_ms,
                 warning,
                 compression,
-                self._ledger.key_of("client", client_id),
+                client.key,
             ),
         )
         # The state of all tasks: what an older session was sent may be lost.

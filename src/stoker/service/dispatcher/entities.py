@@ -107,6 +107,7 @@ class Client:
     client_id: int
     iteration: "Iteration"
     process: str
+    key: bytes = b""
 
 
 @dataclasses.dataclass

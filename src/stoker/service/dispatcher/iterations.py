@@ -272,7 +272,7 @@ class Iterations:
     def _add_task(self, iteration: e.Iteration, worker: e.Worker) -> e.Task:
         worker_id = worker.added.worker_id
         task_id, seed = self._ledger.new_id(), self._ledger.new_seed()
-        key = self._ledger.key_of("task", task_id)
+        key = self._ledger.new_key()
         self._ledger.commit(r.TaskAdded(task_id, iteration.iteration_id, worker_id, seed, key))
         task = self._state.tasks[task_id]
         self._sessions.send(worker_id, mode_of(iteration.parameters).task_start(task))

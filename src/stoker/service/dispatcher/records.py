@@ -50,13 +50,14 @@ class DatasetRemoved(msgspec.Struct, frozen=True, tag=True):
 
 
 class WorkerAdded(msgspec.Struct, frozen=True, tag=True):
-    """A worker registered."""
+    """A worker registered; it and its supervisor prove with `key` which worker it is."""
 
     worker_id: int
     address: str
     data_transfer_addresses: dict[str, str]
     tags: list[str]
     versions: Versions
+    key: bytes = b""
 
 
 class WorkerDraining(msgspec.Struct, frozen=True, tag=True):
@@ -202,12 +203,16 @@ class SplitsDone(msgspec.Struct, frozen=True, tag=True):
 
 
 class ClientAdded(msgspec.Struct, frozen=True, tag=True):
-    """A client reads an iteration; `code` is the `jobs.fingerprint` of its dataset."""
+    """A client reads an iteration; it resumes its session with `key`.
+
+    `code` is the `jobs.fingerprint` of its dataset.
+    """
 
     client_id: int
     iteration_id: int
     process: str
     code: str = ""
+    key: bytes = b""
 
 
 class ClientRemoved(msgspec.Struct, frozen=True, tag=True):

@@ -217,7 +217,7 @@ class State:
     @apply.register
     def _(self, record: ClientAdded) -> None:
         iteration = self.iterations[record.iteration_id]
-        client = Client(record.client_id, iteration, record.process)
+        client = Client(record.client_id, iteration, record.process, record.key)
         self.clients[client.client_id] = iteration.clients[client.client_id] = client
         iteration.job.add_code(record.code)
         iteration.clients_opened += 1

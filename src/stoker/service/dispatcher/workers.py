@@ -52,11 +52,12 @@ class Workers:
             and older.added.address == hello.address
             and hello.journal_id == self._ledger.journal_id
         )
-        if worker_id is not None and known:
-            check_key(hello.key, self._ledger.key_of("worker", worker_id), f"worker {worker_id}")
+        if older is not None and known:
+            check_key(hello.key, older.added.key, f"worker {worker_id}")
         # An id of another journal names something else here.
         if worker_id is None or not known:
             worker_id = self._register(hello)
+        worker = self._state.workers[worker_id]
         heartbeat_ms = self._sessions.attach(peer, worker_id, self._timeout_ms, now)
         self._sessions.send(
             worker_id,
@@ -65,10 +66,9 @@ class Workers:
                 worker_id,
                 self._ledger.journal_id,
                 heartbeat_ms,
-                self._ledger.key_of("worker", worker_id),
+                worker.added.key,
             ),
         )
-        worker = self._state.workers[worker_id]
         if known:
             self._resume(worker, hello)
         if hello.draining:
@@ -138,7 +138,12 @@ class Workers:
         worker_id = self._ledger.new_id()
         self._ledger.commit(
             r.WorkerAdded(
-                worker_id, hello.address, hello.data_transfer_addresses, hello.tags, hello.versions
+                worker_id,
+                hello.address,
+                hello.data_transfer_addresses,
+                hello.tags,
+                hello.versions,
+                self._ledger.new_key(),
             )
         )
         return worker_id

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from stoker.errors import FailedPreconditionError, StokerError
 from stoker.service.config import WorkerConfig, config_of
+from stoker.service.keys import WorkerIdentity
 from stoker.service.open_files import raise_open_files_limit
 from stoker.service.worker.shell import REFUSED_SECONDS, Shell
 
@@ -55,8 +56,9 @@ class WorkerServer:
         self._stop_now = threading.Event()
         self._ended = threading.Event()
         self._lock = threading.Lock()
-        self.on_registered: Callable[[int], None] = lambda _: None
-        """Called with the worker's id whenever a dispatcher assigns one; set it before `start`."""
+        self.on_registered: Callable[[WorkerIdentity], None] = lambda _: None
+        """Called with the worker's id and key whenever a dispatcher assigns them; set it before
+        `start`."""
         self.refused_seconds = REFUSED_SECONDS
         """Time after which a refused worker stops; set it before `start`."""
         self.failure: StokerError | None = None

@@ -25,6 +25,7 @@ from stoker.service import messages as m
 from stoker.service import rpc
 from stoker.service.chunk import Chunk
 from stoker.service.config import WorkerConfig, parse_service
+from stoker.service.keys import WorkerIdentity
 from stoker.service.versions import versions
 from stoker.service.worker import logic
 from stoker.service.worker.allocator import TRIM_SECONDS, trim_allocator
@@ -66,7 +67,7 @@ class Shell:
         config: the worker's configuration.
         ended: called at most once, from any thread, when the worker must stop: with the error, or
             ``None`` if the dispatcher was unreachable for too long.
-        on_registered: called with each id that a dispatcher assigns.
+        on_registered: called with each identity that a dispatcher assigns.
         refused_seconds: the worker stops after this time if the dispatcher only refuses it.
 
     Attributes:
@@ -77,7 +78,7 @@ class Shell:
         self,
         config: WorkerConfig,
         ended: Callable[[StokerError | None], None],
-        on_registered: Callable[[int], None],
+        on_registered: Callable[[WorkerIdentity], None],
         refused_seconds: float = REFUSED_SECONDS,
     ) -> None:
         self._config = config
@@ -258,7 +259,7 @@ class Shell:
         self._run(self.logic.session_message, message, time.monotonic())
         if isinstance(message, m.WorkerWelcome):
             self._lost_at = self._refused_since = self.refused = None
-            self._on_registered(message.worker_id)
+            self._on_registered(WorkerIdentity(message.worker_id, message.key))
             self._registered.set()
 
     def _be_refused(self, error: ErrorRecord) -> None:
