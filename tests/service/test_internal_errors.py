@@ -9,7 +9,7 @@ import pytest
 
 import stoker
 from stoker.errors import FailedPreconditionError, StokerError
-from stoker.service import DispatchServer, WorkerConfig, WorkerServer, rpc
+from stoker.service import DispatchServer, WorkerConfig, WorkerServer, rpc, rpc_session
 from stoker.service import messages as m
 from stoker.service.client import logic as client_logic
 from stoker.service.dispatcher import sessions
@@ -106,7 +106,7 @@ def test_exception_after_a_change_stops_the_dispatcher(monkeypatch, caplog, owne
             ready.wait(5)
             session.send(hello)
 
-        session = rpc.Session(address, opened, lambda _: None, lambda: None, lambda: None)
+        session = rpc_session.Session(address, opened, lambda _: None, lambda: None, lambda: None)
         ready.set()
         try:
             if name == "disconnected":

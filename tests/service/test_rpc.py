@@ -19,7 +19,7 @@ from stoker.errors import (
     NotFoundError,
     UnavailableError,
 )
-from stoker.service import WorkerServer, rpc
+from stoker.service import WorkerServer, rpc, rpc_session
 from stoker.service import messages as m
 from stoker.service.config import ShardingPolicy
 from stoker.service.control_connection import BACKLOG, ControlChannel
@@ -153,7 +153,7 @@ def test_session_reconnects_to_a_restarted_dispatcher():
     opened: list[int] = []
     lost = threading.Event()
     with Service(0, port=port):
-        session = rpc.Session(
+        session = rpc_session.Session(
             f"localhost:{port}", lambda: opened.append(1), lambda _: None, lost.set, lambda: None
         )
         try:
@@ -170,7 +170,7 @@ def test_session_reconnects_to_a_restarted_dispatcher():
 
 
 def test_session_without_a_dispatcher_closes_immediately():
-    session = rpc.Session(
+    session = rpc_session.Session(
         f"localhost:{free_port()}", lambda: None, lambda _: None, lambda: None, lambda: None
     )
     session.close()
@@ -195,7 +195,7 @@ def test_session_survives_connections_lost_while_they_open(monkeypatch):
     failures: list[Exception] = []
     with Service(0) as service:
         address = service.target.removeprefix("grpc://")
-        session = rpc.Session(
+        session = rpc_session.Session(
             address, opened.set, lambda _: None, lambda: None, lambda: None, failures.append
         )
         try:
@@ -228,7 +228,7 @@ def session_with(broken: str, failed=None):
     with Service(0) as service:
         address = service.target.removeprefix("grpc://")
         opened, received, lost, tick = map(callback, ("opened", "received", "lost", "tick"))
-        session = rpc.Session(address, opened, received, lost, tick, failed)
+        session = rpc_session.Session(address, opened, received, lost, tick, failed)
         ready.set()
         try:
             yield calls, service

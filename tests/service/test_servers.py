@@ -25,6 +25,7 @@ from stoker.service import (
     distribute,
     messages,
     rpc,
+    rpc_session,
 )
 from stoker.service.keys import reader_key
 from stoker.wire import frames
@@ -263,7 +264,7 @@ class _RawSession:
         self.lost = threading.Event()
         self._first = first
         self._ready = threading.Event()
-        self._session = rpc.Session(
+        self._session = rpc_session.Session(
             address, self._opened, self.answers.append, self.lost.set, lambda: None
         )
         self._ready.set()

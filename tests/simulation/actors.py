@@ -116,7 +116,7 @@ class Encoded(bytes):
 
 
 class Session:
-    """A session that reconnects whenever it breaks, as `rpc.Session` does."""
+    """A session that reconnects whenever it breaks, as `rpc_session.Session` does."""
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ from stoker.errors import (
     to_record,
 )
 from stoker.service import messages as m
-from stoker.service import rpc
+from stoker.service import rpc, rpc_session
 from stoker.service.chunk import Chunk
 from stoker.service.config import WorkerConfig, parse_service
 from stoker.service.keys import WorkerIdentity
@@ -93,7 +93,7 @@ class Shell:
         self._refused_last = False
         self._crashed = False
         self._failure: StokerError | None = None
-        self._session: rpc.Session | None = None
+        self._session: rpc_session.Session | None = None
         self._listeners: WorkerListeners | None = None
         self.segments = shared_segments(config)
         self.chunk_bytes = max(1, min(logic.FRAME_BYTES, config.buffer_bytes // 4))
@@ -133,7 +133,7 @@ class Shell:
                 hello, self._config.buffer_bytes, self._config.peer_timeout_ms
             )
             # The callbacks may run immediately, and need the lock.
-            self._session = rpc.Session(
+            self._session = rpc_session.Session(
                 self._dispatcher_address,
                 self._session_opened,
                 self._session_message,
@@ -431,7 +431,7 @@ class Shell:
                 self._interval = action.milliseconds / 1000
                 if self._session is not None:
                     quarter = min(self._interval / 4, LONGEST_TICK_SECONDS)
-                    self._session.tick_seconds = max(quarter, rpc.TICK_SECONDS)
+                    self._session.tick_seconds = max(quarter, rpc_session.TICK_SECONDS)
             elif isinstance(action, logic.ListSplits):
                 self._list(action.request)
             elif isinstance(action, logic.StopListing):

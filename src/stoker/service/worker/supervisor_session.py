@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 
 from stoker.service import messages as m
-from stoker.service import rpc
+from stoker.service import rpc_session
 from stoker.service.config import parse_service
 from stoker.service.control_connection import PEER_TIMEOUT
 from stoker.service.keys import WorkerIdentity
@@ -43,7 +43,7 @@ class SupervisorSession:
         self._active_workers = active_workers
         self._lock = threading.Lock()
         self._deaths: deque[m.WorkerDied] = deque(maxlen=_DEATHS_TO_REPEAT)
-        self._session: rpc.Session | None = None
+        self._session: rpc_session.Session | None = None
         self._journal_id = ""
         self._interval: float | None = None
         self._lease = 0.0
@@ -53,7 +53,7 @@ class SupervisorSession:
         """Open the session; call once."""
         with self._lock:  # the callbacks run immediately, and use the session
             # Without `failed`: after an exception of a callback it goes on, with no state to lose.
-            self._session = rpc.Session(
+            self._session = rpc_session.Session(
                 self._dispatcher_address,
                 self._opened,
                 self._received,
