@@ -445,7 +445,31 @@ def test_closed_client_gives_back_through_the_dispatcher():
     [(_, welcome)] = only(talk.read(C1), m.ClientWelcome)
     task = talk.task(W1)
     said = talk.say(C1, m.ClientClose({task: (3, 1)}))
-    assert said == [(W1, m.ClientReleased(task, welcome.client_id, (3, 1))), (C1, "end")]
+    assert said == [
+        (W1, m.ClientReleased(task, welcome.client_id, (3, 1))),
+        (C1, m.ClientClosed()),
+        (C1, "end"),
+    ]
+
+
+def test_client_without_a_session_gives_back_by_a_call():
+    talk = Talk()
+    talk.join(W1)
+    [(_, welcome)] = only(talk.read(C1), m.ClientWelcome)
+    task = talk.task(W1)
+    talk.logic.disconnected(C1, talk.now)
+    client_id, journal = welcome.client_id, welcome.journal_id
+    wrong = talk.call(m.CloseClient(client_id, journal, welcome.key[::-1]))
+    assert isinstance(wrong, m.Failed)
+    assert wrong.error.code == "PermissionDeniedError"
+    assert talk.call(m.CloseClient(client_id, "other", welcome.key)) == m.ClientClosed()
+    assert talk.logic.state.clients
+    farewell = m.CloseClient(client_id, journal, welcome.key, {task: (3, 1)})
+    reply, actions = talk.logic.call(farewell, talk.now)
+    assert reply == m.ClientClosed()
+    assert Send(W1, m.ClientReleased(task, client_id, (3, 1))) in actions
+    assert not talk.logic.state.clients
+    assert talk.call(farewell) == m.ClientClosed()
 
 
 def test_lease_shorter_than_the_tick_interval_expires():

@@ -3,6 +3,7 @@ import socket
 import struct
 import sys
 import threading
+import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from stoker.errors import (
 from stoker.service import WorkerServer, rpc, rpc_session
 from stoker.service import messages as m
 from stoker.service.config import ShardingPolicy
-from stoker.service.control_connection import BACKLOG, ControlChannel
+from stoker.service.control_connection import BACKLOG, ConnectError, ControlChannel
 from stoker.service.control_loop import control_loop, run_on
 from tests.serving import Service, eventually, free_port, read
 
@@ -175,6 +176,62 @@ def test_session_without_a_dispatcher_closes_immediately():
     )
     session.close()
     session.close()
+
+
+def _counted_calls(monkeypatch, failures: int) -> list[bytes]:
+    """Record the farewells of sessions, the first of which fail."""
+    calls: list[bytes] = []
+    send_call = rpc.send_call
+
+    async def counted(address, data, peer_timeout):
+        calls.append(data)
+        if len(calls) <= failures:
+            raise ConnectError("Connection refused")
+        return await send_call(address, data, peer_timeout)
+
+    monkeypatch.setattr(rpc_session, "send_call", counted)
+    return calls
+
+
+FAREWELL = m.CloseClient(1, "journal", b"")
+
+
+def test_broken_session_says_farewell_by_a_call(monkeypatch):
+    port = free_port()
+    calls = _counted_calls(monkeypatch, failures=2)
+    session = rpc_session.Session(
+        f"localhost:{port}", lambda: None, lambda _: None, lambda: None, lambda: None
+    )
+    closing = threading.Thread(target=session.close, args=(20.0, FAREWELL))
+    closing.start()
+    assert eventually(lambda: calls)
+    with Service(0, port=port):
+        closing.join(10)
+        assert not closing.is_alive()
+    assert set(calls) == {rpc.encode(FAREWELL)}
+    assert len(calls) >= 3
+
+
+def test_client_whose_last_message_arrives_makes_no_call(monkeypatch):
+    calls = _counted_calls(monkeypatch, failures=0)
+    with Service(1) as service:
+        dataset = stoker.Dataset.range(100).distribute(service.target)
+        for _ in range(20):
+            with dataset.iterator() as iterator:
+                next(iterator)
+            assert not service.state.clients
+    assert calls == []
+
+
+def test_farewell_without_a_dispatcher_ends_in_time(monkeypatch):
+    calls = _counted_calls(monkeypatch, failures=1 << 30)
+    session = rpc_session.Session(
+        f"localhost:{free_port()}", lambda: None, lambda _: None, lambda: None, lambda: None
+    )
+    began = time.monotonic()
+    session.close(0.3, FAREWELL)
+    assert time.monotonic() - began < 5
+    assert calls
 
 
 def test_session_survives_connections_lost_while_they_open(monkeypatch):

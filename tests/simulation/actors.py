@@ -17,6 +17,7 @@ from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher import logic as dispatcher_logic
 from stoker.service.keys import WorkerIdentity
 from stoker.service.read_options import ReadOptions
+from stoker.service.rpc_session import FAREWELL_SECONDS
 from stoker.service.worker import logic as worker_logic
 from stoker.wire import frames as f
 from tests.simulation.network import Link, Side, World
@@ -138,12 +139,38 @@ class Session:
         if self._side is not None:
             self._side.send(Encoded(message))
 
-    def close(self) -> None:
-        """End the session for good, after the messages sent."""
+    def kill(self) -> None:
+        """End the session for good, as the death of its process does."""
         self._closed = True
         if self._side is not None:
             self._side.close()
             self._side = None
+
+    def close(self, farewell: m.Request | None) -> None:
+        """End the session for good; make the call unless all messages sent have arrived."""
+        if farewell is None:
+            self.kill()
+            return
+        self._closed = True
+        side, self._side = self._side, None
+
+        def call() -> None:
+            self._dispatcher.call(farewell)
+
+        answered = False
+
+        def received(data: bytes) -> None:
+            nonlocal answered
+            answered = isinstance(_from_dispatcher(data), m.ClientClosed)
+
+        def ended() -> None:
+            if not answered:
+                self._world.after(self._world.rng.uniform(0.01, FAREWELL_SECONDS / 2), call)
+
+        if side is None:
+            ended()
+        else:  # the dispatcher ends it after `ClientClose`
+            side.listener = Ear(received, ended)
 
     def _open(self) -> None:
         if self._closed:
@@ -226,7 +253,7 @@ class SimWorker:
         """Kill the process with all its state."""
         self.world.note(f"       {self.name} crashes")
         self.alive = False
-        self.session.close()
+        self.session.kill()
         for pipeline in self.pipelines.values():
             pipeline.close()
         for side in self._sides.values():
@@ -381,13 +408,14 @@ class SimClient:
     def _leave(self, state: str) -> None:
         self.state, self.left_at = state, self.world.now
         if state == "crashed":
+            self.session.kill()
             for side in self._sides.values():
                 side.close()
         else:
             taken = self._taken
             self._do(self.logic.close(taken))
             self.world.after(5.0, self._hang_up)
-        self.session.close()
+            self.session.close(self.logic.farewell(self.world.now))
 
     def _hang_up(self) -> None:
         """Close the connections whose farewell took too long."""

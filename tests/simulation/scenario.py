@@ -75,11 +75,6 @@ class Scenario:
         """True if at most connections break and workers drain, so that all elements must arrive."""
         return not self.crashes and self.client_crash is None
 
-    @property
-    def quiet(self) -> bool:
-        """True if nothing fails."""
-        return self.lossless and not self.breaks
-
 
 def draw(seed: int) -> Scenario:
     """Return the scenario of a seed."""

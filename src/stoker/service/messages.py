@@ -372,6 +372,10 @@ class Tasks(Message, frozen=True, tag=True):
     shared: bool = False
 
 
+class ClientClosed(Message, frozen=True, tag=True):
+    """Answer to `ClientClose` and `CloseClient`: the client is released."""
+
+
 class DispatcherStopped(Message, frozen=True, tag=True):
     """The dispatcher ends and keeps no journal."""
 
@@ -450,6 +454,18 @@ class ClusterReply(Message, frozen=True, tag=True):
     workers: list[str]
 
 
+class CloseClient(Message, frozen=True, tag=True):
+    """Release a client, as `ClientClose` does; for one whose session is broken.
+
+    `journal_id` and `key` are those of its `ClientWelcome`.
+    """
+
+    client_id: int
+    journal_id: str
+    key: bytes
+    consumed: dict[int, tuple[int, int]] = {}
+
+
 class Failed(Message, frozen=True, tag=True):
     """The call failed."""
 
@@ -472,7 +488,7 @@ ToDispatcher: TypeAlias = FromWorker | FromSupervisor | FromClient
 ToWorker: TypeAlias = (
     WorkerWelcome | TaskStart | TaskStop | ListSplits | StopListing | SplitGrant | ClientReleased
 )
-ToClient: TypeAlias = ClientWelcome | DatasetUnknown | Tasks | DispatcherStopped
+ToClient: TypeAlias = ClientWelcome | DatasetUnknown | Tasks | ClientClosed | DispatcherStopped
 FromDispatcher: TypeAlias = ToWorker | SupervisorWelcome | ToClient | HeartbeatInterval | Refused
-Request: TypeAlias = RegisterDataset | GetDataset | GetCluster
-Reply: TypeAlias = DatasetRegistered | DatasetReply | ClusterReply | Failed
+Request: TypeAlias = RegisterDataset | GetDataset | GetCluster | CloseClient
+Reply: TypeAlias = DatasetRegistered | DatasetReply | ClusterReply | ClientClosed | Failed

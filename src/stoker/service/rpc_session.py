@@ -3,7 +3,9 @@
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
@@ -28,11 +30,15 @@ from stoker.service.rpc import (
     decode_from_dispatcher,
     encode,
     not_stoker,
+    send_call,
 )
 
 logger = logging.getLogger("stoker.rpc")
 
 TICK_SECONDS = 0.05
+
+FAREWELL_SECONDS = 2.0
+"""Longest time in which the last messages of a session are sent, also if it is broken."""
 
 LONGEST_PAUSE = 2.0
 LONGEST_REFUSED_PAUSE = 10.0
@@ -83,7 +89,7 @@ class Session:
         self._welcomed = self._refused = self._answered = False
         self._foreign_attempts = 0
         self._raised: Exception | None = None
-        self._closed = False
+        self._is_open = self._closed = self._said_farewell = False
         self._task = asyncio.run_coroutine_threadsafe(self._run(), self._loop)
 
     def send(self, message: m.ToDispatcher) -> None:
@@ -95,17 +101,43 @@ class Session:
         if not self._closed:
             self._loop.call_soon_threadsafe(self._send_queue.put_nowait, encode(message))
 
-    def close(self, timeout: float = 2.0) -> None:
-        """Send the queued messages and end the stream for good. Not from the loop's thread."""
+    def close(self, timeout: float = FAREWELL_SECONDS, farewell: m.Request | None = None) -> None:
+        """Send the queued messages and end the stream for good. Not from the loop's thread.
+
+        Args:
+            timeout: the longest wait, in seconds.
+            farewell: a call that is made, until it is answered, unless `ClientClosed` is received:
+                messages are lost with a stream that breaks.
+        """
         if self._closed:
             return
         self._closed = True
-        self._loop.call_soon_threadsafe(self._send_queue.put_nowait, None)
-        try:
-            self._task.result(timeout)
-        except Exception:  # noqa: BLE001 - close() ends the session after any error
-            self._task.cancel()
+        deadline = time.monotonic() + timeout
+        self._loop.call_soon_threadsafe(self._stop)
+        _wait(self._task, deadline)
+        if farewell is not None and not self._said_farewell:
+            insisting = self._insist(encode(farewell))
+            _wait(asyncio.run_coroutine_threadsafe(insisting, self._loop), deadline)
         self._control.release()
+
+    def _stop(self) -> None:
+        """End the stream after the queued messages; without a stream, end at once."""
+        self._send_queue.put_nowait(None)
+        if not self._is_open:
+            self._task.cancel()
+
+    async def _insist(self, data: bytes) -> None:
+        """Make a call until it is answered."""
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                await send_call(self._address, data, self._peer_timeout)
+            except ConnectError as failure:
+                logger.debug("no farewell to %s yet: %s", self._address, failure)
+            else:
+                return
+            await asyncio.sleep(pause)
+            pause *= 2
 
     async def _run(self) -> None:
         try:
@@ -166,6 +198,7 @@ class Session:
                 async with method.open() as stream:
                     await stream.send_request()
                     self._send_queue = asyncio.Queue()
+                    self._is_open = True
                     self._notify(self._opened)
                     await self._converse(stream)
         except Exception as error:
@@ -174,6 +207,8 @@ class Session:
             if not isinstance(error, BROKEN):
                 logger.debug("a session with %s broke", self._address, exc_info=True)
             return channel.explain(error)
+        finally:
+            self._is_open = False
         return channel.explain(None)
 
     def _explain(self, failure: ConnectError) -> None:
@@ -209,6 +244,7 @@ class Session:
             while (data := await self._send_queue.get()) is not None:
                 await stream.send_message(data)
             await stream.end()
+            await asyncio.Event().wait()  # the dispatcher ends it too, when it has received all
 
         async def receive_all() -> None:
             while (data := await stream.recv_message()) is not None:
@@ -222,6 +258,7 @@ class Session:
         except msgspec.MsgspecError as error:
             raise NotStokerError(f"not a message of this version: {error}") from error
         self._answered = True
+        self._said_farewell = isinstance(message, m.ClientClosed)
         if isinstance(message, m.Refused):
             self._refused = True
         else:
@@ -231,6 +268,14 @@ class Session:
 
 class _CallbackError(Exception):
     """A callback of a session raised `Session._raised`."""
+
+
+def _wait(task: "Future[None]", deadline: float) -> None:
+    """Wait until `deadline` for a task of the loop, and cancel it then."""
+    try:
+        task.result(max(0.0, deadline - time.monotonic()))
+    except Exception:  # noqa: BLE001 - close() ends the session after any error
+        task.cancel()
 
 
 async def _until_first_ends(*parts: Coroutine[Any, Any, None]) -> None:

@@ -117,8 +117,9 @@ class ServiceStream(Stream):
             self.ready = iter(())
             self._changed.notify_all()
             threads = list(self._threads)
-        self._session.close()
-        deadline = time.monotonic() + FAREWELL_SECONDS
+            deadline = time.monotonic() + FAREWELL_SECONDS
+            farewell = self._logic.farewell(time.monotonic())
+        self._session.close(FAREWELL_SECONDS, farewell)
         for thread in threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         with self._changed:

@@ -86,18 +86,34 @@ class Clients:
         if isinstance(message, m.TaskRead):
             self._iterations.task_read(self._state.clients[client_id], message.task_id)
         elif isinstance(message, m.ClientClose):
-            for task_id, numbers in message.consumed.items():
-                if min(numbers) < 0:
-                    raise InvalidArgumentError(
-                        f"`consumed` of task {task_id} must not be negative, got {numbers}"
-                    )
-            self._release(client_id, message.consumed, now)
-            self._sessions.release(client_id)
+            self._close(client_id, message.consumed, now)
+
+    def close(self, request: m.CloseClient, now: float) -> None:
+        """Release a client whose session is broken, unless it was released before.
+
+        Raises:
+            PermissionDeniedError: if the key is not that of the client.
+            InvalidArgumentError: if a number is not possible.
+        """
+        client = self._state.clients.get(request.client_id)
+        if client is not None and request.journal_id == self._ledger.journal_id:
+            check_key(request.key, client.key, f"client {request.client_id}")
+            self._close(client.client_id, request.consumed, now)
 
     def expired(self, client_id: int, now: float) -> None:
         """Release a client whose lease has expired."""
         self._release(client_id, {}, now)
         self._sessions.send(client_id, m.Refused(to_record(self._unknown(client_id))))
+        self._sessions.release(client_id)
+
+    def _close(self, client_id: int, consumed: dict[int, tuple[int, int]], now: float) -> None:
+        for task_id, numbers in consumed.items():
+            if min(numbers) < 0:
+                raise InvalidArgumentError(
+                    f"`consumed` of task {task_id} must not be negative, got {numbers}"
+                )
+        self._release(client_id, consumed, now)
+        self._sessions.send(client_id, m.ClientClosed())
         self._sessions.release(client_id)
 
     def _find(self, client_id: int, journal_id: str) -> e.Client:

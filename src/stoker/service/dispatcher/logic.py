@@ -116,7 +116,7 @@ class Dispatcher:
     def call(self, request: m.Request, now: float) -> tuple[m.Reply, list[Action]]:
         """Answer a request that needs no session."""
         try:
-            reply = self._answer(request)
+            reply = self._answer(request, now)
         except StokerError as error:
             reply = m.Failed(to_record(error))
         return reply, self._sessions.take_actions()
@@ -153,7 +153,7 @@ class Dispatcher:
         else:
             self._supervisors.hello(peer, hello)
 
-    def _answer(self, request: m.Request) -> m.Reply:
+    def _answer(self, request: m.Request, now: float) -> m.Reply:
         if isinstance(request, m.RegisterDataset):
             return m.DatasetRegistered(registered_id(self._ledger, request, kept=True))
         if isinstance(request, m.GetDataset):
@@ -162,4 +162,7 @@ class Dispatcher:
             return m.DatasetReply(
                 tree, dataset.spec, dataset.options, dataset.size, dataset.compression
             )
+        if isinstance(request, m.CloseClient):
+            self._clients.close(request, now)
+            return m.ClientClosed()
         return m.ClusterReply(list(self.state.addresses))
