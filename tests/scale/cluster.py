@@ -9,13 +9,14 @@ import msgspec
 
 from stoker.dataset.options import Options
 from stoker.dataset.tree.node import UNKNOWN_CARDINALITY
-from stoker.dataset.tree.splits import IndexSplits, Source
+from stoker.dataset.tree.splits import IndexSplits, ListedSplits, Source
 from stoker.dataset.tree.structure import WireNode, structure_of
 from stoker.elements.spec import UnknownSpec, spec_to_wire
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig, ShardingPolicy
 from stoker.service.dispatcher.logic import Dispatcher, Send
 from stoker.service.dispatcher.task_assigner import TASKS_PER_CLIENT
+from stoker.service.worker.listing import PAGE_ENTRIES
 
 VERSIONS = m.Versions("3.11", "2")
 TREE = msgspec.msgpack.encode([WireNode("sim", [], msgspec.Raw(b"\x80"), {}, "")])
@@ -26,6 +27,7 @@ class Cluster:
 
     Attributes:
         longest: the longest CPU time of one call of the logic, in seconds, by message type.
+        seconds: the CPU time of all calls of the logic.
         started: worker → the tasks that were started there.
         sent: the number of messages of the dispatcher.
         tasks: client → the tasks it reads.
@@ -35,11 +37,12 @@ class Cluster:
         warnings: client → the warnings for its user.
         to_workers: worker → the other messages it was sent.
         client_ids: client → its id.
+        lists: workers with the pages that they are asked for.
     """
 
     def __init__(
         self,
-        count: int,
+        splits: int | ListedSplits,
         tasks_per_client: int = TASKS_PER_CLIENT,
         size: int = UNKNOWN_CARDINALITY,
         **config: Any,
@@ -52,6 +55,7 @@ class Cluster:
             tasks_per_client,
         )
         self.longest: dict[str, float] = {}
+        self.seconds = 0.0
         self.sent = 0
         self.most = 0
         self.started: dict[int, list[m.TaskStart]] = {}
@@ -61,9 +65,11 @@ class Cluster:
         self.warnings: dict[int, list[str]] = {}
         self.to_workers: dict[int, list[m.ToWorker]] = {}
         self.client_ids: dict[int, int] = {}
+        self.lists: list[tuple[int, m.ListSplits]] = []
         self._peers = 0
         self._leaving: list[tuple[int, m.TaskLeft]] = []
-        sources = [Source(0, "sim", "train.py:1", IndexSplits(count))]
+        how = IndexSplits(splits) if isinstance(splits, int) else splits
+        sources = [Source(0, "sim", "train.py:1", how)]
         spec = spec_to_wire(UnknownSpec())
         request = m.RegisterDataset(
             "digest",
@@ -132,6 +138,7 @@ class Cluster:
         start = time.thread_time()
         actions: list[Any] = call(*arguments, self.now)
         seconds = time.thread_time() - start
+        self.seconds += seconds
         self.longest[name] = max(self.longest.get(name, 0.0), seconds)
         return actions
 
@@ -146,6 +153,8 @@ class Cluster:
             self.started[peer].append(message)
         elif isinstance(message, m.ClientWelcome):
             self.client_ids[peer] = message.client_id
+        elif isinstance(message, m.ListSplits):
+            self.lists.append((peer, message))
         elif isinstance(message, m.HeartbeatInterval):
             self.heartbeats[peer] = message.heartbeat_ms
         elif isinstance(message, m.Tasks):
@@ -171,3 +180,29 @@ class Cluster:
         for peer, starts in self.started.items():
             for start in starts:
                 yield peer, start
+
+
+class FileLister:
+    """Answers of workers that are asked for pages of file names, of 57 bytes each."""
+
+    def __init__(self, cluster: Cluster, files: int) -> None:
+        self._cluster = cluster
+        self._files = files
+
+    def run(self) -> None:
+        """Send the pages that the dispatcher asks for, until it asks for no more."""
+        while self._cluster.lists:
+            peer, request = self._cluster.lists.pop()
+            stop = min(request.start + PAGE_ENTRIES, self._files)
+            names = [
+                f"gs://bucket/some/path/train-{k:08d}-of-{self._files:08d}.tfrecord"
+                for k in range(request.start, stop)
+            ]
+            page = m.SplitsPage(
+                request.listing_id,
+                request.source,
+                request.start,
+                self._files,
+                msgspec.Raw(msgspec.msgpack.encode(names)),
+            )
+            self._cluster.say(peer, page)

@@ -9,6 +9,7 @@ from stoker.service import messages as m
 from stoker.service.client import logic as c
 from stoker.service.client.credit import BUFFER_BYTES, WORKERS
 from stoker.service.client.flow_control import CONNECTION_BYTES
+from stoker.service.client.give_up_policy import DISPATCHER_TIMEOUT
 from stoker.service.client.pace import FIRST, GROWTH
 from stoker.service.config import ShardingPolicy
 from stoker.service.read_options import ReadOptions
@@ -248,6 +249,27 @@ def test_close_gives_back_through_worker_and_dispatcher():
     assert client.elements_delivered == 3
     assert client.close(consumed=2) == []
     assert client.session_opened() == []
+
+
+def test_farewell_has_what_was_given_back():
+    client = _reading()
+    _frame(client, 0, ["a", "b"])
+    _taken(client)
+    client.session_lost(1.0)
+    client.close(consumed=1)
+    assert client.farewell(2.0) == m.CloseClient(40, "journal", b"", {20: (0, 1)})
+
+
+def test_no_farewell_to_a_dispatcher_that_cannot_answer():
+    unknown, stopped, gone = _client(), _reading(), _reading()
+    stopped.session_message(m.DispatcherStopped(), 0.0)
+    gone.session_lost(1.0)
+    for client in (unknown, stopped, gone):
+        client.close(0)
+    assert gone.farewell(1.0 + DISPATCHER_TIMEOUT - 0.1) is not None
+    assert gone.farewell(1.0 + DISPATCHER_TIMEOUT) is None
+    assert unknown.farewell(0.0) is None
+    assert stopped.farewell(0.0) is None
 
 
 def test_yielded_error_is_not_given_back():

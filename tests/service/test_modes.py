@@ -1,5 +1,6 @@
 """The rules of each processing mode, on states made by records."""
 
+import msgspec
 import pytest
 
 from stoker.dataset.options import Options
@@ -27,6 +28,7 @@ DATASET = r.DatasetAdded(
     None,
 )
 LISTED = {1: ["a", "b", "c"]}
+COUNTS = {1: 3}
 JOB, ITERATION, CLIENT, WORKER, TASK = "job", 1, 2, 10, 20
 
 
@@ -41,7 +43,9 @@ def _state(policy: ShardingPolicy, *, named: bool = False, workers: int = 2) -> 
     state.apply(r.ClientAdded(CLIENT, ITERATION, ""))
     for k in range(workers):
         state.apply(r.WorkerAdded(WORKER + k, f"host:{k}", {}, [], VERSIONS))
-    state.apply(r.SplitsKnown(ITERATION, mode.split_sources(DATASET, LISTED, 2), LISTED))
+    for source, values in LISTED.items():
+        state.apply(r.PageListed(ITERATION, source, len(values), msgspec.msgpack.encode(values)))
+    state.apply(r.SplitsKnown(ITERATION, mode.split_sources(DATASET, COUNTS, 2)))
     for worker in _workers_to_start(mode, state):
         k = worker.added.worker_id - WORKER
         state.apply(r.TaskAdded(TASK + k, ITERATION, WORKER + k, 70 + k))

@@ -231,7 +231,7 @@ def test_a_resumed_client_is_asked_again_to_leave():
     cluster._leaving.clear()
     client = cluster.logic.state.clients[cluster.client_ids[peer]]
     journal_id = cluster.logic._ledger.journal_id
-    key = cluster.logic._ledger.key_of("client", client.client_id)
+    key = client.key
     hello = m.ClientHello(
         1,
         1,

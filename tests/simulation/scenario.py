@@ -76,11 +76,6 @@ class Scenario:
         """True if at most connections break and workers drain, so that all elements must arrive."""
         return not self.crashes and self.client_crash is None
 
-    @property
-    def quiet(self) -> bool:
-        """True if nothing fails."""
-        return self.lossless and not self.breaks
-
 
 def draw(seed: int) -> Scenario:
     """Return the scenario of a seed."""
@@ -191,9 +186,10 @@ def run(seed: int, *, tracing: bool = False) -> Outcome:
     outcome.in_time = _run_to_the_end(outcome, LIMIT)
     if outcome.in_time:
         world.note("       everybody has left")
-        # A client that crashed or closed without a session is released when its lease ends.
-        if scenario.client_crash is not None or scenario.breaks:
-            world.run(lambda: False, world.now + LEASE + 1)
+        # A client that crashed or closed without a session is released when its lease ends. What
+        # others give back is still on its way.
+        faulty = scenario.client_crash is not None or scenario.breaks
+        world.run(lambda: False, world.now + (LEASE + 1 if faulty else 1))
         last = _client(scenario.clients, scenario, registration, world, dispatcher, by_address)
         outcome.clients.append(last)
         outcome.in_time = _run_to_the_end(outcome, world.now + LIMIT)
@@ -278,10 +274,10 @@ def _plan_crash(
     address = f"host:{crash.worker}"
 
     def die() -> None:
-        worker_id = by_address[address].worker_id
+        identity = by_address[address].identity
         by_address[address].crash()
-        if crash.reported and worker_id is not None:
-            world.after(0.05, lambda: dispatcher.report_death(worker_id, address))
+        if crash.reported and identity is not None:
+            world.after(0.05, lambda: dispatcher.report_death(identity))
         if crash.back is not None:
             world.after(crash.back, come_back)
 

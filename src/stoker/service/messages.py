@@ -98,9 +98,10 @@ class SplitSource(msgspec.Struct, frozen=True):
 class WorkerHello(Message, frozen=True, tag=True):
     """First on a worker's session. With `worker_id`: it had one, and still runs `tasks`.
 
-    `readers` are the reader ids it keeps something for, by task. `draining`: it gets no tasks.
-    `key` is that of the `WorkerWelcome`. `instance` is a secret of the worker, which tells it from
-    another at its address, and `session` counts its sessions, as an older one may be heard later.
+    `readers` are the reader ids it keeps something for, by task, and `listings` the lists of splits
+    that it keeps. `draining`: it gets no tasks. `key` is that of the `WorkerWelcome`. `instance` is
+    a secret of the worker, which tells it from another at its address, and `session` counts its
+    sessions, as an older one may be heard later.
     """
 
     protocol_min: int
@@ -113,6 +114,7 @@ class WorkerHello(Message, frozen=True, tag=True):
     journal_id: str = ""
     tasks: list[int] = []
     readers: dict[int, list[int]] = {}
+    listings: list[int] = []
     draining: bool = False
     key: bytes = b""
     instance: str = ""
@@ -139,12 +141,24 @@ class SplitRequest(Message, frozen=True, tag=True):
     done: bool = False
 
 
-class SplitsListed(Message, frozen=True, tag=True):
-    """Answer to `ListSplits`: the values of each source, or the error."""
+class SplitsPage(Message, frozen=True, tag=True):
+    """Answer to `ListSplits`: a part of the list of a source's splits, of about 1 MiB at most.
 
-    iteration_id: int
-    splits: dict[int, list[Any]] = {}
-    error: ErrorRecord | None = None
+    `values` is the list of the values from position `start` on, of `total` in all.
+    """
+
+    listing_id: int
+    source: int
+    start: int
+    total: int
+    values: msgspec.Raw
+
+
+class ListingFailed(Message, frozen=True, tag=True):
+    """Answer to `ListSplits`: the splits cannot be listed."""
+
+    listing_id: int
+    error: ErrorRecord
 
 
 class TaskProgress(Message, frozen=True, tag=True):
@@ -208,13 +222,23 @@ class TaskStop(Message, frozen=True, tag=True):
 
 
 class ListSplits(Message, frozen=True, tag=True):
-    """List the splits of these sources of the dataset; answer with `SplitsListed`."""
+    """Send the page of a source's splits from position `start` on.
 
-    iteration_id: int
+    The worker lists them when it is first asked, and keeps the list until `StopListing`.
+    """
+
+    listing_id: int
     dataset_id: str
     seed: int
     epoch: tuple[int, ...]
-    sources: list[int]
+    source: int
+    start: int = 0
+
+
+class StopListing(Message, frozen=True, tag=True):
+    """Drop a list of splits: all pages have arrived, or nobody needs them."""
+
+    listing_id: int
 
 
 class SplitGrant(Message, frozen=True, tag=True):
@@ -260,17 +284,20 @@ class SupervisorHello(Message, frozen=True, tag=True):
 
 
 class KeepAlive(Message, frozen=True, tag=True):
-    """Renew the leases of active child processes, even if a function holds the GIL of one."""
+    """Renew the leases of active child processes, even if a function holds the GIL of one.
 
-    worker_ids: list[int]
+    `workers` maps the id of each to its key.
+    """
+
+    workers: dict[int, bytes]
 
 
 class WorkerDied(Message, frozen=True, tag=True):
-    """A child process died; `how` completes "worker ... was lost: "."""
+    """A child process died; `how` completes "worker ... was lost: ", `key` is the worker's."""
 
     worker_id: int
-    address: str
     how: str
+    key: bytes
 
 
 # ── dispatcher → supervisor ──────────────────────────────────────────────────────────────────────
@@ -368,6 +395,10 @@ class Tasks(Message, frozen=True, tag=True):
     warning: str = ""
 
 
+class ClientClosed(Message, frozen=True, tag=True):
+    """Answer to `ClientClose` and `CloseClient`: the client is released."""
+
+
 class DispatcherStopped(Message, frozen=True, tag=True):
     """The dispatcher ends and keeps no journal."""
 
@@ -446,6 +477,18 @@ class ClusterReply(Message, frozen=True, tag=True):
     workers: list[str]
 
 
+class CloseClient(Message, frozen=True, tag=True):
+    """Release a client, as `ClientClose` does; for one whose session is broken.
+
+    `journal_id` and `key` are those of its `ClientWelcome`.
+    """
+
+    client_id: int
+    journal_id: str
+    key: bytes
+    consumed: dict[int, tuple[int, int]] = {}
+
+
 class Failed(Message, frozen=True, tag=True):
     """The call failed."""
 
@@ -456,7 +499,8 @@ FromWorker: TypeAlias = (
     WorkerHello
     | Heartbeat
     | SplitRequest
-    | SplitsListed
+    | SplitsPage
+    | ListingFailed
     | TaskProgress
     | WorkerDraining
     | WorkerLeave
@@ -465,9 +509,16 @@ FromSupervisor: TypeAlias = SupervisorHello | KeepAlive | WorkerDied
 FromClient: TypeAlias = ClientHello | Heartbeat | TaskRead | TaskLeft | ClientClose
 ToDispatcher: TypeAlias = FromWorker | FromSupervisor | FromClient
 ToWorker: TypeAlias = (
-    WorkerWelcome | TaskStart | TaskStop | ListSplits | SplitGrant | ReturnSplits | ClientReleased
+    WorkerWelcome
+    | TaskStart
+    | TaskStop
+    | ListSplits
+    | StopListing
+    | SplitGrant
+    | ReturnSplits
+    | ClientReleased
 )
-ToClient: TypeAlias = ClientWelcome | DatasetUnknown | Tasks | DispatcherStopped
+ToClient: TypeAlias = ClientWelcome | DatasetUnknown | Tasks | ClientClosed | DispatcherStopped
 FromDispatcher: TypeAlias = ToWorker | SupervisorWelcome | ToClient | HeartbeatInterval | Refused
-Request: TypeAlias = RegisterDataset | GetDataset | GetCluster
-Reply: TypeAlias = DatasetRegistered | DatasetReply | ClusterReply | Failed
+Request: TypeAlias = RegisterDataset | GetDataset | GetCluster | CloseClient
+Reply: TypeAlias = DatasetRegistered | DatasetReply | ClusterReply | ClientClosed | Failed

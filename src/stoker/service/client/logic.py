@@ -112,6 +112,7 @@ class Client:
         self._raised_losses: deque[str] = deque()
         self._error: StokerError | None = None
         self._closed = False
+        self._given_back: dict[int, tuple[int, int]] = {}
         self._actions: list[Action] = []
 
     # ── the session ───────────────────────────────────────────────────────────────────────────────
@@ -442,8 +443,20 @@ class Client:
                 given_back[task_id] = (cursor.consumed, mine)
             self._give_back(cursor, cursor.consumed, mine)
         # The dispatcher passes it on: a connection may break before `GiveBack` arrives.
+        self._given_back = given_back
         self._do(ToDispatcher(m.ClientClose(given_back)))
         return self._take_actions()
+
+    def farewell(self, now: float) -> m.CloseClient | None:
+        """Return the call in place of a `ClientClose` that did not arrive; call it after `close`.
+
+        Returns:
+            ``None`` if there is no dispatcher that knows the client.
+        """
+        hello = self._hello
+        if hello.client_id is None or self._give_up.is_hopeless(now):
+            return None
+        return m.CloseClient(hello.client_id, hello.journal_id, hello.key, self._given_back)
 
     def waiting_for(self) -> str:
         """Return what a read waits for, as the end of a sentence."""

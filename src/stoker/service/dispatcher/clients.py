@@ -44,13 +44,18 @@ class Clients:
             client_id = self._ledger.new_id()
             code = fingerprint(dataset)
             self._ledger.commit(
-                r.ClientAdded(client_id, iteration.iteration_id, hello.process, code)
+                r.ClientAdded(
+                    client_id,
+                    iteration.iteration_id,
+                    hello.process,
+                    code,
+                    self._ledger.new_key(),
+                )
             )
             client, is_new = self._state.clients[client_id], True
         else:
             client = self._find(hello.client_id, hello.journal_id)
-            key = self._ledger.key_of("client", hello.client_id)
-            check_key(hello.key, key, f"client {hello.client_id}")
+            check_key(hello.key, client.key, f"client {hello.client_id}")
             client_id, iteration, is_new = client.client_id, client.iteration, False
         heartbeat_ms = self._sessions.attach(peer, client_id, self._timeout_ms, now)
         self._sessions.send(
@@ -63,7 +68,7 @@ class Clients:
                 heartbeat_ms,
                 warning,
                 compression,
-                self._ledger.key_of("client", client_id),
+                client.key,
             ),
         )
         if iteration.error is not None:
@@ -85,14 +90,30 @@ class Clients:
             _check_consumed({message.task_id: message.consumed})
             self._iterations.task_left(self._state.clients[client_id], message)
         elif isinstance(message, m.ClientClose):
-            _check_consumed(message.consumed)
-            self._iterations.remove_client(self._state.clients[client_id], message.consumed, now)
-            self._sessions.release(client_id)
+            self._close(client_id, message.consumed, now)
+
+    def close(self, request: m.CloseClient, now: float) -> None:
+        """Release a client whose session is broken, unless it was released before.
+
+        Raises:
+            PermissionDeniedError: if the key is not that of the client.
+            InvalidArgumentError: if a number is not possible.
+        """
+        client = self._state.clients.get(request.client_id)
+        if client is not None and request.journal_id == self._ledger.journal_id:
+            check_key(request.key, client.key, f"client {request.client_id}")
+            self._close(client.client_id, request.consumed, now)
 
     def expired(self, client_id: int, now: float) -> None:
         """Release a client whose lease has expired."""
         self._iterations.remove_client(self._state.clients[client_id], {}, now)
         self._sessions.send(client_id, m.Refused(to_record(self._unknown(client_id))))
+        self._sessions.release(client_id)
+
+    def _close(self, client_id: int, consumed: dict[int, tuple[int, int]], now: float) -> None:
+        _check_consumed(consumed)
+        self._iterations.remove_client(self._state.clients[client_id], consumed, now)
+        self._sessions.send(client_id, m.ClientClosed())
         self._sessions.release(client_id)
 
     def _find(self, client_id: int, journal_id: str) -> e.Client:

@@ -2,10 +2,10 @@
 
 import dataclasses
 from collections import Counter
-from typing import Any
 
 from stoker.errors import ErrorRecord
 from stoker.service.dispatcher.epoch_set import EpochSet
+from stoker.service.dispatcher.listed_values import ListedValues
 from stoker.service.dispatcher.records import JobAdded, WorkerAdded
 from stoker.service.dispatcher.split_tracker import SplitTracker
 from stoker.service.messages import JobParameters, SplitSource
@@ -118,6 +118,7 @@ class Client:
     client_id: int
     iteration: "Iteration"
     process: str
+    key: bytes = b""
     tasks: dict[int, Task] = dataclasses.field(default_factory=dict)
     left_tasks: set[int] = dataclasses.field(default_factory=set)
 
@@ -161,6 +162,7 @@ class Iteration:
 
     Attributes:
         sources: the sources whose splits are assigned to tasks; ``None`` until they are known.
+        values: the values of the splits of listed sources.
         trackers: (source, its epoch) → its splits, until all are read.
         by_worker: worker → its task, unless that is lost.
         read_epochs: source → its epochs whose splits are all read.
@@ -183,7 +185,7 @@ class Iteration:
     tasks: dict[int, Task] = dataclasses.field(default_factory=dict)
     clients: dict[int, Client] = dataclasses.field(default_factory=dict)
     sources: dict[int, SplitSource] | None = None
-    values: dict[int, list[Any]] = dataclasses.field(default_factory=dict)
+    values: dict[int, ListedValues] = dataclasses.field(default_factory=dict)
     trackers: dict[tuple[int, int], SplitTracker] = dataclasses.field(default_factory=dict)
     read_epochs: dict[int, EpochSet] = dataclasses.field(default_factory=dict)
     splits_read: Counter[int] = dataclasses.field(default_factory=Counter)
@@ -281,7 +283,7 @@ class Iteration:
 
     def drop_splits(self) -> None:
         """Drop the splits: no task will ask for any."""
-        self.values = {}  # the record that brought them is not changed
+        self.values = {}  # not cleared: `SplitListing.free_pages` frees them in steps
         self.trackers.clear()
         self.read_epochs.clear()
         self.splits_read.clear()

@@ -192,12 +192,12 @@ class Iterations:
                 return False
         return True
 
-    def splits_listed(self, worker_id: int, answer: m.SplitsListed) -> None:
-        """Handle a worker's list of the splits of an iteration."""
-        error = self._listing.answered(worker_id, answer)
-        iteration = self._state.iterations.get(answer.iteration_id)
-        if iteration is None:
+    def splits_listed(self, worker_id: int, answer: m.SplitsPage | m.ListingFailed) -> None:
+        """Handle a part of a worker's list of the splits of an iteration."""
+        complete = self._listing.answered(worker_id, answer)
+        if complete is None:
             return
+        iteration, error = complete
         if error is not None:
             self._fail(iteration, error)
         else:
@@ -312,12 +312,14 @@ class Iterations:
         self._sessions.send_all((c.client_id, task_update(c, changed)) for c in clients)
 
     def _fail(self, iteration: e.Iteration, error: ErrorRecord) -> None:
+        self._listing.forget(iteration)
         self._ledger.commit(r.IterationFailed(iteration.iteration_id, error))
         for client_id in iteration.clients:
             self._sessions.send(client_id, m.Refused(error))
 
     def _drop_tasks(self, iteration: e.Iteration, reason: str) -> None:
         """Stop the tasks; what they have computed is lost, splits not begun are kept."""
+        self._listing.forget(iteration)
         for task in iteration.tasks.values():
             if not task.over:
                 self._tasks.drop(task, reason)
@@ -328,6 +330,7 @@ class Iterations:
         """Stop the tasks; no client will get another element."""
         if iteration.stopped:
             return
+        self._listing.forget(iteration)
         tasks = list(iteration.by_worker.items())
         self._sessions.send_all((worker_id, m.TaskStop(x.task_id)) for worker_id, x in tasks)
         self._assigner.forget(set(iteration.tasks))
@@ -335,7 +338,6 @@ class Iterations:
 
     def _remove(self, iteration: e.Iteration) -> None:
         self._stop(iteration)
-        self._listing.forget(iteration.iteration_id)
         self._tasks.forget(iteration)
         self._idle_since.pop(iteration.iteration_id, None)
         self._ledger.commit(r.IterationRemoved(iteration.iteration_id))

@@ -6,8 +6,6 @@ no state: what an iteration has done is in the dispatcher's state, so that repla
 rebuilds it.
 """
 
-from typing import Any
-
 import msgspec
 
 from stoker.dataset.tree.node import INFINITE_CARDINALITY
@@ -60,13 +58,13 @@ class Mode:
         return []
 
     def split_sources(
-        self, dataset: DatasetAdded, listed: dict[int, list[Any]], workers: int
+        self, dataset: DatasetAdded, listed: dict[int, int], workers: int
     ) -> list[m.SplitSource]:
         """Return the sources whose splits are assigned to tasks.
 
         Args:
             dataset: the dataset.
-            listed: the splits that a worker has listed, by source.
+            listed: the number of splits that a worker has listed, by source.
             workers: the number of workers now.
         """
         return []
@@ -139,7 +137,7 @@ class Dynamic(Mode):
         return [x.number for x in dataset.sources if isinstance(x.splits, ListedSplits)]
 
     def split_sources(
-        self, dataset: DatasetAdded, listed: dict[int, list[Any]], workers: int
+        self, dataset: DatasetAdded, listed: dict[int, int], workers: int
     ) -> list[m.SplitSource]:
         """Return all sources of the dataset; those with an index are cut here."""
         sources = []
@@ -148,7 +146,7 @@ class Dynamic(Mode):
                 count = source.splits.count
                 sources.append(m.SplitSource(source.number, split_total(count, workers), count))
             else:
-                sources.append(m.SplitSource(source.number, len(listed[source.number])))
+                sources.append(m.SplitSource(source.number, listed[source.number]))
         return sources
 
     def end_task(self, task: Task) -> None:

@@ -50,7 +50,10 @@ class DatasetRemoved(msgspec.Struct, frozen=True, tag=True):
 
 
 class WorkerAdded(msgspec.Struct, frozen=True, tag=True):
-    """A worker registered; `instance` as in its hello."""
+    """A worker registered; `instance` as in its hello.
+
+    It and its supervisor prove with `key` which worker it is.
+    """
 
     worker_id: int
     address: str
@@ -58,6 +61,7 @@ class WorkerAdded(msgspec.Struct, frozen=True, tag=True):
     tags: list[str]
     versions: Versions
     instance: str = ""
+    key: bytes = b""
 
 
 class WorkerDraining(msgspec.Struct, frozen=True, tag=True):
@@ -106,12 +110,26 @@ class IterationFailed(msgspec.Struct, frozen=True, tag=True):
     error: ErrorRecord
 
 
+class PageListed(msgspec.Struct, frozen=True, tag=True):
+    """A worker has listed the next `count` splits of a source; `values` is their encoded list."""
+
+    iteration_id: int
+    source: int
+    count: int
+    values: bytes
+
+
+class ListingDropped(msgspec.Struct, frozen=True, tag=True):
+    """The listing of an iteration has ended early, and its pages are dropped."""
+
+    iteration_id: int
+
+
 class SplitsKnown(msgspec.Struct, frozen=True, tag=True):
-    """The sources whose splits are assigned, and the values of listed splits."""
+    """The sources whose splits are assigned; all pages of the listed ones were recorded before."""
 
     iteration_id: int
     sources: list[SplitSource]
-    values: dict[int, list[Any]]
 
 
 class TaskAdded(msgspec.Struct, frozen=True, tag=True):
@@ -224,12 +242,16 @@ class SplitsDone(msgspec.Struct, frozen=True, tag=True):
 
 
 class ClientAdded(msgspec.Struct, frozen=True, tag=True):
-    """A client reads an iteration; `code` is the `jobs.fingerprint` of its dataset."""
+    """A client reads an iteration; it resumes its session with `key`.
+
+    `code` is the `jobs.fingerprint` of its dataset.
+    """
 
     client_id: int
     iteration_id: int
     process: str
     code: str = ""
+    key: bytes = b""
 
 
 class ClientRemoved(msgspec.Struct, frozen=True, tag=True):
@@ -263,6 +285,8 @@ Record: TypeAlias = (
     | JobDatasetChanged
     | IterationAdded
     | IterationFailed
+    | PageListed
+    | ListingDropped
     | SplitsKnown
     | TaskAdded
     | TaskAssigned

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from stoker.service.dispatcher.entities import Client, Iteration, Job, Task, Worker
+from stoker.service.dispatcher.listed_values import ListedValues
 from stoker.service.dispatcher.modes import mode_of
 from stoker.service.dispatcher.placement import process_of
 from stoker.service.dispatcher.records import (
@@ -24,6 +25,8 @@ from stoker.service.dispatcher.records import (
     IterationRemoved,
     JobAdded,
     JobDatasetChanged,
+    ListingDropped,
+    PageListed,
     Record,
     SplitsAssigned,
     SplitsBegun,
@@ -156,10 +159,18 @@ class State:
         self.iterations[record.iteration_id].error = record.error
 
     @apply.register
+    def _(self, record: PageListed) -> None:
+        values = self.iterations[record.iteration_id].values
+        values.setdefault(record.source, ListedValues()).add(record.count, record.values)
+
+    @apply.register
+    def _(self, record: ListingDropped) -> None:
+        self.iterations[record.iteration_id].values = {}
+
+    @apply.register
     def _(self, record: SplitsKnown) -> None:
         iteration = self.iterations[record.iteration_id]
         iteration.sources = {source.number: source for source in record.sources}
-        iteration.values = record.values
 
     @apply.register
     def _(self, record: TaskAdded) -> None:
@@ -245,7 +256,7 @@ class State:
     @apply.register
     def _(self, record: ClientAdded) -> None:
         iteration = self.iterations[record.iteration_id]
-        client = Client(record.client_id, iteration, record.process)
+        client = Client(record.client_id, iteration, record.process, record.key)
         self.clients[client.client_id] = iteration.clients[client.client_id] = client
         iteration.job.add_code(record.code)
         iteration.clients_opened += 1

@@ -274,7 +274,7 @@ class TaskAssigner:
     def _add(self, iteration: e.Iteration, worker: e.Worker, readers: list[int]) -> e.Task:
         worker_id = worker.added.worker_id
         task_id, seed = self._ledger.new_id(), self._ledger.new_seed()
-        key = self._ledger.key_of("task", task_id)
+        key = self._ledger.new_key()
         self._ledger.commit(
             r.TaskAdded(task_id, iteration.iteration_id, worker_id, seed, key, readers)
         )

@@ -54,6 +54,7 @@ class Workers:
         elif hello.session < self._newest_sessions.get(worker_id, 0):
             raise AlreadyExistsError("this worker has opened a newer session")
         self._newest_sessions[worker_id] = hello.session
+        worker = self._state.workers[worker_id]
         heartbeat_ms = self._sessions.attach(peer, worker_id, self._timeout_ms, now)
         self._sessions.send(
             worker_id,
@@ -62,10 +63,9 @@ class Workers:
                 worker_id,
                 self._ledger.journal_id,
                 heartbeat_ms,
-                self._ledger.key_of("worker", worker_id),
+                worker.added.key,
             ),
         )
-        worker = self._state.workers[worker_id]
         if known:
             self._resume(worker, hello)
         if hello.draining:
@@ -88,7 +88,7 @@ class Workers:
         worker = self._state.workers.get(worker_id)
         if worker is None or worker.added.address != hello.address:
             return None
-        check_key(hello.key, self._ledger.key_of("worker", worker_id), f"worker {worker_id}")
+        check_key(hello.key, worker.added.key, f"worker {worker_id}")
         return worker_id
 
     def _instance(self, worker_id: int) -> str:
@@ -105,7 +105,7 @@ class Workers:
             task = worker.tasks.get(message.task_id)
             if task is not None and task.running:
                 self._assigner.request(task, message, draining=worker.draining)
-        elif isinstance(message, m.SplitsListed):
+        elif isinstance(message, m.SplitsPage | m.ListingFailed):
             self._iterations.splits_listed(worker_id, message)
         elif isinstance(message, m.TaskProgress):
             task = self._state.workers[worker_id].tasks.get(message.task_id)
@@ -161,6 +161,7 @@ class Workers:
                 hello.tags,
                 hello.versions,
                 hello.instance,
+                self._ledger.new_key(),
             )
         )
         return worker_id
@@ -186,6 +187,6 @@ class Workers:
                     consumed = task.iteration.left.get(reader_id, {}).get(task_id)
                     released = m.ClientReleased(task_id, reader_id, consumed)
                     self._sessions.send(worker_id, released)
-        self._listing.resend(worker_id)
+        self._listing.resend(worker_id, hello.listings)
         for task in tasks.values():
             self._assigner.settle(task.iteration)
