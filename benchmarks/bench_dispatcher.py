@@ -1,15 +1,15 @@
 """A dispatcher with many workers: its logic without sockets, and a process with their sessions.
 
-    python benchmarks/bench_dispatcher.py [--workers 10000] [--clients 10] [--files 10000000]
-        [--sessions 5000]
+    python benchmarks/bench_dispatcher.py [--workers 10000] [--clients 10] [--jobs 1]
+        [--files 10000000] [--sessions 5000]
 
 First a dispatcher in a process of its own, with sessions from this process: the delay from the time
 at which a heartbeat is due until it is handled, and the dispatcher's CPU time, while the sessions
 are opened, 200 at a time, and in the 20 s after.
 
-Then one epoch of a DYNAMIC job that every worker runs and every client reads: CPU time of each
-part, and of the longest call of the logic in it, during which no other session is served. Then the
-list of the files of another job, which a worker sends in pages. The garbage collector is off.
+Then one epoch of DYNAMIC jobs: CPU time of each part, and of the longest call of the logic in it,
+during which no other session is served. Then the list of the files of another job, which a worker
+sends in pages. The garbage collector is off.
 """
 
 import argparse
@@ -32,10 +32,11 @@ from tests.scale.test_session_scale import AT_A_TIME, watched_dispatcher
 
 
 def main() -> None:
-    """Run one epoch and print a table."""
+    """Run one epoch of each job and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--workers", type=int, default=10_000)
-    parser.add_argument("--clients", type=int, default=10)
+    parser.add_argument("--clients", type=int, default=10, help="of each job")
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--files", type=int, default=10_000_000)
     parser.add_argument("--sessions", type=int, default=5_000)
     arguments = parser.parse_args()
@@ -53,22 +54,25 @@ def main() -> None:
         cluster.longest.clear()
         cluster.seconds = 0.0
 
-    workers, clients = arguments.workers, arguments.clients
+    workers, clients, jobs = arguments.workers, arguments.clients, arguments.jobs
     cluster.add_workers(workers)
     report("workers register", workers)
-    peers = cluster.add_clients(clients, "job")
-    report("tasks start", workers * (1 + clients))
+    peers = [x for k in range(jobs) for x in cluster.add_clients(clients, f"job {k}")]
+    cluster.work()
     tasks = list(cluster.running())
+    readings = sum(len(cluster.tasks[peer]) for peer in peers)
+    # Each worker that has no task is looked at, too.
+    report(f"{len(tasks)} tasks start", workers * jobs + len(tasks) + readings)
     for peer, start in tasks:
         cluster.say(peer, m.SplitRequest(start.task_id, 0, 0, want=8))
-    report("each task gets splits", workers)
+    report("each task gets splits", len(tasks))
     for delivered in (False, True):
         for peer, start in tasks:
             cluster.say(peer, m.TaskProgress(start.task_id, True, delivered))
-    report("tasks end", workers)
+    report("tasks end", len(tasks) + readings)
     for peer in peers:
         cluster.say(peer, m.ClientClose())
-    report("clients close", workers * clients)
+    report("clients close", readings)
     cluster = Cluster(ListedSplits())
     cluster.add_workers(1)
     cluster.add_clients(1, "files")

@@ -18,8 +18,8 @@ from stoker.wire import frames as f
 EVEN = BUFFER_BYTES // (4 * WORKERS)
 HELLO = m.ClientHello(1, 1, "dataset", "job", m.JobParameters(ShardingPolicy.DYNAMIC), (0,))
 WELCOME = m.ClientWelcome(1, 40, 30, "journal", 500)
-TASK = m.TaskInfo(20, "here:1", {"tcp": "here:1"})
-OTHER = m.TaskInfo(21, "there:1", {"tcp": "there:1"})
+TASK = m.TaskInfo(20, "here:1", {"tcp": "here:1"}, reader_id=40)
+OTHER = m.TaskInfo(21, "there:1", {"tcp": "there:1"}, reader_id=40)
 LOST = m.TaskLost(20, "here:1", "it died", splits_begun=2)
 
 
@@ -419,3 +419,80 @@ def test_totals_of_tasks_are_added_once():
     assert client.take_counts() == {"errors_ignored": 0}
     client.worker_message(3, f.Counts({"errors_ignored": 5}), 0.0)
     assert client.take_counts() == {"errors_ignored": 3}
+
+
+def _to_dispatcher(actions: list[c.Action]) -> list[m.FromClient]:
+    return [action.message for action in actions if isinstance(action, c.ToDispatcher)]
+
+
+def test_client_leaves_a_task_when_what_has_arrived_is_consumed():
+    client = _reading(None, TASK, OTHER)
+    _frame(client, 0, ["a"])
+    _frame(client, 1, ["b"])
+    assert _taken(client) == ["a"]
+    client.session_message(m.Tasks(leave={20: 40}), 0.0)
+    _frame(client, 2, ["late"])  # the worker gets it back
+    assert _taken(client) == ["b"]
+    taken, actions = client.take(0.0, 0.0)
+    assert taken is None
+    actions += client.tick(0.0)
+    assert c.ToWorker(1, f.GiveBack(2, 0)) in actions
+    assert c.Disconnect(1, farewell=True) in actions
+    assert _to_dispatcher(actions) == [m.TaskLeft(20, 40, (2, 0))]
+    _frame(client, 0, ["c"], connection=2)
+    assert _taken(client) == ["c"]
+    closed = _to_dispatcher(client.close(1))
+    assert closed == [m.ClientClose({21: (0, 1)})]
+
+
+def test_a_client_that_leaves_does_not_connect_again():
+    client = _reading()
+    _frame(client, 0, ["a"])
+    client.session_message(m.Tasks(leave={20: 40}), 0.0)
+    client.connection_lost(1, "it broke", 0.0)
+    assert [x for x in client.tick(100.0) if isinstance(x, c.Connect)] == []
+    assert _taken(client) == ["a"]
+    _, actions = client.take(0.0, 0.0)
+    assert _to_dispatcher(actions + client.tick(0.0)) == [m.TaskLeft(20, 40, (1, 0))]
+
+
+def test_client_answers_again_if_asked_again_to_leave():
+    client = _reading()
+    left = [m.TaskLeft(20, 40, (0, 0))]
+    for _ in range(2):
+        assert _to_dispatcher(client.session_message(m.Tasks(leave={20: 40}), 0.0)) == left
+
+
+def test_client_leaves_a_task_that_it_was_not_told_of():
+    client = _reading()
+    actions = client.session_message(m.Tasks(leave={21: 41}), 0.0)
+    assert _to_dispatcher(actions) == [m.TaskLeft(21, 41, (0, 0))]
+
+
+def test_client_reads_a_task_that_it_had_left_from_the_first_frame():
+    client = _reading()
+    _frame(client, 0, ["a"])
+    assert _taken(client) == ["a"]
+    client.session_message(m.Tasks(leave={20: 40}), 0.0)
+    client.take(0.0, 0.0)
+    client.tick(0.0)
+    again = msgspec.structs.replace(TASK, reader_id=77)
+    [connect] = client.session_message(m.Tasks(added=[again]), 0.0)
+    assert connect == c.Connect(2, again)
+    assert client.connected(2) == [c.ToWorker(2, f.Hello(1, 1, 77, 20, 0, attempt=2))]
+    client.worker_message(2, f.Welcome(1, "here:1"), 0.0)
+    _frame(client, 0, ["b"], connection=2)
+    assert _taken(client) == ["b"]
+
+
+def test_credit_of_a_task_that_is_left_goes_to_others():
+    client = _reading(2, TASK, OTHER)
+    client.worker_message(1, f.Ready(5), 0.0)
+    client.worker_message(2, f.Ready(5), 0.0)
+    actions = client.session_message(m.Tasks(leave={20: 40}), 0.0)
+    assert c.ToWorker(2, f.Credit(0, 2, EVEN)) in actions
+
+
+def test_the_dispatcher_s_warning_is_for_the_user():
+    client = _reading()
+    assert client.session_message(m.Tasks(warning="careful"), 0.0) == [c.Warn("careful")]

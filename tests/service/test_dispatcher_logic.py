@@ -105,8 +105,9 @@ def test_new_task_is_sent_to_worker_and_client():
     [(_, tasks)] = only(said, m.Tasks)
     assert start.split_sources == [m.SplitSource(0, 4, 4)]
     [(_, welcome)] = only(said, m.ClientWelcome)
-    key = reader_key(start.key, welcome.client_id)
-    info = m.TaskInfo(start.task_id, "host:1", {"tcp": "host:1"}, key=key)
+    client_id = welcome.client_id
+    key = reader_key(start.key, client_id)
+    info = m.TaskInfo(start.task_id, "host:1", {"tcp": "host:1"}, [], client_id, key)
     assert tasks == m.Tasks(added=[info], computed=False)
 
 
@@ -398,6 +399,30 @@ def test_new_worker_replaces_the_old_one_at_its_address():
     assert only(said, m.Tasks)[0][1].lost[0].reason == "another process took its address"
 
 
+def test_a_worker_that_missed_its_welcome_keeps_its_tasks():
+    talk = Talk()
+    talk.join(W1, instance="a", session=1)
+    talk.read(C1)
+    task, worker_id = talk.task(W1), talk.worker_ids[W1]
+    said = talk.join(W2, instance="b")  # at another address
+    hello = m.WorkerHello(1, 1, "host:1", {"tcp": "host:1"}, VERSIONS, instance="a", session=2)
+    said = talk.say(3, hello)
+    [(_, welcome)] = only(said, m.WorkerWelcome)
+    assert welcome.worker_id == worker_id
+    assert [start.task_id for _, start in only(said, m.TaskStart)] == [task]
+    assert (W1, "end") in said
+
+
+def test_an_older_session_of_a_worker_is_refused():
+    """Its hello may have been on the way for longer than that of the next session."""
+    talk = Talk()
+    talk.join(W1, instance="a", session=2)
+    talk.read(C1)
+    hello = m.WorkerHello(1, 1, "host:1", {"tcp": "host:1"}, VERSIONS, instance="a", session=1)
+    assert _refusal(talk.say(W2, hello)).code == "AlreadyExistsError"
+    assert talk.logic.state.workers[talk.worker_ids[W1]].tasks
+
+
 def test_replaced_worker_does_not_get_its_address_back():
     talk = Talk()
     talk.join(W1)
@@ -445,8 +470,10 @@ def test_closed_client_gives_back_through_the_dispatcher():
     [(_, welcome)] = only(talk.read(C1), m.ClientWelcome)
     task = talk.task(W1)
     said = talk.say(C1, m.ClientClose({task: (3, 1)}))
+    released = m.ClientReleased(task, welcome.client_id, (3, 1))
     assert said == [
-        (W1, m.ClientReleased(task, welcome.client_id, (3, 1))),
+        (W1, released),
+        (W1, m.ReturnSplits(task)),
         (C1, m.ClientClosed()),
         (C1, "end"),
     ]

@@ -48,9 +48,9 @@ SUPERVISOR = -1
 class SimDispatcher:
     """The dispatcher and its open sessions."""
 
-    def __init__(self, world: World, config: DispatcherConfig) -> None:
+    def __init__(self, world: World, config: DispatcherConfig, tasks_per_client: int) -> None:
         self.world = world
-        self.logic = dispatcher_logic.Dispatcher(config, world.rng, world.now)
+        self.logic = dispatcher_logic.Dispatcher(config, world.rng, world.now, tasks_per_client)
         self._sessions: dict[int, Side] = {}
         self._last_peer = 0
         self._supervised = False
@@ -211,7 +211,8 @@ class SimWorker:
         self._next_heartbeat = 0.0
         self._leaves_at: float | None = None
         versions = m.Versions("3.11", "2")
-        hello = m.WorkerHello(1, 1, address, {"sim": address}, versions)
+        instance = f"{name} {world.rng.getrandbits(32)}"
+        hello = m.WorkerHello(1, 1, address, {"sim": address}, versions, instance=instance)
         self.logic = worker_logic.Worker(hello, buffer_bytes)
         self.session = Session(
             world,
@@ -342,6 +343,14 @@ class Delivery:
     elements: list[Element] = field(default_factory=list)
     by_task: dict[int, list[Element]] = field(default_factory=dict)
     last_frame: dict[int, int] = field(default_factory=dict)
+
+    reader_ids: dict[int, int] = field(default_factory=dict)
+
+    def connect(self, task: m.TaskInfo) -> None:
+        """Expect frames from the first on if the client reads a task that it had left."""
+        if self.reader_ids.get(task.task_id) != task.reader_id:
+            self.reader_ids[task.task_id] = task.reader_id
+            self.last_frame.pop(task.task_id, None)
 
     def add(self, chunk: client_logic.ReceivedChunk, element: Element) -> None:
         """Record a yielded element, or the error in its position."""
@@ -484,6 +493,7 @@ class SimClient:
                 case client_logic.ToDispatcher(message):
                     self.session.send(message)
                 case client_logic.Connect(connection, task):
+                    self.delivery.connect(task)
                     self._connecting.add(connection)
                     delay = self.world.rng.uniform(0.001, 0.03)
                     self.world.after(delay, partial(self._connect, connection, task))

@@ -51,14 +51,16 @@ class JobParameters(msgspec.Struct, frozen=True):
 class TaskInfo(msgspec.Struct, frozen=True):
     """A task with the addresses at which clients read it.
 
-    `data_transfer_addresses` maps a data transfer protocol to the worker's address. `key` is the
-    `reader_key` of the client.
+    `data_transfer_addresses` maps a data transfer protocol to the worker's address. The client
+    shows the worker its `reader_id`, which is its own id unless it has left the task before, and
+    the `reader_key` of that.
     """
 
     task_id: int
     worker: str
     data_transfer_addresses: dict[str, str]
     tags: list[str] = []
+    reader_id: int = 0
     key: bytes = b""
 
 
@@ -96,8 +98,10 @@ class SplitSource(msgspec.Struct, frozen=True):
 class WorkerHello(Message, frozen=True, tag=True):
     """First on a worker's session. With `worker_id`: it had one, and still runs `tasks`.
 
-    `readers` are the clients it keeps something for, by task, and `listings` the lists of splits
-    that it keeps. `draining`: it gets no tasks. `key` is that of the `WorkerWelcome`.
+    `readers` are the reader ids it keeps something for, by task, and `listings` the lists of splits
+    that it keeps. `draining`: it gets no tasks. `key` is that of the `WorkerWelcome`. `instance` is
+    a secret of the worker, which tells it from another at its address, and `session` counts its
+    sessions, as an older one may be heard later.
     """
 
     protocol_min: int
@@ -113,6 +117,8 @@ class WorkerHello(Message, frozen=True, tag=True):
     listings: list[int] = []
     draining: bool = False
     key: bytes = b""
+    instance: str = ""
+    session: int = 0
 
 
 class Heartbeat(Message, frozen=True, tag=True):
@@ -251,6 +257,12 @@ class SplitGrant(Message, frozen=True, tag=True):
     end: bool = False
 
 
+class ReturnSplits(Message, frozen=True, tag=True):
+    """Splits that are assigned to the task, and not announced, are available to others."""
+
+    task_id: int
+
+
 class ClientReleased(Message, frozen=True, tag=True):
     """The client was released.
 
@@ -327,6 +339,14 @@ class TaskRead(Message, frozen=True, tag=True):
     task_id: int
 
 
+class TaskLeft(Message, frozen=True, tag=True):
+    """The client has left a task as it was asked; `consumed` has the values of `GiveBack`."""
+
+    task_id: int
+    reader_id: int
+    consumed: tuple[int, int]
+
+
 class ClientClose(Message, frozen=True, tag=True):
     """The iterator was closed: release the client.
 
@@ -361,15 +381,18 @@ class DatasetUnknown(Message, frozen=True, tag=True):
 class Tasks(Message, frozen=True, tag=True):
     """Changes of the client's tasks.
 
+    `leave`, task → reader id: receive no more, consume what has arrived, and send `TaskLeft`.
     `computed`: none computes, and none will be added unless one is lost that clients have not read
-    to its end. `shared`: another client has opened the iteration too.
+    to its end. `shared`: another client has opened the iteration too. `warning` is for the user.
     """
 
     added: list[TaskInfo] = []
+    leave: dict[int, int] = {}
     lost: list[TaskLost] = []
     dropped: list[ElementsDropped] = []
     computed: bool = False
     shared: bool = False
+    warning: str = ""
 
 
 class ClientClosed(Message, frozen=True, tag=True):
@@ -483,10 +506,17 @@ FromWorker: TypeAlias = (
     | WorkerLeave
 )
 FromSupervisor: TypeAlias = SupervisorHello | KeepAlive | WorkerDied
-FromClient: TypeAlias = ClientHello | Heartbeat | TaskRead | ClientClose
+FromClient: TypeAlias = ClientHello | Heartbeat | TaskRead | TaskLeft | ClientClose
 ToDispatcher: TypeAlias = FromWorker | FromSupervisor | FromClient
 ToWorker: TypeAlias = (
-    WorkerWelcome | TaskStart | TaskStop | ListSplits | StopListing | SplitGrant | ClientReleased
+    WorkerWelcome
+    | TaskStart
+    | TaskStop
+    | ListSplits
+    | StopListing
+    | SplitGrant
+    | ReturnSplits
+    | ClientReleased
 )
 ToClient: TypeAlias = ClientWelcome | DatasetUnknown | Tasks | ClientClosed | DispatcherStopped
 FromDispatcher: TypeAlias = ToWorker | SupervisorWelcome | ToClient | HeartbeatInterval | Refused

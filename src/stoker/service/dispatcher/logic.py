@@ -21,6 +21,7 @@ from stoker.service.dispatcher.sessions import Sessions
 from stoker.service.dispatcher.split_assigner import SplitAssigner
 from stoker.service.dispatcher.split_listing import SplitListing
 from stoker.service.dispatcher.supervisors import Supervisors
+from stoker.service.dispatcher.task_assigner import TASKS_PER_CLIENT
 from stoker.service.dispatcher.workers import Workers
 
 __all__ = ["Action", "Dispatcher", "EndSession", "Send"]
@@ -37,13 +38,20 @@ class Dispatcher:
         config: timeouts and intervals.
         rng: generates ids and seeds.
         now: seconds, on the clock of all later calls.
+        tasks_per_client: the most tasks that a client reads at a time.
 
     Attributes:
         state: the recorded state; read-only.
         assigner: holds the requests for splits that wait.
     """
 
-    def __init__(self, config: DispatcherConfig, rng: random.Random, now: float) -> None:
+    def __init__(
+        self,
+        config: DispatcherConfig,
+        rng: random.Random,
+        now: float,
+        tasks_per_client: int = TASKS_PER_CLIENT,
+    ) -> None:
         self._ledger = Ledger(rng)
         self.state: s.State = self._ledger.state
         lease = min(config.worker_timeout_ms, config.client_timeout_ms) / 1000
@@ -53,7 +61,9 @@ class Dispatcher:
         self.assigner = SplitAssigner(self._ledger, self._sessions)
         self._listing = SplitListing(self._ledger, self._sessions)
         shared = (self._ledger, self._sessions)
-        self._iterations = Iterations(config, *shared, self.assigner, self._listing)
+        self._iterations = Iterations(
+            config, *shared, self.assigner, self._listing, tasks_per_client
+        )
         self._workers = Workers(config, *shared, self.assigner, self._listing, self._iterations)
         self._supervisors = Supervisors(config, *shared, self._workers)
         self._clients = Clients(config, *shared, self._iterations)
@@ -92,6 +102,7 @@ class Dispatcher:
                 self._workers.expired(holder)
             else:
                 self._clients.expired(holder, now)
+        self._iterations.warn(now)
         if now >= self._next_collection:
             self._next_collection = now + self._collection_interval
             self._iterations.collect(now)

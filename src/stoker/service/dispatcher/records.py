@@ -50,13 +50,17 @@ class DatasetRemoved(msgspec.Struct, frozen=True, tag=True):
 
 
 class WorkerAdded(msgspec.Struct, frozen=True, tag=True):
-    """A worker registered; it and its supervisor prove with `key` which worker it is."""
+    """A worker registered; `instance` as in its hello.
+
+    It and its supervisor prove with `key` which worker it is.
+    """
 
     worker_id: int
     address: str
     data_transfer_addresses: dict[str, str]
     tags: list[str]
     versions: Versions
+    instance: str = ""
     key: bytes = b""
 
 
@@ -129,13 +133,48 @@ class SplitsKnown(msgspec.Struct, frozen=True, tag=True):
 
 
 class TaskAdded(msgspec.Struct, frozen=True, tag=True):
-    """An iteration starts a task on a worker; its readers need `reader_key` of `key`."""
+    """An iteration starts a task on a worker.
+
+    `readers`: the clients that read it, whose reader ids are their own. They need a `reader_key`
+    derived from `key`.
+    """
 
     task_id: int
     iteration_id: int
     worker_id: int
     seed: int
     key: bytes = b""
+    readers: list[int] = []
+
+
+class TaskAssigned(msgspec.Struct, frozen=True, tag=True):
+    """A client reads a task, with a `reader_id` that it has not had there."""
+
+    task_id: int
+    client_id: int
+    reader_id: int
+
+
+class TaskRevoked(msgspec.Struct, frozen=True, tag=True):
+    """A client was asked to leave a task."""
+
+    task_id: int
+    client_id: int
+
+
+class TaskLeft(msgspec.Struct, frozen=True, tag=True):
+    """A client has left a task; `consumed` as in the message."""
+
+    task_id: int
+    client_id: int
+    consumed: tuple[int, int]
+
+
+class WorkersWait(msgspec.Struct, frozen=True, tag=True):
+    """There are workers that get a task of the iteration when clients can read more, or none."""
+
+    iteration_id: int
+    waiting: bool
 
 
 class TaskEnded(msgspec.Struct, frozen=True, tag=True):
@@ -250,6 +289,10 @@ Record: TypeAlias = (
     | ListingDropped
     | SplitsKnown
     | TaskAdded
+    | TaskAssigned
+    | TaskRevoked
+    | TaskLeft
+    | WorkersWait
     | TaskEnded
     | TaskRead
     | TaskDelivered

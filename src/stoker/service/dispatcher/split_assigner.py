@@ -113,11 +113,13 @@ class SplitAssigner:
                 for task in tasks
             )
         # In the order of arrival, so that no task starves.
-        while waiting and tracker.available:
-            task_id, request = next(iter(waiting.items()))
-            del waiting[task_id]
-            chosen = tracker.choose(request.want, iteration.counts.running, request.least)
-            self._assign(iteration.tasks[task_id], place, chosen)
+        for task_id, request in list(waiting.items()) if tracker.available else []:
+            if not tracker.available:
+                break
+            if iteration.tasks[task_id].readers:  # without, it may never begin them
+                del waiting[task_id]
+                chosen = tracker.choose(request.want, iteration.counts.running, request.least)
+                self._assign(iteration.tasks[task_id], place, chosen)
         if not waiting:
             del self.waiting[place]
 

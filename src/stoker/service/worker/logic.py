@@ -138,6 +138,7 @@ class Worker:
     def session_opened(self) -> list[Action]:
         """Send the hello on a new session."""
         readers = {task_id: list(task.readers) for task_id, task in self.tasks.items()}
+        self._hello = msgspec.structs.replace(self._hello, session=self._hello.session + 1)
         hello = msgspec.structs.replace(
             self._hello, tasks=list(self.tasks), readers=readers, listings=list(self.listings)
         )
@@ -159,6 +160,8 @@ class Worker:
             self._stop(message.task_id, "the task was stopped: no client reads it any more")
         elif isinstance(message, m.SplitGrant):
             self._granted(message, now)
+        elif isinstance(message, m.ReturnSplits):
+            self._return_splits(message.task_id)
         elif isinstance(message, m.ListSplits):
             self.listings.add(message.listing_id)
             self._do(ListSplits(message))
@@ -251,6 +254,11 @@ class Worker:
         if task is not None and queue is not None:
             self._send_to_dispatcher(queue.granted(grant))
             self._give_split(task, queue, now)
+
+    def _return_splits(self, task_id: int) -> None:
+        task = self.tasks.get(task_id)
+        for queue in task.queues.values() if task is not None else ():
+            self._send_to_dispatcher(queue.give_back())
 
     def _give_split(self, task: Task, queue: SplitQueue, now: float) -> None:
         split = queue.take(now)

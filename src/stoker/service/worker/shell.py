@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -25,7 +26,7 @@ from stoker.service import messages as m
 from stoker.service import rpc, rpc_session
 from stoker.service.chunk import Chunk
 from stoker.service.config import WorkerConfig, parse_service
-from stoker.service.keys import WorkerIdentity
+from stoker.service.keys import KEY_BYTES, WorkerIdentity
 from stoker.service.versions import versions
 from stoker.service.worker import logic
 from stoker.service.worker.allocator import TRIM_SECONDS, trim_allocator
@@ -128,6 +129,7 @@ class Shell:
                 self._listeners.data_transfer_addresses,
                 versions(),
                 self._config.worker_tags,
+                instance=secrets.token_hex(KEY_BYTES),
             )
             self.logic = logic.Worker(
                 hello, self._config.buffer_bytes, self._config.peer_timeout_ms
