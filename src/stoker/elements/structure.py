@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import weakref
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
@@ -196,13 +197,26 @@ def _same_class(a: type, b: type) -> bool:
     return a is b or (a.__name__ == b.__name__ and field_names(a) == field_names(b))
 
 
+_generated: "weakref.WeakSet[type]" = weakref.WeakSet()
+
+
 @functools.lru_cache(maxsize=1024)
 def generated_namedtuple(name: str, fields: tuple[str, ...]) -> type:
     """Return a namedtuple class for elements of an unknown class; one per name and fields."""
-    return namedtuple(name, fields, module=__name__)  # noqa: PYI024
+    return _remember(namedtuple(name, fields, module=__name__))  # noqa: PYI024
 
 
 @functools.lru_cache(maxsize=1024)
 def generated_dataclass(name: str, fields: tuple[str, ...]) -> type:
     """Return a dataclass for elements of an unknown class; one per name and fields."""
-    return dataclasses.make_dataclass(name, fields)
+    return _remember(dataclasses.make_dataclass(name, fields))
+
+
+def _remember(cls: type) -> type:
+    _generated.add(cls)
+    return cls
+
+
+def is_generated(cls: type) -> bool:
+    """Return whether a class is one that the functions above have returned."""
+    return cls in _generated

@@ -11,9 +11,9 @@ from stoker.dataset.options import Options
 from stoker.dataset.pickled import Pickled
 from stoker.dataset.record_classes import RecordClasses
 from stoker.dataset.tree.call_site import call_site
+from stoker.dataset.tree.functions import functions_of
 from stoker.dataset.tree.node import UNKNOWN_CARDINALITY
 from stoker.dataset.tree.structure import structure_of
-from stoker.dataset.tree.wire_form import functions_of
 from stoker.elements.codec.records import describe, record_classes_of
 from stoker.elements.spec import Spec, spec_from_wire
 from stoker.service import messages as m

@@ -7,9 +7,10 @@ import msgspec
 from stoker.dataset.captures import large_captures
 from stoker.dataset.dataset import Dataset
 from stoker.dataset.tree.call_site import warn_at_call_site
+from stoker.dataset.tree.functions import functions_of
 from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from stoker.dataset.tree.structure import decode_wire_nodes, source_summary, structure_of
-from stoker.dataset.tree.wire_form import encode_tree, functions_of
+from stoker.dataset.tree.wire_form import encode_tree
 from stoker.elements.spec import spec_to_wire
 from stoker.errors import InvalidArgumentError
 from stoker.service import messages as m

@@ -35,7 +35,7 @@ class StoredStream(IndexStream):
         node: the source, if `context` assigns splits.
         folder: the store.
         files: the files to read.
-        spec: names the classes of namedtuples and dataclasses.
+        spec: names the classes of namedtuples and dataclasses, before those of `context`.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class StoredStream(IndexStream):
         super().__init__(context, node, self._firsts[-1], 1, lambda _start, _stop: [])
         self._folder = folder
         self._files = files
-        self._types = TypeResolver(spec)
+        self._types = TypeResolver(spec, context.record_classes)
         self._file: ElementsFile | None = None
         self._file_number = -1
         self._record: list[Any] = []

@@ -1,8 +1,10 @@
 """Open trees as streams."""
 
 import dataclasses
+from itertools import chain
 
 from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.functions import classes_of_functions
 from stoker.dataset.tree.node import Context, Node, number
 from stoker.dataset.tree.rewrite import rewrite
 
@@ -16,8 +18,14 @@ def open_stream(root: Node, context: Context) -> Stream:
     """
     numbers = context.numbers if root in context.numbers else number(root)
     tree, numbers = rewrite(root, numbers)
+    enclosing = context.record_classes
     return tree.open(
-        dataclasses.replace(context, numbers=numbers, output_nodes=_output_nodes(tree))
+        dataclasses.replace(
+            context,
+            numbers=numbers,
+            output_nodes=_output_nodes(tree),
+            record_classes=lambda: chain(enclosing(), classes_of_functions(root)),
+        )
     )
 
 

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import operator
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeAlias
 
 import msgspec
@@ -215,6 +215,8 @@ class Context:
         autotune_bytes: the most bytes that one step with AUTOTUNE may buffer; ``None``: depends on
             the number of cores.
         statistics: counters of the streams that the reader may ask for.
+        record_classes: returns the namedtuple and dataclass classes that the functions of the tree
+            refer to; stored elements are rebuilt with them.
     """
 
     seed: int = 0
@@ -229,6 +231,7 @@ class Context:
     threads: int | None = None
     autotune_bytes: int | None = None
     statistics: Statistics = dataclasses.field(default_factory=Statistics)
+    record_classes: Callable[[], Iterable[type]] = tuple
 
     def allocate_for(self, node: Node) -> Allocate:
         """Return the function that allocates the batches of `node`.

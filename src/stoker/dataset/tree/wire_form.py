@@ -35,16 +35,6 @@ def _wire_node(node: Node, numbers: Mapping[Node, int]) -> WireNode:
     )
 
 
-def functions_of(root: Node) -> list[tuple[str, Pickled]]:
-    """Return what `encode_tree` pickles, each with the site of its node, in a fixed order."""
-    return [
-        (node.site, opaque)
-        for node in number(root)
-        for name in layout_of(type(node)).pickled
-        if (opaque := getattr(node, name)) is not None
-    ]
-
-
 def decode_tree(data: bytes) -> Node:
     """Decode a tree; functions are unpickled when they are used.
 

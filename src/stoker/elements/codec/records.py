@@ -16,6 +16,7 @@ from stoker.elements.structure import (
     field_names,
     generated_dataclass,
     generated_namedtuple,
+    is_generated,
     make_dataclass_instance,
 )
 from stoker.errors import WireError
@@ -40,7 +41,8 @@ class TypeResolver:
 
     Args:
         element_spec: the reader's structure; only the classes of its containers matter.
-        classes: other classes of the reader's program; of several with one description, none.
+        classes: other classes of the reader's program, or a function that returns them, called when
+            one is needed; of several with one description, none.
 
     Example:
         >>> import urllib.parse
@@ -52,20 +54,26 @@ class TypeResolver:
         Point(x=1, y=2)
     """
 
-    def __init__(self, element_spec: Any = None, classes: Iterable[type] = ()) -> None:
+    def __init__(
+        self,
+        element_spec: Any = None,
+        classes: Iterable[type] | Callable[[], Iterable[type]] = (),
+    ) -> None:
         self._known: dict[Description, type] = {}
         for cls in record_classes_of(element_spec):
             description = describe(cls)
             if description is not None:
                 self._known.setdefault(description, cls)
+        self._classes = classes if callable(classes) else lambda: classes
+        self._others: dict[Description, type] | None = None
+
+    def _find_others(self) -> dict[Description, type]:
         others: dict[Description, set[type]] = {}
-        for cls in classes:
+        for cls in self._classes():
             description = describe(cls)
             if description is not None:
                 others.setdefault(description, set()).add(cls)
-        for description, candidates in others.items():
-            if len(candidates) == 1:
-                self._known.setdefault(description, candidates.pop())
+        return {found: classes.pop() for found, classes in others.items() if len(classes) == 1}
 
     def resolve(self, kind: Kind, name: str, fields: tuple[str, ...]) -> type:
         """Return the class for a description from a peer.
@@ -73,13 +81,22 @@ class TypeResolver:
         Raises:
             WireError: if no class can have these fields.
         """
-        return self._known.get((kind, name, fields)) or _generate(kind, name, fields)
+        description = (kind, name, fields)
+        if description in self._known:
+            return self._known[description]
+        if self._others is None:
+            self._others = self._find_others()
+        return self._others.get(description) or _generate(kind, name, fields)
 
 
 def record_classes_of(spec: Any) -> Iterator[type]:
-    """Yield the classes of the containers in an element_spec, outermost first."""
+    """Yield the classes of the containers in an element_spec, outermost first.
+
+    Generated ones are left out: the spec came from a store or a peer, which named no class.
+    """
     if container_of(type(spec)) is not Container.LEAF:
-        yield type(spec)
+        if describe(type(spec)) is None or not is_generated(type(spec)):
+            yield type(spec)
         for _, child in children(spec):
             yield from record_classes_of(child)
 
