@@ -19,7 +19,8 @@ def find_dataset(state: State, dataset_id: str) -> DatasetAdded:
     dataset = state.datasets.get(dataset_id)
     if dataset is None or not dataset.tree:
         raise NotFoundError(
-            f"Dataset id {dataset_id} not found: register it first with register_dataset"
+            f"Dataset id {dataset_id} not found. It must be registered with `register_dataset` "
+            "before calling `from_dataset_id`."
         )
     return dataset
 
@@ -59,7 +60,7 @@ def known_id(state: State, request: m.RegisterDataset) -> str:
         return ""
     if not compatible(spec_from_wire(existing.spec), spec_from_wire(request.spec)):
         raise InvalidArgumentError(
-            "Datasets with the same ID should have the same structure: "
+            "Datasets with the same ID should have the same structure, got diff in element_spec: "
             f"{request.dataset_id!r} is registered with element_spec "
             f"{spec_from_wire(existing.spec)}, now requested with {spec_from_wire(request.spec)}"
         )
