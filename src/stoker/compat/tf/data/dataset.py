@@ -228,12 +228,6 @@ class Dataset(StokerDataset):
         """Return the dataset with `options` set, TensorFlow's or stoker's."""
         return super().with_options(options.resolve() if isinstance(options, Options) else options)
 
-    def distribute(
-        self, service: Any, *, processing_mode: Any = "distributed_epoch", **settings: Any
-    ) -> "Dataset":
-        """Run this pipeline on the workers of a service; as `stoker.Dataset.distribute`."""
-        return Dataset.of(super().distribute(service, processing_mode=processing_mode, **settings))
-
     def as_numpy_iterator(self) -> NumpyIterator:  # type: ignore[override]  # it wraps one
         """Start an epoch that yields NumPy scalars and arrays, and bytes for text."""
         return NumpyIterator(self.iterator())
