@@ -106,17 +106,6 @@ def test_errors_are_stokers_own():
         tf.data.Dataset.range(3).batch(0)
 
 
-def test_seed_applies_to_datasets_created_later():
-    tf.random.set_seed(3)
-    try:
-        one, other = (tf.data.Dataset.range(20).shuffle(20) for _ in range(2))
-        assert list(one) == list(other) == list(one.iterator(epoch=0))
-        assert one.options().seed == 3
-    finally:
-        tf.random.set_seed(None)
-    assert tf.data.Dataset.range(3).options().seed is None
-
-
 def test_dataset_may_be_pickled():
     dataset = tf.data.Dataset.from_tensor_slices(["a", "b"]).batch(2)
     copy = pickle.loads(pickle.dumps(dataset))

@@ -139,6 +139,11 @@ class Calls:
         return np.random.Generator(np.random.PCG64(sequence))
 
 
+def in_function() -> bool:
+    """Return whether a function of a dataset runs in this thread."""
+    return _running.calls is not None
+
+
 class _Running(threading.local):
     calls: Calls | None = None
 

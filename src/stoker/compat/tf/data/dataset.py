@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any, Self
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -62,7 +63,10 @@ class Dataset(StokerDataset):
 
     @classmethod
     def _source(cls, node: Node) -> Self:
-        return cls(node, StokerOptions(seed=random.get_seed()))
+        return cls(_seeded(node), StokerOptions(seed=random.op_seed(None)))
+
+    def _derive(self, node: Node, *others: Fluent) -> Self:
+        return super()._derive(_seeded(node), *others)
 
     @classmethod
     def range(cls, *args: int, output_type: npt.DTypeLike = np.int64) -> Self:
@@ -231,6 +235,15 @@ class Dataset(StokerDataset):
     def as_numpy_iterator(self) -> NumpyIterator:  # type: ignore[override]  # it wraps one
         """Start an epoch that yields NumPy scalars and arrays, and bytes for text."""
         return NumpyIterator(self.iterator())
+
+
+def _seeded(node: Node) -> Node:
+    """Return the node with a seed that depends on the global seed, if it draws random numbers."""
+    if "seed" not in node.__struct_fields__:
+        return node
+    own: int | None = getattr(node, "seed", None)
+    seed = random.op_seed(own)
+    return node if seed == own else msgspec.structs.replace(node, seed=seed)
 
 
 class _OfDatasets:
