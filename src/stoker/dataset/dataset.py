@@ -300,6 +300,9 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
                 f"`epoch` and `state` exclude each other: the state has an epoch; got {epoch!r}"
             )
         state = parse_state(given, self.node, self._options.seed)
+        from stoker.dataset.stateful import warn_if_stateful  # few programs resume
+
+        warn_if_stateful(self.node)
         self._seed.adopt(state.seed)
         with _lock:
             self._epochs_started = state.epoch + 1
