@@ -11,7 +11,7 @@ import itertools
 import random
 import weakref
 from collections.abc import Iterable, Iterator
-from types import CodeType, FunctionType, MethodType
+from types import BuiltinMethodType, CodeType, FunctionType, MethodType, MethodWrapperType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -128,7 +128,8 @@ def _followed(value: Any, names: frozenset[str], depth: int) -> Iterable[tuple[s
 
 def _state_in(value: Any, names: frozenset[str]) -> Any:
     """Return the value, or the object whose method it is, if it has a state; otherwise ``None``."""
-    for candidate in (value, getattr(value, "__self__", None)):
+    methods = (MethodType, BuiltinMethodType, MethodWrapperType)
+    for candidate in (value, value.__self__ if isinstance(value, methods) else None):
         if isinstance(candidate, _RANDOM):
             return candidate
         if isinstance(candidate, io.IOBase):

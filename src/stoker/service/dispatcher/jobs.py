@@ -55,7 +55,7 @@ def check_agreement(state: State, job: Job, hello: m.ClientHello) -> str:
     specs = spec_from_wire(first.spec), spec_from_wire(second.spec)
     if first.structure != second.structure or not compatible(*specs):
         raise InvalidArgumentError(
-            f"{_tried_to_create(hello)} dataset: Existing: <{_describe(first)}>; got "
+            f"{_tried_to_create(hello)} nodes or element_spec: Existing: <{_describe(first)}>; got "
             f"<{_describe(second)}>. Clients of one job must agree on nodes and element_spec"
         )
     different = difference(first, second)
