@@ -24,7 +24,7 @@ def find_dataset(state: State, dataset_id: str) -> DatasetAdded:
         )
     if not dataset.tree:
         raise NotFoundError(
-            f"Dataset id {dataset_id} not found: the job that brought it has not been read for "
+            f"Dataset id {dataset_id} not found. The job that brought it has not been read for "
             "long, so its functions were dropped; datasets that are read by id are kept if they "
             "are registered with register_dataset"
         )
