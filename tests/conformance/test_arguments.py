@@ -38,7 +38,7 @@ def _both_calls(**arguments):
         ({"service": 5}, ValueError, "`service` must be a string"),
         ({"service": None}, ValueError, "`service` must be a string"),
         ({"service": ""}, ValueError, "`service` must not be empty"),
-        ({"service": "grpc://a://b:1"}, ValueError, "malformed"),
+        ({"service": "grpc://a://b:1"}, ValueError, "Malformed"),
         ({"service": ("grpc", 5)}, ValueError, "service"),
         ({"service": "localhost"}, ValueError, "host:port"),
         ({"service": "localhost:x"}, ValueError, "host:port"),

@@ -175,11 +175,12 @@ def test_conflicting_parameters_are_an_error_naming_both(serve, field, first, se
     dataset = stoker.Dataset.range(10).repeat()
     with dataset.distribute(target, job_name="one", **first).iterator() as iterator:
         assert next(iterator) == 0
-        with pytest.raises(InvalidArgumentError, match=f"`{field}`") as caught:
+        with pytest.raises(InvalidArgumentError, match=f"the same `{field}`") as caught:
             read(dataset.distribute(target, job_name="one", **second))
     existing = {"processing_mode": "OFF", "target_workers": "ANY"}[field]
     requested = {"processing_mode": "DYNAMIC", "target_workers": "AUTO"}[field]
-    assert f"Existing: {existing}; got: {requested}" in str(caught.value)
+    named = f"Existing {field.replace('_', ' ')}: <{existing}>; got <{requested}>"
+    assert named in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +197,7 @@ def test_clients_of_one_job_must_agree_on_nodes_and_spec(serve, other):
     dataset = stoker.Dataset.range(10).map(lambda x: x, element_spec=spec)
     with dataset.distribute(target, job_name="one").iterator() as iterator:
         assert next(iterator) == 0
-        with pytest.raises(InvalidArgumentError, match=r"Existing: .*map.*; got: .*map"):
+        with pytest.raises(InvalidArgumentError, match=r"Existing: <.*map.*>; got <.*map"):
             read(other.distribute(target, job_name="one"))
 
 

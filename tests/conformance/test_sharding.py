@@ -154,7 +154,7 @@ def test_off_epoch_starts_anew_on_the_worker_after_the_only_one(serve):
         (stoker.Dataset.range(0), 0),
         (stoker.Dataset.range(10).take(0), 0),
         (stoker.Dataset.range(10).repeat(), stoker.INFINITE_CARDINALITY),
-        (stoker.Dataset.range(10), stoker.UNKNOWN_CARDINALITY),
+        (stoker.Dataset.range(10).take(5), stoker.UNKNOWN_CARDINALITY),
         (stoker.Dataset.range(10).filter(bool), stoker.UNKNOWN_CARDINALITY),
     ],
 )
@@ -168,6 +168,18 @@ def test_cardinality_holds_for_any_number_of_workers(mode, dataset, expected):
     else:
         assert len(distributed) == expected
     assert distributed.element_spec == dataset.element_spec
+
+
+@pytest.mark.parametrize("mode", ["parallel_epochs", "distributed_epoch"])
+def test_cardinality_of_counted_elements_is_unknown(mode):
+    """Workers may be lost; under "distributed_epoch", `len` is that of an epoch without losses."""
+    distributed = stoker.Dataset.range(10).apply(distribute(mode, ADDRESS))
+    assert distributed.cardinality() == stoker.UNKNOWN_CARDINALITY
+    if mode == "distributed_epoch":
+        assert len(distributed) == 10
+    else:
+        with pytest.raises(TypeError, match="unknown"):
+            len(distributed)
 
 
 def test_from_dataset_id_learns_infinite_cardinality(serve):

@@ -81,8 +81,11 @@ def test_client_with_an_unread_socket_blocks_no_other(
 def test_small_buffers_on_both_sides_do_not_deadlock(transport: str | None) -> None:
     dataset = stoker.Dataset.range(2_000).map(lambda x: np.full(1 << (x % 14), x))
     with Service(2, worker={"buffer_bytes": 1000, **worker_fields_for(transport)}) as service:
-        for settings in ({"buffer_bytes": 1}, {"buffer_bytes": 1, "max_outstanding_requests": 1}):
+        for requests in (None, 1):
             distributed = dataset.distribute(
-                service.target, data_transfer_protocol=transport, **settings
+                service.target,
+                data_transfer_protocol=transport,
+                buffer_bytes=1,
+                max_outstanding_requests=requests,
             )
             assert sorted(int(x[0]) for x in read(distributed)) == list(range(2_000))

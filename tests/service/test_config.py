@@ -37,7 +37,7 @@ def test_worker_defaults_are_as_documented():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"fault_tolerant_mode": True}, "requires a `work_dir`"),
+        ({"fault_tolerant_mode": True}, "without configuring a work dir"),
         ({"worker_timeout_ms": 0}, "`worker_timeout_ms` must be positive, got 0"),
         ({"client_timeout_ms": -1}, "`client_timeout_ms` must be positive, got -1"),
         ({"job_gc_check_interval_ms": 0}, "`job_gc_check_interval_ms` must be positive"),

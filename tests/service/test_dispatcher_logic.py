@@ -714,7 +714,7 @@ def test_clients_of_one_job_must_agree():
     talk.read(C1, ShardingPolicy.DYNAMIC)
     error = _refusal(talk.read(C2, ShardingPolicy.OFF))
     assert error.code == "InvalidArgumentError"
-    assert "Existing: DYNAMIC; got: OFF" in error.message
+    assert "Existing processing mode: <DYNAMIC>; got <OFF>" in error.message
 
 
 def test_unsplittable_source_is_refused_by_name():

@@ -156,9 +156,9 @@ def test_a_running_task_of_a_named_job_keeps_the_tree(talk, monkeypatch):
     assert _held(talk) == {"one": True, "two": False, "three": True}
     assert isinstance(talk.call(m.GetDataset("one")), m.DatasetReply)
     dropped, unknown = (talk.call(m.GetDataset(name)).error for name in ("two", "four"))
-    assert "Dataset id two not found: the job that brought it has not been" in dropped.message
+    assert "Dataset id two not found. The job that brought it has not been" in dropped.message
     assert "kept if they are registered with register_dataset" in dropped.message
-    assert "Dataset id four not found: register it first" in unknown.message
+    assert "Dataset id four not found. It must be registered" in unknown.message
     assert dropped.code == unknown.code == "NotFoundError"
 
 

@@ -231,7 +231,7 @@ def test_a_released_client_may_not_read_again():
     worker.session_message(m.ClientReleased(20, 41), 0.0)
     [bye, hang_up] = worker.client_message(2, _hello(client=41), 0.0)
     assert bye == w.ToClient(
-        2, _bye("NotFoundError", "Unknown iteration client id 41: it was released")
+        2, _bye("NotFoundError", "Unknown iteration client id 41. It was released")
     )
     assert hang_up == w.CloseConnection(2)
     assert list(worker.tasks[20].readers) == [40]

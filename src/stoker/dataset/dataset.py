@@ -1,9 +1,10 @@
 """`Dataset`: a tree with options, a seed and a count of epochs; its methods are in `fluent/`."""
 
+import enum
 import os
 import threading
 from collections.abc import Callable
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from stoker.dataset import arguments
 from stoker.dataset.fluent.batching import Batching
@@ -27,12 +28,22 @@ from stoker.dataset.tree.node import (
     Node,
     number,
 )
+from stoker.dataset.tree.rewrite import counted
 from stoker.dataset.tree.wire_form import decode_tree, encode_tree
 from stoker.elements.spec import Spec
-from stoker.errors import InvalidArgumentError
+from stoker.errors import InvalidArgumentError, InvalidTypeError
 
 _Result = TypeVar("_Result")
 _lock = threading.Lock()
+
+
+class HasTarget(Protocol):
+    """A `DispatchServer` or a `LocalCluster`."""
+
+    @property
+    def target(self) -> str:
+        """Address of the dispatcher."""
+        ...
 
 
 class _DrawnSeed:
@@ -74,7 +85,7 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
         self, node: Node, options: Options | None = None, *, _seed: _DrawnSeed | None = None
     ) -> None:
         if not isinstance(node, Node):
-            raise InvalidArgumentError(
+            raise InvalidTypeError(
                 "datasets are constructed by the class methods of Dataset, such as "
                 f"Dataset.from_tensor_slices([1, 2]); got {node!r}"
             )
@@ -108,7 +119,7 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
             transformation_func: called with this Dataset; returns a Dataset.
 
         Raises:
-            InvalidArgumentError: if the function is not callable or does not return a Dataset.
+            InvalidTypeError: if the function is not callable or does not return a Dataset.
 
         Example:
             >>> list(Dataset.range(6).apply(lambda dataset: dataset.skip(4)))
@@ -117,31 +128,72 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
         arguments.function("transformation_func", transformation_func)
         result = transformation_func(self)
         if not isinstance(result, Dataset):
-            raise InvalidArgumentError(
+            raise InvalidTypeError(
                 f"`transformation_func` must return a Dataset; it returned {result!r}"
             )
         return result
 
     def distribute(
-        self, service: Any, *, processing_mode: Any = "distributed_epoch", **settings: Any
-    ) -> "Dataset":
+        self,
+        service: str | tuple[str, str] | HasTarget,
+        processing_mode: enum.IntEnum | str = "distributed_epoch",
+        job_name: str | None = None,
+        consumer_index: int | None = None,
+        num_consumers: int | None = None,
+        max_outstanding_requests: int | None = None,
+        data_transfer_protocol: str | None = None,
+        compression: str | None = "AUTO",
+        cross_trainer_cache: Any = None,
+        target_workers: str = "AUTO",
+        *,
+        connect_timeout: float = 300.0,
+        buffer_bytes: int = 256 << 20,
+        on_loss: str = "warn",
+    ) -> Self:
         """Run this pipeline on the workers of a service; methods applied to the result run here.
 
+        The arguments are those of `stoker.service.distribute`, which describes them.
+
         Args:
-            service: ``"grpc://host:port"`` of a dispatcher, or a LocalCluster.
-            processing_mode: a ShardingPolicy or its name; with the default, each element is
-                computed by one worker.
-            **settings: as for `stoker.service.distribute`.
+            service: "grpc://host:port" of a dispatcher, (protocol, address), or a LocalCluster.
+            processing_mode: a `ShardingPolicy`, or "distributed_epoch" (each element is yielded by
+                one worker) or "parallel_epochs" (every worker yields the whole dataset).
+            job_name: clients with the same name share one job.
+            consumer_index: index of a coordinated reader.
+            num_consumers: number of coordinated readers.
+            max_outstanding_requests: most elements sent and not yet yielded.
+            data_transfer_protocol: "local", "shm", "tcp" or "grpc".
+            compression: codec of the elements.
+            cross_trainer_cache: a `CrossTrainerCache`.
+            target_workers: "AUTO", "ANY" or "LOCAL".
+            connect_timeout: seconds to wait for the dispatcher.
+            buffer_bytes: most bytes sent and not yet yielded.
+            on_loss: "warn" or "raise".
 
         Raises:
-            InvalidArgumentError: if a setting is out of range.
-            UnimplementedError: if a source cannot be split, which ``"distributed_epoch"`` requires.
+            InvalidArgumentError: if an argument is out of range.
+            UnimplementedError: if a source cannot be split, which "distributed_epoch" requires, or
+                this version does not have an argument.
         """
         from stoker.service import distribute
 
-        transformation = distribute(processing_mode, service, **settings)
-        result: Dataset = transformation(self)
-        return result
+        transformation = distribute(
+            processing_mode,  # type: ignore[arg-type]  # checked by `distribute`
+            service,
+            job_name,
+            consumer_index,
+            num_consumers,
+            max_outstanding_requests,
+            data_transfer_protocol,
+            compression,
+            cross_trainer_cache,
+            target_workers,
+            connect_timeout=connect_timeout,
+            buffer_bytes=buffer_bytes,
+            on_loss=on_loss,
+        )
+        result = transformation(self)
+        return type(self)(result.node, result.options(), _seed=result._seed)
 
     def with_options(self, options: Options) -> Self:
         """Return the dataset with `options` set.
@@ -152,14 +204,14 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
             options: fields with their default value leave the dataset's value unchanged.
 
         Raises:
-            InvalidArgumentError: if `options` is not a `stoker.Options`.
+            InvalidTypeError: if `options` is not a `stoker.Options`.
 
         Example:
             >>> Dataset.range(3).with_options(Options(seed=7)).options().seed
             7
         """
         if not isinstance(options, Options):
-            raise InvalidArgumentError(f"`options` must be stoker.Options; got {options!r}")
+            raise InvalidTypeError(f"`options` must be stoker.Options; got {options!r}")
         return type(self)(self.node, self._options.merge(options), _seed=self._seed)
 
     def options(self) -> Options:
@@ -190,6 +242,8 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
 
     def __len__(self) -> int:
         cardinality = self.cardinality()
+        if cardinality == UNKNOWN_CARDINALITY:
+            cardinality = counted(self.node).cardinality()
         if cardinality == INFINITE_CARDINALITY:
             raise TypeError("the dataset is infinite and has no length; take(n) bounds it")
         if cardinality == UNKNOWN_CARDINALITY:
@@ -246,6 +300,9 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
                 f"`epoch` and `state` exclude each other: the state has an epoch; got {epoch!r}"
             )
         state = parse_state(given, self.node, self._options.seed)
+        from stoker.dataset.stateful import warn_if_stateful  # few programs resume
+
+        warn_if_stateful(self.node)
         self._seed.adopt(state.seed)
         with _lock:
             self._epochs_started = state.epoch + 1

@@ -184,6 +184,15 @@ def _user_modules_by_value(cloudpickle: ModuleType) -> Iterator[None]:
             cloudpickle.unregister_pickle_by_value(module)
 
 
+def is_users_own(module: str | None) -> bool:
+    """Return whether a module is the user's program or project, not an installed package."""
+    if module in ("__main__", "__mp_main__"):
+        return True
+    return module is not None and _is_user_module(
+        module, getattr(sys.modules.get(module), "__file__", None)
+    )
+
+
 @functools.lru_cache(maxsize=1 << 16)
 def _is_user_module(name: str, file: Any) -> bool:
     root = name.partition(".")[0]

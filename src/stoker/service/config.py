@@ -2,10 +2,16 @@
 
 import dataclasses
 import enum
+import inspect
 import ipaddress
 from typing import Any, TypeVar
 
-from stoker.errors import InvalidArgumentError, NotFoundError, UnimplementedError
+from stoker.errors import (
+    InvalidArgumentError,
+    InvalidTypeError,
+    NotFoundError,
+    UnimplementedError,
+)
 from stoker.wire.transports import get_transport
 
 PROTOCOLS = ("grpc",)
@@ -49,9 +55,10 @@ def parse_processing_mode(mode: Any) -> ShardingPolicy:
     elif isinstance(mode, str) and mode in PROCESSING_MODES:
         policy = PROCESSING_MODES[mode]
     else:
-        accepted = ", ".join(f'"{name}"' for name in PROCESSING_MODES)
         raise InvalidArgumentError(
-            f"`processing_mode` must be a ShardingPolicy or one of {accepted}, got {mode!r}"
+            "tf.data service processing mode should be a "
+            '`tf.data.experimental.service.ShardingPolicy`, `"parallel_epochs"`, or '
+            f'`"distributed_epoch"`. Got {mode!r}.'
         )
     if policy in _NOT_YET:
         raise UnimplementedError(
@@ -83,17 +90,21 @@ def parse_service(service: Any) -> tuple[str, str]:
         parts = service.split("://")
         if len(parts) > 2:
             raise InvalidArgumentError(
-                f"`service` is malformed: {service!r} has more than one '://'; "
-                "write it as 'grpc://host:port'"
+                f"Malformed `service` string has multiple '://': {service}. Write it as "
+                "'grpc://host:port'"
             )
         protocol, address = parts if len(parts) == 2 else (PROTOCOLS[0], parts[0])
     else:
         raise InvalidArgumentError(
-            f"`service` must be a string or a tuple (protocol, address), got {service!r}"
+            f"`service` must be a string, but `service` was of type {type(service)}. "
+            f"service={service}. A tuple (protocol, address) is accepted too"
         )
     if protocol not in PROTOCOLS:
         known = ", ".join(repr(name) for name in PROTOCOLS)
-        raise NotFoundError(f"no protocol {protocol!r} for the dispatcher; there is {known}")
+        raise NotFoundError(
+            f"No credentials factory has been registered for protocol {protocol}: `service` names "
+            f"the protocol {protocol!r} of the dispatcher, and there is {known}"
+        )
     split_address(address)
     return protocol, address
 
@@ -154,7 +165,9 @@ def check_exposure(host: str, insecure: bool) -> None:
         )
 
 
-def _check_port(port: int) -> None:
+def _check_port(port: Any) -> None:
+    if not isinstance(port, int) or isinstance(port, bool):
+        raise InvalidTypeError(f"`port` must be an int in [0, 65535], got {port!r}")
     if not 0 <= port < 65536:
         raise InvalidArgumentError(f"`port` must be in [0, 65535], got {port}; 0 takes a free one")
 
@@ -170,10 +183,11 @@ def _positive(config: object, *names: str) -> None:
             raise InvalidArgumentError(f"`{name}` must be positive, got {getattr(config, name)}")
 
 
-def _fill_in(config: Any, *names: str) -> None:
+def _fill_in(config: Any) -> None:
     """Replace ``None`` by the field's default, as the configurations of tf.data service do."""
     for field in dataclasses.fields(config):
-        if field.name in names and getattr(config, field.name) is None:
+        has_default = field.default is not dataclasses.MISSING
+        if has_default and getattr(config, field.name) is None:
             object.__setattr__(config, field.name, field.default)
 
 
@@ -182,11 +196,12 @@ def _seconds(milliseconds: int | None) -> float:
     return milliseconds / 1000
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class DispatcherConfig:
     """Configuration of a dispatcher: the fields of tf.data service, and `host`, `insecure`.
 
-    ``None`` for `job_gc_check_interval_ms` or `job_gc_timeout_ms` means the default.
+    The fields of TensorFlow 2.21, up to `worker_max_concurrent_snapshots`, may be given by
+    position. ``None`` means the default.
 
     Attributes:
         port: the port to serve on; 0 chooses a free one.
@@ -199,8 +214,8 @@ class DispatcherConfig:
         job_gc_check_interval_ms: interval between two searches for jobs without clients.
         job_gc_timeout_ms: a job without clients for this long is removed; -1 keeps it.
         worker_timeout_ms: a worker without a heartbeat for this long is removed.
-        client_timeout_ms: a client without a heartbeat for this long is released.
         worker_max_concurrent_snapshots: as in tf.data service; has no effect in this version.
+        client_timeout_ms: a client without a heartbeat for this long is released.
         gc_dynamic_sharding_jobs: also collect named jobs with dynamic sharding.
         peer_timeout_ms: time in which the dispatcher notices that a worker or client cannot be
             reached, and ends its session; at least 1,000. The lease is not affected.
@@ -214,8 +229,9 @@ class DispatcherConfig:
     job_gc_check_interval_ms: int | None = 600_000
     job_gc_timeout_ms: int | None = 300_000
     worker_timeout_ms: int = 10_000
-    client_timeout_ms: int = 60_000
     worker_max_concurrent_snapshots: int = 3
+    _: dataclasses.KW_ONLY
+    client_timeout_ms: int = 60_000
     gc_dynamic_sharding_jobs: bool = False
     host: str = "localhost"
     insecure: bool = False
@@ -232,7 +248,7 @@ class DispatcherConfig:
         return _seconds(self.job_gc_timeout_ms)
 
     def __post_init__(self) -> None:
-        _fill_in(self, "job_gc_check_interval_ms", "job_gc_timeout_ms")
+        _fill_in(self)
         parse_service((self.protocol, "localhost:1"))
         check_text("host", self.host)
         check_exposure(self.host, self.insecure)
@@ -240,18 +256,22 @@ class DispatcherConfig:
         _positive(self, "job_gc_check_interval_ms", "worker_timeout_ms", "client_timeout_ms")
         _check_peer_timeout(self.peer_timeout_ms)
         if self.fault_tolerant_mode and not self.work_dir:
-            raise InvalidArgumentError("`fault_tolerant_mode` requires a `work_dir` to write to")
+            raise InvalidArgumentError(
+                "Cannot enable fault tolerant mode without configuring a work dir. Make sure to "
+                "set `work_dir` in the `config` object passed to `DispatcherServer`."
+            )
         if self.fault_tolerant_mode:
             raise UnimplementedError("`fault_tolerant_mode` is not in this version of stoker")
         if self.worker_addresses:
             raise UnimplementedError("`worker_addresses` is not in this version of stoker")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class WorkerConfig:
     """Configuration of a worker: the fields of tf.data service, `host`, `insecure` and memory.
 
-    ``None`` for `heartbeat_interval_ms` or `dispatcher_timeout_ms` means the default.
+    The fields of TensorFlow 2.21, up to `data_transfer_address`, may be given by position. ``None``
+    means the default.
 
     Attributes:
         dispatcher_address: "host:port" or "grpc://host:port"; required.
@@ -288,6 +308,7 @@ class WorkerConfig:
     dispatcher_timeout_ms: int | None = 3_600_000
     data_transfer_protocol: str | None = None
     data_transfer_address: str | None = None
+    _: dataclasses.KW_ONLY
     worker_tags: list[str] = dataclasses.field(default_factory=list)
     cross_trainer_cache_size_bytes: int = 10 << 30
     shutdown_quiet_period_ms: int = 0
@@ -308,7 +329,7 @@ class WorkerConfig:
         return _seconds(self.dispatcher_timeout_ms)
 
     def __post_init__(self) -> None:
-        _fill_in(self, "heartbeat_interval_ms", "dispatcher_timeout_ms")
+        _fill_in(self)
         parse_service((self.protocol, "localhost:1"))
         for name in ("dispatcher_address", "worker_address", "data_transfer_address", "host"):
             check_text(name, getattr(self, name))
@@ -320,7 +341,9 @@ class WorkerConfig:
         _positive(self, "heartbeat_interval_ms", "dispatcher_timeout_ms", "buffer_bytes")
         _check_peer_timeout(self.peer_timeout_ms)
         if any(not tag for tag in self.worker_tags):
-            raise InvalidArgumentError(f"Worker tags cannot be empty, got {self.worker_tags!r}")
+            raise InvalidArgumentError(
+                f"Worker tags cannot be empty. Got tags {{{', '.join(self.worker_tags)}}}"
+            )
         if self.shared_memory_bytes < 0:
             raise InvalidArgumentError(
                 f"`shared_memory_bytes` must not be negative, got {self.shared_memory_bytes}"
@@ -342,11 +365,17 @@ def config_of(cls: type[ConfigT], config: ConfigT | None, fields: dict[str, Any]
     """Return the configuration of a server, given whole or by its fields.
 
     Raises:
-        InvalidArgumentError: if both are given, or a field is unknown or missing.
+        InvalidTypeError: if both are given, `config` is not one, or a field is unknown or missing.
+        InvalidArgumentError: if a field is not valid.
     """
     if config is not None and fields:
-        raise InvalidArgumentError(f"give a config or fields, not both: {sorted(fields)}")
+        raise InvalidTypeError(f"give a config or fields, not both: {sorted(fields)}")
+    if config is not None:
+        if not isinstance(config, cls):
+            raise InvalidTypeError(f"`config` must be a {cls.__name__}, got {config!r}")
+        return config
     try:
-        return config or cls(**fields)
+        inspect.signature(cls).bind(**fields)
     except TypeError as error:
-        raise InvalidArgumentError(f"not a field of {cls.__name__}: {error}") from error
+        raise InvalidTypeError(f"not the fields of {cls.__name__}: {error}") from error
+    return cls(**fields)

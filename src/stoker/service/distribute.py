@@ -13,6 +13,7 @@ from stoker.dataset.record_classes import RecordClasses
 from stoker.dataset.tree.call_site import call_site
 from stoker.dataset.tree.functions import functions_of
 from stoker.dataset.tree.node import UNKNOWN_CARDINALITY
+from stoker.dataset.tree.splitting import split_cardinality
 from stoker.dataset.tree.structure import structure_of
 from stoker.elements.codec.records import describe, record_classes_of
 from stoker.elements.spec import Spec, spec_from_wire
@@ -29,7 +30,7 @@ from stoker.service.read_options import (
 )
 from stoker.service.registration import register, registration_of
 from stoker.service.source import Distributed
-from stoker.service.splittable import check_splittable
+from stoker.service.splittable import assigns_splits, check_splittable
 
 
 def distribute(
@@ -130,7 +131,9 @@ def distribute(
         )
         spec, size = dataset.element_spec, registration.size
         classes = _record_classes(spec, dataset)
-        return _dataset(options, hello, spec, classes, size, site, dataset.options())
+        alone = job_name is None and assigns_splits(options.processing_mode)
+        length = split_cardinality(dataset.node) if alone else UNKNOWN_CARDINALITY
+        return _dataset(options, hello, spec, classes, size, site, dataset.options(), length)
 
     return transformation
 
@@ -268,6 +271,7 @@ def _dataset(
     size: int,
     site: str,
     options: Options,
+    length: int = UNKNOWN_CARDINALITY,
 ) -> Dataset:
     registration = hello.registration
     return Dataset(
@@ -279,6 +283,7 @@ def _dataset(
             structure=b"" if registration is None else structure_of(registration.tree),
             processing_mode=read_options.processing_mode.name,
             size=size,
+            length=length,
             site=site,
         ),
         options,

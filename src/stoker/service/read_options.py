@@ -37,7 +37,7 @@ class CrossTrainerCache:
     def __init__(self, trainer_id: str) -> None:
         if not trainer_id:
             raise InvalidArgumentError(
-                "tf.data service cross-trainer cache requires a non-empty trainer ID"
+                "tf.data service cross-trainer cache requires a non-empty trainer ID."
             )
         check_text("trainer_id", trainer_id)
         self.trainer_id = trainer_id
@@ -136,7 +136,10 @@ def parse_read_options(
 
 def _check_job_name(job_name: Any) -> None:
     if job_name is not None and not isinstance(job_name, str):
-        raise InvalidArgumentError(f"`job_name` must be a string, got {job_name!r}")
+        raise InvalidArgumentError(
+            f"`job_name` must be a string, but `job_name` was of type {type(job_name)}. "
+            f"job_name={job_name}"
+        )
     if job_name == "":
         raise InvalidArgumentError("`job_name` must not be empty")
     check_text("job_name", job_name)
@@ -145,13 +148,16 @@ def _check_job_name(job_name: Any) -> None:
 def _check_consumers(job_name: str | None, index: Any, count: Any) -> None:
     if (index is None) != (count is None):
         raise InvalidArgumentError(
-            "`consumer_index` and `num_consumers` must be given together, got "
+            "Must either set both `consumer_index` and `num_consumers`, or neither. "
             f"consumer_index={index!r}, num_consumers={count!r}"
         )
     if count is None:
         return
     if job_name is None:
-        raise InvalidArgumentError("`num_consumers` needs a `job_name` that all consumers give")
+        raise InvalidArgumentError(
+            "`job_name` must be set when setting `num_consumers`. num_consumers was set to "
+            f"{count!r}. All consumers give the same job_name"
+        )
     if not _is_positive(count) or not isinstance(index, int) or not 0 <= index < count:
         raise InvalidArgumentError(
             f"`consumer_index` must be in [0, num_consumers), got {index!r} of {count!r}"
@@ -164,7 +170,7 @@ def check_compression(compression: Any) -> None:
     if compression is not None and compression not in names:
         raise InvalidArgumentError(
             f"Invalid `compression` argument: {compression!r}. Must be one of "
-            f"{', '.join(map(repr, names))} or None"
+            f"{', '.join(map(repr, names))} or None."
         )
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from stoker.dataset.pickled import Pickled
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.node import Context, Node
+from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node
 from stoker.dataset.tree.splits import Splits, Unsplittable
 from stoker.elements.spec import Spec
 from stoker.service.client.route import BEST_FIRST
@@ -30,6 +30,8 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
         spec: the element_spec.
         classes: the `RecordClasses` of the program, which elements are rebuilt with.
         structure: of the dataset the service runs, as job agreement compares it.
+        size: the cardinality, which holds whatever happens to workers.
+        length: the cardinality of an epoch without losses, if no other client shares it.
     """
 
     kind = "distribute"
@@ -45,12 +47,18 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
     structure: bytes
     processing_mode: str
     size: int
+    length: int = UNKNOWN_CARDINALITY
 
     def element_spec(self) -> Spec:
         return self.spec.value
 
     def cardinality(self) -> int:
         return self.size
+
+    def counted(self) -> Node:
+        if self.size != UNKNOWN_CARDINALITY:
+            return self
+        return msgspec.structs.replace(self, size=self.length)
 
     def splits(self) -> Splits:
         return Unsplittable("it reads from another service")

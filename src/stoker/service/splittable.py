@@ -22,5 +22,6 @@ def check_splittable(policy: ShardingPolicy, sources: Iterable[Source]) -> None:
         if isinstance(source.splits, Unsplittable):
             raise UnimplementedError(
                 f"`{source.kind}` ({source.site}) cannot be split: {source.splits.why}. "
-                'Use processing_mode="parallel_epochs", or a source that can be split'
+                'Use a source that can be split, or processing_mode="parallel_epochs", in which '
+                "every worker yields the whole dataset: with N workers, each element N times"
             )

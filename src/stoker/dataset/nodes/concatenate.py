@@ -13,6 +13,7 @@ class Concatenate(Node, frozen=True, eq=False, kw_only=True):
     """Yields the elements of the inputs in order; an input is opened when it is reached."""
 
     kind: ClassVar[str] = "concatenate"
+    sums_inputs: ClassVar[bool] = True
     forwards_elements: ClassVar[bool] = True
     parts: tuple[Node, ...]
 

@@ -17,6 +17,7 @@ class Repeat(OneInput, frozen=True, eq=False, kw_only=True):
     """Yields the input `count` times, without end if `count` is -1."""
 
     kind: ClassVar[str] = "repeat"
+    sums_inputs: ClassVar[bool] = True
     forwards_elements: ClassVar[bool] = True
     count: int
 

@@ -42,6 +42,7 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
         unrepeatable: the reason that an epoch cannot be repeated and resumed from a state;
             completes "... has no state: ". Empty if it can.
         forwards_elements: it yields each element of its inputs once and keeps no reference.
+        sums_inputs: its cardinality is a sum of those of its inputs, however they are split.
         site: the user's line that built it, such as ``"train.py:12"``; not part of the structure.
     """
 
@@ -49,6 +50,7 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
     tuning: ClassVar[frozenset[str]] = frozenset()
     unrepeatable: ClassVar[str] = ""
     forwards_elements: ClassVar[bool] = False
+    sums_inputs: ClassVar[bool] = False
     site: str = ""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -82,6 +84,14 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
     def cardinality(self) -> int:
         """Return the number of elements, INFINITE_CARDINALITY or UNKNOWN_CARDINALITY."""
         raise NotImplementedError
+
+    def counted(self) -> "Node":
+        """Return the node with the cardinality of an epoch that nothing disturbs; for ``len``.
+
+        By default itself. It differs for a job of a service, whose cardinality is unknown because
+        workers may be lost.
+        """
+        return self
 
     def inputs_per_element(self) -> int | None:
         """Return the number of input elements per element, if it is constant.

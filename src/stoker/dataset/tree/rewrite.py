@@ -1,9 +1,9 @@
-"""Rewriting of the user's tree into the tree to run."""
+"""Rewriting of the user's tree: into the tree to run, and into one whose length is known."""
 
 from collections.abc import Mapping
 from weakref import WeakKeyDictionary
 
-from stoker.dataset.tree.node import Node
+from stoker.dataset.tree.node import Node, number
 
 # A node is rewritten once, so that a cache below or above it is the same node object in every
 # epoch. None: unchanged (the node itself as a value would keep its own key alive).
@@ -19,6 +19,14 @@ def rewrite(root: Node, numbers: Mapping[Node, int]) -> tuple[Node, Mapping[Node
         done[node] = replaced
         result[replaced] = numbers[node]
     return done[root], result
+
+
+def counted(root: Node) -> Node:
+    """Return the tree with the cardinality that ``len`` returns; see `Node.counted`."""
+    done: dict[Node, Node] = {}
+    for node in number(root):
+        done[node] = node.with_inputs([done[child] for child in node.inputs]).counted()
+    return done[root]
 
 
 def _rewrite_node(node: Node, done: Mapping[Node, Node]) -> Node:

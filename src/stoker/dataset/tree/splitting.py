@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stoker.dataset.tree.node import Context, Node
+from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node
 from stoker.dataset.tree.splits import ENDLESS, IndexSplits, SplitReader, Unsplittable
 
 
@@ -27,6 +27,27 @@ class _Branch:
     ratio: int
     count: int
     length: int
+
+
+def split_cardinality(root: Node) -> int:
+    """Return how many elements all tasks yield together, if their splits do not matter for it.
+
+    Returns:
+        The cardinality of `root` if every source is an index source, and every other node yields an
+        element for each one of its inputs, repeats them or concatenates them. Otherwise, as after
+        `batch` and `take`, which each task applies to its own splits, UNKNOWN_CARDINALITY.
+    """
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        splits = node.splits()
+        if isinstance(splits, IndexSplits):
+            continue
+        sums = node.sums_inputs or node.inputs_per_element() == 1
+        if splits is not None or not sums:
+            return UNKNOWN_CARDINALITY
+        stack += node.inputs
+    return root.cardinality()
 
 
 def aligned_splits(branches: Sequence[Node]) -> IndexSplits | Unsplittable:

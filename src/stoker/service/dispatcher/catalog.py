@@ -19,11 +19,12 @@ def find_dataset(state: State, dataset_id: str) -> DatasetAdded:
     dataset = state.datasets.get(dataset_id)
     if dataset is None:
         raise NotFoundError(
-            f"Dataset id {dataset_id} not found: register it first with register_dataset"
+            f"Dataset id {dataset_id} not found. It must be registered with `register_dataset` "
+            "before calling `from_dataset_id`."
         )
     if not dataset.tree:
         raise NotFoundError(
-            f"Dataset id {dataset_id} not found: the job that brought it has not been read for "
+            f"Dataset id {dataset_id} not found. The job that brought it has not been read for "
             "long, so its functions were dropped; datasets that are read by id are kept if they "
             "are registered with register_dataset"
         )
@@ -65,7 +66,7 @@ def known_id(state: State, request: m.RegisterDataset) -> str:
         return ""
     if not compatible(spec_from_wire(existing.spec), spec_from_wire(request.spec)):
         raise InvalidArgumentError(
-            "Datasets with the same ID should have the same structure: "
+            "Datasets with the same ID should have the same structure, got diff in element_spec: "
             f"{request.dataset_id!r} is registered with element_spec "
             f"{spec_from_wire(existing.spec)}, now requested with {spec_from_wire(request.spec)}"
         )

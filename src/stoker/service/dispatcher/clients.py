@@ -128,7 +128,7 @@ class Clients:
 
     def _unknown(self, client_id: int) -> NotFoundError:
         return NotFoundError(
-            f"Unknown iteration client id {client_id}: it was released after "
+            f"Unknown iteration client id {client_id}. It was released after "
             f"{self._timeout_ms / 1000:g} s without a heartbeat"
         )
 

@@ -47,16 +47,16 @@ def check_agreement(state: State, job: Job, hello: m.ClientHello) -> str:
         has, wants = getattr(existing, name), getattr(requested, name)
         if has != wants:
             raise InvalidArgumentError(
-                f"job {hello.job!r} exists with another `{name}`. Existing: {_shown(has)}; got: "
-                f"{_shown(wants)}. "
-                "Use the same value, or another job_name"
+                f"{_tried_to_create(hello)} parameters: Existing {name.replace('_', ' ')}: "
+                f"<{_shown(has)}>; got <{_shown(wants)}>. Use the same `{name}`, or another "
+                "job_name"
             )
     first, second = state.datasets[job.dataset_id], requested_dataset(state, hello)
     specs = spec_from_wire(first.spec), spec_from_wire(second.spec)
     if first.structure != second.structure or not compatible(*specs):
         raise InvalidArgumentError(
-            f"job {hello.job!r} exists with another dataset. Existing: {_describe(first)}; got: "
-            f"{_describe(second)}. Clients of one job must agree on nodes and element_spec"
+            f"{_tried_to_create(hello)} nodes or element_spec: Existing: <{_describe(first)}>; got "
+            f"<{_describe(second)}>. Clients of one job must agree on nodes and element_spec"
         )
     different = difference(first, second)
     if not different:
@@ -76,6 +76,10 @@ def difference(
     if sites:
         return f"another function at {', '.join(dict.fromkeys(sites))}"
     return "" if first.options == second.options else "other options"
+
+
+def _tried_to_create(hello: m.ClientHello) -> str:
+    return f"Tried to create job with name {hello.job!r}, but found an existing job with different"
 
 
 def _shown(value: Any) -> str:
@@ -117,6 +121,7 @@ def check_local(state: State, hello: m.ClientHello) -> None:
         can_read(hello.process, "LOCAL", worker.added) for worker in state.workers.values()
     ):
         raise InvalidArgumentError(
-            'Local reads require local tf.data workers: target_workers="LOCAL" reads only workers '
-            "started in the trainer's process, and there is none; start a WorkerServer in it"
+            "Local reads require local tf.data workers, but no local worker is found. You need to "
+            "run local tf.data service workers in your training workers. "
+            'target_workers="LOCAL" reads only workers of the trainer\'s process'
         )

@@ -35,11 +35,12 @@ class DispatchServer:
     """A dispatcher that serves in this process.
 
     Args:
-        config: its configuration; or give the fields of `DispatcherConfig` by name.
+        config: its configuration, by default ``DispatcherConfig()``; or give its fields by name.
         start: serve immediately; otherwise call `start`.
         fields: fields of `DispatcherConfig`.
 
     Raises:
+        InvalidTypeError: if `config` is not a DispatcherConfig, or a field does not exist.
         InvalidArgumentError: if a field is not valid.
         UnavailableError: if the port cannot be bound.
 
@@ -57,7 +58,7 @@ class DispatchServer:
     """
 
     def __init__(
-        self, config: DispatcherConfig | None = None, *, start: bool = True, **fields: Any
+        self, config: DispatcherConfig | None = None, start: bool = True, **fields: Any
     ) -> None:
         self._config = config_of(DispatcherConfig, config, fields)
         self._state = "new"
@@ -71,10 +72,18 @@ class DispatchServer:
 
     @property
     def target(self) -> str:
-        """Address for clients and workers: ``"grpc://localhost:5050"``."""
-        if self._state == "new":
-            raise FailedPreconditionError("the dispatcher has no target before start()")
-        return f"{self._config.protocol}://{join_address(self._config.host, self._port)}"
+        """Address for clients and workers: ``"grpc://localhost:5050"``.
+
+        Raises:
+            FailedPreconditionError: before `start`, if the port is 0: `start` chooses it.
+        """
+        port = self._port or self._config.port
+        if not port:
+            raise FailedPreconditionError(
+                "the dispatcher has no target before start(), which chooses its port; call it, or "
+                "give a port"
+            )
+        return f"{self._config.protocol}://{join_address(self._config.host, port)}"
 
     def start(self) -> None:
         """Start to serve; idempotent.
@@ -84,7 +93,9 @@ class DispatchServer:
         """
         with self._lock:
             if self._state == "stopped":
-                raise FailedPreconditionError("a stopped dispatcher cannot start; make a new one")
+                raise FailedPreconditionError(
+                    "Server cannot be started after it has been stopped. Make a new DispatchServer"
+                )
             if self._state == "new":
                 raise_open_files_limit()
                 self._control = control_loop()

@@ -442,4 +442,4 @@ def _check_resumable(reader: ReaderState, hello: f.Hello) -> None:
 
 
 def _unknown_client(client_id: int) -> NotFoundError:
-    return NotFoundError(f"Unknown iteration client id {client_id}: it was released")
+    return NotFoundError(f"Unknown iteration client id {client_id}. It was released")

@@ -25,6 +25,8 @@ class WorkerServer:
         fields: fields of `WorkerConfig`.
 
     Raises:
+        InvalidTypeError: if `config` is not a WorkerConfig, or a field does not exist or is
+            missing.
         InvalidArgumentError: if a field is not valid.
         UnavailableError: if the port cannot be bound, or the dispatcher does not answer within
             `dispatcher_timeout_ms`.
@@ -48,7 +50,7 @@ class WorkerServer:
     """
 
     def __init__(
-        self, config: WorkerConfig | None = None, *, start: bool = True, **fields: Any
+        self, config: WorkerConfig | None = None, start: bool = True, **fields: Any
     ) -> None:
         self._config = config_of(WorkerConfig, config, fields)
         self._shell: Shell | None = None
@@ -81,7 +83,9 @@ class WorkerServer:
         """
         with self._lock:
             if self._stopped.is_set():
-                raise FailedPreconditionError("a stopped worker cannot start; make a new one")
+                raise FailedPreconditionError(
+                    "Server cannot be started after it has been stopped. Make a new WorkerServer"
+                )
             if self._shell is None:
                 raise_open_files_limit()
                 shell = Shell(

@@ -1,7 +1,8 @@
 """tf.data.experimental.service: `stoker.service`, whose datasets have TensorFlow's methods."""
 
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec
 
 from stoker import service as _service
 from stoker.compat.tf.data.dataset import Dataset
@@ -17,6 +18,8 @@ from stoker.service import (
     register_dataset,
 )
 
+P = ParamSpec("P")
+
 __all__ = [
     "CrossTrainerCache",
     "DispatchServer",
@@ -30,20 +33,27 @@ __all__ = [
 ]
 
 
-def distribute(
-    processing_mode: Any, service: Any, *args: Any, **kwargs: Any
-) -> Callable[[StokerDataset], Dataset]:
-    """Return a transformation for `Dataset.apply`; as `stoker.service.distribute`."""
-    transformation = _service.distribute(processing_mode, service, *args, **kwargs)
-    return lambda dataset: Dataset.of(transformation(dataset))
+def _transforming(
+    function: Callable[P, Callable[[StokerDataset], StokerDataset]],
+) -> Callable[P, Callable[[StokerDataset], Dataset]]:
+    @functools.wraps(function)
+    def distribute(*args: P.args, **kwargs: P.kwargs) -> Callable[[StokerDataset], Dataset]:
+        transformation = function(*args, **kwargs)
+        return lambda dataset: Dataset.of(transformation(dataset))
+
+    return distribute
 
 
-def from_dataset_id(
-    processing_mode: Any, service: Any, dataset_id: str, *args: Any, **kwargs: Any
-) -> Dataset:
-    """Read a registered dataset; as `stoker.service.from_dataset_id`."""
-    dataset = _service.from_dataset_id(processing_mode, service, dataset_id, *args, **kwargs)
-    return Dataset.of(dataset)
+def _reading(function: Callable[P, StokerDataset]) -> Callable[P, Dataset]:
+    @functools.wraps(function)
+    def from_dataset_id(*args: P.args, **kwargs: P.kwargs) -> Dataset:
+        return Dataset.of(function(*args, **kwargs))
+
+    return from_dataset_id
+
+
+distribute = _transforming(_service.distribute)
+from_dataset_id = _reading(_service.from_dataset_id)
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,169 @@
+"""Detection of functions whose results depend on earlier calls.
+
+Only variables that calls are certain to change are found, and only in the user's own functions and
+classes. A false warning would be worse than none: caches, statistics, lazily loaded models and the
+state of other packages are not reported.
+"""
+
+import inspect
+import io
+import itertools
+import random
+import weakref
+from collections.abc import Iterable, Iterator
+from types import BuiltinMethodType, CodeType, FunctionType, MethodType, MethodWrapperType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stoker.dataset.counters import counters_of
+from stoker.dataset.per_worker import per_worker
+from stoker.dataset.pickled import is_users_own
+from stoker.dataset.references import is_function, name_of, references_of
+from stoker.dataset.tree.call_site import warn_at_call_site
+from stoker.dataset.tree.node import Node, layout_of, number
+
+_ITERATORS = ("builtins", "itertools", "_csv", "stoker")
+"""Packages of iterators that are only read; a database cursor, for example, is also reset."""
+
+_RANDOM = (random.Random, np.random.Generator, np.random.RandomState, np.random.BitGenerator)
+
+_ABSOLUTE = {"seek", "fileno", "pread"}
+"""Names in functions that read at a place of a file that they choose."""
+
+_MAX_DEPTH = 4
+_MAX_ITEMS = 1000
+"""Limits of the search in containers and objects."""
+
+_warned: "weakref.WeakSet[Node]" = weakref.WeakSet()
+
+
+def warn_if_stateful(root: Node) -> None:
+    """Warn once of each function of a tree with a state that the state of an iterator lacks."""
+    for node in number(root):
+        for field in layout_of(type(node)).pickled:
+            pickled = getattr(node, field)
+            if pickled is None or node in _warned or not _may_have_state(pickled.value):
+                continue
+            variable = state_of(pickled.value)
+            if not variable:
+                continue
+            _warned.add(node)
+            warn_at_call_site(
+                f"the function of `{node.kind}` ({node.site}) has a state: {variable}. The state "
+                "of an iterator does not contain it, so that elements may differ from those of an "
+                "epoch without interruption. Count with enumerate(), keep what depends on earlier "
+                "elements in scan(), and draw from stoker.random.generator()"
+            )
+
+
+def _may_have_state(value: Any) -> bool:
+    return callable(value) or isinstance(value, tuple)  # the arguments of from_generator
+
+
+def state_of(function: Any) -> str:
+    """Return the name and class of a variable that calls of a function change; "" if none is found.
+
+    Args:
+        function: a user's function, method, partial or callable object, or a tuple of arguments.
+    """
+    return next(_states(function), "")
+
+
+class _Found(NamedTuple):
+    """A variable that is searched.
+
+    Attributes:
+        value: its value.
+        names: the names in the code that uses it.
+        depth: number of containers and objects that it is in.
+        called: its code runs; that of the `self` of a method does not.
+    """
+
+    value: Any
+    names: frozenset[str] = frozenset()
+    depth: int = 0
+    called: bool = True
+
+
+def _states(root: Any) -> Iterator[str]:
+    stack = [_Found(root)]
+    seen = {id(root)}
+    while stack:
+        owner, names, depth, called = stack.pop()
+        codes = _codes_of(owner) if called else []
+        if codes:
+            names = frozenset(itertools.chain.from_iterable(code.co_names for code in codes))
+            for code in codes:
+                yield from counters_of(code, method=not isinstance(owner, FunctionType))
+        for name, value in _followed(owner, names, depth):
+            if id(value) in seen:
+                continue
+            seen.add(id(value))
+            state = _state_in(value, names)
+            if state is not None:
+                yield f"`{name.removeprefix('.')}` ({_class_name(state)})"
+            elif not isinstance(value, type):
+                is_self = isinstance(owner, MethodType) and value is owner.__self__
+                below = 0 if is_function(value) else depth + 1
+                stack.append(_Found(value, names, below, not is_self))
+
+
+def _followed(value: Any, names: frozenset[str], depth: int) -> Iterable[tuple[str, Any]]:
+    """Return the variables of a value that a call may use; `names` are those in its code."""
+    if depth >= _MAX_DEPTH or isinstance(value, per_worker):
+        return ()
+    if isinstance(value, FunctionType):
+        return references_of(value) if is_users_own(value.__module__) else ()
+    if is_function(value):
+        return references_of(value)
+    if type(value) in (dict, list, tuple):
+        return references_of(value) if len(value) <= _MAX_ITEMS else ()
+    if callable(value) and type(value).__module__.startswith("stoker."):  # wraps a user's function
+        return references_of(value)
+    if is_users_own(type(value).__module__):
+        return [(name, found) for name, found in references_of(value) if name[1:] in names]
+    return ()
+
+
+def _state_in(value: Any, names: frozenset[str]) -> Any:
+    """Return the value, or the object whose method it is, if it has a state; otherwise ``None``."""
+    methods = (MethodType, BuiltinMethodType, MethodWrapperType)
+    for candidate in (value, value.__self__ if isinstance(value, methods) else None):
+        if isinstance(candidate, _RANDOM):
+            return candidate
+        if isinstance(candidate, io.IOBase):
+            if not names & _ABSOLUTE:
+                return candidate
+        elif isinstance(candidate, Iterator) and _is_consumed(type(candidate)):
+            return candidate
+    return None
+
+
+def _is_consumed(cls: type) -> bool:
+    """Return whether iterators of a class only change by being read, and do change."""
+    return cls is not itertools.repeat and cls.__module__.partition(".")[0] in _ITERATORS
+
+
+def _class_name(value: Any) -> str:
+    return f"{type(value).__module__}.{name_of(type(value))}".removeprefix("builtins.")
+
+
+def _codes_of(value: Any) -> list[CodeType]:
+    """Return the user's code that a call of `value` runs: its own and that of methods it names."""
+    if isinstance(value, FunctionType):
+        return [value.__code__] if is_users_own(value.__module__) else []
+    if isinstance(value, MethodType):
+        cls, name = type(value.__self__), value.__func__.__name__
+    else:
+        cls, name = type(value), "__call__"
+    codes: list[CodeType] = []
+    names, waiting = {name}, [name]
+    while waiting and is_users_own(cls.__module__):
+        method = inspect.getattr_static(cls, waiting.pop(), None)
+        method = method.fget if isinstance(method, property) else method
+        if isinstance(method, FunctionType) and is_users_own(method.__module__):
+            codes.append(method.__code__)
+            waiting += [each for each in method.__code__.co_names if each not in names]
+            names.update(waiting)
+    return codes
