@@ -148,6 +148,20 @@ def test_sparse_arrays_gain_a_dimension() -> None:
     assert batch == SparseArray.from_dense(np.stack([dense, dense.T]))
 
 
+def sparse(indices: list[list[int]], value: float, shape: list[int]) -> SparseArray:
+    return SparseArray(np.array(indices), np.array([value]), np.array(shape))
+
+
+def test_sparse_arrays_of_differing_shapes_fit_in_the_largest() -> None:
+    narrow, low = sparse([[1, 0]], 7, [3, 1]), sparse([[0, 3]], 8, [1, 5])
+    batch = stack(narrow, low)
+    assert (batch.dense_shape.tolist(), batch.values.tolist()) == ([2, 3, 5], [7, 8])
+    assert batch.indices.tolist() == [[0, 1, 0], [1, 0, 3]]
+    for other in (sparse([[0]], 1, [3]), sparse([[0, 0]], 1.5, [3, 1])):
+        with pytest.raises(InvalidArgumentError, match="is sparse with 2 dimensions and dtype int"):
+            stack(narrow, other)
+
+
 class ImageOfAnotherLibrary:
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         return np.arange(6, dtype=np.uint8).reshape(2, 3)

@@ -126,6 +126,14 @@ def test_sparse_rows_stay_sparse(size: int) -> None:
     assert spec == SparseSpec((None, 4), np.int64)
 
 
+def test_sparse_rows_of_differing_shapes_are_joined() -> None:
+    shapes = ([2, 5], [2, 2])
+    dataset = returned(*[SparseArray.from_dense(np.ones(shape)) for shape in shapes])
+    batches = list(dataset.rebatch(3))
+    assert [batch.dense_shape.tolist() for batch in batches] == [[3, 5], [1, 2]]
+    assert batches == list(dataset.unbatch().batch(3))
+
+
 def test_a_batch_within_one_element_is_a_writable_view() -> None:
     batch = np.arange(6)
     first, second = returned(batch).rebatch(3)
@@ -151,8 +159,8 @@ def test_a_batch_within_one_element_is_a_writable_view() -> None:
             "in one batch a RaggedArray and in another a ndarray",
         ),
         (
-            [SparseArray.from_dense(np.eye(2, n)) for n in (2, 3)],
-            r"rows of shape \[2\] in element 0 of the batch and \[3\] in element 2",
+            [SparseArray.from_dense(np.ones(shape)) for shape in ((2, 2), (2, 2, 2))],
+            "sparse with 2 dimensions and dtype float64 in element 0 of the batch and 3 and",
         ),
         ([(np.zeros(2),), np.zeros(2)], "a tuple of 1 in element 0"),
     ],

@@ -1,6 +1,6 @@
 """Batches cut into rows along their first dimension."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -119,8 +119,8 @@ def as_rows(batch: Any, vector: Callable[[list[Any], str], Any], name: str = "")
     )
 
 
-def list_as_objects(items: list[Any], name: str) -> Any:  # noqa: ARG001 - as `vector`
-    """Return the list as an object array of its items."""
+def list_as_objects(items: Sequence[Any], name: str = "") -> Any:  # noqa: ARG001 - as `vector`
+    """Return the sequence as an object array of its items."""
     array = np.empty(len(items), object)
     array[:] = items
     return array

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stoker.dataset.collation.batch_reader import BatchReader
-from stoker.dataset.collation.collate import Collation
+from stoker.dataset.collation.collate import Collation, largest_shape
 from stoker.dataset.collation.leaves import leaf_called, mismatch
 from stoker.dataset.collation.rows import as_rows, row_spec, rows_in_spec
 from stoker.dataset.collation.vectors import vector
@@ -256,16 +256,9 @@ class _Joined(Collation):
         return self._joined(values, name)
 
     def _sparse(self, values: Sequence[SparseArray], name: str) -> SparseArray:
-        shape, rows = values[0].dense_shape[1:], 0
+        shape, rows = largest_shape(values, name)[1:], 0
         parts = []
         for value in values:
-            if not np.array_equal(value.dense_shape[1:], shape):
-                raise InvalidArgumentError(
-                    f"cannot batch: {leaf_called(name)} is sparse with rows of shape "
-                    f"{shape.tolist()} in element 0 of the batch and "
-                    f"{value.dense_shape[1:].tolist()} in element {rows}; give all one shape in a "
-                    "map before"
-                )
             indices = value.indices.copy()
             indices[:, 0] += rows
             parts.append(indices)

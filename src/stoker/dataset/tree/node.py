@@ -178,6 +178,11 @@ def layout_of(cls: type[Node]) -> Layout:
     return Layout(tuple(inputs), several, tuple(pickled), plain)
 
 
+def is_dataset(value: Any) -> bool:
+    """Return True for a `Dataset`, which the layers below know by its tree."""
+    return isinstance(getattr(value, "node", None), Node)
+
+
 def number(root: Node) -> dict[Node, int]:
     """Return the position of each node in the wire form: inputs first, shared nodes once."""
     numbers: dict[Node, int] = {}
