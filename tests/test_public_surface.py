@@ -44,10 +44,11 @@ SERVICE = {
 ERRORS = {
     "StokerError": Exception,
     "InvalidArgumentError": ValueError,
+    "InvalidTypeError": TypeError,
     "DataLossError": ValueError,
     "NotFoundError": LookupError,
     "AlreadyExistsError": Exception,
-    "FailedPreconditionError": Exception,
+    "FailedPreconditionError": RuntimeError,
     "UnavailableError": ConnectionError,
     "UnimplementedError": NotImplementedError,
     "PermissionDeniedError": PermissionError,

@@ -2,11 +2,12 @@
 
     StokerError
     ├── InvalidArgumentError (ValueError)
+    │   ├── InvalidTypeError (TypeError)       an argument of the wrong type
     │   └── WireError                          bytes that are not a message of stoker
     ├── DataLossError (ValueError)             data is lost: a corrupt file, a lost worker
     ├── NotFoundError (LookupError)
     ├── AlreadyExistsError
-    ├── FailedPreconditionError
+    ├── FailedPreconditionError (RuntimeError)
     ├── UnavailableError (ConnectionError)
     ├── UnimplementedError (NotImplementedError)
     ├── PermissionDeniedError (PermissionError)
@@ -29,6 +30,10 @@ class InvalidArgumentError(StokerError, ValueError):
     """An argument is invalid, independent of the state of the service."""
 
 
+class InvalidTypeError(InvalidArgumentError, TypeError):
+    """An argument, or what a user function returned, has the wrong type or structure."""
+
+
 class WireError(InvalidArgumentError):
     """Received bytes are not a message of this protocol."""
 
@@ -45,7 +50,7 @@ class AlreadyExistsError(StokerError):
     """Something with this name exists and differs."""
 
 
-class FailedPreconditionError(StokerError):
+class FailedPreconditionError(StokerError, RuntimeError):
     """The operation is not possible in the current state."""
 
 
@@ -155,6 +160,7 @@ _BY_NAME: dict[str, type[StokerError]] = {
     for cls in (
         StokerError,
         InvalidArgumentError,
+        InvalidTypeError,
         WireError,
         DataLossError,
         NotFoundError,

@@ -117,31 +117,6 @@ def test_seed_applies_to_datasets_created_later():
     assert tf.data.Dataset.range(3).options().seed is None
 
 
-def test_options_are_settable_attributes():
-    options = tf.data.Options()
-    options.deterministic = False
-    options.autotune.enabled = True
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    options.experimental_optimization.map_parallelization = True
-    options.threading.private_threadpool_size = 3
-    assert (options.deterministic, options.experimental_slack) == (False, None)
-    assert tf.data.Dataset.range(3).with_options(options).options() == stoker.Options(threads=3)
-
-
-def test_unknown_option_is_an_error():
-    with pytest.raises(AttributeError, match=r"tf\.data\.Options\.no_such"):
-        tf.data.Options().no_such = 1
-    with pytest.raises(AttributeError, match=r"tf\.data\.ThreadingOptions\.no_such"):
-        tf.data.Options().threading.no_such  # noqa: B018 - the access is the test
-
-
-def test_stoker_options_are_accepted():
-    dataset = tf.data.Dataset.range(3).with_options(stoker.Options(seed=1))
-    assert dataset.options().seed == 1
-    with pytest.raises(tf.errors.InvalidArgumentError, match="`options`"):
-        dataset.with_options({"seed": 1})  # type: ignore[arg-type]
-
-
 def test_dataset_may_be_pickled():
     dataset = tf.data.Dataset.from_tensor_slices(["a", "b"]).batch(2)
     copy = pickle.loads(pickle.dumps(dataset))

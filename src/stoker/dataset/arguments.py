@@ -9,9 +9,10 @@ import numpy.typing as npt
 from stoker.dataset.pickled import Pickled
 from stoker.dataset.tree.node import AUTOTUNE
 from stoker.elements.spec import Spec, is_spec
-from stoker.errors import InvalidArgumentError
+from stoker.errors import InvalidArgumentError, InvalidTypeError
 
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+_WEIGHTS = "`weights` must be {} numbers of 0 or more, one for each dataset; got {!r}"
 
 
 def integer(name: str, value: Any, *, minimum: int = _INT64_MIN, what: str = "an int") -> int:
@@ -24,13 +25,16 @@ def integer(name: str, value: Any, *, minimum: int = _INT64_MIN, what: str = "an
         what: the valid range, in words.
 
     Raises:
+        InvalidTypeError: if it is not an int.
         InvalidArgumentError: if it is not an int of 64 bits, or less than `minimum`.
     """
     try:
         number = operator.index(value)
     except TypeError:
         number = None
-    if number is None or isinstance(value, bool) or not minimum <= number <= _INT64_MAX:
+    if number is None or isinstance(value, bool):
+        raise InvalidTypeError(f"`{name}` must be {what}; got {value!r}")
+    if not minimum <= number <= _INT64_MAX:
         raise InvalidArgumentError(f"`{name}` must be {what}; got {value!r}")
     return number
 
@@ -78,7 +82,7 @@ def seed(value: Any) -> int | None:
 def flag(name: str, value: Any) -> bool:
     """Return a bool."""
     if not isinstance(value, bool):
-        raise InvalidArgumentError(f"`{name}` must be True or False; got {value!r}")
+        raise InvalidTypeError(f"`{name}` must be True or False; got {value!r}")
     return value
 
 
@@ -86,18 +90,20 @@ def integers(name: str, values: Any, *, minimum: int = _INT64_MIN, what: str) ->
     """Return a list of ints of 64 bits.
 
     Raises:
-        InvalidArgumentError: if it is not iterable, or an item is not an int of at least `minimum`.
+        InvalidTypeError: if it is not iterable, or an item is not an int.
+        InvalidArgumentError: if an item is less than `minimum`.
     """
     try:
-        return [integer(name, value, minimum=minimum, what=what) for value in values]
+        items = list(values)
     except TypeError as error:
-        raise InvalidArgumentError(f"`{name}` must be {what}; got {values!r}") from error
+        raise InvalidTypeError(f"`{name}` must be {what}; got {values!r}") from error
+    return [integer(name, item, minimum=minimum, what=what) for item in items]
 
 
 def function(name: str, value: Any) -> Pickled:
     """Return a user function as `Pickled`."""
     if not callable(value):
-        raise InvalidArgumentError(
+        raise InvalidTypeError(
             f"`{name}` must be a function; got a {type(value).__qualname__}: {value!r}"
         )
     return Pickled.of(value)
@@ -108,7 +114,7 @@ def spec(name: str, value: Spec | None) -> Pickled | None:
     if value is None:
         return None
     if not is_spec(value):
-        raise InvalidArgumentError(
+        raise InvalidTypeError(
             f"`{name}` must be a TensorSpec, RaggedSpec, SparseSpec or UnknownSpec, or tuples and "
             f"dicts of them; got {value!r}"
         )
@@ -119,16 +125,15 @@ def weights(weights: Any, count: int) -> "npt.NDArray[np.float64]":
     """Return the weights of one draw, as an array of shape ``(count,)``.
 
     Raises:
+        InvalidTypeError: if they are not numbers.
         InvalidArgumentError: if they are not `count` numbers of 0 or more, or all are 0.
     """
     try:
         values = np.asarray(weights, np.float64).reshape(-1)
-    except (TypeError, ValueError):
-        values = np.empty(0)
+    except (TypeError, ValueError) as error:
+        raise InvalidTypeError(_WEIGHTS.format(count, weights)) from error
     if len(values) != count or not (np.isfinite(values).all() and (values >= 0).all()):
-        raise InvalidArgumentError(
-            f"`weights` must be {count} numbers of 0 or more, one for each dataset; got {weights!r}"
-        )
+        raise InvalidArgumentError(_WEIGHTS.format(count, weights))
     if not values.any():
         raise InvalidArgumentError(f"one of `weights` must be more than 0; got {weights!r}")
     return values

@@ -29,7 +29,7 @@ from stoker.dataset.tree.node import (
 )
 from stoker.dataset.tree.wire_form import decode_tree, encode_tree
 from stoker.elements.spec import Spec
-from stoker.errors import InvalidArgumentError
+from stoker.errors import InvalidArgumentError, InvalidTypeError
 
 _Result = TypeVar("_Result")
 _lock = threading.Lock()
@@ -74,7 +74,7 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
         self, node: Node, options: Options | None = None, *, _seed: _DrawnSeed | None = None
     ) -> None:
         if not isinstance(node, Node):
-            raise InvalidArgumentError(
+            raise InvalidTypeError(
                 "datasets are constructed by the class methods of Dataset, such as "
                 f"Dataset.from_tensor_slices([1, 2]); got {node!r}"
             )
@@ -108,7 +108,7 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
             transformation_func: called with this Dataset; returns a Dataset.
 
         Raises:
-            InvalidArgumentError: if the function is not callable or does not return a Dataset.
+            InvalidTypeError: if the function is not callable or does not return a Dataset.
 
         Example:
             >>> list(Dataset.range(6).apply(lambda dataset: dataset.skip(4)))
@@ -117,7 +117,7 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
         arguments.function("transformation_func", transformation_func)
         result = transformation_func(self)
         if not isinstance(result, Dataset):
-            raise InvalidArgumentError(
+            raise InvalidTypeError(
                 f"`transformation_func` must return a Dataset; it returned {result!r}"
             )
         return result
@@ -152,14 +152,14 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
             options: fields with their default value leave the dataset's value unchanged.
 
         Raises:
-            InvalidArgumentError: if `options` is not a `stoker.Options`.
+            InvalidTypeError: if `options` is not a `stoker.Options`.
 
         Example:
             >>> Dataset.range(3).with_options(Options(seed=7)).options().seed
             7
         """
         if not isinstance(options, Options):
-            raise InvalidArgumentError(f"`options` must be stoker.Options; got {options!r}")
+            raise InvalidTypeError(f"`options` must be stoker.Options; got {options!r}")
         return type(self)(self.node, self._options.merge(options), _seed=self._seed)
 
     def options(self) -> Options:

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from stoker.errors import InvalidArgumentError
+from stoker.errors import InvalidArgumentError, InvalidTypeError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -20,7 +20,8 @@ class Options:
             deterministic epoch cannot keep their usual meaning.
 
     Raises:
-        InvalidArgumentError: if a value has the wrong type or is out of range.
+        InvalidTypeError: if a value has the wrong type.
+        InvalidArgumentError: if a value is out of range.
 
     Example:
         >>> Options(seed=1).merge(Options(threads=2))
@@ -36,13 +37,13 @@ class Options:
         for name in ("seed", "threads", "autotune_bytes"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
-                raise InvalidArgumentError(f"`{name}` must be an int or None; got {value!r}")
+                raise InvalidTypeError(f"`{name}` must be an int or None; got {value!r}")
         for name in ("threads", "autotune_bytes"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InvalidArgumentError(f"`{name}` must be at least 1; got {value}")
         if not isinstance(self.per_lane, bool):
-            raise InvalidArgumentError(f"`per_lane` must be a bool; got {self.per_lane!r}")
+            raise InvalidTypeError(f"`per_lane` must be a bool; got {self.per_lane!r}")
 
     def merge(self, later: "Options") -> "Options":
         """Return these options, with the fields of `later` that differ from their default."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from stoker.dataset.tree.node import Context, Node
-from stoker.errors import FailedPreconditionError, InvalidArgumentError
+from stoker.errors import FailedPreconditionError, InvalidTypeError
 
 _SEED_MASK = 2**64 - 1
 
@@ -54,7 +54,7 @@ def generator(seed: int | None = None) -> "np.random.Generator":
 
     Raises:
         FailedPreconditionError: if no function of a dataset is running in this thread.
-        InvalidArgumentError: if `seed` is neither an int nor None.
+        InvalidTypeError: if `seed` is neither an int nor None.
 
     Example:
         >>> import stoker
@@ -127,7 +127,7 @@ class Calls:
         made = self._generators.get(seed)
         if made is None:
             if not (seed is None or type(seed) is int):
-                raise InvalidArgumentError(f"`seed` must be an int or None; got {seed!r}")
+                raise InvalidTypeError(f"`seed` must be an int or None; got {seed!r}")
             made = self._generators[seed] = self._make(seed, index)
         return made
 

@@ -10,12 +10,17 @@ from stoker.dataset.collation.leaves import leaf_called
 from stoker.dataset.collation.vectors import is_vector
 from stoker.elements.spec import RaggedSpec, SparseSpec, Spec, TensorSpec
 from stoker.elements.structure import Container, children, container_of, field_names, rebuild
-from stoker.errors import InvalidArgumentError
+from stoker.errors import InvalidArgumentError, InvalidTypeError
 
 Shape = tuple[int | None, ...]
 
 # Kinds of values that may pad a leaf of a kind: no value is rounded.
 _PADS = {"b": "b", "i": "iu", "u": "iu", "f": "iuf", "c": "iufc"}
+
+_NOT_SHAPES = (
+    "`padded_shapes` must hold shapes such as (128,), (None, 3) or (), nested as the elements are, "
+    "with None or -1 for the longest of a batch; got {!r}"
+)
 
 
 class Padding(NamedTuple):
@@ -96,20 +101,18 @@ def as_shape(given: Any) -> Shape | None:
     """Return the shape of a length, or several; -1 and None mean the longest.
 
     Raises:
-        InvalidArgumentError: if a length is no int of -1 or more.
+        InvalidTypeError: if a length is no int.
+        InvalidArgumentError: if a length is less than -1.
     """
     if given is None:
         return None
     lengths: Iterable[Any] = (given,) if isinstance(given, int | np.integer) else given
     try:
         shape = tuple(None if n is None or int(n) == -1 else int(n) for n in lengths)
-    except (TypeError, ValueError):
-        shape = (-1,)
+    except (TypeError, ValueError) as error:
+        raise InvalidTypeError(_NOT_SHAPES.format(given)) from error
     if any(length is not None and length < 0 for length in shape):
-        raise InvalidArgumentError(
-            f"`padded_shapes` must hold shapes such as (128,), (None, 3) or (), nested as the "
-            f"elements are, with None or -1 for the longest of a batch; got {given!r}"
-        )
+        raise InvalidArgumentError(_NOT_SHAPES.format(given))
     return shape
 
 

@@ -12,7 +12,7 @@ from stoker.dataset.collation.padding import Paddings
 from stoker.dataset.collation.vectors import is_vector
 from stoker.elements.spec import Spec, TensorSpec
 from stoker.elements.structure import Container, children, container_of, rebuild
-from stoker.errors import InvalidArgumentError
+from stoker.errors import InvalidArgumentError, InvalidTypeError
 
 
 class Buckets:
@@ -60,7 +60,7 @@ class Buckets:
         try:
             return bisect_right(self._boundaries, operator.index(length))
         except TypeError as error:
-            raise InvalidArgumentError(
+            raise InvalidTypeError(
                 f"`element_length_func` must return an int; it returned {length!r}"
             ) from error
 

@@ -13,7 +13,7 @@ from stoker.dataset.streams.failures import Origin
 from stoker.dataset.tree.call_site import call_site
 from stoker.elements.observed import ObservedSpec
 from stoker.elements.spec import Spec, compatible, spec_from_wire, spec_to_wire
-from stoker.errors import InvalidArgumentError, NotFoundError, UnimplementedError
+from stoker.errors import InvalidArgumentError, InvalidTypeError, NotFoundError, UnimplementedError
 
 
 class Caching(Fluent):
@@ -245,7 +245,7 @@ class Caching(Fluent):
         tree = datasets_of_files(cls._source, load, found.files, call_site())
         result = reader_func(cls._source(tree))
         if not isinstance(result, cls):
-            raise InvalidArgumentError(f"`reader_func` must return a Dataset; got {result!r}")
+            raise InvalidTypeError(f"`reader_func` must return a Dataset; got {result!r}")
         return result
 
     def ignore_errors(self, log_warning: bool = False, max_errors: int | None = None) -> Self:
@@ -304,13 +304,12 @@ class Caching(Fluent):
 
 
 def _path(name: str, value: Any) -> str:
-    try:
-        path = os.fspath(value)
-    except TypeError:
-        path = ""
-    if not isinstance(path, str) or not path:
+    if not isinstance(value, str | os.PathLike) or isinstance(os.fspath(value), bytes):
+        raise InvalidTypeError(f"`{name}` must be a path, not empty; got {value!r}")
+    path = os.fspath(value)
+    if not path:
         raise InvalidArgumentError(f"`{name}` must be a path, not empty; got {value!r}")
-    return path
+    return str(path)
 
 
 def _compression(value: Any) -> str:

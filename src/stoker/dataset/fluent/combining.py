@@ -10,7 +10,7 @@ from stoker.dataset.tree.node import SHARD_HINT, Node
 from stoker.elements.common_spec import common_spec
 from stoker.elements.spec import TensorSpec, UnknownSpec
 from stoker.elements.structure import children, flatten, is_leaf
-from stoker.errors import InvalidArgumentError
+from stoker.errors import InvalidArgumentError, InvalidTypeError
 
 
 class Combining(Fluent):
@@ -48,7 +48,7 @@ class Combining(Fluent):
             [{'a': 0, 'pair': (0, 10)}]
         """
         if bool(args) == (datasets is not None):
-            raise InvalidArgumentError(
+            raise InvalidTypeError(
                 "zip accepts datasets, or one nest of them as `datasets`; got "
                 + ("both" if args else "none")
             )
@@ -90,7 +90,7 @@ class Combining(Fluent):
         try:
             common_spec(self.node.element_spec(), dataset.node.element_spec())
         except InvalidArgumentError as error:
-            raise InvalidArgumentError(
+            raise InvalidTypeError(
                 f"only datasets with elements of one structure can be concatenated: {error}; map "
                 "the elements of one dataset to the structure of the other"
             ) from error
@@ -236,7 +236,7 @@ class Combining(Fluent):
         spec = choices.node.element_spec()
         index = isinstance(spec, TensorSpec) and spec.shape == () and spec.dtype.kind in "iu"
         if not index and not isinstance(spec, UnknownSpec):
-            raise InvalidArgumentError(
+            raise InvalidTypeError(
                 f"the elements of `choice_dataset` must be ints, indices of `datasets`; got {spec}"
             )
         node = nodes.Choose(
@@ -297,18 +297,18 @@ class Combining(Fluent):
 
 def _dataset(name: str, value: Any) -> Fluent:
     if not isinstance(value, Fluent):
-        raise InvalidArgumentError(f"`{name}` must be a Dataset; got {value!r}")
+        raise InvalidTypeError(f"`{name}` must be a Dataset; got {value!r}")
     return value
 
 
 def _check_nest(value: Any) -> None:
     if isinstance(value, list):
-        raise InvalidArgumentError(
+        raise InvalidTypeError(
             f"zip accepts nests of datasets in tuples and dicts, not lists; got the list {value!r}"
         )
     if is_leaf(value):
         if not isinstance(value, Fluent):
-            raise InvalidArgumentError(f"zip accepts nests of datasets; got {value!r} in a nest")
+            raise InvalidTypeError(f"zip accepts nests of datasets; got {value!r} in a nest")
         return
     for _, member in children(value):
         _check_nest(member)
@@ -326,7 +326,7 @@ def _compatible(name: str, values: Any) -> list[Fluent]:
         try:
             spec = common_spec(spec, dataset.node.element_spec())
         except InvalidArgumentError as error:
-            raise InvalidArgumentError(
+            raise InvalidTypeError(
                 f"the datasets of `{name}` must have elements of one structure, but those of "
                 f"{name}[{i}] differ from those before: {error}"
             ) from error

@@ -15,7 +15,7 @@ from stoker.dataset.formats.opening import checked_compression
 from stoker.dataset.pickled import Pickled
 from stoker.dataset.tree.call_site import call_site
 from stoker.dataset.tree.node import AUTOTUNE, Node
-from stoker.errors import InvalidArgumentError
+from stoker.errors import InvalidArgumentError, InvalidTypeError
 
 if TYPE_CHECKING:
     from stoker.dataset.formats.csv import Csv
@@ -213,7 +213,7 @@ class Files(Fluent):
         from stoker.dataset.formats.csv_columns import column_of
 
         if isinstance(record_defaults, str | bytes) or not isinstance(record_defaults, Sequence):
-            raise InvalidArgumentError(
+            raise InvalidTypeError(
                 "`record_defaults` must be a list with an entry per column; got "
                 f"{record_defaults!r}"
             )
@@ -298,7 +298,7 @@ def _encoding(value: str | None) -> str | None:
         name = codecs.lookup(value).name
         fits = "\n".encode(name) == b"\n"
     except (LookupError, TypeError) as error:
-        raise InvalidArgumentError(
+        raise InvalidTypeError(
             f"`encoding` must be the name of an encoding, or None for bytes; got {value!r}"
         ) from error
     if not fits:
@@ -319,7 +319,7 @@ def _length(name: str, value: int | None) -> int:
 
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise InvalidArgumentError(f"`{name}` must be a str; got {value!r}")
+        raise InvalidTypeError(f"`{name}` must be a str; got {value!r}")
     return value
 
 

@@ -9,7 +9,7 @@ from stoker.dataset.fluent.fluent import Fluent
 from stoker.dataset.pickled import Pickled
 from stoker.dataset.tree.call_site import call_site
 from stoker.elements.spec import Spec
-from stoker.errors import InvalidArgumentError
+from stoker.errors import InvalidArgumentError, InvalidTypeError
 
 
 class Sources(Fluent):
@@ -187,7 +187,7 @@ class Sources(Fluent):
         try:
             patterns: tuple[Any, ...] = tuple(os.fspath(pattern) for pattern in given)
         except TypeError as error:
-            raise InvalidArgumentError(
+            raise InvalidTypeError(
                 f"`file_pattern` must be a path or a list of paths; got {file_pattern!r}"
             ) from error
         if not patterns or not all(isinstance(pattern, str) and pattern for pattern in patterns):

@@ -11,6 +11,7 @@ from stoker.dataset.formats.storage import is_url, open_file
 from stoker.errors import (
     DataLossError,
     InvalidArgumentError,
+    InvalidTypeError,
     NotFoundError,
     PermissionDeniedError,
     UnavailableError,
@@ -24,18 +25,18 @@ _COMPRESSED_BYTES = 1 << 16
 _WINDOW_BITS = {"GZIP": 31, "ZLIB": 15}
 
 
-def checked_compression(value: str | None) -> str:
+def checked_compression(value: Any) -> str:
     """Return the argument `compression_type` with ``""`` for none.
 
     Raises:
+        InvalidTypeError: if it is neither a str nor None.
         InvalidArgumentError: if it is not None, ``""``, ``"GZIP"`` or ``"ZLIB"``.
     """
     compression = "" if value is None else value
     if compression not in ("", *_WINDOW_BITS):
-        raise InvalidArgumentError(
-            f"`compression_type` must be None, '', 'GZIP' or 'ZLIB'; got {value!r}"
-        )
-    return compression
+        error = InvalidArgumentError if isinstance(compression, str) else InvalidTypeError
+        raise error(f"`compression_type` must be None, '', 'GZIP' or 'ZLIB'; got {value!r}")
+    return str(compression)
 
 
 class FileBuffer(ABC):

@@ -16,7 +16,7 @@ from stoker.dataset.tree.node import Context, OneInput, unless_finite
 from stoker.dataset.unpacking import apply
 from stoker.elements.frozen import frozen
 from stoker.elements.spec import Spec, UnknownSpec
-from stoker.errors import InvalidArgumentError
+from stoker.errors import InvalidArgumentError, InvalidTypeError
 
 
 class GroupByWindow(OneInput, frozen=True, eq=False, kw_only=True):
@@ -171,6 +171,6 @@ def _as_int(name: str, value: Any) -> int:
     try:
         return operator.index(bool(value) if isinstance(value, np.bool_) else value)
     except TypeError:
-        raise InvalidArgumentError(
+        raise InvalidTypeError(
             f"`{name}` must return an int; it returned a {type(value).__qualname__}: {value!r}"
         ) from None

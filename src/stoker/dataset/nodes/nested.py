@@ -9,7 +9,7 @@ from stoker.dataset.streams.execute import open_stream
 from stoker.dataset.streams.failures import Origin, raise_failure
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context, Node
-from stoker.errors import InvalidArgumentError
+from stoker.errors import InvalidTypeError
 
 
 class NestedDatasets:
@@ -52,7 +52,7 @@ class NestedDatasets:
     def _open(self, result: Any, index: int) -> Stream:
         root = getattr(result, "node", None)
         if not isinstance(root, Node):
-            raise InvalidArgumentError(
+            raise InvalidTypeError(
                 f"the function of {self._node.kind} must return a Dataset; it returned a "
                 f"{type(result).__qualname__}; wrap it, as in Dataset.from_tensor_slices(...)"
             )

@@ -12,7 +12,7 @@ from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context, OneInput, unless_finite
 from stoker.dataset.unpacking import apply
 from stoker.elements.spec import Spec, UnknownSpec
-from stoker.errors import InvalidArgumentError
+from stoker.errors import InvalidArgumentError, InvalidTypeError
 
 # Number of draws per call; element k of the input has draw k for any number.
 _DRAWS = 1024
@@ -85,17 +85,20 @@ class _ResampleStream(Stepwise):
     def _probability(self, label: Any) -> float:
         try:
             index = int(label.__index__())
-        except (AttributeError, TypeError):
-            index = -1
+        except (AttributeError, TypeError) as error:
+            raise InvalidTypeError(self._not_a_class(label)) from error
         if not 0 <= index < len(self._target):
-            raise InvalidArgumentError(
-                f"`class_func` must return a class, an int from 0 to {len(self._target) - 1}, the "
-                f"places in `target_dist`; it returned {label!r}"
-            )
+            raise InvalidArgumentError(self._not_a_class(label))
         if self._accepted is not None:
             return float(self._accepted[index])
         self._counts[index] += 1
         return float(_accepted(self._target, self._counts / self._counts.sum())[index])
+
+    def _not_a_class(self, label: Any) -> str:
+        return (
+            f"`class_func` must return a class, an int from 0 to {len(self._target) - 1}, the "
+            f"places in `target_dist`; it returned {label!r}"
+        )
 
 
 def _accepted(

@@ -9,7 +9,7 @@ from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context, OneInput
 from stoker.elements.frozen import fresh, frozen
 from stoker.elements.spec import Spec, UnknownSpec
-from stoker.errors import InvalidArgumentError
+from stoker.errors import InvalidTypeError
 
 
 class Scan(OneInput, frozen=True, eq=False, kw_only=True):
@@ -46,7 +46,7 @@ class _ScanStream(Stepwise):
     def step(self, element: Any) -> Any:
         result = self._function(self._state, element)
         if not isinstance(result, tuple | list) or len(result) != 2:
-            raise InvalidArgumentError(
+            raise InvalidTypeError(
                 f"the function of `scan` must return (new_state, element); it returned {result!r}"
             )
         self._state, found = result

@@ -20,7 +20,12 @@ from stoker.dataset.streams.failures import Origin, raise_failure
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context, Node, OneInput
 from stoker.dataset.unpacking import arguments_of
-from stoker.errors import InvalidArgumentError
+from stoker.errors import InvalidArgumentError, InvalidTypeError
+
+_NOT_A_FILE = (
+    "`shard_func` must return an int of 0 or more, the number of the file to keep the element in; "
+    "it returned {!r}"
+)
 
 
 class Snapshot(OneInput, frozen=True, eq=False, kw_only=True):
@@ -111,13 +116,10 @@ def file_chooser(function: Callable[..., Any], origin: Origin) -> Callable[[Any]
             result = function(*arguments_of(element))
             try:
                 number = operator.index(result)
-            except TypeError:
-                number = -1
+            except TypeError as error:
+                raise InvalidTypeError(_NOT_A_FILE.format(result)) from error
             if number < 0:
-                raise InvalidArgumentError(
-                    "`shard_func` must return an int of 0 or more, the number of the file to keep "
-                    f"the element in; it returned {result!r}"
-                )
+                raise InvalidArgumentError(_NOT_A_FILE.format(result))
         except Exception as error:  # noqa: BLE001 - user code may raise anything
             raise_failure(error, origin._replace(index=calls))
         return number

@@ -20,7 +20,7 @@ from stoker.dataset.options import Options as StokerOptions
 from stoker.dataset.tree.node import Node
 from stoker.elements.spec import Spec, TensorSpec
 from stoker.elements.structure import map_structure
-from stoker.errors import InvalidArgumentError, UnimplementedError
+from stoker.errors import InvalidTypeError, UnimplementedError
 
 
 @tolerant
@@ -43,6 +43,9 @@ class Dataset(StokerDataset):
     def of(cls, dataset: StokerDataset) -> "Dataset":
         """Return a `stoker.Dataset` with TensorFlow's methods and the same seed and options.
 
+        Raises:
+            InvalidTypeError: if it is not a dataset.
+
         Example:
             >>> import stoker
             >>> from stoker.compat import tf
@@ -51,6 +54,10 @@ class Dataset(StokerDataset):
         """
         if isinstance(dataset, cls):
             return dataset
+        if not isinstance(dataset, StokerDataset):
+            raise InvalidTypeError(
+                f"Invalid `dataset`. Expected a `tf.data.Dataset` object but got {type(dataset)}."
+            )
         return cls(dataset.node, dataset.options(), _seed=dataset._seed)
 
     @classmethod
@@ -71,6 +78,8 @@ class Dataset(StokerDataset):
         resolved = as_dtype(dtype)
         if resolved == np.int64:
             return self
+        if resolved.kind not in "biufcV":  # bfloat16 is of kind V
+            raise InvalidTypeError(f"the dtype of a range must be numeric; got {resolved}")
         return self.map(resolved.type, element_spec=TensorSpec((), resolved))
 
     @classmethod
@@ -92,8 +101,13 @@ class Dataset(StokerDataset):
     ) -> Self:
         """Yield the paths that match, as bytes; as `tf.data.Dataset.list_files`."""
         single = isinstance(file_pattern, str | bytes | os.PathLike)
-        patterns = [file_pattern] if single else file_pattern
-        paths = super().list_files([os.fsdecode(p) for p in patterns], shuffle=shuffle, seed=seed)
+        try:
+            patterns = [os.fsdecode(p) for p in ([file_pattern] if single else file_pattern)]
+        except TypeError as error:
+            raise InvalidTypeError(
+                f"`file_pattern` must be a path or a list of paths; got {file_pattern!r}"
+            ) from error
+        paths = super().list_files(patterns, shuffle=shuffle, seed=seed)
         return paths.map(os.fsencode, element_spec=TensorSpec((), object))
 
     @classmethod
@@ -118,11 +132,11 @@ class Dataset(StokerDataset):
                 converted.
 
         Raises:
-            InvalidArgumentError: if both declarations are given; when read, if a value has another
-                shape or structure.
+            InvalidTypeError: if both declarations are given.
+            InvalidArgumentError: when read, if a value has another shape or structure.
         """
         if output_signature is not None and (output_types, output_shapes) != (None, None):
-            raise InvalidArgumentError(
+            raise InvalidTypeError(
                 "`output_types` and `output_shapes` can not be used together with "
                 "`output_signature`; give `output_signature` alone"
             )

@@ -1,10 +1,11 @@
 """tf.data.Options, with settable attributes; `stoker.Options` is frozen."""
 
 import enum
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from stoker.compat.tf.missing import missing
 from stoker.dataset.options import Options as StokerOptions
+from stoker.errors import InvalidTypeError
 
 
 class AutoShardPolicy(enum.IntEnum):
@@ -17,7 +18,17 @@ class AutoShardPolicy(enum.IntEnum):
     HINT = 3
 
 
-class ExternalStatePolicy(enum.IntEnum):
+class AutotuneAlgorithm(enum.Enum):
+    """Accepted without effect; as `tf.data.experimental.AutotuneAlgorithm`."""
+
+    DEFAULT = 0
+    HILL_CLIMB = 1
+    GRADIENT_DESCENT = 2
+    MAX_PARALLELISM = 3
+    STAGE_BASED = 4
+
+
+class ExternalStatePolicy(enum.Enum):
     """Accepted without effect; as `tf.data.experimental.ExternalStatePolicy`."""
 
     WARN = 0
@@ -26,71 +37,119 @@ class ExternalStatePolicy(enum.IntEnum):
 
 
 class _Group:
-    """Base class of options: settable attributes, ``None`` by default."""
+    """Base class of options: attributes of declared types, ``None`` unless set.
 
-    _names: tuple[str, ...] = ()
+    Two groups are equal if their options are. As tf.data's, they are mutable and have no hash.
+    """
+
+    _types: ClassVar[dict[str, type]] = {}
+    _defaults: ClassVar[dict[str, Any]] = {}
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name not in self._names:
+        if name not in self._types:
             raise missing(f"tf.data.{type(self).__name__}", name)
+        declared = self._types[name]
+        if not isinstance(value, declared):
+            raise InvalidTypeError(
+                f'Property "{name}" must be of type {declared}, got: {value} (type: {type(value)})'
+            )
         object.__setattr__(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name not in self._names:
+        if name.startswith("_") or name not in self._types:
             raise missing(f"tf.data.{type(self).__name__}", name)
-        return None
+        return self._defaults.get(name)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, type(self)):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self._types)
+
+    __hash__ = None  # type: ignore[assignment]  # mutable
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        return f"{type(self).__name__}({given})"
+
+    def _merged(self, later: Self) -> Self:
+        """Return these options, with those that are set in `later`."""
+        result, default = type(self)(), type(self)()
+        for options in (self, later):
+            for name, given in vars(options).items():
+                group = isinstance(given, _Group)
+                value = getattr(result, name)._merged(given) if group else given
+                if value != getattr(default, name):
+                    setattr(result, name, value)
+        return result
 
 
 class ThreadingOptions(_Group):
     """Thread options; `private_threadpool_size` sets `stoker.Options.threads`."""
 
-    _names = ("max_intra_op_parallelism", "private_threadpool_size")
+    _types: ClassVar[dict[str, type]] = {
+        "max_intra_op_parallelism": int,
+        "private_threadpool_size": int,
+    }
 
 
 class AutotuneOptions(_Group):
     """Accepted without effect; as `tf.data.experimental.AutotuneOptions`."""
 
-    _names = (
-        "autotune_algorithm",
-        "cpu_budget",
-        "enabled",
-        "initial_parallelism",
-        "min_parallelism",
-        "ram_budget",
-    )
+    _types: ClassVar[dict[str, type]] = {
+        "autotune_algorithm": AutotuneAlgorithm,
+        "cpu_budget": int,
+        "enabled": bool,
+        "initial_parallelism": int,
+        "min_parallelism": int,
+        "ram_budget": int,
+    }
 
 
 class DistributeOptions(_Group):
     """Accepted without effect; as `tf.data.experimental.DistributeOptions`."""
 
-    _names = ("auto_shard_policy", "num_devices")
+    _types: ClassVar[dict[str, type]] = {"auto_shard_policy": AutoShardPolicy, "num_devices": int}
+    _defaults: ClassVar[dict[str, Any]] = {"auto_shard_policy": AutoShardPolicy.AUTO}
 
 
 class OptimizationOptions(_Group):
     """Accepted without effect; as `tf.data.experimental.OptimizationOptions`."""
 
-    _names = (
-        "apply_default_optimizations",
-        "filter_fusion",
-        "filter_parallelization",
-        "inject_prefetch",
-        "map_and_batch_fusion",
-        "map_and_filter_fusion",
-        "map_fusion",
-        "map_parallelization",
-        "noop_elimination",
-        "parallel_batch",
-        "seq_interleave_prefetch",
-        "shuffle_and_repeat_fusion",
-        "warm_start",
+    _types: ClassVar[dict[str, type]] = dict.fromkeys(
+        (
+            "apply_default_optimizations",
+            "filter_fusion",
+            "filter_parallelization",
+            "inject_prefetch",
+            "map_and_batch_fusion",
+            "map_and_filter_fusion",
+            "map_fusion",
+            "map_parallelization",
+            "noop_elimination",
+            "parallel_batch",
+            "seq_interleave_prefetch",
+            "shuffle_and_repeat_fusion",
+            "warm_start",
+        ),
+        bool,
     )
+
+
+class ServiceOptions(_Group):
+    """Accepted without effect; as `tf.data.experimental.ServiceOptions`."""
+
+    _types: ClassVar[dict[str, type]] = {"pinned": bool}
+
+
+_RENAMED = {"experimental_deterministic": "deterministic", "experimental_threading": "threading"}
 
 
 class Options(_Group):
     """Options for `Dataset.with_options`; as `tf.data.Options`.
 
     Only ``threading.private_threadpool_size`` has an effect: order is always deterministic, and
-    there is no graph to optimize. An attribute that tf.data does not have is an AttributeError.
+    there is no graph to optimize. An attribute that tf.data does not have is an AttributeError, a
+    value of another type a TypeError.
 
     Example:
         >>> from stoker.compat import tf
@@ -101,30 +160,56 @@ class Options(_Group):
         2
     """
 
-    _names = (
-        "autotune",
-        "dataset_name",
-        "deterministic",
-        "experimental_deterministic",
-        "experimental_distribute",
-        "experimental_external_state_policy",
-        "experimental_optimization",
-        "experimental_service",
-        "experimental_slack",
-        "experimental_stats",
-        "experimental_symbolic_checkpoint",
-        "experimental_threading",
-        "experimental_warm_start",
-        "framework_type",
-        "threading",
-    )
+    _types: ClassVar[dict[str, type]] = {
+        "autotune": AutotuneOptions,
+        "dataset_name": str,
+        "deterministic": bool,
+        "experimental_distribute": DistributeOptions,
+        "experimental_external_state_policy": ExternalStatePolicy,
+        "experimental_optimization": OptimizationOptions,
+        "experimental_service": ServiceOptions,
+        "experimental_slack": bool,
+        "experimental_stats": object,
+        "experimental_symbolic_checkpoint": bool,
+        "experimental_warm_start": bool,
+        "framework_type": list,
+        "threading": ThreadingOptions,
+    }
 
     def __init__(self) -> None:
-        self.threading = ThreadingOptions()
-        self.experimental_threading = self.threading
         self.autotune = AutotuneOptions()
         self.experimental_distribute = DistributeOptions()
         self.experimental_optimization = OptimizationOptions()
+        self.experimental_service = ServiceOptions()
+        self.threading = ThreadingOptions()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(_RENAMED.get(name, name), value)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self, _RENAMED[name]) if name in _RENAMED else super().__getattr__(name)
+
+    def merge(self, options: "Options") -> "Options":
+        """Return these options, with those that are set in `options`.
+
+        As `tf.data.Options.merge`.
+
+        Raises:
+            InvalidTypeError: if `options` is not a `tf.data.Options`.
+
+        Example:
+            >>> from stoker.compat import tf
+            >>> options, other = tf.data.Options(), tf.data.Options()
+            >>> options.deterministic, other.autotune.enabled = True, False
+            >>> merged = options.merge(other)
+            >>> merged.deterministic, merged.autotune.enabled
+            (True, False)
+        """
+        if not isinstance(options, Options):
+            raise InvalidTypeError(
+                f"Could not merge incompatible options of type {type(options)} and {Options}."
+            )
+        return self._merged(options)
 
     def resolve(self) -> StokerOptions:
         """Return the equivalent `stoker.Options`."""

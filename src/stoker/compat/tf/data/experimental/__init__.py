@@ -34,10 +34,12 @@ from stoker.compat.tf.data.experimental.transformations import (
 )
 from stoker.compat.tf.data.options import (
     AutoShardPolicy,
+    AutotuneAlgorithm,
     AutotuneOptions,
     DistributeOptions,
     ExternalStatePolicy,
     OptimizationOptions,
+    ServiceOptions,
     ThreadingOptions,
 )
 from stoker.compat.tf.data.readers import CsvDataset
@@ -53,6 +55,7 @@ __all__ = [
     "SHARD_HINT",
     "UNKNOWN_CARDINALITY",
     "AutoShardPolicy",
+    "AutotuneAlgorithm",
     "AutotuneOptions",
     "Counter",
     "CsvDataset",
@@ -60,6 +63,7 @@ __all__ = [
     "ExternalStatePolicy",
     "OptimizationOptions",
     "RandomDataset",
+    "ServiceOptions",
     "ThreadingOptions",
     "assert_cardinality",
     "bucket_by_sequence_length",

@@ -16,12 +16,12 @@ from stoker.errors import InvalidArgumentError
 
 def cardinality(dataset: StokerDataset) -> int:
     """Return the number of elements; as `tf.data.experimental.cardinality`."""
-    return dataset.cardinality()
+    return Dataset.of(dataset).cardinality()
 
 
 def get_structure(dataset: StokerDataset) -> Spec:
     """Return the spec of the elements; as `Dataset.element_spec`."""
-    return dataset.element_spec
+    return Dataset.of(dataset).element_spec
 
 
 def get_single_element(dataset: StokerDataset) -> Any:
