@@ -253,6 +253,24 @@ def test_generator_that_breaks_its_signature_is_an_error(value, signature, messa
         list(dataset)
 
 
+@pytest.mark.parametrize("misfit", ["ERROR", [7, 8], (1, 2), None])
+def test_a_generators_values_follow_one_that_does_not_fit(misfit):
+    values = [[4, 5, 6], misfit, [7, 8, 9], misfit, [10, 11, 12]]
+    dataset = tf.data.Dataset.from_generator(
+        lambda: iter(values), output_signature=tf.TensorSpec([3], tf.int32)
+    )
+    rows = iter(dataset)
+    found = []
+    for _ in values:
+        try:
+            found.append(next(rows).tolist())
+        except tf.errors.InvalidArgumentError:
+            found.append("error")
+    assert found == [[4, 5, 6], "error", [7, 8, 9], "error", [10, 11, 12]]
+    assert list(rows) == []
+    assert len(list(dataset.ignore_errors())) == 3
+
+
 @pytest.mark.parametrize(
     ("value", "dtype", "expected"),
     [

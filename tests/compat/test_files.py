@@ -92,5 +92,8 @@ def test_columns_may_be_excluded(table):
         table, ["", np.float64(0)], header=True, exclude_cols=[1]
     )
     assert elements(dataset) == [(b"x", 0.5), (b"y", 0)]
-    with pytest.raises(tf.errors.InvalidArgumentError, match="not both"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="either `select_cols` or"):
         tf.data.experimental.CsvDataset(table, [""], select_cols=[0], exclude_cols=[1])
+    dataset = tf.data.experimental.CsvDataset(table, [""], header=True, exclude_cols=[1])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="it has 3 fields; expected 1"):
+        list(dataset)

@@ -276,3 +276,52 @@ def test_rows_batch_by_column(tmp_path: Path) -> None:
     assert names.tolist() == ["a", "b"]
     assert sizes.dtype == np.int64
     assert sizes.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("excluded", "columns", "expected"),
+    [
+        ([1], 3, ["a", "c", "d"]),
+        ([0, 2], 2, ["b", "d"]),
+        ([], 4, ["a", "b", "c", "d"]),
+        ([9], 4, ["a", "b", "c", "d"]),
+        ([2, 3], 2, ["a", "b"]),
+        ([1], 2, "it has 4 fields; expected 3"),
+        ([1], 4, "it has 4 fields; expected 5"),
+        ([], 3, "it has 4 fields; expected 3"),
+        ([4, 5], 4, ["a", "b", "c", "d"]),
+        ([5], 5, "it has 4 fields; expected 5 to 6"),
+        ([3, 4], 2, "it has 4 fields; expected 2"),
+    ],
+)
+@pytest.mark.parametrize("content", [b"a,b,c,d\n", b'a,"b",c,d\r\na,b,c,d'])
+def test_columns_that_are_excluded_need_no_default(
+    tmp_path: Path, content: bytes, excluded: list[int], columns: int, expected: Any
+) -> None:
+    found = read(tmp_path, content, [str] * columns, exclude_cols=excluded)
+    for position in found:
+        assert position[-len(expected) :] == (
+            expected if isinstance(expected, str) else tuple(expected)
+        )
+
+
+def test_an_excluded_column_may_be_absent_at_the_end(tmp_path: Path) -> None:
+    content = b"a,b\nc,d,e\nf,g,h,i\nj,k,l,m,n\n"
+    found = read(tmp_path, content, [str, str], exclude_cols=[2, 3])
+    assert found == [
+        ("a", "b"),
+        ("c", "d"),
+        ("f", "g"),
+        "record 3 at byte 18: it has 5 fields; expected 2 to 4",
+    ]
+
+
+@pytest.mark.parametrize("excluded", [[1, 0], [0, 0], [-1], 1, ["a"]])
+def test_excluded_columns_must_ascend(excluded: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="`exclude_cols` must"):
+        Dataset.csv("a", [str], exclude_cols=excluded)
+
+
+def test_columns_are_selected_or_excluded() -> None:
+    with pytest.raises(InvalidArgumentError, match="either `select_cols` or `exclude_cols`"):
+        Dataset.csv("a", [str], select_cols=[0], exclude_cols=[1])

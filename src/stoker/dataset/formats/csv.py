@@ -42,6 +42,8 @@ class Csv(msgspec.Struct, frozen=True, tag="csv"):
     use_quote_delim: bool = True
     na_value: str = ""
     select_cols: tuple[int, ...] | None = None
+    max_fields: int | None = None
+    """The most fields of a row; None: those of `columns`, with `select_cols` any number."""
 
     def element_spec(self) -> Spec:
         """Return the spec of a row."""
@@ -74,13 +76,16 @@ class CsvReader(RecordReader):
         self._quotes = layout.use_quote_delim
         self._delimiter = layout.field_delim.encode()
         self._missing = (b"", layout.na_value.encode())
-        self._exact = layout.select_cols is None
         positions = range(len(layout.columns)) if layout.select_cols is None else layout.select_cols
         self._fields = [
             _Field(position, column, column.converter(), column.missing())
             for position, column in zip(positions, layout.columns, strict=True)
         ]
         self._min_fields = 1 + max(positions)
+        self._max_fields = layout.max_fields
+        if layout.select_cols is None:
+            self._max_fields = self._min_fields
+        self._exact = self._max_fields == self._min_fields
         self._step = _STEP_BYTES
         self._ends_file = False
         delimiter = re.escape(self._delimiter)
@@ -96,7 +101,10 @@ class CsvReader(RecordReader):
     def _match_fields(self) -> Callable[..., re.Match[bytes] | None]:
         """Match a row, its fields as groups; compiled on first use, in 50 µs per field."""
         fields = [b"(%b)" % self._any_field] * self._min_fields
-        more = b"" if self._exact else self._more_fields
+        most = self._max_fields
+        more = self._more_fields
+        if most is not None:  # the group of `_more_fields`, repeated as often as allowed
+            more = more.removesuffix(b"*") + b"{0,%d}" % (most - self._min_fields)
         return re.compile(re.escape(self._delimiter).join(fields) + more + _LINE_END_IN_BLOCK).match
 
     def _parse(self) -> list[tuple[Any, ...]]:
@@ -143,9 +151,7 @@ class CsvReader(RecordReader):
             if b"\r" not in text and not (self._quotes and b'"' in text):
                 lines = [line.split(self._delimiter) for line in text.split(b"\n")]
                 widths = set(map(len, lines))
-                if min(widths) >= self._min_fields and (
-                    not self._exact or widths == {self._min_fields}
-                ):
+                if self._min_fields <= min(widths) and not self._too_many(max(widths)):
                     return list(zip(*lines, strict=self._exact)), end
         rows = []
         if end or block.find(b"\r", at, limit) >= 0:
@@ -173,11 +179,17 @@ class CsvReader(RecordReader):
             raise ValueError  # Python accepts underscores between digits
         return field.convert(texts)
 
+    def _too_many(self, fields: int) -> bool:
+        return self._max_fields is not None and fields > self._max_fields
+
     def _values(self, fields: list[bytes]) -> tuple[Any, ...]:
         count = len(fields)
-        if count < self._min_fields or (self._exact and count > self._min_fields):
-            at_least = "" if self._exact else "at least "
-            raise _BadRow(f"it has {count} fields; expected {at_least}{self._min_fields}")
+        if count < self._min_fields or self._too_many(count):
+            expected = f"{self._min_fields}"
+            if not self._exact:
+                most = self._max_fields
+                expected = f"at least {expected}" if most is None else f"{expected} to {most}"
+            raise _BadRow(f"it has {count} fields; expected {expected}")
         values = []
         for field in self._fields:
             text = fields[field.position]

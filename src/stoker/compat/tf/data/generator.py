@@ -1,6 +1,7 @@
 """Conversion of a generator's values, as `tf.data.Dataset.from_generator` does it."""
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -69,8 +70,9 @@ class Conforming:
         self._signature = signature
 
     def __call__(self, *args: Any) -> Iterator[Any]:
-        for value in self._generator(*args):
-            yield _conform(self._signature, value)
+        # Not a generator, which would end at its first error: in TensorFlow, a value that does not
+        # fit is an error at its position, and the next values follow.
+        return map(partial(_conform, self._signature), self._generator(*args))
 
 
 def _conform(signature: Spec, value: Any) -> Any:

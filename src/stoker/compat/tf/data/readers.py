@@ -9,7 +9,6 @@ from stoker.compat.tf.data.dataset import Dataset
 from stoker.compat.tf.data.values import as_constants
 from stoker.compat.tf.dtypes import as_dtype, string
 from stoker.dataset.dataset import Dataset as StokerDataset
-from stoker.errors import InvalidArgumentError
 
 
 def TextLineDataset(  # noqa: N802 - classes there
@@ -22,7 +21,7 @@ def TextLineDataset(  # noqa: N802 - classes there
     """Yield the lines of text files as bytes; as `tf.data.TextLineDataset`.
 
     Args:
-        filenames: a path, a list of paths or a dataset of paths.
+        filenames: a path, lists of paths, nested or not, or a dataset of paths.
         compression_type: as for `stoker.Dataset.text_lines`.
         buffer_size: ignored.
         num_parallel_reads: as for `stoker.Dataset.text_lines`.
@@ -43,7 +42,7 @@ def TFRecordDataset(  # noqa: N802
     """Yield the records of TFRecord files as bytes; as `tf.data.TFRecordDataset`.
 
     Args:
-        filenames: a path, a list of paths or a dataset of paths.
+        filenames: a path, lists of paths, nested or not, or a dataset of paths.
         compression_type: as for `stoker.Dataset.tfrecords`.
         buffer_size: ignored.
         num_parallel_reads: as for `stoker.Dataset.tfrecords`.
@@ -65,7 +64,7 @@ def FixedLengthRecordDataset(  # noqa: N802
     """Yield records of one length as bytes; as `tf.data.FixedLengthRecordDataset`.
 
     Args:
-        filenames: a path, a list of paths or a dataset of paths.
+        filenames: a path, lists of paths, nested or not, or a dataset of paths.
         record_bytes: as for `stoker.Dataset.fixed_length_records`.
         header_bytes: as for `stoker.Dataset.fixed_length_records`.
         footer_bytes: as for `stoker.Dataset.fixed_length_records`.
@@ -99,7 +98,7 @@ def CsvDataset(  # noqa: N802
     """Yield the rows of CSV files as tuples; as `tf.data.experimental.CsvDataset`.
 
     Args:
-        filenames: a path, a list of paths or a dataset of paths.
+        filenames: a path, lists of paths, nested or not, or a dataset of paths.
         record_defaults: for each column a dtype if a field is required, or the value of a missing
             field (or an array or list of one value). Python's ints are int32 and floats float32.
         compression_type: as for `stoker.Dataset.csv`.
@@ -109,19 +108,12 @@ def CsvDataset(  # noqa: N802
         use_quote_delim: as for `stoker.Dataset.csv`.
         na_value: as for `stoker.Dataset.csv`.
         select_cols: numbers of the columns to read; without it and `exclude_cols`, all.
-        exclude_cols: numbers of the columns not to read.
+        exclude_cols: numbers of the columns not to read; a row must have no columns besides these
+            and those of `record_defaults`.
 
     Raises:
         InvalidArgumentError: if both `select_cols` and `exclude_cols` are given.
     """
-    if exclude_cols is not None:
-        if select_cols is not None:
-            raise InvalidArgumentError(
-                "either `select_cols` or `exclude_cols` may be given, not both; got "
-                f"{select_cols!r} and {exclude_cols!r}"
-            )
-        columns = range(len(record_defaults) + len(exclude_cols))
-        select_cols = [column for column in columns if column not in exclude_cols]
     return Dataset.csv(
         _adopted(filenames),
         [_column(default) for default in record_defaults],
@@ -131,6 +123,7 @@ def CsvDataset(  # noqa: N802
         use_quote_delim=use_quote_delim,
         na_value=na_value,
         select_cols=select_cols,
+        exclude_cols=exclude_cols,
     )
 
 
