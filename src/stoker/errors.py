@@ -23,7 +23,15 @@ import msgspec
 
 
 class StokerError(Exception):
-    """Base class of all exceptions that stoker raises."""
+    """Base class of all exceptions that stoker raises.
+
+    Attributes:
+        message: the text, without notes and without a worker's traceback; as `tf.errors.OpError`.
+    """
+
+    @property
+    def message(self) -> str:
+        return str(self.args[0]) if self.args else ""
 
 
 class InvalidArgumentError(StokerError, ValueError):

@@ -353,10 +353,18 @@ def test_distributed_datasets_have_tensorflows_methods():
         fluent = dataset.distribute(cluster.target, processing_mode="parallel_epochs")
         for distributed in (applied, registered, fluent):
             assert type(distributed) is tf.data.Dataset
-            assert read(distributed.batch(2).map(list)) == [[b"a", b"b"]]
+            assert read(distributed.batch(2).map(tuple)) == [(b"a", b"b")]
 
 
 def test_counter_has_a_dtype():
     dataset = tf.data.Dataset.counter(10, -1, dtype=tf.int8)
     assert dataset.element_spec == tf.TensorSpec((), tf.int8)
     assert [type(element) for element in dataset.take(2)] == [np.int8] * 2
+
+
+@pytest.mark.parametrize("calls", [None, 2, tf.data.AUTOTUNE])
+def test_a_list_that_a_map_returns_is_a_tuple(calls):
+    dataset = tf.data.Dataset.range(2).map(lambda x: [x, [x, 2]], num_parallel_calls=calls)
+    assert list(dataset) == [(0, [0, 2]), (1, [1, 2])]
+    assert list(dataset.map(lambda x, pair: x + pair[1])) == [2, 3]
+    assert list(stoker.Dataset.range(2).map(lambda x: [x])) == [[0], [1]]

@@ -97,3 +97,30 @@ def test_columns_may_be_excluded(table):
     dataset = tf.data.experimental.CsvDataset(table, [""], header=True, exclude_cols=[1])
     with pytest.raises(tf.errors.InvalidArgumentError, match="it has 3 fields; expected 1"):
         list(dataset)
+
+
+@pytest.mark.parametrize("compression", [None, "GZIP"])
+def test_a_dataset_is_written_to_a_tfrecord_file(tmp_path, compression):
+    path = tmp_path / "a.tfrecord"
+    writer = tf.data.experimental.TFRecordWriter(str(path), compression)
+    for words in (["é", "b"], ["c"]):  # an existing file is replaced
+        writer.write(tf.data.Dataset.from_tensor_slices(words))
+        assert elements(tf.data.TFRecordDataset(path, compression)) == [w.encode() for w in words]
+    writer.write(tf.data.Dataset.range(2).map(str))
+    assert elements(tf.data.TFRecordDataset(path, compression)) == [b"0", b"1"]
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        "whoops",
+        tf.data.Dataset.range(3),
+        tf.data.Dataset.from_tensors(["a", "b"]),
+        tf.data.Dataset.range(3).map(lambda x: x),
+    ],
+    ids=str,
+)
+def test_only_scalar_text_is_written(tmp_path, dataset):
+    path = tmp_path / "a.tfrecord"
+    with pytest.raises(TypeError, match=r"Invalid `dataset.*Expected a"):
+        tf.data.experimental.TFRecordWriter(path).write(dataset)

@@ -100,6 +100,18 @@ def test_every_error_is_an_op_error(name):
         raise error("what happened")
 
 
+def test_errors_have_a_message():
+    error = tf.errors.InvalidArgumentError("no such thing")
+    error.add_note("raised in a test")
+    assert error.message == "no such thing"
+    assert tf.errors.OpError().message == ""
+    with pytest.raises(tf.errors.OpError) as caught:
+        tf.data.Dataset.range(3).batch(0)
+    assert caught.value.message == str(caught.value)
+    remote = stoker.errors.UserFunctionError("it failed", remote_traceback="Traceback")
+    assert remote.message == "it failed"
+
+
 def test_errors_are_stokers_own():
     assert tf.errors.NotFoundError is stoker.errors.NotFoundError
     with pytest.raises(tf.errors.InvalidArgumentError):

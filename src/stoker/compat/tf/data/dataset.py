@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -80,7 +81,7 @@ class Dataset(StokerDataset):
             return self
         if resolved.kind not in "biufcV":  # bfloat16 is of kind V
             raise InvalidTypeError(f"the dtype of a range must be numeric; got {resolved}")
-        return self.map(resolved.type, element_spec=TensorSpec((), resolved))
+        return super().map(resolved.type, element_spec=TensorSpec((), resolved))
 
     @classmethod
     def from_tensors(cls, tensors: Any) -> Self:
@@ -108,7 +109,7 @@ class Dataset(StokerDataset):
                 f"`file_pattern` must be a path or a list of paths; got {file_pattern!r}"
             ) from error
         paths = super().list_files(patterns, shuffle=shuffle, seed=seed)
-        return paths.map(os.fsencode, element_spec=TensorSpec((), object))
+        return StokerDataset.map(paths, os.fsencode, element_spec=TensorSpec((), object))
 
     @classmethod
     def from_generator(
@@ -149,6 +150,23 @@ class Dataset(StokerDataset):
         declared = generators.declared(output_signature)
         return super().from_generator(conforming, args=arguments, output_signature=declared)
 
+    def map(
+        self,
+        map_func: Callable[..., Any],
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        *,
+        element_spec: Spec | None = None,
+    ) -> Self:
+        """Apply a function to each element; a list that it returns becomes a tuple.
+
+        As `tf.data.Dataset.map`.
+        """
+        function: Any = map_func
+        if callable(function):
+            function = partial(_call, function)
+        return super().map(function, num_parallel_calls, deterministic, element_spec=element_spec)
+
     def ragged_batch(
         self,
         batch_size: int,
@@ -167,7 +185,7 @@ class Dataset(StokerDataset):
     ) -> Self:
         """Group runs of elements into datasets; as `tf.data.Dataset.window`."""
         windows = super().window(size, shift=shift, stride=stride, drop_remainder=drop_remainder)
-        return windows.map(_adopt_members, element_spec=windows.element_spec)
+        return StokerDataset.map(windows, _adopt_members, element_spec=windows.element_spec)
 
     def group_by_window(
         self,
@@ -237,6 +255,12 @@ class Dataset(StokerDataset):
     def as_numpy_iterator(self) -> NumpyIterator:  # type: ignore[override]  # it wraps one
         """Start an epoch that yields NumPy scalars and arrays, and bytes for text."""
         return NumpyIterator(self.iterator())
+
+
+def _call(function: Callable[..., Any], *members: Any) -> Any:
+    """Call a function of `Dataset.map`; a list is meant as its separate results, as in tf.data."""
+    result = function(*members)
+    return tuple(result) if isinstance(result, list) else result
 
 
 class _OfDatasets:
