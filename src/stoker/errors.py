@@ -17,7 +17,7 @@
 The names are TensorFlow's (`tf.errors`); each is also the builtin a Python user would catch.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -27,7 +27,12 @@ class StokerError(Exception):
 
     Attributes:
         message: the text, without notes and without a worker's traceback; as `tf.errors.OpError`.
+        op: None, as in `tf.errors.OpError` where no operation of a graph failed.
+        node_def: None, likewise.
     """
+
+    op: ClassVar[None] = None
+    node_def: ClassVar[None] = None
 
     @property
     def message(self) -> str:

@@ -104,6 +104,7 @@ def test_errors_have_a_message():
     error = tf.errors.InvalidArgumentError("no such thing")
     error.add_note("raised in a test")
     assert error.message == "no such thing"
+    assert error.op is error.node_def is None
     assert tf.errors.OpError().message == ""
     with pytest.raises(tf.errors.OpError) as caught:
         tf.data.Dataset.range(3).batch(0)

@@ -11,6 +11,8 @@ from tests.dataset.verbs import plain
 
 Source = tf.data.Dataset
 at = tf.data.experimental.at
+FAILED = tf.errors.FailedPreconditionError
+UNIMPLEMENTED = tf.errors.UnimplementedError
 
 DATASETS = {
     "range": lambda: Source.range(9, -1, -3),
@@ -30,11 +32,12 @@ DATASETS = {
     "enumerate": lambda: Source.range(3).enumerate(start=4),
     "shard": lambda: Source.range(9).shard(4, 1),
     "prefetch": lambda: Source.range(5).prefetch(2),
-    "unbatch": lambda: Source.range(5).batch(2).unbatch(),
+    "unbatch": lambda: Source.range(6).batch(2, drop_remainder=True).unbatch(),
     "window": lambda: Source.range(5).window(2).map(list),
-    "filter": lambda: Source.range(9).filter(lambda x: x % 2),
-    "flat_map": lambda: Source.range(4).flat_map(Source.range),
-    "interleave": lambda: Source.range(4).interleave(Source.range, num_parallel_calls=2),
+    "filter": lambda: Source.range(9).filter(lambda x: x % 2).cache().map(lambda x: x + 1),
+    "flat_map": lambda: Source.range(4).flat_map(Source.range).cache().batch(2).prefetch(1),
+    "interleave": lambda: Source.range(4).interleave(Source.range, num_parallel_calls=2).cache(),
+    "endless": lambda: Source.zip((Source.range(3), Source.range(2).repeat())),
     "shuffle": lambda: Source.range(9).shuffle(4, seed=3),
     "empty": lambda: Source.range(0),
 }
@@ -47,7 +50,7 @@ def test_every_position_has_its_element(make):
     order = [*range(len(expected)), *reversed(range(len(expected)))]
     assert [plain(at(dataset, i)) for i in order] == [expected[i] for i in order]
     for index in (-1, len(expected), len(expected) + 5):
-        with pytest.raises(tf.errors.OutOfRangeError, match=f"Index out of range.*: {index}$"):
+        with pytest.raises(tf.errors.OutOfRangeError, match=rf"Index out of range .*:{index}$"):
             at(dataset, index=index)
 
 
@@ -75,8 +78,35 @@ def test_only_the_functions_of_the_element_are_called():
     assert called == [2 * 10**8, 2 * 10**8 + 1]
 
 
-def test_an_endless_dataset_has_every_position():
-    assert at(Source.range(3).repeat(), 3 * 10**12 + 1) == 1
+@pytest.mark.parametrize(
+    ("dataset", "error", "words"),
+    [
+        (Source.range(3).repeat(), FAILED, "`repeat` has infinite cardinality, which does not sup"),
+        (Source.range(3).repeat(-2).map(str), FAILED, "has infinite cardinality, which does not"),
+        (Source.range(5).batch(2).unbatch(), FAILED, "`unbatch` has unknown cardinality, which"),
+        (Source.range(5).filter(bool), UNIMPLEMENTED, "not implemented for dataset `filter`"),
+        (Source.range(5).filter(bool).batch(2), UNIMPLEMENTED, "not implemented for dataset `fil"),
+        (Source.range(5).cache().filter(bool), UNIMPLEMENTED, "not implemented for dataset `fil"),
+        (Source.range(5).flat_map(Source.range), UNIMPLEMENTED, "for dataset `flat_map`"),
+    ],
+)
+def test_without_a_length_there_are_no_positions(dataset, error, words):
+    with pytest.raises(error, match=words):
+        at(dataset, 0)
+
+
+def test_a_cache_is_filled_by_the_first_call():
+    called: list[int] = []
+
+    def noting(x):
+        called.append(x)
+        return x
+
+    dataset = Source.range(6).map(noting).filter(lambda x: x % 2).cache().batch(2)
+    assert [at(dataset, i).tolist() for i in (1, 0)] == [[5], [1, 3]]
+    assert called == list(range(6))
+    endless = Source.range(3).filter(bool).repeat().cache()
+    assert [at(endless, i) for i in (4, 0)] == [1, 1]
 
 
 def test_a_wrong_cardinality_is_found_at_its_position():
@@ -103,10 +133,12 @@ def test_an_index_is_an_int(index):
 
 def test_what_cannot_be_repeated_has_no_random_access():
     distributed = Source.range(3).distribute("localhost:1")
-    with pytest.raises(tf.errors.UnimplementedError, match="not implemented for `distribute`"):
+    with pytest.raises(
+        tf.errors.UnimplementedError, match="not implemented for dataset `distribute`"
+    ):
         at(distributed, 0)
     unordered = stoker.Dataset.range(3).interleave(
         stoker.Dataset.range, num_parallel_calls=2, deterministic=False
     )
-    with pytest.raises(NotImplementedError, match="not implemented for `interleave`"):
+    with pytest.raises(NotImplementedError, match="not implemented for dataset `interleave`"):
         at(unordered, 0)
