@@ -78,10 +78,13 @@ def test_tensor_spec_is_stokers_and_ignores_its_name():
     assert tf.TensorSpec([]).dtype == tf.float32
 
 
-def test_ragged_spec_has_one_ragged_dimension():
-    assert tf.RaggedTensorSpec([2, None], tf.int32).shape == (2, None)
-    with pytest.raises(tf.errors.UnimplementedError, match="`ragged_rank` is 2"):
-        tf.RaggedTensorSpec([2, None, None], tf.int32, ragged_rank=2)
+def test_ragged_spec_has_tensorflows_ragged_rank():
+    spec = tf.RaggedTensorSpec([2, None], tf.int32)
+    assert (spec.shape, spec.ragged_rank) == ((2, None), 1)
+    spec = tf.RaggedTensorSpec([2, 3, None, 4], tf.int32, ragged_rank=2)
+    assert (spec.shape, spec.ragged_rank) == ((2, None, None, 4), 2)
+    assert tf.RaggedTensorSpec([2, None, None], tf.int32).ragged_rank == 2
+    assert tf.RaggedTensorSpec([None, 4], tf.int32, 0) == tf.TensorSpec([None, 4], tf.int32)
 
 
 def test_sparse_spec_is_stokers():

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +20,9 @@ from stoker.dataset.collation.rows import list_as_objects
 from stoker.dataset.collation.slots import WRITTEN, Slots, Written
 from stoker.dataset.collation.vectors import is_vector, vectors, write_text
 from stoker.dataset.tree.node import Allocate, is_dataset
+from stoker.elements.ragged import RaggedArray, stacked
 from stoker.elements.sparse import SparseArray
+from stoker.elements.spec import TensorSpec
 from stoker.elements.structure import Container, children, container_of, rebuild
 from stoker.errors import InvalidArgumentError
 
@@ -102,6 +105,9 @@ class Collation:
                 return self._numbers(values, dtype, name)
             if kind is SparseArray:
                 return _stack_sparse(values, name)
+            if kind is RaggedArray:
+                check_ragged_ranks(values, name)
+                return stacked(values, partial(self._concatenate, name=name))
             if all(map(is_dataset, values)):
                 return list_as_objects(values)
             if kind is Written:
@@ -114,6 +120,15 @@ class Collation:
         if any(container_of(kind) is not Container.LEAF for kind in kinds):
             _check_containers(values, name)
         return self.stack([as_array(value, name) for value in values], name)
+
+    def _concatenate(self, arrays: Sequence[Array], name: str) -> Array:
+        first = arrays[0]
+        for i, array in enumerate(arrays):
+            if array.shape[1:] != first.shape[1:] or array.dtype != first.dtype:
+                items = TensorSpec(array.shape[1:], array.dtype)
+                raise mismatch(TensorSpec(first.shape[1:], first.dtype), items, i, name)
+        rows = sum(map(len, arrays))
+        return np.concatenate(arrays, out=self.allocate((rows, *first.shape[1:]), first.dtype))
 
     def _written(self, name: str) -> Array:
         assert self._slots is not None
@@ -189,6 +204,22 @@ def _outline(value: Any) -> str:
     if container is Container.LEAF and (value is WRITTEN or isinstance(value, np.ndarray)):
         return "an array"
     return f"a {type(value).__qualname__}"
+
+
+def check_ragged_ranks(values: Sequence[RaggedArray], name: str) -> None:
+    """Check that RaggedArrays, which are at `name`, are ragged in as many dimensions.
+
+    Raises:
+        InvalidArgumentError: if they differ in it.
+    """
+    first = values[0].ragged_rank
+    for i, value in enumerate(values):
+        if value.ragged_rank != first:
+            raise InvalidArgumentError(
+                f"cannot batch: {leaf_called(name)} is ragged in {first} dimensions in element 0 "
+                f"of the batch and in {value.ragged_rank} in element {i}; return one of them from "
+                "the map before"
+            )
 
 
 def largest_shape(values: Sequence[SparseArray], name: str) -> npt.NDArray[np.int64]:

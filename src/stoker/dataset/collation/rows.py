@@ -9,7 +9,7 @@ import numpy as np
 from stoker.dataset.collation.vectors import is_vector, write_text
 from stoker.elements.ragged import RaggedArray
 from stoker.elements.sparse import SparseArray
-from stoker.elements.spec import RaggedSpec, SparseSpec, Spec, TensorSpec
+from stoker.elements.spec import RaggedSpec, SparseSpec, Spec, TensorSpec, with_shape
 from stoker.elements.structure import (
     Container,
     children,
@@ -59,6 +59,8 @@ def _leaf_slicer(leaf: Any) -> Cut:
         return lambda start, stop: list(leaf[start:stop])
     if isinstance(leaf, RaggedArray):
         values, splits = leaf.values, leaf.row_splits
+        if isinstance(values, RaggedArray):
+            return lambda start, stop: list(map(leaf.__getitem__, range(start, stop)))
 
         def ragged_rows(start: int, stop: int) -> list[Any]:
             return [values[a:b] for a, b in pairwise(splits[start : stop + 1].tolist())]
@@ -156,9 +158,9 @@ def row_spec(spec: Spec) -> Spec:
     rows_in_spec(spec)
 
     def of_leaf(leaf: Any) -> Any:
-        if isinstance(leaf, TensorSpec | RaggedSpec):
-            return TensorSpec(leaf.shape[1:], leaf.dtype)
-        return SparseSpec(leaf.shape[1:], leaf.dtype) if isinstance(leaf, SparseSpec) else leaf
+        if isinstance(leaf, TensorSpec | RaggedSpec | SparseSpec):
+            return with_shape(leaf, leaf.shape[1:], more_ragged=-1)
+        return leaf
 
     return map_structure(of_leaf, spec)
 

@@ -37,9 +37,8 @@ class Batching(Fluent):
             deterministic: accepted without effect; batches always come in order.
 
         Raises:
-            InvalidArgumentError: if `batch_size` is less than 1, another argument has the wrong
-                type, or the elements are RaggedArrays; when read, if the elements of a batch
-                differ in structure, shape or dtype.
+            InvalidArgumentError: if `batch_size` is less than 1, or another argument has the wrong
+                type; when read, if the elements of a batch differ in structure, shape or dtype.
 
         Example:
             >>> list(Dataset.range(5).batch(2))
@@ -110,20 +109,22 @@ class Batching(Fluent):
         )
 
     def ragged_batch(self, batch_size: int, drop_remainder: bool = False) -> Self:
-        """Combine runs of consecutive elements that differ in their first dimension.
+        """Combine runs of consecutive elements that differ in their lengths.
 
         Leaves of one dimension or more become a RaggedArray, unless the element_spec declares one
-        shape for all; those, and scalars, are stacked as by `batch`. A list of numbers or of text
-        is a vector here. As `tf.data.Dataset.ragged_batch`.
+        shape for all; those, and scalars, are stacked as by `batch`. The dimensions up to the last
+        one of unknown length are ragged; if the element_spec is unknown, those up to the last one
+        in which the elements of the batch differ. A list of numbers or of text is a vector here. As
+        `tf.data.Dataset.ragged_batch`.
 
         Args:
             batch_size: elements per batch, at least 1.
             drop_remainder: drop a last batch with fewer elements.
 
         Raises:
-            InvalidArgumentError: if `batch_size` is less than 1, or the elements are RaggedArrays
-                already; when read, if the elements of a batch differ in structure, dtype, or in a
-                dimension after the first.
+            InvalidArgumentError: if `batch_size` is less than 1; when read, if the elements of a
+                batch differ in structure, dtype, number of dimensions, or in lengths that the
+                element_spec declares.
 
         Example:
             >>> tokens = Dataset.from_tensor_slices([3, 1, 2]).map(lambda n: [7] * n)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stoker.dataset.collation.batch_reader import BatchReader
-from stoker.dataset.collation.collate import Collation, largest_shape
+from stoker.dataset.collation.collate import Collation, check_ragged_ranks, largest_shape
 from stoker.dataset.collation.leaves import leaf_called, mismatch
 from stoker.dataset.collation.rows import as_rows, row_spec, rows_in_spec
 from stoker.dataset.collation.vectors import vector
@@ -16,10 +16,10 @@ from stoker.dataset.nodes.unbatch import unbatched_cardinality
 from stoker.dataset.streams.failures import Origin, mark_failure
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Allocate, Context, OneInput
-from stoker.elements.ragged import RaggedArray
+from stoker.elements.ragged import RaggedArray, concatenated
 from stoker.elements.sizes import element_bytes
 from stoker.elements.sparse import SparseArray
-from stoker.elements.spec import RaggedSpec, SparseSpec, Spec, TensorSpec
+from stoker.elements.spec import RaggedSpec, SparseSpec, Spec, TensorSpec, with_shape
 from stoker.elements.structure import flatten, map_structure
 from stoker.errors import InvalidArgumentError
 
@@ -47,7 +47,7 @@ class Rebatch(OneInput, frozen=True, eq=False, kw_only=True):
 
         def of_leaf(leaf: Any) -> Any:
             if isinstance(leaf, TensorSpec | RaggedSpec | SparseSpec):
-                return type(leaf)((length, *leaf.shape[1:]), leaf.dtype)
+                return with_shape(leaf, (length, *leaf.shape[1:]))
             return leaf
 
         return map_structure(of_leaf, spec)
@@ -216,8 +216,7 @@ def _cut(rows: Any, start: int, stop: int) -> Any:
 
 def _cut_leaf(leaf: Any, start: int, stop: int) -> Any:
     if isinstance(leaf, RaggedArray):
-        splits = leaf.row_splits[start : stop + 1]
-        return RaggedArray(leaf.values[splits[0] : splits[-1]], splits - splits[0])
+        return leaf.rows(start, stop)
     if isinstance(leaf, SparseArray):
         first, last = np.searchsorted(leaf.indices[:, 0], (start, stop))
         indices = leaf.indices[first:last].copy()
@@ -248,9 +247,8 @@ class _Joined(Collation):
                 "of them from the map before"
             )
         if kinds == {RaggedArray}:
-            counts = np.concatenate([np.diff(value.row_splits) for value in values])
-            splits = np.concatenate([[0], np.cumsum(counts)])
-            return RaggedArray(self._joined([value.values for value in values], name), splits)
+            check_ragged_ranks(values, name)
+            return concatenated(values, partial(self._joined, name=name))
         if kinds == {SparseArray}:
             return self._sparse(values, name)
         return self._joined(values, name)
