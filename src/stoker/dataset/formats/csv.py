@@ -55,7 +55,7 @@ class Csv(msgspec.Struct, frozen=True, tag="csv"):
 
 
 class _BadRow(Exception):  # noqa: N818 - becomes an InvalidArgumentError that names the row
-    """A row that is not as declared; the rows after it can be read."""
+    """A row that is not as declared; the rows after it can be read. Its words are TensorFlow's."""
 
 
 class _Field(NamedTuple):
@@ -182,14 +182,17 @@ class CsvReader(RecordReader):
     def _too_many(self, fields: int) -> bool:
         return self._max_fields is not None and fields > self._max_fields
 
+    def _wrong_count(self, count: int) -> _BadRow:
+        expected = len(self._fields)  # columns that are not read are not counted
+        if self._too_many(count):
+            return _BadRow(f"Expect {expected} fields but have more in record: {count}")
+        found = sum(field.position < count for field in self._fields)
+        return _BadRow(f"Expect {expected} fields but have {found} in record")
+
     def _values(self, fields: list[bytes]) -> tuple[Any, ...]:
         count = len(fields)
         if count < self._min_fields or self._too_many(count):
-            expected = f"{self._min_fields}"
-            if not self._exact:
-                most = self._max_fields
-                expected = f"at least {expected}" if most is None else f"{expected} to {most}"
-            raise _BadRow(f"it has {count} fields; expected {expected}")
+            raise self._wrong_count(count)
         values = []
         for field in self._fields:
             text = fields[field.position]
@@ -197,7 +200,7 @@ class CsvReader(RecordReader):
                 values += self._column((text,), field, underscores=True)
             except (ValueError, OverflowError) as error:
                 raise _BadRow(
-                    f"field {field.position} is required but missing; give a default in "
+                    f"Field {field.position} is required but missing in record! Give a default in "
                     "`record_defaults` to allow it"
                     if text in self._missing
                     else f"field {field.position} is not a valid {field.column.type_name}: {text!r}"
@@ -231,7 +234,7 @@ class CsvReader(RecordReader):
             reason = str(bad)
         if reason:
             path = self._buffer.path
-            raise InvalidArgumentError(f"{path} has no header that can be read: {reason}")
+            raise InvalidArgumentError(f"Can't read header of file {path}: {reason}")
 
     def _read_more(self) -> bool:
         """Move the buffer to contain more of the next row; return False at the end of the file."""
@@ -253,15 +256,18 @@ class CsvReader(RecordReader):
         while separator == self._delimiter and not misquoted:
             start, quoted = at, self._quotes and block.startswith(b'"', at)
             if quoted and not (at := _quoted_end(block, start)):
-                at, misquoted = len(block), "a quoted field is not closed"
+                at, misquoted = (
+                    len(block),
+                    "Reached end of file without closing quoted field in record",
+                )
             match = self._match_rest(block, at)
             assert match is not None  # it matches anything
             rest, separator = match.groups()
             fields.append(_unquoted(block[start:at]) if quoted else rest)
             if quoted and rest:
-                misquoted = "a quote inside a quoted field must be doubled"
+                misquoted = "Quote inside a string has to be escaped by another quote"
             elif self._quotes and not quoted and b'"' in rest:
-                misquoted = "an unquoted field has a quote inside"
+                misquoted = "Unquoted fields cannot have quotes inside"
             at = match.end()
         if separator == self._delimiter:
             match = _LINE_END.search(block, at)

@@ -39,7 +39,7 @@ class ColumnsRead(NamedTuple):
             return cls(None if select_cols is None else _selected(select_cols, columns), None)
         if select_cols is not None:
             raise InvalidArgumentError(
-                f"either `select_cols` or `exclude_cols` may be given; got {select_cols!r} and "
+                f"Either select_cols or exclude_cols should be empty; got {select_cols!r} and "
                 f"{exclude_cols!r}"
             )
         excluded = _ascending("exclude_cols", exclude_cols)

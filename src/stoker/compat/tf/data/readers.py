@@ -9,6 +9,8 @@ from stoker.compat.tf.data.dataset import Dataset
 from stoker.compat.tf.data.values import as_constants
 from stoker.compat.tf.dtypes import as_dtype, string
 from stoker.dataset.dataset import Dataset as StokerDataset
+from stoker.elements.spec import TensorSpec
+from stoker.errors import InvalidTypeError
 
 
 def TextLineDataset(  # noqa: N802 - classes there
@@ -128,7 +130,30 @@ def CsvDataset(  # noqa: N802
 
 
 def _adopted(filenames: Any) -> Any:
-    return Dataset.of(filenames) if isinstance(filenames, StokerDataset) else filenames
+    """Return the names of files as stoker's methods take them.
+
+    Raises:
+        InvalidTypeError: if they are numbers or a dataset of something else, in TensorFlow's words.
+    """
+    if not isinstance(filenames, StokerDataset):
+        names = as_constants(filenames)
+        dtype = getattr(names, "dtype", string)
+        if dtype != string and np.size(names):
+            raise InvalidTypeError(f"{_MUST_BE_TEXT}. Got `tf.{dtype}` elements.")
+        return filenames
+    spec = filenames.element_spec
+    if isinstance(spec, TensorSpec):
+        if spec.dtype != string:
+            raise InvalidTypeError(f"{_MUST_BE_TEXT}. Got a dataset of `tf.{spec.dtype}` elements.")
+        if spec.shape:
+            raise InvalidTypeError(
+                f"{_MUST_BE_TEXT} of shape [] (i.e. scalars). Got a dataset of element shape "
+                f"{spec.shape}."
+            )
+    return Dataset.of(filenames)
+
+
+_MUST_BE_TEXT = "The `filenames` argument must contain `tf.string` elements"
 
 
 def _column(default: Any) -> Any:
