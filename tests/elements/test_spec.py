@@ -180,3 +180,9 @@ def test_a_spec_of_several_ragged_dimensions() -> None:
     for shape, rank in (((2, None), 2), ((2, None, 3), 2), ((2, None), 0)):
         with pytest.raises(InvalidArgumentError, match="ragged dimensions"):
             RaggedSpec(shape, np.float64, rank)
+
+
+def test_a_key_that_is_not_utf_8_is_named() -> None:
+    spec = {"a": [{"caf\udce9": TensorSpec((), np.int64)}]}
+    with pytest.raises(InvalidArgumentError, match=r"the key 'caf\\udce9' of an element_spec"):
+        spec_to_wire(spec)
