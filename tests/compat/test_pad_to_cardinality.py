@@ -31,6 +31,7 @@ def test_without_a_spec_it_has_those_of_the_first_element():
         return {
             "dense": np.ones((2, x + 1), np.float32),
             "ragged": RaggedArray.from_rows([[1, 2], [3]]),
+            "deep": RaggedArray.from_rows([[[1], [2, 3]], []]),
             "sparse": SparseArray.from_dense(np.eye(2)),
             "number": x,
         }
@@ -43,6 +44,8 @@ def test_without_a_spec_it_has_those_of_the_first_element():
     ]
     assert found[-1]["dense"].tolist() == [[0], [0]]
     assert found[-1]["ragged"].to_list() == [[], []]
+    assert found[-1]["deep"].to_list() == [[], []]
+    assert found[-1]["deep"].ragged_rank == 2
     assert found[-1]["sparse"].to_dense().tolist() == [[0, 0], [0, 0]]
     assert calls == [0, 1, 0]  # not once for each padding
 
@@ -62,6 +65,7 @@ def test_nothing_is_added_to_a_full_dataset():
         (Source.from_tensors({"a": 1}).repeat(5), r"the target cardinality \(3\), but has card"),
         (Source.from_tensors(1), "requires its input dataset to be a dictionary"),
         (Source.range(2).map(str), "requires its input dataset to be a dictionary"),
+        (Source.range(2).map(lambda x: {"a": Source.range(x)}), "values that are not arrays"),
         (Source.range(0).map(lambda x: {"a": x}), "cannot know the shapes of the padding"),
     ],
 )

@@ -83,11 +83,17 @@ def _zeros_like(element: Any) -> Any:
 
 
 def _zeros_of_spec(spec: Any) -> Any:
-    if isinstance(spec, RaggedSpec):
-        rows = spec.shape[0] or 0
-        return RaggedArray(
-            np.zeros((0, *(n or 0 for n in spec.shape[2:])), spec.dtype), np.zeros(rows + 1, int)
+    if isinstance(spec, UnknownSpec):
+        raise InvalidArgumentError(
+            "`pad_to_cardinality` pads with zeros, but the elements contain values that are not "
+            "arrays, numbers or text, such as datasets"
         )
+    if isinstance(spec, RaggedSpec):
+        items = [n or 0 for n in spec.shape[1 + spec.ragged_rank :]]
+        values: Any = np.zeros((0, *items), spec.dtype)
+        for _ in range(spec.ragged_rank - 1):
+            values = RaggedArray(values, np.zeros(1, np.int64))
+        return RaggedArray(values, np.zeros((spec.shape[0] or 0) + 1, np.int64))
     if isinstance(spec, SparseSpec):
         shape = np.array([n or 0 for n in spec.shape], np.int64)
         return SparseArray(np.zeros((0, len(shape)), np.int64), np.zeros(0, spec.dtype), shape)

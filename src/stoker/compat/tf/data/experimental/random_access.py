@@ -77,17 +77,15 @@ def _check(root: Node) -> None:
 
 def _check_length(node: Node) -> None:
     cardinality = node.cardinality()
-    if isinstance(node, Cache) or node.kind == "list_files":
+    if cardinality >= 0 or isinstance(node, Cache) or node.kind == "list_files":
         return
     if cardinality == INFINITE_CARDINALITY or node.kind in ("unbatch", "rebatch"):
-        if cardinality >= 0:
-            return
         kind = "infinite" if cardinality == INFINITE_CARDINALITY else "unknown"
         raise FailedPreconditionError(
             f"Dataset of type `{node.kind}` has {kind} cardinality, which does not support random "
             "access. Put take() or cache() behind it"
         )
-    if cardinality == UNKNOWN_CARDINALITY and node.kind not in _KEEPS_POSITIONS:
+    if node.kind not in _KEEPS_POSITIONS:
         raise UnimplementedError(
             f"Random access is not implemented for dataset `{node.kind}`, whose number of elements "
             "is unknown. Put cache() behind it"
