@@ -73,6 +73,7 @@ def test_nested_filenames_are_read_in_order(files: list[str]) -> None:
         np.array(files),
         np.array(files, object).reshape(len(files), 1),
         (path for path in files),
+        dict.fromkeys(files).keys(),
     ]
     for filenames in nested:
         assert list(Dataset.text_lines(filenames)) == ALL

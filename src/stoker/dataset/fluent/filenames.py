@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
 from typing import Any
 
 import numpy as np
@@ -45,7 +44,7 @@ def _flat(value: Any, filenames: Any) -> Iterator[Any]:
         yield value
         return
     # A set has no order, and the keys of a dict are hardly meant.
-    if not isinstance(value, Iterable) or isinstance(value, Mapping | AbstractSet | Fluent):
+    if not isinstance(value, Iterable) or isinstance(value, Mapping | set | frozenset | Fluent):
         raise InvalidTypeError(
             "`filenames` must be a path, a list of paths or a dataset of paths; got "
             f"{filenames!r:.200}"
