@@ -17,13 +17,26 @@
 The names are TensorFlow's (`tf.errors`); each is also the builtin a Python user would catch.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
 
 class StokerError(Exception):
-    """Base class of all exceptions that stoker raises."""
+    """Base class of all exceptions that stoker raises.
+
+    Attributes:
+        message: the text, without notes and without a worker's traceback; as `tf.errors.OpError`.
+        op: None, as in `tf.errors.OpError` where no operation of a graph failed.
+        node_def: None, likewise.
+    """
+
+    op: ClassVar[None] = None
+    node_def: ClassVar[None] = None
+
+    @property
+    def message(self) -> str:
+        return str(self.args[0]) if self.args else ""
 
 
 class InvalidArgumentError(StokerError, ValueError):

@@ -118,6 +118,9 @@ def test_returned_text_is_bytes_in_numpy_form():
         ([0.5], "float32"),
         ([1, 0.5], "float32"),
         ([True], "bool"),
+        (range(3), "int32"),
+        (range(2**31, 2**31 + 2), "int64"),
+        ({"a": 1}.values(), "int32"),
         ([np.float64(1)], "float64"),
         (np.array([1]), "int64"),
         ([], "float32"),
@@ -250,6 +253,24 @@ def test_generator_that_breaks_its_signature_is_an_error(value, signature, messa
         list(dataset)
 
 
+@pytest.mark.parametrize("misfit", ["ERROR", [7, 8], (1, 2), None])
+def test_a_generators_values_follow_one_that_does_not_fit(misfit):
+    values = [[4, 5, 6], misfit, [7, 8, 9], misfit, [10, 11, 12]]
+    dataset = tf.data.Dataset.from_generator(
+        lambda: iter(values), output_signature=tf.TensorSpec([3], tf.int32)
+    )
+    rows = iter(dataset)
+    found = []
+    for _ in values:
+        try:
+            found.append(next(rows).tolist())
+        except tf.errors.InvalidArgumentError:
+            found.append("error")
+    assert found == [[4, 5, 6], "error", [7, 8, 9], "error", [10, 11, 12]]
+    assert list(rows) == []
+    assert len(list(dataset.ignore_errors())) == 3
+
+
 @pytest.mark.parametrize(
     ("value", "dtype", "expected"),
     [
@@ -332,10 +353,18 @@ def test_distributed_datasets_have_tensorflows_methods():
         fluent = dataset.distribute(cluster.target, processing_mode="parallel_epochs")
         for distributed in (applied, registered, fluent):
             assert type(distributed) is tf.data.Dataset
-            assert read(distributed.batch(2).map(list)) == [[b"a", b"b"]]
+            assert read(distributed.batch(2).map(tuple)) == [(b"a", b"b")]
 
 
 def test_counter_has_a_dtype():
     dataset = tf.data.Dataset.counter(10, -1, dtype=tf.int8)
     assert dataset.element_spec == tf.TensorSpec((), tf.int8)
     assert [type(element) for element in dataset.take(2)] == [np.int8] * 2
+
+
+@pytest.mark.parametrize("calls", [None, 2, tf.data.AUTOTUNE])
+def test_a_list_that_a_map_returns_is_a_tuple(calls):
+    dataset = tf.data.Dataset.range(2).map(lambda x: [x, [x, 2]], num_parallel_calls=calls)
+    assert list(dataset) == [(0, [0, 2]), (1, [1, 2])]
+    assert list(dataset.map(lambda x, pair: x + pair[1])) == [2, 3]
+    assert list(stoker.Dataset.range(2).map(lambda x: [x])) == [[0], [1]]

@@ -92,5 +92,65 @@ def test_columns_may_be_excluded(table):
         table, ["", np.float64(0)], header=True, exclude_cols=[1]
     )
     assert elements(dataset) == [(b"x", 0.5), (b"y", 0)]
-    with pytest.raises(tf.errors.InvalidArgumentError, match="not both"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Either select_cols or"):
         tf.data.experimental.CsvDataset(table, [""], select_cols=[0], exclude_cols=[1])
+    dataset = tf.data.experimental.CsvDataset(table, [""], header=True, exclude_cols=[1])
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="Expect 1 fields but have more in record"
+    ):
+        list(dataset)
+
+
+@pytest.mark.parametrize("compression", [None, "GZIP"])
+def test_a_dataset_is_written_to_a_tfrecord_file(tmp_path, compression):
+    path = tmp_path / "a.tfrecord"
+    writer = tf.data.experimental.TFRecordWriter(str(path), compression)
+    for words in (["é", "b"], ["c"]):  # an existing file is replaced
+        writer.write(tf.data.Dataset.from_tensor_slices(words))
+        assert elements(tf.data.TFRecordDataset(path, compression)) == [w.encode() for w in words]
+    writer.write(tf.data.Dataset.range(2).map(str))
+    assert elements(tf.data.TFRecordDataset(path, compression)) == [b"0", b"1"]
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        "whoops",
+        tf.data.Dataset.range(3),
+        tf.data.Dataset.from_tensors(["a", "b"]),
+        tf.data.Dataset.range(3).map(lambda x: x),
+    ],
+    ids=str,
+)
+def test_only_scalar_text_is_written(tmp_path, dataset):
+    path = tmp_path / "a.tfrecord"
+    with pytest.raises(TypeError, match=r"Invalid `dataset.*Expected a"):
+        tf.data.experimental.TFRecordWriter(path).write(dataset)
+
+
+@pytest.mark.parametrize(
+    ("filenames", "words"),
+    [
+        ([1, 2], "elements. Got `tf.int32` elements."),
+        (0, "elements. Got `tf.int32` elements."),
+        (tf.data.Dataset.range(3), "elements. Got a dataset of `tf.int64` elements."),
+        (
+            tf.data.Dataset.from_tensors(["a"]),
+            r"elements of shape \[\] \(i.e. scalars\). Got a dat",
+        ),
+        (tf.data.Dataset.from_tensors(("a", "b")), "must be a path, a list of paths or a dataset"),
+    ],
+)
+@pytest.mark.parametrize(
+    "read",
+    [
+        tf.data.TextLineDataset,
+        tf.data.TFRecordDataset,
+        lambda names: tf.data.FixedLengthRecordDataset(names, 4),
+        lambda names: tf.data.experimental.CsvDataset(names, [""]),
+    ],
+)
+def test_what_are_no_names_is_refused_in_tensorflows_words(read, filenames, words):
+    with pytest.raises(TypeError, match=rf"`filenames` .*{words}"):
+        read(filenames)
+    assert elements(read([])) == []

@@ -78,10 +78,13 @@ def test_tensor_spec_is_stokers_and_ignores_its_name():
     assert tf.TensorSpec([]).dtype == tf.float32
 
 
-def test_ragged_spec_has_one_ragged_dimension():
-    assert tf.RaggedTensorSpec([2, None], tf.int32).shape == (2, None)
-    with pytest.raises(tf.errors.UnimplementedError, match="`ragged_rank` is 2"):
-        tf.RaggedTensorSpec([2, None, None], tf.int32, ragged_rank=2)
+def test_ragged_spec_has_tensorflows_ragged_rank():
+    spec = tf.RaggedTensorSpec([2, None], tf.int32)
+    assert (spec.shape, spec.ragged_rank) == ((2, None), 1)
+    spec = tf.RaggedTensorSpec([2, 3, None, 4], tf.int32, ragged_rank=2)
+    assert (spec.shape, spec.ragged_rank) == ((2, None, None, 4), 2)
+    assert tf.RaggedTensorSpec([2, None, None], tf.int32).ragged_rank == 2
+    assert tf.RaggedTensorSpec([None, 4], tf.int32, 0) == tf.TensorSpec([None, 4], tf.int32)
 
 
 def test_sparse_spec_is_stokers():
@@ -98,6 +101,19 @@ def test_every_error_is_an_op_error(name):
     error = getattr(tf.errors, name)
     with pytest.raises(tf.errors.OpError):
         raise error("what happened")
+
+
+def test_errors_have_a_message():
+    error = tf.errors.InvalidArgumentError("no such thing")
+    error.add_note("raised in a test")
+    assert error.message == "no such thing"
+    assert error.op is error.node_def is None
+    assert tf.errors.OpError().message == ""
+    with pytest.raises(tf.errors.OpError) as caught:
+        tf.data.Dataset.range(3).batch(0)
+    assert caught.value.message == str(caught.value)
+    remote = stoker.errors.UserFunctionError("it failed", remote_traceback="Traceback")
+    assert remote.message == "it failed"
 
 
 def test_errors_are_stokers_own():

@@ -251,6 +251,47 @@ def test_explicit_id_does_not_replace_the_generated_one(serve):
         assert read(from_dataset_id("parallel_epochs", target, dataset_id)) == [0, 1, 2]
 
 
+def test_a_dataset_without_an_id_does_not_adopt_an_explicit_one(serve):
+    service = serve(1)
+    dataset = stoker.Dataset.range(3).map(lambda x: x)
+    assert register_dataset(service.target, dataset, dataset_id="mine") == "mine"
+    generated = register_dataset(service.target, dataset)
+    assert generated != "mine"
+    assert register_dataset(service.target, dataset) == generated
+    assert read(from_dataset_id("parallel_epochs", service.target, generated)) == [0, 1, 2]
+    # A client's own dataset is under the generated id, too.
+    assert sorted(dataset.distribute(service.target)) == [0, 1, 2]
+    assert service.state.datasets.keys() == {"mine", generated}
+
+
+@pytest.mark.parametrize(
+    ("dataset", "cardinality"),
+    [
+        (stoker.Dataset.range(3).repeat(), stoker.INFINITE_CARDINALITY),
+        (stoker.Dataset.range(0), 0),
+        (stoker.Dataset.range(3), stoker.UNKNOWN_CARDINALITY),
+    ],
+)
+def test_the_cardinality_is_learned_also_with_an_element_spec(serve, dataset, cardinality):
+    target = serve(0).target
+    dataset_id = register_dataset(target, dataset)
+    spec = dataset.element_spec
+    for mode in ("parallel_epochs", "distributed_epoch"):
+        assert from_dataset_id(mode, target, dataset_id, spec).cardinality() == cardinality
+        assert from_dataset_id(mode, target, dataset_id).cardinality() == cardinality
+
+
+def test_the_cardinality_is_unknown_until_the_dataset_is_registered(serve):
+    target = serve(0).target
+    dataset = stoker.Dataset.range(3).repeat()
+    early = from_dataset_id("parallel_epochs", target, "later", dataset.element_spec)
+    assert early.cardinality() == stoker.UNKNOWN_CARDINALITY
+    register_dataset(target, dataset, dataset_id="later")
+    assert early.cardinality() == early.take(-1).cardinality() == stoker.INFINITE_CARDINALITY
+    nobody = from_dataset_id("parallel_epochs", "localhost:1", "x", dataset.element_spec)
+    assert nobody.cardinality() == stoker.UNKNOWN_CARDINALITY
+
+
 def test_from_dataset_id_learns_the_element_spec(serve):
     target = serve(1).target
     dataset = stoker.Dataset.from_tensor_slices({"x": np.zeros((4, 2), np.float32)}).batch(2)

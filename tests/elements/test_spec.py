@@ -170,6 +170,18 @@ def test_a_spec_checks_its_arguments(shape: Any, dtype: Any) -> None:
         TensorSpec(shape, dtype)
 
 
+def test_a_spec_of_several_ragged_dimensions() -> None:
+    spec = spec_of(RaggedArray.from_rows([[np.zeros((2, 3)), np.zeros((1, 3))], []]))
+    assert spec == RaggedSpec((2, None, None, 3), np.float64, ragged_rank=2)
+    assert spec != RaggedSpec((2, None, None, 3), np.float64)
+    assert repr(spec) == "RaggedSpec(shape=(2, None, None, 3), dtype=float64, ragged_rank=2)"
+    assert spec_from_wire(spec_to_wire(spec)) == spec
+    assert not compatible(spec, RaggedSpec((2, None, None, 3), np.float64))
+    for shape, rank in (((2, None), 2), ((2, None, 3), 2), ((2, None), 0)):
+        with pytest.raises(InvalidArgumentError, match="ragged dimensions"):
+            RaggedSpec(shape, np.float64, rank)
+
+
 def test_a_key_that_is_not_utf_8_is_named() -> None:
     spec = {"a": [{"caf\udce9": TensorSpec((), np.int64)}]}
     with pytest.raises(InvalidArgumentError, match=r"the key 'caf\\udce9' of an element_spec"):

@@ -84,7 +84,6 @@ def test_a_dataset_is_removed_with_its_last_job(talk):
     talk.logic.state.jobs["named"]
     talk.pass_time(3)
     assert _held(talk) == {"one": False}  # a named job with dynamic sharding stays
-    assert talk.logic.state.digests == {"digest": "data"}
 
 
 def test_nothing_is_left_of_anonymous_jobs(talk):
@@ -95,7 +94,6 @@ def test_nothing_is_left_of_anonymous_jobs(talk):
     assert _held(talk) == {}
     left = (state.jobs, state.jobs_of, state.iterations, state.tasks, state.clients)
     assert left == ({}, {}, {}, {}, {})
-    assert state.digests == {"digest": "data"}
 
 
 def test_registered_datasets_are_kept(talk):

@@ -165,10 +165,18 @@ def leaves() -> st.SearchStrategy[Any]:
         st.lists(st.lists(st.integers(0, 9), max_size=3), max_size=3).map(
             lambda rows: RaggedArray.from_rows(rows, dtype=np.int32)
         ),
+        st.lists(
+            st.lists(st.lists(st.integers(0, 9), max_size=3), max_size=3), min_size=1, max_size=3
+        ).map(_deep),
         hnp.arrays(np.float32, (2, 3), elements=st.sampled_from([0, 1, 2])).map(
             SparseArray.from_dense
         ),
     )
+
+
+def _deep(rows: list[list[list[int]]]) -> RaggedArray:
+    values = RaggedArray.from_rows([item for row in rows for item in row], dtype=np.int16)
+    return RaggedArray(values, np.cumsum([0, *map(len, rows)]))
 
 
 def _containers(children: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:

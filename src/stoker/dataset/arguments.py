@@ -44,6 +44,14 @@ def count(name: str, value: Any, meaning: str) -> int:
     return integer(name, value, minimum=-1, what=f"an int of 0 or more, or -1 for {meaning}")
 
 
+def count_or_all(name: str, value: Any, meaning: str) -> int:
+    """Return a count of 0 or more, or -1 for any negative count, whose `meaning` the error states.
+
+    As in tf.data, where `take`, `skip` and `repeat` compare with 0 only.
+    """
+    return max(-1, integer(name, value, what=f"an int of 0 or more, or negative for {meaning}"))
+
+
 def size(name: str, value: Any) -> int:
     """Return a size of at least 1."""
     return integer(name, value, minimum=1, what="an int of at least 1")
@@ -56,6 +64,14 @@ def size_or_autotune(name: str, value: Any) -> int:
     if number == 0:
         raise InvalidArgumentError(f"`{name}` must be {what}; got 0")
     return number
+
+
+def buffer(name: str, value: Any) -> int:
+    """Return the size of a buffer, 0 or more, or AUTOTUNE, also for ``None``."""
+    if value is None:
+        return AUTOTUNE
+    what = "an int of 0 or more, stoker.AUTOTUNE or None"
+    return integer(name, value, minimum=AUTOTUNE, what=what)
 
 
 def seed(value: Any) -> int | None:

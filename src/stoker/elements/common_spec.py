@@ -2,7 +2,15 @@
 
 from typing import Any
 
-from stoker.elements.spec import RaggedSpec, SparseSpec, Spec, TensorSpec, UnknownSpec
+from stoker.elements.spec import (
+    RaggedSpec,
+    SparseSpec,
+    Spec,
+    TensorSpec,
+    UnknownSpec,
+    ragged_rank,
+    with_shape,
+)
 from stoker.elements.structure import Container, children, container_of, rebuild
 from stoker.errors import InvalidArgumentError
 
@@ -51,7 +59,7 @@ def _same_container(a: Spec, b: Spec) -> bool:
 def _common_array(a: Any, b: Any) -> Spec:
     if a.dtype != b.dtype:
         raise InvalidArgumentError(f"{a} and {b} have different dtypes")
-    if len(a.shape) != len(b.shape):
+    if len(a.shape) != len(b.shape) or ragged_rank(a) != ragged_rank(b):
         return UnknownSpec()
     pairs = zip(a.shape, b.shape, strict=True)
-    return type(a)([x if x == y else None for x, y in pairs], a.dtype)
+    return with_shape(a, [x if x == y else None for x, y in pairs])

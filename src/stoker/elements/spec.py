@@ -62,32 +62,45 @@ class TensorSpec(_ArraySpec):
     """
 
 
+@dataclasses.dataclass(frozen=True, init=False, repr=False)
 class RaggedSpec(_ArraySpec):
-    """Shape and dtype of a RaggedArray; as tf.RaggedTensorSpec with one ragged dimension.
+    """Shape and dtype of a RaggedArray; as tf.RaggedTensorSpec.
 
     Attributes:
-        shape: the number of rows or ``None``, then ``None`` for the rows' lengths, then one length
-            per dimension of a row's items, ``None`` if it varies.
+        shape: the number of rows or ``None``, then ``None`` for each ragged dimension, then one
+            length per dimension of the innermost rows' items, ``None`` if it varies.
         dtype: a NumPy dtype.
+        ragged_rank: number of ragged dimensions.
 
     Raises:
-        InvalidArgumentError: if `shape` is not ``(rows, None, ...)``, a length is negative or no
-            int, or `dtype` is no NumPy dtype.
+        InvalidArgumentError: if `shape` is not ``(rows, None, ...)``, with a ``None`` for each
+            ragged dimension, a length is negative or no int, or `dtype` is no NumPy dtype.
 
     Example:
         >>> RaggedSpec([3, None], "int64")
         RaggedSpec(shape=(3, None), dtype=int64)
     """
 
+    ragged_rank: int = 1
+
     def __init__(
-        self, shape: Iterable[int | None] = (None, None), dtype: npt.DTypeLike = np.float32
+        self,
+        shape: Iterable[int | None] = (None, None),
+        dtype: npt.DTypeLike = np.float32,
+        ragged_rank: int = 1,
     ) -> None:
         super().__init__(shape, dtype)
-        if len(self.shape) < 2 or self.shape[1] is not None:
+        object.__setattr__(self, "ragged_rank", ragged_rank)
+        ragged = self.shape[1 : 1 + ragged_rank]
+        if ragged_rank < 1 or ragged != (None,) * ragged_rank:
             raise InvalidArgumentError(
-                f"`shape` of a RaggedSpec must be (rows, None, ...), its second dimension being "
-                f"ragged; got {self.shape}"
+                f"`shape` of a RaggedSpec must be (rows, None, ...) with a None for each of "
+                f"{ragged_rank} ragged dimensions; got {self.shape}"
             )
+
+    def __repr__(self) -> str:
+        rank = f", ragged_rank={self.ragged_rank}" if self.ragged_rank > 1 else ""
+        return f"RaggedSpec(shape={self.shape}, dtype={self.dtype}{rank})"
 
 
 class SparseSpec(_ArraySpec):
@@ -134,6 +147,25 @@ class UnknownSpec:
     __stoker_leaf__: ClassVar[bool] = True
 
 
+def ragged_rank(spec: Spec) -> int:
+    """Return the number of ragged dimensions of an array spec, 0 for one that is not ragged."""
+    return spec.ragged_rank if isinstance(spec, RaggedSpec) else 0
+
+
+def with_shape(spec: Any, shape: Iterable[int | None], more_ragged: int = 0) -> Any:
+    """Return an array spec with another shape, and `more_ragged` more ragged dimensions.
+
+    Ragged dimensions get unknown lengths; without any, the spec is a TensorSpec.
+    """
+    if not isinstance(spec, RaggedSpec):
+        return type(spec)(shape, spec.dtype)
+    rank = spec.ragged_rank + more_ragged
+    if rank == 0:
+        return TensorSpec(shape, spec.dtype)
+    first, *rest = shape
+    return RaggedSpec((first, *[None] * rank, *rest[rank:]), spec.dtype, rank)
+
+
 # By their kind on the wire.
 _ARRAYS: dict[str, type[TensorSpec | RaggedSpec | SparseSpec]] = {
     "tensor": TensorSpec,
@@ -169,7 +201,9 @@ def _leaf_spec(leaf: Any) -> Spec:
     if isinstance(leaf, np.ndarray | np.generic):
         return TensorSpec(leaf.shape, leaf.dtype)
     if isinstance(leaf, RaggedArray):
-        return RaggedSpec((len(leaf), None, *leaf.values.shape[1:]), leaf.dtype)
+        ragged = (None,) * leaf.ragged_rank
+        shape = (len(leaf), *ragged, *leaf.flat_values.shape[1:])
+        return RaggedSpec(shape, leaf.dtype, leaf.ragged_rank)
     if isinstance(leaf, SparseArray):
         return SparseSpec(leaf.dense_shape, leaf.dtype)
     scalar = _SCALARS.get(type(leaf))
@@ -190,7 +224,8 @@ def compatible(a: Spec, b: Spec) -> bool:
     if isinstance(a, UnknownSpec) or isinstance(b, UnknownSpec):
         return True
     if type(a) in _KINDS and type(a) is type(b):
-        return a.dtype == b.dtype and _shapes_agree(a.shape, b.shape)
+        alike = a.dtype == b.dtype and ragged_rank(a) == ragged_rank(b)
+        return alike and _shapes_agree(a.shape, b.shape)
     container = container_of(type(a))
     if container is Container.LEAF or not _same_container(a, b):
         return False
@@ -239,7 +274,8 @@ def spec_to_wire(spec: Spec) -> Any:
     cls = type(spec)
     if cls in _KINDS:
         shape, dtype = list(spec.shape), dtype_to_wire(spec.dtype)
-        return {"kind": _KINDS[cls], "shape": shape, "dtype": dtype}
+        wired = {"kind": _KINDS[cls], "shape": shape, "dtype": dtype}
+        return wired | {"ragged_rank": spec.ragged_rank} if ragged_rank(spec) > 1 else wired
     container = container_of(cls)
     if container is Container.LEAF:
         raise InvalidArgumentError(
@@ -286,7 +322,11 @@ def _from_wire(wire: Any) -> Spec:
     if kind == "unknown":
         return UnknownSpec()
     if kind in _ARRAYS:
-        return _ARRAYS[kind](wire["shape"], dtype_from_wire(wire["dtype"]))
+        rank = int(wire.get("ragged_rank", 1))
+        dtype = dtype_from_wire(wire["dtype"])
+        if kind == "ragged":
+            return RaggedSpec(wire["shape"], dtype, rank)
+        return _ARRAYS[kind](wire["shape"], dtype)
     container = Container(kind)
     if container is Container.LEAF:
         raise ValueError(f"unknown kind {kind!r}")

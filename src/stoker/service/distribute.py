@@ -195,7 +195,8 @@ def from_dataset_id(
         processing_mode: as for `distribute`.
         service: as for `distribute`.
         dataset_id: from `register_dataset`.
-        element_spec: spec of the elements; ``None`` gets it from the dispatcher.
+        element_spec: spec of the elements; ``None`` gets it from the dispatcher. With it, nothing
+            is asked until the cardinality or an element is needed.
         job_name: as for `distribute`; jobs of different datasets may have the same name.
         consumer_index: as for `distribute`.
         num_consumers: as for `distribute`.
@@ -231,7 +232,7 @@ def from_dataset_id(
         buffer_bytes=buffer_bytes,
         on_loss=on_loss,
     )
-    size = UNKNOWN_CARDINALITY
+    size = None
     if element_spec is None:
         question = m.GetDataset(dataset_id, with_tree=False)
         reply = rpc.call_patiently(options.dispatcher_address, question, connect_timeout)
@@ -268,7 +269,7 @@ def _dataset(
     hello: m.ClientHello,
     spec: Spec,
     classes: RecordClasses,
-    size: int,
+    size: int | None,
     site: str,
     options: Options,
     length: int = UNKNOWN_CARDINALITY,
@@ -282,8 +283,9 @@ def _dataset(
             classes=Pickled.of(classes),
             structure=b"" if registration is None else structure_of(registration.tree),
             processing_mode=read_options.processing_mode.name,
-            size=size,
             length=length,
+            size=UNKNOWN_CARDINALITY if size is None else size,
+            asks_size=size is None,
             site=site,
         ),
         options,

@@ -8,7 +8,7 @@ from stoker.dataset.captures import large_captures
 from stoker.dataset.dataset import Dataset
 from stoker.dataset.tree.call_site import warn_at_call_site
 from stoker.dataset.tree.functions import functions_of
-from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
+from stoker.dataset.tree.node import unless_finite
 from stoker.dataset.tree.structure import decode_wire_nodes, source_summary, structure_of
 from stoker.dataset.tree.wire_form import encode_tree
 from stoker.elements.spec import spec_to_wire
@@ -83,5 +83,4 @@ def register(dispatcher_address: str, registration: m.RegisterDataset, timeout: 
 
 
 def _cardinality(dataset: Dataset) -> int:
-    known = dataset.cardinality()
-    return known if known in (0, INFINITE_CARDINALITY) else UNKNOWN_CARDINALITY
+    return unless_finite(dataset.cardinality())

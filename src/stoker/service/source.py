@@ -12,6 +12,9 @@ from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node
 from stoker.dataset.tree.splits import Splits, Unsplittable
 from stoker.elements.spec import Spec
+from stoker.errors import StokerError
+from stoker.service import messages as m
+from stoker.service import rpc
 from stoker.service.client.route import BEST_FIRST
 from stoker.service.client.shell import ServiceStream
 from stoker.wire.transports import get_transport
@@ -30,8 +33,9 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
         spec: the element_spec.
         classes: the `RecordClasses` of the program, which elements are rebuilt with.
         structure: of the dataset the service runs, as job agreement compares it.
-        size: the cardinality, which holds whatever happens to workers.
+        size: the cardinality, which holds whatever happens to workers, if it is not `asks_size`.
         length: the cardinality of an epoch without losses, if no other client shares it.
+        asks_size: ask the dispatcher for the cardinality when it is needed.
     """
 
     kind = "distribute"
@@ -48,12 +52,13 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
     processing_mode: str
     size: int
     length: int = UNKNOWN_CARDINALITY
+    asks_size: bool = False
 
     def element_spec(self) -> Spec:
         return self.spec.value
 
     def cardinality(self) -> int:
-        return self.size
+        return _learned_size(self) if self.asks_size else self.size
 
     def counted(self) -> Node:
         if self.size != UNKNOWN_CARDINALITY:
@@ -73,6 +78,26 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
             self.classes.value.classes,
             context.statistics,
         )
+
+
+_SIZE_TIMEOUT = 1.0
+"""Seconds to wait for a cardinality; without an answer it is unknown."""
+
+_sizes: "weakref.WeakKeyDictionary[Node, int]" = weakref.WeakKeyDictionary()
+
+
+def _learned_size(node: Distributed) -> int:
+    """Return the cardinality that the dispatcher knows; unknown if it does not answer."""
+    size = _sizes.get(node)
+    if size is None:
+        question = m.GetDataset(node.hello.value.dataset_id, with_tree=False)
+        try:
+            reply = rpc.call(node.read_options.value.dispatcher_address, question, _SIZE_TIMEOUT)
+        except StokerError:  # reading raises it, if it lasts
+            return UNKNOWN_CARDINALITY
+        assert isinstance(reply, m.DatasetReply)
+        size = _sizes[node] = reply.size
+    return size
 
 
 _epochs: "weakref.WeakKeyDictionary[Node, Iterator[int]]" = weakref.WeakKeyDictionary()

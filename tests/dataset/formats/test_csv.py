@@ -33,12 +33,13 @@ def read(tmp_path: Path, content: bytes, *args: Any, **kwargs: Any) -> list[Any]
     ]
 
 
-WRONG_COUNT = "record {} at byte {}: it has {} fields; expected 2"
-MISSING = "record {} at byte {}: field {} is required but missing; give a default in "
+TOO_FEW = "record {} at byte {}: Expect 2 fields but have {} in record"
+TOO_MANY = "record {} at byte {}: Expect 2 fields but have more in record: {}"
+MISSING = "record {} at byte {}: Field {} is required but missing in record! Give a default in "
 MISSING += "`record_defaults` to allow it"
-QUOTE_INSIDE = "record {} at byte {}: an unquoted field has a quote inside"
-UNCLOSED = "record {} at byte {}: a quoted field is not closed"
-NOT_DOUBLED = "record {} at byte {}: a quote inside a quoted field must be doubled"
+QUOTE_INSIDE = "record {} at byte {}: Unquoted fields cannot have quotes inside"
+UNCLOSED = "record {} at byte {}: Reached end of file without closing quoted field in record"
+NOT_DOUBLED = "record {} at byte {}: Quote inside a string has to be escaped by another quote"
 
 
 # As tf.data.experimental.CsvDataset in TensorFlow 2.21, except NOT_DOUBLED, after which TensorFlow
@@ -47,13 +48,13 @@ NOT_DOUBLED = "record {} at byte {}: a quote inside a quoted field must be doubl
     ("content", "expected"),
     [
         (b"", []),
-        (b"\n", [WRONG_COUNT.format(0, 0, 1)]),
+        (b"\n", [TOO_FEW.format(0, 0, 1)]),
         (b"a,b\n", [("a", "b")]),
         (b"a,b", [("a", "b")]),
         (b"a,b\r\nc,d", [("a", "b"), ("c", "d")]),
         (b"a,b\rc,d", [("a", "b"), ("c", "d")]),
-        (b"a\n\nb,c", [WRONG_COUNT.format(0, 0, 1), WRONG_COUNT.format(1, 2, 1), ("b", "c")]),
-        (b"a,b,c\nd,e", [WRONG_COUNT.format(0, 0, 3), ("d", "e")]),
+        (b"a\n\nb,c", [TOO_FEW.format(0, 0, 1), TOO_FEW.format(1, 2, 1), ("b", "c")]),
+        (b"a,b,c\nd,e", [TOO_MANY.format(0, 0, 3), ("d", "e")]),
         (b'"a","b"\n"c,d","e\nf"\n', [("a", "b"), ("c,d", "e\nf")]),
         (b'"a""b",c', [('a"b', "c")]),
         (b'"a"x,c\nd,e', [NOT_DOUBLED.format(0, 0), ("d", "e")]),
@@ -63,9 +64,9 @@ NOT_DOUBLED = "record {} at byte {}: a quote inside a quoted field must be doubl
         (b'a,""\nb,"', [MISSING.format(0, 0, 1), UNCLOSED.format(1, 5)]),
         (b",\n", [MISSING.format(0, 0, 0)]),
         (b"a,", [MISSING.format(0, 0, 1)]),
-        (b"a,b\r\r\nc,d", [("a", "b"), WRONG_COUNT.format(1, 4, 1), ("c", "d")]),
+        (b"a,b\r\r\nc,d", [("a", "b"), TOO_FEW.format(1, 4, 1), ("c", "d")]),
         (b'"a\r\nb",c\n', [("a\r\nb", "c")]),
-        (b'"a"\r\n', [WRONG_COUNT.format(0, 0, 1)]),
+        (b'"a"\r\n', [TOO_FEW.format(0, 0, 1)]),
         (b" a , b \n", [(" a ", " b ")]),
         (b"\xef\xbb\xbfa,b", [("\ufeffa", "b")]),
         (b"a,\xff\nc,d", ["record 0 at byte 0: field 1 is not a valid str: b'\\xff'", ("c", "d")]),
@@ -218,17 +219,19 @@ def test_header_of_each_file_is_skipped(tmp_path: Path, blocks) -> None:
     path.write_bytes(b"h\na\n")
     assert list(Dataset.csv([path, path], [str], header=True)) == [("a",), ("a",)]
     path.write_bytes(b"")
-    with pytest.raises(InvalidArgumentError, match=r"a.csv has no header .* it is empty"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"Can't read header of file .*a.csv: it is empty"
+    ):
         list(Dataset.csv(path, [str], header=True))
 
 
 def test_columns_are_selected(tmp_path: Path, blocks) -> None:
     content = b"a,b,c\nd,e,f\ng,h\ni\n"
-    few = "record {} at byte {}: it has {} fields; expected at least {}"
+    few = "record {} at byte {}: Expect {} fields but have {} in record"
     assert read(tmp_path, content, [str, str], select_cols=[0, 2]) == [
-        ("a", "c"), ("d", "f"), few.format(2, 12, 2, 3), few.format(3, 16, 1, 3),
+        ("a", "c"), ("d", "f"), few.format(2, 12, 2, 1), few.format(3, 16, 2, 1),
     ]  # fmt: skip
-    expected = [("a", "b"), ("d", "e"), ("g", "h"), few.format(3, 16, 1, 2)]
+    expected = [("a", "b"), ("d", "e"), ("g", "h"), few.format(3, 16, 2, 1)]
     assert read(tmp_path, content, [str, str], select_cols=[0, 1]) == expected
 
 
@@ -276,3 +279,52 @@ def test_rows_batch_by_column(tmp_path: Path) -> None:
     assert names.tolist() == ["a", "b"]
     assert sizes.dtype == np.int64
     assert sizes.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("excluded", "columns", "expected"),
+    [
+        ([1], 3, ["a", "c", "d"]),
+        ([0, 2], 2, ["b", "d"]),
+        ([], 4, ["a", "b", "c", "d"]),
+        ([9], 4, ["a", "b", "c", "d"]),
+        ([2, 3], 2, ["a", "b"]),
+        ([1], 2, "Expect 2 fields but have more in record: 4"),
+        ([1], 4, "Expect 4 fields but have 3 in record"),
+        ([], 3, "Expect 3 fields but have more in record: 4"),
+        ([4, 5], 4, ["a", "b", "c", "d"]),
+        ([5], 5, "Expect 5 fields but have 4 in record"),
+        ([3, 4], 2, "Expect 2 fields but have more in record: 4"),
+    ],
+)
+@pytest.mark.parametrize("content", [b"a,b,c,d\n", b'a,"b",c,d\r\na,b,c,d'])
+def test_columns_that_are_excluded_need_no_default(
+    tmp_path: Path, content: bytes, excluded: list[int], columns: int, expected: Any
+) -> None:
+    found = read(tmp_path, content, [str] * columns, exclude_cols=excluded)
+    for position in found:
+        assert position[-len(expected) :] == (
+            expected if isinstance(expected, str) else tuple(expected)
+        )
+
+
+def test_an_excluded_column_may_be_absent_at_the_end(tmp_path: Path) -> None:
+    content = b"a,b\nc,d,e\nf,g,h,i\nj,k,l,m,n\n"
+    found = read(tmp_path, content, [str, str], exclude_cols=[2, 3])
+    assert found == [
+        ("a", "b"),
+        ("c", "d"),
+        ("f", "g"),
+        "record 3 at byte 18: Expect 2 fields but have more in record: 5",
+    ]
+
+
+@pytest.mark.parametrize("excluded", [[1, 0], [0, 0], [-1], 1, ["a"]])
+def test_excluded_columns_must_ascend(excluded: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="`exclude_cols` must"):
+        Dataset.csv("a", [str], exclude_cols=excluded)
+
+
+def test_columns_are_selected_or_excluded() -> None:
+    with pytest.raises(InvalidArgumentError, match="Either select_cols or exclude_cols"):
+        Dataset.csv("a", [str], select_cols=[0], exclude_cols=[1])

@@ -54,7 +54,9 @@ def test_file_size_that_does_not_fit_the_records_raises(
     path.write_bytes(content)
     [(_, kind, message)] = check_verbs(lambda: Dataset.fixed_length_records(path, 2, *layout))
     assert kind == "InvalidArgumentError"
-    assert f"{path} has {len(content)} bytes" in message
+    header, footer = (*layout, 0, 0)[:2]
+    body = len(content) - header - footer
+    assert f'input file "{path}" has body length {body} bytes, which is not an exact' in message
 
 
 @pytest.mark.parametrize(

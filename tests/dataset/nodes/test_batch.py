@@ -26,8 +26,9 @@ from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import AUTOTUNE, Context
 from stoker.elements.ragged import RaggedArray
 from stoker.elements.sparse import SparseArray
-from stoker.elements.spec import TensorSpec, UnknownSpec
+from stoker.elements.spec import RaggedSpec, TensorSpec, UnknownSpec
 from stoker.errors import InvalidArgumentError
+from tests.dataset.verbs import check_verbs
 
 WAYS = [None, 1, 3, AUTOTUNE]
 Pair = namedtuple("Pair", "left right")  # noqa: PYI024
@@ -148,6 +149,35 @@ def test_sparse_arrays_gain_a_dimension() -> None:
     assert batch == SparseArray.from_dense(np.stack([dense, dense.T]))
 
 
+def sparse(indices: list[list[int]], value: float, shape: list[int]) -> SparseArray:
+    return SparseArray(np.array(indices), np.array([value]), np.array(shape))
+
+
+def test_sparse_arrays_of_differing_shapes_fit_in_the_largest() -> None:
+    narrow, low = sparse([[1, 0]], 7, [3, 1]), sparse([[0, 3]], 8, [1, 5])
+    batch = stack(narrow, low)
+    assert (batch.dense_shape.tolist(), batch.values.tolist()) == ([2, 3, 5], [7, 8])
+    assert batch.indices.tolist() == [[0, 1, 0], [1, 0, 3]]
+    for other in (sparse([[0]], 1, [3]), sparse([[0, 0]], 1.5, [3, 1])):
+        with pytest.raises(InvalidArgumentError, match="is sparse with 2 dimensions and dtype int"):
+            stack(narrow, other)
+
+
+def test_ragged_arrays_gain_a_ragged_dimension() -> None:
+    rows: list[Any] = [[[1], [2, 3]], [], [[4]]]
+    batch = stack(*[RaggedArray.from_rows(row, np.int16) for row in rows])
+    assert batch == RaggedArray.from_rows(rows, np.int16)
+    dataset = Dataset.from_tensor_slices(batch).batch(2)
+    assert dataset.element_spec == RaggedSpec((None, None, None), np.int16, ragged_rank=2)
+    assert [batch.to_list() for batch in dataset] == [rows[:2], rows[2:]]
+    assert [row.to_list() for row in dataset.unbatch()] == rows
+    twice = dataset.batch(2)
+    assert twice.element_spec == RaggedSpec((None,) * 4, np.int16, ragged_rank=3)
+    assert [batch.to_list() for batch in twice] == [[rows[:2], rows[2:]]]
+    assert [batch.to_list() for batch in twice.unbatch().rebatch([1, 2])] == [rows[:1], rows[1:]]
+    check_verbs(lambda: dataset.map(lambda x: x.to_list()))
+
+
 class ImageOfAnotherLibrary:
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         return np.arange(6, dtype=np.uint8).reshape(2, 3)
@@ -207,7 +237,18 @@ MISMATCHES = [
     ),
     (lambda x: 2**63 if x == 5 else x, f"the element holds {2**63}, beyond int64; return"),
     (lambda x: {"s": {x}}, r"the leaf \['s'\] is a builtins.set; return arrays"),
-    (lambda x: RaggedArray.from_rows([[x]]), "the element is a RaggedArray, .* use rebatch"),
+    (
+        lambda x: RaggedArray.from_rows([[x]]) if x == 5 else 1,
+        "the element is a RaggedArray in one element and another value in another",
+    ),
+    (
+        lambda x: RaggedArray.from_rows([[[x], [x, x]]] if x == 5 else [[x]]),
+        "the element is ragged in 1 dimensions in element 0 of the batch and in 2 in element 1",
+    ),
+    (
+        lambda x: RaggedArray.from_rows([[x]], np.int16 if x == 5 else np.int64),
+        "the element has dtype int64 in element 0 of the batch and int16 in element 1",
+    ),
 ]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stoker import Dataset
 from stoker.dataset.nodes.map import Map
 from stoker.dataset.nodes.prefetch import Prefetch
 from stoker.dataset.nodes.range import Range
@@ -227,3 +228,19 @@ def test_close_does_not_wait_for_a_running_function() -> None:
     assert not closed.is_set()  # the read still runs, and closes the input when it returns
     gate.set()
     assert closed.wait(SECONDS)
+
+
+def test_a_buffer_of_0_computes_nothing_ahead() -> None:
+    called: list[int] = []
+    iterator = iter(Dataset.range(100).map(called.append).prefetch(0))
+    next(iterator)
+    assert called == [0]
+    assert len(list(iterator)) == 99
+
+
+def test_without_a_size_it_is_chosen() -> None:
+    dataset = Dataset.range(100).prefetch(None)
+    node = dataset.node
+    assert isinstance(node, Prefetch)
+    assert node.buffer_size == AUTOTUNE
+    assert list(dataset) == list(range(100))

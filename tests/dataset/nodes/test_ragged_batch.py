@@ -68,17 +68,10 @@ def test_the_rows_of_a_ragged_array_make_it_again() -> None:
 @pytest.mark.parametrize(
     ("elements", "message"),
     [
-        (
-            [(np.ones((2, 1)),), (np.ones((2, 2)),)],
-            (
-                r"the leaf \[0\] has shape \(2, 1\) in element 0 of the batch and \(2, 2\) in "
-                "element 1, but a RaggedArray is ragged in its rows' first dimension only; tr"
-            ),
-        ),
-        ([np.ones(1), np.ones((1, 1))], "ragged in its rows' first dimension only"),
-        ([np.ones(1), np.float64(1)], "ragged in its rows' first dimension only"),
+        ([(np.ones(1),), (np.ones((1, 1)),)], r"leaf \[0\] has shape \(1,\) in element 0 of the"),
+        ([np.ones(1), np.float64(1)], r"has shape \(1,\) in element 0 of the batch and \(\) in"),
         ([[1], [1.5]], "dtype int64 in element 0 of the batch and float64 in element 1"),
-        ([RaggedArray.from_rows([[1]])], "would be ragged in two dimensions"),
+        ([RaggedArray.from_rows([[1]]), [1]], "is a RaggedArray in one element and another value"),
         ([{"a": 1}, {"b": 1}], "dict with the keys"),
     ],
 )
@@ -89,12 +82,35 @@ def test_elements_that_cannot_be_rows_fail_with_the_reason(elements: Any, messag
     assert failure_origin(caught.value) == ("ragged_batch", dataset.node.site, 0)
 
 
-def test_ragged_elements_are_refused_when_the_dataset_is_built() -> None:
-    ragged = Dataset.from_tensors({"a": RaggedArray.from_rows([[1]])})
-    with pytest.raises(InvalidArgumentError, match="use rebatch to join their rows"):
-        ragged.ragged_batch(2)
-    with pytest.raises(InvalidArgumentError, match="use rebatch to join their rows"):
-        ragged.batch(2)
+@pytest.mark.parametrize("spec", [None, TensorSpec((None, None, 2), np.int64)])
+def test_lengths_that_vary_in_several_dimensions_are_ragged(spec: Any) -> None:
+    def element(x: int) -> Any:
+        return np.full((x % 3, 1 + x % 2, 2), x)
+
+    dataset = Dataset.range(6).map(element, element_spec=spec).ragged_batch(4)
+    batches = list(dataset)
+    assert [batch.ragged_rank for batch in batches] == [2, 2]
+    found = [row for batch in batches for row in batch.to_list()]
+    assert found == [element(x).tolist() for x in range(6)]
+    assert batches[0].flat_values.shape == (4, 2)
+    if spec is not None:
+        assert dataset.element_spec == RaggedSpec((None, None, None, 2), np.int64, ragged_rank=2)
+
+
+def test_the_spec_tells_the_ragged_dimensions() -> None:
+    spec = TensorSpec((3, None), np.int64)
+    dataset = Dataset.range(2).map(lambda x: np.full((3, 2), x), element_spec=spec).ragged_batch(2)
+    assert dataset.element_spec == RaggedSpec((None, None, None), np.int64, ragged_rank=2)
+    (batch,) = dataset
+    assert (batch.ragged_rank, batch.to_list()) == (2, [[[x, x]] * 3 for x in range(2)])
+
+
+def test_ragged_elements_get_one_more_ragged_dimension() -> None:
+    rows: list[Any] = [[[1], [2, 3]], [[4]]]
+    dataset = Dataset.from_tensor_slices({"a": RaggedArray.from_rows(rows)}).ragged_batch(2)
+    spec = RaggedSpec((None, None, None), np.int64, ragged_rank=2)
+    assert dataset.element_spec == {"a": spec}
+    assert [batch["a"].to_list() for batch in dataset] == [rows]
 
 
 def test_wrong_arguments_are_refused() -> None:

@@ -126,6 +126,14 @@ def test_sparse_rows_stay_sparse(size: int) -> None:
     assert spec == SparseSpec((None, 4), np.int64)
 
 
+def test_sparse_rows_of_differing_shapes_are_joined() -> None:
+    shapes = ([2, 5], [2, 2])
+    dataset = returned(*[SparseArray.from_dense(np.ones(shape)) for shape in shapes])
+    batches = list(dataset.rebatch(3))
+    assert [batch.dense_shape.tolist() for batch in batches] == [[3, 5], [1, 2]]
+    assert batches == list(dataset.unbatch().batch(3))
+
+
 def test_a_batch_within_one_element_is_a_writable_view() -> None:
     batch = np.arange(6)
     first, second = returned(batch).rebatch(3)
@@ -151,8 +159,8 @@ def test_a_batch_within_one_element_is_a_writable_view() -> None:
             "in one batch a RaggedArray and in another a ndarray",
         ),
         (
-            [SparseArray.from_dense(np.eye(2, n)) for n in (2, 3)],
-            r"rows of shape \[2\] in element 0 of the batch and \[3\] in element 2",
+            [SparseArray.from_dense(np.ones(shape)) for shape in ((2, 2), (2, 2, 2))],
+            "sparse with 2 dimensions and dtype float64 in element 0 of the batch and 3 and",
         ),
         ([(np.zeros(2),), np.zeros(2)], "a tuple of 1 in element 0"),
     ],
@@ -171,10 +179,55 @@ def test_elements_without_rows_are_refused_at_construction() -> None:
         Dataset.range(3).rebatch(2)
 
 
-@pytest.mark.parametrize("sizes", [0, -1, [], [2, 0], "ab", 1.5, None])
+@pytest.mark.parametrize("sizes", [0, -1, [], [0, 0], [2, -1], "ab", 1.5, None])
 def test_wrong_sizes_are_refused(sizes: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="`batch_size` must be"):
         Dataset.range(3).batch(2).rebatch(sizes)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "drop", "batches"),
+    [
+        ([3, 0], False, [[0, 1, 2], [], [3, 4, 5], [], [6, 7]]),
+        ([3, 0], True, [[0, 1, 2], [], [3, 4, 5], []]),
+        ([0, 4], False, [[], [0, 1, 2, 3], [], [4, 5, 6, 7], []]),
+        ([3, 0, 0, 5], True, [[0, 1, 2], [], [], [3, 4, 5, 6, 7]]),
+    ],
+)
+@pytest.mark.parametrize("declared", [False, True])
+def test_a_size_of_0_yields_an_empty_batch(
+    sizes: list[int], drop: bool, batches: list[Any], declared: bool
+) -> None:
+    source = Dataset.range(8).batch(4, drop_remainder=True)
+    dataset = (source if declared else source.map(lambda x: x)).rebatch(sizes, drop)
+    assert plain(list(dataset)) == batches
+    assert all(batch.dtype == np.int64 for batch in dataset)
+    assert dataset.cardinality() == (len(batches) if declared else -2)
+    check_verbs(lambda: dataset)
+
+
+@pytest.mark.parametrize("declared", [False, True])
+def test_an_empty_batch_of_nothing_needs_a_spec(declared: bool) -> None:
+    source = Dataset.range(0).batch(4, drop_remainder=True)
+    dataset = (source if declared else source.map(lambda x: x)).rebatch([0, 1])
+    assert plain(list(dataset)) == ([[]] if declared else [])
+    assert dataset.cardinality() == (1 if declared else 0)
+    assert opened(dataset).advance(3) == (1 if declared else 0)
+
+
+def test_an_error_before_an_empty_batch_is_in_the_next_too() -> None:
+    dataset = batches_of([-1, 3]).rebatch([0, 2])
+    kinds = [item[0] if isinstance(item, tuple) else len(item["n"]) for item in tape(dataset)]
+    assert kinds == ["raised", "raised", 0, 2, 0]
+    check_verbs(lambda: dataset)
+
+
+def test_the_length_is_known_where_no_batch_can_be_short() -> None:
+    whole = Dataset.range(8).batch(4, drop_remainder=True)
+    lengths = {(4, 4): (4,), (2,): (2,), (3,): (None,), (2, 4): (None,), (2, 0): (None,)}
+    for sizes, shape in lengths.items():
+        assert whole.rebatch(sizes).element_spec == TensorSpec(shape, np.int64)
+    assert Dataset.range(8).batch(4).rebatch(2).element_spec == TensorSpec((None,), np.int64)
 
 
 def test_spec_and_cardinality_follow_the_sizes() -> None:

@@ -4,9 +4,11 @@ import os
 import pickle
 import threading
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import stoker
@@ -17,7 +19,12 @@ from stoker.dataset.nodes import records as records_node
 from stoker.dataset.tree.splits import IndexSplits
 from stoker.dataset.tree.structure import source_summary
 from stoker.elements.spec import TensorSpec
-from stoker.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
+from stoker.errors import (
+    FailedPreconditionError,
+    InvalidArgumentError,
+    InvalidTypeError,
+    NotFoundError,
+)
 from stoker.service import distribute
 from tests.dataset.splits import ScriptedSplits
 from tests.dataset.verbs import check_verbs, opened, positions, tape
@@ -55,9 +62,58 @@ def test_filenames_may_be_a_path_a_list_or_a_dataset(files: list[str], tmp_path:
         Dataset.list_files(f"{tmp_path}/e.*"),
         Dataset.range(1).map(lambda _: last),
     ):
-        assert list(Dataset.text_lines(filenames)) == LINES[4]  # type: ignore[arg-type]
+        assert list(Dataset.text_lines(filenames)) == LINES[4]
     assert list(Dataset.text_lines([])) == []
     assert Dataset.text_lines([]).cardinality() == 0
+
+
+def test_nested_filenames_are_read_in_order(files: list[str]) -> None:
+    nested: list[Any] = [
+        [files[:2], (files[2], Path(files[3])), [], [[files[4]]]],
+        np.array(files),
+        np.array(files, object).reshape(len(files), 1),
+        (path for path in files),
+        dict.fromkeys(files).keys(),
+    ]
+    for filenames in nested:
+        assert list(Dataset.text_lines(filenames)) == ALL
+    assert list(Dataset.text_lines(np.array(files[4]))) == LINES[4]
+
+
+MANY: list[tuple[str, Callable[[Any], Any]]] = [
+    ("text_lines", Dataset.text_lines),
+    ("tfrecords", Dataset.tfrecords),
+    ("fixed_length_records", lambda names: Dataset.fixed_length_records(names, 4)),
+    ("csv", lambda names: Dataset.csv(names, [str])),
+    ("parallel", lambda names: Dataset.text_lines(names, num_parallel_reads=2)),
+]
+
+
+@pytest.mark.parametrize("read", [read for _, read in MANY], ids=[name for name, _ in MANY])
+@pytest.mark.parametrize(
+    "filenames",
+    [
+        None,
+        5,
+        [5],
+        ["a", None],
+        {"a": "b"},
+        {"a", "b"},
+        [Dataset.from_tensors("a")],
+        np.arange(3),
+        Dataset.range(3),
+        Dataset.from_tensors(["a", "b"]),
+        Dataset.from_tensors(("a", "b")),
+        Dataset.from_tensors({"x": "a"}),
+        Dataset.from_tensor_slices(["a", "b"]).batch(2),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_filenames_is_refused_when_made(
+    read: Callable[[Any], Any], filenames: Any
+) -> None:
+    with pytest.raises(InvalidTypeError, match="`filenames` must be a path, a list of paths or a"):
+        read(filenames)
 
 
 def test_options_of_the_filenames_dataset_are_kept(files: list[str]) -> None:
@@ -75,9 +131,9 @@ def test_each_epoch_reads_the_files_again(files: list[str]) -> None:
 
 
 def test_invalid_arguments_raise_at_construction() -> None:
-    for filenames in (None, 5, [5], ["a", None], "", ["a", ""]):
-        with pytest.raises(InvalidArgumentError, match="`filenames` must"):
-            Dataset.text_lines(filenames)  # type: ignore[arg-type]
+    for filenames in ("", ["a", ""], [["a"], [""]]):
+        with pytest.raises(InvalidArgumentError, match="`filenames` must not contain an empty"):
+            Dataset.text_lines(filenames)
     for compression in ("gzip", "BZIP2", 5, b"GZIP"):
         with pytest.raises(InvalidArgumentError, match="`compression_type` must be"):
             Dataset.tfrecords("a", compression)  # type: ignore[arg-type]

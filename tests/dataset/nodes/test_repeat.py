@@ -13,7 +13,7 @@ def test_it_reads_its_input_count_times(count: int, expected: list[int]) -> None
     assert list(Dataset.range(2).repeat(count)) == expected
 
 
-@pytest.mark.parametrize("count", [None, -1])
+@pytest.mark.parametrize("count", [None, -1, -2, -9])
 def test_without_a_count_it_has_no_end(count: int | None) -> None:
     assert list(Dataset.range(2).repeat(count).take(5)) == [0, 1, 0, 1, 0]
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stoker import Dataset
 from stoker.dataset.nodes.map import Map
 from stoker.dataset.nodes.range import Range
 from stoker.dataset.nodes.shuffle import Shuffle
@@ -17,6 +18,7 @@ from stoker.dataset.streams.execute import open_stream
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Context, Node
 from stoker.errors import FailedPreconditionError
+from tests.dataset.verbs import check_verbs
 
 
 class Counting(Node, frozen=True, eq=False, kw_only=True):
@@ -205,3 +207,14 @@ def test_rows_of_arrays_are_not_copied() -> None:
     stream = shuffled(node, 2)
     assert {id(x) for x in read(stream, 4)} == {id(row) for row in rows}
     stream.close()
+
+
+def test_a_buffer_of_unknown_cardinality_is_of_all_elements() -> None:
+    odd = Dataset.range(5_000).filter(lambda x: x % 2)
+    dataset = odd.shuffle(odd.cardinality(), seed=3)
+    assert sorted(dataset) == list(range(1, 5_000, 2))
+    # Of a buffer of any smaller size, the last element could not be the first.
+    firsts = [next(dataset.iterator(epoch=epoch)) for epoch in range(40)]
+    assert max(firsts) > 4_000
+    check_verbs(lambda: odd.take(40).shuffle(UNKNOWN_CARDINALITY))
+    check_verbs(lambda: Dataset.range(40).shuffle(UNKNOWN_CARDINALITY))

@@ -14,9 +14,12 @@ def test_take_and_skip_part_the_input(count: int) -> None:
     assert list(dataset.skip(count)) == list(range(5))[count:]
 
 
-def test_minus_one_is_all() -> None:
-    assert list(Dataset.range(3).take(-1)) == [0, 1, 2]
-    assert list(Dataset.range(3).skip(-1)) == []
+@pytest.mark.parametrize("count", [-1, -2, -9])
+def test_a_negative_count_is_all(count: int) -> None:
+    assert list(Dataset.range(3).take(count)) == [0, 1, 2]
+    assert Dataset.range(3).take(count).cardinality() == 3
+    assert list(Dataset.range(3).skip(count)) == []
+    assert Dataset.range(3).skip(count).cardinality() == 0
 
 
 def test_take_reads_no_more_of_its_input_than_it_gives() -> None:

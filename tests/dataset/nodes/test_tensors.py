@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from stoker import Dataset, RaggedArray, SparseArray
+from stoker import Dataset, RaggedArray, SparseArray, TensorSpec
 from stoker.dataset.streams.execute import open_stream
 from stoker.dataset.tree.node import Context
 from stoker.errors import InvalidArgumentError
@@ -101,3 +101,13 @@ def test_what_cannot_be_sliced_is_named(value: Any, words: str) -> None:
 def test_an_int_beyond_int64_is_no_tensor() -> None:
     with pytest.raises(InvalidArgumentError, match="beyond int64"):
         Dataset.from_tensors({"x": 2**63})
+
+
+def test_ranges_and_views_of_dicts_become_arrays() -> None:
+    dataset = Dataset.from_tensor_slices((range(3), {"x": range(6, 0, -2)}))
+    assert dataset.element_spec == (TensorSpec((), np.int64), {"x": TensorSpec((), np.int64)})
+    assert list(dataset) == [(0, {"x": 6}), (1, {"x": 4}), (2, {"x": 2})]
+    names = {"a": 1, "b": 2}
+    assert list(Dataset.from_tensor_slices((names.keys(), names.values()))) == [("a", 1), ("b", 2)]
+    (element,) = Dataset.from_tensors(range(3))
+    assert element.tolist() == [0, 1, 2]

@@ -29,6 +29,7 @@ from stoker.compat.tf.dtypes import (
     uint64,
 )
 from stoker.compat.tf.missing import missing
+from stoker.compat.tf.script_ops import numpy_function, py_function
 from stoker.compat.tf.specs import RaggedTensorSpec, SparseTensorSpec, TensorShape, TensorSpec
 
 bool = boolean  # noqa: A001 - its name there
@@ -57,6 +58,8 @@ __all__ = [
     "int32",
     "int64",
     "io",
+    "numpy_function",
+    "py_function",
     "random",
     "string",
     "uint8",

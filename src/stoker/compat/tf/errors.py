@@ -56,7 +56,7 @@ class InternalError(OpError):
 
 
 class OutOfRangeError(OpError, IndexError):
-    """Present for ``except`` clauses; in stoker the end of a dataset ends the iteration."""
+    """A position is not in the dataset; the end of a dataset ends the iteration instead."""
 
 
 class ResourceExhaustedError(OpError):

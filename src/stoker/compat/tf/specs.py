@@ -1,6 +1,7 @@
 """TensorFlow's constructors of specs, which return stoker's specs."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -8,7 +9,6 @@ import numpy.typing as npt
 from stoker.compat.tf.dtypes import as_dtype
 from stoker.elements.spec import RaggedSpec, SparseSpec
 from stoker.elements.spec import TensorSpec as StokerTensorSpec
-from stoker.errors import UnimplementedError
 
 
 class TensorShape(tuple[int | None, ...]):
@@ -55,24 +55,25 @@ class TensorSpec(metaclass=_Stands):
 
 
 class RaggedTensorSpec:
-    """Construct a `stoker.RaggedSpec`; as `tf.RaggedTensorSpec` with one ragged dimension.
+    """Construct a `stoker.RaggedSpec`; as `tf.RaggedTensorSpec`.
 
-    Raises:
-        UnimplementedError: if more than one dimension is ragged.
+    With a `ragged_rank` of 0 it is a TensorSpec; by default, all dimensions after the first are
+    ragged, as in TensorFlow.
     """
 
-    def __new__(  # type: ignore[misc]
+    def __new__(
         cls,
         shape: Iterable[int | None] | None = None,
         dtype: npt.DTypeLike = np.float32,
         ragged_rank: int | None = None,
         row_splits_dtype: npt.DTypeLike = np.int64,  # noqa: ARG004 - int64 is what there is
-    ) -> RaggedSpec:
-        if ragged_rank not in (None, 1):
-            raise UnimplementedError(
-                f"`ragged_rank` is {ragged_rank}; stoker's RaggedArray has one ragged dimension"
-            )
-        return RaggedSpec((None, None) if shape is None else shape, as_dtype(dtype))
+    ) -> Any:
+        lengths = (None, None) if shape is None else tuple(shape)
+        rank = len(lengths) - 1 if ragged_rank is None else ragged_rank
+        if rank == 0:
+            return StokerTensorSpec(lengths, as_dtype(dtype))
+        known = (lengths[0], *[None] * rank, *lengths[1 + rank :])
+        return RaggedSpec(known, as_dtype(dtype), rank)
 
 
 class SparseTensorSpec:

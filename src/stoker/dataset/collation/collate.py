@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,10 +16,13 @@ from stoker.dataset.collation.leaves import (
     leaf_called,
     mismatch,
 )
+from stoker.dataset.collation.rows import list_as_objects
 from stoker.dataset.collation.slots import WRITTEN, Slots, Written
 from stoker.dataset.collation.vectors import is_vector, vectors, write_text
-from stoker.dataset.tree.node import Allocate
+from stoker.dataset.tree.node import Allocate, is_dataset
+from stoker.elements.ragged import RaggedArray, stacked
 from stoker.elements.sparse import SparseArray
+from stoker.elements.spec import TensorSpec
 from stoker.elements.structure import Container, children, container_of, rebuild
 from stoker.errors import InvalidArgumentError
 
@@ -101,6 +105,11 @@ class Collation:
                 return self._numbers(values, dtype, name)
             if kind is SparseArray:
                 return _stack_sparse(values, name)
+            if kind is RaggedArray:
+                check_ragged_ranks(values, name)
+                return stacked(values, partial(self._concatenate, name=name))
+            if all(map(is_dataset, values)):
+                return list_as_objects(values)
             if kind is Written:
                 return self._written(name)[: len(values)]
         if Written in kinds:  # with arrays that did not fit: the check below raises
@@ -111,6 +120,15 @@ class Collation:
         if any(container_of(kind) is not Container.LEAF for kind in kinds):
             _check_containers(values, name)
         return self.stack([as_array(value, name) for value in values], name)
+
+    def _concatenate(self, arrays: Sequence[Array], name: str) -> Array:
+        first = arrays[0]
+        for i, array in enumerate(arrays):
+            if array.shape[1:] != first.shape[1:] or array.dtype != first.dtype:
+                items = TensorSpec(array.shape[1:], array.dtype)
+                raise mismatch(TensorSpec(first.shape[1:], first.dtype), items, i, name)
+        rows = sum(map(len, arrays))
+        return np.concatenate(arrays, out=self.allocate((rows, *first.shape[1:]), first.dtype))
 
     def _written(self, name: str) -> Array:
         assert self._slots is not None
@@ -188,16 +206,46 @@ def _outline(value: Any) -> str:
     return f"a {type(value).__qualname__}"
 
 
-def _stack_sparse(values: Sequence[SparseArray], name: str) -> SparseArray:
-    """Stack as tf.data batches sparse tensors: the row number becomes the first index."""
-    shape, dtype = values[0].dense_shape, values[0].dtype
+def check_ragged_ranks(values: Sequence[RaggedArray], name: str) -> None:
+    """Check that RaggedArrays, which are at `name`, are ragged in as many dimensions.
+
+    Raises:
+        InvalidArgumentError: if they differ in it.
+    """
+    first = values[0].ragged_rank
     for i, value in enumerate(values):
-        if not np.array_equal(value.dense_shape, shape) or value.dtype != dtype:
+        if value.ragged_rank != first:
             raise InvalidArgumentError(
-                f"cannot batch: {leaf_called(name)} is sparse with shape {shape.tolist()} and "
-                f"dtype {dtype} in element 0 of the batch and {value.dense_shape.tolist()} and "
-                f"{value.dtype} in element {i}; give all one shape and dtype in a map before batch"
+                f"cannot batch: {leaf_called(name)} is ragged in {first} dimensions in element 0 "
+                f"of the batch and in {value.ragged_rank} in element {i}; return one of them from "
+                "the map before"
             )
+
+
+def largest_shape(values: Sequence[SparseArray], name: str) -> npt.NDArray[np.int64]:
+    """Return the dense shape that all of `values`, which are at `name`, fit into.
+
+    Raises:
+        InvalidArgumentError: if they differ in rank or dtype.
+    """
+    rank, dtype = len(values[0].dense_shape), values[0].dtype
+    for i, value in enumerate(values):
+        if len(value.dense_shape) != rank or value.dtype != dtype:
+            raise InvalidArgumentError(
+                f"cannot batch: {leaf_called(name)} is sparse with {rank} dimensions and dtype "
+                f"{dtype} in element 0 of the batch and {len(value.dense_shape)} and {value.dtype} "
+                f"in element {i}; give all one rank and dtype in a map before batch"
+            )
+    largest: npt.NDArray[np.int64] = np.max([value.dense_shape for value in values], axis=0)
+    return largest
+
+
+def _stack_sparse(values: Sequence[SparseArray], name: str) -> SparseArray:
+    """Stack as tf.data batches sparse tensors: the row number becomes the first index.
+
+    Each dimension is as long as in the element where it is longest.
+    """
+    shape = largest_shape(values, name)
     counts = [len(value.indices) for value in values]
     numbers = np.repeat(np.arange(len(values), dtype=np.int64), counts)
     indices = np.concatenate([value.indices for value in values])

@@ -45,9 +45,8 @@ def as_array(value: Any, name: str) -> Any:
         return np.asarray(value)
     if isinstance(value, RaggedArray):
         raise InvalidArgumentError(
-            f"cannot batch: {leaf_called(name)} is a RaggedArray, and a batch of them would be "
-            "ragged in two dimensions, which a RaggedArray cannot be; use rebatch to join their "
-            "rows, or unbatch and padded_batch to make an array of them"
+            f"cannot batch: {leaf_called(name)} is a RaggedArray in one element and another value "
+            "in another; return a RaggedArray for all or for none of them from the map before"
         )
     raise InvalidArgumentError(
         f"cannot batch: {leaf_called(name)} is a {type(value).__module__}."

@@ -1,6 +1,6 @@
 """Batches cut into rows along their first dimension."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -9,12 +9,13 @@ import numpy as np
 from stoker.dataset.collation.vectors import is_vector, write_text
 from stoker.elements.ragged import RaggedArray
 from stoker.elements.sparse import SparseArray
-from stoker.elements.spec import RaggedSpec, SparseSpec, Spec, TensorSpec
+from stoker.elements.spec import RaggedSpec, SparseSpec, Spec, TensorSpec, with_shape
 from stoker.elements.structure import (
     Container,
     children,
     container_of,
     flatten,
+    is_leaf,
     leaf_names,
     map_structure,
     pack_like,
@@ -42,7 +43,7 @@ def slicer(structure: Any) -> Cut:
     def rows(start: int, stop: int) -> Iterator[tuple[Any, ...]]:
         return zip(*[leaf(start, stop) for leaf in leaves], strict=True)
 
-    flat = len(leaves) == len(children(structure))
+    flat = all(is_leaf(member) for _, member in children(structure))
     if flat and container is Container.TUPLE:
         return lambda start, stop: list(rows(start, stop))
     if flat and container is Container.DICT:
@@ -58,6 +59,8 @@ def _leaf_slicer(leaf: Any) -> Cut:
         return lambda start, stop: list(leaf[start:stop])
     if isinstance(leaf, RaggedArray):
         values, splits = leaf.values, leaf.row_splits
+        if isinstance(values, RaggedArray):
+            return lambda start, stop: list(map(leaf.__getitem__, range(start, stop)))
 
         def ragged_rows(start: int, stop: int) -> list[Any]:
             return [values[a:b] for a, b in pairwise(splits[start : stop + 1].tolist())]
@@ -118,8 +121,8 @@ def as_rows(batch: Any, vector: Callable[[list[Any], str], Any], name: str = "")
     )
 
 
-def list_as_objects(items: list[Any], name: str) -> Any:  # noqa: ARG001 - as `vector`
-    """Return the list as an object array of its items."""
+def list_as_objects(items: Sequence[Any], name: str = "") -> Any:  # noqa: ARG001 - as `vector`
+    """Return the sequence as an object array of its items."""
     array = np.empty(len(items), object)
     array[:] = items
     return array
@@ -155,9 +158,9 @@ def row_spec(spec: Spec) -> Spec:
     rows_in_spec(spec)
 
     def of_leaf(leaf: Any) -> Any:
-        if isinstance(leaf, TensorSpec | RaggedSpec):
-            return TensorSpec(leaf.shape[1:], leaf.dtype)
-        return SparseSpec(leaf.shape[1:], leaf.dtype) if isinstance(leaf, SparseSpec) else leaf
+        if isinstance(leaf, TensorSpec | RaggedSpec | SparseSpec):
+            return with_shape(leaf, leaf.shape[1:], more_ragged=-1)
+        return leaf
 
     return map_structure(of_leaf, spec)
 

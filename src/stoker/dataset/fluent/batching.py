@@ -37,9 +37,8 @@ class Batching(Fluent):
             deterministic: accepted without effect; batches always come in order.
 
         Raises:
-            InvalidArgumentError: if `batch_size` is less than 1, another argument has the wrong
-                type, or the elements are RaggedArrays; when read, if the elements of a batch
-                differ in structure, shape or dtype.
+            InvalidArgumentError: if `batch_size` is less than 1, or another argument has the wrong
+                type; when read, if the elements of a batch differ in structure, shape or dtype.
 
         Example:
             >>> list(Dataset.range(5).batch(2))
@@ -110,20 +109,22 @@ class Batching(Fluent):
         )
 
     def ragged_batch(self, batch_size: int, drop_remainder: bool = False) -> Self:
-        """Combine runs of consecutive elements that differ in their first dimension.
+        """Combine runs of consecutive elements that differ in their lengths.
 
         Leaves of one dimension or more become a RaggedArray, unless the element_spec declares one
-        shape for all; those, and scalars, are stacked as by `batch`. A list of numbers or of text
-        is a vector here. As `tf.data.Dataset.ragged_batch`.
+        shape for all; those, and scalars, are stacked as by `batch`. The dimensions up to the last
+        one of unknown length are ragged; if the element_spec is unknown, those up to the last one
+        in which the elements of the batch differ. A list of numbers or of text is a vector here. As
+        `tf.data.Dataset.ragged_batch`.
 
         Args:
             batch_size: elements per batch, at least 1.
             drop_remainder: drop a last batch with fewer elements.
 
         Raises:
-            InvalidArgumentError: if `batch_size` is less than 1, or the elements are RaggedArrays
-                already; when read, if the elements of a batch differ in structure, dtype, or in a
-                dimension after the first.
+            InvalidArgumentError: if `batch_size` is less than 1; when read, if the elements of a
+                batch differ in structure, dtype, number of dimensions, or in lengths that the
+                element_spec declares.
 
         Example:
             >>> tokens = Dataset.from_tensor_slices([3, 1, 2]).map(lambda n: [7] * n)
@@ -164,11 +165,12 @@ class Batching(Fluent):
         batch that lies within one element is a view of it. As `tf.data.Dataset.rebatch`.
 
         Args:
-            batch_size: elements per batch, at least 1, or a list of such sizes, used in turn.
+            batch_size: elements per batch, at least 1, or a list of sizes, used in turn. A size of
+                0 in a list yields an empty batch; one of them must be more than 0.
             drop_remainder: drop a last batch with fewer elements.
 
         Raises:
-            InvalidArgumentError: if a size is less than 1 or there is none, and where `unbatch`
+            InvalidArgumentError: if a size is negative or none is more than 0, and where `unbatch`
                 and `batch` raise it.
 
         Example:
@@ -177,15 +179,16 @@ class Batching(Fluent):
             >>> list(Dataset.range(6).batch(6).rebatch([1, 3]))
             [array([0]), array([1, 2, 3]), array([4]), array([5])]
         """
-        sizes = batch_size if isinstance(batch_size, Sequence | np.ndarray) else [batch_size]
-        if not len(sizes):
-            raise InvalidArgumentError(
-                "`batch_size` must be an int of at least 1 or a list of them; got an empty list"
-            )
+        what = "an int of at least 1, or a list of ints of 0 or more of which one is not 0"
+        several = isinstance(batch_size, Sequence) or np.ndim(batch_size) == 1
+        given: Any = batch_size if several else [batch_size]
+        sizes = arguments.integers("batch_size", given, minimum=0, what=what)
+        if not any(sizes):
+            raise InvalidArgumentError(f"`batch_size` must be {what}; got {batch_size!r}")
         return self._checked(
             nodes.Rebatch(
                 input=self.node,
-                sizes=tuple(arguments.size("batch_size", size) for size in sizes),
+                sizes=tuple(sizes),
                 drop_remainder=arguments.flag("drop_remainder", drop_remainder),
                 site=call_site(),
             )

@@ -283,22 +283,23 @@ class Caching(Fluent):
             )
         )
 
-    def prefetch(self, buffer_size: int) -> Self:
+    def prefetch(self, buffer_size: int | None) -> Self:
         """Compute elements ahead of the reader on a thread.
 
         As `tf.data.Dataset.prefetch`.
 
         Args:
-            buffer_size: the most elements to buffer, or `stoker.AUTOTUNE`.
+            buffer_size: the most elements to buffer; 0 computes none ahead, `stoker.AUTOTUNE` or
+                ``None`` chooses during the epoch.
 
         Raises:
-            InvalidArgumentError: if `buffer_size` is neither a positive int nor AUTOTUNE.
+            InvalidArgumentError: if `buffer_size` is neither 0 or more, AUTOTUNE nor ``None``.
 
         Example:
             >>> list(Dataset.range(3).prefetch(2))
             [0, 1, 2]
         """
-        size = arguments.size_or_autotune("buffer_size", buffer_size)
+        size = arguments.buffer("buffer_size", buffer_size)
         return self._derive(nodes.Prefetch(input=self.node, buffer_size=size, site=call_site()))
 
 

@@ -1,15 +1,12 @@
 """The fluent API: records of files."""
 
 import codecs
-import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self, cast
 
-import numpy as np
-
 from stoker.dataset import arguments, nodes
+from stoker.dataset.fluent.filenames import Filenames, paths_node
 from stoker.dataset.fluent.fluent import Fluent
 from stoker.dataset.formats.opening import checked_compression
 from stoker.dataset.pickled import Pickled
@@ -22,8 +19,6 @@ if TYPE_CHECKING:
     from stoker.dataset.formats.fixed_length import FixedLength
     from stoker.dataset.formats.text import Text
     from stoker.dataset.formats.tfrecord import TFRecord
-
-Filenames = str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | Fluent
 
 # The number of files that `num_parallel_reads=AUTOTUNE` reads in turn.
 _AUTOTUNE_FILES = 16
@@ -47,8 +42,8 @@ class Files(Fluent):
         mark is part of the first line. As `tf.data.TextLineDataset`.
 
         Args:
-            filenames: a path, a list of paths or a dataset of paths; paths with ``://`` are read
-                by fsspec.
+            filenames: a path, lists or arrays of paths, nested or not, or a dataset of paths; paths
+                with ``://`` are read by fsspec.
             compression_type: ``None`` or ``""``, ``"GZIP"`` or ``"ZLIB"``.
             num_parallel_reads: number of files read in turn, on threads; ``None`` reads one file
                 after the other.
@@ -56,6 +51,7 @@ class Files(Fluent):
                 bytes.
 
         Raises:
+            InvalidTypeError: if `filenames` is not of paths.
             InvalidArgumentError: if an argument is out of range; when read, at the position of a
                 line that cannot be decoded.
             NotFoundError: when read, at the position of its lines, if a file does not exist.
@@ -90,13 +86,14 @@ class Files(Fluent):
         `tf.data.TFRecordDataset`.
 
         Args:
-            filenames: a path, a list of paths or a dataset of paths; paths with ``://`` are read
-                by fsspec.
+            filenames: a path, lists or arrays of paths, nested or not, or a dataset of paths; paths
+                with ``://`` are read by fsspec.
             compression_type: ``None`` or ``""``, ``"GZIP"`` or ``"ZLIB"``.
             num_parallel_reads: number of files read in turn, on threads; ``None`` reads one file
                 after the other.
 
         Raises:
+            InvalidTypeError: if `filenames` is not of paths.
             InvalidArgumentError: if an argument is out of range.
             FailedPreconditionError: when read, if google-crc32c is not installed.
             NotFoundError: when read, at the position of its records, if a file does not exist.
@@ -129,8 +126,8 @@ class Files(Fluent):
         As `tf.data.FixedLengthRecordDataset`.
 
         Args:
-            filenames: a path, a list of paths or a dataset of paths; paths with ``://`` are read
-                by fsspec.
+            filenames: a path, lists or arrays of paths, nested or not, or a dataset of paths; paths
+                with ``://`` are read by fsspec.
             record_bytes: length of a record in bytes, at least 1.
             header_bytes: bytes to skip at the start of each file, 0 or more; ``None`` is 0.
             footer_bytes: bytes to skip at its end, 0 or more; ``None`` is 0.
@@ -139,6 +136,7 @@ class Files(Fluent):
                 after the other.
 
         Raises:
+            InvalidTypeError: if `filenames` is not of paths.
             InvalidArgumentError: if an argument is out of range; when read, if the length of a
                 file is not a multiple of `record_bytes`, before any of its records.
             NotFoundError: when read, at the position of its records, if a file does not exist.
@@ -174,6 +172,7 @@ class Files(Fluent):
         use_quote_delim: bool = True,
         na_value: str = "",
         select_cols: Sequence[int] | None = None,
+        exclude_cols: Sequence[int] | None = None,
     ) -> Self:
         r"""Yield the rows of CSV files, as tuples.
 
@@ -182,8 +181,8 @@ class Files(Fluent):
         `tf.data.experimental.CsvDataset`.
 
         Args:
-            filenames: a path, a list of paths or a dataset of paths; paths with ``://`` are read
-                by fsspec.
+            filenames: a path, lists or arrays of paths, nested or not, or a dataset of paths; paths
+                with ``://`` are read by fsspec.
             record_defaults: for each column its type, if a field is required (``str``, ``bytes``,
                 ``int``, ``float`` or a NumPy dtype), or the value of a missing field, which
                 determines the type. Text is UTF-8. NumPy dtypes yield NumPy scalars.
@@ -192,9 +191,13 @@ class Files(Fluent):
             field_delim: the ASCII character between fields.
             use_quote_delim: interpret quotes; False makes them ordinary characters.
             na_value: text of a missing field, besides an empty one.
-            select_cols: numbers of the columns to read, from 0, ascending; ``None``: all.
+            select_cols: numbers of the columns to read, from 0, ascending; ``None``: all, and a row
+                must have no others.
+            exclude_cols: numbers of the columns not to read, likewise; a row must have no columns
+                besides these and those of `record_defaults`.
 
         Raises:
+            InvalidTypeError: if `filenames` is not of paths.
             InvalidArgumentError: if an argument is out of range; when read, at the position of a
                 row that does not match `record_defaults`.
             NotFoundError: when read, at the position of its rows, if a file does not exist.
@@ -211,6 +214,7 @@ class Files(Fluent):
         """
         from stoker.dataset.formats.csv import Csv
         from stoker.dataset.formats.csv_columns import column_of
+        from stoker.dataset.formats.csv_selection import ColumnsRead
 
         if isinstance(record_defaults, str | bytes) or not isinstance(record_defaults, Sequence):
             raise InvalidTypeError(
@@ -224,13 +228,15 @@ class Files(Fluent):
             raise InvalidArgumentError(
                 "`record_defaults` must have at least one entry; got an empty list"
             )
+        columns_read = ColumnsRead.of(len(columns), select_cols, exclude_cols)
         layout = Csv(
             columns=columns,
             header=arguments.flag("header", header),
             field_delim=_delimiter(field_delim),
             use_quote_delim=arguments.flag("use_quote_delim", use_quote_delim),
             na_value=_text("na_value", na_value),
-            select_cols=_selected(select_cols, len(columns)),
+            select_cols=columns_read.positions,
+            max_fields=columns_read.max_fields,
         )
         return cls._records(filenames, layout, compression_type, None)
 
@@ -243,7 +249,7 @@ class Files(Fluent):
         num_parallel_reads: int | None,
     ) -> Self:
         compression = checked_compression(compression_type)
-        paths = _paths(filenames)
+        paths = paths_node(filenames)
         if num_parallel_reads is None:
             node: Node = nodes.Records(
                 input=paths, format=layout, compression=compression, site=call_site()
@@ -272,23 +278,6 @@ def _records_of_one(
     """Return the dataset of one file, which `num_parallel_reads` interleaves."""
     node = nodes.Tensors(value=Pickled.of(path))
     return cls._source(nodes.Records(input=node, format=layout, compression=compression))
-
-
-def _paths(filenames: Filenames) -> Node:
-    if isinstance(filenames, Fluent):
-        return filenames.node
-    given: Any = [filenames] if isinstance(filenames, str | bytes | os.PathLike) else filenames
-    try:
-        paths = [os.fsdecode(path) for path in given]
-    except TypeError as error:
-        raise InvalidArgumentError(
-            f"`filenames` must be a path, a list of paths or a dataset of paths; got {filenames!r}"
-        ) from error
-    if not all(paths):
-        raise InvalidArgumentError(f"`filenames` must not contain an empty path; got {filenames!r}")
-    value = np.empty(len(paths), object)
-    value[:] = paths
-    return nodes.TensorSlices(value=Pickled.of(value), count=len(paths), site=call_site())
 
 
 def _encoding(value: str | None) -> str | None:
@@ -331,19 +320,3 @@ def _delimiter(value: Any) -> str:
             f"{value!r}"
         )
     return delimiter
-
-
-def _selected(value: Sequence[int] | None, columns: int) -> tuple[int, ...] | None:
-    if value is None:
-        return None
-    selected = tuple(
-        arguments.integers("select_cols", value, minimum=0, what="a list of ints, 0 or more")
-    )
-    if len(selected) != columns:
-        raise InvalidArgumentError(
-            f"`select_cols` must have an entry for each of the {columns} in `record_defaults`; "
-            f"got {len(selected)}"
-        )
-    if any(a >= b for a, b in pairwise(selected)):
-        raise InvalidArgumentError(f"`select_cols` must ascend; got {list(selected)}")
-    return selected

@@ -7,6 +7,7 @@ from typing import Any, Self
 from stoker.dataset import arguments, nodes
 from stoker.dataset.fluent.fluent import Fluent
 from stoker.dataset.tree.call_site import call_site
+from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from stoker.errors import InvalidArgumentError
 
 
@@ -25,12 +26,14 @@ class Ordering(Fluent):
 
         Args:
             buffer_size: elements in the buffer, at least 1; the order is uniform if all fit.
+                `stoker.UNKNOWN_CARDINALITY` buffers all elements, so that
+                ``shuffle(dataset.cardinality())`` is uniform also if the cardinality is unknown.
             seed: seed of the draws; ``None``: the seed of the dataset (`Options.seed`).
             reshuffle_each_iteration: draw a new order in each epoch; ``None`` is True.
 
         Raises:
-            InvalidArgumentError: if `buffer_size` is less than 1 or `seed` is not an int of 64
-                bits.
+            InvalidArgumentError: if `buffer_size` is neither 1 or more nor UNKNOWN_CARDINALITY, or
+                UNKNOWN_CARDINALITY for an infinite dataset, or `seed` is not an int of 64 bits.
 
         Example:
             >>> sorted(Dataset.range(5).shuffle(3, seed=1))
@@ -40,12 +43,24 @@ class Ordering(Fluent):
         return self._derive(
             nodes.Shuffle(
                 input=self.node,
-                buffer_size=arguments.size("buffer_size", buffer_size),
+                buffer_size=self._shuffle_buffer(buffer_size),
                 seed=arguments.seed(seed),
                 reshuffle_each_iteration=arguments.flag("reshuffle_each_iteration", reshuffle),
                 site=call_site(),
             )
         )
+
+    def _shuffle_buffer(self, buffer_size: int) -> int:
+        what = "an int of at least 1, or stoker.UNKNOWN_CARDINALITY for all elements"
+        size = arguments.integer("buffer_size", buffer_size, minimum=UNKNOWN_CARDINALITY, what=what)
+        if size == UNKNOWN_CARDINALITY and self.node.cardinality() == INFINITE_CARDINALITY:
+            raise InvalidArgumentError(
+                "`buffer_size` is UNKNOWN_CARDINALITY, which buffers all elements, but the dataset "
+                "is infinite; give a number of elements"
+            )
+        if size in (0, INFINITE_CARDINALITY):
+            raise InvalidArgumentError(f"`buffer_size` must be {what}; got {size}")
+        return size
 
     def repeat(self, count: int | None = None) -> Self:
         """Repeat the dataset.
@@ -53,17 +68,17 @@ class Ordering(Fluent):
         Each repetition is an epoch: a shuffle before it draws anew. As `tf.data.Dataset.repeat`.
 
         Args:
-            count: number of repetitions, 0 or more; ``None`` or -1 repeats without end, unless an
-                epoch is empty.
+            count: number of repetitions, 0 or more; ``None`` or a negative number repeats without
+                end, unless an epoch is empty.
 
         Raises:
-            InvalidArgumentError: if `count` is less than -1.
+            InvalidArgumentError: if `count` is not an int of 64 bits.
 
         Example:
             >>> list(Dataset.range(2).repeat(3))
             [0, 1, 0, 1, 0, 1]
         """
-        times = -1 if count is None else arguments.count("count", count, "endless")
+        times = -1 if count is None else arguments.count_or_all("count", count, "endless")
         return self._derive(nodes.Repeat(input=self.node, count=times, site=call_site()))
 
     def take(self, count: int) -> Self:
@@ -72,16 +87,16 @@ class Ordering(Fluent):
         As `tf.data.Dataset.take`.
 
         Args:
-            count: number of elements, 0 or more; -1 for all. Elements that fail are counted.
+            count: number of elements, 0 or more; negative for all. Elements that fail are counted.
 
         Raises:
-            InvalidArgumentError: if `count` is less than -1.
+            InvalidArgumentError: if `count` is not an int of 64 bits.
 
         Example:
             >>> list(Dataset.range(10).take(2))
             [0, 1]
         """
-        taken = arguments.count("count", count, "all")
+        taken = arguments.count_or_all("count", count, "all")
         return self._derive(nodes.Take(input=self.node, count=taken, site=call_site()))
 
     def skip(self, count: int) -> Self:
@@ -91,16 +106,16 @@ class Ordering(Fluent):
         `tf.data.Dataset.skip`.
 
         Args:
-            count: number of elements, 0 or more; -1 for all.
+            count: number of elements, 0 or more; negative for all.
 
         Raises:
-            InvalidArgumentError: if `count` is less than -1.
+            InvalidArgumentError: if `count` is not an int of 64 bits.
 
         Example:
             >>> list(Dataset.range(5).skip(3))
             [3, 4]
         """
-        skipped = arguments.count("count", count, "all")
+        skipped = arguments.count_or_all("count", count, "all")
         return self._derive(nodes.Skip(input=self.node, count=skipped, site=call_site()))
 
     def take_while(self, predicate: Callable[..., Any]) -> Self:

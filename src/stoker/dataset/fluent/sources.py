@@ -108,7 +108,8 @@ class Sources(Fluent):
 
         Args:
             tensors: arrays, numbers, text, nested in tuples, dicts, namedtuples or dataclasses.
-                Lists become arrays. Arrays are not copied; the element contains read-only views.
+                Lists and ranges become arrays. Arrays are not copied; the element contains
+                read-only views. Leaves may be datasets, too, for `flat_map` and `interleave`.
 
         Raises:
             InvalidArgumentError: if a leaf cannot be converted to an array; the message names it.
@@ -129,9 +130,10 @@ class Sources(Fluent):
         As `tf.data.Dataset.from_tensor_slices`.
 
         Args:
-            tensors: arrays of shape ``(count, ...)``, nested like elements. Lists become arrays.
-                Arrays are not copied, and slices are read-only views; slices of a one-dimensional
-                array are NumPy scalars, those of text are str or bytes.
+            tensors: arrays of shape ``(count, ...)``, nested like elements. Lists and ranges become
+                arrays; a list of datasets is cut into datasets. Arrays are not copied, and slices
+                are read-only views; slices of a one-dimensional array are NumPy scalars, those of
+                text are str or bytes.
 
         Raises:
             InvalidArgumentError: if a leaf has no first dimension or the counts differ; the

@@ -42,6 +42,8 @@ class Csv(msgspec.Struct, frozen=True, tag="csv"):
     use_quote_delim: bool = True
     na_value: str = ""
     select_cols: tuple[int, ...] | None = None
+    max_fields: int | None = None
+    """The most fields of a row; None: those of `columns`, with `select_cols` any number."""
 
     def element_spec(self) -> Spec:
         """Return the spec of a row."""
@@ -53,7 +55,7 @@ class Csv(msgspec.Struct, frozen=True, tag="csv"):
 
 
 class _BadRow(Exception):  # noqa: N818 - becomes an InvalidArgumentError that names the row
-    """A row that is not as declared; the rows after it can be read."""
+    """A row that is not as declared; the rows after it can be read. Its words are TensorFlow's."""
 
 
 class _Field(NamedTuple):
@@ -74,13 +76,16 @@ class CsvReader(RecordReader):
         self._quotes = layout.use_quote_delim
         self._delimiter = layout.field_delim.encode()
         self._missing = (b"", layout.na_value.encode())
-        self._exact = layout.select_cols is None
         positions = range(len(layout.columns)) if layout.select_cols is None else layout.select_cols
         self._fields = [
             _Field(position, column, column.converter(), column.missing())
             for position, column in zip(positions, layout.columns, strict=True)
         ]
         self._min_fields = 1 + max(positions)
+        self._max_fields = layout.max_fields
+        if layout.select_cols is None:
+            self._max_fields = self._min_fields
+        self._exact = self._max_fields == self._min_fields
         self._step = _STEP_BYTES
         self._ends_file = False
         delimiter = re.escape(self._delimiter)
@@ -96,7 +101,10 @@ class CsvReader(RecordReader):
     def _match_fields(self) -> Callable[..., re.Match[bytes] | None]:
         """Match a row, its fields as groups; compiled on first use, in 50 µs per field."""
         fields = [b"(%b)" % self._any_field] * self._min_fields
-        more = b"" if self._exact else self._more_fields
+        most = self._max_fields
+        more = self._more_fields
+        if most is not None:  # the group of `_more_fields`, repeated as often as allowed
+            more = more.removesuffix(b"*") + b"{0,%d}" % (most - self._min_fields)
         return re.compile(re.escape(self._delimiter).join(fields) + more + _LINE_END_IN_BLOCK).match
 
     def _parse(self) -> list[tuple[Any, ...]]:
@@ -143,9 +151,7 @@ class CsvReader(RecordReader):
             if b"\r" not in text and not (self._quotes and b'"' in text):
                 lines = [line.split(self._delimiter) for line in text.split(b"\n")]
                 widths = set(map(len, lines))
-                if min(widths) >= self._min_fields and (
-                    not self._exact or widths == {self._min_fields}
-                ):
+                if self._min_fields <= min(widths) and not self._too_many(max(widths)):
                     return list(zip(*lines, strict=self._exact)), end
         rows = []
         if end or block.find(b"\r", at, limit) >= 0:
@@ -173,11 +179,20 @@ class CsvReader(RecordReader):
             raise ValueError  # Python accepts underscores between digits
         return field.convert(texts)
 
+    def _too_many(self, fields: int) -> bool:
+        return self._max_fields is not None and fields > self._max_fields
+
+    def _wrong_count(self, count: int) -> _BadRow:
+        expected = len(self._fields)  # columns that are not read are not counted
+        if self._too_many(count):
+            return _BadRow(f"Expect {expected} fields but have more in record: {count}")
+        found = sum(field.position < count for field in self._fields)
+        return _BadRow(f"Expect {expected} fields but have {found} in record")
+
     def _values(self, fields: list[bytes]) -> tuple[Any, ...]:
         count = len(fields)
-        if count < self._min_fields or (self._exact and count > self._min_fields):
-            at_least = "" if self._exact else "at least "
-            raise _BadRow(f"it has {count} fields; expected {at_least}{self._min_fields}")
+        if count < self._min_fields or self._too_many(count):
+            raise self._wrong_count(count)
         values = []
         for field in self._fields:
             text = fields[field.position]
@@ -185,7 +200,7 @@ class CsvReader(RecordReader):
                 values += self._column((text,), field, underscores=True)
             except (ValueError, OverflowError) as error:
                 raise _BadRow(
-                    f"field {field.position} is required but missing; give a default in "
+                    f"Field {field.position} is required but missing in record! Give a default in "
                     "`record_defaults` to allow it"
                     if text in self._missing
                     else f"field {field.position} is not a valid {field.column.type_name}: {text!r}"
@@ -219,7 +234,7 @@ class CsvReader(RecordReader):
             reason = str(bad)
         if reason:
             path = self._buffer.path
-            raise InvalidArgumentError(f"{path} has no header that can be read: {reason}")
+            raise InvalidArgumentError(f"Can't read header of file {path}: {reason}")
 
     def _read_more(self) -> bool:
         """Move the buffer to contain more of the next row; return False at the end of the file."""
@@ -241,15 +256,18 @@ class CsvReader(RecordReader):
         while separator == self._delimiter and not misquoted:
             start, quoted = at, self._quotes and block.startswith(b'"', at)
             if quoted and not (at := _quoted_end(block, start)):
-                at, misquoted = len(block), "a quoted field is not closed"
+                at, misquoted = (
+                    len(block),
+                    "Reached end of file without closing quoted field in record",
+                )
             match = self._match_rest(block, at)
             assert match is not None  # it matches anything
             rest, separator = match.groups()
             fields.append(_unquoted(block[start:at]) if quoted else rest)
             if quoted and rest:
-                misquoted = "a quote inside a quoted field must be doubled"
+                misquoted = "Quote inside a string has to be escaped by another quote"
             elif self._quotes and not quoted and b'"' in rest:
-                misquoted = "an unquoted field has a quote inside"
+                misquoted = "Unquoted fields cannot have quotes inside"
             at = match.end()
         if separator == self._delimiter:
             match = _LINE_END.search(block, at)

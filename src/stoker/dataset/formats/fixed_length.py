@@ -81,9 +81,10 @@ class FixedLengthReader(RecordReader):
         body = size - self._layout.header_bytes - self._footer
         if body < 0 or body % self._length:
             raise InvalidArgumentError(
-                f"{self._buffer.path} has {size} bytes: without its header "
-                f"({self._layout.header_bytes}) and footer ({self._footer}) {body} remain, "
-                f"which is no multiple of `record_bytes` ({self._length})"
+                f"Excluding the header ({self._layout.header_bytes} bytes) and footer "
+                f'({self._footer} bytes), input file "{self._buffer.path}" has body length {body} '
+                "bytes, which is not an exact multiple of the record length "
+                f"({self._length} bytes)."
             )
 
     def _check_end(self, available: int) -> None:

@@ -76,9 +76,15 @@ class _CountedStream(OneInputStream):
             ended = self._input.advance(1) == 0
         if self._count == self._expected and ended:
             return
-        expected = "an infinite number of" if self._expected < 0 else self._expected
-        actual = f"only {self._count}" if ended else f"at least {self._count + 1}"
-        raise FailedPreconditionError(
-            f"the dataset was expected to contain {expected} elements but contained {actual}; "
-            "correct the argument of assert_cardinality"
+        expected = "an infinite number of elements"
+        if self._expected >= 0:
+            expected = _elements(self._expected)
+        found = _elements(self._count if ended else self._count + 1)
+        raise FailedPreconditionError(  # TensorFlow's words, then the remedy
+            f"Input dataset was expected to contain {expected} but contained "
+            f"{'only' if ended else 'at least'} {found}. Correct the argument of assert_cardinality"
         )
+
+
+def _elements(count: int) -> str:
+    return f"{count} element{'s' * (count != 1)}"

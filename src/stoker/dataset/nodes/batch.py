@@ -13,9 +13,8 @@ from stoker.dataset.streams.stream import Stream
 from stoker.dataset.threads.parallel import Finish
 from stoker.dataset.tree.node import Allocate, Context, Node
 from stoker.elements.sizes import element_bytes
-from stoker.elements.spec import RaggedSpec, SparseSpec, Spec, TensorSpec
+from stoker.elements.spec import RaggedSpec, SparseSpec, Spec, TensorSpec, with_shape
 from stoker.elements.structure import map_structure
-from stoker.errors import InvalidArgumentError
 
 # A batch needs all its elements, so all that are ready are read in one call.
 _NO_LIMIT = 1 << 62
@@ -104,30 +103,15 @@ class MapAndBatch(Node, frozen=True, eq=False, kw_only=True):
 
 
 def batched_spec(spec: Spec, batch_size: int, drop_remainder: bool) -> Spec:
-    """Return the spec of batches of elements of `spec`.
-
-    Raises:
-        InvalidArgumentError: if a leaf is ragged.
-    """
+    """Return the spec of batches of elements of `spec`; those of RaggedArrays are ragged, too."""
     length = batch_size if drop_remainder else None
 
     def of_leaf(leaf: Any) -> Any:
-        if isinstance(leaf, TensorSpec | SparseSpec):
-            return type(leaf)((length, *leaf.shape), leaf.dtype)
-        if isinstance(leaf, RaggedSpec):
-            raise ragged_twice("batch", leaf)
+        if isinstance(leaf, TensorSpec | SparseSpec | RaggedSpec):
+            return with_shape(leaf, (length, *leaf.shape), more_ragged=1)
         return leaf
 
     return map_structure(of_leaf, spec)
-
-
-def ragged_twice(method: str, spec: RaggedSpec) -> InvalidArgumentError:
-    """Return the error for elements that are RaggedArrays already."""
-    return InvalidArgumentError(
-        f"cannot {method} elements with a {spec}: a batch would be ragged in two dimensions, which "
-        "a RaggedArray cannot be; use rebatch to join their rows, or unbatch and padded_batch to "
-        "make an array of them"
-    )
 
 
 def batched_cardinality(cardinality: int, batch_size: int, drop_remainder: bool) -> int:

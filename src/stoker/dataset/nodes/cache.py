@@ -33,6 +33,11 @@ class Cache(OneInput, frozen=True, eq=False, kw_only=True):
         return _CachingStream(self.input.open(replace(context, epoch=(0,))), store)
 
 
+def is_filled(node: Cache) -> bool:
+    """Return whether the elements of a cache are kept in this process."""
+    return _store_of(node, None).elements is not None
+
+
 class _Store:
     """The elements of one complete epoch; None until there was one."""
 

@@ -12,7 +12,7 @@ from stoker.dataset.pickled import Pickled
 from stoker.dataset.random import Calls, keyed
 from stoker.dataset.streams.failures import Origin, raise_failure
 from stoker.dataset.streams.stream import OneInputStream, Stream
-from stoker.dataset.tree.node import Context, OneInput
+from stoker.dataset.tree.node import Context, OneInput, unless_finite
 from stoker.dataset.unpacking import apply
 from stoker.elements.frozen import frozen
 from stoker.elements.spec import Spec, UnknownSpec
@@ -39,6 +39,9 @@ class GroupByWindow(OneInput, frozen=True, eq=False, kw_only=True):
 
     def element_spec(self) -> Spec:
         return UnknownSpec() if self.spec is None else self.spec.value
+
+    def cardinality(self) -> int:
+        return unless_finite(self.input.cardinality())
 
     def open(self, context: Context) -> Stream:
         return _GroupStream(context, self, self.input.open(context))

@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 from stoker.dataset.streams.failures import failure_origin
 from stoker.dataset.streams.stream import OneInputStream, Stream
-from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Context, OneInput
+from stoker.dataset.tree.node import Context, OneInput, unless_finite
 from stoker.errors import FailedPreconditionError, UnimplementedError
 
 
@@ -25,8 +25,7 @@ class IgnoreErrors(OneInput, frozen=True, eq=False, kw_only=True):
     max_errors: int | None = None
 
     def cardinality(self) -> int:
-        whole = self.input.cardinality()
-        return whole if whole in (0, INFINITE_CARDINALITY) else UNKNOWN_CARDINALITY
+        return unless_finite(self.input.cardinality())
 
     def open(self, context: Context) -> Stream:
         return _IgnoreErrorsStream(self, context, self.input.open(context))

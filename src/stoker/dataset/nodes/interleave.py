@@ -12,7 +12,7 @@ from stoker.dataset.streams.stream import Stream
 from stoker.dataset.threads import pool
 from stoker.dataset.threads.readmany import ReadMany
 from stoker.dataset.threads.turns import TurnsStream
-from stoker.dataset.tree.node import AUTOTUNE, UNKNOWN_CARDINALITY, Context, Node
+from stoker.dataset.tree.node import AUTOTUNE, Context, Node, unless_finite
 from stoker.dataset.unpacking import arguments_of
 from stoker.elements.spec import Spec, UnknownSpec
 
@@ -60,7 +60,7 @@ class Interleave(Node, frozen=True, eq=False, kw_only=True):
         return UnknownSpec() if self.spec is None else self.spec.value
 
     def cardinality(self) -> int:
-        return 0 if self.input.cardinality() == 0 else UNKNOWN_CARDINALITY
+        return unless_finite(self.input.cardinality())
 
     def open(self, context: Context) -> Stream:
         nested = NestedDatasets(context, self, self.function.value)

@@ -8,13 +8,13 @@ import numpy as np
 
 from stoker.dataset.collation.collate import Collation
 from stoker.dataset.collation.leaves import as_array, leaf_called, mismatch
-from stoker.dataset.nodes.batch import BatchStream, batched_cardinality, ragged_twice
+from stoker.dataset.nodes.batch import BatchStream, batched_cardinality
 from stoker.dataset.streams.failures import Origin
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Allocate, Context, OneInput
 from stoker.elements.ragged import RaggedArray
 from stoker.elements.sparse import SparseArray
-from stoker.elements.spec import RaggedSpec, SparseSpec, Spec, TensorSpec
+from stoker.elements.spec import RaggedSpec, SparseSpec, Spec, TensorSpec, with_shape
 from stoker.elements.structure import flatten, leaf_names, map_structure
 from stoker.errors import InvalidArgumentError
 
@@ -35,12 +35,12 @@ class RaggedBatch(OneInput, frozen=True, eq=False, kw_only=True):
         length = self.batch_size if self.drop_remainder else None
 
         def of_leaf(leaf: Any) -> Any:
-            if isinstance(leaf, RaggedSpec):
-                raise ragged_twice("ragged_batch", leaf)
-            if isinstance(leaf, SparseSpec) or _is_dense(leaf):
-                return type(leaf)((length, *leaf.shape), leaf.dtype)
+            if isinstance(leaf, SparseSpec | RaggedSpec) or _is_dense(leaf):
+                return with_shape(leaf, (length, *leaf.shape), more_ragged=1)
             if isinstance(leaf, TensorSpec):
-                return RaggedSpec((length, None, *leaf.shape[1:]), leaf.dtype)
+                rank = _ragged_rank(leaf)
+                shape = (length, *[None] * rank, *leaf.shape[rank:])
+                return RaggedSpec(shape, leaf.dtype, rank)
             return leaf
 
         return map_structure(of_leaf, self.input.element_spec())
@@ -54,12 +54,12 @@ class RaggedBatch(OneInput, frozen=True, eq=False, kw_only=True):
     def open(self, context: Context) -> Stream:
         spec = self.input.element_spec()
         leaves = zip(leaf_names(spec), flatten(spec), strict=True)
-        dense = frozenset(name for name, leaf in leaves if _is_dense(leaf))
+        ranks = {n: _ragged_rank(leaf) for n, leaf in leaves if isinstance(leaf, TensorSpec)}
         return BatchStream(
             self.input.open(context),
             self.batch_size,
             self.drop_remainder,
-            partial(_lay, dense=dense, allocate=context.allocate_for(self)),
+            partial(_lay, ranks=ranks, allocate=context.allocate_for(self)),
             Origin(self.kind, self.site, None),
         )
 
@@ -69,19 +69,26 @@ def _is_dense(spec: Any) -> bool:
     return isinstance(spec, TensorSpec) and None not in spec.shape
 
 
-def _lay(elements: Sequence[Any], dense: frozenset[str], allocate: Allocate) -> Any:
-    return _Laid(allocate, dense).column(elements, "")
+def _ragged_rank(spec: TensorSpec) -> int:
+    """Return the number of dimensions up to the last one whose length varies, as in tf.data."""
+    return max((1 + i for i, length in enumerate(spec.shape) if length is None), default=0)
+
+
+def _lay(elements: Sequence[Any], ranks: dict[str, int], allocate: Allocate) -> Any:
+    return _Laid(allocate, ranks).column(elements, "")
 
 
 class _Laid(Collation):
     takes_lists = True
 
-    def __init__(self, allocate: Allocate, dense: frozenset[str]) -> None:
+    def __init__(self, allocate: Allocate, ranks: dict[str, int]) -> None:
         super().__init__(allocate)
-        self._dense = dense
+        self._ranks = ranks
+        """Number of ragged dimensions of the leaves whose spec is known."""
 
     def leaf(self, values: Sequence[Any], name: str) -> Any:
-        if name in self._dense or type(values[0]) is SparseArray:
+        rank = self._ranks.get(name)
+        if rank == 0 or type(values[0]) in (SparseArray, RaggedArray):
             return super().leaf(values, name)
         arrays = values
         if set(map(type, values)) != {np.ndarray}:
@@ -92,18 +99,30 @@ class _Laid(Collation):
         for i, array in enumerate(arrays):
             if array.dtype is not first.dtype and array.dtype != first.dtype:
                 raise mismatch(first, array, i, name)
-            if array.ndim != first.ndim or array.shape[1:] != first.shape[1:]:
-                raise _ragged_behind(first, array, i, name)
+            if array.ndim != first.ndim:
+                raise _other_rank(first, array, i, name)
+        rank = rank or _varying(arrays)
+        if rank > 1:
+            deep = [RaggedArray.from_dense(array, rank - 1) for array in arrays]
+            return super().leaf(deep, name)
+        for i, array in enumerate(arrays):
+            if array.shape[1:] != first.shape[1:]:  # not as the declared spec
+                raise mismatch(first, array, i, name)
         splits = np.zeros(len(arrays) + 1, np.int64)
         np.cumsum([len(array) for array in arrays], out=splits[1:])
         rows = self.allocate((int(splits[-1]), *first.shape[1:]), first.dtype)
         return RaggedArray(np.concatenate(arrays, out=rows), splits)
 
 
-def _ragged_behind(first: Any, other: Any, i: int, name: str) -> InvalidArgumentError:
+def _varying(arrays: Sequence[Any]) -> int:
+    """Return the number of dimensions up to the last in which arrays of one rank differ."""
+    shapes = np.array([array.shape for array in arrays])
+    return max(1, 1 + int(np.max(np.flatnonzero(np.any(shapes != shapes[0], axis=0)), initial=0)))
+
+
+def _other_rank(first: Any, other: Any, i: int, name: str) -> InvalidArgumentError:
     return InvalidArgumentError(
         f"cannot make a ragged batch: {leaf_called(name)} has shape {first.shape} in element 0 of "
-        f"the batch and {other.shape} in element {i}, but a RaggedArray is ragged in its rows' "
-        "first dimension only; transpose or pad it in a map before ragged_batch, or use "
-        "padded_batch"
+        f"the batch and {other.shape} in element {i}; give all one number of dimensions in a map "
+        "before ragged_batch"
     )

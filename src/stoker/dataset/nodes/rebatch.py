@@ -8,19 +8,19 @@ import numpy as np
 import numpy.typing as npt
 
 from stoker.dataset.collation.batch_reader import BatchReader
-from stoker.dataset.collation.collate import Collation
+from stoker.dataset.collation.collate import Collation, check_ragged_ranks, largest_shape
 from stoker.dataset.collation.leaves import leaf_called, mismatch
-from stoker.dataset.collation.rows import as_rows, row_spec
+from stoker.dataset.collation.rows import as_rows, row_spec, rows_in_spec
 from stoker.dataset.collation.vectors import vector
 from stoker.dataset.nodes.unbatch import unbatched_cardinality
 from stoker.dataset.streams.failures import Origin, mark_failure
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Allocate, Context, OneInput
-from stoker.elements.ragged import RaggedArray
+from stoker.elements.ragged import RaggedArray, concatenated
 from stoker.elements.sizes import element_bytes
 from stoker.elements.sparse import SparseArray
-from stoker.elements.spec import RaggedSpec, SparseSpec, Spec, TensorSpec
-from stoker.elements.structure import map_structure
+from stoker.elements.spec import RaggedSpec, SparseSpec, Spec, TensorSpec, with_shape
+from stoker.elements.structure import flatten, map_structure
 from stoker.errors import InvalidArgumentError
 
 
@@ -28,7 +28,7 @@ class Rebatch(OneInput, frozen=True, eq=False, kw_only=True):
     """Makes batches of the rows of batches.
 
     Attributes:
-        sizes: rows in a batch, cycled through; the last batch may have fewer.
+        sizes: rows in a batch, cycled through; the last batch may have fewer. Some may be 0.
         drop_remainder: drop a last batch that has fewer.
     """
 
@@ -39,18 +39,22 @@ class Rebatch(OneInput, frozen=True, eq=False, kw_only=True):
     def element_spec(self) -> Spec:
         spec = self.input.element_spec()
         row_spec(spec)  # raises where there are no rows
-        length = self.sizes[0] if self.drop_remainder and len(set(self.sizes)) == 1 else None
+        length = self.sizes[0] if len(set(self.sizes)) == 1 else None
+        if length is not None and not self.drop_remainder:
+            # No batch is short if those of the input all have a multiple of its rows.
+            rows = rows_in_spec(spec)
+            length = length if rows is not None and rows % length == 0 else None
 
         def of_leaf(leaf: Any) -> Any:
             if isinstance(leaf, TensorSpec | RaggedSpec | SparseSpec):
-                return type(leaf)((length, *leaf.shape[1:]), leaf.dtype)
+                return with_shape(leaf, (length, *leaf.shape[1:]))
             return leaf
 
         return map_structure(of_leaf, spec)
 
     def cardinality(self) -> int:
         rows = unbatched_cardinality(self.input)
-        if rows < 0:
+        if rows < 0 or (rows == 0 and _empty_batch(self.input.element_spec()) is None):
             return rows
         batches, last = _batches_of(rows, 0, self.sizes)
         return batches + (last > 0 and not self.drop_remainder)
@@ -82,6 +86,10 @@ class _RebatchStream(Stream):
         self._reader = BatchReader(stream, partial(as_rows, vector=vector), self._origin)
         self._join = _Joined(allocate)
         self._index = 0
+        self._empty = _empty_batch(node.input.element_spec())
+        self._pending: Exception | None = None
+        """The error of a batch that was read only to find the structure of an empty one."""
+        self._ended = False
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         try:
@@ -91,7 +99,7 @@ class _RebatchStream(Stream):
         if lazy or max_elements == 1:
             return chunk
         max_bytes -= element_bytes(chunk[0])
-        while len(chunk) < max_elements and max_bytes > 0 and self._reader.left >= self._size():
+        while len(chunk) < max_elements and max_bytes > 0 and self._is_next_ready():
             chunk.append(self._next(1, 1))
             max_bytes -= element_bytes(chunk[-1])
         return chunk
@@ -101,23 +109,43 @@ class _RebatchStream(Stream):
         first = self._index % len(self._sizes)
         rows = cycles * sum(self._sizes)
         rows += sum(self._sizes[(first + i) % len(self._sizes)] for i in range(more))
-        passed = self._reader.advance(rows)
+        if self._ended:
+            return 0
+        passed = 0 if self._pending is None or not rows else 1
+        if passed:
+            self._pending = None
+        passed += self._reader.advance(rows - passed)
         if passed == rows:
             self._index += n
             return n
         batches, last = _batches_of(passed, first, self._sizes)
+        if not passed and self._reader.rows is None and self._empty is None:
+            batches = 0  # nothing tells the structure of an empty batch
         batches += last > 0 and not self._drop_remainder
         self._index += batches
+        self._ended = True
         return batches
 
     def close(self) -> None:
         self._reader.close()
+
+    def _is_next_ready(self) -> bool:
+        """Return whether the next batch can be cut from the rows that were read."""
+        if self._ended or self._pending is not None:
+            return False
+        return self._reader.left >= self._size()
 
     def _size(self) -> int:
         return self._sizes[self._index % len(self._sizes)]
 
     def _next(self, max_batches: int, max_bytes: int) -> Any:
         reader, size = self._reader, self._size()
+        if size == 0:
+            return self._next_empty(max_batches, max_bytes)
+        if self._pending is not None:
+            error, self._pending = self._pending, None
+            self._pass_failed(size - 1)
+            raise error
         pieces: list[Any] = []
         have = 0
         while have < size:
@@ -129,6 +157,7 @@ class _RebatchStream(Stream):
             try:
                 reader.open_next(max_batches, max_bytes)
             except StopIteration:
+                self._ended = True
                 if self._drop_remainder or not pieces:
                     raise
                 break
@@ -145,11 +174,39 @@ class _RebatchStream(Stream):
             mark_failure(error, self._origin._replace(index=index))
             raise
 
+    def _next_empty(self, max_batches: int, max_bytes: int) -> Any:
+        """Return a batch of no rows, as between full batches in tf.data, but not after the end."""
+        if self._ended:
+            raise StopIteration
+        rows = self._reader.rows
+        if rows is None and self._empty is None and self._pending is None:
+            try:
+                self._reader.open_next(max_batches, max_bytes)
+                rows = self._reader.rows
+            except Exception as error:  # its row is in a later batch, which fails too
+                self._ended = isinstance(error, StopIteration)
+                if self._ended:
+                    raise
+                self._pending = error
+        self._index += 1
+        if rows is None and self._empty is None:
+            assert self._pending is not None
+            raise self._pending
+        return self._empty if rows is None else map_structure(_owned, _cut(rows, 0, 0))
+
     def _pass_failed(self, rest: int) -> None:
         passed = self._reader.advance(rest)
         if passed < rest and self._drop_remainder:  # the batch would not have been delivered
             raise StopIteration
         self._index += 1
+
+
+def _empty_batch(spec: Spec) -> Any:
+    """Return a batch of no rows of the batches of `spec`; None if the spec does not tell it."""
+    leaves = flatten(spec)
+    if not all(isinstance(leaf, TensorSpec) and None not in leaf.shape[1:] for leaf in leaves):
+        return None
+    return map_structure(lambda leaf: np.empty((0, *leaf.shape[1:]), leaf.dtype), spec)
 
 
 def _cut(rows: Any, start: int, stop: int) -> Any:
@@ -159,8 +216,7 @@ def _cut(rows: Any, start: int, stop: int) -> Any:
 
 def _cut_leaf(leaf: Any, start: int, stop: int) -> Any:
     if isinstance(leaf, RaggedArray):
-        splits = leaf.row_splits[start : stop + 1]
-        return RaggedArray(leaf.values[splits[0] : splits[-1]], splits - splits[0])
+        return leaf.rows(start, stop)
     if isinstance(leaf, SparseArray):
         first, last = np.searchsorted(leaf.indices[:, 0], (start, stop))
         indices = leaf.indices[first:last].copy()
@@ -191,24 +247,16 @@ class _Joined(Collation):
                 "of them from the map before"
             )
         if kinds == {RaggedArray}:
-            counts = np.concatenate([np.diff(value.row_splits) for value in values])
-            splits = np.concatenate([[0], np.cumsum(counts)])
-            return RaggedArray(self._joined([value.values for value in values], name), splits)
+            check_ragged_ranks(values, name)
+            return concatenated(values, partial(self._joined, name=name))
         if kinds == {SparseArray}:
             return self._sparse(values, name)
         return self._joined(values, name)
 
     def _sparse(self, values: Sequence[SparseArray], name: str) -> SparseArray:
-        shape, rows = values[0].dense_shape[1:], 0
+        shape, rows = largest_shape(values, name)[1:], 0
         parts = []
         for value in values:
-            if not np.array_equal(value.dense_shape[1:], shape):
-                raise InvalidArgumentError(
-                    f"cannot batch: {leaf_called(name)} is sparse with rows of shape "
-                    f"{shape.tolist()} in element 0 of the batch and "
-                    f"{value.dense_shape[1:].tolist()} in element {rows}; give all one shape in a "
-                    "map before"
-                )
             indices = value.indices.copy()
             indices[:, 0] += rows
             parts.append(indices)

@@ -9,7 +9,7 @@ from stoker.dataset.pickled import Pickled
 from stoker.dataset.random import rng
 from stoker.dataset.streams.stepwise import SKIP, Stepwise
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.node import Context, OneInput
+from stoker.dataset.tree.node import Context, OneInput, unless_finite
 from stoker.dataset.unpacking import apply
 from stoker.elements.spec import Spec, UnknownSpec
 from stoker.errors import InvalidArgumentError, InvalidTypeError
@@ -46,6 +46,9 @@ class RejectionResample(OneInput, frozen=True, eq=False, kw_only=True):
 
     def element_spec(self) -> Spec:
         return (UnknownSpec(), self.input.element_spec())
+
+    def cardinality(self) -> int:
+        return unless_finite(self.input.cardinality())
 
     def open(self, context: Context) -> Stream:
         return _ResampleStream(self, context, self.input.open(context))

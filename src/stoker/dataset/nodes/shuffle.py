@@ -7,7 +7,12 @@ import numpy as np
 from stoker.dataset.random import rng
 from stoker.dataset.streams.failures import Failure
 from stoker.dataset.streams.stream import OneInputStream, Stream
-from stoker.dataset.tree.node import INFINITE_CARDINALITY, Context, OneInput
+from stoker.dataset.tree.node import (
+    INFINITE_CARDINALITY,
+    UNKNOWN_CARDINALITY,
+    Context,
+    OneInput,
+)
 from stoker.elements.sizes import element_bytes
 from stoker.errors import FailedPreconditionError
 
@@ -30,7 +35,7 @@ class Shuffle(OneInput, frozen=True, eq=False, kw_only=True):
     buffer is yielded and refilled; when the input has ended, the rest is permuted.
 
     Attributes:
-        buffer_size: elements in the buffer.
+        buffer_size: elements in the buffer; UNKNOWN_CARDINALITY for all.
         seed: the user's; None for that of the context.
         reshuffle_each_iteration: False to draw the same order in every epoch.
     """
@@ -47,7 +52,8 @@ class Shuffle(OneInput, frozen=True, eq=False, kw_only=True):
         known = self.input.cardinality() if context.splits is None else None
         if known is not None and known < 0 and known != INFINITE_CARDINALITY:
             known = None
-        return _ShuffleStream(self.input.open(context), self.buffer_size, generator, known)
+        size = _NO_LIMIT if self.buffer_size == UNKNOWN_CARDINALITY else self.buffer_size
+        return _ShuffleStream(self.input.open(context), size, generator, known)
 
 
 class _ShuffleStream(OneInputStream):

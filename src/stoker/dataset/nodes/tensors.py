@@ -1,5 +1,6 @@
 """from_tensors and from_tensor_slices: values in memory."""
 
+from collections.abc import KeysView, ValuesView
 from typing import Any, ClassVar
 
 import numpy as np
@@ -9,18 +10,19 @@ from stoker.dataset.collation.rows import row_spec, slicer
 from stoker.dataset.pickled import Pickled
 from stoker.dataset.streams.source import IndexStream
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.node import Context, Node
+from stoker.dataset.tree.node import Context, Node, is_dataset
 from stoker.dataset.tree.splits import IndexSplits
 from stoker.elements.frozen import frozen
 from stoker.elements.ragged import RaggedArray
 from stoker.elements.sparse import SparseArray
-from stoker.elements.spec import Spec, spec_of
+from stoker.elements.spec import Spec, UnknownSpec, spec_of
 from stoker.elements.structure import (
     Container,
     children,
     container_of,
     flatten,
     leaf_names,
+    map_structure,
     rebuild,
 )
 from stoker.errors import InvalidArgumentError
@@ -28,6 +30,9 @@ from stoker.errors import InvalidArgumentError
 _OBJECT_BYTES = 64
 _SCALARS = (bool, int, float, complex, str, bytes, type(None), np.generic)
 _INT64 = np.iinfo(np.int64)
+
+SEQUENCES = (range, KeysView, ValuesView)
+"""Types that become arrays as lists do."""
 
 
 class Tensors(Node, frozen=True, eq=False, kw_only=True):
@@ -37,7 +42,7 @@ class Tensors(Node, frozen=True, eq=False, kw_only=True):
     value: Pickled
 
     def element_spec(self) -> Spec:
-        return spec_of(self.value.value)
+        return _spec_of(self.value.value)
 
     def cardinality(self) -> int:
         return 1
@@ -61,7 +66,7 @@ class TensorSlices(Node, frozen=True, eq=False, kw_only=True):
     count: int
 
     def element_spec(self) -> Spec:
-        return row_spec(spec_of(self.value.value))
+        return row_spec(_spec_of(self.value.value))
 
     def cardinality(self) -> int:
         return self.count
@@ -76,6 +81,19 @@ class TensorSlices(Node, frozen=True, eq=False, kw_only=True):
         return IndexStream(context, self, self.count, element_bytes, slicer(structure))
 
 
+def _spec_of(value: Any) -> Spec:
+    def of_leaf(leaf: Any) -> Any:
+        if (
+            isinstance(leaf, np.ndarray)
+            and leaf.dtype == object
+            and any(map(is_dataset, leaf.flat))
+        ):
+            return UnknownSpec()
+        return spec_of(leaf)
+
+    return map_structure(of_leaf, value)
+
+
 def _size(leaf: Any) -> int:
     if isinstance(leaf, np.ndarray) and leaf.dtype == object:
         return leaf.size * _OBJECT_BYTES
@@ -86,45 +104,48 @@ def as_tensors(value: Any, name: str = "") -> Any:
     """Convert the lists of a value to arrays and check its leaves.
 
     Args:
-        value: tuples, dicts, namedtuples and dataclasses of arrays, lists and scalars.
+        value: tuples, dicts, namedtuples and dataclasses of arrays, lists, ranges, scalars and
+            datasets.
         name: name of `value` in errors.
 
     Raises:
-        InvalidArgumentError: if a leaf is not an array, number, text, bytes or None, a list is
-            ragged, or an int is beyond int64; the message names the leaf.
+        InvalidArgumentError: if a leaf is not an array, number, text, bytes, None or dataset, a
+            list is ragged, or an int is beyond int64; the message names the leaf.
     """
     container = container_of(type(value))
     if container is Container.LIST:
         return _array_of_list(value, name)
+    if isinstance(value, SEQUENCES):
+        return _array_of_list(list(value), name)
     if container is not Container.LEAF:
         members = [as_tensors(member, name + step) for step, member in children(value)]
         return rebuild(value, members)
     if type(value) is int and not _INT64.min <= value <= _INT64.max:
         raise InvalidArgumentError(f"{_at(name)} is {value}, beyond int64; split it or use float")
-    if isinstance(value, (*_SCALARS, RaggedArray, SparseArray)):
+    if isinstance(value, (*_SCALARS, RaggedArray, SparseArray)) or is_dataset(value):
         return value
     if isinstance(value, np.ndarray) or hasattr(value, "__array__"):
         return _checked(np.asarray(value), name)
     raise InvalidArgumentError(
         f"{_at(name)} is a {type(value).__qualname__}; give arrays, lists, numbers, str, bytes, "
-        "None, RaggedArray or SparseArray, nested in tuples and dicts"
+        "None, RaggedArray, SparseArray or datasets, nested in tuples and dicts"
     )
 
 
 def _array_of_list(value: list[Any], name: str) -> npt.NDArray[Any]:
     try:
-        array = np.asarray(value)
+        found = np.asarray(value)
     except (ValueError, OverflowError) as error:
         raise InvalidArgumentError(
             f"{_at(name)} is a list that cannot become an array: {error}; give rows of one length, "
             "or RaggedArray.from_rows(...)"
         ) from error
-    if array.dtype.kind in "US" or array.dtype == object:
+    if found.dtype.kind in "US" or found.dtype == object:
         # Not NumPy's fixed-width text: it strips zeros and turns [1, "a"] into text.
-        array = np.array(value, dtype=object)
-    if array.dtype == np.uint64 and not _contains_arrays(value):
+        found = np.array(value, dtype=object)
+    if found.dtype == np.uint64 and not _contains_arrays(value):
         raise InvalidArgumentError(f"{_at(name)} contains ints beyond int64; give a uint64 array")
-    return _checked(array, name)
+    return _checked(found, name)
 
 
 def _contains_arrays(value: Any) -> bool:
@@ -133,15 +154,15 @@ def _contains_arrays(value: Any) -> bool:
     return isinstance(value, np.ndarray | np.generic)
 
 
-def _checked(array: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
-    if array.dtype == object:
-        for item in array.flat:
+def _checked(given: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
+    if given.dtype == object and not (given.size and all(map(is_dataset, given.flat))):
+        for item in given.flat:
             if item is not None and not isinstance(item, str | bytes):
                 raise InvalidArgumentError(
                     f"{_at(name)} contains a {type(item).__qualname__} ({item!r}) among objects; "
-                    "object arrays may contain only str, bytes and None"
+                    "object arrays may contain only str, bytes and None, or only datasets"
                 )
-    return array
+    return given
 
 
 def _at(name: str) -> str:

@@ -64,7 +64,7 @@ def _key(value: Any) -> Any:
         return (type(value), value)
     if isinstance(value, RaggedArray | SparseArray):
         cls = type(value)
-        return (cls, *(_array_key(getattr(value, name)) for name in field_names(cls)))
+        return (cls, *(_key(getattr(value, name)) for name in field_names(cls)))
     raise InvalidArgumentError(
         f"`unique` compares arrays, numbers and text; the element contains a "
         f"{type(value).__qualname__}: {value!r}; map it to one of these"

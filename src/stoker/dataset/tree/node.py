@@ -22,6 +22,12 @@ AUTOTUNE = -1
 INFINITE_CARDINALITY = -1
 UNKNOWN_CARDINALITY = -2
 
+
+def unless_finite(cardinality: int) -> int:
+    """Return the cardinality of what keeps an unknown part of the elements: none or without end."""
+    return cardinality if cardinality in (0, INFINITE_CARDINALITY) else UNKNOWN_CARDINALITY
+
+
 SHARD_HINT = -1
 """Placeholder of shard arguments for ShardingPolicy.HINT; as tf.data.experimental.SHARD_HINT."""
 
@@ -180,6 +186,11 @@ def layout_of(cls: type[Node]) -> Layout:
         elif name != "site":
             plain[name] = hint
     return Layout(tuple(inputs), several, tuple(pickled), plain)
+
+
+def is_dataset(value: Any) -> bool:
+    """Return True for a `Dataset`, which the layers below know by its tree."""
+    return isinstance(getattr(value, "node", None), Node)
 
 
 def number(root: Node) -> dict[Node, int]:

@@ -193,7 +193,8 @@ class ElementDecoder:
     def _raggeds(self, column: c.Raggeds, count: int, depth: int) -> list[Any]:
         values = self.column(column.values, count, depth + 1)
         row_splits = self.column(column.row_splits, count, depth + 1)
-        _check_arrays(values, row_splits)
+        # The values of rows that are ragged themselves are RaggedArrays, checked already.
+        _check_arrays([v for v in values if type(v) is not RaggedArray], row_splits)
         return list(map(RaggedArray, values, row_splits))
 
     def _sparses(self, column: c.Sparses, count: int, depth: int) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Registered datasets: identical datasets share an id, explicit ids must agree."""
+"""Registered datasets: identical datasets without an explicit id share one, their digest."""
 
 from stoker.dataset.tree.splits import IndexSplits, Source
 from stoker.dataset.tree.structure import structure_of
@@ -59,11 +59,13 @@ def known_id(state: State, request: m.RegisterDataset) -> str:
     Raises:
         InvalidArgumentError: if the explicit id belongs to a dataset of another structure.
     """
-    if not request.dataset_id:
-        return state.digests.get(request.digest, "")
-    existing = state.datasets.get(request.dataset_id)
+    existing = state.datasets.get(request.dataset_id or request.digest)
     if existing is None:
         return ""
+    if not request.dataset_id:
+        # Not an explicit id with the same bytes: its owner may register other functions under it.
+        known = existing.digest == request.digest and existing.tree
+        return existing.dataset_id if known else ""
     if not compatible(spec_from_wire(existing.spec), spec_from_wire(request.spec)):
         raise InvalidArgumentError(
             "Datasets with the same ID should have the same structure, got diff in element_spec: "

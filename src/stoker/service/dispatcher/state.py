@@ -54,14 +54,12 @@ class State:
     """The recorded state of a dispatcher.
 
     Attributes:
-        digests: digest → the dataset that has it, with its tree.
         jobs_of: dataset → its jobs, if it has any.
         local_workers: process → the workers that only its clients may be able to read.
     """
 
     def __init__(self) -> None:
         self.datasets: dict[str, DatasetAdded] = {}
-        self.digests: dict[str, str] = {}
         self.jobs_of: dict[str, set[str]] = {}
         self.workers: dict[int, Worker] = {}
         self.addresses: dict[str, int] = {}
@@ -79,7 +77,6 @@ class State:
     @apply.register
     def _(self, record: DatasetAdded) -> None:
         self.datasets[record.dataset_id] = record
-        self.digests.setdefault(record.digest, record.dataset_id)
 
     @apply.register
     def _(self, record: DatasetKept) -> None:
@@ -90,18 +87,10 @@ class State:
     def _(self, record: TreeDropped) -> None:
         dataset = self.datasets[record.dataset_id]
         self.datasets[record.dataset_id] = msgspec.structs.replace(dataset, tree=b"")
-        self._forget_digest(dataset)
 
     @apply.register
     def _(self, record: DatasetRemoved) -> None:
-        self._forget_digest(self.datasets.pop(record.dataset_id))
-
-    def _forget_digest(self, dataset: DatasetAdded) -> None:
-        if self.digests.get(dataset.digest) == dataset.dataset_id:
-            del self.digests[dataset.digest]
-            for other in self.datasets.values():  # registered also by another id
-                if other.digest == dataset.digest and other.tree and other is not dataset:
-                    self.digests.setdefault(other.digest, other.dataset_id)
+        del self.datasets[record.dataset_id]
 
     @apply.register
     def _(self, record: WorkerAdded) -> None:

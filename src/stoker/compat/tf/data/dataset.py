@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Self
 
 import msgspec
@@ -84,7 +85,7 @@ class Dataset(StokerDataset):
             return self
         if resolved.kind not in "biufcV":  # bfloat16 is of kind V
             raise InvalidTypeError(f"the dtype of a range must be numeric; got {resolved}")
-        return self.map(resolved.type, element_spec=TensorSpec((), resolved))
+        return super().map(resolved.type, element_spec=TensorSpec((), resolved))
 
     @classmethod
     def from_tensors(cls, tensors: Any) -> Self:
@@ -112,7 +113,7 @@ class Dataset(StokerDataset):
                 f"`file_pattern` must be a path or a list of paths; got {file_pattern!r}"
             ) from error
         paths = super().list_files(patterns, shuffle=shuffle, seed=seed)
-        return paths.map(os.fsencode, element_spec=TensorSpec((), object))
+        return StokerDataset.map(paths, os.fsencode, element_spec=TensorSpec((), object))
 
     @classmethod
     def from_generator(
@@ -153,6 +154,23 @@ class Dataset(StokerDataset):
         declared = generators.declared(output_signature)
         return super().from_generator(conforming, args=arguments, output_signature=declared)
 
+    def map(
+        self,
+        map_func: Callable[..., Any],
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        *,
+        element_spec: Spec | None = None,
+    ) -> Self:
+        """Apply a function to each element; a list that it returns becomes a tuple.
+
+        As `tf.data.Dataset.map`.
+        """
+        function: Any = map_func
+        if callable(function):
+            function = partial(_call, function)
+        return super().map(function, num_parallel_calls, deterministic, element_spec=element_spec)
+
     def ragged_batch(
         self,
         batch_size: int,
@@ -171,7 +189,7 @@ class Dataset(StokerDataset):
     ) -> Self:
         """Group runs of elements into datasets; as `tf.data.Dataset.window`."""
         windows = super().window(size, shift=shift, stride=stride, drop_remainder=drop_remainder)
-        return windows.map(_adopt_members, element_spec=windows.element_spec)
+        return StokerDataset.map(windows, _adopt_members, element_spec=windows.element_spec)
 
     def group_by_window(
         self,
@@ -244,6 +262,12 @@ def _seeded(node: Node) -> Node:
     own: int | None = getattr(node, "seed", None)
     seed = random.op_seed(own)
     return node if seed == own else msgspec.structs.replace(node, seed=seed)
+
+
+def _call(function: Callable[..., Any], *members: Any) -> Any:
+    """Call a function of `Dataset.map`; a list is meant as its separate results, as in tf.data."""
+    result = function(*members)
+    return tuple(result) if isinstance(result, list) else result
 
 
 class _OfDatasets:

@@ -1,6 +1,7 @@
 """Conversion of a generator's values, as `tf.data.Dataset.from_generator` does it."""
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -69,8 +70,9 @@ class Conforming:
         self._signature = signature
 
     def __call__(self, *args: Any) -> Iterator[Any]:
-        for value in self._generator(*args):
-            yield _conform(self._signature, value)
+        # Not a generator, which would end at its first error: in TensorFlow, a value that does not
+        # fit is an error at its position, and the next values follow.
+        return map(partial(_conform, self._signature), self._generator(*args))
 
 
 def _conform(signature: Spec, value: Any) -> Any:
@@ -93,7 +95,7 @@ def _leaf(signature: Any, value: Any) -> Any:
     if not isinstance(signature, TensorSpec | _AnyShape):
         return as_bytes(value)
     try:
-        array = _cast(value, signature.dtype)
+        array = cast(value, signature.dtype)
     except (TypeError, ValueError, OverflowError) as error:
         kind = "text" if signature.dtype == string else signature.dtype
         raise InvalidArgumentError(
@@ -111,7 +113,14 @@ def _leaf(signature: Any, value: Any) -> Any:
 _KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "V": 2, "c": 3}
 
 
-def _cast(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+def cast(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return a value as an array of `dtype`, as TensorFlow converts it to a tensor.
+
+    Raises:
+        TypeError: if it is of another kind; Python's numbers must not lose more than precision.
+        ValueError: if it is not numbers or text of one shape.
+        OverflowError: if a number does not fit.
+    """
     array = np.asarray(value)
     if dtype == string:
         if array.size and array.dtype.kind not in "USO":

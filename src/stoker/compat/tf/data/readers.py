@@ -9,7 +9,8 @@ from stoker.compat.tf.data.dataset import Dataset
 from stoker.compat.tf.data.values import as_constants
 from stoker.compat.tf.dtypes import as_dtype, string
 from stoker.dataset.dataset import Dataset as StokerDataset
-from stoker.errors import InvalidArgumentError
+from stoker.elements.spec import TensorSpec
+from stoker.errors import InvalidTypeError
 
 
 def TextLineDataset(  # noqa: N802 - classes there
@@ -22,7 +23,7 @@ def TextLineDataset(  # noqa: N802 - classes there
     """Yield the lines of text files as bytes; as `tf.data.TextLineDataset`.
 
     Args:
-        filenames: a path, a list of paths or a dataset of paths.
+        filenames: a path, lists of paths, nested or not, or a dataset of paths.
         compression_type: as for `stoker.Dataset.text_lines`.
         buffer_size: ignored.
         num_parallel_reads: as for `stoker.Dataset.text_lines`.
@@ -43,7 +44,7 @@ def TFRecordDataset(  # noqa: N802
     """Yield the records of TFRecord files as bytes; as `tf.data.TFRecordDataset`.
 
     Args:
-        filenames: a path, a list of paths or a dataset of paths.
+        filenames: a path, lists of paths, nested or not, or a dataset of paths.
         compression_type: as for `stoker.Dataset.tfrecords`.
         buffer_size: ignored.
         num_parallel_reads: as for `stoker.Dataset.tfrecords`.
@@ -65,7 +66,7 @@ def FixedLengthRecordDataset(  # noqa: N802
     """Yield records of one length as bytes; as `tf.data.FixedLengthRecordDataset`.
 
     Args:
-        filenames: a path, a list of paths or a dataset of paths.
+        filenames: a path, lists of paths, nested or not, or a dataset of paths.
         record_bytes: as for `stoker.Dataset.fixed_length_records`.
         header_bytes: as for `stoker.Dataset.fixed_length_records`.
         footer_bytes: as for `stoker.Dataset.fixed_length_records`.
@@ -99,7 +100,7 @@ def CsvDataset(  # noqa: N802
     """Yield the rows of CSV files as tuples; as `tf.data.experimental.CsvDataset`.
 
     Args:
-        filenames: a path, a list of paths or a dataset of paths.
+        filenames: a path, lists of paths, nested or not, or a dataset of paths.
         record_defaults: for each column a dtype if a field is required, or the value of a missing
             field (or an array or list of one value). Python's ints are int32 and floats float32.
         compression_type: as for `stoker.Dataset.csv`.
@@ -109,19 +110,12 @@ def CsvDataset(  # noqa: N802
         use_quote_delim: as for `stoker.Dataset.csv`.
         na_value: as for `stoker.Dataset.csv`.
         select_cols: numbers of the columns to read; without it and `exclude_cols`, all.
-        exclude_cols: numbers of the columns not to read.
+        exclude_cols: numbers of the columns not to read; a row must have no columns besides these
+            and those of `record_defaults`.
 
     Raises:
         InvalidArgumentError: if both `select_cols` and `exclude_cols` are given.
     """
-    if exclude_cols is not None:
-        if select_cols is not None:
-            raise InvalidArgumentError(
-                "either `select_cols` or `exclude_cols` may be given, not both; got "
-                f"{select_cols!r} and {exclude_cols!r}"
-            )
-        columns = range(len(record_defaults) + len(exclude_cols))
-        select_cols = [column for column in columns if column not in exclude_cols]
     return Dataset.csv(
         _adopted(filenames),
         [_column(default) for default in record_defaults],
@@ -131,11 +125,35 @@ def CsvDataset(  # noqa: N802
         use_quote_delim=use_quote_delim,
         na_value=na_value,
         select_cols=select_cols,
+        exclude_cols=exclude_cols,
     )
 
 
 def _adopted(filenames: Any) -> Any:
-    return Dataset.of(filenames) if isinstance(filenames, StokerDataset) else filenames
+    """Return the names of files as stoker's methods take them.
+
+    Raises:
+        InvalidTypeError: if they are numbers or a dataset of something else, in TensorFlow's words.
+    """
+    if not isinstance(filenames, StokerDataset):
+        names = as_constants(filenames)
+        dtype = getattr(names, "dtype", string)
+        if dtype != string and np.size(names):
+            raise InvalidTypeError(f"{_MUST_BE_TEXT}. Got `tf.{dtype}` elements.")
+        return filenames
+    spec = filenames.element_spec
+    if isinstance(spec, TensorSpec):
+        if spec.dtype != string:
+            raise InvalidTypeError(f"{_MUST_BE_TEXT}. Got a dataset of `tf.{spec.dtype}` elements.")
+        if spec.shape:
+            raise InvalidTypeError(
+                f"{_MUST_BE_TEXT} of shape [] (i.e. scalars). Got a dataset of element shape "
+                f"{spec.shape}."
+            )
+    return Dataset.of(filenames)
+
+
+_MUST_BE_TEXT = "The `filenames` argument must contain `tf.string` elements"
 
 
 def _column(default: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stoker.dataset.nodes.tensors import SEQUENCES
 from stoker.elements.structure import (
     Container,
     children,
@@ -31,6 +32,8 @@ def as_constants(value: Any) -> Any:
     container = container_of(type(value))
     if container is Container.LIST:
         return _array_of_list(value)
+    if isinstance(value, SEQUENCES):
+        return _array_of_list(list(value))
     if container is not Container.LEAF:
         return rebuild(value, [as_constants(member) for _, member in children(value)])
     if type(value) is int and _INT32.min <= value <= _INT32.max:

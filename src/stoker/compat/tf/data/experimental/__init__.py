@@ -15,6 +15,8 @@ from stoker.compat.tf.data.experimental.datasets import (
     sample_from_datasets,
     save,
 )
+from stoker.compat.tf.data.experimental.pad_to_cardinality import pad_to_cardinality
+from stoker.compat.tf.data.experimental.random_access import at
 from stoker.compat.tf.data.experimental.transformations import (
     assert_cardinality,
     bucket_by_sequence_length,
@@ -32,6 +34,7 @@ from stoker.compat.tf.data.experimental.transformations import (
     unbatch,
     unique,
 )
+from stoker.compat.tf.data.experimental.writers import TFRecordWriter
 from stoker.compat.tf.data.options import (
     AutoShardPolicy,
     AutotuneAlgorithm,
@@ -64,8 +67,10 @@ __all__ = [
     "OptimizationOptions",
     "RandomDataset",
     "ServiceOptions",
+    "TFRecordWriter",
     "ThreadingOptions",
     "assert_cardinality",
+    "at",
     "bucket_by_sequence_length",
     "cardinality",
     "choose_from_datasets",
@@ -78,6 +83,7 @@ __all__ = [
     "ignore_errors",
     "load",
     "map_and_batch",
+    "pad_to_cardinality",
     "parallel_interleave",
     "rejection_resample",
     "sample_from_datasets",

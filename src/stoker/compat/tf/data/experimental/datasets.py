@@ -91,11 +91,15 @@ def RandomDataset(  # noqa: N802 - a class there
     return dataset
 
 
-def from_list(elements: Sequence[Any]) -> Dataset:
+def from_list(
+    elements: Sequence[Any],
+    name: str | None = None,  # noqa: ARG001 - nothing is named here
+) -> Dataset:
     """Yield the items of a list; as `tf.data.experimental.from_list`.
 
     Args:
         elements: one or more, of one structure. Their shapes may differ; lists become arrays.
+        name: ignored.
 
     Raises:
         InvalidArgumentError: if the list is empty or its items differ in structure.
