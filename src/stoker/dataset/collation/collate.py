@@ -17,7 +17,7 @@ from stoker.dataset.collation.leaves import (
 )
 from stoker.dataset.collation.slots import WRITTEN, Slots, Written
 from stoker.dataset.collation.vectors import is_vector, vectors, write_text
-from stoker.dataset.tree.node import Allocate
+from stoker.dataset.tree.table import Allocate
 from stoker.elements.sparse import SparseArray
 from stoker.elements.structure import Container, children, container_of, rebuild
 from stoker.errors import InvalidArgumentError

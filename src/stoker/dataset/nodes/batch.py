@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -9,9 +10,11 @@ from stoker.dataset.collation.collate import collate
 from stoker.dataset.collation.slots import Slots
 from stoker.dataset.nodes.map import Map
 from stoker.dataset.streams.failures import Origin, mark_failure
+from stoker.dataset.streams.row_numbers import RowBuffer, RowNumbers
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.threads.parallel import Finish
-from stoker.dataset.tree.node import Allocate, Context, Node
+from stoker.dataset.tree.node import Context, Node
+from stoker.dataset.tree.table import Allocate, Table
 from stoker.elements.sizes import element_bytes
 from stoker.elements.spec import RaggedSpec, SparseSpec, Spec, TensorSpec
 from stoker.elements.structure import map_structure
@@ -19,6 +22,9 @@ from stoker.errors import InvalidArgumentError
 
 # A batch needs all its elements, so all that are ready are read in one call.
 _NO_LIMIT = 1 << 62
+
+# Row numbers that are read in one call: they take 8 bytes each, and no function is called.
+_ROWS = 1 << 12
 
 
 class Batch(Node, frozen=True, eq=False, kw_only=True):
@@ -56,13 +62,20 @@ class Batch(Node, frozen=True, eq=False, kw_only=True):
         )
 
     def open(self, context: Context) -> Stream:
-        return BatchStream(
-            self.input.open(context),
-            self.batch_size,
-            self.drop_remainder,
-            partial(collate, allocate=context.allocate_for(self)),
-            Origin(self.kind, self.site, None),
-        )
+        origin = Origin(self.kind, self.site, None)
+        allocate = context.allocate_for(self)
+        table = self.input.table()
+        if table is not None:
+            rows = self.input.open(replace(context, as_rows=True))
+            gather = partial(_gather, table, allocate)
+            return BatchStream(rows, self.batch_size, self.drop_remainder, gather, origin, _ROWS)
+        stream = self.input.open(context)
+        stack = partial(collate, allocate=allocate)
+        return BatchStream(stream, self.batch_size, self.drop_remainder, stack, origin)
+
+
+def _gather(table: Table, allocate: Allocate, rows: RowNumbers) -> Any:
+    return table.batch(rows.columns, allocate)
 
 
 class MapAndBatch(Node, frozen=True, eq=False, kw_only=True):
@@ -148,6 +161,7 @@ class BatchStream(Stream):
         drop_remainder: of the node.
         stack: builds one batch of its elements.
         origin: of the node, for errors of `stack`.
+        rows: number of row numbers to read at a time, if the stream yields them; 0 if it does not.
     """
 
     def __init__(
@@ -155,8 +169,9 @@ class BatchStream(Stream):
         stream: Stream,
         batch_size: int,
         drop_remainder: bool,
-        stack: Callable[[list[Any]], Any],
+        stack: Callable[[Any], Any],
         origin: Origin,
+        rows: int = 0,
     ) -> None:
         self._stream = stream
         self._size = batch_size
@@ -164,7 +179,8 @@ class BatchStream(Stream):
         self._stack_values = stack
         self._origin = origin
         self._index = 0
-        self._held: list[Any] = []
+        self._least = rows
+        self._held: list[Any] | RowBuffer = RowBuffer() if rows else []
         self._batch_bytes = 0
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
@@ -219,7 +235,7 @@ class BatchStream(Stream):
         held = self._held
         while len(held) < self._size:
             try:
-                chunk = self._stream.next_chunk(most - len(held), _NO_LIMIT)
+                chunk = self._stream.next_chunk(max(most - len(held), self._least), _NO_LIMIT)
             except Exception:
                 self._pass_failed()
                 raise
@@ -250,7 +266,7 @@ class BatchStream(Stream):
         del self._held[: self._size]
         self._index += 1
 
-    def _stack(self, values: list[Any]) -> Any:
+    def _stack(self, values: list[Any] | RowNumbers) -> Any:
         try:
             return self._stack_values(values)
         except Exception as error:

@@ -18,6 +18,7 @@ class Repeat(OneInput, frozen=True, eq=False, kw_only=True):
 
     kind: ClassVar[str] = "repeat"
     forwards_elements: ClassVar[bool] = True
+    selects_rows: ClassVar[bool] = True
     count: int
 
     def cardinality(self) -> int:

@@ -1,0 +1,31 @@
+"""Tables: elements known by row numbers, of which a batch is gathered in one step."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from stoker.dataset.streams.row_numbers import Column
+
+Allocate: TypeAlias = Callable[[tuple[int, ...], np.dtype[Any]], npt.NDArray[Any]]
+
+
+class Table(ABC):
+    """Elements in memory, or computed from their numbers: `Node.table` describes them.
+
+    Attributes:
+        width: number of columns in its `RowNumbers`; a zip has those of all its inputs.
+    """
+
+    width: int = 1
+
+    @abstractmethod
+    def batch(self, columns: Sequence[Column], allocate: Allocate) -> Any:
+        """Return the batch of some rows, equal to that of their elements, in memory of its own.
+
+        Args:
+            columns: the numbers of the rows, at least one row.
+            allocate: allocates the arrays.
+        """
