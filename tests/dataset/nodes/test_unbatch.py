@@ -10,6 +10,8 @@ from stoker.dataset.streams.failures import failure_origin
 from stoker.errors import InvalidArgumentError
 from tests.dataset.verbs import check_verbs, opened, plain
 
+A = np.arange(2)
+
 
 def returned(*elements: Any) -> Dataset:
     """The elements as a function returns them."""
@@ -27,6 +29,21 @@ def test_rows_come_one_by_one_as_from_tensor_slices() -> None:
     ]
     assert type(rows[0]["y"][0]) is np.float64
     assert type(rows[0]["y"][1]) is str
+
+
+@pytest.mark.parametrize(
+    ("batch", "rows"),
+    [
+        (({"x": A}, A), [({"x": 0}, 0), ({"x": 1}, 1)]),
+        ({"x": (A,)}, [{"x": (0,)}, {"x": (1,)}]),
+        (((A,), (A,)), [((0,), (0,)), ((1,), (1,))]),
+        (({}, (A, A)), [({}, (0, 0)), ({}, (1, 1))]),
+        (({"x": {"y": A}}, A), [({"x": {"y": 0}}, 0), ({"x": {"y": 1}}, 1)]),
+    ],
+)
+def test_nesting_is_kept_where_leaves_equal_branches(batch: Any, rows: list[Any]) -> None:
+    assert list(Dataset.from_tensor_slices(batch)) == rows
+    assert list(returned(batch).unbatch()) == rows
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from stoker.elements.structure import (
     children,
     container_of,
     flatten,
+    is_leaf,
     leaf_names,
     map_structure,
     pack_like,
@@ -42,7 +43,7 @@ def slicer(structure: Any) -> Cut:
     def rows(start: int, stop: int) -> Iterator[tuple[Any, ...]]:
         return zip(*[leaf(start, stop) for leaf in leaves], strict=True)
 
-    flat = len(leaves) == len(children(structure))
+    flat = all(is_leaf(member) for _, member in children(structure))
     if flat and container is Container.TUPLE:
         return lambda start, stop: list(rows(start, stop))
     if flat and container is Container.DICT:
