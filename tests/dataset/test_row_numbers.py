@@ -1,0 +1,210 @@
+"""Batches gathered by row numbers are the batches of the elements, however they are read."""
+
+import dataclasses
+import itertools
+import random
+from collections import namedtuple
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import stoker
+from stoker import Dataset
+from stoker.dataset.streams.execute import open_stream
+from stoker.dataset.tree.node import Context
+from stoker.dataset.tree.splits import ENDLESS
+from stoker.elements.structure import flatten, map_structure
+from tests.dataset.splits import ScriptedSplits
+from tests.dataset.verbs import check_verbs, opened
+
+Pair = namedtuple("Pair", "left right")  # noqa: PYI024
+Steps = list[tuple[Any, ...]]
+
+
+@dataclasses.dataclass
+class Example:
+    image: Any
+    label: Any
+
+
+def words(n: int) -> list[Any]:
+    return [["a", "bc\0", None, b"\x00d", np.str_("e")][i % 5] for i in range(n)]
+
+
+def objects(values: list[Any]) -> npt.NDArray[Any]:
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
+
+
+VALUES: dict[str, Callable[[int], Any]] = {
+    "bytes": lambda n: np.arange(n * 12, dtype=np.uint8).reshape(n, 3, 4),
+    "halves": lambda n: np.arange(n, dtype=np.float16),
+    "bools": lambda n: np.arange(n) % 3 == 0,
+    "complex": lambda n: np.arange(n) * 1j,
+    "dates": lambda n: np.arange(n).astype("datetime64[s]"),
+    "swapped": lambda n: np.arange(n, dtype=">i4"),
+    "swapped rows": lambda n: np.arange(n * 2, dtype=">f8").reshape(n, 2),
+    "every other": lambda n: np.arange(n * 6).reshape(n * 2, 3)[::2],
+    "backwards": lambda n: np.arange(n * 2).reshape(n, 2)[::-1],
+    "columns first": lambda n: np.asfortranarray(np.arange(n * 6.0).reshape(n, 3, 2)),
+    "read-only": lambda n: np.broadcast_to(np.arange(3), (n, 3)),
+    "unaligned": lambda n: np.frombuffer(bytes(1) + np.arange(n).tobytes(), np.int64, n, 1),
+    "empty rows": lambda n: np.zeros((n, 0), np.float32),
+    "records": lambda n: np.array([(i, i / 2) for i in range(n)], [("i", ">i4"), ("x", "f4")]),
+    "text": lambda n: objects(words(n)),
+    "rows of text": lambda n: objects(words(n * 2)).reshape(n, 2),
+    "fixed text": lambda n: np.array([f"t{i}" for i in range(n)], "U8"),
+    "fixed bytes": lambda n: np.array([b"b%d" % i for i in range(n)], "S8"),
+    "rows of fixed text": lambda n: np.array([[f"t{i}", "u"] for i in range(n)], "U8"),
+    "tuple": lambda n: (np.arange(n), np.eye(n, 2)),
+    "dict in a tuple": lambda n: ({"image": np.arange(n)}, np.arange(n) + 0.5),
+    "dict": lambda n: {"b": np.arange(n), "a": (np.arange(n), {"c": -np.arange(n)})},
+    "namedtuple": lambda n: Pair(np.arange(n), (np.arange(n),)),
+    "dataclass": lambda n: Example(np.eye(n, 3), np.arange(n)),
+}
+
+SOURCES = st.one_of(
+    st.tuples(st.just("arrays"), st.sampled_from(list(VALUES)), st.integers(1, 40)),
+    st.tuples(st.just("range"), st.integers(-3, 3), st.integers(0, 40), st.integers(1, 3)),
+    st.tuples(st.just("counter"), st.integers(-5, 5), st.integers(-3, 3)),
+)
+STEPS = st.one_of(
+    st.tuples(st.just("shuffle"), st.integers(1, 50), st.sampled_from([None, 7]), st.booleans()),
+    st.tuples(st.just("repeat"), st.integers(-1, 3)),
+    st.tuples(st.just("take"), st.integers(-1, 60)),
+    st.tuples(st.just("skip"), st.integers(0, 20)),
+    st.tuples(st.just("shard"), st.integers(1, 20)),
+    st.tuples(st.just("enumerate"), st.integers(-2, 3)),
+    st.tuples(st.just("prefetch"), st.integers(1, 3)),
+    st.tuples(st.just("zip"), SOURCES),
+)
+TREES = st.tuples(SOURCES, st.lists(STEPS, max_size=5))
+MOST = 150
+"""Trees may be endless: the number of elements that are read."""
+
+
+def source(spec: tuple[Any, ...]) -> Dataset:
+    match spec:
+        case ("arrays", name, n):
+            return Dataset.from_tensor_slices(VALUES[name](n))
+        case ("range", start, n, step):
+            return Dataset.range(start, start + n * step, step)
+        case ("counter", start, step):
+            return Dataset.counter(start, step)
+    raise AssertionError(spec)
+
+
+def build(tree: tuple[tuple[Any, ...], Steps]) -> Dataset:
+    dataset = source(tree[0])
+    for name, *arguments in tree[1]:
+        if name == "zip":
+            dataset = Dataset.zip({"left": dataset, "right": source(arguments[0])})
+        elif name == "shard":
+            dataset = dataset.shard(arguments[0], arguments[0] // 2)
+        else:
+            dataset = getattr(dataset, name)(*arguments)
+    return dataset.take(MOST)
+
+
+def keep(*element: Any) -> Any:
+    return element[0] if len(element) == 1 else element
+
+
+def exact(value: Any) -> Any:
+    """The value with the exact types, dtypes and contents of its leaves."""
+
+    def of_leaf(leaf: Any) -> Any:
+        if not isinstance(leaf, np.ndarray):
+            return type(leaf).__name__, leaf
+        assert leaf.flags.writeable
+        assert leaf.base is None
+        types = [type(item) for item in leaf.flat] if leaf.dtype == object else []
+        return leaf.dtype.str, leaf.dtype.fields, leaf.shape, leaf.tolist(), types
+
+    return type(value).__name__, repr(map_structure(of_leaf, value))
+
+
+def read(dataset: Dataset, **context: Any) -> list[Any]:
+    stream = opened(dataset, **context)
+    try:
+        found: list[Any] = []
+        while chunk := stream.next_chunk(3, 1 << 20):
+            found += map(exact, chunk)
+        return found
+    finally:
+        stream.close()
+
+
+@settings(deadline=None, max_examples=300)
+@given(tree=TREES, size=st.integers(1, 9), drop=st.booleans())
+def test_batches_of_rows_equal_batches_of_elements(tree: Any, size: int, drop: bool) -> None:
+    dataset = build(tree)
+    rows = dataset.batch(size, drop)
+    assert dataset.node.table() is not None
+    # A function keeps the elements apart; the nodes before it keep their numbers.
+    assert read(rows) == read(dataset.map(keep).batch(size, drop))
+
+
+@settings(deadline=None, max_examples=60)
+@given(tree=TREES, size=st.integers(1, 9))
+def test_batches_of_rows_are_the_same_by_every_verb(tree: Any, size: int) -> None:
+    numbers = build(tree).batch(size).map(lambda *batch: repr(exact(batch)))
+    check_verbs(lambda: numbers, mixes=4)
+
+
+@settings(deadline=None, max_examples=60)
+@given(tree=TREES, size=st.integers(1, 9), at=st.integers(0, 30))
+def test_a_state_continues_with_the_next_batch_of_rows(tree: Any, size: int, at: int) -> None:
+    dataset = build(tree).batch(size).with_options(stoker.Options(seed=3))
+    with dataset.iterator(epoch=1) as first:
+        whole = [exact(batch) for batch in itertools.islice(first, at)]
+        state = first.state_dict()
+        rest = [exact(batch) for batch in first]
+    assert len(whole) == at or not rest
+    with dataset.iterator(state=state) as resumed:
+        assert [exact(batch) for batch in resumed] == rest
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    tree=TREES,
+    size=st.integers(1, 9),
+    runs=st.lists(st.tuples(st.integers(0, 30), st.integers(1, 9)), max_size=6),
+)
+def test_assigned_splits_are_read_the_same_way(
+    tree: Any, size: int, runs: list[tuple[int, int]]
+) -> None:
+    (source_spec, steps) = tree
+    tree = source_spec, [step for step in steps if step != ("repeat", -1)]
+    dataset = build(tree)
+    count = source_spec[2] if source_spec[0] != "counter" else ENDLESS
+    ranges = [(min(a, count), min(a + n, count)) for a, n in runs]
+
+    def splits() -> Any:
+        return ScriptedSplits(dict.fromkeys(range(20), [ranges, ranges[:1]]))
+
+    if any(step[0] == "zip" for step in steps):
+        return
+    rows = read(dataset.batch(size), splits=splits())
+    assert rows == read(dataset.map(keep).batch(size), splits=splits())
+
+
+def test_zipped_sources_share_their_splits() -> None:
+    left = Dataset.from_tensor_slices(np.arange(30))
+    right = Dataset.from_tensor_slices(np.arange(30) * 2).prefetch(2)
+    pairs = Dataset.zip((left, right)).shuffle(10)
+    zipped = pairs.node.inputs[0]
+    numbers = stoker.dataset.tree.node.number(pairs.batch(4).node)
+
+    def splits() -> Any:
+        return ScriptedSplits({numbers[zipped]: [[(3, 9), (20, 26)]]})
+
+    rows = read(pairs.batch(4), splits=splits())
+    assert len(rows) == 3
+    assert rows == read(pairs.map(keep).batch(4), splits=splits())
