@@ -9,7 +9,7 @@ import numpy.typing as npt
 from stoker.dataset.collation.vectors import write_text
 from stoker.dataset.streams.row_numbers import Column, as_array
 from stoker.dataset.tree.table import Allocate, Table
-from stoker.elements.structure import flatten, pack_like
+from stoker.elements.structure import flatten, is_leaf, pack_like
 
 
 class ArrayTable(Table):
@@ -21,11 +21,13 @@ class ArrayTable(Table):
 
     def __init__(self, structure: Any) -> None:
         self._structure = structure
+        self._is_array = is_leaf(structure)
         self._arrays = [_ArrayRows(array) for array in flatten(structure)]
 
     def batch(self, columns: Sequence[Column], allocate: Allocate) -> Any:
         [rows] = columns
-        return pack_like(self._structure, [array.batch(rows, allocate) for array in self._arrays])
+        batches = [array.batch(rows, allocate) for array in self._arrays]
+        return batches[0] if self._is_array else pack_like(self._structure, batches)
 
 
 class _ArrayRows:
@@ -75,9 +77,11 @@ class NumberTable(Table):
 
     def batch(self, columns: Sequence[Column], allocate: Allocate) -> Any:
         [rows] = columns
+        numbers = as_array(rows)
+        if self._start or self._step != 1:
+            numbers = numbers * self._step + self._start
         out = allocate((len(rows),), np.dtype(np.int64))
-        np.multiply(as_array(rows), self._step, out=out)
-        out += self._start
+        out[...] = numbers
         return out
 
 

@@ -153,7 +153,8 @@ def batched_cardinality(cardinality: int, batch_size: int, drop_remainder: bool)
 class BatchStream(Stream):
     """Collects elements and stacks them on the thread that reads.
 
-    A batch fails if one of its elements does: it occupies one position and all its inputs.
+    A batch fails if one of its elements does: it occupies one position and all its inputs. Batches
+    of row numbers are not limited in lazy calls, since they need no function.
 
     Args:
         stream: the elements.
@@ -184,7 +185,7 @@ class BatchStream(Stream):
         self._batch_bytes = 0
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
-        if lazy or max_elements == 1:
+        if max_elements == 1 or (lazy and not self._least):
             try:
                 self._gather(self._size)
             except StopIteration:
