@@ -9,7 +9,9 @@ import numpy.typing as npt
 from stoker.dataset.collation.vectors import write_text
 from stoker.dataset.streams.row_numbers import Column, as_array
 from stoker.dataset.tree.table import Allocate, Table
-from stoker.elements.structure import flatten, is_leaf, pack_like
+from stoker.elements.structure import flatten, packer
+
+_Rows = npt.NDArray[np.int64]
 
 
 class ArrayTable(Table):
@@ -20,14 +22,13 @@ class ArrayTable(Table):
     """
 
     def __init__(self, structure: Any) -> None:
-        self._structure = structure
-        self._is_array = is_leaf(structure)
         self._arrays = [_ArrayRows(array) for array in flatten(structure)]
+        self._pack = packer(structure)
 
     def batch(self, columns: Sequence[Column], allocate: Allocate) -> Any:
         [rows] = columns
-        batches = [array.batch(rows, allocate) for array in self._arrays]
-        return batches[0] if self._is_array else pack_like(self._structure, batches)
+        selected = slice(rows.start, rows.stop, rows.step) if isinstance(rows, range) else rows
+        return self._pack([array.batch(selected, len(rows), allocate) for array in self._arrays])
 
 
 class _ArrayRows:
@@ -43,24 +44,17 @@ class _ArrayRows:
         # `take` would copy the whole array otherwise.
         self._can_take = flags.c_contiguous and flags.aligned and self._dtype == array.dtype
 
-    def batch(self, rows: Column, allocate: Allocate) -> npt.NDArray[Any]:
+    def batch(self, rows: "slice | _Rows", count: int, allocate: Allocate) -> npt.NDArray[Any]:
         array = self._array
         if self._is_text:
-            selected = array[_slice(rows)] if isinstance(rows, range) else array[rows]
-            return write_text(allocate((len(rows),), np.dtype(object)), selected.tolist())
-        out = allocate((len(rows), *self._shape), self._dtype)
-        if isinstance(rows, range):
-            out[...] = array[_slice(rows)]
-        elif self._can_take:
+            return write_text(allocate((count,), np.dtype(object)), array[rows].tolist())
+        out = allocate((count, *self._shape), self._dtype)
+        if self._can_take and not isinstance(rows, slice):
             # All numbers are valid; with the mode "raise" NumPy copies the result once more.
             array.take(rows, 0, out, "clip")
         else:
             out[...] = array[rows]
         return out
-
-
-def _slice(rows: range) -> slice:
-    return slice(rows.start, rows.stop, rows.step)
 
 
 class NumberTable(Table):
@@ -95,7 +89,7 @@ class ZippedTable(Table):
 
     def __init__(self, tables: Sequence[Table], template: Any) -> None:
         self._tables = tables
-        self._template = template
+        self._pack = packer(template)
         self.width = sum(table.width for table in tables)
 
     def batch(self, columns: Sequence[Column], allocate: Allocate) -> Any:
@@ -103,4 +97,4 @@ class ZippedTable(Table):
         for table in self._tables:
             batches.append(table.batch(columns[first : first + table.width], allocate))
             first += table.width
-        return pack_like(self._template, batches)
+        return self._pack(batches)

@@ -10,11 +10,11 @@ from stoker.dataset.collation.collate import collate
 from stoker.dataset.collation.slots import Slots
 from stoker.dataset.nodes.map import Map
 from stoker.dataset.streams.failures import Origin, mark_failure
-from stoker.dataset.streams.row_numbers import RowBuffer, RowNumbers
+from stoker.dataset.streams.gathered_batches import GatheredBatches
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.threads.parallel import Finish
 from stoker.dataset.tree.node import Context, Node
-from stoker.dataset.tree.table import Allocate, Table
+from stoker.dataset.tree.table import Allocate
 from stoker.elements.sizes import element_bytes
 from stoker.elements.spec import RaggedSpec, SparseSpec, Spec, TensorSpec
 from stoker.elements.structure import map_structure
@@ -22,9 +22,6 @@ from stoker.errors import InvalidArgumentError
 
 # A batch needs all its elements, so all that are ready are read in one call.
 _NO_LIMIT = 1 << 62
-
-# Row numbers that are read in one call: they take 8 bytes each, and no function is called.
-_ROWS = 1 << 12
 
 
 class Batch(Node, frozen=True, eq=False, kw_only=True):
@@ -66,16 +63,20 @@ class Batch(Node, frozen=True, eq=False, kw_only=True):
         allocate = context.allocate_for(self)
         table = self.input.table()
         if table is not None:
-            rows = self.input.open(replace(context, as_rows=True))
-            gather = partial(_gather, table, allocate)
-            return BatchStream(rows, self.batch_size, self.drop_remainder, gather, origin, _ROWS)
-        stream = self.input.open(context)
-        stack = partial(collate, allocate=allocate)
-        return BatchStream(stream, self.batch_size, self.drop_remainder, stack, origin)
-
-
-def _gather(table: Table, allocate: Allocate, rows: RowNumbers) -> Any:
-    return table.batch(rows.columns, allocate)
+            return GatheredBatches(
+                self.input.open(replace(context, as_rows=True)),
+                self.batch_size,
+                self.drop_remainder,
+                partial(table.batch, allocate=allocate),
+                origin,
+            )
+        return BatchStream(
+            self.input.open(context),
+            self.batch_size,
+            self.drop_remainder,
+            partial(collate, allocate=allocate),
+            origin,
+        )
 
 
 class MapAndBatch(Node, frozen=True, eq=False, kw_only=True):
@@ -153,8 +154,7 @@ def batched_cardinality(cardinality: int, batch_size: int, drop_remainder: bool)
 class BatchStream(Stream):
     """Collects elements and stacks them on the thread that reads.
 
-    A batch fails if one of its elements does: it occupies one position and all its inputs. Batches
-    of row numbers are not limited in lazy calls, since they need no function.
+    A batch fails if one of its elements does: it occupies one position and all its inputs.
 
     Args:
         stream: the elements.
@@ -162,7 +162,6 @@ class BatchStream(Stream):
         drop_remainder: of the node.
         stack: builds one batch of its elements.
         origin: of the node, for errors of `stack`.
-        rows: number of row numbers to read at a time, if the stream yields them; 0 if it does not.
     """
 
     def __init__(
@@ -170,9 +169,8 @@ class BatchStream(Stream):
         stream: Stream,
         batch_size: int,
         drop_remainder: bool,
-        stack: Callable[[Any], Any],
+        stack: Callable[[list[Any]], Any],
         origin: Origin,
-        rows: int = 0,
     ) -> None:
         self._stream = stream
         self._size = batch_size
@@ -180,12 +178,11 @@ class BatchStream(Stream):
         self._stack_values = stack
         self._origin = origin
         self._index = 0
-        self._least = rows
-        self._held: list[Any] | RowBuffer = RowBuffer() if rows else []
+        self._held: list[Any] = []
         self._batch_bytes = 0
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
-        if max_elements == 1 or (lazy and not self._least):
+        if lazy or max_elements == 1:
             try:
                 self._gather(self._size)
             except StopIteration:
@@ -236,7 +233,7 @@ class BatchStream(Stream):
         held = self._held
         while len(held) < self._size:
             try:
-                chunk = self._stream.next_chunk(max(most - len(held), self._least), _NO_LIMIT)
+                chunk = self._stream.next_chunk(most - len(held), _NO_LIMIT)
             except Exception:
                 self._pass_failed()
                 raise
@@ -267,7 +264,7 @@ class BatchStream(Stream):
         del self._held[: self._size]
         self._index += 1
 
-    def _stack(self, values: list[Any] | RowNumbers) -> Any:
+    def _stack(self, values: list[Any]) -> Any:
         try:
             return self._stack_values(values)
         except Exception as error:

@@ -1,6 +1,6 @@
 """Chunks of row numbers, which streams pass on in place of elements that are rows of a table."""
 
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -31,32 +31,7 @@ class RowNumbers:
         return RowNumbers(tuple([column[rows] for column in self.columns]))
 
 
-class RowBuffer:
-    """Row numbers that were read and not used; has the methods of a list that a batch needs."""
-
-    def __init__(self) -> None:
-        self._columns: tuple[Column, ...] = (range(0),)
-
-    def __len__(self) -> int:
-        return len(self._columns[0])
-
-    def __getitem__(self, rows: slice) -> RowNumbers:
-        return RowNumbers(tuple([column[rows] for column in self._columns]))
-
-    def __delitem__(self, rows: slice) -> None:
-        """Remove the first rows; others cannot be removed."""
-        self._columns = tuple([column[rows.stop :] for column in self._columns])
-
-    def extend(self, chunk: Any) -> None:
-        """Add the `RowNumbers` of a chunk."""
-        if not len(self):
-            self._columns = chunk.columns
-        else:
-            self._columns = tuple(map(_joined, self._columns, chunk.columns))
-
-    def clear(self) -> None:
-        """Remove all rows."""
-        self._columns = (range(0),)
+EMPTY = RowNumbers((range(0),))
 
 
 def as_array(column: Column) -> npt.NDArray[np.int64]:
@@ -64,6 +39,13 @@ def as_array(column: Column) -> npt.NDArray[np.int64]:
     if isinstance(column, range):
         return np.arange(column.start, column.stop, column.step, dtype=np.int64)
     return column
+
+
+def joined(first: RowNumbers, second: RowNumbers) -> RowNumbers:
+    """Return the rows of both, which are of one table."""
+    if not first:
+        return second
+    return RowNumbers(tuple(map(_joined, first.columns, second.columns)))
 
 
 def _joined(first: Column, second: Column) -> Column:

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stoker.dataset.streams.draws import Draws, swap
-from stoker.dataset.streams.row_numbers import RowNumbers, as_array
+from stoker.dataset.streams.row_numbers import EMPTY, RowNumbers, as_array
 from stoker.dataset.streams.stream import OneInputStream, Stream
 
 _NO_LIMIT = 1 << 62
@@ -15,7 +15,6 @@ _NO_LIMIT = 1 << 62
 _BLOCK = 1 << 16
 
 _Columns = list[npt.NDArray[np.int64]]
-_NONE = RowNumbers((range(0),))
 
 
 class ShuffledRows(OneInputStream):
@@ -52,7 +51,7 @@ class ShuffledRows(OneInputStream):
                 drawn = swap(self._buffer, self._draws.take(len(chunk[0])), chunk)
                 return cast("list[Any]", RowNumbers(tuple(drawn)))
             self._permute_rest(self._buffer)
-        rest = self._rest or _NONE
+        rest = self._rest or EMPTY
         self._rest = rest[max_elements:]
         return cast("list[Any]", rest[:max_elements])
 
@@ -68,7 +67,7 @@ class ShuffledRows(OneInputStream):
         return skipped
 
     def close(self) -> None:
-        self._chunks, self._buffer, self._rest = [], None, _NONE
+        self._chunks, self._buffer, self._rest = [], None, EMPTY
         self._input.close()
 
     def _read_columns(self, most: int) -> _Columns | None:
@@ -95,7 +94,7 @@ class ShuffledRows(OneInputStream):
     def _keep(self, columns: _Columns, order: npt.NDArray[np.int64]) -> None:
         """Keep the buffered rows in this order as the rest."""
         rest = tuple([column[order] for column in columns])
-        self._rest = RowNumbers(rest) if rest else _NONE
+        self._rest = RowNumbers(rest) if rest else EMPTY
         self._chunks, self._buffer = [], None
 
     def _replay(self, n: int) -> int:

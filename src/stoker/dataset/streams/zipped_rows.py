@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from stoker.dataset.streams.row_numbers import Column, RowBuffer, RowNumbers
+from stoker.dataset.streams.row_numbers import EMPTY, Column, RowNumbers
 from stoker.dataset.streams.stream import Stream
 
 _NO_LIMIT = 1 << 62
@@ -19,7 +19,7 @@ class ZippedRows(Stream):
     def __init__(self, streams: list[Stream], endless: list[bool]) -> None:
         self._streams = streams
         self._skip_order = sorted(range(len(streams)), key=endless.__getitem__)
-        self._buffers = [RowBuffer() for _ in streams]
+        self._buffers = [EMPTY for _ in streams]
         """The rows of each input that another has not matched yet."""
         self._ended = False
 
@@ -28,9 +28,9 @@ class ZippedRows(Stream):
         if not count:
             return []
         columns: list[Column] = []
-        for buffer in self._buffers:
+        for i, buffer in enumerate(self._buffers):
             columns += buffer[:count].columns
-            del buffer[:count]
+            self._buffers[i] = buffer[count:]
         return cast("list[Any]", RowNumbers(tuple(columns)))
 
     def advance(self, n: int) -> int:
@@ -39,7 +39,7 @@ class ZippedRows(Stream):
         skipped = n
         for i in self._skip_order:
             buffered = min(skipped, len(self._buffers[i]))
-            del self._buffers[i][:buffered]
+            self._buffers[i] = self._buffers[i][buffered:]
             if skipped > buffered:
                 skipped = buffered + self._streams[i].advance(skipped - buffered)
         self._ended = skipped < n
@@ -52,13 +52,13 @@ class ZippedRows(Stream):
 
     def _fill(self, count: int) -> int:
         """Buffer rows of every input; return how many all have, at most `count`; 0 at the end."""
-        for stream, buffer in zip(self._streams, self._buffers, strict=True):
-            if not len(buffer):
+        for i, stream in enumerate(self._streams):
+            if not self._buffers[i]:
                 # No more than the inputs before it have.
                 chunk = stream.next_chunk(count, _NO_LIMIT)
                 if not chunk:
                     self._ended = True
                     return 0
-                buffer.extend(chunk)
-            count = min(count, len(buffer))
+                self._buffers[i] = cast("RowNumbers", chunk)
+            count = min(count, len(self._buffers[i]))
         return count
