@@ -2,17 +2,22 @@
 
 import dataclasses
 import itertools
+import tracemalloc
 from collections import namedtuple
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import stoker
 from stoker import Dataset
+from stoker.dataset.nodes.range import Counter, Range
+from stoker.dataset.nodes.tensors import TensorSlices
 from stoker.dataset.tree.node import number
 from stoker.dataset.tree.splits import ENDLESS
 from stoker.elements.structure import map_structure
@@ -109,20 +114,15 @@ def build(tree: tuple[tuple[Any, ...], Steps]) -> Dataset:
     return dataset.take(MOST)
 
 
-def keep(*element: Any) -> Any:
-    return element[0] if len(element) == 1 else element
-
-
 def exact(value: Any) -> Any:
     """The value with the exact types, dtypes and contents of its leaves."""
 
     def of_leaf(leaf: Any) -> Any:
         if not isinstance(leaf, np.ndarray):
             return type(leaf).__name__, leaf
-        assert leaf.flags.writeable
-        assert leaf.base is None
         types = [type(item) for item in leaf.flat] if leaf.dtype == object else []
-        return leaf.dtype.str, leaf.dtype.fields, leaf.shape, leaf.tolist(), types
+        contents = leaf.dtype.str, leaf.dtype.fields, leaf.shape, leaf.tolist(), types
+        return (*contents, leaf.flags.writeable, leaf.base is None)
 
     return type(value).__name__, repr(map_structure(of_leaf, value))
 
@@ -138,14 +138,35 @@ def read(dataset: Dataset, **context: Any) -> list[Any]:
         stream.close()
 
 
+@contextmanager
+def no_tables() -> Iterator[None]:
+    """All streams yield elements, and batch stacks them."""
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in (TensorSlices, Range, Counter):
+            patch.setattr(kind, "table", lambda _: None)
+        yield
+
+
+def read_elements(dataset: Dataset, **context: Any) -> list[Any]:
+    with no_tables():
+        assert dataset.node.table() is None
+        return read(dataset, **context)
+
+
 @settings(deadline=None, max_examples=300)
 @given(tree=TREES, size=st.integers(1, 9), drop=st.booleans())
 def test_batches_of_rows_equal_batches_of_elements(tree: Any, size: int, drop: bool) -> None:
     dataset = build(tree)
-    rows = dataset.batch(size, drop)
     assert dataset.node.table() is not None
-    # A function keeps the elements apart; the nodes before it keep their numbers.
-    assert read(rows) == read(dataset.map(keep).batch(size, drop))
+    batches = dataset.batch(size, drop)
+    assert read(batches) == read_elements(batches)
+
+
+@settings(deadline=None, max_examples=150)
+@given(tree=TREES)
+def test_elements_of_rows_equal_elements(tree: Any) -> None:
+    dataset = build(tree)
+    assert read(dataset) == read_elements(dataset)
 
 
 @settings(deadline=None, max_examples=60)
@@ -185,20 +206,105 @@ def test_assigned_splits_are_read_the_same_way(
     def splits() -> Any:
         return ScriptedSplits({number: [ranges, ranges[:1]] for number in range(20)})
 
-    rows = read(dataset.batch(size), splits=splits())
-    assert rows == read(dataset.map(keep).batch(size), splits=splits())
+    for read_one in (dataset, dataset.batch(size)):
+        assert read(read_one, splits=splits()) == read_elements(read_one, splits=splits())
 
 
 def test_zipped_sources_share_their_splits() -> None:
     left = Dataset.from_tensor_slices(np.arange(30))
     right = Dataset.from_tensor_slices(np.arange(30) * 2).prefetch(2)
     pairs = Dataset.zip((left, right)).shuffle(10)
-    zipped = pairs.node.inputs[0]
     numbers = number(pairs.batch(4).node)
+    zipped = numbers[pairs.node.inputs[0]]
+    batches = []
+    for read_one in (read, read_elements):
+        splits = ScriptedSplits({zipped: [[(3, 9), (20, 26)]]})
+        batches.append(read_one(pairs.batch(4), splits=splits))
+    assert len(batches[0]) == 3
+    assert batches[0] == batches[1]
 
-    def splits() -> Any:
-        return ScriptedSplits({numbers[zipped]: [[(3, 9), (20, 26)]]})
 
-    rows = read(pairs.batch(4), splits=splits())
-    assert len(rows) == 3
-    assert rows == read(pairs.map(keep).batch(4), splits=splits())
+def test_a_batch_has_memory_of_its_own() -> None:
+    pixels, labels = np.zeros((6, 2)), np.zeros(6)
+    dataset = Dataset.from_tensor_slices((pixels, labels))
+    for batches in (dataset.batch(3), dataset.shuffle(6).batch(3), dataset.shard(2, 0).batch(3)):
+        for batch in batches:
+            for array in batch:
+                array[...] = 1
+    assert not pixels.any()
+    assert not labels.any()
+
+
+def test_batches_of_rows_are_allocated_by_the_context() -> None:
+    made: list[Any] = []
+
+    def allocate(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        made.append(np.empty(shape, dtype))
+        return made[-1]
+
+    value = {"a": np.arange(10), "b": np.eye(10), "c": objects(words(10))}
+    stream = opened(Dataset.from_tensor_slices(value).shuffle(4).batch(10), allocate=allocate)
+    batch = stream.next()
+    assert [id(array) for array in batch.values()] == [id(array) for array in made]
+
+
+def test_a_failed_allocation_occupies_its_position() -> None:
+    failing = iter([False, True, False])
+
+    def allocate(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        if next(failing):
+            raise MemoryError("full")
+        return np.empty(shape, dtype)
+
+    stream = opened(Dataset.range(9).batch(3), allocate=allocate)
+    assert stream.next().tolist() == [0, 1, 2]
+    with pytest.raises(MemoryError, match="full"):
+        stream.next()
+    assert stream.next().tolist() == [6, 7, 8]
+
+
+def test_a_lazy_read_yields_small_batches_together() -> None:
+    stream = opened(Dataset.range(100_000).batch(4))
+    stream.next()
+    assert len(stream.next_chunk(50, 1 << 20, True)) == 50
+    large = opened(Dataset.from_tensor_slices(np.zeros((100, 1000))).batch(10))
+    large.next()
+    assert len(large.next_chunk(50, 64 << 10, True)) == 1
+
+
+def test_a_shuffle_keeps_row_numbers_not_elements() -> None:
+    rows = np.zeros((20_000, 100))
+    iterator = iter(Dataset.from_tensor_slices((rows, rows)).shuffle(20_000))
+    tracemalloc.start()
+    next(iterator)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 2_000_000  # 100 bytes a slot; views of two rows alone take 300
+    iterator.close()
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_a_shuffle_far_into_an_endless_input_is_skipped(size: int) -> None:
+    def batches() -> Dataset:
+        return Dataset.range(500).repeat().shuffle(size, seed=4).batch(7)
+
+    skipped = opened(batches())
+    assert skipped.advance(5000) == 5000
+    read_through = opened(batches())
+    for _ in range(5000):
+        read_through.next()
+    assert skipped.next().tolist() == read_through.next().tolist()
+
+
+def test_a_counter_beyond_int64_fails_where_it_is_stacked() -> None:
+    batches = opened(Dataset.counter(2**63 - 4).batch(3))
+    assert batches.next().tolist() == [2**63 - 4, 2**63 - 3, 2**63 - 2]
+    with pytest.raises(stoker.errors.InvalidArgumentError, match="beyond int64"):
+        batches.next()
+
+
+def test_a_range_reaches_both_ends_of_int64() -> None:
+    low = Dataset.range(-(2**63), -(2**63) + 6, 2).shuffle(3, seed=1).batch(3)
+    high = Dataset.range(2**63 - 1, 2**63 - 7, -3).batch(3)
+    assert sorted(next(iter(low)).tolist()) == [-(2**63), -(2**63) + 2, -(2**63) + 4]
+    assert next(iter(high)).tolist() == [2**63 - 1, 2**63 - 4]

@@ -1,14 +1,16 @@
 """Tables of arrays and of numbers, and their combination by zip."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from stoker.dataset.collation.vectors import write_text
+from stoker.dataset.collation.collate import collate
+from stoker.dataset.collation.rows import row_builder
 from stoker.dataset.streams.row_numbers import Column, as_array
 from stoker.dataset.tree.table import Allocate, Table
+from stoker.elements.sizes import PLAIN_BYTES
 from stoker.elements.structure import flatten, packer
 
 _Rows = npt.NDArray[np.int64]
@@ -18,17 +20,23 @@ class ArrayTable(Table):
     """The rows of a structure of arrays.
 
     Args:
-        structure: a nest of arrays of one length, which is not 0.
+        structure: a nest of read-only arrays of one length, which is not 0.
     """
 
     def __init__(self, structure: Any) -> None:
         self._arrays = [_ArrayRows(array) for array in flatten(structure)]
         self._pack = packer(structure)
+        self._build = row_builder(structure)
+        self.element_bytes = sum(array.row_bytes for array in self._arrays)
 
     def batch(self, columns: Sequence[Column], allocate: Allocate) -> Any:
         [rows] = columns
         selected = slice(rows.start, rows.stop, rows.step) if isinstance(rows, range) else rows
         return self._pack([array.batch(selected, len(rows), allocate) for array in self._arrays])
+
+    def elements(self, columns: Sequence[Column]) -> list[Any]:
+        [rows] = columns
+        return self._build([array.elements(rows) for array in self._arrays])
 
 
 class _ArrayRows:
@@ -37,17 +45,19 @@ class _ArrayRows:
     def __init__(self, array: npt.NDArray[Any]) -> None:
         self._array = array
         self._shape = array.shape[1:]
-        self._is_text = array.ndim == 1 and array.dtype.kind in "OSU"
+        # Of text and other objects, a batch is not always an array of the same dtype.
+        self._is_object = array.ndim == 1 and array.dtype.kind in "OSTU"
         # The scalars of an array of foreign byte order have the machine's.
-        self._dtype: np.dtype[Any] = array.dtype if self._is_text else array[0].dtype
+        self._dtype: np.dtype[Any] = array.dtype if self._is_object else array[0].dtype
+        self.row_bytes = PLAIN_BYTES + array.nbytes // len(array)
         flags = array.flags
         # `take` would copy the whole array otherwise.
         self._can_take = flags.c_contiguous and flags.aligned and self._dtype == array.dtype
 
-    def batch(self, rows: "slice | _Rows", count: int, allocate: Allocate) -> npt.NDArray[Any]:
+    def batch(self, rows: "slice | _Rows", count: int, allocate: Allocate) -> Any:
         array = self._array
-        if self._is_text:
-            return write_text(allocate((count,), np.dtype(object)), array[rows].tolist())
+        if self._is_object:
+            return collate(list(array[rows]), allocate)
         out = allocate((count, *self._shape), self._dtype)
         if self._can_take and not isinstance(rows, slice):
             # All numbers are valid; with the mode "raise" NumPy copies the result once more.
@@ -55,6 +65,13 @@ class _ArrayRows:
         else:
             out[...] = array[rows]
         return out
+
+    def elements(self, rows: Column) -> list[Any]:
+        if isinstance(rows, range):
+            return list(self._array[rows.start : rows.stop : rows.step])
+        if self._array.ndim == 1:
+            return list(self._array[rows])
+        return list(map(self._array.__getitem__, rows.tolist()))
 
 
 class NumberTable(Table):
@@ -64,6 +81,8 @@ class NumberTable(Table):
         start: the integer of row 0.
         step: the difference of two rows.
     """
+
+    element_bytes = PLAIN_BYTES
 
     def __init__(self, start: int, step: int) -> None:
         self._start = start
@@ -78,6 +97,11 @@ class NumberTable(Table):
         out[...] = numbers
         return out
 
+    def elements(self, columns: Sequence[Column]) -> list[Any]:
+        [rows] = columns
+        numbers: list[Any] = (as_array(rows) * self._step + self._start).tolist()
+        return numbers
+
 
 class ZippedTable(Table):
     """Rows of several tables side by side.
@@ -90,11 +114,20 @@ class ZippedTable(Table):
     def __init__(self, tables: Sequence[Table], template: Any) -> None:
         self._tables = tables
         self._pack = packer(template)
+        self._build = row_builder(template)
         self.width = sum(table.width for table in tables)
+        self.element_bytes = sum(table.element_bytes for table in tables)
 
     def batch(self, columns: Sequence[Column], allocate: Allocate) -> Any:
-        batches, first = [], 0
+        parts = zip(self._tables, self._split(columns), strict=True)
+        return self._pack([table.batch(part, allocate) for table, part in parts])
+
+    def elements(self, columns: Sequence[Column]) -> list[Any]:
+        parts = zip(self._tables, self._split(columns), strict=True)
+        return self._build([table.elements(part) for table, part in parts])
+
+    def _split(self, columns: Sequence[Column]) -> Iterator[Sequence[Column]]:
+        first = 0
         for table in self._tables:
-            batches.append(table.batch(columns[first : first + table.width], allocate))
+            yield columns[first : first + table.width]
             first += table.width
-        return self._pack(batches)

@@ -1,10 +1,12 @@
 """shuffle: draws elements from a buffer at random."""
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from stoker.dataset.random import rng
 from stoker.dataset.streams.draws import Draws, Replay
 from stoker.dataset.streams.failures import Failure
+from stoker.dataset.streams.row_elements import RowElements
 from stoker.dataset.streams.shuffled_rows import ShuffledRows
 from stoker.dataset.streams.stream import OneInputStream, Stream
 from stoker.dataset.tree.node import INFINITE_CARDINALITY, Context, OneInput
@@ -43,10 +45,12 @@ class Shuffle(OneInput, frozen=True, eq=False, kw_only=True):
         if known is not None and known < 0 and known != INFINITE_CARDINALITY:
             known = None
         draws = Draws(generator, self.buffer_size)
-        stream = self.input.open(context)
-        if context.as_rows:
-            return ShuffledRows(stream, self.buffer_size, draws, known)
-        return _ShuffleStream(stream, self.buffer_size, draws, known)
+        table = None if context.as_rows else self.input.table()
+        if context.as_rows or table is not None:
+            rows = self.input.open(replace(context, as_rows=True))
+            shuffled = ShuffledRows(rows, self.buffer_size, draws, known)
+            return shuffled if table is None else RowElements(shuffled, table)
+        return _ShuffleStream(self.input.open(context), self.buffer_size, draws, known)
 
 
 class _ShuffleStream(OneInputStream):

@@ -72,7 +72,7 @@ class TensorSlices(Node, frozen=True, eq=False, kw_only=True):
         return IndexSplits(self.count)
 
     def table(self) -> Table | None:
-        structure = self.value.value
+        structure = frozen(self.value.value)
         if not self.count or not all(isinstance(leaf, np.ndarray) for leaf in flatten(structure)):
             return None
         return ArrayTable(structure)

@@ -14,6 +14,9 @@ _NO_LIMIT = 1 << 62
 # The most row numbers that are read in one step where few of them are needed.
 _BLOCK = 1 << 16
 
+# Replaying sorts the buffer, which takes about as long as this number of draws for each slot.
+_REPLAYED = 4
+
 _Columns = list[npt.NDArray[np.int64]]
 
 
@@ -57,7 +60,7 @@ class ShuffledRows(OneInputStream):
 
     def advance(self, n: int) -> int:
         skipped = 0
-        if self._rest is None and self._cardinality is not None and n:
+        if self._rest is None and self._cardinality is not None and n > _REPLAYED * self._size:
             skipped = self._replay(n)
         while skipped < n:
             chunk = self.next_chunk(n - skipped, _NO_LIMIT)

@@ -17,9 +17,11 @@ class Table(ABC):
 
     Attributes:
         width: number of columns in its `RowNumbers`; a zip has those of all its inputs.
+        element_bytes: approximate size of one element.
     """
 
     width: int = 1
+    element_bytes: int
 
     @abstractmethod
     def batch(self, columns: Sequence[Column], allocate: Allocate) -> Any:
@@ -29,3 +31,7 @@ class Table(ABC):
             columns: the numbers of the rows, at least one row.
             allocate: allocates the arrays.
         """
+
+    @abstractmethod
+    def elements(self, columns: Sequence[Column]) -> list[Any]:
+        """Return the elements of some rows; their arrays are read-only views where they can be."""
