@@ -81,7 +81,7 @@ STEPS = st.one_of(
     st.tuples(st.just("repeat"), st.integers(-1, 3)),
     st.tuples(st.just("take"), st.integers(-1, 60)),
     st.tuples(st.just("skip"), st.integers(0, 20)),
-    st.tuples(st.just("shard"), st.integers(1, 20)),
+    st.tuples(st.just("shard"), st.sampled_from([1, 2, 3, 7, 20])),
     st.tuples(st.just("enumerate"), st.integers(-2, 3)),
     st.tuples(st.just("prefetch"), st.integers(1, 3)),
     st.tuples(st.just("zip"), SOURCES),
@@ -249,18 +249,33 @@ def test_batches_of_rows_are_allocated_by_the_context() -> None:
 
 
 def test_a_failed_allocation_occupies_its_position() -> None:
-    failing = iter([False, True, False])
-
-    def allocate(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        if next(failing):
-            raise MemoryError("full")
-        return np.empty(shape, dtype)
-
-    stream = opened(Dataset.range(9).batch(3), allocate=allocate)
+    stream = opened(Dataset.range(9).batch(3), allocate=failing_at(2))
     assert stream.next().tolist() == [0, 1, 2]
-    with pytest.raises(MemoryError, match="full"):
+    with pytest.raises(MemoryError, match="2"):
         stream.next()
     assert stream.next().tolist() == [6, 7, 8]
+
+
+def test_a_chunk_ends_before_an_allocation_that_failed() -> None:
+    stream = opened(Dataset.range(12).batch(3), allocate=failing_at(3, 4))
+    stream.next()
+    assert [batch.tolist() for batch in stream.next_chunk(5, 1 << 20)] == [[3, 4, 5]]
+    with pytest.raises(MemoryError, match="4"):
+        stream.next_chunk(5, 1 << 20)
+    assert stream.next().tolist() == [9, 10, 11]
+
+
+def failing_at(*calls: int) -> Callable[..., Any]:
+    """A function that allocates arrays, and fails when it is called for these times."""
+    counted = itertools.count(1)
+
+    def allocate(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        call = next(counted)
+        if call in calls:
+            raise MemoryError(str(call))
+        return np.empty(shape, dtype)
+
+    return allocate
 
 
 def test_a_lazy_read_yields_small_batches_together() -> None:
