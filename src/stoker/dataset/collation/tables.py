@@ -31,8 +31,10 @@ class ArrayTable(Table):
 
     def batch(self, columns: Sequence[Column], allocate: Allocate) -> Any:
         [rows] = columns
-        selected = slice(rows.start, rows.stop, rows.step) if isinstance(rows, range) else rows
-        return self._pack([array.batch(selected, len(rows), allocate) for array in self._arrays])
+        if isinstance(rows, range):
+            cut = slice(rows.start, rows.stop, rows.step)
+            return self._pack([array.cut(cut, allocate) for array in self._arrays])
+        return self._pack([array.take(rows, allocate) for array in self._arrays])
 
     def elements(self, columns: Sequence[Column]) -> list[Any]:
         [rows] = columns
@@ -54,16 +56,25 @@ class _ArrayRows:
         # `take` would copy the whole array otherwise.
         self._can_take = flags.c_contiguous and flags.aligned and self._dtype == array.dtype
 
-    def batch(self, rows: "slice | _Rows", count: int, allocate: Allocate) -> Any:
-        array = self._array
+    def cut(self, rows: slice, allocate: Allocate) -> Any:
+        """Return the batch of evenly spaced rows."""
+        selected = self._array[rows]
         if self._is_object:
-            return collate(list(array[rows]), allocate)
-        out = allocate((count, *self._shape), self._dtype)
-        if self._can_take and not isinstance(rows, slice):
+            return collate(list(selected), allocate)
+        out = allocate(selected.shape, self._dtype)
+        out[...] = selected
+        return out
+
+    def take(self, rows: _Rows, allocate: Allocate) -> Any:
+        """Return the batch of any rows."""
+        if self._is_object:
+            return collate(list(self._array[rows]), allocate)
+        out = allocate((len(rows), *self._shape), self._dtype)
+        if self._can_take:
             # All numbers are valid; with the mode "raise" NumPy copies the result once more.
-            array.take(rows, 0, out, "clip")
+            self._array.take(rows, 0, out, "clip")
         else:
-            out[...] = array[rows]
+            out[...] = self._array[rows]
         return out
 
     def elements(self, rows: Column) -> list[Any]:

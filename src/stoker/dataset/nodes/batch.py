@@ -67,7 +67,8 @@ class Batch(Node, frozen=True, eq=False, kw_only=True):
                 self.input.open(replace(context, as_rows=True)),
                 self.batch_size,
                 self.drop_remainder,
-                partial(table.batch, allocate=allocate),
+                table,
+                allocate,
                 origin,
             )
         return BatchStream(

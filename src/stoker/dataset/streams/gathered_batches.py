@@ -1,11 +1,11 @@
 """Batches of a table's rows, each gathered in one step."""
 
-from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from stoker.dataset.streams.failures import Origin, mark_failure
 from stoker.dataset.streams.row_numbers import EMPTY, Column, RowNumbers, joined
 from stoker.dataset.streams.stream import OneInputStream, Stream
+from stoker.dataset.tree.table import Allocate, Table
 from stoker.elements.sizes import element_bytes
 
 _NO_LIMIT = 1 << 62
@@ -23,8 +23,9 @@ class GatheredBatches(OneInputStream):
         stream: the input, opened with `Context.as_rows`.
         batch_size: rows in a batch; the last may have fewer.
         drop_remainder: drop a last batch that has fewer.
-        gather: builds the batch of some rows.
-        origin: of the node, for errors of `gather`.
+        table: builds the batches.
+        allocate: allocates their arrays.
+        origin: of the node, for errors of `allocate`.
     """
 
     def __init__(
@@ -32,13 +33,15 @@ class GatheredBatches(OneInputStream):
         stream: Stream,
         batch_size: int,
         drop_remainder: bool,
-        gather: Callable[[Sequence[Column]], Any],
+        table: Table,
+        allocate: Allocate,
         origin: Origin,
     ) -> None:
         super().__init__(stream)
         self._size = batch_size
         self._drop_remainder = drop_remainder
-        self._gather = gather
+        self._table = table
+        self._allocate = allocate
         self._origin = origin
         self._index = 0
         self._columns: tuple[Column, ...] = ()
@@ -99,7 +102,8 @@ class GatheredBatches(OneInputStream):
         start, self._at = self._at, stop
         self._index += 1
         try:
-            return self._gather([column[start:stop] for column in self._columns])
+            columns = [column[start:stop] for column in self._columns]
+            return self._table.batch(columns, self._allocate)
         except Exception as error:
             mark_failure(error, self._origin._replace(index=self._index - 1))
             raise
