@@ -80,7 +80,7 @@ class GatheredBatches(OneInputStream):
         return skipped
 
     def close(self) -> None:
-        self._use(EMPTY)
+        self._count = self._at = 0
         self._input.close()
 
     def _use(self, rows: RowNumbers) -> None:

@@ -26,13 +26,14 @@ class RowElements(OneInputStream):
         self._rows = EMPTY
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
-        if not self._rows:
-            self._rows = cast("RowNumbers", self._input.next_chunk(_ROWS, _NO_LIMIT))
-            if not self._rows:
+        rows = self._rows
+        if not rows:
+            rows = cast("RowNumbers", self._input.next_chunk(_ROWS, _NO_LIMIT))
+            if not rows:
                 return []
         count = max(1, min(max_elements, max_bytes // self._table.element_bytes))
-        rows, self._rows = self._rows[:count], self._rows[count:]
-        return self._table.elements(rows.columns)
+        self._rows = rows[count:]
+        return self._table.elements(rows[:count].columns)
 
     def advance(self, n: int) -> int:
         read = min(n, len(self._rows))

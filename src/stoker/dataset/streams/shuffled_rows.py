@@ -48,12 +48,13 @@ class ShuffledRows(OneInputStream):
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         if self._buffer is None and self._rest is None:
             self._fill()
-        if self._buffer is not None:
+        buffer = self._buffer  # `close` may come from another thread
+        if buffer is not None:
             chunk = self._read_columns(min(max_elements, self._draws.ready()))
             if chunk is not None:
-                drawn = swap(self._buffer, self._draws.take(len(chunk[0])), chunk)
+                drawn = swap(buffer, self._draws.take(len(chunk[0])), chunk)
                 return cast("list[Any]", RowNumbers(tuple(drawn)))
-            self._permute_rest(self._buffer)
+            self._permute_rest(buffer)
         rest = self._rest or EMPTY
         self._rest = rest[max_elements:]
         return cast("list[Any]", rest[:max_elements])
