@@ -224,7 +224,7 @@ def test_zipped_sources_share_their_splits() -> None:
     assert batches[0] == batches[1]
 
 
-def test_a_batch_has_memory_of_its_own() -> None:
+def test_a_batch_is_not_a_view_of_its_source() -> None:
     pixels, labels = np.zeros((6, 2)), np.zeros(6)
     dataset = Dataset.from_tensor_slices((pixels, labels))
     for batches in (dataset.batch(3), dataset.shuffle(6).batch(3), dataset.shard(2, 0).batch(3)):

@@ -1,4 +1,4 @@
-"""Draws of a shuffle: slots of its buffer, and the permutation of what is left at the end."""
+"""Draws of a shuffle: slots of its buffer, and the order of the rest after the input's end."""
 
 from typing import NamedTuple
 

@@ -25,7 +25,7 @@ class Table(ABC):
 
     @abstractmethod
     def batch(self, columns: Sequence[Column], allocate: Allocate) -> Any:
-        """Return the batch of some rows, equal to that of their elements, in memory of its own.
+        """Return the batch of some rows in new memory, equal to the batch of their elements.
 
         Args:
             columns: the numbers of the rows, at least one row.
