@@ -8,6 +8,7 @@ from typing import Protocol, Self
 
 from stoker.errors import FailedPreconditionError, InvalidArgumentError
 from stoker.service import DispatchServer, WorkerConfig, WorkerServer
+from stoker.service.keys import WorkerIdentity
 from stoker.service.worker.process import WorkerProcess
 from stoker.service.worker.supervisor_session import SupervisorSession
 
@@ -109,10 +110,10 @@ class LocalCluster:
     def _start_process(self, config: WorkerConfig) -> "_Process":
         return _Process(config, self._session)
 
-    def _active_workers(self, seconds: float) -> list[int]:
-        """Return the ids of the processes that were active in the past `seconds`."""
-        ids = [member.active_worker(seconds) for member in list(self._members)]
-        return [worker_id for worker_id in ids if worker_id is not None]
+    def _active_workers(self, seconds: float) -> list[WorkerIdentity]:
+        """Return the workers whose processes were active in the past `seconds`."""
+        active = [member.active_worker(seconds) for member in list(self._members)]
+        return [identity for identity in active if identity is not None]
 
     def _config(self) -> WorkerConfig:
         return WorkerConfig(dispatcher_address=self.target)
@@ -134,8 +135,8 @@ class _Member(Protocol):
 
     address: str
 
-    def active_worker(self, seconds: float) -> int | None:
-        """Return the id of a worker whose lease this process renews, if it is active."""
+    def active_worker(self, seconds: float) -> WorkerIdentity | None:
+        """Return the identity of a worker whose lease this process renews, if it is active."""
 
     def wait_serving(self) -> str:
         """Return its address once it accepts tasks."""
@@ -154,7 +155,7 @@ class _Thread:
         self._server = WorkerServer(config)
         self.address = self._server.address
 
-    def active_worker(self, seconds: float) -> int | None:
+    def active_worker(self, seconds: float) -> WorkerIdentity | None:
         return None  # it renews its own lease
 
     def wait_serving(self) -> str:
@@ -179,8 +180,8 @@ class _Process:
         self._stopping = False
         self._watcher = threading.Thread(target=self._watch, name="stoker-watch", daemon=True)
 
-    def active_worker(self, seconds: float) -> int | None:
-        return self._process.worker_id if self._process.active_within(seconds) else None
+    def active_worker(self, seconds: float) -> WorkerIdentity | None:
+        return self._process.identity if self._process.active_within(seconds) else None
 
     def wait_serving(self) -> str:
         if not self.address:
@@ -201,7 +202,7 @@ class _Process:
         how = self._process.wait()
         if self._stopping:
             return
-        worker_id = self._process.worker_id
+        identity = self._process.identity
         logger.warning("worker %s (process %d) %s", self.address, self._process.pid, how)
-        if worker_id is not None:
-            self._session.report_death(worker_id, self.address, how)
+        if identity is not None:
+            self._session.report_death(identity, how)

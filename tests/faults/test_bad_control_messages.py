@@ -18,6 +18,7 @@ import stoker
 from stoker.errors import UnavailableError, WireError
 from stoker.service import messages as m
 from stoker.service import receiving, rpc, rpc_server
+from stoker.service.control_server import MAX_STREAMS
 from stoker.service.receiving import MAX_HELLO_BYTES, MAX_MESSAGE_BYTES, Receiver
 from tests.serving import DEADLINE, Service, eventually, read
 
@@ -117,6 +118,44 @@ def test_a_silent_session_is_closed(
         peer.sendall(_stream(rpc.SESSION, b"\0"))
         assert eventually(lambda: _lines(caplog, logging.WARNING))
     assert "no whole message in time" in _lines(caplog, logging.WARNING)[0]
+
+
+def test_a_stranger_cannot_hold_many_connections(
+    service: Service, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell: Any = service.dispatcher._shell
+    monkeypatch.setattr(shell.server._pending, "_limit", 5)
+    with contextlib.ExitStack() as stack:
+        held = []
+        for _ in range(20):
+            held.append(stack.enter_context(socket.create_connection(service.address)))
+            held[-1].setblocking(False)
+        assert eventually(lambda: sum(map(_is_closed, held)) == 15)
+        assert read(stoker.Dataset.range(3).distribute(service.target)) == [0, 1, 2]
+        assert service.dispatcher.num_workers() == 1
+    assert "have no session either" in _lines(caplog, logging.WARNING)[0]
+
+
+def _is_closed(peer: socket.socket) -> bool:
+    with contextlib.suppress(ConnectionResetError):
+        try:
+            while peer.recv(65536):
+                pass
+        except BlockingIOError:
+            return False
+    return True
+
+
+def test_a_connection_has_few_streams(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+    client = h2.connection.H2Connection()
+    client.initiate_connection()
+    headers = [(name, value.replace("PATH", rpc.SESSION)) for name, value in HEADERS]
+    for _ in range(MAX_STREAMS + 1):
+        client.send_headers(client.get_next_available_stream_id(), headers)
+    with socket.create_connection(service.address) as peer, contextlib.suppress(OSError):
+        peer.sendall(client.data_to_send())
+        assert eventually(lambda: _lines(caplog, logging.WARNING))
+    assert "more than 8 sessions and calls" in _lines(caplog, logging.WARNING)[0]
 
 
 class _Source:

@@ -90,7 +90,7 @@ def test_stopped_trainer_is_disconnected_and_misses_nothing() -> None:
             [reader] = task.readers.values()
             try:
                 # Between two frames nothing is unacknowledged: stop it again, in the next one.
-                for _ in range(5):
+                for _ in range(20):
                     sent = reader.next_number
                     assert eventually(partial(_has_sent, reader, sent))
                     trainer.send_signal(signal.SIGSTOP)

@@ -15,7 +15,7 @@ import pytest
 
 import stoker
 from stoker.errors import UnavailableError
-from stoker.service import DispatchServer, WorkerConfig, WorkerServer, rpc
+from stoker.service import DispatchServer, WorkerConfig, WorkerServer, rpc, rpc_session
 from stoker.service import messages as m
 from stoker.service.control_connection import ConnectError, WatchedProtocol
 from stoker.service.control_loop import run_on
@@ -77,7 +77,7 @@ class RecordedSession:
         self.lost: list[str] = []
         self.received: list[m.FromDispatcher] = []
         self._ready = threading.Event()
-        self._session = rpc.Session(
+        self._session = rpc_session.Session(
             address,
             self._open,
             self.received.append,
@@ -298,7 +298,7 @@ def test_a_new_client_and_worker_wait_while_connections_are_reset() -> None:
 @pytest.mark.parametrize("stop", [False, True])
 def test_a_task_waits_for_its_tree(monkeypatch: pytest.MonkeyPatch, stop: bool) -> None:
     calls: list[bytes] = []
-    answer = rpc._call
+    answer = rpc.send_call
 
     async def away(address: str, data: bytes, peer_timeout: float) -> bytes:
         calls.append(data)
@@ -307,7 +307,7 @@ def test_a_task_waits_for_its_tree(monkeypatch: pytest.MonkeyPatch, stop: bool) 
         return await answer(address, data, peer_timeout)
 
     with Service(1) as service:
-        monkeypatch.setattr(rpc, "_call", away)
+        monkeypatch.setattr(rpc, "send_call", away)
         dataset = stoker.Dataset.range(5).distribute(service.target)
         if stop:  # the thread that waits ends too: the leak check sees it
             with dataset.iterator():

@@ -1,6 +1,8 @@
 """The dispatcher's logic with ten thousand workers: no call does much at once."""
 
 import gc
+import tracemalloc
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from stoker.service import messages as m
 from stoker.service.config import ShardingPolicy
 from stoker.service.dispatcher.sessions import MOST_HEARTBEATS, SLICE, heartbeat_ms
+from stoker.service.dispatcher.task_assigner import SHARED_BY, TASKS_PER_CLIENT
 from tests.scale.cluster import Cluster
 
 WORKERS, CLIENTS = 10_000, 10
@@ -35,15 +38,20 @@ def _run_epoch(mode: ShardingPolicy) -> Cluster:
     clients = cluster.add_clients(CLIENTS, "job", mode)
     cluster.work()
     tasks = list(cluster.running())
-    assert len(tasks) == WORKERS
-    assert all(len(cluster.tasks[client]) == WORKERS for client in clients)
+    assert len(tasks) == CLIENTS * TASKS_PER_CLIENT
     if mode is ShardingPolicy.DYNAMIC:
         for peer, start in tasks:
             cluster.say(peer, m.SplitRequest(start.task_id, 0, 0, want=8))
-    for delivered in (False, True):
-        for peer, start in tasks:
-            cluster.say(peer, m.TaskProgress(start.task_id, True, delivered))
-    cluster.work()
+    ended = 0
+    while tasks:  # under OFF the other workers get a task when these have ended
+        for delivered in (False, True):
+            for peer, start in tasks:
+                cluster.say(peer, m.TaskProgress(start.task_id, True, delivered))
+        cluster.work()
+        ended += len(tasks)
+        tasks = list(cluster.running())[ended:]
+    assert ended == (WORKERS if mode is ShardingPolicy.OFF else CLIENTS * TASKS_PER_CLIENT)
+    assert cluster.most <= TASKS_PER_CLIENT
     assert cluster.computed == set(clients)
     for client in clients:
         cluster.say(client, m.ClientClose())
@@ -64,11 +72,11 @@ def test_a_call_sends_at_most_a_slice() -> None:
     cluster = Cluster(10**9)
     cluster.add_workers(WORKERS)
     before = cluster.sent
-    cluster.add_clients(1, "job")
-    assert cluster.sent - before <= SLICE + 10
+    cluster.add_clients(10, "job")
+    assert cluster.sent - before <= SLICE + 10 * 3
     assert cluster.logic.has_work
     cluster.work()
-    assert cluster.sent - before >= WORKERS
+    assert cluster.sent - before >= 10 * TASKS_PER_CLIENT
 
 
 def test_a_thousand_clients_share_one_job() -> None:
@@ -80,6 +88,41 @@ def test_a_thousand_clients_share_one_job() -> None:
     cluster.say(1, m.WorkerLeave())
     cluster.work()
     assert max(cluster.longest.values()) < LONGEST_CALL, cluster.longest
+
+
+def test_a_thousand_clients_share_a_thousand_workers() -> None:
+    cluster = Cluster(10**9)
+    cluster.add_workers(1_000)
+    clients = cluster.add_clients(1_000, "job")
+    cluster.work()
+    assert all(len(cluster.tasks[client]) == TASKS_PER_CLIENT for client in clients)
+    readers = Counter(task for client in clients for task in cluster.tasks[client])
+    assert len(readers) == 1_000
+    assert min(readers.values()) >= SHARED_BY
+    assert max(cluster.longest.values()) < LONGEST_CALL, cluster.longest
+
+
+def test_workers_that_come_later_are_all_read() -> None:
+    """The clients leave workers that others read too."""
+    cluster = Cluster(10**9)
+    clients = cluster.add_clients(CLIENTS, "job")
+    cluster.add_workers(CLIENTS * TASKS_PER_CLIENT)
+    cluster.work()
+    assert all(len(cluster.tasks[client]) == TASKS_PER_CLIENT for client in clients)
+    assert len({task for client in clients for task in cluster.tasks[client]}) == 1280
+    assert cluster.most <= TASKS_PER_CLIENT
+
+
+def test_a_hundred_jobs_fit_into_a_gigabyte() -> None:
+    cluster = Cluster(10**9)
+    cluster.add_workers(WORKERS)
+    tracemalloc.start()
+    clients = [x for k in range(100) for x in cluster.add_clients(CLIENTS, f"job {k}")]
+    cluster.work()
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert sum(len(cluster.tasks[client]) for client in clients) == 128_000
+    assert used < 10**9
 
 
 @pytest.mark.parametrize(

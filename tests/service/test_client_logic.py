@@ -9,6 +9,7 @@ from stoker.service import messages as m
 from stoker.service.client import logic as c
 from stoker.service.client.credit import BUFFER_BYTES, WORKERS
 from stoker.service.client.flow_control import CONNECTION_BYTES
+from stoker.service.client.give_up_policy import DISPATCHER_TIMEOUT
 from stoker.service.client.pace import FIRST, GROWTH
 from stoker.service.config import ShardingPolicy
 from stoker.service.read_options import ReadOptions
@@ -17,8 +18,8 @@ from stoker.wire import frames as f
 EVEN = BUFFER_BYTES // (4 * WORKERS)
 HELLO = m.ClientHello(1, 1, "dataset", "job", m.JobParameters(ShardingPolicy.DYNAMIC), (0,))
 WELCOME = m.ClientWelcome(1, 40, 30, "journal", 500)
-TASK = m.TaskInfo(20, "here:1", {"tcp": "here:1"})
-OTHER = m.TaskInfo(21, "there:1", {"tcp": "there:1"})
+TASK = m.TaskInfo(20, "here:1", {"tcp": "here:1"}, reader_id=40)
+OTHER = m.TaskInfo(21, "there:1", {"tcp": "there:1"}, reader_id=40)
 LOST = m.TaskLost(20, "here:1", "it died", splits_begun=2)
 
 
@@ -250,6 +251,27 @@ def test_close_gives_back_through_worker_and_dispatcher():
     assert client.session_opened() == []
 
 
+def test_farewell_has_what_was_given_back():
+    client = _reading()
+    _frame(client, 0, ["a", "b"])
+    _taken(client)
+    client.session_lost(1.0)
+    client.close(consumed=1)
+    assert client.farewell(2.0) == m.CloseClient(40, "journal", b"", {20: (0, 1)})
+
+
+def test_no_farewell_to_a_dispatcher_that_cannot_answer():
+    unknown, stopped, gone = _client(), _reading(), _reading()
+    stopped.session_message(m.DispatcherStopped(), 0.0)
+    gone.session_lost(1.0)
+    for client in (unknown, stopped, gone):
+        client.close(0)
+    assert gone.farewell(1.0 + DISPATCHER_TIMEOUT - 0.1) is not None
+    assert gone.farewell(1.0 + DISPATCHER_TIMEOUT) is None
+    assert unknown.farewell(0.0) is None
+    assert stopped.farewell(0.0) is None
+
+
 def test_yielded_error_is_not_given_back():
     client = _reading()
     client.worker_message(1, f.Frame(0, [], ErrorRecord("UserFunctionError", "no")), 0.0)
@@ -397,3 +419,80 @@ def test_totals_of_tasks_are_added_once():
     assert client.take_counts() == {"errors_ignored": 0}
     client.worker_message(3, f.Counts({"errors_ignored": 5}), 0.0)
     assert client.take_counts() == {"errors_ignored": 3}
+
+
+def _to_dispatcher(actions: list[c.Action]) -> list[m.FromClient]:
+    return [action.message for action in actions if isinstance(action, c.ToDispatcher)]
+
+
+def test_client_leaves_a_task_when_what_has_arrived_is_consumed():
+    client = _reading(None, TASK, OTHER)
+    _frame(client, 0, ["a"])
+    _frame(client, 1, ["b"])
+    assert _taken(client) == ["a"]
+    client.session_message(m.Tasks(leave={20: 40}), 0.0)
+    _frame(client, 2, ["late"])  # the worker gets it back
+    assert _taken(client) == ["b"]
+    taken, actions = client.take(0.0, 0.0)
+    assert taken is None
+    actions += client.tick(0.0)
+    assert c.ToWorker(1, f.GiveBack(2, 0)) in actions
+    assert c.Disconnect(1, farewell=True) in actions
+    assert _to_dispatcher(actions) == [m.TaskLeft(20, 40, (2, 0))]
+    _frame(client, 0, ["c"], connection=2)
+    assert _taken(client) == ["c"]
+    closed = _to_dispatcher(client.close(1))
+    assert closed == [m.ClientClose({21: (0, 1)})]
+
+
+def test_a_client_that_leaves_does_not_connect_again():
+    client = _reading()
+    _frame(client, 0, ["a"])
+    client.session_message(m.Tasks(leave={20: 40}), 0.0)
+    client.connection_lost(1, "it broke", 0.0)
+    assert [x for x in client.tick(100.0) if isinstance(x, c.Connect)] == []
+    assert _taken(client) == ["a"]
+    _, actions = client.take(0.0, 0.0)
+    assert _to_dispatcher(actions + client.tick(0.0)) == [m.TaskLeft(20, 40, (1, 0))]
+
+
+def test_client_answers_again_if_asked_again_to_leave():
+    client = _reading()
+    left = [m.TaskLeft(20, 40, (0, 0))]
+    for _ in range(2):
+        assert _to_dispatcher(client.session_message(m.Tasks(leave={20: 40}), 0.0)) == left
+
+
+def test_client_leaves_a_task_that_it_was_not_told_of():
+    client = _reading()
+    actions = client.session_message(m.Tasks(leave={21: 41}), 0.0)
+    assert _to_dispatcher(actions) == [m.TaskLeft(21, 41, (0, 0))]
+
+
+def test_client_reads_a_task_that_it_had_left_from_the_first_frame():
+    client = _reading()
+    _frame(client, 0, ["a"])
+    assert _taken(client) == ["a"]
+    client.session_message(m.Tasks(leave={20: 40}), 0.0)
+    client.take(0.0, 0.0)
+    client.tick(0.0)
+    again = msgspec.structs.replace(TASK, reader_id=77)
+    [connect] = client.session_message(m.Tasks(added=[again]), 0.0)
+    assert connect == c.Connect(2, again)
+    assert client.connected(2) == [c.ToWorker(2, f.Hello(1, 1, 77, 20, 0, attempt=2))]
+    client.worker_message(2, f.Welcome(1, "here:1"), 0.0)
+    _frame(client, 0, ["b"], connection=2)
+    assert _taken(client) == ["b"]
+
+
+def test_credit_of_a_task_that_is_left_goes_to_others():
+    client = _reading(2, TASK, OTHER)
+    client.worker_message(1, f.Ready(5), 0.0)
+    client.worker_message(2, f.Ready(5), 0.0)
+    actions = client.session_message(m.Tasks(leave={20: 40}), 0.0)
+    assert c.ToWorker(2, f.Credit(0, 2, EVEN)) in actions
+
+
+def test_the_dispatcher_s_warning_is_for_the_user():
+    client = _reading()
+    assert client.session_message(m.Tasks(warning="careful"), 0.0) == [c.Warn("careful")]

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from stoker.dataset.options import Options
 from stoker.dataset.tree.splits import ENDLESS, IndexSplits, ListedSplits, Source
 from stoker.elements.spec import UnknownSpec, spec_to_wire
+from stoker.errors import ErrorRecord
 from stoker.service import messages as m
 from stoker.service.config import ShardingPolicy
 from stoker.service.dispatcher.split_tracker import REMEMBERED
-from tests.service.test_dispatcher_logic import C1, FOUR, S1, TREE, VERSIONS, W1, W2, Talk
+from tests.service.test_dispatcher_logic import C1, FOUR, S1, TREE, VERSIONS, W1, W2, Talk, page
 
 HELLO = m.WorkerHello(1, 1, "host:1", {}, VERSIONS)
 CLIENT_HELLO = m.ClientHello(1, 1, "data", "job", m.JobParameters(ShardingPolicy.DYNAMIC), (0,))
@@ -82,6 +83,25 @@ def test_negative_consumption_is_refused():
 
 
 @pytest.mark.parametrize(
+    "impossible",
+    [
+        page(0, [], total=3),
+        page(0, ["a", "b"], total=1),
+        page(0, ["a"], total=-1),
+        msgspec.structs.replace(page(0, [], total=3), values=msgspec.Raw(b"\x01")),
+    ],
+)
+def test_impossible_page_is_refused_before_a_change(impossible):
+    talk = Talk(ListedSplits())
+    talk.join(W1)
+    [listing] = [x for _, x in talk.read(C1) if isinstance(x, m.ListSplits)]
+    commits = talk.logic.commits
+    said = talk.say(W1, msgspec.structs.replace(impossible, listing_id=listing.listing_id))
+    assert "SplitsPage" in refused(said)
+    assert talk.logic.commits == commits
+
+
+@pytest.mark.parametrize(
     "sources",
     [
         [Source(0, "sim", "", IndexSplits(-1))],
@@ -138,7 +158,7 @@ def test_worker_without_an_address_is_refused():
 def test_death_without_a_reason_loses_the_worker():
     talk, task = reading()
     talk.say(S1, m.SupervisorHello(1, 1))
-    said = talk.say(S1, m.WorkerDied(talk.worker_ids[W1], "host:1", ""))
+    said = talk.say(S1, m.WorkerDied(talk.worker_ids[W1], "", talk.key(W1)))
     [lost] = [each for _, x in said if isinstance(x, m.Tasks) for each in x.lost]
     assert (lost.task_id, lost.reason) == (task, "its process ended")
     talk.say(C1, m.ClientClose())
@@ -148,10 +168,10 @@ def test_death_without_a_reason_loses_the_worker():
 def test_supervisor_does_not_renew_the_lease_of_a_client():
     talk = Talk(client_timeout_ms=1_000)
     talk.read(C1)
-    [client_id] = talk.logic.state.clients
+    [(client_id, client)] = talk.logic.state.clients.items()
     talk.say(S1, m.SupervisorHello(1, 1))
     for _ in range(8):
-        talk.say(S1, m.KeepAlive([client_id]))
+        talk.say(S1, m.KeepAlive({client_id: client.key}))
         talk.pass_time(0.25)
     assert not talk.logic.state.clients
 
@@ -173,12 +193,13 @@ def messages(ids) -> st.SearchStrategy:
             NUMBERS,
             st.booleans(),
         ),
-        st.builds(m.SplitsListed, number, st.dictionaries(NUMBERS, st.lists(st.just("a")))),
+        st.builds(page, number, st.lists(st.just("a")), NUMBERS, NUMBERS, NUMBERS),
+        st.builds(m.ListingFailed, number, st.just(ErrorRecord("OSError", "no"))),
         st.builds(m.TaskProgress, number, st.booleans(), st.booleans(), NUMBERS),
         st.builds(m.TaskRead, number),
-        st.builds(m.KeepAlive, st.lists(number)),
+        st.builds(m.KeepAlive, st.dictionaries(number, st.just(b""))),
         st.builds(
-            m.WorkerDied, number, st.sampled_from(["host:1", ""]), st.sampled_from(["", "x"])
+            m.WorkerDied, number, st.sampled_from(["", "x"]), st.sampled_from([b"", bytes(16)])
         ),
         st.builds(m.ClientClose, st.dictionaries(number, st.tuples(NUMBERS, NUMBERS))),
         st.builds(
@@ -191,6 +212,7 @@ def messages(ids) -> st.SearchStrategy:
             worker_id=st.one_of(st.none(), number),
             tasks=st.lists(number),
             readers=st.dictionaries(number, st.lists(number)),
+            listings=st.lists(number),
         ),
         st.just(CLIENT_HELLO),
         st.just(m.SupervisorHello(1, 1)),

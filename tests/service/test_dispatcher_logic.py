@@ -66,6 +66,10 @@ class Talk:
         hello = m.ClientHello(1, 1, "data", "job", m.JobParameters(mode), (0,), **fields)
         return self.say(peer, hello)
 
+    def key(self, peer: int) -> bytes:
+        """Return the key of a worker."""
+        return self.logic.state.workers[self.worker_ids[peer]].added.key
+
     def task(self, peer: int) -> int:
         """Return the newest task of a worker."""
         return list(self.logic.state.workers[self.worker_ids[peer]].tasks)[-1]
@@ -75,13 +79,21 @@ class Talk:
         return [(a.peer, a.message if isinstance(a, Send) else "end") for a in actions]
 
 
-def _only(said, kind):
+def only(said, kind):
     """Return the messages of one kind, with their sessions."""
     return [(peer, message) for peer, message in said if isinstance(message, kind)]
 
 
+def page(
+    listing_id: int, values: list, start: int = 0, total: int | None = None, source: int = 0
+) -> m.SplitsPage:
+    """Return a page of a list of splits: the whole list without `total`."""
+    raw = msgspec.Raw(msgspec.msgpack.encode(values))
+    return m.SplitsPage(listing_id, source, start, len(values) if total is None else total, raw)
+
+
 def _refusal(said) -> ErrorRecord:
-    [(_, refused)] = _only(said, m.Refused)
+    [(_, refused)] = only(said, m.Refused)
     return refused.error
 
 
@@ -89,19 +101,20 @@ def test_new_task_is_sent_to_worker_and_client():
     talk = Talk()
     talk.join(W1)
     said = talk.read(C1)
-    [(_, start)] = _only(said, m.TaskStart)
-    [(_, tasks)] = _only(said, m.Tasks)
+    [(_, start)] = only(said, m.TaskStart)
+    [(_, tasks)] = only(said, m.Tasks)
     assert start.split_sources == [m.SplitSource(0, 4, 4)]
-    [(_, welcome)] = _only(said, m.ClientWelcome)
-    key = reader_key(start.key, welcome.client_id)
-    info = m.TaskInfo(start.task_id, "host:1", {"tcp": "host:1"}, key=key)
+    [(_, welcome)] = only(said, m.ClientWelcome)
+    client_id = welcome.client_id
+    key = reader_key(start.key, client_id)
+    info = m.TaskInfo(start.task_id, "host:1", {"tcp": "host:1"}, [], client_id, key)
     assert tasks == m.Tasks(added=[info], computed=False)
 
 
 def test_a_session_is_resumed_with_its_key_only():
     talk = Talk()
-    [(_, registered)] = _only(talk.join(W1), m.WorkerWelcome)
-    [(_, welcome)] = _only(talk.read(C1), m.ClientWelcome)
+    [(_, registered)] = only(talk.join(W1), m.WorkerWelcome)
+    [(_, welcome)] = only(talk.read(C1), m.ClientWelcome)
     client = {"client_id": welcome.client_id, "journal_id": welcome.journal_id}
     worker = {"worker_id": registered.worker_id, "journal_id": registered.journal_id}
     hello = m.WorkerHello(1, 1, "host:1", {}, VERSIONS, **worker)
@@ -109,9 +122,9 @@ def test_a_session_is_resumed_with_its_key_only():
         assert _refusal(talk.read(C2, key=key, **client)).code == "PermissionDeniedError"
         with_key = msgspec.structs.replace(hello, key=key)
         assert _refusal(talk.say(W2, with_key)).code == "PermissionDeniedError"
-    assert _only(talk.read(C2, key=welcome.key, **client), m.ClientWelcome)
+    assert only(talk.read(C2, key=welcome.key, **client), m.ClientWelcome)
     with_key = msgspec.structs.replace(hello, key=registered.key)
-    [(_, again)] = _only(talk.say(W2, with_key), m.WorkerWelcome)
+    [(_, again)] = only(talk.say(W2, with_key), m.WorkerWelcome)
     assert again.worker_id == registered.worker_id
 
 
@@ -120,8 +133,8 @@ def test_no_two_keys_are_equal():
     talk.join(W1)
     said = talk.join(W2) + talk.read(C1) + talk.read(C2)
     keys = [x.key for _, x in said if isinstance(x, m.WorkerWelcome | m.ClientWelcome)]
-    keys += [start.key for _, start in _only(said, m.TaskStart)]
-    keys += [info.key for _, tasks in _only(said, m.Tasks) for info in tasks.added]
+    keys += [start.key for _, start in only(said, m.TaskStart)]
+    keys += [info.key for _, tasks in only(said, m.Tasks) for info in tasks.added]
     assert len(set(keys)) == len(keys) == 9
     assert all(len(key) == KEY_BYTES for key in keys)
 
@@ -144,7 +157,7 @@ def test_welcome_has_the_clients_own_compression():
         registration = _registration(TREE, compression=codec)
         registration = msgspec.structs.replace(registration, digest=f"digest with {codec}")
         said = talk.say(peer, _presenting(registration))
-        [(_, welcome)] = _only(said, m.ClientWelcome)
+        [(_, welcome)] = only(said, m.ClientWelcome)
         assert (welcome.compression, welcome.warning) == (codec, "")
 
 
@@ -155,7 +168,7 @@ def test_client_registers_an_unknown_dataset():
     assert len(talk.logic.state.datasets) == 1
     said = talk.say(C1, _presenting(_registration(TREE)))
     assert [type(x) for _, x in said] == [m.ClientWelcome, m.TaskStart, m.Tasks]
-    [(_, start)] = _only(said, m.TaskStart)
+    [(_, start)] = only(said, m.TaskStart)
     assert start.dataset_id == "other"
 
 
@@ -179,14 +192,14 @@ def test_late_worker_gets_a_task():
     talk.join(W1)
     talk.read(C1)
     said = talk.join(W2)
-    assert [peer for peer, _ in _only(said, m.TaskStart)] == [W2]
-    assert [peer for peer, _ in _only(said, m.Tasks)] == [C1]
+    assert [peer for peer, _ in only(said, m.TaskStart)] == [W2]
+    assert [peer for peer, _ in only(said, m.Tasks)] == [C1]
 
 
 def test_off_assigns_no_splits():
     talk = Talk()
     talk.join(W1)
-    [(_, start)] = _only(talk.read(C1, ShardingPolicy.OFF), m.TaskStart)
+    [(_, start)] = only(talk.read(C1, ShardingPolicy.OFF), m.TaskStart)
     assert start.split_sources is None
 
 
@@ -243,7 +256,7 @@ def test_silent_worker_is_removed():
     talk.read(C1)
     talk.pass_time(9)
     said = talk.pass_time(2)
-    [(_, tasks)] = _only(said, m.Tasks)
+    [(_, tasks)] = only(said, m.Tasks)
     assert tasks.lost[0].reason == "no heartbeat for 10 s"
     assert (W1, "end") in said
 
@@ -255,9 +268,9 @@ def test_a_supervisor_keeps_the_lease_of_its_child():
     talk.say(S1, m.SupervisorHello(1, 1))
     for _ in range(5):
         talk.pass_time(1.5)
-        talk.say(S1, m.KeepAlive([worker_id]))
+        talk.say(S1, m.KeepAlive({worker_id: talk.key(W1)}))
     assert talk.call(m.GetCluster()) == m.ClusterReply(["host:1"])
-    talk.say(S1, m.WorkerDied(worker_id, "host:1", "it was killed"))
+    talk.say(S1, m.WorkerDied(worker_id, "it was killed", talk.key(W1)))
     assert talk.call(m.GetCluster()) == m.ClusterReply([])
 
 
@@ -269,15 +282,37 @@ def test_a_supervisor_is_welcomed_with_journal_and_heartbeat():
     ]
 
 
-@pytest.mark.parametrize(
-    ("worker_id", "address"), [(99, "host:1"), (None, "host:2")], ids=["id", "address"]
-)
-def test_a_death_with_another_id_or_address_is_ignored(worker_id, address):
+def test_a_death_is_reported_with_the_key_of_the_worker_only():
     talk = Talk()
     talk.join(W1)
+    talk.join(W2)
     talk.say(S1, m.SupervisorHello(1, 1))
-    talk.say(S1, m.WorkerDied(worker_id or talk.worker_ids[W1], address, "it was killed"))
-    assert talk.call(m.GetCluster()) == m.ClusterReply(["host:1"])
+    mine, key = talk.worker_ids[W1], talk.key(W1)
+    for worker_id, shown in ((99, key), (mine, b""), (mine, key[::-1]), (mine, talk.key(W2))):
+        assert talk.say(S1, m.WorkerDied(worker_id, "it was killed", shown)) == []
+    assert talk.call(m.GetCluster()) == m.ClusterReply(["host:1", "host:2"])
+
+
+def test_a_lease_is_renewed_with_the_key_of_the_worker_only():
+    talk = Talk(worker_timeout_ms=2_000)
+    talk.join(W1)
+    worker_id, key = talk.worker_ids[W1], talk.key(W1)
+    talk.say(S1, m.SupervisorHello(1, 1))
+    for _ in range(5):
+        talk.pass_time(0.5)
+        talk.say(S1, m.KeepAlive({worker_id: key[::-1], worker_id + 1: key}))
+    assert talk.call(m.GetCluster()) == m.ClusterReply([])
+
+
+def test_keys_are_recorded():
+    talk = Talk()
+    [(_, registered)] = only(talk.join(W1), m.WorkerWelcome)
+    [(_, welcome)] = only(talk.read(C1), m.ClientWelcome)
+    state = talk.logic.state
+    assert state.workers[registered.worker_id].added.key == registered.key
+    assert state.clients[welcome.client_id].key == welcome.key
+    keys = {registered.key, welcome.key, state.tasks[talk.task(W1)].key}
+    assert [len(key) for key in keys] == [KEY_BYTES] * 3
 
 
 def test_a_supervisor_may_send_only_supervisor_messages():
@@ -301,15 +336,15 @@ def test_epoch_is_finished_when_no_task_runs_and_one_ended():
     talk.join(W1)
     talk.join(W2)
     talk.read(C1)
-    assert _only(talk.say(W1, m.TaskProgress(talk.task(W1), exhausted=True)), m.Tasks) == []
-    [(_, tasks)] = _only(talk.say(W2, m.WorkerLeave()), m.Tasks)
+    assert only(talk.say(W1, m.TaskProgress(talk.task(W1), exhausted=True)), m.Tasks) == []
+    [(_, tasks)] = only(talk.say(W2, m.WorkerLeave()), m.Tasks)
     assert tasks.computed
 
 
 def test_resumed_session_repeats_messages_that_may_be_lost():
     talk = Talk()
     talk.join(W1)
-    [(_, start)] = _only(talk.read(C1), m.TaskStart)
+    [(_, start)] = only(talk.read(C1), m.TaskStart)
     task, worker_id = talk.task(W1), talk.worker_ids[W1]
     talk.say(W1, m.SplitRequest(task, 0, 0, want=1))
     talk.logic.disconnected(W1, 0.0)
@@ -326,7 +361,7 @@ def test_resumed_session_repeats_messages_that_may_be_lost():
         journal,
         tasks=[99],
         readers=readers,
-        key=talk.logic._ledger.key_of("worker", worker_id),
+        key=talk.key(W1),
     )
     said = talk.say(W2, hello)
     assert [x for _, x in said][1:] == [
@@ -361,7 +396,31 @@ def test_new_worker_replaces_the_old_one_at_its_address():
     hello = m.WorkerHello(1, 1, "host:1", {}, VERSIONS)
     said = talk.say(W2, hello)
     assert (W1, "end") in said
-    assert _only(said, m.Tasks)[0][1].lost[0].reason == "another process took its address"
+    assert only(said, m.Tasks)[0][1].lost[0].reason == "another process took its address"
+
+
+def test_a_worker_that_missed_its_welcome_keeps_its_tasks():
+    talk = Talk()
+    talk.join(W1, instance="a", session=1)
+    talk.read(C1)
+    task, worker_id = talk.task(W1), talk.worker_ids[W1]
+    said = talk.join(W2, instance="b")  # at another address
+    hello = m.WorkerHello(1, 1, "host:1", {"tcp": "host:1"}, VERSIONS, instance="a", session=2)
+    said = talk.say(3, hello)
+    [(_, welcome)] = only(said, m.WorkerWelcome)
+    assert welcome.worker_id == worker_id
+    assert [start.task_id for _, start in only(said, m.TaskStart)] == [task]
+    assert (W1, "end") in said
+
+
+def test_an_older_session_of_a_worker_is_refused():
+    """Its hello may have been on the way for longer than that of the next session."""
+    talk = Talk()
+    talk.join(W1, instance="a", session=2)
+    talk.read(C1)
+    hello = m.WorkerHello(1, 1, "host:1", {"tcp": "host:1"}, VERSIONS, instance="a", session=1)
+    assert _refusal(talk.say(W2, hello)).code == "AlreadyExistsError"
+    assert talk.logic.state.workers[talk.worker_ids[W1]].tasks
 
 
 def test_replaced_worker_does_not_get_its_address_back():
@@ -379,41 +438,65 @@ def test_splits_are_listed_by_another_worker_after_a_death():
     talk = Talk(ListedSplits())
     talk.join(W1)
     talk.join(W2)
-    [(peer, request)] = _only(talk.read(C1), m.ListSplits)
-    assert (peer, request.sources) == (W1, [0])
-    [(peer, request)] = _only(talk.say(W1, m.WorkerLeave()), m.ListSplits)
+    [(peer, request)] = only(talk.read(C1), m.ListSplits)
+    assert (peer, request.source) == (W1, 0)
+    [(peer, request)] = only(talk.say(W1, m.WorkerLeave()), m.ListSplits)
     assert peer == W2
-    said = talk.say(W2, m.SplitsListed(request.iteration_id, {0: ["a", "b"]}))
-    [(_, start)] = _only(said, m.TaskStart)
+    said = talk.say(W2, page(request.listing_id, ["a", "b"]))
+    [(_, start)] = only(said, m.TaskStart)
     assert start.split_sources == [m.SplitSource(0, 2)]
     task = talk.task(W2)
     talk.say(W2, m.SplitRequest(task, 0, 0, want=1))
-    assert talk.logic.state.iterations[request.iteration_id].values == {0: ["a", "b"]}
+    [iteration] = talk.logic.state.iterations.values()
+    assert list(iteration.values[0]) == ["a", "b"]
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [{"error": ErrorRecord("UserFunctionError", "no such folder")}, {"splits": {}}],
-)
-def test_failed_listing_fails_the_iteration_until_released(answer):
+def test_failed_listing_fails_the_iteration_until_released():
+    error = ErrorRecord("UserFunctionError", "no such folder")
     talk = Talk(ListedSplits())
     talk.join(W1)
-    [(_, request)] = _only(talk.read(C1), m.ListSplits)
-    said = talk.say(W1, m.SplitsListed(request.iteration_id, **answer))
-    assert [peer for peer, _ in _only(said, m.Refused)] == [C1]
-    assert _only(talk.read(C2), m.Refused)
+    [(_, request)] = only(talk.read(C1), m.ListSplits)
+    said = talk.say(W1, m.ListingFailed(request.listing_id, error))
+    assert [peer for peer, _ in only(said, m.Refused)] == [C1]
+    assert only(talk.read(C2), m.Refused)
     talk.say(C1, m.ClientClose())
     assert talk.logic.state.jobs == {}
-    assert _only(talk.read(13), m.ListSplits)
+    assert only(talk.read(13), m.ListSplits)
 
 
 def test_closed_client_gives_back_through_the_dispatcher():
     talk = Talk()
     talk.join(W1)
-    [(_, welcome)] = _only(talk.read(C1), m.ClientWelcome)
+    [(_, welcome)] = only(talk.read(C1), m.ClientWelcome)
     task = talk.task(W1)
     said = talk.say(C1, m.ClientClose({task: (3, 1)}))
-    assert said == [(W1, m.ClientReleased(task, welcome.client_id, (3, 1))), (C1, "end")]
+    released = m.ClientReleased(task, welcome.client_id, (3, 1))
+    assert said == [
+        (W1, released),
+        (W1, m.ReturnSplits(task)),
+        (C1, m.ClientClosed()),
+        (C1, "end"),
+    ]
+
+
+def test_client_without_a_session_gives_back_by_a_call():
+    talk = Talk()
+    talk.join(W1)
+    [(_, welcome)] = only(talk.read(C1), m.ClientWelcome)
+    task = talk.task(W1)
+    talk.logic.disconnected(C1, talk.now)
+    client_id, journal = welcome.client_id, welcome.journal_id
+    wrong = talk.call(m.CloseClient(client_id, journal, welcome.key[::-1]))
+    assert isinstance(wrong, m.Failed)
+    assert wrong.error.code == "PermissionDeniedError"
+    assert talk.call(m.CloseClient(client_id, "other", welcome.key)) == m.ClientClosed()
+    assert talk.logic.state.clients
+    farewell = m.CloseClient(client_id, journal, welcome.key, {task: (3, 1)})
+    reply, actions = talk.logic.call(farewell, talk.now)
+    assert reply == m.ClientClosed()
+    assert Send(W1, m.ClientReleased(task, client_id, (3, 1))) in actions
+    assert not talk.logic.state.clients
+    assert talk.call(farewell) == m.ClientClosed()
 
 
 def test_lease_shorter_than_the_tick_interval_expires():
@@ -426,7 +509,7 @@ def test_lease_shorter_than_the_tick_interval_expires():
 def test_silent_client_is_released_and_notified():
     talk = Talk(worker_timeout_ms=1_000_000, client_timeout_ms=4_000)
     talk.join(W1)
-    [(_, welcome)] = _only(talk.read(C1), m.ClientWelcome)
+    [(_, welcome)] = only(talk.read(C1), m.ClientWelcome)
     said = talk.pass_time(5)
     assert (W1, m.ClientReleased(talk.task(W1), welcome.client_id)) in said
     assert "Unknown iteration client id" in _refusal(said).message
@@ -440,7 +523,7 @@ def test_tasks_of_a_finished_iteration_without_clients_stop():
     task = talk.task(W1)
     talk.say(W1, m.TaskProgress(task, exhausted=True, delivered=True))
     assert (W1, m.TaskStop(task)) in talk.say(C1, m.ClientClose())
-    assert _only(talk.read(C2), m.Tasks) == [(C2, m.Tasks(computed=True, shared=True))]
+    assert only(talk.read(C2), m.Tasks) == [(C2, m.Tasks(computed=True, shared=True))]
     assert (W1, m.TaskStop(task)) not in talk.say(C2, m.ClientClose())
 
 
@@ -462,7 +545,7 @@ def test_what_a_closed_client_gave_back_is_read_by_the_next():
     task = talk.task(W1)
     talk.say(W1, m.TaskProgress(task, exhausted=True))
     assert (W1, m.TaskStop(task)) not in talk.say(C1, m.ClientClose({task: (3, 1)}))
-    [(_, tasks)] = _only(talk.read(C2), m.Tasks)
+    [(_, tasks)] = only(talk.read(C2), m.Tasks)
     assert [info.task_id for info in tasks.added] == [task]
     assert tasks.computed
 
@@ -487,9 +570,9 @@ def test_tasks_nobody_reads_are_dropped_and_the_job_stays():
     talk.say(C1, m.ClientClose())
     assert talk.pass_time(4.5) == [(W1, m.TaskStop(task))]
     said = talk.read(C2)
-    [(_, start)] = _only(said, m.TaskStart)
+    [(_, start)] = only(said, m.TaskStart)
     assert start.task_id != task
-    [(_, tasks), _] = _only(said, m.Tasks)
+    [(_, tasks), _] = only(said, m.Tasks)
     assert tasks.lost == [m.TaskLost(task, "host:1", "nobody has read it for 3 s", 1)]
 
 
@@ -498,9 +581,9 @@ def test_off_starts_a_new_task_for_one_that_was_lost_unread():
     talk.join(W1)
     talk.read(C1, ShardingPolicy.OFF)
     talk.say(W1, m.TaskProgress(talk.task(W1), exhausted=True))
-    assert _only(talk.join(W2), m.TaskStart) == []  # all is computed
+    assert only(talk.join(W2), m.TaskStart) == []  # all is computed
     said = talk.say(W1, m.WorkerLeave())
-    [(_, lost), (_, added)] = _only(said, m.Tasks)
+    [(_, lost), (_, added)] = only(said, m.Tasks)
     assert not lost.computed
     assert [info.worker for info in added.added] == ["host:2"]
 
@@ -512,7 +595,7 @@ def test_off_ends_with_the_loss_of_a_task_a_client_has_read():
     task = talk.task(W1)
     talk.say(W1, m.TaskProgress(task, exhausted=True))
     talk.say(C1, m.TaskRead(task))
-    [(_, tasks)] = _only(talk.say(W1, m.WorkerLeave()), m.Tasks)
+    [(_, tasks)] = only(talk.say(W1, m.WorkerLeave()), m.Tasks)
     assert tasks.computed
 
 
@@ -521,22 +604,22 @@ def test_elements_of_a_lost_client_are_reported_to_the_others():
     talk.join(W1)
     talk.read(C1)
     task = talk.task(W1)
-    [(peer, tasks)] = _only(talk.say(W1, m.TaskProgress(task, dropped=3)), m.Tasks)
+    [(peer, tasks)] = only(talk.say(W1, m.TaskProgress(task, dropped=3)), m.Tasks)
     assert (peer, tasks.dropped) == (C1, [m.ElementsDropped(task, "host:1", 3)])
-    assert _only(talk.say(W1, m.TaskProgress(task, dropped=3)), m.Tasks) == []
+    assert only(talk.say(W1, m.TaskProgress(task, dropped=3)), m.Tasks) == []
 
 
 def test_a_worker_learns_later_what_a_closed_client_had_consumed():
     talk = Talk()
     talk.join(W1)
-    [(_, welcome)] = _only(talk.read(C1), m.ClientWelcome)
+    [(_, welcome)] = only(talk.read(C1), m.ClientWelcome)
     talk.read(C2)
     task, journal = talk.task(W1), talk.logic._ledger.journal_id
     talk.logic.disconnected(W1, talk.now)
     talk.say(C1, m.ClientClose({task: (3, 1)}))
     worker_id = talk.worker_ids[W1]
-    key = talk.logic._ledger.key_of("worker", worker_id)
-    fields = {"worker_id": worker_id, "journal_id": journal, "tasks": [task], "key": key}
+    fields = {"worker_id": worker_id, "journal_id": journal, "tasks": [task]}
+    fields["key"] = talk.key(W1)
     said = talk.join(W1, readers={task: [welcome.client_id]}, **fields)
     assert (W1, m.ClientReleased(task, welcome.client_id, (3, 1))) in said
 
@@ -557,7 +640,7 @@ def test_a_job_that_exists_needs_no_other_tree():
     talk.join(W1)
     _read_named(talk, C1, _with_function("one"))
     said = _read_named(talk, C2, _with_function("other", tree=b""))
-    [(_, welcome)] = _only(said, m.ClientWelcome)
+    [(_, welcome)] = only(said, m.ClientWelcome)
     assert "created with another function at train.py:3" in welcome.warning
     assert list(talk.logic.state.datasets) == ["data", "tree with one"]
 
@@ -566,7 +649,7 @@ def test_a_moved_line_is_no_other_function():
     talk = Talk()
     talk.join(W1)
     _read_named(talk, C1, _with_function("one"))
-    [(_, welcome)] = _only(_read_named(talk, C2, _with_function("one", line=9)), m.ClientWelcome)
+    [(_, welcome)] = only(_read_named(talk, C2, _with_function("one", line=9)), m.ClientWelcome)
     assert welcome.warning == ""
 
 
@@ -583,7 +666,7 @@ def test_a_job_left_by_its_clients_starts_anew_for_other_functions(idle, digest,
     talk.say(C2, m.ClientClose())
     talk.pass_time(idle)
     said = _read_named(talk, 13, _with_function(digest))
-    [(_, welcome)] = _only(said, m.ClientWelcome)
+    [(_, welcome)] = only(said, m.ClientWelcome)
     assert (list(talk.logic.state.iterations) != before) == anew
     if anew:
         assert welcome.warning == (
@@ -601,7 +684,7 @@ def test_a_job_with_a_client_never_starts_anew():
     _read_named(talk, C2, _with_function("one"))
     talk.say(C2, m.ClientClose())
     talk.pass_time(12)
-    [(_, welcome)] = _only(_read_named(talk, 13, _with_function("new")), m.ClientWelcome)
+    [(_, welcome)] = only(_read_named(talk, 13, _with_function("new")), m.ClientWelcome)
     assert "was created with another function" in welcome.warning
 
 
@@ -710,13 +793,13 @@ def test_a_late_task_gets_the_end_of_past_epochs():
 def test_a_finished_iteration_drops_its_splits_while_clients_are_connected():
     talk = Talk(ListedSplits())
     talk.join(W1)
-    [(_, listing)] = _only(talk.read(C1), m.ListSplits)
-    talk.say(W1, m.SplitsListed(listing.iteration_id, {0: ["a file"]}))
+    [(_, listing)] = only(talk.read(C1), m.ListSplits)
+    talk.say(W1, page(listing.listing_id, ["a file"]))
     task = talk.task(W1)
     talk.say(W1, m.SplitRequest(task, 0, 0, want=1))
     talk.say(W1, m.SplitRequest(task, 0, 0, begin=[0], want=1))
     [iteration] = talk.logic.state.iterations.values()
-    assert iteration.values == {0: ["a file"]}
+    assert list(iteration.values[0]) == ["a file"]
     talk.say(W1, m.TaskProgress(task, exhausted=True, delivered=True))
     assert (iteration.finished, iteration.stopped) == (True, False)
     assert (iteration.values, iteration.trackers, iteration.splits_read) == ({}, {}, {})
@@ -729,7 +812,7 @@ def test_clients_that_have_left_are_remembered_up_to_a_limit(monkeypatch):
     talk.join(W1)
     for number in range(10):
         said = _read_named(talk, 100 + number, _with_function(str(number)))
-        [(_, welcome)] = _only(said, m.ClientWelcome)
+        [(_, welcome)] = only(said, m.ClientWelcome)
         talk.say(100 + number, m.ClientClose({talk.task(W1): (1, 0)}))
     [iteration] = talk.logic.state.iterations.values()
     assert iteration.shared

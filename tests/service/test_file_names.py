@@ -127,6 +127,6 @@ def test_message_that_cannot_be_sent_fails_the_read(service, monkeypatch):
 
 
 def test_listing_that_cannot_be_sent_fails_the_read(service, folder, monkeypatch):
-    monkeypatch.setattr("stoker.service.worker.pipeline.split_to_wire", lambda value: object())
-    with pytest.raises(stoker.errors.StokerError, match="SplitsListed message cannot be encoded"):
+    monkeypatch.setattr("stoker.service.worker.listing.split_to_wire", lambda value: object())
+    with pytest.raises(InvalidArgumentError, match="the splits of source 0 cannot be sent"):
         read(stoker.Dataset.list_files(f"{folder}/*").distribute(service.target))

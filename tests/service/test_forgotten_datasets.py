@@ -11,7 +11,7 @@ from stoker.service import messages as m
 from stoker.service.config import ShardingPolicy
 from stoker.service.dispatcher import dataset_collector
 from stoker.service.worker import dataset_cache
-from tests.service.test_dispatcher_logic import FOUR, W1, Talk, _only
+from tests.service.test_dispatcher_logic import FOUR, W1, Talk, only
 from tests.serving import Service, read
 
 SHORT = {
@@ -56,7 +56,7 @@ class _Reader:
         self.sent_tree = said == [(self.peer, m.DatasetUnknown())]
         if self.sent_tree:
             said = talk.say(self.peer, msgspec.structs.replace(hello, registration=whole))
-        [(_, self.welcome)] = _only(said, m.ClientWelcome)
+        [(_, self.welcome)] = only(said, m.ClientWelcome)
 
     def close(self) -> None:
         self.talk.say(self.peer, m.ClientClose())

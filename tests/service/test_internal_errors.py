@@ -9,7 +9,7 @@ import pytest
 
 import stoker
 from stoker.errors import FailedPreconditionError, StokerError
-from stoker.service import DispatchServer, WorkerConfig, WorkerServer, rpc
+from stoker.service import DispatchServer, WorkerConfig, WorkerServer, rpc, rpc_session
 from stoker.service import messages as m
 from stoker.service.client import logic as client_logic
 from stoker.service.dispatcher import sessions
@@ -17,6 +17,7 @@ from stoker.service.dispatcher.clients import Clients
 from stoker.service.dispatcher.logic import Dispatcher
 from stoker.service.dispatcher.state import State
 from stoker.service.dispatcher.workers import Workers
+from stoker.service.keys import WorkerIdentity
 from stoker.service.worker import logic as worker_logic
 from stoker.service.worker import shell as worker_shell
 from stoker.service.worker.process import WorkerProcess
@@ -105,7 +106,7 @@ def test_exception_after_a_change_stops_the_dispatcher(monkeypatch, caplog, owne
             ready.wait(5)
             session.send(hello)
 
-        session = rpc.Session(address, opened, lambda _: None, lambda: None, lambda: None)
+        session = rpc_session.Session(address, opened, lambda _: None, lambda: None, lambda: None)
         ready.set()
         try:
             if name == "disconnected":
@@ -197,7 +198,7 @@ def test_worker_that_cannot_start_a_thread_stops(monkeypatch, caplog):
 
 
 def test_exception_of_on_registered_stops_the_worker(caplog):
-    def broken(_worker_id):
+    def broken(_identity):
         raise PlantedError("planted")
 
     with Service(0) as service:
@@ -242,7 +243,7 @@ def test_worker_process_exits_with_its_internal_error():
     "name", ["session_message", "session_lost", "tick", "worker_message", "connected", "take"]
 )
 def test_exception_of_the_clients_logic_is_raised_by_reads(monkeypatch, caplog, name):
-    with Service(1, client_timeout_ms=1_000) as service:
+    with Service(1) as service:
         dataset = stoker.Dataset.range(10).repeat().distribute(service.target)
         with iterator_with_deadline(dataset.iterator()) as iterator:
             next(iterator)
@@ -257,7 +258,7 @@ def test_exception_of_the_clients_logic_is_raised_by_reads(monkeypatch, caplog, 
                 next(iterator)
         assert has_traceback(caplog)
         monkeypatch.undo()
-        assert eventually(lambda: not service.state.clients)
+        assert not service.state.clients, "it must not wait for the end of its lease"
 
 
 def test_reader_that_cannot_start_a_thread_raises(monkeypatch):
@@ -279,14 +280,14 @@ def test_reader_that_cannot_start_a_thread_raises(monkeypatch):
 def test_supervisor_goes_on_after_an_exception(caplog):
     asked: list[int] = []
 
-    def worker_ids(_: float) -> list[int]:
+    def workers(_: float) -> list[WorkerIdentity]:
         asked.append(1)
         if len(asked) == 1:
             raise PlantedError("planted")
         return []
 
     with DispatchServer(worker_timeout_ms=300) as dispatcher:
-        session = SupervisorSession(dispatcher.target, worker_ids)
+        session = SupervisorSession(dispatcher.target, workers)
         session.start()
         try:
             assert eventually(lambda: len(asked) > 3)

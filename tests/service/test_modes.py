@@ -1,5 +1,6 @@
 """The rules of each processing mode, on states made by records."""
 
+import msgspec
 import pytest
 
 from stoker.dataset.options import Options
@@ -8,6 +9,7 @@ from stoker.errors import UnimplementedError
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig, ShardingPolicy
 from stoker.service.dispatcher import records as r
+from stoker.service.dispatcher.entities import Worker
 from stoker.service.dispatcher.modes import Dynamic, Mode, Off, mode_of
 from stoker.service.dispatcher.state import State
 
@@ -26,6 +28,7 @@ DATASET = r.DatasetAdded(
     None,
 )
 LISTED = {1: ["a", "b", "c"]}
+COUNTS = {1: 3}
 JOB, ITERATION, CLIENT, WORKER, TASK = "job", 1, 2, 10, 20
 
 
@@ -40,12 +43,18 @@ def _state(policy: ShardingPolicy, *, named: bool = False, workers: int = 2) -> 
     state.apply(r.ClientAdded(CLIENT, ITERATION, ""))
     for k in range(workers):
         state.apply(r.WorkerAdded(WORKER + k, f"host:{k}", {}, [], VERSIONS))
-    state.apply(r.SplitsKnown(ITERATION, mode.split_sources(DATASET, LISTED, 2), LISTED))
-    iteration = state.iterations[ITERATION]
-    for worker in list(mode.workers_to_start(iteration, DATASET, state.workers.values())):
+    for source, values in LISTED.items():
+        state.apply(r.PageListed(ITERATION, source, len(values), msgspec.msgpack.encode(values)))
+    state.apply(r.SplitsKnown(ITERATION, mode.split_sources(DATASET, COUNTS, 2)))
+    for worker in _workers_to_start(mode, state):
         k = worker.added.worker_id - WORKER
         state.apply(r.TaskAdded(TASK + k, ITERATION, WORKER + k, 70 + k))
     return state
+
+
+def _workers_to_start(mode: Mode, state: State) -> list[Worker]:
+    iteration = state.iterations[ITERATION]
+    return [x for x in state.workers.values() if mode.needs_task(iteration, DATASET, x)]
 
 
 @pytest.mark.parametrize(
@@ -79,10 +88,8 @@ def test_dynamic_lists_files_and_assigns_all_sources():
 def test_each_worker_runs_one_task_if_its_versions_match():
     state = _state(ShardingPolicy.OFF)
     state.apply(r.WorkerAdded(12, "host:2", {}, [], m.Versions("3.99", "2")))
-    state.apply(r.WorkerAdded(13, "host:3", {}, ["COLOCATED"], VERSIONS))
     state.apply(r.WorkerAdded(14, "host:4", {}, [], VERSIONS))
-    iteration = state.iterations[ITERATION]
-    new = Off().workers_to_start(iteration, DATASET, state.workers.values())
+    new = _workers_to_start(Off(), state)
     assert [worker.added.worker_id for worker in new] == [14]
 
 
@@ -140,7 +147,7 @@ def test_dropped_tasks_leave_their_splits_to_the_next_client():
     iteration = state.iterations[ITERATION]
     assert state.tasks[TASK].splits_lost == 1
     assert iteration.tracker(0, 0).available == 9
-    new = Dynamic().workers_to_start(iteration, DATASET, state.workers.values())
+    new = _workers_to_start(Dynamic(), state)
     assert [worker.added.worker_id for worker in new] == [WORKER]
 
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import stoker
-from stoker.dataset.tree.node import Node, number
+from stoker.dataset.tree.node import Node
 from stoker.dataset.tree.wire_form import decode_tree, encode_tree
 from stoker.service import messages as m
-from stoker.service.worker.pipeline import Pipeline, list_splits
+from stoker.service.worker.pipeline import Pipeline
 from tests.serving import eventually
 
 
@@ -159,23 +159,6 @@ def test_task_seed_applies_to_unseeded_shuffles_only():
     assert order(unseeded, 1) == order(unseeded, 1) != order(unseeded, 2)
     seeded = unseeded.with_options(stoker.Options(seed=9))
     assert order(seeded, 1) == order(seeded, 2)
-
-
-def test_splits_are_listed_for_the_requested_sources(tmp_path):
-    for name in "ab":
-        (tmp_path / name).touch()
-    dataset = stoker.Dataset.list_files(str(tmp_path / "*"), shuffle=False)
-    host = _Host(dataset)
-    source = number(dataset.node)[dataset.node]
-    answer = list_splits(m.ListSplits(7, "d", 1, (0,), [source]), host)
-    assert answer == m.SplitsListed(7, {source: [str(tmp_path / "a"), str(tmp_path / "b")]})
-
-
-def test_failure_to_list_splits_is_reported():
-    dataset = stoker.Dataset.list_files("/no/such/*")
-    answer = list_splits(m.ListSplits(7, "d", 1, (0,), [0]), _Host(dataset))
-    assert answer.error is not None
-    assert answer.error.code == "NotFoundError"
 
 
 def test_totals_are_reported_before_later_elements():

@@ -3,24 +3,27 @@ import socket
 import struct
 import sys
 import threading
+import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from grpclib.server import Server as GrpcServer
 
 import stoker
 from stoker.errors import (
+    ErrorRecord,
     FailedPreconditionError,
     InvalidArgumentError,
     NotFoundError,
     UnavailableError,
 )
-from stoker.service import WorkerServer, rpc
+from stoker.service import WorkerServer, rpc, rpc_session
 from stoker.service import messages as m
 from stoker.service.config import ShardingPolicy
-from stoker.service.control_connection import BACKLOG, ControlChannel
+from stoker.service.control_connection import BACKLOG, ConnectError, ControlChannel
 from stoker.service.control_loop import control_loop, run_on
 from tests.serving import Service, eventually, free_port, read
 
@@ -28,7 +31,8 @@ EVERY_MESSAGE = [
     m.WorkerHello(1, 2, "h:1", {"tcp": "h:2"}, m.Versions("3.11", "2"), ["t"], 5, "j", [1]),
     m.Heartbeat(),
     m.SplitRequest(1, 2, 3, [4, 5], 6),
-    m.SplitsListed(1, {0: ["a", "b"]}),
+    m.SplitsPage(1, 0, 0, 2, msgspec.Raw(rpc.encode(["a", "b"]))),
+    m.ListingFailed(1, ErrorRecord("OSError", "no")),
     m.TaskProgress(1, exhausted=True),
     m.WorkerLeave(),
     m.ClientHello(1, 1, "d", "j", m.JobParameters(ShardingPolicy.OFF), (0, 1), True, "p", 3, "j"),
@@ -56,18 +60,21 @@ def test_messages_to_the_dispatcher_survive_encoding(message):
         m.WorkerWelcome(1, 2, "j", 1000),
         m.TaskStart(1, 2, "d", 2**62, (0, 3), [m.SplitSource(0, 5, 50), m.SplitSource(1, 2)]),
         m.TaskStop(1),
-        m.ListSplits(1, "d", 5, (0,), [0]),
+        m.ListSplits(1, "d", 5, (0,), 0, 10_000),
+        m.StopListing(1),
         m.SplitGrant(1, 2, 3, [4], [5], [(6, [0, 10])], True),
         m.ClientReleased(1, 2),
         m.ClientWelcome(1, 2, 3, "j", 1000, "careful"),
         m.DatasetUnknown(),
         m.DispatcherStopped(),
         m.Tasks(
-            [m.TaskInfo(1, "h:1", {"tcp": "h:1"})],
+            [m.TaskInfo(1, "h:1", {"tcp": "h:1"}, [], 7)],
+            {3: 7},
             [m.TaskLost(2, "h:2", "it was stopped", 3, 4)],
             [m.ElementsDropped(1, "h:1", 5)],
             True,
             True,
+            "careful",
         ),
     ],
     ids=lambda message: type(message).__name__,
@@ -82,8 +89,8 @@ def test_messages_of_the_dispatcher_survive_encoding(message):
     "message",
     [
         m.TaskRead(2**70),
-        m.SplitsListed(1, {0: ["\ud800"]}),
-        m.SplitsListed(1, {0: [object()]}),
+        m.SplitGrant(1, 0, 0, splits=[(0, "\ud800")]),
+        m.SplitGrant(1, 0, 0, splits=[(0, object())]),
     ],
     ids=["int", "text", "object"],
 )
@@ -149,7 +156,7 @@ def test_session_reconnects_to_a_restarted_dispatcher():
     opened: list[int] = []
     lost = threading.Event()
     with Service(0, port=port):
-        session = rpc.Session(
+        session = rpc_session.Session(
             f"localhost:{port}", lambda: opened.append(1), lambda _: None, lost.set, lambda: None
         )
         try:
@@ -166,11 +173,67 @@ def test_session_reconnects_to_a_restarted_dispatcher():
 
 
 def test_session_without_a_dispatcher_closes_immediately():
-    session = rpc.Session(
+    session = rpc_session.Session(
         f"localhost:{free_port()}", lambda: None, lambda _: None, lambda: None, lambda: None
     )
     session.close()
     session.close()
+
+
+def _counted_calls(monkeypatch, failures: int) -> list[bytes]:
+    """Record the farewells of sessions, the first of which fail."""
+    calls: list[bytes] = []
+    send_call = rpc.send_call
+
+    async def counted(address, data, peer_timeout):
+        calls.append(data)
+        if len(calls) <= failures:
+            raise ConnectError("Connection refused")
+        return await send_call(address, data, peer_timeout)
+
+    monkeypatch.setattr(rpc_session, "send_call", counted)
+    return calls
+
+
+FAREWELL = m.CloseClient(1, "journal", b"")
+
+
+def test_broken_session_says_farewell_by_a_call(monkeypatch):
+    port = free_port()
+    calls = _counted_calls(monkeypatch, failures=2)
+    session = rpc_session.Session(
+        f"localhost:{port}", lambda: None, lambda _: None, lambda: None, lambda: None
+    )
+    closing = threading.Thread(target=session.close, args=(20.0, FAREWELL))
+    closing.start()
+    assert eventually(lambda: calls)
+    with Service(0, port=port):
+        closing.join(10)
+        assert not closing.is_alive()
+    assert set(calls) == {rpc.encode(FAREWELL)}
+    assert len(calls) >= 3
+
+
+def test_client_whose_last_message_arrives_makes_no_call(monkeypatch):
+    calls = _counted_calls(monkeypatch, failures=0)
+    with Service(1) as service:
+        dataset = stoker.Dataset.range(100).distribute(service.target)
+        for _ in range(20):
+            with dataset.iterator() as iterator:
+                next(iterator)
+            assert not service.state.clients
+    assert calls == []
+
+
+def test_farewell_without_a_dispatcher_ends_in_time(monkeypatch):
+    calls = _counted_calls(monkeypatch, failures=1 << 30)
+    session = rpc_session.Session(
+        f"localhost:{free_port()}", lambda: None, lambda _: None, lambda: None, lambda: None
+    )
+    began = time.monotonic()
+    session.close(0.3, FAREWELL)
+    assert time.monotonic() - began < 5
+    assert calls
 
 
 def test_session_survives_connections_lost_while_they_open(monkeypatch):
@@ -191,7 +254,7 @@ def test_session_survives_connections_lost_while_they_open(monkeypatch):
     failures: list[Exception] = []
     with Service(0) as service:
         address = service.target.removeprefix("grpc://")
-        session = rpc.Session(
+        session = rpc_session.Session(
             address, opened.set, lambda _: None, lambda: None, lambda: None, failures.append
         )
         try:
@@ -224,7 +287,7 @@ def session_with(broken: str, failed=None):
     with Service(0) as service:
         address = service.target.removeprefix("grpc://")
         opened, received, lost, tick = map(callback, ("opened", "received", "lost", "tick"))
-        session = rpc.Session(address, opened, received, lost, tick, failed)
+        session = rpc_session.Session(address, opened, received, lost, tick, failed)
         ready.set()
         try:
             yield calls, service

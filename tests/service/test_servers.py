@@ -12,6 +12,7 @@ import pytest
 
 import stoker
 from stoker.errors import (
+    ErrorRecord,
     FailedPreconditionError,
     InvalidArgumentError,
     StokerError,
@@ -24,6 +25,7 @@ from stoker.service import (
     distribute,
     messages,
     rpc,
+    rpc_session,
 )
 from stoker.service.keys import reader_key
 from stoker.wire import frames
@@ -262,7 +264,7 @@ class _RawSession:
         self.lost = threading.Event()
         self._first = first
         self._ready = threading.Event()
-        self._session = rpc.Session(
+        self._session = rpc_session.Session(
             address, self._opened, self.answers.append, self.lost.set, lambda: None
         )
         self._ready.set()
@@ -341,7 +343,7 @@ def test_client_of_an_unknown_mode_is_refused(service, mode):
     "message",
     [
         messages.SplitRequest(1, 2, 3, [4], 5),
-        messages.SplitsListed(1, {0: [1]}),
+        messages.ListingFailed(1, ErrorRecord("OSError", "no")),
         messages.TaskProgress(7, exhausted=True),
         messages.ClientClose(),
     ],

@@ -179,3 +179,14 @@ def test_ended_queue_has_nothing_to_repeat():
     queue.need(0.0)
     queue.granted(_grant(end=True))
     assert queue.reattach() is None
+
+
+def test_splits_that_were_given_back_are_asked_for_again():
+    queue = SplitQueue(1, 0, 0)
+    queue.need(0.0)
+    assert queue.granted(_grant(splits=[(4, "a"), (5, "b")])) == _request(begin=[4])
+    assert queue.give_back() == _request(want=2)
+    queue.granted(_grant(splits=[(4, "a"), (6, "c")]))  # 4 was granted before it was begun
+    queue.granted(_grant(begun=[4]))
+    assert queue.take(0.0) == ["a"]
+    assert queue.need(1.0) == _request(begin=[6], want=2)

@@ -56,7 +56,8 @@ def _sent(actions: list[w.Action]) -> list[object]:
 
 def test_worker_sends_hello_and_adopts_the_heartbeat():
     worker = w.Worker(HELLO, 1000)
-    assert worker.session_opened() == [w.ToDispatcher(HELLO)]
+    hello = msgspec.structs.replace(HELLO, session=1)
+    assert worker.session_opened() == [w.ToDispatcher(hello)]
     assert worker.session_message(WELCOME, 0.0) == [w.SetHeartbeat(1000)]
 
 
@@ -212,7 +213,7 @@ def test_a_draining_worker_starts_no_task():
     assert said == [w.ToDispatcher(m.TaskProgress(21, delivered=True))]
     worker.session_lost()
     state = {"worker_id": 7, "journal_id": "journal", "tasks": [20], "readers": {20: [40]}}
-    draining = msgspec.structs.replace(HELLO, draining=True, **state)
+    draining = msgspec.structs.replace(HELLO, draining=True, session=2, **state)
     assert worker.session_opened() == [w.ToDispatcher(draining)]
 
 

@@ -15,7 +15,9 @@ from stoker.service.chunk import Chunk
 from stoker.service.client import logic as client_logic
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher import logic as dispatcher_logic
+from stoker.service.keys import WorkerIdentity
 from stoker.service.read_options import ReadOptions
+from stoker.service.rpc_session import FAREWELL_SECONDS
 from stoker.service.worker import logic as worker_logic
 from stoker.wire import frames as f
 from tests.simulation.network import Link, Side, World
@@ -26,6 +28,9 @@ _to_dispatcher = msgspec.msgpack.Decoder(m.ToDispatcher).decode
 _from_dispatcher = msgspec.msgpack.Decoder(m.FromDispatcher).decode
 
 TICK = 0.1
+
+PAGE_ENTRIES = 3
+"""File names in a page, so that most lists have several."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +48,9 @@ SUPERVISOR = -1
 class SimDispatcher:
     """The dispatcher and its open sessions."""
 
-    def __init__(self, world: World, config: DispatcherConfig) -> None:
+    def __init__(self, world: World, config: DispatcherConfig, tasks_per_client: int) -> None:
         self.world = world
-        self.logic = dispatcher_logic.Dispatcher(config, world.rng, world.now)
+        self.logic = dispatcher_logic.Dispatcher(config, world.rng, world.now, tasks_per_client)
         self._sessions: dict[int, Side] = {}
         self._last_peer = 0
         self._supervised = False
@@ -72,12 +77,12 @@ class SimDispatcher:
         self._do(actions)
         return reply
 
-    def report_death(self, worker_id: int, address: str) -> None:
+    def report_death(self, identity: WorkerIdentity) -> None:
         """Deliver the report of a supervisor whose session never breaks."""
         if not self._supervised:
             self._supervised = True
             self._do(self.logic.received(SUPERVISOR, m.SupervisorHello(1, 1), self.world.now))
-        died = m.WorkerDied(worker_id, address, "it was killed")
+        died = m.WorkerDied(identity.worker_id, "it was killed", identity.key)
         self._do(self.logic.received(SUPERVISOR, died, self.world.now))
 
     def _do(self, actions: Sequence[dispatcher_logic.Action]) -> None:
@@ -112,7 +117,7 @@ class Encoded(bytes):
 
 
 class Session:
-    """A session that reconnects whenever it breaks, as `rpc.Session` does."""
+    """A session that reconnects whenever it breaks, as `rpc_session.Session` does."""
 
     def __init__(
         self,
@@ -134,12 +139,38 @@ class Session:
         if self._side is not None:
             self._side.send(Encoded(message))
 
-    def close(self) -> None:
-        """End the session for good, after the messages sent."""
+    def kill(self) -> None:
+        """End the session for good, as the death of its process does."""
         self._closed = True
         if self._side is not None:
             self._side.close()
             self._side = None
+
+    def close(self, farewell: m.Request | None) -> None:
+        """End the session for good; make the call unless all messages sent have arrived."""
+        if farewell is None:
+            self.kill()
+            return
+        self._closed = True
+        side, self._side = self._side, None
+
+        def call() -> None:
+            self._dispatcher.call(farewell)
+
+        answered = False
+
+        def received(data: bytes) -> None:
+            nonlocal answered
+            answered = isinstance(_from_dispatcher(data), m.ClientClosed)
+
+        def ended() -> None:
+            if not answered:
+                self._world.after(self._world.rng.uniform(0.01, FAREWELL_SECONDS / 2), call)
+
+        if side is None:
+            ended()
+        else:  # the dispatcher ends it after `ClientClose`
+            side.listener = Ear(received, ended)
 
     def _open(self) -> None:
         if self._closed:
@@ -171,7 +202,7 @@ class SimWorker:
         buffer_bytes: int,
     ) -> None:
         self.world, self.name, self.address, self.alive = world, name, address, True
-        self.worker_id: int | None = None
+        self.identity: WorkerIdentity | None = None
         self.pipelines: dict[int, Pipeline] = {}
         self._plan, self._seconds = plan, seconds
         self._sides: dict[int, Side] = {}
@@ -180,7 +211,8 @@ class SimWorker:
         self._next_heartbeat = 0.0
         self._leaves_at: float | None = None
         versions = m.Versions("3.11", "2")
-        hello = m.WorkerHello(1, 1, address, {"sim": address}, versions)
+        instance = f"{name} {world.rng.getrandbits(32)}"
+        hello = m.WorkerHello(1, 1, address, {"sim": address}, versions, instance=instance)
         self.logic = worker_logic.Worker(hello, buffer_bytes)
         self.session = Session(
             world,
@@ -194,7 +226,7 @@ class SimWorker:
 
     def _session_message(self, message: Any) -> None:
         if isinstance(message, m.WorkerWelcome):
-            self.worker_id = message.worker_id
+            self.identity = WorkerIdentity(message.worker_id, message.key)
         self.do(self.logic.session_message(message, self.world.now))
 
     def accept(self, side: Side) -> None:
@@ -222,7 +254,7 @@ class SimWorker:
         """Kill the process with all its state."""
         self.world.note(f"       {self.name} crashes")
         self.alive = False
-        self.session.close()
+        self.session.kill()
         for pipeline in self.pipelines.values():
             pipeline.close()
         for side in self._sides.values():
@@ -262,14 +294,23 @@ class SimWorker:
                     self.pipelines[task_id].resume()
                 case worker_logic.GiveSplit(task_id, _, _, split) if task_id in self.pipelines:
                     self.pipelines[task_id].give_split(split)
-                case worker_logic.ListSources(request):
-                    files = {x.number: x.files for x in self._plan.sources if x.per_file}
-                    answer = m.SplitsListed(request.iteration_id, files)
-                    self.world.after(0.01, partial(self._listed, answer))
+                case worker_logic.ListSplits(request):
+                    self.world.after(0.01, partial(self._listed, self._page(request)))
                 case worker_logic.SetHeartbeat(milliseconds):
                     self._heartbeat = milliseconds / 1000
 
-    def _listed(self, answer: m.SplitsListed) -> None:
+    def _page(self, request: m.ListSplits) -> m.SplitsPage:
+        [files] = [x.files for x in self._plan.sources if x.number == request.source]
+        values = files[request.start : request.start + PAGE_ENTRIES]
+        return m.SplitsPage(
+            request.listing_id,
+            request.source,
+            request.start,
+            len(files),
+            msgspec.Raw(_encode(values)),
+        )
+
+    def _listed(self, answer: m.SplitsPage) -> None:
         self.do(self.logic.splits_listed(answer))
 
     def _open(self, start: m.TaskStart) -> None:
@@ -302,6 +343,14 @@ class Delivery:
     elements: list[Element] = field(default_factory=list)
     by_task: dict[int, list[Element]] = field(default_factory=dict)
     last_frame: dict[int, int] = field(default_factory=dict)
+
+    reader_ids: dict[int, int] = field(default_factory=dict)
+
+    def connect(self, task: m.TaskInfo) -> None:
+        """Expect frames from the first on if the client reads a task that it had left."""
+        if self.reader_ids.get(task.task_id) != task.reader_id:
+            self.reader_ids[task.task_id] = task.reader_id
+            self.last_frame.pop(task.task_id, None)
 
     def add(self, chunk: client_logic.ReceivedChunk, element: Element) -> None:
         """Record a yielded element, or the error in its position."""
@@ -368,13 +417,14 @@ class SimClient:
     def _leave(self, state: str) -> None:
         self.state, self.left_at = state, self.world.now
         if state == "crashed":
+            self.session.kill()
             for side in self._sides.values():
                 side.close()
         else:
             taken = self._taken
             self._do(self.logic.close(taken))
             self.world.after(5.0, self._hang_up)
-        self.session.close()
+            self.session.close(self.logic.farewell(self.world.now))
 
     def _hang_up(self) -> None:
         """Close the connections whose farewell took too long."""
@@ -443,6 +493,7 @@ class SimClient:
                 case client_logic.ToDispatcher(message):
                     self.session.send(message)
                 case client_logic.Connect(connection, task):
+                    self.delivery.connect(task)
                     self._connecting.add(connection)
                     delay = self.world.rng.uniform(0.001, 0.03)
                     self.world.after(delay, partial(self._connect, connection, task))

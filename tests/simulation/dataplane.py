@@ -158,7 +158,7 @@ class Client:
         self.logic.session_opened()
         self.logic.session_message(m.ClientWelcome(1, number, 1, "journal", 500), 0.0)
         tasks = [
-            m.TaskInfo(x.number, f"host:{x.number}", {}, key=reader_key(b"", number))
+            m.TaskInfo(x.number, f"host:{x.number}", {}, [], number, reader_key(b"", number))
             for x in workers
         ]
         self._carry_out(self.logic.session_message(m.Tasks(added=tasks, computed=True), 0.0))

@@ -46,7 +46,7 @@ def _dynamic(outcome: Outcome) -> list[str]:
     found = [f"delivered {n} times: {x}" for x, n in got.items() if n > 1]
     found += [f"delivered, but not of the dataset: {x}" for x in got - expected]
     missing = sorted(expected - got)
-    if missing and _loses_nothing(outcome):
+    if missing and outcome.scenario.lossless:
         found.append(f"never delivered, though at most connections broke: {missing}")
     elif missing and not any(
         client.logic.losses["splits_lost"] or client.logic.losses["elements_lost"]
@@ -54,15 +54,6 @@ def _dynamic(outcome: Outcome) -> list[str]:
     ):
         found.append(f"lost in silence: {missing}")
     return found
-
-
-def _loses_nothing(outcome: Outcome) -> bool:
-    """Return whether every element must arrive.
-
-    A client that closes while its connections are broken may be unable to give elements back.
-    """
-    scenario = outcome.scenario
-    return scenario.quiet or (scenario.lossless and scenario.stop_after is None)
 
 
 def _off(outcome: Outcome) -> list[str]:
@@ -82,12 +73,12 @@ def _off(outcome: Outcome) -> list[str]:
             found.append(f"task {task_id} delivered twice: {together - Counter(expected)}")
         whole = whole or not missing
         # A worker that drains computes no more.
-        if missing and _loses_nothing(outcome) and not scenario.drains:
+        if missing and scenario.lossless and not scenario.drains:
             found.append(f"task {task_id} never delivered {sorted(missing)}")
         # What a client gives back may arrive after the next has begun to read.
         alone = scenario.clients == 1 and scenario.stop_after is None
         if alone and parts[0] != expected[: len(parts[0])]:
             found.append(f"task {task_id} is out of order: {parts[0]}")
-    if expected and not whole and _loses_nothing(outcome):
+    if expected and not whole and scenario.lossless:
         found.append("no task was read to its end")
     return found

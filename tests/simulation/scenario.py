@@ -69,16 +69,12 @@ class Scenario:
     drains: tuple[Drain, ...]
     client_crash: float | None
     registered: bool
+    tasks_per_client: int
 
     @property
     def lossless(self) -> bool:
         """True if at most connections break and workers drain, so that all elements must arrive."""
         return not self.crashes and self.client_crash is None
-
-    @property
-    def quiet(self) -> bool:
-        """True if nothing fails."""
-        return self.lossless and not self.breaks
 
 
 def draw(seed: int) -> Scenario:
@@ -86,8 +82,8 @@ def draw(seed: int) -> Scenario:
     rng = random.Random(f"scenario {seed}")
     kinds = ["none", "breaks", "crash", "both", "client", "drain"]
     faults = rng.choices(kinds, [3, 4, 2, 2, 1, 3])[0]
-    workers = rng.choice([1, 2, 2, 2, 3])
-    clients = rng.choice([1, 1, 2])
+    workers = rng.choice([1, 2, 2, 2, 3, 6])
+    clients = rng.choice([1, 1, 2, 3])
     plan = _draw_plan(rng)
     crashes: list[Crash] = []
     if faults in ("crash", "both"):
@@ -120,6 +116,7 @@ def draw(seed: int) -> Scenario:
         drains=tuple(drains),
         client_crash=rng.uniform(0, 1.0) if faults == "client" and clients > 1 else None,
         registered=rng.random() < 0.5,
+        tasks_per_client=random.Random(f"tasks {seed}").choice([1, 1, 2, 128, 128, 128]),
     )
 
 
@@ -163,7 +160,7 @@ def run(seed: int, *, tracing: bool = False) -> Outcome:
         job_gc_timeout_ms=6_000,
         gc_dynamic_sharding_jobs=True,
     )
-    dispatcher = SimDispatcher(world, config)
+    dispatcher = SimDispatcher(world, config, scenario.tasks_per_client)
     by_address: dict[str, SimWorker] = {}
     outcome = Outcome(scenario, world, dispatcher, [], [])
     registration = _registration(scenario.plan)
@@ -189,9 +186,10 @@ def run(seed: int, *, tracing: bool = False) -> Outcome:
     outcome.in_time = _run_to_the_end(outcome, LIMIT)
     if outcome.in_time:
         world.note("       everybody has left")
-        # A client that crashed or closed without a session is released when its lease ends.
-        if scenario.client_crash is not None or scenario.breaks:
-            world.run(lambda: False, world.now + LEASE + 1)
+        # A client that crashed or closed without a session is released when its lease ends. What
+        # others give back is still on its way.
+        faulty = scenario.client_crash is not None or scenario.breaks
+        world.run(lambda: False, world.now + (LEASE + 1 if faulty else 1))
         last = _client(scenario.clients, scenario, registration, world, dispatcher, by_address)
         outcome.clients.append(last)
         outcome.in_time = _run_to_the_end(outcome, world.now + LIMIT)
@@ -276,10 +274,10 @@ def _plan_crash(
     address = f"host:{crash.worker}"
 
     def die() -> None:
-        worker_id = by_address[address].worker_id
+        identity = by_address[address].identity
         by_address[address].crash()
-        if crash.reported and worker_id is not None:
-            world.after(0.05, lambda: dispatcher.report_death(worker_id, address))
+        if crash.reported and identity is not None:
+            world.after(0.05, lambda: dispatcher.report_death(identity))
         if crash.back is not None:
             world.after(crash.back, come_back)
 

@@ -8,7 +8,6 @@ import threading
 import typer
 
 from stoker.cli.failure import fail
-from stoker.cli.limits import raise_open_files_limit
 from stoker.errors import StokerError
 from stoker.service import DispatcherConfig, DispatchServer, WorkerConfig
 from stoker.service.shutdown import StopRequest
@@ -21,7 +20,6 @@ logger = logging.getLogger("stoker.worker")
 def run_dispatcher(*, host: str, port: int, insecure: bool) -> None:
     """Run a dispatcher until it is asked to stop, or fails; print its address once it serves."""
     _log_to_stderr()
-    raise_open_files_limit()
     with StopRequest() as stop:
         try:
             server = DispatchServer(DispatcherConfig(host=host, port=port, insecure=insecure))
@@ -53,7 +51,6 @@ def run_worker(
 ) -> None:
     """Run `processes` workers until asked to stop, then let them drain for `grace` seconds."""
     _log_to_stderr()
-    raise_open_files_limit()
     with StopRequest() as stop:
         try:
             config = WorkerConfig(

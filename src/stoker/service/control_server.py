@@ -1,5 +1,6 @@
 """The HTTP/2 server of the control plane, which closes the connections of foreign peers."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -10,8 +11,12 @@ from h2.events import RequestReceived
 from stoker.errors import WireError
 from stoker.service.config import join_address
 from stoker.service.control_connection import BytesCodec, ConnectError, WatchedProtocol
+from stoker.service.pending_connections import PendingConnections
 
 Refused = Callable[[str, object], None]
+
+MAX_STREAMS = 8
+"""Most sessions and calls of one connection at a time; stoker's peers have one."""
 
 
 class ServedProtocol(WatchedProtocol):
@@ -21,11 +26,31 @@ class ServedProtocol(WatchedProtocol):
         base: as for `WatchedProtocol`.
         peer_timeout: as for `WatchedProtocol`.
         refused: called with the peer's address and the error.
+        pending: closes connections without a session.
     """
 
-    def __init__(self, base: H2Protocol, peer_timeout: float, refused: Refused) -> None:
+    def __init__(
+        self,
+        base: H2Protocol,
+        peer_timeout: float,
+        refused: Refused,
+        pending: PendingConnections,
+    ) -> None:
         super().__init__(base, peer_timeout, client=False)
         self._refused = refused
+        self._pending = pending
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._pending.opened(self.connection, self._refuse)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._pending.closed(self.connection)
+        super().connection_lost(exc)
+
+    def _refuse(self, reason: str) -> None:
+        self._refused(self._peer(), reason)
+        self._abort(ConnectError(reason))
 
     def data_received(self, data: bytes) -> None:
         """Handle bytes of the peer.
@@ -35,29 +60,29 @@ class ServedProtocol(WatchedProtocol):
         """
         self._received_at = self._loop.time()
         self.answered = True
-        peer = self._peer()
         try:
             events = self.connection.feed(data)
             self.connection.flush()
             for event in events:
-                _check_request(event)
+                self._check_request(event)
                 self.processor.process(event)
             if not self.connection.is_closing():
                 self.connection.flush()
         except Exception as error:  # noqa: BLE001 - a peer can cause any, and harms only itself
-            self._refused(peer, error)
+            self._refused(self._peer(), error)
             self._abort(ConnectError(f"the connection broke: {error!r}"))
 
     def _peer(self) -> str:
         address = self._transport.get_extra_info("peername")
         return join_address(*address[:2]) if address else "an unknown peer"
 
-
-def _check_request(event: Any) -> None:
-    if isinstance(event, RequestReceived):
-        names = {name for name, _ in event.headers or ()}
-        if not names >= {":method", ":path"}:  # grpclib would log a KeyError
-            raise WireError("a request without a method or a path")
+    def _check_request(self, event: Any) -> None:
+        if isinstance(event, RequestReceived):
+            names = {name for name, _ in event.headers or ()}
+            if not names >= {":method", ":path"}:  # grpclib would log a KeyError
+                raise WireError("a request without a method or a path")
+            if len(self.processor.streams) >= MAX_STREAMS:
+                raise WireError(f"more than {MAX_STREAMS} sessions and calls at a time")
 
 
 class ControlServer(Server):
@@ -67,12 +92,21 @@ class ControlServer(Server):
         handlers: as grpclib's `Server` takes them.
         peer_timeout: seconds without a byte of a peer after which its connection is aborted.
         refused: called with the address of a peer, and the error in what it has sent.
+        pending: closes connections without a session.
     """
 
-    def __init__(self, handlers: list[Any], peer_timeout: float, refused: Refused) -> None:
+    def __init__(
+        self,
+        handlers: list[Any],
+        peer_timeout: float,
+        refused: Refused,
+        pending: PendingConnections,
+    ) -> None:
         super().__init__(handlers, codec=BytesCodec())
         self._peer_timeout = peer_timeout
         self._refused = refused
+        self._pending = pending
 
     def _protocol_factory(self) -> H2Protocol:
-        return ServedProtocol(super()._protocol_factory(), self._peer_timeout, self._refused)
+        base = super()._protocol_factory()
+        return ServedProtocol(base, self._peer_timeout, self._refused, self._pending)

@@ -1,23 +1,30 @@
 """Keys that prove to a worker or dispatcher which task, client or worker a peer is.
 
-All are derived from one secret of the dispatcher, so none is stored. Ids are sequential and can be
-guessed; a key cannot.
+Each task, client and worker has a random key, which is recorded with it. Ids are sequential and can
+be guessed; a key cannot.
 """
 
 import hashlib
 import hmac
+from typing import NamedTuple
 
 KEY_BYTES = 16
 
 
-def derived_key(key: bytes, name: str, number: int) -> bytes:
-    """Return the key of `name` `number`, which only a holder of `key` can compute."""
-    return hashlib.blake2b(f"{name} {number}".encode(), key=key, digest_size=KEY_BYTES).digest()
+class WorkerIdentity(NamedTuple):
+    """The id of a worker at its dispatcher, and the key that proves it."""
+
+    worker_id: int
+    key: bytes
 
 
 def reader_key(task_key: bytes, client_id: int) -> bytes:
-    """Return the key with which a client reads a task."""
-    return derived_key(task_key, "reader", client_id)
+    """Return the key with which a client reads a task; only a holder of `task_key` can compute it.
+
+    A worker computes it when the client connects, so it need not be told of each client.
+    """
+    text = f"reader {client_id}".encode()
+    return hashlib.blake2b(text, key=task_key, digest_size=KEY_BYTES).digest()
 
 
 def are_equal(key: bytes, other: bytes) -> bool:

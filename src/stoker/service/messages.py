@@ -51,14 +51,16 @@ class JobParameters(msgspec.Struct, frozen=True):
 class TaskInfo(msgspec.Struct, frozen=True):
     """A task with the addresses at which clients read it.
 
-    `data_transfer_addresses` maps a data transfer protocol to the worker's address. `key` is the
-    `reader_key` of the client.
+    `data_transfer_addresses` maps a data transfer protocol to the worker's address. The client
+    shows the worker its `reader_id`, which is its own id unless it has left the task before, and
+    the `reader_key` of that.
     """
 
     task_id: int
     worker: str
     data_transfer_addresses: dict[str, str]
     tags: list[str] = []
+    reader_id: int = 0
     key: bytes = b""
 
 
@@ -96,8 +98,10 @@ class SplitSource(msgspec.Struct, frozen=True):
 class WorkerHello(Message, frozen=True, tag=True):
     """First on a worker's session. With `worker_id`: it had one, and still runs `tasks`.
 
-    `readers` are the clients it keeps something for, by task. `draining`: it gets no tasks. `key`
-    is that of the `WorkerWelcome`.
+    `readers` are the reader ids it keeps something for, by task, and `listings` the lists of splits
+    that it keeps. `draining`: it gets no tasks. `key` is that of the `WorkerWelcome`. `instance` is
+    a secret of the worker, which tells it from another at its address, and `session` counts its
+    sessions, as an older one may be heard later.
     """
 
     protocol_min: int
@@ -110,8 +114,11 @@ class WorkerHello(Message, frozen=True, tag=True):
     journal_id: str = ""
     tasks: list[int] = []
     readers: dict[int, list[int]] = {}
+    listings: list[int] = []
     draining: bool = False
     key: bytes = b""
+    instance: str = ""
+    session: int = 0
 
 
 class Heartbeat(Message, frozen=True, tag=True):
@@ -134,12 +141,24 @@ class SplitRequest(Message, frozen=True, tag=True):
     done: bool = False
 
 
-class SplitsListed(Message, frozen=True, tag=True):
-    """Answer to `ListSplits`: the values of each source, or the error."""
+class SplitsPage(Message, frozen=True, tag=True):
+    """Answer to `ListSplits`: a part of the list of a source's splits, of about 1 MiB at most.
 
-    iteration_id: int
-    splits: dict[int, list[Any]] = {}
-    error: ErrorRecord | None = None
+    `values` is the list of the values from position `start` on, of `total` in all.
+    """
+
+    listing_id: int
+    source: int
+    start: int
+    total: int
+    values: msgspec.Raw
+
+
+class ListingFailed(Message, frozen=True, tag=True):
+    """Answer to `ListSplits`: the splits cannot be listed."""
+
+    listing_id: int
+    error: ErrorRecord
 
 
 class TaskProgress(Message, frozen=True, tag=True):
@@ -203,13 +222,23 @@ class TaskStop(Message, frozen=True, tag=True):
 
 
 class ListSplits(Message, frozen=True, tag=True):
-    """List the splits of these sources of the dataset; answer with `SplitsListed`."""
+    """Send the page of a source's splits from position `start` on.
 
-    iteration_id: int
+    The worker lists them when it is first asked, and keeps the list until `StopListing`.
+    """
+
+    listing_id: int
     dataset_id: str
     seed: int
     epoch: tuple[int, ...]
-    sources: list[int]
+    source: int
+    start: int = 0
+
+
+class StopListing(Message, frozen=True, tag=True):
+    """Drop a list of splits: all pages have arrived, or nobody needs them."""
+
+    listing_id: int
 
 
 class SplitGrant(Message, frozen=True, tag=True):
@@ -226,6 +255,12 @@ class SplitGrant(Message, frozen=True, tag=True):
     refused: list[int] = []
     splits: list[tuple[int, Any]] = []
     end: bool = False
+
+
+class ReturnSplits(Message, frozen=True, tag=True):
+    """Splits that are assigned to the task, and not announced, are available to others."""
+
+    task_id: int
 
 
 class ClientReleased(Message, frozen=True, tag=True):
@@ -249,17 +284,20 @@ class SupervisorHello(Message, frozen=True, tag=True):
 
 
 class KeepAlive(Message, frozen=True, tag=True):
-    """Renew the leases of active child processes, even if a function holds the GIL of one."""
+    """Renew the leases of active child processes, even if a function holds the GIL of one.
 
-    worker_ids: list[int]
+    `workers` maps the id of each to its key.
+    """
+
+    workers: dict[int, bytes]
 
 
 class WorkerDied(Message, frozen=True, tag=True):
-    """A child process died; `how` completes "worker ... was lost: "."""
+    """A child process died; `how` completes "worker ... was lost: ", `key` is the worker's."""
 
     worker_id: int
-    address: str
     how: str
+    key: bytes
 
 
 # ── dispatcher → supervisor ──────────────────────────────────────────────────────────────────────
@@ -301,6 +339,14 @@ class TaskRead(Message, frozen=True, tag=True):
     task_id: int
 
 
+class TaskLeft(Message, frozen=True, tag=True):
+    """The client has left a task as it was asked; `consumed` has the values of `GiveBack`."""
+
+    task_id: int
+    reader_id: int
+    consumed: tuple[int, int]
+
+
 class ClientClose(Message, frozen=True, tag=True):
     """The iterator was closed: release the client.
 
@@ -335,15 +381,22 @@ class DatasetUnknown(Message, frozen=True, tag=True):
 class Tasks(Message, frozen=True, tag=True):
     """Changes of the client's tasks.
 
+    `leave`, task → reader id: receive no more, consume what has arrived, and send `TaskLeft`.
     `computed`: none computes, and none will be added unless one is lost that clients have not read
-    to its end. `shared`: another client has opened the iteration too.
+    to its end. `shared`: another client has opened the iteration too. `warning` is for the user.
     """
 
     added: list[TaskInfo] = []
+    leave: dict[int, int] = {}
     lost: list[TaskLost] = []
     dropped: list[ElementsDropped] = []
     computed: bool = False
     shared: bool = False
+    warning: str = ""
+
+
+class ClientClosed(Message, frozen=True, tag=True):
+    """Answer to `ClientClose` and `CloseClient`: the client is released."""
 
 
 class DispatcherStopped(Message, frozen=True, tag=True):
@@ -424,6 +477,18 @@ class ClusterReply(Message, frozen=True, tag=True):
     workers: list[str]
 
 
+class CloseClient(Message, frozen=True, tag=True):
+    """Release a client, as `ClientClose` does; for one whose session is broken.
+
+    `journal_id` and `key` are those of its `ClientWelcome`.
+    """
+
+    client_id: int
+    journal_id: str
+    key: bytes
+    consumed: dict[int, tuple[int, int]] = {}
+
+
 class Failed(Message, frozen=True, tag=True):
     """The call failed."""
 
@@ -434,18 +499,26 @@ FromWorker: TypeAlias = (
     WorkerHello
     | Heartbeat
     | SplitRequest
-    | SplitsListed
+    | SplitsPage
+    | ListingFailed
     | TaskProgress
     | WorkerDraining
     | WorkerLeave
 )
 FromSupervisor: TypeAlias = SupervisorHello | KeepAlive | WorkerDied
-FromClient: TypeAlias = ClientHello | Heartbeat | TaskRead | ClientClose
+FromClient: TypeAlias = ClientHello | Heartbeat | TaskRead | TaskLeft | ClientClose
 ToDispatcher: TypeAlias = FromWorker | FromSupervisor | FromClient
 ToWorker: TypeAlias = (
-    WorkerWelcome | TaskStart | TaskStop | ListSplits | SplitGrant | ClientReleased
+    WorkerWelcome
+    | TaskStart
+    | TaskStop
+    | ListSplits
+    | StopListing
+    | SplitGrant
+    | ReturnSplits
+    | ClientReleased
 )
-ToClient: TypeAlias = ClientWelcome | DatasetUnknown | Tasks | DispatcherStopped
+ToClient: TypeAlias = ClientWelcome | DatasetUnknown | Tasks | ClientClosed | DispatcherStopped
 FromDispatcher: TypeAlias = ToWorker | SupervisorWelcome | ToClient | HeartbeatInterval | Refused
-Request: TypeAlias = RegisterDataset | GetDataset | GetCluster
-Reply: TypeAlias = DatasetRegistered | DatasetReply | ClusterReply | Failed
+Request: TypeAlias = RegisterDataset | GetDataset | GetCluster | CloseClient
+Reply: TypeAlias = DatasetRegistered | DatasetReply | ClusterReply | ClientClosed | Failed

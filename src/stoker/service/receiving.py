@@ -35,10 +35,18 @@ class Receiver:
     def __init__(self) -> None:
         self.pending_bytes = 0
 
-    async def receive(self, stream: Any, limit: int) -> bytes | None:
+    async def receive(
+        self, stream: Any, limit: int, stall_seconds: float | None = None
+    ) -> bytes | None:
         """Return the next message of a grpclib stream; ``None`` at its end.
 
         Memory is allocated as the bytes arrive, not as the peer announces them.
+
+        Args:
+            stream: the stream.
+            limit: most bytes of the message.
+            stall_seconds: longest wait for a message of up to 1 MiB, or for the begin of a longer
+                one; ``None`` on a session, whose peer may have nothing to say.
 
         Raises:
             WireError: if the message is longer than `limit` bytes, compressed or cut off.
@@ -46,20 +54,19 @@ class Receiver:
         """
         source = stream._stream  # the public method reads a message of any size
         try:
-            prefix = await source.recv_data(_PREFIX.size)
-            if not prefix:
-                return None
-            compressed, size = _PREFIX.unpack(prefix)
-            if compressed:
-                raise WireError("a compressed control message")
-            if size > limit:
-                raise WireError(f"a control message of {size} bytes, more than {limit} allowed")
-            if size <= _PIECE_BYTES:
-                data: bytes = await source.recv_data(size)
-                if len(data) < size:
-                    raise WireError("a control message that was cut off")
-                return data
+            async with asyncio.timeout(stall_seconds):
+                prefix = await source.recv_data(_PREFIX.size)
+                if not prefix:
+                    return None
+                size = _checked_size(prefix, limit)
+                if size <= _PIECE_BYTES:
+                    data: bytes = await source.recv_data(size)
+                    if len(data) < size:
+                        raise WireError("a control message that was cut off")
+                    return data
             return await self._receive_large(source, size)
+        except TimeoutError:
+            raise UnavailableError(f"no whole message arrived in {stall_seconds} s") from None
         except AssertionError as error:  # grpclib's, when a stream ends within a message
             raise WireError(f"a control message that was cut off: {error}") from error
 
@@ -86,3 +93,12 @@ class Receiver:
             ) from None
         finally:
             self.pending_bytes -= held
+
+
+def _checked_size(prefix: bytes, limit: int) -> int:
+    compressed, size = _PREFIX.unpack(prefix)
+    if compressed:
+        raise WireError("a compressed control message")
+    if size > limit:
+        raise WireError(f"a control message of {size} bytes, more than {limit} allowed")
+    return int(size)

@@ -14,7 +14,14 @@ from stoker.service import messages as m
 from stoker.service.config import join_address
 from stoker.service.control_connection import BACKLOG, PEER_TIMEOUT, listen
 from stoker.service.control_server import ControlServer
-from stoker.service.receiving import HELLO_SECONDS, MAX_HELLO_BYTES, MAX_MESSAGE_BYTES, Receiver
+from stoker.service.pending_connections import PendingConnections
+from stoker.service.receiving import (
+    HELLO_SECONDS,
+    MAX_HELLO_BYTES,
+    MAX_MESSAGE_BYTES,
+    STALL_SECONDS,
+    Receiver,
+)
 from stoker.service.rpc import BROKEN, CALL, SESSION, encode
 
 logger = logging.getLogger("stoker.rpc")
@@ -54,7 +61,8 @@ class RpcServer:
         self._last_peer = 0
         self._sessions: dict[asyncio.Task[Any], asyncio.Queue[bytes | None]] = {}
         self._receiver = Receiver()
-        self._server = ControlServer([self], peer_timeout, handlers.refused)
+        self._pending = PendingConnections()
+        self._server = ControlServer([self], peer_timeout, handlers.refused, self._pending)
         self.port = 0
 
     def __mapping__(self) -> dict[str, Handler]:
@@ -91,6 +99,7 @@ class RpcServer:
             await asyncio.wait(self._sessions, timeout=FAREWELL_SECONDS)
         self._server.close()
         await self._server.wait_closed()
+        self._pending.stop()
 
     async def _session(self, stream: "ServerStream[bytes, bytes]") -> None:
         self._last_peer += 1
@@ -117,9 +126,10 @@ class RpcServer:
         try:
             async with asyncio.timeout(HELLO_SECONDS):
                 data = await self._receiver.receive(stream, MAX_HELLO_BYTES)
-            while data is not None:
-                self._handlers.received(peer, data)
-                data = await self._receiver.receive(stream, MAX_MESSAGE_BYTES)
+            with self._pending.session(stream._stream.connection):
+                while data is not None:
+                    self._handlers.received(peer, data)
+                    data = await self._receiver.receive(stream, MAX_MESSAGE_BYTES)
         except TimeoutError:
             self._handlers.refused(_address(stream), "it sent no whole message in time")
         except StokerError as error:
@@ -128,8 +138,12 @@ class RpcServer:
             pass
 
     async def _call(self, stream: "ServerStream[bytes, bytes]") -> None:
+        with self._pending.call(stream._stream.connection):
+            await self._answer(stream)
+
+    async def _answer(self, stream: "ServerStream[bytes, bytes]") -> None:
         try:
-            data = await self._receiver.receive(stream, MAX_MESSAGE_BYTES)
+            data = await self._receiver.receive(stream, MAX_MESSAGE_BYTES, STALL_SECONDS)
         except StokerError as error:
             self._handlers.refused(_address(stream), error)
             await stream.send_message(encode(m.Failed(to_record(error))))

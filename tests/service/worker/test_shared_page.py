@@ -4,18 +4,24 @@ import os
 import subprocess
 import sys
 
+import pytest
+
+from stoker.service.keys import WorkerIdentity
 from stoker.service.worker.shared_page import SharedPage
 
 CHILD = """
 import sys
+from stoker.service.keys import WorkerIdentity
 from stoker.service.worker.shared_page import SharedPage
-SharedPage(int(sys.argv[1])).worker_id = 2**40
+page = SharedPage(int(sys.argv[1]))
+page.publish(WorkerIdentity(2**40, b"0123456789abcdef"))
+page.publish(WorkerIdentity(2**41, b"a key of 16 byte"))
 """
 
 
-def test_a_new_page_has_no_worker_id():
+def test_a_new_page_has_no_identity():
     page = SharedPage.create()
-    assert page.worker_id is None
+    assert page.identity is None
     page.close()
 
 
@@ -23,15 +29,25 @@ def test_the_parent_reads_what_a_dead_child_wrote():
     page = SharedPage.create()
     command = [sys.executable, "-c", CHILD, str(page.descriptor)]
     subprocess.run(command, pass_fds=[page.descriptor], check=True)
-    assert page.worker_id == 2**40
+    assert page.identity == WorkerIdentity(2**41, b"a key of 16 byte")
     page.close()
 
 
-def test_the_last_id_can_be_read_after_close():
+def test_the_last_identity_can_be_read_after_close():
     page = SharedPage.create()
-    page.worker_id = 7
+    page.publish(WorkerIdentity(7, bytes(16)))
     page.close()
-    assert page.worker_id == 7
+    assert page.identity == WorkerIdentity(7, bytes(16))
+
+
+def test_a_child_that_dies_while_it_publishes_leaves_the_identity_before():
+    page = SharedPage.create()
+    before = WorkerIdentity(7, bytes(16))
+    page.publish(before)
+    with pytest.raises((ValueError, IndexError)):  # a key that does not fit: half is written
+        page.publish(WorkerIdentity(8, b"short"))
+    assert page.identity == before
+    page.close()
 
 
 def test_the_parent_sees_the_counter_move_and_its_last_value():
@@ -44,7 +60,7 @@ def test_the_parent_sees_the_counter_move_and_its_last_value():
     child.close()
     page.close()
     assert page.progress == 2
-    assert page.worker_id is None
+    assert page.identity is None
 
 
 def test_close_closes_the_descriptor():

@@ -5,11 +5,14 @@ from contextlib import ExitStack
 from stoker.service import DispatchServer, WorkerServer
 from stoker.service import messages as m
 from stoker.service.dispatcher.supervisors import Supervisors
+from stoker.service.keys import WorkerIdentity
 from stoker.service.worker.supervisor_session import SupervisorSession
 from tests.serving import eventually
 
+KEY = bytes(range(16))
 
-def _no_workers(_: float) -> list[int]:
+
+def _no_workers(_: float) -> list[WorkerIdentity]:
     return []
 
 
@@ -35,7 +38,7 @@ def recorded(monkeypatch) -> tuple[list[m.SupervisorHello], list[m.ToDispatcher]
 def test_leases_are_renewed_on_one_session(monkeypatch):
     hellos, messages = recorded(monkeypatch)
     with DispatchServer(worker_timeout_ms=300) as dispatcher:
-        session = SupervisorSession(dispatcher.target, lambda _: [5, 6])
+        session = SupervisorSession(dispatcher.target, lambda _: [WorkerIdentity(5, KEY)])
         session.start()
         try:
             assert eventually(lambda: len(messages) >= 5)
@@ -43,7 +46,7 @@ def test_leases_are_renewed_on_one_session(monkeypatch):
             session.stop()
     assert len(hellos) == 1
     assert set(map(type, messages)) == {m.KeepAlive}
-    assert messages[0] == m.KeepAlive([5, 6])
+    assert messages[0] == m.KeepAlive({5: KEY})
 
 
 def test_a_death_without_a_session_is_sent_when_one_opens(monkeypatch):
@@ -51,13 +54,13 @@ def test_a_death_without_a_session_is_sent_when_one_opens(monkeypatch):
     with DispatchServer() as dispatcher:
         session = SupervisorSession(dispatcher.target, _no_workers)
         session._journal_id = dispatcher._shell.logic._ledger.journal_id
-        session.report_death(9, "host:1", "was killed")
+        session.report_death(WorkerIdentity(9, KEY), "was killed")
         session.start()
         try:
             assert eventually(lambda: messages)
         finally:
             session.stop()
-    assert messages[0] == m.WorkerDied(9, "host:1", "it was killed")
+    assert messages[0] == m.WorkerDied(9, "it was killed", KEY)
 
 
 def test_deaths_are_not_repeated_to_another_dispatcher(monkeypatch):
@@ -65,7 +68,7 @@ def test_deaths_are_not_repeated_to_another_dispatcher(monkeypatch):
     with ExitStack() as stack:
         dispatcher = stack.enter_context(DispatchServer(worker_timeout_ms=300))
         session = SupervisorSession(dispatcher.target, _no_workers)
-        session.report_death(9, "host:1", "was killed")
+        session.report_death(WorkerIdentity(9, KEY), "was killed")
         session.start()
         stack.callback(session.stop)
         assert eventually(lambda: messages)
@@ -73,7 +76,7 @@ def test_deaths_are_not_repeated_to_another_dispatcher(monkeypatch):
 
 
 def test_a_worker_publishes_each_id_it_is_assigned():
-    ids: list[int] = []
+    ids: list[WorkerIdentity] = []
     with DispatchServer() as dispatcher:
         worker = WorkerServer(dispatcher_address=dispatcher.target, start=False)
         worker.on_registered = ids.append

@@ -57,6 +57,11 @@ class GiveUpPolicy:
             "this iteration ends with an error after the elements that workers still deliver"
         )
 
+    def is_hopeless(self, now: float) -> bool:
+        """Return whether the dispatcher has ended, or is probably gone."""
+        since = self.unreachable_since
+        return self._stopped or (since is not None and now - since >= DISPATCHER_TIMEOUT)
+
     def dispatcher(self) -> str:
         """Return the dispatcher's address, with the reason that it cannot be reached."""
         why = f" ({self.reason})" if self.reason else ""

@@ -103,6 +103,7 @@ class Client:
         self._by_connection: dict[int, TaskCursor] = {}
         self._waits_since: float | None = None
         self._current: ReceivedChunk | None = None
+        self._leaving: dict[int, TaskCursor] = {}
         self._unsettled: list[Consumed] = []
         self._unsettled_positions = self._unsettled_bytes = 0
         self._counted: dict[str, int] = {}
@@ -111,6 +112,7 @@ class Client:
         self._raised_losses: deque[str] = deque()
         self._error: StokerError | None = None
         self._closed = False
+        self._given_back: dict[int, tuple[int, int]] = {}
         self._actions: list[Action] = []
 
     # ── the session ───────────────────────────────────────────────────────────────────────────────
@@ -162,16 +164,45 @@ class Client:
     def _change_tasks(self, tasks: m.Tasks) -> None:
         for task in tasks.added:
             self._add(task)
+        for task_id, reader_id in tasks.leave.items():
+            self._leave(task_id, reader_id)
         for dropped in tasks.dropped:
             self._drop(dropped)
         for lost in tasks.lost:
             self._lose(lost)
         self.computed, self.shared = tasks.computed, tasks.shared
+        if tasks.warning:
+            self._do(Warn(tasks.warning))
 
     def _add(self, task: m.TaskInfo) -> None:
-        if task.task_id not in self.cursors and self._order.reads(task):
+        known = self.cursors.get(task.task_id)
+        again = known is not None and known.left and known.task.reader_id != task.reader_id
+        if (known is None or again) and self._order.reads(task):
             self.cursors[task.task_id] = TaskCursor(task)
             self._connect(self.cursors[task.task_id])
+
+    def _leave(self, task_id: int, reader_id: int) -> None:
+        """Receive no more of a task; leave it when what has arrived is consumed."""
+        cursor = self.cursors.get(task_id)
+        if cursor is None or cursor.task.reader_id != reader_id:  # the assignment did not arrive
+            self._do(ToDispatcher(m.TaskLeft(task_id, reader_id, (0, 0))))
+        elif not cursor.lost:
+            if not cursor.leaving:
+                cursor.leaving = True
+                self._report_all(self._credit.disconnected(task_id))
+            self._leaving[task_id] = cursor  # again, if the answer may be lost
+            self._settle()
+
+    def _finish_leaving(self) -> None:
+        """Leave tasks of which everything that has arrived is consumed."""
+        for task_id, cursor in list(self._leaving.items()):
+            if cursor.consumed == cursor.next_frame or cursor.lost:
+                del self._leaving[task_id]
+                if not cursor.left:
+                    cursor.left = True
+                    self._give_back(cursor, cursor.next_frame, 0)
+                consumed = (cursor.next_frame, 0)
+                self._do(ToDispatcher(m.TaskLeft(task_id, cursor.task.reader_id, consumed)))
 
     def _lose(self, lost: m.TaskLost) -> None:
         """Handle the loss of a task's worker; chunks that have arrived are kept."""
@@ -224,12 +255,11 @@ class Client:
     def connected(self, connection: int) -> list[Action]:
         """Send the hello on a new connection to a worker."""
         cursor = self._by_connection.get(connection)
-        client_id = self._hello.client_id
-        if cursor is not None and client_id is not None:
+        if cursor is not None:
             hello = f.Hello(
                 f.PROTOCOL_MIN,
                 f.PROTOCOL_MAX,
-                client_id,
+                cursor.task.reader_id,
                 cursor.task.task_id,
                 cursor.next_frame,
                 attempt=connection,
@@ -250,7 +280,7 @@ class Client:
     def worker_message(self, connection: int, message: f.Message, now: float) -> list[Action]:
         """Handle a message of a worker."""
         cursor = self._by_connection.get(connection)
-        if cursor is None:
+        if cursor is None or cursor.leaving:  # the worker gets back what the client leaves
             return []
         self._give_up.worker_message(now)
         self._settle()
@@ -283,8 +313,8 @@ class Client:
         for cursor in self.cursors.values():
             if self._order.empty and cursor.reported < cursor.consumed:
                 self._report(cursor)
-            waits = cursor.connection is None and not cursor.lost and not self._closed
-            if waits and now >= cursor.try_at:
+            waits = cursor.connection is None and not (cursor.lost or cursor.leaving)
+            if waits and not self._closed and now >= cursor.try_at:
                 self._connect(cursor)
         self._check_give_up(now)
         return self._take_actions()
@@ -409,12 +439,24 @@ class Client:
         given_back = {}
         for task_id, cursor in self.cursors.items():
             mine = consumed if current is not None and current.task_id == task_id else 0
-            if not cursor.lost:
+            if not (cursor.lost or cursor.left):
                 given_back[task_id] = (cursor.consumed, mine)
             self._give_back(cursor, cursor.consumed, mine)
         # The dispatcher passes it on: a connection may break before `GiveBack` arrives.
+        self._given_back = given_back
         self._do(ToDispatcher(m.ClientClose(given_back)))
         return self._take_actions()
+
+    def farewell(self, now: float) -> m.CloseClient | None:
+        """Return the call in place of a `ClientClose` that did not arrive; call it after `close`.
+
+        Returns:
+            ``None`` if there is no dispatcher that knows the client.
+        """
+        hello = self._hello
+        if hello.client_id is None or self._give_up.is_hopeless(now):
+            return None
+        return m.CloseClient(hello.client_id, hello.journal_id, hello.key, self._given_back)
 
     def waiting_for(self) -> str:
         """Return what a read waits for, as the end of a sentence."""
@@ -427,6 +469,8 @@ class Client:
         """Account for consumed chunks and send workers new credit."""
         if self._unsettled:
             self._report_all(self._account())
+        if self._leaving:
+            self._finish_leaving()
 
     def _account(self) -> list[int]:
         """Account for consumed chunks; return the tasks whose workers need new credit."""
@@ -443,7 +487,7 @@ class Client:
     # ── mechanics ─────────────────────────────────────────────────────────────────────────────────
     def _report(self, cursor: TaskCursor) -> None:
         """Send the worker the consumed frames and its credit."""
-        if cursor.open and cursor.connection is not None:
+        if cursor.open and cursor.connection is not None and not cursor.leaving:
             elements, nbytes = self._credit.grant(cursor.task.task_id)
             self._do(ToWorker(cursor.connection, f.Credit(cursor.consumed, elements, nbytes)))
             cursor.reported = cursor.consumed

@@ -23,7 +23,7 @@ from stoker.errors import (
     from_record,
 )
 from stoker.service import messages as m
-from stoker.service import rpc
+from stoker.service import rpc_session
 from stoker.service.client import logic
 from stoker.service.client.route import Route
 from stoker.service.read_options import ReadOptions
@@ -79,7 +79,7 @@ class ServiceStream(Stream):
         self._crashed = False
         self._logic = logic.Client(hello, options, random.Random(), time.monotonic())
         with self._changed:  # the callbacks may run immediately, and use the session
-            self._session = rpc.Session(
+            self._session = rpc_session.Session(
                 options.dispatcher_address,
                 self._session_opened,
                 self._session_message,
@@ -117,8 +117,9 @@ class ServiceStream(Stream):
             self.ready = iter(())
             self._changed.notify_all()
             threads = list(self._threads)
-        self._session.close()
-        deadline = time.monotonic() + FAREWELL_SECONDS
+            deadline = time.monotonic() + FAREWELL_SECONDS
+            farewell = self._logic.farewell(time.monotonic())
+        self._session.close(FAREWELL_SECONDS, farewell)
         for thread in threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         with self._changed:

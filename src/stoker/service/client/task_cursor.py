@@ -27,6 +27,8 @@ class TaskCursor:
         confirmed: the worker was asked to confirm the end.
         read: `End` was received at least once, and the dispatcher notified.
         lost: the worker was removed; nothing more will be received.
+        leaving: the dispatcher has asked the client to leave the task; nothing more is received.
+        left: all that had arrived is consumed, and the rest was given back.
         attempts: the number of failed attempts to connect since the last success.
         try_at: time of the next attempt.
         reason: the last error.
@@ -43,6 +45,8 @@ class TaskCursor:
     confirmed: bool = False
     read: bool = False
     lost: bool = False
+    leaving: bool = False
+    left: bool = False
     attempts: int = 0
     try_at: float = 0.0
     reason: str = ""
@@ -51,7 +55,7 @@ class TaskCursor:
     @property
     def over(self) -> bool:
         """True if no more frames are expected."""
-        return self.ended or self.lost
+        return self.ended or self.lost or self.leaving
 
     def postpone(self, reason: str, now: float, rng: random.Random) -> None:
         """Schedule another attempt to connect, after a delay that doubles with each failure."""

@@ -44,14 +44,19 @@ class Clients:
             client_id = self._ledger.new_id()
             code = fingerprint(dataset)
             self._ledger.commit(
-                r.ClientAdded(client_id, iteration.iteration_id, hello.process, code)
+                r.ClientAdded(
+                    client_id,
+                    iteration.iteration_id,
+                    hello.process,
+                    code,
+                    self._ledger.new_key(),
+                )
             )
-            client = self._state.clients[client_id]
+            client, is_new = self._state.clients[client_id], True
         else:
             client = self._find(hello.client_id, hello.journal_id)
-            key = self._ledger.key_of("client", hello.client_id)
-            check_key(hello.key, key, f"client {hello.client_id}")
-            client_id, iteration = client.client_id, client.iteration
+            check_key(hello.key, client.key, f"client {hello.client_id}")
+            client_id, iteration, is_new = client.client_id, client.iteration, False
         heartbeat_ms = self._sessions.attach(peer, client_id, self._timeout_ms, now)
         self._sessions.send(
             client_id,
@@ -63,14 +68,15 @@ class Clients:
                 heartbeat_ms,
                 warning,
                 compression,
-                self._ledger.key_of("client", client_id),
+                client.key,
             ),
         )
-        # The state of all tasks: what an older session was sent may be lost.
         if iteration.error is not None:
             self._sessions.send(client_id, m.Refused(iteration.error))
-        self._iterations.notify(client, list(iteration.tasks.values()))
-        self._iterations.advance(iteration, self._state.workers.values())
+        if is_new:
+            self._iterations.client_joined(client)
+        else:
+            self._iterations.client_resumed(client)
 
     def received(self, client_id: int, message: m.ToDispatcher, now: float) -> None:
         """Handle a message on the session of a client.
@@ -80,19 +86,34 @@ class Clients:
         """
         if isinstance(message, m.TaskRead):
             self._iterations.task_read(self._state.clients[client_id], message.task_id)
+        elif isinstance(message, m.TaskLeft):
+            _check_consumed({message.task_id: message.consumed})
+            self._iterations.task_left(self._state.clients[client_id], message)
         elif isinstance(message, m.ClientClose):
-            for task_id, numbers in message.consumed.items():
-                if min(numbers) < 0:
-                    raise InvalidArgumentError(
-                        f"`consumed` of task {task_id} must not be negative, got {numbers}"
-                    )
-            self._release(client_id, message.consumed, now)
-            self._sessions.release(client_id)
+            self._close(client_id, message.consumed, now)
+
+    def close(self, request: m.CloseClient, now: float) -> None:
+        """Release a client whose session is broken, unless it was released before.
+
+        Raises:
+            PermissionDeniedError: if the key is not that of the client.
+            InvalidArgumentError: if a number is not possible.
+        """
+        client = self._state.clients.get(request.client_id)
+        if client is not None and request.journal_id == self._ledger.journal_id:
+            check_key(request.key, client.key, f"client {request.client_id}")
+            self._close(client.client_id, request.consumed, now)
 
     def expired(self, client_id: int, now: float) -> None:
         """Release a client whose lease has expired."""
-        self._release(client_id, {}, now)
+        self._iterations.remove_client(self._state.clients[client_id], {}, now)
         self._sessions.send(client_id, m.Refused(to_record(self._unknown(client_id))))
+        self._sessions.release(client_id)
+
+    def _close(self, client_id: int, consumed: dict[int, tuple[int, int]], now: float) -> None:
+        _check_consumed(consumed)
+        self._iterations.remove_client(self._state.clients[client_id], consumed, now)
+        self._sessions.send(client_id, m.ClientClosed())
         self._sessions.release(client_id)
 
     def _find(self, client_id: int, journal_id: str) -> e.Client:
@@ -105,23 +126,19 @@ class Clients:
             raise self._unknown(client_id)
         return self._state.clients[client_id]
 
-    def _release(self, client_id: int, consumed: dict[int, tuple[int, int]], now: float) -> None:
-        iteration = self._state.clients[client_id].iteration
-        self._ledger.commit(r.ClientRemoved(client_id, consumed))
-        if not iteration.stopped:
-            # The client sends `GiveBack` too, but its data connection may be broken.
-            tasks = list(iteration.by_worker.items())
-            self._sessions.send_all(
-                (worker_id, m.ClientReleased(x.task_id, client_id, consumed.get(x.task_id)))
-                for worker_id, x in tasks
-            )
-        self._iterations.client_left(iteration, now)
-
     def _unknown(self, client_id: int) -> NotFoundError:
         return NotFoundError(
             f"Unknown iteration client id {client_id}: it was released after "
             f"{self._timeout_ms / 1000:g} s without a heartbeat"
         )
+
+
+def _check_consumed(consumed: dict[int, tuple[int, int]]) -> None:
+    for task_id, numbers in consumed.items():
+        if min(numbers) < 0:
+            raise InvalidArgumentError(
+                f"`consumed` of task {task_id} must not be negative, got {numbers}"
+            )
 
 
 def _already_read(job: str) -> str:

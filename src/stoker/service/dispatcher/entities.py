@@ -2,10 +2,10 @@
 
 import dataclasses
 from collections import Counter
-from typing import Any
 
 from stoker.errors import ErrorRecord
 from stoker.service.dispatcher.epoch_set import EpochSet
+from stoker.service.dispatcher.listed_values import ListedValues
 from stoker.service.dispatcher.records import JobAdded, WorkerAdded
 from stoker.service.dispatcher.split_tracker import SplitTracker
 from stoker.service.messages import JobParameters, SplitSource
@@ -32,7 +32,7 @@ class Worker:
     tasks: dict[int, "Task"] = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(slots=True, eq=False)
 class Task:
     """One iteration's work on one worker.
 
@@ -45,6 +45,8 @@ class Task:
         lost: the reason that it can be read no more; empty while it can.
         splits_lost: the splits it had begun when it was lost, if `elements_lost` is unknown.
         elements_lost: the elements that were lost with it; ``None`` if unknown.
+        readers: client that reads it → its reader id, until the task is over.
+        leaving: client that was asked to leave it, to be able to read others → its reader id.
     """
 
     task_id: int
@@ -59,6 +61,8 @@ class Task:
     lost: str = ""
     splits_lost: int = 0
     elements_lost: int | None = None
+    readers: dict[int, int] = dataclasses.field(default_factory=dict)
+    leaving: dict[int, int] = dataclasses.field(default_factory=dict)
 
     @property
     def running(self) -> bool:
@@ -85,12 +89,14 @@ class TaskCounts:
         open: clients may get another element of them.
         exhausted: their pipelines have ended.
         whole: clients can read all of them, or have.
+        workers_wait: workers get a task when clients can read more.
     """
 
     running: int = 0
     open: int = 0
     exhausted: int = 0
     whole: int = 0
+    workers_wait: bool = False
 
     def add(self, task: Task, sign: int = 1) -> None:
         """Count `task` in its present state; with `sign` -1, undo that before a change."""
@@ -102,11 +108,19 @@ class TaskCounts:
 
 @dataclasses.dataclass
 class Client:
-    """One iterator of one trainer process."""
+    """One iterator of one trainer process.
+
+    Attributes:
+        tasks: those that it reads, also those that it was asked to leave until it has left.
+        left_tasks: those that it has left. To read one again, it needs another reader id.
+    """
 
     client_id: int
     iteration: "Iteration"
     process: str
+    key: bytes = b""
+    tasks: dict[int, Task] = dataclasses.field(default_factory=dict)
+    left_tasks: set[int] = dataclasses.field(default_factory=set)
 
 
 @dataclasses.dataclass
@@ -148,12 +162,16 @@ class Iteration:
 
     Attributes:
         sources: the sources whose splits are assigned to tasks; ``None`` until they are known.
+        values: the values of the splits of listed sources.
         trackers: (source, its epoch) → its splits, until all are read.
         by_worker: worker → its task, unless that is lost.
         read_epochs: source → its epochs whose splits are all read.
         splits_read: task → the number of splits that it has begun of those epochs.
         counts: the numbers of its tasks in each state.
-        left: client that has closed → what it had consumed of each task.
+        readings: the number of pairs of an open task and a client that reads it.
+        unread: open tasks without a reader, those that have waited longest first.
+        damaged: tasks that were lost, or whose elements were.
+        left: reader id of a client that has left or closed → what it had consumed of each task.
         clients_opened: the number of clients that have opened it.
         computed: no task computes, and none will be added unless one is lost before its end.
         finished: no client will get another element.
@@ -167,13 +185,16 @@ class Iteration:
     tasks: dict[int, Task] = dataclasses.field(default_factory=dict)
     clients: dict[int, Client] = dataclasses.field(default_factory=dict)
     sources: dict[int, SplitSource] | None = None
-    values: dict[int, list[Any]] = dataclasses.field(default_factory=dict)
+    values: dict[int, ListedValues] = dataclasses.field(default_factory=dict)
     trackers: dict[tuple[int, int], SplitTracker] = dataclasses.field(default_factory=dict)
     read_epochs: dict[int, EpochSet] = dataclasses.field(default_factory=dict)
     splits_read: Counter[int] = dataclasses.field(default_factory=Counter)
     error: ErrorRecord | None = None
     by_worker: dict[int, Task] = dataclasses.field(default_factory=dict)
     counts: TaskCounts = dataclasses.field(default_factory=TaskCounts)
+    readings: int = 0
+    unread: dict[int, Task] = dataclasses.field(default_factory=dict)
+    damaged: dict[int, Task] = dataclasses.field(default_factory=dict)
     left: dict[int, dict[int, tuple[int, int]]] = dataclasses.field(default_factory=dict)
     clients_opened: int = 0
     computed: bool = False
@@ -226,16 +247,43 @@ class Iteration:
         kept = sum(tracker.begun_by(task_id) for tracker in self.trackers.values())
         return kept + self.splits_read[task_id]
 
-    def add_left(self, client_id: int, consumed: dict[int, tuple[int, int]]) -> None:
-        """Add what a client that closes had consumed of each task; drop the oldest of many."""
-        if consumed and not self.stopped:
-            self.left[client_id] = consumed
+    def add_reader(self, task: Task, client: Client, reader_id: int) -> None:
+        """Let a client read a task."""
+        task.readers[client.client_id] = reader_id
+        client.tasks[task.task_id] = task
+        self.unread.pop(task.task_id, None)
+        self.readings += 1
+
+    def revoke_reader(self, task: Task, client_id: int) -> None:
+        """Ask a client to leave a task."""
+        task.leaving[client_id] = task.readers.pop(client_id)
+        self.readings -= 1
+        if not task.readers:
+            self.unread[task.task_id] = task
+
+    def remove_reader(self, task: Task, client: Client, consumed: tuple[int, int] | None) -> None:
+        """Remove a client from a task that is not over, and keep what it had consumed."""
+        del client.tasks[task.task_id]
+        if client.client_id in task.readers:
+            self.revoke_reader(task, client.client_id)
+        reader_id = task.leaving.pop(client.client_id)
+        if consumed is not None and not self.stopped:
+            self.left.setdefault(reader_id, {})[task.task_id] = consumed
             if len(self.left) > REMEMBERED_CLIENTS:
                 del self.left[next(iter(self.left))]
 
+    def remove_readers(self, task: Task) -> None:
+        """Remove all clients from a task that is over."""
+        for client_id in task.readers | task.leaving:
+            self.clients[client_id].tasks.pop(task.task_id)
+        self.unread.pop(task.task_id, None)
+        self.readings -= len(task.readers)
+        task.readers.clear()
+        task.leaving.clear()
+
     def drop_splits(self) -> None:
         """Drop the splits: no task will ask for any."""
-        self.values = {}  # the record that brought them is not changed
+        self.values = {}  # not cleared: `SplitListing.free_pages` frees them in steps
         self.trackers.clear()
         self.read_epochs.clear()
         self.splits_read.clear()

@@ -1,7 +1,5 @@
 """Iterations: opened by clients, run as tasks on workers, ended and collected."""
 
-from collections.abc import Iterable, Iterator
-
 from stoker.errors import ErrorRecord, FailedPreconditionError, from_record, to_record
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
@@ -12,10 +10,11 @@ from stoker.service.dispatcher.catalog import find_dataset, registered_id
 from stoker.service.dispatcher.dataset_collector import DatasetCollector
 from stoker.service.dispatcher.ledger import Ledger
 from stoker.service.dispatcher.modes import mode_of
-from stoker.service.dispatcher.sessions import SLICE, Sessions
+from stoker.service.dispatcher.sessions import Sessions
 from stoker.service.dispatcher.split_assigner import SplitAssigner
 from stoker.service.dispatcher.split_listing import SplitListing
-from stoker.service.dispatcher.task_updates import task_update
+from stoker.service.dispatcher.task_assigner import TaskAssigner
+from stoker.service.dispatcher.task_updates import task_update, whole_update
 from stoker.service.splittable import check_splittable
 
 OUTDATED_SECONDS = 10.0
@@ -31,6 +30,7 @@ class Iterations:
         sessions: the sessions of workers and clients.
         assigner: assigns splits to tasks.
         listing: finds the splits of sources.
+        tasks_per_client: the most tasks that a client reads at a time.
     """
 
     def __init__(
@@ -40,6 +40,7 @@ class Iterations:
         sessions: Sessions,
         assigner: SplitAssigner,
         listing: SplitListing,
+        tasks_per_client: int,
     ) -> None:
         self._config = config
         self._ledger = ledger
@@ -48,6 +49,7 @@ class Iterations:
         self._assigner = assigner
         self._listing = listing
         self._collector = DatasetCollector(ledger)
+        self._tasks = TaskAssigner(ledger, sessions, assigner, self._after, tasks_per_client)
         self._idle_since: dict[int, float] = {}
         self._left_at: dict[str, float] = {}
 
@@ -148,56 +150,58 @@ class Iterations:
             f"has {different}"
         )
 
-    def advance(self, iteration: e.Iteration, workers: Iterable[e.Worker]) -> None:
-        """List the splits of an iteration if needed, then start its tasks on `workers`."""
-        if iteration.computed or iteration.error is not None or not iteration.clients:
-            return
-        dataset = self._state.datasets[iteration.job.dataset_id]
-        # With tasks it can run somewhere; workers that cannot run it may come and go.
-        if not iteration.tasks:
-            try:
-                jobs.check_runnable(self._state, dataset)
-            except FailedPreconditionError as error:
-                self._fail(iteration, to_record(error))
-                return
-        if not self._listing.learn(iteration):
-            return
-        if len(iteration.by_worker) < len(self._state.workers):
-            self._sessions.in_slices(self._start_steps(iteration, dataset, list(workers)))
+    def client_joined(self, client: e.Client) -> None:
+        """Assign tasks to a new client and notify it."""
+        self._tasks.client_joined(client)
+        self.client_resumed(client)
 
-    def _start_steps(
-        self, iteration: e.Iteration, dataset: r.DatasetAdded, workers: list[e.Worker]
-    ) -> Iterator[int]:
-        """Start the tasks of an iteration; one step for each worker."""
-        mode = mode_of(iteration.parameters)
-        for start in range(0, len(workers), SLICE):
-            added = []
-            for worker in workers[start : start + SLICE]:
-                over = iteration.computed or iteration.stopped or not iteration.clients
-                known = worker.added.worker_id in self._state.workers
-                if known and not over and any(mode.workers_to_start(iteration, dataset, [worker])):
-                    added.append(self._add_task(iteration, worker))
-                yield 1
-            if added:
-                self._notify_all(iteration, added)
+    def client_resumed(self, client: e.Client) -> None:
+        """Notify a client of all its tasks: what an older session was sent may be lost."""
+        update = whole_update(client)
+        if update is not None:
+            self._sessions.send(client.client_id, update)
+        self._advance(client.iteration)
 
-    def advance_all(self, worker: e.Worker) -> None:
+    def task_left(self, client: e.Client, message: m.TaskLeft) -> None:
+        """Handle a client that has left a task as it was asked."""
+        self._tasks.task_left(client, message)
+
+    def worker_added(self, worker: e.Worker) -> None:
         """Start tasks of all iterations on a worker that has registered."""
         for iteration in list(self._state.iterations.values()):
-            # If this worker lists the splits, the others have waited for them too.
-            known = iteration.sources is not None
-            self.advance(iteration, [worker] if known else self._state.workers.values())
+            if iteration.sources is None:
+                self._advance(iteration)  # if this worker lists splits, others wait for them too
+            elif self._can_run(iteration):
+                self._tasks.offer(iteration, worker)
 
-    def splits_listed(self, worker_id: int, answer: m.SplitsListed) -> None:
-        """Handle a worker's list of the splits of an iteration."""
-        error = self._listing.answered(worker_id, answer)
-        iteration = self._state.iterations.get(answer.iteration_id)
-        if iteration is None:
+    def _advance(self, iteration: e.Iteration) -> None:
+        """List the splits of an iteration if needed, then start its tasks."""
+        if iteration.clients and self._can_run(iteration) and self._listing.learn(iteration):
+            self._tasks.start(iteration)
+
+    def _can_run(self, iteration: e.Iteration) -> bool:
+        """Return False if the iteration has failed; let it fail if no worker can run it."""
+        if iteration.error is not None:
+            return False
+        # With tasks it can run somewhere; workers that cannot run it may come and go.
+        if iteration.clients and not iteration.tasks:
+            try:
+                jobs.check_runnable(self._state, self._state.datasets[iteration.job.dataset_id])
+            except FailedPreconditionError as error:
+                self._fail(iteration, to_record(error))
+                return False
+        return True
+
+    def splits_listed(self, worker_id: int, answer: m.SplitsPage | m.ListingFailed) -> None:
+        """Handle a part of a worker's list of the splits of an iteration."""
+        complete = self._listing.answered(worker_id, answer)
+        if complete is None:
             return
+        iteration, error = complete
         if error is not None:
             self._fail(iteration, error)
         else:
-            self.advance(iteration, self._state.workers.values())
+            self._advance(iteration)
 
     def task_progressed(self, task: e.Task, progress: m.TaskProgress) -> None:
         """Record the state of a task that its worker has sent."""
@@ -209,7 +213,9 @@ class Iterations:
             self._ledger.commit(r.TaskEnded(task.task_id))
         delivered = progress.delivered and not task.delivered
         if delivered:
+            readers = self._tasks.readers_of(task)
             self._ledger.commit(r.TaskDelivered(task.task_id))
+            self._tasks.task_over(task, readers)
         if ended or delivered:
             self._assigner.forget({task.task_id})
         if dropped or ended or delivered:
@@ -222,18 +228,43 @@ class Iterations:
             self._ledger.commit(r.TaskRead(task_id))
             self._after(client.iteration, [])
 
-    def tasks_lost(self, worker_id: int, tasks: list[e.Task]) -> None:
-        """Handle the loss of a worker and of its tasks."""
-        self._assigner.forget({task.task_id for task in tasks})
+    def lose_worker(self, worker_id: int, reason: str, undelivered: dict[int, int]) -> None:
+        """Remove a worker and its tasks; `undelivered` as in `WorkerLeave`."""
+        tasks = self._state.workers[worker_id].tasks.values()
+        lost = [(task, self._tasks.readers_of(task)) for task in tasks]
+        self._ledger.commit(r.WorkerLost(worker_id, reason, undelivered))
+        self._sessions.release(worker_id)
+        self._assigner.forget({task.task_id for task, _ in lost})
         for iteration in self._listing.lose(worker_id):
-            self.advance(iteration, self._state.workers.values())
-        for task in tasks:
+            self._advance(iteration)
+        for task, readers in lost:
+            self._tasks.task_over(task, readers)
             self._after(task.iteration, [task])
             if task.exhausted:  # other workers may have no task because all was computed
-                self.advance(task.iteration, self._state.workers.values())
+                self._advance(task.iteration)
 
-    def client_left(self, iteration: e.Iteration, now: float) -> None:
-        """Handle the release of a client; after the last one the iteration may be collected."""
+    def remove_client(
+        self, client: e.Client, consumed: dict[int, tuple[int, int]], now: float
+    ) -> None:
+        """Remove a client; after the last one the iteration may be collected.
+
+        Args:
+            client: the client.
+            consumed: as in `ClientClose`.
+            now: seconds.
+        """
+        iteration = client.iteration
+        if not iteration.stopped:
+            # The client sends `GiveBack` too, but its data connection may be broken.
+            readers = [
+                (task, (task.readers | task.leaving)[client.client_id])
+                for task in client.tasks.values()
+            ]
+            self._sessions.send_all(
+                (x.worker.worker_id, m.ClientReleased(x.task_id, reader, consumed.get(x.task_id)))
+                for x, reader in readers
+            )
+        self._tasks.remove_client(client, consumed)
         if iteration.clients:
             return
         if iteration.error is not None:
@@ -246,6 +277,10 @@ class Iterations:
         if iteration.finished or not iteration.job.added.named:
             self._stop(iteration)
         self._collector.maybe_idle(iteration.job)
+
+    def warn(self, now: float) -> None:
+        """Warn of workers that wait because clients cannot read their tasks."""
+        self._tasks.warn(now)
 
     def collect(self, now: float) -> None:
         """Remove iterations idle for `job_gc_timeout_ms`; stop the tasks of those to keep."""
@@ -263,21 +298,6 @@ class Iterations:
                 self._drop_tasks(iteration, f"nobody has read it for {timeout:g} s")
                 self._collector.unused(iteration.job)
 
-    def notify(self, client: e.Client, changed: Iterable[e.Task]) -> None:
-        """Send a client the changes of its tasks."""
-        update = task_update(client, changed)
-        if update is not None:
-            self._sessions.send(client.client_id, update)
-
-    def _add_task(self, iteration: e.Iteration, worker: e.Worker) -> e.Task:
-        worker_id = worker.added.worker_id
-        task_id, seed = self._ledger.new_id(), self._ledger.new_seed()
-        key = self._ledger.key_of("task", task_id)
-        self._ledger.commit(r.TaskAdded(task_id, iteration.iteration_id, worker_id, seed, key))
-        task = self._state.tasks[task_id]
-        self._sessions.send(worker_id, mode_of(iteration.parameters).task_start(task))
-        return task
-
     def _after(self, iteration: e.Iteration, changed: list[e.Task]) -> None:
         """Assign the splits of a task that has ended, and notify the clients."""
         self._assigner.settle(iteration)
@@ -292,17 +312,17 @@ class Iterations:
         self._sessions.send_all((c.client_id, task_update(c, changed)) for c in clients)
 
     def _fail(self, iteration: e.Iteration, error: ErrorRecord) -> None:
+        self._listing.forget(iteration)
         self._ledger.commit(r.IterationFailed(iteration.iteration_id, error))
         for client_id in iteration.clients:
             self._sessions.send(client_id, m.Refused(error))
 
     def _drop_tasks(self, iteration: e.Iteration, reason: str) -> None:
         """Stop the tasks; what they have computed is lost, splits not begun are kept."""
+        self._listing.forget(iteration)
         for task in iteration.tasks.values():
             if not task.over:
-                self._sessions.send(task.worker.worker_id, m.TaskStop(task.task_id))
-                self._ledger.commit(r.TaskDropped(task.task_id, reason))
-                self._assigner.forget({task.task_id})
+                self._tasks.drop(task, reason)
         if iteration.finished:
             self._stop(iteration)
 
@@ -310,6 +330,7 @@ class Iterations:
         """Stop the tasks; no client will get another element."""
         if iteration.stopped:
             return
+        self._listing.forget(iteration)
         tasks = list(iteration.by_worker.items())
         self._sessions.send_all((worker_id, m.TaskStop(x.task_id)) for worker_id, x in tasks)
         self._assigner.forget(set(iteration.tasks))
@@ -317,7 +338,7 @@ class Iterations:
 
     def _remove(self, iteration: e.Iteration) -> None:
         self._stop(iteration)
-        self._listing.forget(iteration.iteration_id)
+        self._tasks.forget(iteration)
         self._idle_since.pop(iteration.iteration_id, None)
         self._ledger.commit(r.IterationRemoved(iteration.iteration_id))
         if not iteration.job.iterations:

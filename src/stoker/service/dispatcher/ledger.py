@@ -4,7 +4,7 @@ import random
 
 from stoker.service.dispatcher.records import Record
 from stoker.service.dispatcher.state import State
-from stoker.service.keys import KEY_BYTES, derived_key
+from stoker.service.keys import KEY_BYTES
 
 
 class Ledger:
@@ -17,14 +17,12 @@ class Ledger:
         state: read-only for others; changed by `commit`.
         commits: the number of calls of `commit`, also of one that raised.
         journal_id: identifies this history among those of other dispatchers.
-        secret: the keys of tasks, clients and workers are derived from it.
     """
 
     def __init__(self, rng: random.Random) -> None:
         self.state = State()
         self.commits = 0
         self.journal_id = f"{rng.getrandbits(64):016x}"
-        self.secret = rng.getrandbits(8 * KEY_BYTES).to_bytes(KEY_BYTES, "little")
         self._rng = rng
         # Ids start at random: those of an earlier dispatcher must not name things of this one.
         self._last_id = rng.getrandbits(40) << 20
@@ -39,9 +37,9 @@ class Ledger:
         self._last_id += 1
         return self._last_id
 
-    def key_of(self, name: str, number: int) -> bytes:
-        """Return the key of a "task", "client" or "worker"."""
-        return derived_key(self.secret, name, number)
+    def new_key(self) -> bytes:
+        """Return a new key for a task, client or worker."""
+        return self._rng.getrandbits(8 * KEY_BYTES).to_bytes(KEY_BYTES, "little")
 
     def new_seed(self) -> int:
         """Return a new seed for an iteration or a task."""

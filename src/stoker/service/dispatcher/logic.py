@@ -21,6 +21,7 @@ from stoker.service.dispatcher.sessions import Sessions
 from stoker.service.dispatcher.split_assigner import SplitAssigner
 from stoker.service.dispatcher.split_listing import SplitListing
 from stoker.service.dispatcher.supervisors import Supervisors
+from stoker.service.dispatcher.task_assigner import TASKS_PER_CLIENT
 from stoker.service.dispatcher.workers import Workers
 
 __all__ = ["Action", "Dispatcher", "EndSession", "Send"]
@@ -37,14 +38,20 @@ class Dispatcher:
         config: timeouts and intervals.
         rng: generates ids and seeds.
         now: seconds, on the clock of all later calls.
+        tasks_per_client: the most tasks that a client reads at a time.
 
     Attributes:
         state: the recorded state; read-only.
         assigner: holds the requests for splits that wait.
-        listing: holds the workers that list splits.
     """
 
-    def __init__(self, config: DispatcherConfig, rng: random.Random, now: float) -> None:
+    def __init__(
+        self,
+        config: DispatcherConfig,
+        rng: random.Random,
+        now: float,
+        tasks_per_client: int = TASKS_PER_CLIENT,
+    ) -> None:
         self._ledger = Ledger(rng)
         self.state: s.State = self._ledger.state
         lease = min(config.worker_timeout_ms, config.client_timeout_ms) / 1000
@@ -52,10 +59,12 @@ class Dispatcher:
         stall = max(lease / 2, SHORTEST_STALL)
         self._sessions = Sessions(Leases(now, stall))
         self.assigner = SplitAssigner(self._ledger, self._sessions)
-        self.listing = SplitListing(self._ledger, self._sessions)
+        self._listing = SplitListing(self._ledger, self._sessions)
         shared = (self._ledger, self._sessions)
-        self._iterations = Iterations(config, *shared, self.assigner, self.listing)
-        self._workers = Workers(config, *shared, self.assigner, self.listing, self._iterations)
+        self._iterations = Iterations(
+            config, *shared, self.assigner, self._listing, tasks_per_client
+        )
+        self._workers = Workers(config, *shared, self.assigner, self._listing, self._iterations)
         self._supervisors = Supervisors(config, *shared, self._workers)
         self._clients = Clients(config, *shared, self._iterations)
         self._collection_interval = config.job_gc_check_interval
@@ -87,11 +96,13 @@ class Dispatcher:
 
     def tick(self, now: float) -> list[Action]:
         """Expire leases and collect iterations without clients."""
+        self._listing.free_pages()
         for holder in self._sessions.leases.expired(now):
             if holder in self.state.workers:
                 self._workers.expired(holder)
             else:
                 self._clients.expired(holder, now)
+        self._iterations.warn(now)
         if now >= self._next_collection:
             self._next_collection = now + self._collection_interval
             self._iterations.collect(now)
@@ -116,7 +127,7 @@ class Dispatcher:
     def call(self, request: m.Request, now: float) -> tuple[m.Reply, list[Action]]:
         """Answer a request that needs no session."""
         try:
-            reply = self._answer(request)
+            reply = self._answer(request, now)
         except StokerError as error:
             reply = m.Failed(to_record(error))
         return reply, self._sessions.take_actions()
@@ -153,7 +164,7 @@ class Dispatcher:
         else:
             self._supervisors.hello(peer, hello)
 
-    def _answer(self, request: m.Request) -> m.Reply:
+    def _answer(self, request: m.Request, now: float) -> m.Reply:
         if isinstance(request, m.RegisterDataset):
             return m.DatasetRegistered(registered_id(self._ledger, request, kept=True))
         if isinstance(request, m.GetDataset):
@@ -162,4 +173,7 @@ class Dispatcher:
             return m.DatasetReply(
                 tree, dataset.spec, dataset.options, dataset.size, dataset.compression
             )
+        if isinstance(request, m.CloseClient):
+            self._clients.close(request, now)
+            return m.ClientClosed()
         return m.ClusterReply(list(self.state.addresses))

@@ -6,11 +6,9 @@ no state: what an iteration has done is in the dispatcher's state, so that repla
 rebuilds it.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Any
-
 import msgspec
 
+from stoker.dataset.tree.node import INFINITE_CARDINALITY
 from stoker.dataset.tree.splits import IndexSplits, ListedSplits
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig, ShardingPolicy, parse_processing_mode
@@ -24,23 +22,18 @@ class Mode:
     """The rules that modes share unless they override them."""
 
     # ── tasks ─────────────────────────────────────────────────────────────────────────────────────
-    def workers_to_start(
-        self, iteration: Iteration, dataset: DatasetAdded, workers: Iterable[Worker]
-    ) -> Iterator[Worker]:
-        """Yield those of `workers` on which the iteration starts a task now.
+    def needs_task(self, iteration: Iteration, dataset: DatasetAdded, worker: Worker) -> bool:
+        """Return whether the iteration starts a task on `worker` if a client can read it."""
+        return (
+            not iteration.computed
+            and worker.added.worker_id not in iteration.by_worker
+            and not worker.draining
+            and can_run(dataset, worker.added)
+        )
 
-        A task is started only where some client can read it; any other would compute in vain.
-        """
-        target, clients = iteration.parameters.target_workers, iteration.clients.values()
-        for worker in workers:
-            added = worker.added
-            if (
-                added.worker_id not in iteration.by_worker
-                and not worker.draining
-                and can_run(dataset, added)
-                and any(can_read(client.process, target, added) for client in clients)
-            ):
-                yield worker
+    def may_never_start(self, dataset: DatasetAdded) -> bool:
+        """Return whether a worker that waits until clients can read its task may never get one."""
+        return dataset.size == INFINITE_CARDINALITY
 
     def task_start(self, task: Task) -> m.TaskStart:
         """Return what the worker needs to run `task`."""
@@ -55,8 +48,8 @@ class Mode:
             key=task.key,
         )
 
-    def reads(self, client: Client, task: Task) -> bool:
-        """Return whether `task` is assigned to `client`: every task that it can reach."""
+    def reaches(self, client: Client, task: Task) -> bool:
+        """Return whether `client` can read `task`, and hears of its loss."""
         return can_read(client.process, client.iteration.parameters.target_workers, task.worker)
 
     # ── splits ────────────────────────────────────────────────────────────────────────────────────
@@ -65,13 +58,13 @@ class Mode:
         return []
 
     def split_sources(
-        self, dataset: DatasetAdded, listed: dict[int, list[Any]], workers: int
+        self, dataset: DatasetAdded, listed: dict[int, int], workers: int
     ) -> list[m.SplitSource]:
         """Return the sources whose splits are assigned to tasks.
 
         Args:
             dataset: the dataset.
-            listed: the splits that a worker has listed, by source.
+            listed: the number of splits that a worker has listed, by source.
             workers: the number of workers now.
         """
         return []
@@ -89,14 +82,19 @@ class Mode:
         return not counts.open and self.is_computed(counts)
 
     def is_computed_for(self, client: Client) -> bool:
-        """Return what `is_computed` returns, for the tasks that `client` reads."""
+        """Return what `is_computed` returns, for the tasks that `client` can read.
+
+        A task that no client reads will be assigned to one.
+        """
         iteration = client.iteration
+        if any(self.reaches(client, task) for task in iteration.unread.values()):
+            return False
         if iteration.parameters.target_workers != "LOCAL":
             return iteration.computed
         # The tasks of the client's process may end long before those of others.
         mine = TaskCounts()
         for task in iteration.tasks.values():
-            if self.reads(client, task):
+            if self.reaches(client, task):
                 mine.add(task)
         return iteration.computed or self.is_computed(mine)
 
@@ -114,15 +112,19 @@ class Off(Mode):
     """Every task yields the whole dataset."""
 
     def is_computed(self, counts: TaskCounts) -> bool:
-        """Return whether no task computes and a whole one is left, or was read.
+        """Return whether no task computes, no worker waits and a whole task is left, or was read.
 
         After the loss of the last one, another worker yields the dataset from its beginning.
         """
-        return not counts.running and counts.whole > 0
+        return not counts.running and not counts.workers_wait and counts.whole > 0
 
 
 class Dynamic(Mode):
     """The dispatcher assigns splits to tasks, so that each element is yielded by one of them."""
+
+    def may_never_start(self, dataset: DatasetAdded) -> bool:
+        """Return True: when a task has ended, other tasks have begun all splits."""
+        return True
 
     def task_start(self, task: Task) -> m.TaskStart:
         """Return what the worker needs to run `task`: also the sources it asks splits of."""
@@ -135,7 +137,7 @@ class Dynamic(Mode):
         return [x.number for x in dataset.sources if isinstance(x.splits, ListedSplits)]
 
     def split_sources(
-        self, dataset: DatasetAdded, listed: dict[int, list[Any]], workers: int
+        self, dataset: DatasetAdded, listed: dict[int, int], workers: int
     ) -> list[m.SplitSource]:
         """Return all sources of the dataset; those with an index are cut here."""
         sources = []
@@ -144,7 +146,7 @@ class Dynamic(Mode):
                 count = source.splits.count
                 sources.append(m.SplitSource(source.number, split_total(count, workers), count))
             else:
-                sources.append(m.SplitSource(source.number, len(listed[source.number])))
+                sources.append(m.SplitSource(source.number, listed[source.number]))
         return sources
 
     def end_task(self, task: Task) -> None:

@@ -10,11 +10,18 @@ def can_run(dataset: DatasetAdded, worker: WorkerAdded) -> bool:
 
 def can_read(process: str, target_workers: str, worker: WorkerAdded) -> bool:
     """Return whether a client in `process` reads from `worker`."""
-    local = bool(process) and worker.data_transfer_addresses.get("local", "").startswith(
-        f"{process}/"
-    )
-    if target_workers == "LOCAL":
-        return local
-    if target_workers == "ANY":
-        return True
-    return local or "COLOCATED" not in (tag.upper() for tag in worker.tags)
+    if is_private(target_workers, worker):
+        return bool(process) and process == process_of(worker)
+    return True
+
+
+def is_private(target_workers: str, worker: WorkerAdded) -> bool:
+    """Return whether only clients in its own process read from `worker`."""
+    if target_workers == "AUTO":
+        return "COLOCATED" in (tag.upper() for tag in worker.tags)
+    return target_workers == "LOCAL"
+
+
+def process_of(worker: WorkerAdded) -> str:
+    """Return the process that a worker shares with clients, or ""."""
+    return worker.data_transfer_addresses.get("local", "").partition("/")[0]

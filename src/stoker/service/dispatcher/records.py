@@ -50,13 +50,18 @@ class DatasetRemoved(msgspec.Struct, frozen=True, tag=True):
 
 
 class WorkerAdded(msgspec.Struct, frozen=True, tag=True):
-    """A worker registered."""
+    """A worker registered; `instance` as in its hello.
+
+    It and its supervisor prove with `key` which worker it is.
+    """
 
     worker_id: int
     address: str
     data_transfer_addresses: dict[str, str]
     tags: list[str]
     versions: Versions
+    instance: str = ""
+    key: bytes = b""
 
 
 class WorkerDraining(msgspec.Struct, frozen=True, tag=True):
@@ -105,22 +110,71 @@ class IterationFailed(msgspec.Struct, frozen=True, tag=True):
     error: ErrorRecord
 
 
+class PageListed(msgspec.Struct, frozen=True, tag=True):
+    """A worker has listed the next `count` splits of a source; `values` is their encoded list."""
+
+    iteration_id: int
+    source: int
+    count: int
+    values: bytes
+
+
+class ListingDropped(msgspec.Struct, frozen=True, tag=True):
+    """The listing of an iteration has ended early, and its pages are dropped."""
+
+    iteration_id: int
+
+
 class SplitsKnown(msgspec.Struct, frozen=True, tag=True):
-    """The sources whose splits are assigned, and the values of listed splits."""
+    """The sources whose splits are assigned; all pages of the listed ones were recorded before."""
 
     iteration_id: int
     sources: list[SplitSource]
-    values: dict[int, list[Any]]
 
 
 class TaskAdded(msgspec.Struct, frozen=True, tag=True):
-    """An iteration starts a task on a worker; its readers need `reader_key` of `key`."""
+    """An iteration starts a task on a worker.
+
+    `readers`: the clients that read it, whose reader ids are their own. They need a `reader_key`
+    derived from `key`.
+    """
 
     task_id: int
     iteration_id: int
     worker_id: int
     seed: int
     key: bytes = b""
+    readers: list[int] = []
+
+
+class TaskAssigned(msgspec.Struct, frozen=True, tag=True):
+    """A client reads a task, with a `reader_id` that it has not had there."""
+
+    task_id: int
+    client_id: int
+    reader_id: int
+
+
+class TaskRevoked(msgspec.Struct, frozen=True, tag=True):
+    """A client was asked to leave a task."""
+
+    task_id: int
+    client_id: int
+
+
+class TaskLeft(msgspec.Struct, frozen=True, tag=True):
+    """A client has left a task; `consumed` as in the message."""
+
+    task_id: int
+    client_id: int
+    consumed: tuple[int, int]
+
+
+class WorkersWait(msgspec.Struct, frozen=True, tag=True):
+    """There are workers that get a task of the iteration when clients can read more, or none."""
+
+    iteration_id: int
+    waiting: bool
 
 
 class TaskEnded(msgspec.Struct, frozen=True, tag=True):
@@ -188,12 +242,16 @@ class SplitsDone(msgspec.Struct, frozen=True, tag=True):
 
 
 class ClientAdded(msgspec.Struct, frozen=True, tag=True):
-    """A client reads an iteration; `code` is the `jobs.fingerprint` of its dataset."""
+    """A client reads an iteration; it resumes its session with `key`.
+
+    `code` is the `jobs.fingerprint` of its dataset.
+    """
 
     client_id: int
     iteration_id: int
     process: str
     code: str = ""
+    key: bytes = b""
 
 
 class ClientRemoved(msgspec.Struct, frozen=True, tag=True):
@@ -227,8 +285,14 @@ Record: TypeAlias = (
     | JobDatasetChanged
     | IterationAdded
     | IterationFailed
+    | PageListed
+    | ListingDropped
     | SplitsKnown
     | TaskAdded
+    | TaskAssigned
+    | TaskRevoked
+    | TaskLeft
+    | WorkersWait
     | TaskEnded
     | TaskRead
     | TaskDelivered

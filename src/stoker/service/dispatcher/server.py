@@ -23,6 +23,7 @@ from stoker.service import rpc, rpc_server
 from stoker.service.config import DispatcherConfig, config_of, join_address
 from stoker.service.control_loop import control_loop, run_on
 from stoker.service.dispatcher.logic import Action, Dispatcher, Send
+from stoker.service.open_files import raise_open_files_limit
 from stoker.wire.refusal_log import RefusalLog
 
 logger = logging.getLogger("stoker.dispatcher")
@@ -46,6 +47,8 @@ class DispatchServer:
         >>> with DispatchServer(port=0) as dispatcher:
         ...     dispatcher.target.startswith("grpc://localhost:")
         True
+
+    It raises the limit of open files of this process: each session has a descriptor.
 
     It stops by itself after an internal error that leaves its state in doubt: `join` returns, and
     `failure` is the error.
@@ -83,6 +86,7 @@ class DispatchServer:
             if self._state == "stopped":
                 raise FailedPreconditionError("a stopped dispatcher cannot start; make a new one")
             if self._state == "new":
+                raise_open_files_limit()
                 self._control = control_loop()
                 self._loop = self._control.acquire()
                 try:

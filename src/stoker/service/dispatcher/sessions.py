@@ -15,7 +15,7 @@ from stoker.service.dispatcher.leases import Leases
 from stoker.service.keys import are_equal
 
 MOST_HEARTBEATS = 1000
-"""Heartbeats that all workers and clients send together in a second, at 40 us of CPU each."""
+"""Heartbeats that all workers and clients send together in a second, at 100 us of CPU each."""
 
 SLICE = 100
 """Tasks and recipients in one slice of long work; each takes up to 20 us."""
@@ -155,13 +155,13 @@ def _is_unfinished(steps: Iterator[int]) -> bool:
 
 
 def check_key(key: bytes, expected: bytes, whose: str) -> None:
-    """Check the key of a peer that resumes a session.
+    """Check the key of a peer that resumes a session or speaks for a worker.
 
     Raises:
         PermissionDeniedError: if it is not the expected one.
     """
     if not are_equal(key, expected):
-        raise PermissionDeniedError(f"this is not the key of {whose}, whose session is resumed")
+        raise PermissionDeniedError(f"this is not the key of {whose}")
 
 
 def negotiate(theirs_min: int, theirs_max: int) -> int:

@@ -2,6 +2,8 @@
 
 from typing import Any, TypeAlias
 
+import msgspec
+
 from stoker.errors import InvalidArgumentError
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities import Iteration, Task
@@ -9,6 +11,12 @@ from stoker.service.dispatcher.ledger import Ledger
 from stoker.service.dispatcher.records import SplitsAssigned, SplitsBegun, SplitsDone
 from stoker.service.dispatcher.sessions import Sessions
 from stoker.service.dispatcher.split_tracker import REMEMBERED, SplitTracker, split_range
+
+_encode = msgspec.msgpack.Encoder().encode
+
+MAX_LISTED_BATCH = 1024
+MAX_LISTED_BYTES = 1 << 20
+"""Most listed splits, and bytes of their values, assigned in one message (or one split)."""
 
 SourceEpoch: TypeAlias = tuple[int, int, int]
 """One epoch of one source: iteration, source, source_epoch."""
@@ -105,18 +113,20 @@ class SplitAssigner:
                 for task in tasks
             )
         # In the order of arrival, so that no task starves.
-        while waiting and tracker.available:
-            task_id, request = next(iter(waiting.items()))
-            del waiting[task_id]
-            chosen = tracker.choose(request.want, iteration.counts.running, request.least)
-            self._assign(iteration.tasks[task_id], place, chosen)
+        for task_id, request in list(waiting.items()) if tracker.available else []:
+            if not tracker.available:
+                break
+            if iteration.tasks[task_id].readers:  # without, it may never begin them
+                del waiting[task_id]
+                chosen = tracker.choose(request.want, iteration.counts.running, request.least)
+                self._assign(iteration.tasks[task_id], place, chosen)
         if not waiting:
             del self.waiting[place]
 
     def _assign(self, task: Task, place: SourceEpoch, chosen: list[int]) -> None:
         key = (task.task_id, *place[1:])
-        self._ledger.commit(SplitsAssigned(*key, chosen))
-        values = [(split, _value(task.iteration, place[1], split)) for split in chosen]
+        values = _values(task.iteration, place[1], chosen)
+        self._ledger.commit(SplitsAssigned(*key, [split for split, _ in values]))
         self._send(task, m.SplitGrant(*key, splits=values))
 
     def forget(self, task_ids: set[int]) -> None:
@@ -131,9 +141,18 @@ class SplitAssigner:
         self._sessions.send(task.worker.worker_id, grant)
 
 
-def _value(iteration: Iteration, source: int, split: int) -> Any:
+def _values(iteration: Iteration, source: int, chosen: list[int]) -> list[tuple[int, Any]]:
+    """Return the chosen splits with their values; of listed ones, as many as one message takes."""
     assert iteration.sources is not None
     info = iteration.sources[source]
-    if info.count is None:
-        return iteration.values[source][split]
-    return split_range(split, info.splits, info.count)
+    if info.count is not None:
+        return [(split, split_range(split, info.splits, info.count)) for split in chosen]
+    values: list[tuple[int, Any]] = []
+    size = 0
+    for split in chosen[:MAX_LISTED_BATCH]:
+        value = iteration.values[source][split]
+        size += len(_encode(value))
+        if values and size > MAX_LISTED_BYTES:
+            break
+        values.append((split, value))
+    return values

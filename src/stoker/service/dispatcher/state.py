@@ -10,7 +10,9 @@ from typing import Any
 import msgspec
 
 from stoker.service.dispatcher.entities import Client, Iteration, Job, Task, Worker
+from stoker.service.dispatcher.listed_values import ListedValues
 from stoker.service.dispatcher.modes import mode_of
+from stoker.service.dispatcher.placement import process_of
 from stoker.service.dispatcher.records import (
     ClientAdded,
     ClientRemoved,
@@ -23,6 +25,8 @@ from stoker.service.dispatcher.records import (
     IterationRemoved,
     JobAdded,
     JobDatasetChanged,
+    ListingDropped,
+    PageListed,
     Record,
     SplitsAssigned,
     SplitsBegun,
@@ -30,15 +34,19 @@ from stoker.service.dispatcher.records import (
     SplitsKnown,
     SplitsReturned,
     TaskAdded,
+    TaskAssigned,
     TaskDelivered,
     TaskDropped,
     TaskEnded,
+    TaskLeft,
     TaskRead,
+    TaskRevoked,
     TasksStopped,
     TreeDropped,
     WorkerAdded,
     WorkerDraining,
     WorkerLost,
+    WorkersWait,
 )
 
 
@@ -48,6 +56,7 @@ class State:
     Attributes:
         digests: digest → the dataset that has it, with its tree.
         jobs_of: dataset → its jobs, if it has any.
+        local_workers: process → the workers that only its clients may be able to read.
     """
 
     def __init__(self) -> None:
@@ -56,6 +65,7 @@ class State:
         self.jobs_of: dict[str, set[str]] = {}
         self.workers: dict[int, Worker] = {}
         self.addresses: dict[str, int] = {}
+        self.local_workers: dict[str, dict[int, Worker]] = {}
         self.jobs: dict[str, Job] = {}
         self.iterations: dict[int, Iteration] = {}
         self.tasks: dict[int, Task] = {}
@@ -95,8 +105,10 @@ class State:
 
     @apply.register
     def _(self, record: WorkerAdded) -> None:
-        self.workers[record.worker_id] = Worker(record)
+        self.workers[record.worker_id] = worker = Worker(record)
         self.addresses[record.address] = record.worker_id
+        if process := process_of(record):
+            self.local_workers.setdefault(process, {})[record.worker_id] = worker
 
     @apply.register
     def _(self, record: WorkerDraining) -> None:
@@ -110,6 +122,10 @@ class State:
     def _(self, record: WorkerLost) -> None:
         worker = self.workers.pop(record.worker_id)
         del self.addresses[worker.added.address]
+        if process := process_of(worker.added):
+            self.local_workers[process].pop(record.worker_id)
+            if not self.local_workers[process]:
+                del self.local_workers[process]
         for task in worker.tasks.values():
             self._lose(task, record.reason, record.undelivered.get(task.task_id))
 
@@ -143,10 +159,18 @@ class State:
         self.iterations[record.iteration_id].error = record.error
 
     @apply.register
+    def _(self, record: PageListed) -> None:
+        values = self.iterations[record.iteration_id].values
+        values.setdefault(record.source, ListedValues()).add(record.count, record.values)
+
+    @apply.register
+    def _(self, record: ListingDropped) -> None:
+        self.iterations[record.iteration_id].values = {}
+
+    @apply.register
     def _(self, record: SplitsKnown) -> None:
         iteration = self.iterations[record.iteration_id]
         iteration.sources = {source.number: source for source in record.sources}
-        iteration.values = record.values
 
     @apply.register
     def _(self, record: TaskAdded) -> None:
@@ -157,6 +181,30 @@ class State:
         iteration.tasks[task.task_id] = task
         iteration.by_worker[record.worker_id] = task
         iteration.counts.add(task)
+        for client_id in record.readers:
+            iteration.add_reader(task, self.clients[client_id], client_id)
+
+    @apply.register
+    def _(self, record: TaskAssigned) -> None:
+        task, client = self.tasks[record.task_id], self.clients[record.client_id]
+        task.iteration.add_reader(task, client, record.reader_id)
+
+    @apply.register
+    def _(self, record: TaskRevoked) -> None:
+        task = self.tasks[record.task_id]
+        task.iteration.revoke_reader(task, record.client_id)
+
+    @apply.register
+    def _(self, record: TaskLeft) -> None:
+        task, client = self.tasks[record.task_id], self.clients[record.client_id]
+        task.iteration.remove_reader(task, client, record.consumed)
+        client.left_tasks.add(record.task_id)
+
+    @apply.register
+    def _(self, record: WorkersWait) -> None:
+        iteration = self.iterations[record.iteration_id]
+        iteration.counts.workers_wait = record.waiting
+        self._decide(iteration)
 
     @apply.register
     def _(self, record: TaskEnded) -> None:
@@ -182,7 +230,9 @@ class State:
 
     @apply.register
     def _(self, record: ElementsDropped) -> None:
-        self.tasks[record.task_id].dropped = record.elements
+        task = self.tasks[record.task_id]
+        task.dropped = record.elements
+        task.iteration.damaged[record.task_id] = task
 
     @apply.register
     def _(self, record: SplitsAssigned) -> None:
@@ -206,7 +256,7 @@ class State:
     @apply.register
     def _(self, record: ClientAdded) -> None:
         iteration = self.iterations[record.iteration_id]
-        client = Client(record.client_id, iteration, record.process)
+        client = Client(record.client_id, iteration, record.process, record.key)
         self.clients[client.client_id] = iteration.clients[client.client_id] = client
         iteration.job.add_code(record.code)
         iteration.clients_opened += 1
@@ -215,7 +265,8 @@ class State:
     def _(self, record: ClientRemoved) -> None:
         client = self.clients.pop(record.client_id)
         del client.iteration.clients[record.client_id]
-        client.iteration.add_left(record.client_id, record.consumed)
+        for task in list(client.tasks.values()):
+            client.iteration.remove_reader(task, client, record.consumed.get(task.task_id))
 
     @apply.register
     def _(self, record: TasksStopped) -> None:
@@ -223,6 +274,8 @@ class State:
         iteration.stopped = iteration.computed = iteration.finished = True
         iteration.drop_splits()
         iteration.left.clear()
+        for task in iteration.by_worker.values():
+            iteration.remove_readers(task)
         for worker_id, task in iteration.by_worker.items():
             del self.workers[worker_id].tasks[task.task_id]
 
@@ -245,17 +298,26 @@ class State:
         elements = 0 if task.delivered else elements
         begun = task.iteration.splits_begun_by(task.task_id) if elements is None else 0
         self._change(task, lost=reason, splits_lost=begun, elements_lost=elements)
+        task.iteration.damaged[task.task_id] = task
         del task.iteration.by_worker[task.worker.worker_id]
         mode_of(task.iteration.parameters).end_task(task)
 
-    @staticmethod
-    def _change(task: Task, **changes: Any) -> None:
+    def _change(self, task: Task, **changes: Any) -> None:
         """Change attributes of a task, and let its mode decide what they mean."""
         iteration = task.iteration
         iteration.counts.add(task, -1)
         for name, value in changes.items():
             setattr(task, name, value)
         iteration.counts.add(task)
+        if task.over:
+            iteration.remove_readers(task)
+        self._decide(iteration)
+
+    @staticmethod
+    def _decide(iteration: Iteration) -> None:
+        """Update what follows from the tasks of an iteration by the rules of its mode."""
+        if iteration.stopped:
+            return
         mode = mode_of(iteration.parameters)
         iteration.computed = mode.is_computed(iteration.counts)
         iteration.finished = mode.is_finished(iteration.counts)

@@ -6,6 +6,7 @@ from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher.ledger import Ledger
 from stoker.service.dispatcher.sessions import Sessions, heartbeat_ms, negotiate
 from stoker.service.dispatcher.workers import Workers
+from stoker.service.keys import are_equal
 
 
 class Supervisors:
@@ -56,13 +57,14 @@ class Supervisors:
             FailedPreconditionError: if only workers or clients send such messages.
         """
         if isinstance(message, m.KeepAlive):
-            for worker_id in message.worker_ids:
-                if worker_id in self._ledger.state.workers:  # not the lease of a client
+            for worker_id, key in message.workers.items():
+                worker = self._ledger.state.workers.get(worker_id)
+                if worker is not None and are_equal(key, worker.added.key):
                     self._sessions.leases.renew(worker_id, now)
         elif isinstance(message, m.WorkerDied):
             worker = self._ledger.state.workers.get(message.worker_id)
-            # Two successive dispatchers may assign one id; the address differs.
-            if worker is not None and worker.added.address == message.address:
+            # A late report may name a worker of an earlier dispatcher, and a stranger any.
+            if worker is not None and are_equal(message.key, worker.added.key):
                 self._workers.lose(message.worker_id, message.how or "its process ended")
         else:
             raise FailedPreconditionError(

@@ -8,30 +8,53 @@ from stoker.service.dispatcher.modes import mode_of
 from stoker.service.keys import reader_key
 
 
-def task_update(client: Client, changed: Iterable[Task]) -> m.Tasks | None:
-    """Return what `client` must know about the `changed` tasks; ``None`` if nothing."""
+def task_update(
+    client: Client, changed: Iterable[Task], leave: dict[int, int] | None = None
+) -> m.Tasks:
+    """Return what `client` must know about tasks.
+
+    Args:
+        client: the client.
+        changed: tasks that are new to it, or damaged.
+        leave: task that it must leave → its reader id.
+    """
     iteration = client.iteration
     mode = mode_of(iteration.parameters)
-    mine = [task for task in changed if mode.reads(client, task)]
-    added = [] if iteration.stopped else [_info(client, task) for task in mine if not task.lost]
-    lost = [mode.loss(task) for task in mine if task.lost]
-    dropped = [
-        m.ElementsDropped(task.task_id, task.worker.address, task.dropped)
-        for task in mine
-        if task.dropped
-    ]
-    computed = mode.is_computed_for(client)
-    if not (added or lost or dropped or computed):
-        return None
-    return m.Tasks(added, lost, dropped, computed, iteration.shared)
+    mine = [task for task in changed if mode.reaches(client, task)]
+    return m.Tasks(
+        [_info(client, task) for task in mine if client.client_id in task.readers],
+        leave or {},
+        [mode.loss(task) for task in mine if task.lost],
+        [
+            m.ElementsDropped(task.task_id, task.worker.address, task.dropped)
+            for task in mine
+            if task.dropped
+        ],
+        mode.is_computed_for(client),
+        iteration.shared,
+    )
+
+
+def whole_update(client: Client) -> m.Tasks | None:
+    """Return the state of all tasks of a client, for a new session; ``None`` if there are none."""
+    client_id = client.client_id
+    leave = {
+        task.task_id: task.leaving[client_id]
+        for task in client.tasks.values()
+        if client_id in task.leaving
+    }
+    changed = {**client.tasks, **client.iteration.damaged}
+    update = task_update(client, changed.values(), leave)
+    return None if update == m.Tasks(shared=update.shared) else update
 
 
 def _info(client: Client, task: Task) -> m.TaskInfo:
-    worker = task.worker
+    worker, reader_id = task.worker, task.readers[client.client_id]
     return m.TaskInfo(
         task.task_id,
         worker.address,
         worker.data_transfer_addresses,
         worker.tags,
-        reader_key(task.key, client.client_id),
+        reader_id,
+        reader_key(task.key, reader_id),
     )

@@ -32,6 +32,7 @@ class Workers:
         self._assigner = assigner
         self._listing = listing
         self._iterations = iterations
+        self._newest_sessions: dict[int, int] = {}
 
     def hello(self, peer: int, hello: m.WorkerHello, now: float) -> None:
         """Register a new worker, or resume one that lost its session.
@@ -40,23 +41,20 @@ class Workers:
             FailedPreconditionError: if there is no common protocol version.
             PermissionDeniedError: if it does not have the key of the worker that it resumes.
             InvalidArgumentError: if it has no address.
-            AlreadyExistsError: if it was replaced by a connected worker at its address.
+            AlreadyExistsError: if it was replaced by a connected worker at its address, or has
+                opened a newer session.
         """
         protocol = negotiate(hello.protocol_min, hello.protocol_max)
         if not hello.address:
             raise InvalidArgumentError("`address` of a worker must not be empty")
-        worker_id = hello.worker_id
-        older = self._state.workers.get(worker_id) if worker_id is not None else None
-        known = (
-            older is not None
-            and older.added.address == hello.address
-            and hello.journal_id == self._ledger.journal_id
-        )
-        if worker_id is not None and known:
-            check_key(hello.key, self._ledger.key_of("worker", worker_id), f"worker {worker_id}")
-        # An id of another journal names something else here.
-        if worker_id is None or not known:
+        worker_id = self._known(hello)
+        known = worker_id is not None
+        if worker_id is None:
             worker_id = self._register(hello)
+        elif hello.session < self._newest_sessions.get(worker_id, 0):
+            raise AlreadyExistsError("this worker has opened a newer session")
+        self._newest_sessions[worker_id] = hello.session
+        worker = self._state.workers[worker_id]
         heartbeat_ms = self._sessions.attach(peer, worker_id, self._timeout_ms, now)
         self._sessions.send(
             worker_id,
@@ -65,15 +63,36 @@ class Workers:
                 worker_id,
                 self._ledger.journal_id,
                 heartbeat_ms,
-                self._ledger.key_of("worker", worker_id),
+                worker.added.key,
             ),
         )
-        worker = self._state.workers[worker_id]
         if known:
             self._resume(worker, hello)
         if hello.draining:
             self._drain(worker_id)
-        self._iterations.advance_all(worker)
+        self._iterations.worker_added(worker)
+
+    def _known(self, hello: m.WorkerHello) -> int | None:
+        """Return the id of a worker that opens another session; ``None`` for a new worker.
+
+        Raises:
+            PermissionDeniedError: if it does not have the key of the worker that it names.
+        """
+        worker_id = hello.worker_id
+        if worker_id is None or hello.journal_id != self._ledger.journal_id:
+            # An id of another journal names something else here. A worker without an id may be
+            # registered all the same, if the answer did not reach it.
+            found = self._state.addresses.get(hello.address)
+            same = found is not None and hello.instance == self._instance(found)
+            return found if hello.instance and same else None
+        worker = self._state.workers.get(worker_id)
+        if worker is None or worker.added.address != hello.address:
+            return None
+        check_key(hello.key, worker.added.key, f"worker {worker_id}")
+        return worker_id
+
+    def _instance(self, worker_id: int) -> str:
+        return self._state.workers[worker_id].added.instance
 
     def received(self, worker_id: int, message: m.ToDispatcher, now: float) -> None:
         """Handle a message on the session of a worker.
@@ -86,7 +105,7 @@ class Workers:
             task = worker.tasks.get(message.task_id)
             if task is not None and task.running:
                 self._assigner.request(task, message, draining=worker.draining)
-        elif isinstance(message, m.SplitsListed):
+        elif isinstance(message, m.SplitsPage | m.ListingFailed):
             self._iterations.splits_listed(worker_id, message)
         elif isinstance(message, m.TaskProgress):
             task = self._state.workers[worker_id].tasks.get(message.task_id)
@@ -119,10 +138,8 @@ class Workers:
             reason: completes "worker ... was lost: ".
             undelivered: as in `WorkerLeave`.
         """
-        tasks = list(self._state.workers[worker_id].tasks.values())
-        self._ledger.commit(r.WorkerLost(worker_id, reason, undelivered or {}))
-        self._sessions.release(worker_id)
-        self._iterations.tasks_lost(worker_id, tasks)
+        self._newest_sessions.pop(worker_id, None)
+        self._iterations.lose_worker(worker_id, reason, undelivered or {})
 
     def _register(self, hello: m.WorkerHello) -> int:
         older = self._state.addresses.get(hello.address)
@@ -138,7 +155,13 @@ class Workers:
         worker_id = self._ledger.new_id()
         self._ledger.commit(
             r.WorkerAdded(
-                worker_id, hello.address, hello.data_transfer_addresses, hello.tags, hello.versions
+                worker_id,
+                hello.address,
+                hello.data_transfer_addresses,
+                hello.tags,
+                hello.versions,
+                hello.instance,
+                self._ledger.new_key(),
             )
         )
         return worker_id
@@ -158,11 +181,12 @@ class Workers:
                 if task_id not in hello.tasks:
                     start = mode_of(task.iteration.parameters).task_start(task)
                     self._sessions.send(worker_id, start)
-            for client_id in hello.readers.get(task_id, ()):
-                if client_id not in self._state.clients:
-                    consumed = task.iteration.left.get(client_id, {}).get(task_id)
-                    released = m.ClientReleased(task_id, client_id, consumed)
+            current = {*task.readers.values(), *task.leaving.values()}
+            for reader_id in hello.readers.get(task_id, ()):
+                if reader_id not in current and not task.over:
+                    consumed = task.iteration.left.get(reader_id, {}).get(task_id)
+                    released = m.ClientReleased(task_id, reader_id, consumed)
                     self._sessions.send(worker_id, released)
-        self._listing.resend(worker_id)
+        self._listing.resend(worker_id, hello.listings)
         for task in tasks.values():
             self._assigner.settle(task.iteration)

@@ -75,10 +75,17 @@ class GiveSplit:
 
 
 @dataclass(frozen=True)
-class ListSources:
-    """List the splits of the sources in `request` and report them."""
+class ListSplits:
+    """Send the page of a list of splits that `request` asks for; list them first."""
 
     request: m.ListSplits
+
+
+@dataclass(frozen=True)
+class StopListing:
+    """Drop a list of splits."""
+
+    listing_id: int
 
 
 @dataclass(frozen=True)
@@ -98,6 +105,7 @@ Action: TypeAlias = (
     | StopPipeline
     | Produce
     | GiveSplit
-    | ListSources
+    | ListSplits
+    | StopListing
     | SetHeartbeat
 )

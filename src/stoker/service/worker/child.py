@@ -5,8 +5,8 @@ sends one JSON line, a `WorkerConfig`; the child answers with one `Serving` line
 tasks, or with the error that prevents it. It sends a second line only when it exits because the
 dispatcher refuses it, so that a restart would not help. When the parent dies, its end closes and
 this process ends immediately. PAGE is the descriptor of a `SharedPage`, on which the child writes
-its worker id and moves a counter while it runs. The output of user functions goes to the parent's
-standard output and error and cannot disturb the handshake.
+its worker's id and key and moves a counter while it runs. The output of user functions goes to the
+parent's standard output and error and cannot disturb the handshake.
 """
 
 import fcntl
@@ -17,7 +17,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -64,7 +63,7 @@ def main(lifeline: int, page_descriptor: int) -> int:
 
     try:
         server = WorkerServer(msgspec.json.decode(line, type=WorkerConfig), start=False)
-        server.on_registered = partial(setattr, page, "worker_id")
+        server.on_registered = page.publish
         server.start()
     except (StokerError, OSError, ValueError) as error:
         _answer(parent, Serving(error=_record(error)))

@@ -23,10 +23,11 @@ from stoker.service.worker.actions import (
     CloseTask,
     DrainPipeline,
     GiveSplit,
-    ListSources,
+    ListSplits,
     OpenTask,
     Produce,
     SetHeartbeat,
+    StopListing,
     StopPipeline,
     ToClient,
     ToDispatcher,
@@ -44,10 +45,11 @@ __all__ = [
     "CloseTask",
     "DrainPipeline",
     "GiveSplit",
-    "ListSources",
+    "ListSplits",
     "OpenTask",
     "Produce",
     "SetHeartbeat",
+    "StopListing",
     "StopPipeline",
     "Task",
     "ToClient",
@@ -70,6 +72,7 @@ class Worker:
 
     Attributes:
         tasks: the tasks by id.
+        listings: the lists of splits that it makes and keeps.
         connections: connection → its task and client.
         parked: connection that waits for its task → its hello and the time until which it waits.
     """
@@ -78,6 +81,7 @@ class Worker:
         self, hello: m.WorkerHello, buffer_bytes: int, peer_timeout_ms: int = 10_000
     ) -> None:
         self.tasks: dict[int, Task] = {}
+        self.listings: set[int] = set()
         self.connections: dict[int, tuple[int, int]] = {}
         self.parked: dict[int, tuple[f.Hello, float]] = {}
         self._hello = hello
@@ -134,7 +138,10 @@ class Worker:
     def session_opened(self) -> list[Action]:
         """Send the hello on a new session."""
         readers = {task_id: list(task.readers) for task_id, task in self.tasks.items()}
-        hello = msgspec.structs.replace(self._hello, tasks=list(self.tasks), readers=readers)
+        self._hello = msgspec.structs.replace(self._hello, session=self._hello.session + 1)
+        hello = msgspec.structs.replace(
+            self._hello, tasks=list(self.tasks), readers=readers, listings=list(self.listings)
+        )
         self._do(ToDispatcher(hello))
         return self._take_actions()
 
@@ -153,8 +160,13 @@ class Worker:
             self._stop(message.task_id, "the task was stopped: no client reads it any more")
         elif isinstance(message, m.SplitGrant):
             self._granted(message, now)
+        elif isinstance(message, m.ReturnSplits):
+            self._return_splits(message.task_id)
         elif isinstance(message, m.ListSplits):
-            self._do(ListSources(message))
+            self.listings.add(message.listing_id)
+            self._do(ListSplits(message))
+        elif isinstance(message, m.StopListing):
+            self._stop_listing(message.listing_id)
         elif isinstance(message, m.ClientReleased):
             self._client_released(message)
         elif isinstance(message, m.HeartbeatInterval):
@@ -166,6 +178,8 @@ class Worker:
         if self._hello.worker_id not in (None, welcome.worker_id):
             for task_id in list(self.tasks):
                 self._stop(task_id, "the dispatcher had removed this worker, which starts over")
+            for listing_id in list(self.listings):
+                self._stop_listing(listing_id)
         self._hello = msgspec.structs.replace(
             self._hello,
             worker_id=welcome.worker_id,
@@ -242,6 +256,11 @@ class Worker:
             self._send_to_dispatcher(queue.granted(grant))
             self._give_split(task, queue, now)
 
+    def _return_splits(self, task_id: int) -> None:
+        task = self.tasks.get(task_id)
+        for queue in task.queues.values() if task is not None else ():
+            self._send_to_dispatcher(queue.give_back())
+
     def _give_split(self, task: Task, queue: SplitQueue, now: float) -> None:
         split = queue.take(now)
         if split is None:
@@ -252,10 +271,15 @@ class Worker:
             done = m.SplitRequest(queue.task_id, queue.source, queue.source_epoch, done=True)
             self._send_to_dispatcher(done)
 
-    def splits_listed(self, answer: m.SplitsListed) -> list[Action]:
-        """Report the splits listed for a `ListSources`."""
-        self._send_to_dispatcher(answer)
+    def splits_listed(self, answer: m.SplitsPage | m.ListingFailed) -> list[Action]:
+        """Send the answer to a `ListSplits`."""
+        if answer.listing_id in self.listings:
+            self._send_to_dispatcher(answer)
         return self._take_actions()
+
+    def _stop_listing(self, listing_id: int) -> None:
+        self.listings.discard(listing_id)
+        self._do(StopListing(listing_id))
 
     # ── production ────────────────────────────────────────────────────────────────────────────────
     def produced(self, task_id: int, chunk: Chunk) -> list[Action]:

@@ -20,11 +20,10 @@ from stoker.dataset.tree.node import Context, Node, number
 from stoker.elements.codec.encodable import encodable_bytes
 from stoker.errors import ErrorRecord, FailedPreconditionError, InvalidArgumentError
 from stoker.service import messages as m
-from stoker.service import rpc
 from stoker.service.chunk import Chunk
 from stoker.service.worker.failure import describe
 from stoker.service.worker.logic import FRAME_ELEMENTS
-from stoker.service.worker.split_values import split_from_wire, split_to_wire
+from stoker.service.worker.split_values import split_from_wire
 
 logger = logging.getLogger("stoker.worker")
 
@@ -223,22 +222,3 @@ def chunks_of(elements: list[Any], worker: str, position: int) -> Iterator[Chunk
 
 def _chunk_of_error(error: ErrorRecord) -> Chunk:
     return Chunk([], len(error.message) + len(error.remote_traceback), error)
-
-
-def list_splits(request: m.ListSplits, host: Host) -> m.SplitsListed:
-    """List the splits of a dataset's sources; runs on a worker, which can read its data."""
-    try:
-        root, options = host.load(request.dataset_id)
-        numbers = number(root)
-        seed = request.seed if options.seed is None else options.seed
-        context = Context(seed=seed, epoch=request.epoch, explicit_epoch=True, numbers=numbers)
-        splits = {
-            position: list(map(split_to_wire, node.list_splits(context)))
-            for node, position in numbers.items()
-            if position in request.sources
-        }
-        answer = m.SplitsListed(request.iteration_id, splits)
-        rpc.encode(answer)  # the worker must report what cannot be sent
-    except Exception as error:  # noqa: BLE001 - the iteration fails with it
-        return m.SplitsListed(request.iteration_id, error=describe(error, host.address, 0))
-    return answer

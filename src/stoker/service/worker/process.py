@@ -17,6 +17,7 @@ import msgspec
 
 from stoker.errors import StokerError, UnavailableError, from_record
 from stoker.service.config import WorkerConfig
+from stoker.service.keys import WorkerIdentity
 from stoker.service.worker.activity import ChildActivity
 from stoker.service.worker.child import Serving
 from stoker.service.worker.shared_page import SharedPage
@@ -113,9 +114,9 @@ class WorkerProcess:
         return self._process.pid
 
     @property
-    def worker_id(self) -> int | None:
-        """The id of the worker at the dispatcher; ``None`` before it is registered."""
-        return self._page.worker_id
+    def identity(self) -> WorkerIdentity | None:
+        """The identity of the worker at the dispatcher; ``None`` before it is registered."""
+        return self._page.identity
 
     def active_within(self, seconds: float) -> bool:
         """Return whether it is not stopped and did anything in the past `seconds`.

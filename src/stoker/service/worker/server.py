@@ -9,6 +9,8 @@ from typing import Any, Self
 
 from stoker.errors import FailedPreconditionError, StokerError
 from stoker.service.config import WorkerConfig, config_of
+from stoker.service.keys import WorkerIdentity
+from stoker.service.open_files import raise_open_files_limit
 from stoker.service.worker.shell import REFUSED_SECONDS, Shell
 
 logger = logging.getLogger("stoker.worker")
@@ -36,6 +38,8 @@ class WorkerServer:
         ...         dispatcher.num_workers()
         1
 
+    It raises the limit of open files of this process: each trainer's connection has a descriptor.
+
     It stops by itself when the dispatcher is unreachable for `dispatcher_timeout_ms`, when the
     dispatcher refuses it for a minute, and after an internal error. Then `join` returns; in the
     last two cases `failure` is the error.
@@ -52,8 +56,9 @@ class WorkerServer:
         self._stop_now = threading.Event()
         self._ended = threading.Event()
         self._lock = threading.Lock()
-        self.on_registered: Callable[[int], None] = lambda _: None
-        """Called with the worker's id whenever a dispatcher assigns one; set it before `start`."""
+        self.on_registered: Callable[[WorkerIdentity], None] = lambda _: None
+        """Called with the worker's id and key whenever a dispatcher assigns them; set it before
+        `start`."""
         self.refused_seconds = REFUSED_SECONDS
         """Time after which a refused worker stops; set it before `start`."""
         self.failure: StokerError | None = None
@@ -78,6 +83,7 @@ class WorkerServer:
             if self._stopped.is_set():
                 raise FailedPreconditionError("a stopped worker cannot start; make a new one")
             if self._shell is None:
+                raise_open_files_limit()
                 shell = Shell(
                     self._config, self._shell_ended, self.on_registered, self.refused_seconds
                 )

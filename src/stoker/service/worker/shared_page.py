@@ -4,9 +4,15 @@ import mmap
 import os
 import tempfile
 
+from stoker.service.keys import KEY_BYTES, WorkerIdentity
+
+_SLOT, _PROGRESS = 0, 1
+_SLOTS = 2, 5
+"""Positions of numbers of 8 bytes: the slot in use, the counter, and two slots of id and key."""
+
 
 class SharedPage:
-    """The worker's id and a counter that shows that it runs, written by the child.
+    """The worker's identity and a counter that shows that it runs, written by the child.
 
     Its parent reads them, even after the child's death.
 
@@ -19,9 +25,9 @@ class SharedPage:
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         self._memory = mmap.mmap(descriptor, mmap.PAGESIZE)
-        # A store through this view is one machine instruction: a reader never sees half an id.
+        # A store through this view is one machine instruction: a reader never sees half a number.
         self._numbers = memoryview(self._memory).cast("q")
-        self._last = (0, 0)
+        self._last: tuple[WorkerIdentity | None, int] = None, 0
 
     @classmethod
     def create(cls) -> "SharedPage":
@@ -35,32 +41,50 @@ class SharedPage:
         return cls(descriptor)
 
     @property
-    def worker_id(self) -> int | None:
-        """The id the dispatcher assigned last; ``None`` before the worker is registered."""
-        return self._number(0) or None
+    def identity(self) -> WorkerIdentity | None:
+        """The identity the dispatcher assigned last; ``None`` before the worker is registered."""
+        try:
+            return self._read_identity()
+        except ValueError:  # closed
+            return self._last[0]
 
-    @worker_id.setter
-    def worker_id(self, worker_id: int) -> None:
-        self._numbers[0] = worker_id
+    def _read_identity(self) -> WorkerIdentity | None:
+        while slot := self._numbers[_SLOT]:
+            found = WorkerIdentity(self._numbers[slot], self._memory[_key_of(slot)])
+            if slot == self._numbers[_SLOT]:
+                return found
+        return None
+
+    def publish(self, identity: WorkerIdentity) -> None:
+        """Set `identity`; from one thread of the child only.
+
+        It may die at any moment, so the slot in use is left as it is and another one is used then.
+        """
+        slot = next(each for each in _SLOTS if each != self._numbers[_SLOT])
+        self._numbers[slot] = identity.worker_id
+        self._memory[_key_of(slot)] = identity.key
+        self._numbers[_SLOT] = slot
 
     @property
     def progress(self) -> int:
         """The number of calls of `move`."""
-        return self._number(1)
+        try:
+            return self._numbers[_PROGRESS]
+        except ValueError:  # closed
+            return self._last[1]
 
     def move(self) -> None:
         """Increment `progress`; from one thread of the child only."""
-        self._numbers[1] += 1
-
-    def _number(self, index: int) -> int:
-        try:
-            return self._numbers[index]
-        except ValueError:  # closed
-            return self._last[index]
+        self._numbers[_PROGRESS] += 1
 
     def close(self) -> None:
         """Unmap the page and close the descriptor."""
-        self._last = self._numbers[0], self._numbers[1]
+        self._last = self.identity, self.progress
         self._numbers.release()
         self._memory.close()
         os.close(self.descriptor)
+
+
+def _key_of(slot: int) -> slice:
+    """Return the place of the key, after the id."""
+    return slice(8 * slot + 8, 8 * slot + 8 + KEY_BYTES)

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -22,15 +23,17 @@ from stoker.errors import (
     to_record,
 )
 from stoker.service import messages as m
-from stoker.service import rpc
+from stoker.service import rpc, rpc_session
 from stoker.service.chunk import Chunk
 from stoker.service.config import WorkerConfig, parse_service
+from stoker.service.keys import KEY_BYTES, WorkerIdentity
 from stoker.service.versions import versions
 from stoker.service.worker import logic
 from stoker.service.worker.allocator import TRIM_SECONDS, trim_allocator
 from stoker.service.worker.dataset_cache import DatasetCache
 from stoker.service.worker.listeners import WorkerListeners, shared_segments
-from stoker.service.worker.pipeline import Pipeline, list_splits
+from stoker.service.worker.listing import Listing
+from stoker.service.worker.pipeline import Pipeline
 from stoker.service.worker.send_queue import SendQueue
 from stoker.wire import frames as f
 from stoker.wire.frame_compressor import compressor_for
@@ -65,7 +68,7 @@ class Shell:
         config: the worker's configuration.
         ended: called at most once, from any thread, when the worker must stop: with the error, or
             ``None`` if the dispatcher was unreachable for too long.
-        on_registered: called with each id that a dispatcher assigns.
+        on_registered: called with each identity that a dispatcher assigns.
         refused_seconds: the worker stops after this time if the dispatcher only refuses it.
 
     Attributes:
@@ -76,7 +79,7 @@ class Shell:
         self,
         config: WorkerConfig,
         ended: Callable[[StokerError | None], None],
-        on_registered: Callable[[int], None],
+        on_registered: Callable[[WorkerIdentity], None],
         refused_seconds: float = REFUSED_SECONDS,
     ) -> None:
         self._config = config
@@ -91,7 +94,7 @@ class Shell:
         self._refused_last = False
         self._crashed = False
         self._failure: StokerError | None = None
-        self._session: rpc.Session | None = None
+        self._session: rpc_session.Session | None = None
         self._listeners: WorkerListeners | None = None
         self.segments = shared_segments(config)
         self.chunk_bytes = max(1, min(logic.FRAME_BYTES, config.buffer_bytes // 4))
@@ -99,6 +102,7 @@ class Shell:
         self._to_flush: set[SendQueue] = set()
         self._last_connection = 0
         self._pipelines: dict[int, Pipeline] = {}
+        self._listings: dict[int, Listing] = {}
         self._datasets = DatasetCache(self._fetch)
         self._dataset_of: dict[int, str] = {}
         self._interval = config.heartbeat_interval
@@ -125,12 +129,13 @@ class Shell:
                 self._listeners.data_transfer_addresses,
                 versions(),
                 self._config.worker_tags,
+                instance=secrets.token_hex(KEY_BYTES),
             )
             self.logic = logic.Worker(
                 hello, self._config.buffer_bytes, self._config.peer_timeout_ms
             )
             # The callbacks may run immediately, and need the lock.
-            self._session = rpc.Session(
+            self._session = rpc_session.Session(
                 self._dispatcher_address,
                 self._session_opened,
                 self._session_message,
@@ -166,6 +171,9 @@ class Shell:
         with self._lock:
             pipelines = list(self._pipelines.values())
             self._pipelines.clear()
+            for listing in self._listings.values():
+                listing.close()
+            self._listings.clear()
             send_queues = list(self._send_queues.values())
         for pipeline in pipelines:
             pipeline.close()
@@ -253,7 +261,7 @@ class Shell:
         self._run(self.logic.session_message, message, time.monotonic())
         if isinstance(message, m.WorkerWelcome):
             self._lost_at = self._refused_since = self.refused = None
-            self._on_registered(message.worker_id)
+            self._on_registered(WorkerIdentity(message.worker_id, message.key))
             self._registered.set()
 
     def _be_refused(self, error: ErrorRecord) -> None:
@@ -385,8 +393,8 @@ class Shell:
         """Ask for a split for the task's pipeline."""
         self._run(self.logic.need_split, task_id, source, source_epoch, time.monotonic())
 
-    def _list(self, request: m.ListSplits) -> None:
-        self._run(self.logic.splits_listed, list_splits(request, self))
+    def _splits_listed(self, answer: m.SplitsPage | m.ListingFailed) -> None:
+        self._run(self.logic.splits_listed, answer)
 
     # ── actions ───────────────────────────────────────────────────────────────────────────────────
     def _run(self, method: Any, *arguments: Any) -> None:
@@ -425,13 +433,20 @@ class Shell:
                 self._interval = action.milliseconds / 1000
                 if self._session is not None:
                     quarter = min(self._interval / 4, LONGEST_TICK_SECONDS)
-                    self._session.tick_seconds = max(quarter, rpc.TICK_SECONDS)
-            elif isinstance(action, logic.ListSources):
-                threading.Thread(
-                    target=self._list, args=(action.request,), name="stoker-list", daemon=True
-                ).start()
+                    self._session.tick_seconds = max(quarter, rpc_session.TICK_SECONDS)
+            elif isinstance(action, logic.ListSplits):
+                self._list(action.request)
+            elif isinstance(action, logic.StopListing):
+                if (listing := self._listings.pop(action.listing_id, None)) is not None:
+                    listing.close()
             else:
                 self._run_on_pipeline(action)
+
+    def _list(self, request: m.ListSplits) -> None:
+        listing = self._listings.get(request.listing_id)
+        if listing is None:
+            listing = self._listings[request.listing_id] = Listing(self, self._splits_listed)
+        listing.ask(request)
 
     def _put(self, connection: int, message: f.Message | None) -> None:
         send_queue = self._send_queues.get(connection)

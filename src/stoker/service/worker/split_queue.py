@@ -115,7 +115,8 @@ class SplitQueue:
         if grant.splits or grant.end:
             self.asked = False
         if not self.cut:
-            self.assigned.extend(grant.splits)
+            # One that was given back may be granted before the answer to its announcement.
+            self.assigned.extend(x for x in grant.splits if x[0] not in self.beginning)
         self.ended = self.ended or grant.end
         return self.ask() if self.needed or self.ahead > 1 or not self.opened else None
 
@@ -146,6 +147,11 @@ class SplitQueue:
                 splits += 1
             split = start, stop
         return split, splits
+
+    def give_back(self) -> SplitRequest | None:
+        """Give up the splits that are not announced; return the next request, if any."""
+        self.assigned.clear()
+        return self.ask()
 
     def reattach(self) -> SplitRequest | None:
         """Return the request for a new session: announcements may be lost, assignments are void."""

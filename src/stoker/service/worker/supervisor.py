@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 from stoker.errors import FailedPreconditionError, InvalidArgumentError, StokerError
 from stoker.service.config import WorkerConfig
+from stoker.service.keys import WorkerIdentity
+from stoker.service.open_files import raise_open_files_limit
 from stoker.service.worker.process import (
     CHILD_COMMAND,
     GRACE,
@@ -87,6 +89,7 @@ class Supervisor:
         with self._changed:
             if self._threads or self._stopping:
                 return
+            raise_open_files_limit()  # it has descriptors of each child
             self._threads = [
                 threading.Thread(
                     target=self._keep_running, args=(number,), name=f"stoker-supervisor-{number}"
@@ -156,12 +159,12 @@ class Supervisor:
             for process in self._running.values():
                 process.terminate()
 
-    def _active_workers(self, seconds: float) -> list[int]:
-        """Return the ids of the workers whose processes were active in the past `seconds`."""
+    def _active_workers(self, seconds: float) -> list[WorkerIdentity]:
+        """Return the workers whose processes were active in the past `seconds`."""
         with self._changed:
             processes = list(self._running.values())
-        ids = [process.worker_id for process in processes if process.active_within(seconds)]
-        return [worker_id for worker_id in ids if worker_id is not None]
+        active = [process.identity for process in processes if process.active_within(seconds)]
+        return [identity for identity in active if identity is not None]
 
     def _keep_running(self, number: int) -> None:
         backoff = Backoff(first=self._first_wait)
@@ -188,12 +191,12 @@ class Supervisor:
         how = self._follow(number, process)
         with self._changed:
             del self._running[number]
-            worker_id = process.worker_id
-            address = self._addresses.pop(number, "")
+            identity = process.identity
+            self._addresses.pop(number, None)
             planned = self._stopping
         process.stop()
-        if worker_id is not None and not planned:
-            self._session.report_death(worker_id, address, how)
+        if identity is not None and not planned:
+            self._session.report_death(identity, how)
         return f"(process {process.pid}) {how}"
 
     def _follow(self, number: int, process: WorkerProcess) -> str:

@@ -7,9 +7,10 @@ from collections import deque
 from collections.abc import Callable
 
 from stoker.service import messages as m
-from stoker.service import rpc
+from stoker.service import rpc_session
 from stoker.service.config import parse_service
 from stoker.service.control_connection import PEER_TIMEOUT
+from stoker.service.keys import WorkerIdentity
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +27,7 @@ class SupervisorSession:
 
     Args:
         service: the dispatcher, as in `WorkerConfig.dispatcher_address`.
-        active_workers: returns the ids of the children that were active in the past that many
+        active_workers: returns the children that were active in the past that many
             seconds; called on the control loop.
         peer_timeout: seconds without a byte from the dispatcher after which the session is broken.
     """
@@ -34,7 +35,7 @@ class SupervisorSession:
     def __init__(
         self,
         service: str,
-        active_workers: Callable[[float], list[int]],
+        active_workers: Callable[[float], list[WorkerIdentity]],
         peer_timeout: float = PEER_TIMEOUT,
     ) -> None:
         self._peer_timeout = peer_timeout
@@ -42,7 +43,7 @@ class SupervisorSession:
         self._active_workers = active_workers
         self._lock = threading.Lock()
         self._deaths: deque[m.WorkerDied] = deque(maxlen=_DEATHS_TO_REPEAT)
-        self._session: rpc.Session | None = None
+        self._session: rpc_session.Session | None = None
         self._journal_id = ""
         self._interval: float | None = None
         self._lease = 0.0
@@ -52,7 +53,7 @@ class SupervisorSession:
         """Open the session; call once."""
         with self._lock:  # the callbacks run immediately, and use the session
             # Without `failed`: after an exception of a callback it goes on, with no state to lose.
-            self._session = rpc.Session(
+            self._session = rpc_session.Session(
                 self._dispatcher_address,
                 self._opened,
                 self._received,
@@ -68,15 +69,14 @@ class SupervisorSession:
         if session is not None:
             session.close()
 
-    def report_death(self, worker_id: int, address: str, how: object) -> None:
+    def report_death(self, identity: WorkerIdentity, how: object) -> None:
         """Report that a child died; from any thread.
 
         Args:
-            worker_id: the child's id at the dispatcher.
-            address: the worker's address.
+            identity: the child's id and key.
             how: its `Exit`, or words like it.
         """
-        death = m.WorkerDied(worker_id, address, f"it {how}")
+        death = m.WorkerDied(identity.worker_id, f"it {how}", identity.key)
         with self._lock:
             self._deaths.append(death)
         self._send(death)
@@ -112,4 +112,4 @@ class SupervisorSession:
         now = time.monotonic()
         if self._interval is not None and now >= self._next_heartbeat:
             self._next_heartbeat = now + self._interval
-            self._send(m.KeepAlive(self._active_workers(self._lease)))
+            self._send(m.KeepAlive(dict(self._active_workers(self._lease))))

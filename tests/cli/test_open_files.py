@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.service import DispatchServer
+from stoker.service import DispatchServer, WorkerServer
+from stoker.service.open_files import MOST_OPEN_FILES, raise_open_files_limit
 from tests.cli.test_servers import running
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -50,6 +51,23 @@ def test_servers_and_their_children_may_open_all_files(low_limit: tuple[int, int
             assert _open_files(child) == [hard, hard]
 
 
-def test_server_in_a_users_process_keeps_the_limit(low_limit: tuple[int, int]) -> None:
-    with DispatchServer():
-        assert resource.getrlimit(resource.RLIMIT_NOFILE) == low_limit
+@pytest.mark.parametrize("kind", [DispatchServer, WorkerServer])
+def test_servers_in_a_users_process_raise_the_limit(
+    kind: type[DispatchServer | WorkerServer], low_limit: tuple[int, int]
+) -> None:
+    soft, hard = low_limit
+    with DispatchServer() as dispatcher:
+        if kind is WorkerServer:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            WorkerServer(dispatcher_address=dispatcher.target).stop()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+
+
+def test_a_huge_limit_is_not_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[tuple[int, int]] = []
+    monkeypatch.setattr(
+        resource, "getrlimit", lambda which: (1024, resource.RLIM_INFINITY), raising=True
+    )
+    monkeypatch.setattr(resource, "setrlimit", lambda which, both: limits.append(both))
+    assert raise_open_files_limit() == MOST_OPEN_FILES
+    assert limits == [(MOST_OPEN_FILES, resource.RLIM_INFINITY)]
