@@ -168,3 +168,9 @@ def test_sources_of_ragged_and_sparse_arrays_have_their_specs() -> None:
 def test_a_spec_checks_its_arguments(shape: Any, dtype: Any) -> None:
     with pytest.raises(InvalidArgumentError):
         TensorSpec(shape, dtype)
+
+
+def test_a_key_that_is_not_utf_8_is_named() -> None:
+    spec = {"a": [{"caf\udce9": TensorSpec((), np.int64)}]}
+    with pytest.raises(InvalidArgumentError, match=r"the key 'caf\\udce9' of an element_spec"):
+        spec_to_wire(spec)

@@ -15,10 +15,16 @@ class CuttingProxy:
     Args:
         target: port on localhost.
         cut_after: for each connection in turn, the bytes from the target after which it is cut.
+
+    Attributes:
+        cuts: the number of connections cut.
+        connections: the number of connections passed on.
     """
 
     def __init__(self, target: int, cut_after: Iterator[int]) -> None:
-        self.cuts = 0
+        self.cuts = self.connections = 0
+        self._flowing = threading.Event()
+        self._flowing.set()
         self._swallowing = False
         self._target = target
         self._cut_after = cut_after
@@ -38,6 +44,14 @@ class CuttingProxy:
         """Drop all bytes from now on, while every connection stays open."""
         self._swallowing = True
 
+    def pause(self) -> None:
+        """Read no more from the target until `resume`, so that it can send no more."""
+        self._flowing.clear()
+
+    def resume(self) -> None:
+        """End `pause`."""
+        self._flowing.set()
+
     def __enter__(self) -> Self:
         return self
 
@@ -47,6 +61,7 @@ class CuttingProxy:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self.resume()
         _shut(self._listener)
         with self._lock:
             sockets = list(self._sockets)
@@ -68,6 +83,7 @@ class CuttingProxy:
                 continue
             with self._lock:
                 self._sockets |= {client, server}
+                self.connections += 1
             self._spawn(self._pump, client, server, None)
             self._spawn(self._pump, server, client, next(self._cut_after))
 
@@ -75,6 +91,8 @@ class CuttingProxy:
         passed = 0
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
+                if limit is not None:
+                    self._flowing.wait()
                 if self._swallowing:
                     continue
                 if limit is not None and passed + len(data) > limit:

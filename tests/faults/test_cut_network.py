@@ -1,17 +1,19 @@
 """Data connections whose packets vanish: both ends notice, and nothing is lost."""
 
-import signal
-import subprocess
 import sys
+import threading
 import time
-from functools import partial
+from contextlib import ExitStack
+from itertools import repeat
 from typing import Any
 
+import numpy as np
 import pytest
 
 import stoker
 from stoker.wire.transports.tcp import TcpConnection
-from tests.serving import Service, eventually, iterator_with_deadline
+from tests.faults.proxy import CuttingProxy
+from tests.serving import Service, eventually, free_port, iterator_with_deadline
 from tests.wire.cutting import cut
 
 pytestmark = pytest.mark.skipif(
@@ -55,49 +57,37 @@ def test_epoch_goes_on_within_the_peer_timeout_after_a_cut(
     assert seconds < PEER_TIMEOUT_MS / 1000 + 3
 
 
-_TRAINER = """
-import sys
-import numpy as np
-import stoker
+def test_trainer_that_stops_to_read_is_disconnected_and_misses_nothing() -> None:
+    """Its kernel acknowledges data until its buffers are full: less than one element here.
 
-numbers = stoker.Dataset.range(30).map(lambda x: np.full(1 << 22, x))
-distributed = numbers.distribute(
-    sys.argv[1], processing_mode="parallel_epochs", data_transfer_protocol="tcp"
-)
-got = []
-for array in distributed:
-    got.append(int(array[0]))
-    if len(got) == 1:
-        print("reading", flush=True)
-assert got == list(range(30)), got
-"""
-
-
-def _has_sent(reader: Any, frames: int) -> bool:
-    """Return whether a worker has begun to send more than that many frames."""
-    return bool(reader.next_number > frames)
-
-
-def test_stopped_trainer_is_disconnected_and_misses_nothing() -> None:
-    """Its kernel acknowledges data until its buffers are full: less than one element here."""
-    worker = {"peer_timeout_ms": 1_000, "buffer_bytes": 256 << 20}
-    with Service(1, worker=worker) as service:
-        command = [sys.executable, "-c", _TRAINER, service.target]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as trainer:
-            assert trainer.stdout is not None
-            assert trainer.stdout.readline() == b"reading\n"
+    Then it announces a window of zero bytes, which is no sign that it will ever read again.
+    """
+    port = free_port()
+    with ExitStack() as stack:
+        proxy = stack.enter_context(CuttingProxy(port, repeat(1 << 60)))
+        fields = {
+            "port": port,
+            "data_transfer_address": f"localhost:{proxy.port}",
+            "peer_timeout_ms": 1_000,
+            "buffer_bytes": 256 << 20,
+        }
+        service = stack.enter_context(Service(1, worker=fields))
+        numbers = stoker.Dataset.range(30).map(lambda x: np.full(1 << 22, x))
+        distributed = numbers.distribute(
+            service.target, processing_mode="parallel_epochs", data_transfer_protocol="tcp"
+        )
+        iterator = stack.enter_context(iterator_with_deadline(distributed))
+        got = [int(next(iterator)[0])]
+        proxy.pause()
+        try:
+            # It reads what has arrived, so the worker has credit to send more.
+            reading = threading.Thread(target=lambda: got.extend(int(x[0]) for x in iterator))
+            reading.start()
             [task] = service.tasks
             [reader] = task.readers.values()
-            try:
-                # Between two frames nothing is unacknowledged: stop it again, in the next one.
-                for _ in range(20):
-                    sent = reader.next_number
-                    assert eventually(partial(_has_sent, reader, sent))
-                    trainer.send_signal(signal.SIGSTOP)
-                    if eventually(lambda: reader.connection is None, 3.0):
-                        break
-                    trainer.send_signal(signal.SIGCONT)
-                assert reader.connection is None
-            finally:
-                trainer.send_signal(signal.SIGCONT)
-            assert trainer.wait(30) == 0
+            assert eventually(lambda: reader.connection is None)
+        finally:
+            proxy.resume()
+            reading.join(30)
+        assert got == list(range(30))
+        assert proxy.connections == 2, "the client connected again"

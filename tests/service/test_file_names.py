@@ -130,3 +130,10 @@ def test_listing_that_cannot_be_sent_fails_the_read(service, folder, monkeypatch
     monkeypatch.setattr("stoker.service.worker.listing.split_to_wire", lambda value: object())
     with pytest.raises(InvalidArgumentError, match="the splits of source 0 cannot be sent"):
         read(stoker.Dataset.list_files(f"{folder}/*").distribute(service.target))
+
+
+def test_key_that_cannot_be_sent_is_named(service):
+    dataset = stoker.Dataset.from_tensor_slices({"\ud800": [1, 2]})
+    assert list(dataset) == [{"\ud800": 1}, {"\ud800": 2}]
+    with pytest.raises(InvalidArgumentError, match=r"the key '\\ud800' of an element_spec"):
+        dataset.distribute(service.target)

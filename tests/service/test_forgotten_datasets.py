@@ -155,7 +155,11 @@ def test_a_running_task_of_a_named_job_keeps_the_tree(talk, monkeypatch):
     _Reader(talk, "three").close()
     assert _held(talk) == {"one": True, "two": False, "three": True}
     assert isinstance(talk.call(m.GetDataset("one")), m.DatasetReply)
-    assert "not found" in talk.call(m.GetDataset("two")).error.message
+    dropped, unknown = (talk.call(m.GetDataset(name)).error for name in ("two", "four"))
+    assert "Dataset id two not found: the job that brought it has not been" in dropped.message
+    assert "kept if they are registered with register_dataset" in dropped.message
+    assert "Dataset id four not found: register it first" in unknown.message
+    assert dropped.code == unknown.code == "NotFoundError"
 
 
 def test_a_job_goes_on_with_the_dataset_of_another_client(talk):

@@ -9,6 +9,7 @@ from stoker.service import messages as m
 from stoker.service.chunk import Chunk
 from stoker.service.keys import reader_key
 from stoker.service.worker import logic as w
+from stoker.service.worker import task as task_module
 from stoker.wire import frames as f
 
 HELLO = m.WorkerHello(1, 1, "here:1", {"tcp": "here:1"}, m.Versions("3.11", "2"))
@@ -234,6 +235,14 @@ def test_a_released_client_may_not_read_again():
     )
     assert hang_up == w.CloseConnection(2)
     assert list(worker.tasks[20].readers) == [40]
+
+
+def test_released_clients_are_remembered_up_to_a_limit(monkeypatch):
+    monkeypatch.setattr(task_module, "REMEMBERED_RELEASED", 3)
+    worker = _running()
+    for client_id in range(50, 60):
+        worker.session_message(m.ClientReleased(20, client_id), 0.0)
+    assert list(worker.tasks[20].released) == [57, 58, 59]
 
 
 def test_end_is_sent_again_after_elements_were_given_back():

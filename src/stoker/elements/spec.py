@@ -229,7 +229,11 @@ def _shapes_agree(a: tuple[int | None, ...], b: tuple[int | None, ...]) -> bool:
 
 
 def spec_to_wire(spec: Spec) -> Any:
-    """Return the spec as builtin values; classes by name only."""
+    """Return the spec as builtin values; classes by name only.
+
+    Raises:
+        InvalidArgumentError: if it contains anything but specs, or a key that is not UTF-8.
+    """
     if isinstance(spec, UnknownSpec):
         return {"kind": "unknown"}
     cls = type(spec)
@@ -244,13 +248,25 @@ def spec_to_wire(spec: Spec) -> Any:
         )
     wire: dict[str, Any] = {"kind": container.value}
     if container is Container.DICT:
-        wire["items"] = [[key, spec_to_wire(member)] for key, member in spec.items()]
+        wire["items"] = [[_checked_key(key), spec_to_wire(member)] for key, member in spec.items()]
     elif container in (Container.NAMEDTUPLE, Container.DATACLASS):
         wire["name"] = cls.__name__
         wire["items"] = [[n, spec_to_wire(getattr(spec, n))] for n in field_names(cls)]
     else:
         wire["items"] = [spec_to_wire(member) for member in spec]
     return wire
+
+
+def _checked_key(key: Any) -> Any:
+    if isinstance(key, str):
+        try:
+            key.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidArgumentError(
+                f"the key {key[:60]!r} of an element_spec cannot be encoded as UTF-8 (a lone "
+                f"surrogate at {error.start}); use another key"
+            ) from error
+    return key
 
 
 def spec_from_wire(wire: Any) -> Spec:

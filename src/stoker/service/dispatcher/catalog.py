@@ -17,9 +17,15 @@ def find_dataset(state: State, dataset_id: str) -> DatasetAdded:
         NotFoundError: if no dataset has this id, or its tree was dropped.
     """
     dataset = state.datasets.get(dataset_id)
-    if dataset is None or not dataset.tree:
+    if dataset is None:
         raise NotFoundError(
             f"Dataset id {dataset_id} not found: register it first with register_dataset"
+        )
+    if not dataset.tree:
+        raise NotFoundError(
+            f"Dataset id {dataset_id} not found: the job that brought it has not been read for "
+            "long, so its functions were dropped; datasets that are read by id are kept if they "
+            "are registered with register_dataset"
         )
     return dataset
 

@@ -223,8 +223,7 @@ class Worker:
         task = self.tasks.get(message.task_id)
         if task is None:
             return
-        task.released.add(message.client_id)
-        reader = task.readers.pop(message.client_id, None)
+        reader = task.release(message.client_id)
         if reader is None:
             return
         if message.consumed is not None:

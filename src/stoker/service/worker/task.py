@@ -17,6 +17,10 @@ as much again; with 8 MiB no less, and an element that the user keeps pins more 
 FRAME_ELEMENTS = 8192
 """Most elements of a frame: enough to make the cost of a frame negligible."""
 
+REMEMBERED_RELEASED = 4096
+"""Most released clients that a task remembers. One that was released before as many others, did not
+notice, and reads again is refused by the dispatcher, and gives back what it was sent."""
+
 
 @dataclass
 class Task:
@@ -29,7 +33,7 @@ class Task:
         cut: the worker drains, so the pipeline ended before the data.
         full: the pipeline waits for room.
         dropped: the number of positions that were sent to clients that were lost.
-        released: the clients that were released, which may not read again.
+        released: the latest clients that were released, which may not read again.
         reported: the progress last sent to the dispatcher.
         counts: totals of the pipeline, such as errors ignored.
     """
@@ -42,7 +46,7 @@ class Task:
     cut: bool = False
     full: bool = False
     dropped: int = 0
-    released: set[int] = field(default_factory=set)
+    released: dict[int, None] = field(default_factory=dict)
     reported: m.TaskProgress = field(init=False)
     counts: dict[str, int] = field(default_factory=dict)
 
@@ -60,6 +64,13 @@ class Task:
             )
             self.queues[key] = SplitQueue(self.start.task_id, source, source_epoch, indexed)
         return self.queues[key]
+
+    def release(self, client_id: int) -> ReaderState | None:
+        """Forbid a client to read again; return its state, if it has read."""
+        self.released[client_id] = None
+        if len(self.released) > REMEMBERED_RELEASED:
+            del self.released[next(iter(self.released))]
+        return self.readers.pop(client_id, None)
 
     @property
     def progress(self) -> m.TaskProgress:
