@@ -13,6 +13,9 @@ elements before batching. All systems of a row do the same work and check the sa
     lists     the same from Python lists of ints (tf.data: from the same arrays as above)
     resume    range -> map -> batch(100), continued at element 10,000,000: milliseconds to the
               first batch; the function must not be called before
+
+and the rows of `local/arrays.py`, over arrays in memory: arrays, arrays-shuffled, floats,
+floats-shuffled, columns, columns-shuffled, arrays-mapped, lookup and range.
 """
 
 import argparse
@@ -25,9 +28,8 @@ from typing import Any
 
 import numpy as np
 from harness import Figure, Row, in_fresh_process, interleaved, machine, median, repeated, warm_rate
-
-Weigh = Callable[[Any], int]
-Opened = tuple[Iterable[Any], Weigh]
+from local import arrays
+from local.arrays import Opened
 
 MANY = 10**12
 RECORDS = Path(gettempdir()) / "stoker-bench-1kb.tfrecord"
@@ -222,6 +224,10 @@ ROWS: dict[str, tuple[str, dict[str, Callable[[float], float]]]] = {
         {"stoker": partial(read, stoker_lists), "tf.data": partial(read, tensorflow_padded)},
     ),
     "resume": ("resume at element 10,000,000, milliseconds", {"stoker": lambda _: resume_stoker()}),
+    **{
+        name: (title, {system: partial(read, opened) for system, opened in systems.items()})
+        for name, (title, systems) in arrays.ROWS.items()
+    },
 }
 
 
@@ -232,6 +238,7 @@ PIPELINES = {
     "batches": stoker_batches,
     "padded": stoker_padded,
     "lists": stoker_lists,
+    **{name: systems["stoker"] for name, (_, systems) in arrays.ROWS.items()},
 }
 
 

@@ -11,6 +11,7 @@ compares neighbours in time. The elements are the same for both systems:
     kilobytes  range -> map(128 int64, all written)
     images     range -> map(150,528 bytes, all written)
     batches    images -> batch(64)
+    arrays     from_tensor_slices(10,000 images of 28 x 28) -> shuffle -> repeat -> batch(128)
     photos     range -> map(copy of one of 64 photographs); compressed rows
     jpeg       files -> decode, crop, resize, flip (Pillow) -> batch(64): the whole pipeline
 
@@ -55,6 +56,7 @@ BY_DEFAULT = {
     "kilobytes": ("TCP",),
     "images": ("TCP", "shared memory", "gRPC"),
     "batches": ("TCP", "shared memory"),
+    "arrays": ("TCP", "shared memory", "TCP, DYNAMIC"),
     "scalars-busy": ("TCP",),
     "images-busy": ("shared memory",),
     "images-compressed": ('TCP, "AUTO"',),

@@ -9,6 +9,7 @@ import numpy as np
 ENDLESS = 10**12
 IMAGE = 224 * 224 * 3
 BATCH = 64
+SLICES, SLICE_BATCH = 10_000, 128
 
 
 class Element(NamedTuple):
@@ -159,6 +160,29 @@ def tensorflow_jpeg() -> Any:
     return bench_jpeg.tensorflow_dataset(bench_jpeg.photos(), ENDLESS, antialias=True)
 
 
+def _small_images() -> Any:
+    """Return images of 28 x 28 and their labels: the registration contains 8 MB."""
+    generator = np.random.default_rng(0)
+    pixels = generator.integers(0, 256, (SLICES, 28, 28), dtype=np.uint8)
+    return pixels, np.arange(SLICES)
+
+
+def stoker_slices() -> Any:
+    """Return shuffled batches of arrays in memory."""
+    import stoker
+
+    slices = stoker.Dataset.from_tensor_slices(_small_images())
+    return slices.shuffle(SLICES).repeat().batch(SLICE_BATCH)
+
+
+def tensorflow_slices() -> Any:
+    """Return the same."""
+    import tensorflow as tf
+
+    slices = tf.data.Dataset.from_tensor_slices(_small_images())
+    return slices.shuffle(SLICES).repeat().batch(SLICE_BATCH)
+
+
 SCALARS = Element("scalars", (), "int64", stoker_range, tensorflow_range, None, frame=8192)
 KILOBYTES = Element(
     "1 KB, int64[128]", (128,), "int64", stoker_kilobytes, tensorflow_kilobytes, fold, frame=1024
@@ -184,4 +208,13 @@ JPEG = Element(
     tensorflow_jpeg,
     fold_pixels,
     weigh=BATCH,
+)
+ARRAYS = Element(
+    "arrays, shuffled, batch(128)",
+    (SLICE_BATCH, 28, 28),
+    "uint8",
+    stoker_slices,
+    tensorflow_slices,
+    fold_pixels,
+    weigh=SLICE_BATCH,
 )

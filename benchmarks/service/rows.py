@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from service.elements import (
+    ARRAYS,
     BATCHES,
     IMAGES,
     JPEG,
@@ -116,6 +117,7 @@ ROWS = {
     "batches-unread": Row(
         BATCHES, (*BY_SOCKETS, BARE, COPY_FRESH, COPY_REUSED), "not read", reading=False
     ),
+    "arrays": Row(ARRAYS, (*BY_SOCKETS, IN_PROCESS, *BOTH_MODES)),
     "scalars-busy": Row(SCALARS, BY_SOCKETS, "trainer's Python is busy", busy=True),
     "images-busy": Row(IMAGES, BY_SOCKETS, "trainer's Python is busy", busy=True),
     "batches-busy": Row(BATCHES, BY_SOCKETS, "trainer's Python is busy", busy=True),

@@ -67,6 +67,22 @@ def test_array_sources_are_split_by_row(serve):
     assert [row["x"].tolist() for row in found] == data["x"].tolist()
 
 
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_shuffled_batches_of_arrays_contain_each_row_once(serve, transport, epochs):
+    images = np.arange(2000 * 300).reshape(2000, 300)
+    data = stoker.Dataset.from_tensor_slices((images, {"label": np.arange(2000)}))
+    dataset = data.shuffle(500).repeat(epochs).enumerate().batch(16)
+    distributed = dataset.distribute(
+        serve(2).target, processing_mode="distributed_epoch", data_transfer_protocol=transport
+    )
+    labels = []
+    for _, (pixels, found) in distributed:
+        assert np.array_equal(pixels, images[found["label"]])
+        pixels[...] = -1  # in shared memory: it must reach neither the source nor other batches
+        labels += found["label"].tolist()
+    assert Counter(labels) == dict.fromkeys(range(2000), epochs)
+
+
 def test_single_element_goes_to_one_worker(serve):
     dataset = stoker.Dataset.from_tensors(np.arange(3)).distribute(serve(3).target)
     [found] = read(dataset)

@@ -98,6 +98,7 @@ SOURCES = st.one_of(
     st.tuples(st.just("range"), st.integers(0, 14)),
     st.tuples(st.just("from_tensors")),
     st.tuples(st.just("from_tensor_slices"), st.integers(0, 9)),
+    st.tuples(st.just("columns"), st.integers(1, 30)),
     st.tuples(st.just("list_files"), st.booleans(), st.sampled_from([None, 3])),
     st.tuples(st.just("from_generator"), st.integers(0, 9)),
     st.tuples(st.just("counter"), st.integers(-3, 3), _ends),
@@ -159,6 +160,11 @@ def source(spec: Spec, folder: Path) -> stoker.Dataset:  # noqa: C901
             return stoker.Dataset.from_tensors((1, [1.5, 2.5]))
         case ("from_tensor_slices", count):
             return stoker.Dataset.from_tensor_slices((np.arange(count), np.eye(count, 2)))
+        case ("columns", count):
+            words = np.array([f"word {i}" for i in range(count)])
+            return stoker.Dataset.from_tensor_slices(
+                {"word": words, "pair": (np.arange(count, dtype=np.uint8), np.eye(count)[:, ::2])}
+            )
         case ("list_files", shuffle, seed):
             return stoker.Dataset.list_files(f"{folder}/?.txt", shuffle=shuffle, seed=seed)
         case ("from_generator", count):

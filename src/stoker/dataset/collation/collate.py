@@ -19,7 +19,8 @@ from stoker.dataset.collation.leaves import (
 from stoker.dataset.collation.rows import list_as_objects
 from stoker.dataset.collation.slots import WRITTEN, Slots, Written
 from stoker.dataset.collation.vectors import is_vector, vectors, write_text
-from stoker.dataset.tree.node import Allocate, is_dataset
+from stoker.dataset.tree.node import is_dataset
+from stoker.dataset.tree.table import Allocate
 from stoker.elements.ragged import RaggedArray, stacked
 from stoker.elements.sparse import SparseArray
 from stoker.elements.spec import TensorSpec

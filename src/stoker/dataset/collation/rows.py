@@ -1,6 +1,6 @@
 """Batches cut into rows along their first dimension."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -18,7 +18,7 @@ from stoker.elements.structure import (
     is_leaf,
     leaf_names,
     map_structure,
-    pack_like,
+    packer,
     rebuild,
 )
 from stoker.errors import InvalidArgumentError
@@ -30,28 +30,33 @@ Cut = Callable[[int, int], list[Any]]
 def slicer(structure: Any) -> Cut:
     """Return the function that cuts rows of a structure into elements.
 
-    It is specialized for the nesting of the structure, since it runs once for each chunk.
-
     Args:
         structure: a nest of arrays, RaggedArrays and SparseArrays of one number of rows.
     """
     leaves = [_leaf_slicer(leaf) for leaf in flatten(structure)]
+    build = row_builder(structure)
+    return lambda start, stop: build([leaf(start, stop) for leaf in leaves])
+
+
+def row_builder(structure: Any) -> Callable[[Sequence[list[Any]]], list[Any]]:
+    """Return the function that combines a list of values per leaf into a list of elements.
+
+    It is specialized for the nesting of the structure, since it runs once for each chunk.
+    """
     container = container_of(type(structure))
     if container is Container.LEAF:
-        return leaves[0]
-
-    def rows(start: int, stop: int) -> Iterator[tuple[Any, ...]]:
-        return zip(*[leaf(start, stop) for leaf in leaves], strict=True)
-
+        return lambda leaves: leaves[0]
     flat = all(is_leaf(member) for _, member in children(structure))
     if flat and container is Container.TUPLE:
-        return lambda start, stop: list(rows(start, stop))
+        return lambda leaves: list(zip(*leaves, strict=True))
     if flat and container is Container.DICT:
         keys = list(structure)
-        return lambda a, b: [dict(zip(keys, row)) for row in rows(a, b)]  # noqa: B905
-    if flat:
-        return lambda a, b: [rebuild(structure, row) for row in rows(a, b)]
-    return lambda a, b: [pack_like(structure, row) for row in rows(a, b)]
+        return lambda leaves: [
+            dict(zip(keys, row))  # noqa: B905
+            for row in zip(*leaves, strict=True)
+        ]
+    pack = packer(structure)
+    return lambda leaves: [pack(row) for row in zip(*leaves, strict=True)]
 
 
 def _leaf_slicer(leaf: Any) -> Cut:

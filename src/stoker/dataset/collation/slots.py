@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stoker.dataset.collation.leaves import is_array_like
-from stoker.dataset.tree.node import Allocate
+from stoker.dataset.tree.table import Allocate
 from stoker.elements.structure import Container, children, container_of, rebuild
 
 Array = npt.NDArray[Any]

@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -9,9 +10,11 @@ from stoker.dataset.collation.collate import collate
 from stoker.dataset.collation.slots import Slots
 from stoker.dataset.nodes.map import Map
 from stoker.dataset.streams.failures import Origin, mark_failure
+from stoker.dataset.streams.gathered_batches import GatheredBatches
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.threads.parallel import Finish
-from stoker.dataset.tree.node import Allocate, Context, Node
+from stoker.dataset.tree.node import Context, Node
+from stoker.dataset.tree.table import Allocate
 from stoker.elements.sizes import element_bytes
 from stoker.elements.spec import RaggedSpec, SparseSpec, Spec, TensorSpec, with_shape
 from stoker.elements.structure import map_structure
@@ -55,12 +58,24 @@ class Batch(Node, frozen=True, eq=False, kw_only=True):
         )
 
     def open(self, context: Context) -> Stream:
+        origin = Origin(self.kind, self.site, None)
+        allocate = context.allocate_for(self)
+        table = self.input.table()
+        if table is not None:
+            return GatheredBatches(
+                self.input.open(replace(context, as_rows=True)),
+                self.batch_size,
+                self.drop_remainder,
+                table,
+                allocate,
+                origin,
+            )
         return BatchStream(
             self.input.open(context),
             self.batch_size,
             self.drop_remainder,
-            partial(collate, allocate=context.allocate_for(self)),
-            Origin(self.kind, self.site, None),
+            partial(collate, allocate=allocate),
+            origin,
         )
 
 

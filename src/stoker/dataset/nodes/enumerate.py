@@ -1,11 +1,14 @@
 """enumerate: pairs elements with their positions."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
+from stoker.dataset.collation.tables import NumberTable, ZippedTable
+from stoker.dataset.streams.row_numbers import RowNumbers
 from stoker.dataset.streams.stream import OneInputStream, Stream
 from stoker.dataset.tree.node import Context, OneInput
+from stoker.dataset.tree.table import Table
 from stoker.elements.spec import Spec, TensorSpec
 
 
@@ -19,6 +22,10 @@ class Enumerate(OneInput, frozen=True, eq=False, kw_only=True):
 
     def element_spec(self) -> Spec:
         return (TensorSpec((), np.int64), self.input.element_spec())
+
+    def table(self) -> Table | None:
+        table = self.input.table()
+        return None if table is None else ZippedTable([NumberTable(0, 1), table], (0, 1))
 
     def open(self, context: Context) -> Stream:
         return _EnumerateStream(self.input.open(context), self.start)
@@ -34,6 +41,9 @@ class _EnumerateStream(OneInputStream):
         self._position += 1  # an error takes a position too
         chunk = self._input.next_chunk(max_elements, max_bytes, lazy)
         self._position = position + len(chunk)
+        if isinstance(chunk, RowNumbers):  # with `Context.as_rows`
+            numbers = range(position, self._position)
+            return cast("list[Any]", RowNumbers((numbers, *chunk.columns)))
         return list(enumerate(chunk, position))
 
     def advance(self, n: int) -> int:

@@ -20,7 +20,8 @@ from stoker.dataset.nodes.batch import BatchStream, batched_cardinality
 from stoker.dataset.pickled import Pickled
 from stoker.dataset.streams.failures import Origin
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.node import Allocate, Context, OneInput
+from stoker.dataset.tree.node import Context, OneInput
+from stoker.dataset.tree.table import Allocate
 from stoker.elements.ragged import RaggedArray
 from stoker.elements.sparse import SparseArray
 from stoker.elements.spec import Spec

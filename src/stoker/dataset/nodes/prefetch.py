@@ -9,6 +9,7 @@ from stoker.dataset.threads import pool
 from stoker.dataset.threads.readahead import ReadAhead
 from stoker.dataset.threads.tuning import default_bytes
 from stoker.dataset.tree.node import AUTOTUNE, Context, Node
+from stoker.dataset.tree.table import Table
 from stoker.elements.sizes import element_bytes
 from stoker.elements.spec import Spec
 from stoker.errors import FailedPreconditionError
@@ -42,9 +43,12 @@ class Prefetch(Node, frozen=True, eq=False, kw_only=True):
     def inputs_per_element(self) -> int:
         return 1
 
+    def table(self) -> Table | None:
+        return self.input.table()
+
     def open(self, context: Context) -> Stream:
         stream = self.input.open(context)
-        if self.buffer_size == 0:
+        if self.buffer_size == 0 or context.as_rows:  # row numbers take no time to wait for
             return stream
         if self.buffer_size == AUTOTUNE:
             max_bytes = context.autotune_bytes or default_bytes(pool.available_cpus())

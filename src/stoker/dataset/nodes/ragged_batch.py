@@ -11,7 +11,8 @@ from stoker.dataset.collation.leaves import as_array, leaf_called, mismatch
 from stoker.dataset.nodes.batch import BatchStream, batched_cardinality
 from stoker.dataset.streams.failures import Origin
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.node import Allocate, Context, OneInput
+from stoker.dataset.tree.node import Context, OneInput
+from stoker.dataset.tree.table import Allocate
 from stoker.elements.ragged import RaggedArray
 from stoker.elements.sparse import SparseArray
 from stoker.elements.spec import RaggedSpec, SparseSpec, Spec, TensorSpec, with_shape

@@ -4,13 +4,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from stoker.dataset.collation.tables import NumberTable
 from stoker.dataset.streams.source import IndexStream
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import INFINITE_CARDINALITY, Context, Node
 from stoker.dataset.tree.splits import ENDLESS, IndexSplits
+from stoker.dataset.tree.table import Table
 from stoker.elements.spec import Spec, TensorSpec
 
 _INT_BYTES = 8
+
+# A year of 30 million elements per second.
+_LAST_ROW = 2**50
 
 
 class Range(Node, frozen=True, eq=False, kw_only=True):
@@ -32,6 +37,9 @@ class Range(Node, frozen=True, eq=False, kw_only=True):
 
     def splits(self) -> IndexSplits:
         return IndexSplits(self.cardinality())
+
+    def table(self) -> Table | None:
+        return NumberTable(self.start, self.step)
 
     def open(self, context: Context) -> Stream:
         numbers = self._numbers()
@@ -57,6 +65,10 @@ class Counter(Node, frozen=True, eq=False, kw_only=True):
 
     def splits(self) -> IndexSplits:
         return IndexSplits(ENDLESS)
+
+    def table(self) -> Table | None:
+        last = self.start + self.step * _LAST_ROW  # later ones are never reached
+        return NumberTable(self.start, self.step) if -(2**63) <= last < 2**63 else None
 
     def open(self, context: Context) -> Stream:
         first, step = self.start, self.step

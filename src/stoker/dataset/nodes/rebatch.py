@@ -15,7 +15,8 @@ from stoker.dataset.collation.vectors import vector
 from stoker.dataset.nodes.unbatch import unbatched_cardinality
 from stoker.dataset.streams.failures import Origin, mark_failure
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.node import Allocate, Context, OneInput
+from stoker.dataset.tree.node import Context, OneInput
+from stoker.dataset.tree.table import Allocate
 from stoker.elements.ragged import RaggedArray, concatenated
 from stoker.elements.sizes import element_bytes
 from stoker.elements.sparse import SparseArray

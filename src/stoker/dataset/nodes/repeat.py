@@ -19,6 +19,7 @@ class Repeat(OneInput, frozen=True, eq=False, kw_only=True):
     kind: ClassVar[str] = "repeat"
     sums_inputs: ClassVar[bool] = True
     forwards_elements: ClassVar[bool] = True
+    selects_rows: ClassVar[bool] = True
     count: int
 
     def cardinality(self) -> int:

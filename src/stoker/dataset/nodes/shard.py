@@ -27,6 +27,7 @@ class Shard(OneInput, frozen=True, eq=False, kw_only=True):
 
     kind: ClassVar[str] = "shard"
     forwards_elements: ClassVar[bool] = True
+    selects_rows: ClassVar[bool] = True
     num_shards: int
     index: int
 
@@ -42,9 +43,12 @@ class Shard(OneInput, frozen=True, eq=False, kw_only=True):
                 f"shard(SHARD_HINT, SHARD_HINT) ({self.site}) is replaced only if the dataset is "
                 "read with processing_mode=ShardingPolicy.HINT; use that, or give numbers"
             )
+        stream = self.input.open(context)
+        if context.as_rows:
+            return _ShardStream(self, stream, flows=True, cheap=True, max_sliced=self.num_shards)
         cheap = not self.input.inputs and isinstance(self.input.splits(), IndexSplits)
         flows = context.splits is None
-        return _ShardStream(self, self.input.open(context), flows=flows, cheap=cheap and flows)
+        return _ShardStream(self, stream, flows=flows, cheap=cheap and flows)
 
 
 class _ShardStream(OneInputStream):
@@ -55,19 +59,29 @@ class _ShardStream(OneInputStream):
         stream: the input.
         flows: reading the input never waits for splits.
         cheap: the input computes nothing.
+        max_sliced: the most shards for which the elements of all of them are read.
     """
 
-    def __init__(self, node: Shard, stream: Stream, *, flows: bool, cheap: bool) -> None:
+    def __init__(
+        self,
+        node: Shard,
+        stream: Stream,
+        *,
+        flows: bool,
+        cheap: bool,
+        max_sliced: int = _MAX_SLICED,
+    ) -> None:
         super().__init__(stream)
         self._step = node.num_shards
         self._to_skip = node.index
         self._flows = flows
         self._cheap = cheap
+        self._max_sliced = max_sliced
         self._pace = ChunkPace()
         self._failure: Exception | None = None
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
-        if (lazy or self._cheap) and self._step <= _MAX_SLICED and self._failure is None:
+        if (lazy or self._cheap) and self._step <= self._max_sliced and self._failure is None:
             return self._read_slice(max_elements, max_bytes)
         if lazy or max_elements == 1 or not self._flows:
             return self._read_one()

@@ -1,11 +1,13 @@
 """shuffle: draws elements from a buffer at random."""
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
-import numpy as np
-
 from stoker.dataset.random import rng
+from stoker.dataset.streams.draws import Draws, Replay
 from stoker.dataset.streams.failures import Failure
+from stoker.dataset.streams.row_elements import RowElements
+from stoker.dataset.streams.shuffled_rows import ShuffledRows
 from stoker.dataset.streams.stream import OneInputStream, Stream
 from stoker.dataset.tree.node import (
     INFINITE_CARDINALITY,
@@ -16,16 +18,10 @@ from stoker.dataset.tree.node import (
 from stoker.elements.sizes import element_bytes
 from stoker.errors import FailedPreconditionError
 
-# Number of draws per call. It determines the order for a seed: do not change it.
-_DRAWS = 1024
-
 # The buffer is limited in elements, by the user, not in bytes.
 _NO_LIMIT = 1 << 62
 
 _EVALUATED_CHUNK = 4096
-
-# The origin of the element in a slot while draws are replayed.
-_BUFFERED, _SKIPPED = -1, -2
 
 
 class Shuffle(OneInput, frozen=True, eq=False, kw_only=True):
@@ -42,6 +38,7 @@ class Shuffle(OneInput, frozen=True, eq=False, kw_only=True):
 
     kind: ClassVar[str] = "shuffle"
     forwards_elements: ClassVar[bool] = True
+    selects_rows: ClassVar[bool] = True
     one_to_one: ClassVar[bool] = True
     buffer_size: int
     seed: int | None = None
@@ -53,7 +50,13 @@ class Shuffle(OneInput, frozen=True, eq=False, kw_only=True):
         if known is not None and known < 0 and known != INFINITE_CARDINALITY:
             known = None
         size = _NO_LIMIT if self.buffer_size == UNKNOWN_CARDINALITY else self.buffer_size
-        return _ShuffleStream(self.input.open(context), size, generator, known)
+        draws = Draws(generator, size)
+        table = None if context.as_rows else self.input.table()
+        if context.as_rows or table is not None:
+            rows = self.input.open(replace(context, as_rows=True))
+            shuffled = ShuffledRows(rows, size, draws, known)
+            return shuffled if table is None else RowElements(shuffled, table)
+        return _ShuffleStream(self.input.open(context), size, draws, known)
 
 
 class _ShuffleStream(OneInputStream):
@@ -62,21 +65,17 @@ class _ShuffleStream(OneInputStream):
     Args:
         stream: the input.
         size: elements in the buffer.
-        generator: generates the draws.
+        draws: draws slots of the buffer.
         cardinality: cardinality of the input; None if unknown.
     """
 
-    def __init__(
-        self, stream: Stream, size: int, generator: "np.random.Generator", cardinality: int | None
-    ) -> None:
+    def __init__(self, stream: Stream, size: int, draws: Draws, cardinality: int | None) -> None:
         super().__init__(stream)
         self._size = size
-        self._generator = generator
+        self._draws = draws
         self._cardinality = cardinality
         self._read = 0
         self._buffer: list[Any] = []
-        self._draws: list[int] = []
-        self._at = 0
         self._rest: list[Any] | None = None
         self._failures = 0
 
@@ -88,7 +87,7 @@ class _ShuffleStream(OneInputStream):
         if self._rest is None:
             try:
                 chunk = self._input.next_chunk(
-                    min(max_elements, self._draws_ready()), max_bytes, lazy
+                    min(max_elements, self._draws.ready()), max_bytes, lazy
                 )
             except Exception as error:  # noqa: BLE001 - raised where it is drawn
                 return [self._swap(self._buffer_failure(error))]
@@ -127,16 +126,8 @@ class _ShuffleStream(OneInputStream):
             buffer.extend(chunk)
             self._read += len(chunk)
 
-    def _draws_ready(self) -> int:
-        if self._at == len(self._draws):
-            self._draws = self._generator.integers(0, self._size, size=_DRAWS).tolist()
-            self._at = 0
-        return len(self._draws) - self._at
-
     def _swap(self, item: Any) -> Any:
-        self._draws_ready()
-        slot = self._draws[self._at]
-        self._at += 1
+        [slot] = self._draws.take_list(1)
         self._read += 1
         drawn, self._buffer[slot] = self._buffer[slot], item
         return self._raise_or_return(drawn)
@@ -144,21 +135,14 @@ class _ShuffleStream(OneInputStream):
     def _swap_all(self, chunk: list[Any]) -> list[Any]:
         """Draw once per element of `chunk`; the buffer must not contain failures."""
         buffer, drawn = self._buffer, []
-        draws = self._draws[self._at : self._at + len(chunk)]
-        for slot, item in zip(draws, chunk, strict=True):
+        for slot, item in zip(self._draws.take_list(len(chunk)), chunk, strict=True):
             drawn.append(buffer[slot])
             buffer[slot] = item
-        self._at += len(chunk)
         self._read += len(chunk)
         return drawn
 
-    def _permutation(self, count: int) -> "np.ndarray[Any, np.dtype[np.int64]]":
-        # The generator must have drawn the same number before, however the end was reached.
-        self._draws_ready()
-        return self._generator.permutation(count)
-
     def _permute_rest(self) -> None:
-        order = self._permutation(len(self._buffer))
+        order = self._draws.permutation(len(self._buffer))
         self._rest = [self._buffer[slot] for slot in order[::-1].tolist()]
         self._buffer = []
 
@@ -202,58 +186,28 @@ class _ShuffleStream(OneInputStream):
 
     def _replay(self, n: int) -> int:
         """Skip up to `n` positions by replaying the draws; compute elements that stay buffered."""
-        endless = self._cardinality == INFINITE_CARDINALITY
+        assert self._cardinality is not None
         buffered = len(self._buffer)
-        filled = self._size - buffered
-        swapped = n
-        if not endless:
-            assert self._cardinality is not None
-            left = self._cardinality - self._read
-            filled = min(filled, left)
-            swapped = min(n, left - filled)
-        origins = np.full(buffered + filled, _BUFFERED, np.int64)
-        origins[buffered:] = np.arange(filled)
-        self._replay_draws(origins, filled, swapped)
-        order = None
-        if swapped < n:  # past the end of the input: the rest is permuted, and its head skipped
-            order = self._permutation(len(origins))
-            origins[order[: n - swapped]] = _SKIPPED
-        slots = self._buffer + [None] * filled
-        if not self._read_survivors(origins, slots, filled + swapped):
+        replay = self._draws.replay(buffered, self._read, self._cardinality, n)
+        slots = self._buffer + [None] * (len(replay.origins) - buffered)
+        if not self._read_survivors(replay, slots):
             return 0
         self._failures = sum(isinstance(item, Failure) for item in slots)
         self._buffer = slots
-        if order is None:
+        if replay.order is None:
             return n
-        kept = order[n - swapped :]
+        rest = n - replay.swapped
+        kept = replay.order[rest:]
         self._failures = sum(isinstance(slots[slot], Failure) for slot in kept.tolist())
         self._rest = [slots[slot] for slot in kept[::-1].tolist()]
         self._buffer = []
-        return swapped + min(n - swapped, len(order))
+        return replay.swapped + min(rest, len(replay.order))
 
-    def _replay_draws(
-        self, origins: "np.ndarray[Any, np.dtype[np.int64]]", first: int, count: int
-    ) -> None:
-        """Set ``origins[slot]`` to the last input position, from `first`, that was put there."""
-        done = 0
-        while done < count:
-            some = min(self._draws_ready(), count - done)
-            draws = self._draws[self._at : self._at + some]
-            # If several positions are put into one slot, NumPy's assignment keeps the last.
-            origins[draws] = np.arange(first + done, first + done + some)
-            self._at += some
-            done += some
-
-    def _read_survivors(
-        self, origins: "np.ndarray[Any, np.dtype[np.int64]]", slots: list[Any], count: int
-    ) -> bool:
-        """Read `count` inputs, computing only those in `origins`; return False at the end."""
-        slots_in_order = np.argsort(origins, kind="stable")
-        slots_in_order = slots_in_order[origins[slots_in_order] >= 0]
+    def _read_survivors(self, replay: Replay, slots: list[Any]) -> bool:
+        """Read the inputs, computing only those needed; return False at the end."""
+        needed, positions = replay.needed()
         at = 0
-        for slot, position in zip(
-            slots_in_order.tolist(), origins[slots_in_order].tolist(), strict=True
-        ):
+        for slot, position in zip(needed.tolist(), positions.tolist(), strict=True):
             if not self._skip_inputs(position - at, at):
                 return False
             try:
@@ -263,9 +217,9 @@ class _ShuffleStream(OneInputStream):
             except Exception as error:  # noqa: BLE001 - raised where it is drawn
                 slots[slot] = Failure(error)
             at = position + 1
-        if not self._skip_inputs(count - at, at):
+        if not self._skip_inputs(replay.inputs - at, at):
             return False
-        self._read += count
+        self._read += replay.inputs
         return True
 
     def _skip_inputs(self, count: int, at: int) -> bool:

@@ -15,6 +15,7 @@ class Take(OneInput, frozen=True, eq=False, kw_only=True):
 
     kind: ClassVar[str] = "take"
     forwards_elements: ClassVar[bool] = True
+    selects_rows: ClassVar[bool] = True
     count: int
 
     def cardinality(self) -> int:
@@ -75,6 +76,7 @@ class Skip(OneInput, frozen=True, eq=False, kw_only=True):
 
     kind: ClassVar[str] = "skip"
     forwards_elements: ClassVar[bool] = True
+    selects_rows: ClassVar[bool] = True
     count: int
 
     def cardinality(self) -> int:

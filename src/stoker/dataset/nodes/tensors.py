@@ -7,11 +7,13 @@ import numpy as np
 import numpy.typing as npt
 
 from stoker.dataset.collation.rows import row_spec, slicer
+from stoker.dataset.collation.tables import ArrayTable
 from stoker.dataset.pickled import Pickled
 from stoker.dataset.streams.source import IndexStream
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context, Node, is_dataset
 from stoker.dataset.tree.splits import IndexSplits
+from stoker.dataset.tree.table import Table
 from stoker.elements.frozen import frozen
 from stoker.elements.ragged import RaggedArray
 from stoker.elements.sparse import SparseArray
@@ -73,6 +75,12 @@ class TensorSlices(Node, frozen=True, eq=False, kw_only=True):
 
     def splits(self) -> IndexSplits:
         return IndexSplits(self.count)
+
+    def table(self) -> Table | None:
+        structure = frozen(self.value.value)
+        if not self.count or not all(isinstance(leaf, np.ndarray) for leaf in flatten(structure)):
+            return None
+        return ArrayTable(structure)
 
     def open(self, context: Context) -> Stream:
         structure = frozen(self.value.value)

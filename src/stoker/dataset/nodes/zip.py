@@ -3,12 +3,15 @@
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from stoker.dataset.collation.tables import ZippedTable
 from stoker.dataset.pickled import Pickled
 from stoker.dataset.streams.failures import Failure
 from stoker.dataset.streams.stream import Stream
+from stoker.dataset.streams.zipped_rows import ZippedRows
 from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Context, Node
 from stoker.dataset.tree.splits import IndexSplits, Unsplittable
 from stoker.dataset.tree.splitting import aligned_branches, aligned_splits
+from stoker.dataset.tree.table import Table
 from stoker.elements.spec import Spec, UnknownSpec, spec_from_wire, spec_to_wire
 from stoker.elements.structure import (
     Container,
@@ -63,6 +66,12 @@ class Zip(Node, frozen=True, eq=False, kw_only=True):
     def splits(self) -> IndexSplits | Unsplittable:
         return aligned_splits(self.parts)
 
+    def table(self) -> Table | None:
+        tables = [part.table() for part in self.parts]
+        if not all(tables):
+            return None
+        return ZippedTable([table for table in tables if table], self._template())
+
     def open(self, context: Context) -> Stream:
         streams = [
             part.open(branch)
@@ -70,7 +79,10 @@ class Zip(Node, frozen=True, eq=False, kw_only=True):
                 self.parts, aligned_branches(self, self.parts, context), strict=True
             )
         ]
-        return _ZipStream(streams, [part.cardinality() for part in self.parts], self._template())
+        counts = [part.cardinality() for part in self.parts]
+        if context.as_rows:
+            return ZippedRows(streams, [count < 0 for count in counts])
+        return _ZipStream(streams, counts, self._template())
 
 
 def _names_classes(template: Any) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from stoker.dataset.streams.row_numbers import RowNumbers
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context, Node
 
@@ -15,7 +16,8 @@ class IndexStream(Stream):
         node: the source.
         count: number of elements of the source.
         element_bytes: approximate size of one element.
-        read: returns the elements of a range ``(start, stop)`` as a list.
+        read: returns the elements of a range ``(start, stop)`` as a list; not called with
+            `Context.as_rows`.
     """
 
     def __init__(
@@ -28,7 +30,7 @@ class IndexStream(Stream):
     ) -> None:
         self._position = 0
         self._stop = count
-        self._read = read
+        self._read = _row_numbers if context.as_rows else read
         self._element_bytes = max(1, element_bytes)
         self._runs: Iterator[Any] = iter(())
         if context.splits is not None:
@@ -68,6 +70,10 @@ class IndexStream(Stream):
         """End the stream, so that a node that searches it ends, too."""
         self._stop = 0
         self._runs = iter(())
+
+
+def _row_numbers(start: int, stop: int) -> Any:
+    return RowNumbers((range(start, stop),))
 
 
 class ListedStream(Stream):

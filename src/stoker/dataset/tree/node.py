@@ -5,16 +5,16 @@ import functools
 import operator
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Self
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from stoker.dataset.pickled import Pickled
 from stoker.dataset.streams.statistics import Statistics
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.splits import SplitReader, Splits
+from stoker.dataset.tree.table import Allocate, Table
 from stoker.elements.spec import Spec
 from stoker.errors import FailedPreconditionError
 
@@ -30,8 +30,6 @@ def unless_finite(cardinality: int) -> int:
 
 SHARD_HINT = -1
 """Placeholder of shard arguments for ShardingPolicy.HINT; as tf.data.experimental.SHARD_HINT."""
-
-Allocate: TypeAlias = Callable[[tuple[int, ...], np.dtype[Any]], npt.NDArray[Any]]
 
 
 class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
@@ -116,6 +114,13 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
         """Open the node and its inputs for one epoch."""
         raise NotImplementedError
 
+    def table(self) -> Table | None:
+        """Return the table whose rows the elements are; ``None`` if they must be computed.
+
+        A node with a table can be opened with `Context.as_rows`.
+        """
+        return None
+
     def splits(self) -> Splits | None:
         """Return how the source can be split; ``None`` for a node that is not a source.
 
@@ -138,9 +143,12 @@ class OneInput(Node, frozen=True, eq=False, kw_only=True):
     Attributes:
         input: the node it reads.
         one_to_one: it yields one element per input element.
+        selects_rows: it only selects and orders elements, and its stream passes on `RowNumbers`,
+            too.
     """
 
     one_to_one: ClassVar[bool] = False
+    selects_rows: ClassVar[bool] = False
     input: Node
 
     def element_spec(self) -> Spec:
@@ -152,6 +160,9 @@ class OneInput(Node, frozen=True, eq=False, kw_only=True):
 
     def inputs_per_element(self) -> int | None:
         return 1 if self.one_to_one else None
+
+    def table(self) -> Table | None:
+        return self.input.table() if self.selects_rows else None
 
 
 registry: dict[str, type[Node]] = {}
@@ -238,6 +249,7 @@ class Context:
         statistics: counters of the streams that the reader may ask for.
         record_classes: returns the namedtuple and dataclass classes that the functions of the tree
             refer to; stored elements are rebuilt with them.
+        as_rows: chunks are the `RowNumbers` of the elements in `Node.table`, which is not None.
     """
 
     seed: int = 0
@@ -253,6 +265,7 @@ class Context:
     autotune_bytes: int | None = None
     statistics: Statistics = dataclasses.field(default_factory=Statistics)
     record_classes: Callable[[], Iterable[type]] = tuple
+    as_rows: bool = False
 
     def allocate_for(self, node: Node) -> Allocate:
         """Return the function that allocates the batches of `node`.

@@ -1,0 +1,37 @@
+"""Tables: elements known by row numbers, of which a batch is gathered in one step."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from stoker.dataset.streams.row_numbers import Column
+
+Allocate: TypeAlias = Callable[[tuple[int, ...], np.dtype[Any]], npt.NDArray[Any]]
+
+
+class Table(ABC):
+    """Elements in memory, or computed from their numbers: `Node.table` describes them.
+
+    Attributes:
+        width: number of columns in its `RowNumbers`; a zip has those of all its inputs.
+        element_bytes: approximate size of one element.
+    """
+
+    width: int = 1
+    element_bytes: int
+
+    @abstractmethod
+    def batch(self, columns: Sequence[Column], allocate: Allocate) -> Any:
+        """Return the batch of some rows in new memory, equal to the batch of their elements.
+
+        Args:
+            columns: the numbers of the rows, at least one row.
+            allocate: allocates the arrays.
+        """
+
+    @abstractmethod
+    def elements(self, columns: Sequence[Column]) -> list[Any]:
+        """Return the elements of some rows; their arrays are read-only views where they can be."""
