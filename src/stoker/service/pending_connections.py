@@ -12,7 +12,7 @@ MAX_PENDING = 4096
 one moment have fewer: a connection and its first message arrive together."""
 
 SWEEPS = 6
-"""Sweeps in `HELLO_SECONDS`, each of which closes the connections that have been idle so long."""
+"""Sweeps in `HELLO_SECONDS`; each closes the connections that have been idle for that time."""
 
 
 class PendingConnections:
