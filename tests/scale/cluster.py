@@ -14,8 +14,8 @@ from stoker.dataset.tree.structure import WireNode, structure_of
 from stoker.elements.spec import UnknownSpec, spec_to_wire
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig, ShardingPolicy
+from stoker.service.dispatcher.assignment import TASKS_PER_CLIENT
 from stoker.service.dispatcher.logic import Dispatcher, Send
-from stoker.service.dispatcher.task_assigner import TASKS_PER_CLIENT
 from stoker.service.worker.listing import PAGE_ENTRIES
 
 VERSIONS = m.Versions("3.11", "2")

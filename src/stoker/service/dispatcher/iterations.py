@@ -6,6 +6,7 @@ from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher import entities as e
 from stoker.service.dispatcher import jobs
 from stoker.service.dispatcher import records as r
+from stoker.service.dispatcher.assignment import Assignment
 from stoker.service.dispatcher.catalog import find_dataset, registered_id
 from stoker.service.dispatcher.dataset_collector import DatasetCollector
 from stoker.service.dispatcher.ledger import Ledger
@@ -13,7 +14,6 @@ from stoker.service.dispatcher.modes import mode_of
 from stoker.service.dispatcher.sessions import Sessions
 from stoker.service.dispatcher.split_assigner import SplitAssigner
 from stoker.service.dispatcher.split_listing import SplitListing
-from stoker.service.dispatcher.task_assigner import TaskAssigner
 from stoker.service.dispatcher.task_updates import task_update, whole_update
 from stoker.service.splittable import check_splittable
 
@@ -49,7 +49,8 @@ class Iterations:
         self._assigner = assigner
         self._listing = listing
         self._collector = DatasetCollector(ledger)
-        self._tasks = TaskAssigner(ledger, sessions, assigner, self._after, tasks_per_client)
+        self._tasks_per_client = tasks_per_client
+        self._assignments: dict[int, Assignment] = {}
         self._idle_since: dict[int, float] = {}
         self._left_at: dict[str, float] = {}
 
@@ -152,7 +153,7 @@ class Iterations:
 
     def client_joined(self, client: e.Client) -> None:
         """Assign tasks to a new client and notify it."""
-        self._tasks.client_joined(client)
+        self._assignment(client.iteration).client_joined(client)
         self.client_resumed(client)
 
     def client_resumed(self, client: e.Client) -> None:
@@ -164,7 +165,7 @@ class Iterations:
 
     def task_left(self, client: e.Client, message: m.TaskLeft) -> None:
         """Handle a client that has left a task as it was asked."""
-        self._tasks.task_left(client, message)
+        self._assignment(client.iteration).task_left(client, message)
 
     def worker_added(self, worker: e.Worker) -> None:
         """Start tasks of all iterations on a worker that has registered."""
@@ -172,12 +173,12 @@ class Iterations:
             if iteration.sources is None:
                 self._advance(iteration)  # if this worker lists splits, others wait for them too
             elif self._can_run(iteration):
-                self._tasks.offer(iteration, worker)
+                self._assignment(iteration).offer(worker)
 
     def _advance(self, iteration: e.Iteration) -> None:
         """List the splits of an iteration if needed, then start its tasks."""
         if iteration.clients and self._can_run(iteration) and self._listing.learn(iteration):
-            self._tasks.start(iteration)
+            self._assignment(iteration).start()
 
     def _can_run(self, iteration: e.Iteration) -> bool:
         """Return False if the iteration has failed; let it fail if no worker can run it."""
@@ -213,9 +214,9 @@ class Iterations:
             self._ledger.commit(r.TaskEnded(task.task_id))
         delivered = progress.delivered and not task.delivered
         if delivered:
-            readers = self._tasks.readers_of(task)
+            readers = Assignment.readers_of(task)
             self._ledger.commit(r.TaskDelivered(task.task_id))
-            self._tasks.task_over(task, readers)
+            self._assignment(task.iteration).task_over(task, readers)
         if ended or delivered:
             self._assigner.forget({task.task_id})
         if dropped or ended or delivered:
@@ -231,14 +232,14 @@ class Iterations:
     def lose_worker(self, worker_id: int, reason: str, undelivered: dict[int, int]) -> None:
         """Remove a worker and its tasks; `undelivered` as in `WorkerLeave`."""
         tasks = self._state.workers[worker_id].tasks.values()
-        lost = [(task, self._tasks.readers_of(task)) for task in tasks]
+        lost = [(task, Assignment.readers_of(task)) for task in tasks]
         self._ledger.commit(r.WorkerLost(worker_id, reason, undelivered))
         self._sessions.release(worker_id)
         self._assigner.forget({task.task_id for task, _ in lost})
         for iteration in self._listing.lose(worker_id):
             self._advance(iteration)
         for task, readers in lost:
-            self._tasks.task_over(task, readers)
+            self._assignment(task.iteration).task_over(task, readers)
             self._after(task.iteration, [task])
             if task.exhausted:  # other workers may have no task because all was computed
                 self._advance(task.iteration)
@@ -264,7 +265,7 @@ class Iterations:
                 (x.worker.worker_id, m.ClientReleased(x.task_id, reader, consumed.get(x.task_id)))
                 for x, reader in readers
             )
-        self._tasks.remove_client(client, consumed)
+        self._assignment(iteration).remove_client(client, consumed)
         if iteration.clients:
             return
         if iteration.error is not None:
@@ -280,7 +281,8 @@ class Iterations:
 
     def warn(self, now: float) -> None:
         """Warn of workers that wait because clients cannot read their tasks."""
-        self._tasks.warn(now)
+        for assignment in self._assignments.values():
+            assignment.warn(now)
 
     def collect(self, now: float) -> None:
         """Remove iterations idle for `job_gc_timeout_ms`; stop the tasks of those to keep."""
@@ -297,6 +299,20 @@ class Iterations:
                 del self._idle_since[iteration_id]
                 self._drop_tasks(iteration, f"nobody has read it for {timeout:g} s")
                 self._collector.unused(iteration.job)
+
+    def _assignment(self, iteration: e.Iteration) -> Assignment:
+        assignment = self._assignments.get(iteration.iteration_id)
+        if assignment is None:
+            assignment = Assignment(
+                iteration,
+                self._ledger,
+                self._sessions,
+                self._assigner,
+                self._after,
+                self._tasks_per_client,
+            )
+            self._assignments[iteration.iteration_id] = assignment
+        return assignment
 
     def _after(self, iteration: e.Iteration, changed: list[e.Task]) -> None:
         """Assign the splits of a task that has ended, and notify the clients."""
@@ -322,7 +338,7 @@ class Iterations:
         self._listing.forget(iteration)
         for task in iteration.tasks.values():
             if not task.over:
-                self._tasks.drop(task, reason)
+                self._assignment(iteration).drop(task, reason)
         if iteration.finished:
             self._stop(iteration)
 
@@ -338,7 +354,7 @@ class Iterations:
 
     def _remove(self, iteration: e.Iteration) -> None:
         self._stop(iteration)
-        self._tasks.forget(iteration)
+        self._assignments.pop(iteration.iteration_id, None)
         self._idle_since.pop(iteration.iteration_id, None)
         self._ledger.commit(r.IterationRemoved(iteration.iteration_id))
         if not iteration.job.iterations:

@@ -12,6 +12,7 @@ from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher import state as s
 from stoker.service.dispatcher.actions import Action, EndSession, Send
+from stoker.service.dispatcher.assignment import TASKS_PER_CLIENT
 from stoker.service.dispatcher.catalog import find_dataset, registered_id
 from stoker.service.dispatcher.clients import Clients
 from stoker.service.dispatcher.iterations import Iterations
@@ -21,7 +22,6 @@ from stoker.service.dispatcher.sessions import Sessions
 from stoker.service.dispatcher.split_assigner import SplitAssigner
 from stoker.service.dispatcher.split_listing import SplitListing
 from stoker.service.dispatcher.supervisors import Supervisors
-from stoker.service.dispatcher.task_assigner import TASKS_PER_CLIENT
 from stoker.service.dispatcher.workers import Workers
 
 __all__ = ["Action", "Dispatcher", "EndSession", "Send"]

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+import msgspec
+
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities import Client, Task
 from stoker.service.dispatcher.modes import mode_of
@@ -46,6 +48,23 @@ def whole_update(client: Client) -> m.Tasks | None:
     changed = {**client.tasks, **client.iteration.damaged}
     update = task_update(client, changed.values(), leave)
     return None if update == m.Tasks(shared=update.shared) else update
+
+
+def waiting_warning(client: Client, waiting: int, most: int) -> m.Tasks:
+    """Return the warning that workers have nothing to do.
+
+    Args:
+        client: the client to warn.
+        waiting: the number of workers without a task.
+        most: the number of tasks that a client reads at a time.
+    """
+    iteration = client.iteration
+    text = (
+        f"{waiting} workers have no task of job {iteration.job.added.job!r}: each of its "
+        f"{len(iteration.clients)} clients reads at most {most} workers at a time; read it with "
+        "more clients, or use fewer workers"
+    )
+    return msgspec.structs.replace(task_update(client, []), warning=text)
 
 
 def _info(client: Client, task: Task) -> m.TaskInfo:
