@@ -61,7 +61,7 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
         return _learned_size(self) if self.asks_size else self.size
 
     def counted(self) -> Node:
-        if self.size != UNKNOWN_CARDINALITY:
+        if self.size != UNKNOWN_CARDINALITY or self.asks_size:
             return self
         return msgspec.structs.replace(self, size=self.length)
 
