@@ -1,10 +1,13 @@
 """repeat."""
 
+import time
+
 import pytest
 
 from stoker import Dataset
 from stoker.dataset.streams.execute import open_stream
 from stoker.dataset.tree.node import Context
+from stoker.elements.sizes import PLAIN_BYTES
 from tests.dataset.splits import ScriptedSplits
 
 
@@ -18,8 +21,52 @@ def test_without_a_count_it_has_no_end(count: int | None) -> None:
     assert list(Dataset.range(2).repeat(count).take(5)) == [0, 1, 0, 1, 0]
 
 
+def test_a_chunk_has_several_repetitions_of_a_few_elements() -> None:
+    stream = open_stream(Dataset.range(2).cache().repeat(7).node, Context())
+    stream.next_chunk(2, 1000)  # fills the cache
+    sizes = []
+    while chunk := stream.next_chunk(8192, 1 << 20):
+        sizes.append(len(chunk))
+    assert sum(sizes) == 12
+    assert max(sizes) > 2
+    assert stream.next_chunk(8192, 1 << 20) == []
+
+
+def test_joined_repetitions_stay_within_the_limits_of_a_chunk() -> None:
+    stream = open_stream(Dataset.range(2).repeat().node, Context())
+    for _ in range(20):
+        assert len(stream.next_chunk(5, 1 << 20)) <= 4
+        assert len(stream.next_chunk(100, 4 * PLAIN_BYTES)) <= 4
+        assert len(stream.next_chunk(100, 1 << 20, lazy=True)) <= 2
+
+
+def test_an_error_after_joined_repetitions_keeps_its_position() -> None:
+    calls = iter([1, 1, 0, 1])
+    stream = open_stream(Dataset.range(1).map(lambda x: 1 // next(calls)).repeat(4).node, Context())
+    found: list[object] = []
+    for _ in range(10):
+        try:
+            chunk = stream.next_chunk(100, 1 << 20)
+        except ZeroDivisionError:
+            found.append("error")
+        else:
+            found += chunk
+    assert found == [1, 1, "error", 1]
+
+
+def test_a_slow_repetition_is_not_waited_for() -> None:
+    stream = open_stream(Dataset.range(1).map(_slow).repeat(3).node, Context())
+    assert [len(stream.next_chunk(100, 1 << 20)) for _ in range(4)] == [1, 1, 1, 0]
+
+
+def _slow(number: int) -> int:
+    time.sleep(0.002)
+    return number
+
+
 def test_an_endless_repeat_of_nothing_ends() -> None:
     assert list(Dataset.range(0).repeat()) == []
+    assert open_stream(Dataset.range(0).repeat(3).node, Context()).next_chunk(5, 100) == []
     assert list(Dataset.range(9).filter(lambda x: False).repeat()) == []
     stream = open_stream(Dataset.range(9).filter(lambda x: False).repeat().node, Context())
     assert stream.next_chunk(5, 100) == []

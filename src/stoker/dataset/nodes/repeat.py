@@ -1,7 +1,9 @@
 """repeat: several epochs of the input."""
 
+import time
 from typing import Any, ClassVar
 
+from stoker.dataset.streams.deadline import CHUNK_SECONDS
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import (
     INFINITE_CARDINALITY,
@@ -11,6 +13,7 @@ from stoker.dataset.tree.node import (
     OneInput,
     number,
 )
+from stoker.elements.sizes import chunk_bytes
 
 
 class Repeat(OneInput, frozen=True, eq=False, kw_only=True):
@@ -44,6 +47,7 @@ class _RepeatStream(Stream):
         self._length = node.input.cardinality()
         self._can_skip_epochs = context.splits is None and self._length > 0
         self._yielded = False
+        self._pending: Exception | None = None
         self._ended = self._length == 0
 
     def _open(self) -> Stream | None:
@@ -71,6 +75,39 @@ class _RepeatStream(Stream):
             self._ended = True
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
+        if self._pending is not None:
+            error, self._pending = self._pending, None
+            raise error
+        began = time.perf_counter()
+        chunk = self._next_chunk(max_elements, max_bytes, lazy)
+        whole = bool(chunk) and len(chunk) == self._length
+        # An epoch that depends on the dispatcher for splits may wait, and row numbers are no list.
+        if lazy or not whole or self._context.splits is not None or type(chunk) is not list:
+            return chunk
+        most = min(max_elements, len(chunk) * (max_bytes // max(1, chunk_bytes(chunk))))
+        return self._join_epochs(chunk, most, max_bytes, began)
+
+    def _join_epochs(self, chunk: list[Any], most: int, max_bytes: int, began: float) -> list[Any]:
+        """Return a chunk that is a whole epoch, with further epochs while there is time.
+
+        A chunk for each repetition of a few cached elements would become a frame for each.
+        """
+        joined = list(chunk)
+        while len(joined) + len(chunk) <= most:
+            elapsed = time.perf_counter() - began
+            if elapsed * (1 + len(chunk) / len(joined)) > CHUNK_SECONDS:
+                break
+            try:
+                more = self._next_chunk(len(chunk), max_bytes, False)
+            except Exception as error:  # noqa: BLE001 - raised by the next call
+                self._pending = error
+                break
+            if not more:
+                break
+            joined += more
+        return joined
+
+    def _next_chunk(self, max_elements: int, max_bytes: int, lazy: bool) -> list[Any]:
         while (stream := self._open()) is not None:
             try:
                 chunk = stream.next_chunk(max_elements, max_bytes, lazy)
@@ -85,6 +122,9 @@ class _RepeatStream(Stream):
 
     def advance(self, n: int) -> int:
         left = n
+        if left and self._pending is not None:
+            self._pending = None  # the error's position is passed
+            left -= 1
         while left:
             left -= self._skip_whole_epochs(left)
             stream = self._open() if left else None
