@@ -249,7 +249,7 @@ def test_silence_ends_its_connection_with_one_warning(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("stoker.service.worker.shell.HELLO_SECONDS", 0.05)
+    monkeypatch.setattr("stoker.service.worker.data_connections.HELLO_SECONDS", 0.05)
     whole = BYTES[transport](HELLO)
     half = whole[: int(part * len(whole))]
     if not _reaches_worker(transport, half):

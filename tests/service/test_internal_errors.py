@@ -265,7 +265,7 @@ def test_reader_that_cannot_start_a_thread_raises(monkeypatch):
     start = threading.Thread.start
 
     def cannot_start(thread):
-        if thread.name == "stoker-read":
+        if thread.name == "stoker-dial":
             raise RuntimeError("can't start new thread")
         start(thread)
 

@@ -9,6 +9,7 @@ from stoker.service.client.route import Route
 from stoker.wire.transports import Connection, Listener, Transport
 from stoker.wire.transports.local import process_token
 from stoker.wire.transports.memory import MemoryTransport
+from stoker.wire.transports.poller import Poller
 
 HERE = f"{process_token()}/0"
 
@@ -28,7 +29,12 @@ class _Network:
 
         class _Tried(Transport):
             def listen(
-                self, host: str, port: int, on_connection: object, peer_timeout: float = 10.0
+                self,
+                host: str,
+                port: int,
+                on_connection: object,
+                peer_timeout: float = 10.0,
+                poller: Poller | None = None,
             ) -> Listener:
                 raise NotImplementedError
 

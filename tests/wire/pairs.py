@@ -18,6 +18,11 @@ class Pair:
     far: Connection
     listener: Listener
 
+    def flush_far(self) -> None:
+        """Send the rest of the message that `far.send_now` began."""
+        while not self.far.flush():
+            self.far.wait(None, writable=True)
+
     @property
     def both(self) -> tuple[Connection, Connection]:
         return self.near, self.far

@@ -178,7 +178,7 @@ def test_killed_peer_is_unavailable_and_named():
 _UNCLOSED = """
 from stoker.wire.transports import get_transport
 transport = get_transport("grpc")
-listener = transport.listen("localhost", 0, lambda connection: connection.receive())
+listener = transport.listen("localhost", 0, lambda connection: None)
 connection = transport.connect(listener.address, 5)
 """
 
@@ -327,10 +327,12 @@ def _method(channel: Channel) -> Any:
 def test_client_of_another_grpc_library_is_served():
     elements = [np.arange(PIECE_BYTES), "x"]
 
-    def serve(connection):
+    accepted: queue.Queue[Connection] = queue.Queue()
+
+    def serve():
+        connection = accepted.get(timeout=5)
         assert connection.receive(5) == Credit(1, 2, 3)
         connection.send(Frame(0, elements))
-        connection.receive(5)
 
     async def ask(host, port):
         received = b""
@@ -345,9 +347,12 @@ def test_client_of_another_grpc_library_is_served():
             await stream.end()
         return received
 
-    listener = GRPC.listen("127.0.0.1", 0, serve)
+    listener = GRPC.listen("127.0.0.1", 0, accepted.put)
     host, _, port = listener.address.rpartition(":")
+    server = threading.Thread(target=serve)
+    server.start()
     received = asyncio.run(asyncio.wait_for(ask(host, int(port)), 20))
+    server.join(5)
     assert received == message_bytes(Frame(0, elements))
     listener.close()
 

@@ -304,7 +304,7 @@ def test_send_now_never_blocks_on_a_client_not_receiving():
 
         large = Frame(0, [np.zeros(MIB, np.uint8)])
         assert not pair.far.send_now(large)
-        sender = threading.Thread(target=pair.far.send, args=(large,))
+        sender = threading.Thread(target=pair.flush_far)
         sender.start()
         assert received().elements[0].nbytes == MIB
         sender.join()
@@ -312,7 +312,10 @@ def test_send_now_never_blocks_on_a_client_not_receiving():
         while pair.far.send_now(Frame(sent, list(range(1000)))):
             sent += 1
             assert sent < 10_000
-        assert [received().number for _ in range(1, sent)] == list(range(1, sent))
+        sender = threading.Thread(target=pair.flush_far)
+        sender.start()
+        assert [received().number for _ in range(sent)] == list(range(1, sent + 1))
+        sender.join()
 
 
 def test_buffered_messages_are_received_without_system_calls(pair):

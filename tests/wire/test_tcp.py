@@ -148,9 +148,7 @@ def test_close_wakes_a_blocked_send(raw):
     thread.start()
     # Once the kernel takes no more, the send is in it for good.
     sock = connection._stream._socket
-    assert meets(
-        lambda: connection._stream._send_lock.locked() and not select.select([], [sock], [], 0)[1]
-    )
+    assert meets(lambda: connection._stream._unsent and not select.select([], [sock], [], 0)[1])
     connection.close()
     thread.join(5)
     assert outcome == ["the connection to the peer was closed on this side"]

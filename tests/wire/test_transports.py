@@ -9,7 +9,7 @@ import pytest
 
 from stoker.errors import InvalidArgumentError, NotFoundError, UnavailableError
 from stoker.wire.frames import Bye, Credit, Frame, Ready
-from stoker.wire.transports import get_transport
+from stoker.wire.transports import Connection, get_transport
 from tests.wire.pairs import Pair, connected, meets
 
 NAMES = ("grpc", "local", "memory", "tcp", *(["shm"] if sys.platform == "linux" else []))
@@ -47,7 +47,7 @@ def test_what_is_sent_now_arrives_and_what_is_not_can_be_sent(pair: Pair):
     frames = [Frame(n, [np.full(50_000, n)] * (n % 3)) for n in range(50)]
     for frame in frames:
         if not pair.far.send_now(frame):
-            pair.far.send(frame)
+            threading.Thread(target=pair.flush_far).start()
         got = pair.near.receive(5)
         assert isinstance(got, Frame)
         assert got.number == frame.number
@@ -162,20 +162,15 @@ def test_two_threads_send_and_two_receive_at_once(pair: Pair):
         assert all((frame.elements[0] == frame.number).all() for frame in frames)
 
 
-def test_closing_a_listener_ends_its_connections_and_threads(transport):
-    done = threading.Event()
-
-    def serve(connection):
-        try:
-            connection.receive()
-        finally:
-            done.set()
-
-    listener = transport.listen("localhost", 0, serve)
+def test_closing_a_listener_closes_its_connections(transport):
+    accepted: queue.Queue[Connection] = queue.Queue()
+    listener = transport.listen("localhost", 0, accepted.put)
     near = transport.connect(listener.address, 5)
     near.send(Ready(1))
-    assert done.wait(5)
+    far = accepted.get(timeout=5)
+    assert far.receive(5) == Ready(1)
     listener.close()
+    assert far.closed
     listener.close()
     with pytest.raises(UnavailableError, match="disconnected"):
         near.receive(5)

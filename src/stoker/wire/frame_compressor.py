@@ -1,17 +1,15 @@
 """Compression of the frames that a connection sends."""
 
-import threading
 import time
 from collections.abc import Callable
 
 from stoker.elements.codec.layout import Buffer
 from stoker.wire import compression
 from stoker.wire.auto_compression import AutoCompression
-from stoker.wire.frames import Frame, Message, encode
 
 
 class FrameCompressor:
-    """Compresses the bodies of one connection's frames. One thread at a time, which holds `lock`.
+    """Compresses the bodies of one connection's frames; used by one thread at a time.
 
     Encode with `compress`, send the result, then call `sent`: "AUTO" decides by the time it took.
 
@@ -26,7 +24,6 @@ class FrameCompressor:
         self._clock = clock
         self._size = self._wire = 0  # of the frame that is being sent; 0 between frames
         self._compressing = self._began = 0.0
-        self.lock = threading.Lock()
 
     def compress(self, body: list[Buffer], size: int) -> tuple[str, Buffer] | None:
         """Return the codec's name and the compressed body, as `frames.encode` expects it."""
@@ -49,18 +46,6 @@ class FrameCompressor:
         if self._auto and self._size:
             self._auto.sent(self._size, self._wire, self._compressing, self._began, self._clock())
         self._size = 0
-
-
-def send_compressed(
-    message: Message, compressor: FrameCompressor | None, send: Callable[[list[Buffer]], None]
-) -> None:
-    """Encode a message, compressed if it is a frame, and call `send` with the result."""
-    if compressor is None or not isinstance(message, Frame):
-        send(encode(message))
-        return
-    with compressor.lock:
-        send(encode(message, compressor.compress))
-        compressor.sent()
 
 
 def compressor_for(name: str | None) -> FrameCompressor | None:

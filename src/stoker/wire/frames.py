@@ -204,13 +204,13 @@ def encode(message: Message, pack: Pack | None = None) -> list[Buffer]:
     return [PREFIX.pack(_MAGIC, len(header), size) + header, *body]
 
 
-def parse_prefix(prefix: Buffer, max_body_bytes: int) -> tuple[int, int]:
-    """Return the lengths of the header and the body that follow `prefix`.
+def parse_prefix(data: Buffer, max_body_bytes: int, start: int = 0) -> tuple[int, int]:
+    """Return the lengths of the header and the body that follow the prefix at `start`.
 
     Raises:
         WireError: if it is not a prefix, or announces more bytes than allowed.
     """
-    magic, header, body = PREFIX.unpack_from(prefix)
+    magic, header, body = PREFIX.unpack_from(data, start)
     if magic != _MAGIC:
         raise WireError(
             f"the peer does not speak stoker's protocol: expected {_MAGIC!r}, got {magic!r}"

@@ -5,20 +5,30 @@ import pytest
 
 from stoker.errors import UnavailableError
 from stoker.service.config import WorkerConfig
+from stoker.service.worker.data_connections import DataConnections
 from stoker.service.worker.listeners import WorkerListeners, shared_segments
-from stoker.wire.transports import Connection, get_transport
+from stoker.wire.transports import get_transport
 
 DISPATCHER = "localhost:5050"
 linux = pytest.mark.skipif(sys.platform != "linux", reason="shared memory is Linux's")
 
 
-def _nobody(connection: Connection) -> None:
-    connection.close()
+class _Listeners(WorkerListeners):
+    """Listeners that are closed with their poller."""
+
+    def __init__(self, **fields):
+        config = WorkerConfig(dispatcher_address=DISPATCHER, **fields)
+        self.connections = DataConnections(lambda number, message: None, lambda number: None)
+        super().__init__(config, DISPATCHER, self.connections, shared_segments(config))
+
+    def close(self):
+        super().close()
+        self.connections.close()
+        self.connections.poller.close()
 
 
 def _listeners(**fields):
-    config = WorkerConfig(dispatcher_address=DISPATCHER, **fields)
-    return WorkerListeners(config, DISPATCHER, _nobody, shared_segments(config))
+    return _Listeners(**fields)
 
 
 @linux

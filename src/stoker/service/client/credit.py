@@ -85,6 +85,10 @@ class WindowedCredit:
         self._pace.consumed(positions, seconds, now)
         return [task_id] if due else []
 
+    def due(self, task_id: int, positions: int, nbytes: int) -> bool:
+        """Return whether there is a report to make, if it costs little; arguments as `urgent`."""
+        return self._flows[task_id].due(positions, nbytes, 4)
+
     def urgent(self, task_id: int, positions: int, nbytes: int) -> bool:
         """Return whether the worker may run out of credit before its next message.
 
@@ -150,6 +154,9 @@ class LimitedCredit(WindowedCredit):
         if elements:
             self._ready[task_id] = elements
         return self._grant_free()
+
+    def due(self, task_id: int, positions: int, nbytes: int) -> bool:
+        return True
 
     def urgent(self, task_id: int, positions: int, nbytes: int) -> bool:
         return True

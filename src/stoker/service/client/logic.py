@@ -45,6 +45,14 @@ __all__ = [
 ]
 
 
+UNSETTLED = 8
+"""Consumed chunks that are accounted for when the next message arrives, at the latest.
+
+Before, only if that makes a report due: where elements come one at a time, accounting for each took
+a tenth of the trainer's CPU time.
+"""
+
+
 class Consumed(NamedTuple):
     """A chunk that the user has consumed at time `at`, after `seconds` of work on it."""
 
@@ -144,6 +152,16 @@ class Client:
         elif isinstance(message, m.Refused):
             self.fail(from_record(message.error))
         return self._take_actions()
+
+    @property
+    def error(self) -> StokerError | None:
+        """The error that is raised after the elements that have arrived."""
+        return self._error
+
+    @property
+    def reconnecting(self) -> bool:
+        """True while a task waits to be connected again: `tick` connects it when it is due."""
+        return any(x.connection is None and not x.lost for x in self.cursors.values())
 
     def fail(self, error: StokerError) -> None:
         """Raise `error` after the elements that have arrived."""
@@ -283,7 +301,8 @@ class Client:
         if cursor is None or cursor.leaving:  # the worker gets back what the client leaves
             return []
         self._give_up.worker_message(now)
-        self._settle()
+        if self._unsettled and self._is_due():
+            self._settle()
         if isinstance(message, f.Frame):
             self._receive(cursor, message, now)
         elif isinstance(message, f.Welcome):
@@ -471,6 +490,11 @@ class Client:
             self._report_all(self._account())
         if self._leaving:
             self._finish_leaving()
+
+    def _is_due(self) -> bool:
+        last = self._unsettled[-1].chunk
+        unsettled = self._unsettled_positions, self._unsettled_bytes
+        return len(self._unsettled) >= UNSETTLED or self._credit.due(last.task_id, *unsettled)
 
     def _account(self) -> list[int]:
         """Account for consumed chunks; return the tasks whose workers need new credit."""

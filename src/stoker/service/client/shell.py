@@ -1,4 +1,4 @@
-"""The client's shell: a stream around `logic.Client`, with a thread for each worker."""
+"""The client's shell: a stream around `logic.Client` and its connections to workers."""
 
 import logging
 import math
@@ -25,15 +25,18 @@ from stoker.errors import (
 from stoker.service import messages as m
 from stoker.service import rpc_session
 from stoker.service.client import logic
+from stoker.service.client.connections import WorkerConnections
 from stoker.service.client.route import Route
 from stoker.service.read_options import ReadOptions
 from stoker.wire import frames as f
-from stoker.wire.transports import Connection
 
 logger = logging.getLogger("stoker.client")
 
-CONNECT_SECONDS = 5.0
 FAREWELL_SECONDS = 2.0
+LONGEST_TICK_SECONDS = 0.25
+"""Interval of the timers while every task has a connection. With 0.05 they took a quarter of the
+trainer's CPU time where elements come one at a time."""
+
 STALL_SECONDS = 10.0
 """Time after which a waiting read logs what it waits for, in seconds."""
 
@@ -62,13 +65,18 @@ class ServiceStream(Stream):
     ) -> None:
         self._pid = os.getpid()
         self._statistics = statistics
-        statistics.watch("shared_memory_bytes", self._shared_bytes)
+        statistics.watch("shared_memory_bytes", lambda: self._connections.shared_bytes)
         self._spec: Spec | None = spec
-        self._types = TypeResolver(classes=classes)
-        self._route = Route(options.data_transfer_protocol)
-        self._changed = threading.Condition()
-        self._connections: dict[int, Connection | None] = {}
-        self._threads: set[threading.Thread] = set()
+        self._lock = threading.RLock()
+        self._taking = threading.Lock()
+        self._waiter: int | None = None  # the thread in `poll`
+        self._connections = WorkerConnections(
+            Route(options.data_transfer_protocol),
+            TypeResolver(classes=classes),
+            self._connection_opened,
+            self._worker_message,
+            self._connection_ended,
+        )
         self._heartbeat = 1.0
         self._next_heartbeat = math.inf  # none before the welcome
         self._chunk_size = 0
@@ -78,7 +86,7 @@ class ServiceStream(Stream):
         self._failure: StokerError | None = None
         self._crashed = False
         self._logic = logic.Client(hello, options, random.Random(), time.monotonic())
-        with self._changed:  # the callbacks may run immediately, and use the session
+        with self._lock:  # the callbacks may run immediately, and use the session
             self._session = rpc_session.Session(
                 options.dispatcher_address,
                 self._session_opened,
@@ -109,25 +117,19 @@ class ServiceStream(Stream):
             # be one that `close` waits for.
             threading.Thread(target=self.close, name="closing-stoker").start()
             return
-        with self._changed:
+        with self._lock:
             if self._closed:
                 return
             self._closed = True
             self._close_logic()
             self.ready = iter(())
-            self._changed.notify_all()
-            threads = list(self._threads)
+            self._notify()
             deadline = time.monotonic() + FAREWELL_SECONDS
             farewell = self._logic.farewell(time.monotonic())
+        self._connections.flush()
         self._session.close(FAREWELL_SECONDS, farewell)
-        for thread in threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
-        with self._changed:
-            connections = [c for c in self._connections.values() if c is not None]
-        for connection in connections:
-            connection.close()
-        for thread in threads:
-            thread.join(CONNECT_SECONDS)
+        self._connections.wait_disconnected(max(0.0, deadline - time.monotonic()))
+        self._connections.close()
 
     def _close_logic(self) -> None:
         if self._crashed:
@@ -141,35 +143,51 @@ class ServiceStream(Stream):
 
     def _take(self) -> None:
         """Get the next chunk, or raise its error, or StopIteration at the end."""
-        began = warned = time.monotonic()
-        worked = began - self._taken_at
-        with self._changed:
-            while True:
-                item = self._take_item(worked)
-                if item is not None:
-                    break
-                self._changed.wait(max(0.0, warned + STALL_SECONDS - time.monotonic()))
-                if time.monotonic() - warned >= STALL_SECONDS:
-                    warned = time.monotonic()
-                    logger.warning(
-                        "no element for %.0f s: waiting for %s",
-                        warned - began,
-                        self._logic.waiting_for(),
-                    )
+        with self._taking:
+            item = self._wait_item()
+        self._connections.flush()
+        if isinstance(item, logic.ReceivedChunk):
+            if item.error is not None:
+                raise from_record(item.error)
+            if self._spec is not None:
+                self._check_spec(self._spec, item.elements[0])
+                self._spec = None
+            self._chunk_size = len(item.elements)
+            self.ready = iter(item.elements)
+            return
         if isinstance(item, StokerError):
             self._fail(item)
-        if isinstance(item, logic.End):
-            if self._logic.shared and not self._ended:
-                self._statistics.add("epochs_shared", 1)
-            self._ended = True
-            raise StopIteration
-        if item.error is not None:
-            raise from_record(item.error)
-        if self._spec is not None:
-            self._check_spec(self._spec, item.elements[0])
-            self._spec = None
-        self._chunk_size = len(item.elements)
-        self.ready = iter(item.elements)
+        if self._logic.shared and not self._ended:
+            self._statistics.add("epochs_shared", 1)
+        self._ended = True
+        raise StopIteration
+
+    def _wait_item(self) -> logic.ReceivedChunk | logic.End | StokerError:
+        """Return the next chunk, the end or an error; meanwhile receive on this thread."""
+        began = warned = time.monotonic()
+        worked = began - self._taken_at
+        while True:
+            with self._lock:
+                item = self._take_item(worked)
+                if item is not None:
+                    return item
+                self._waiter = threading.get_ident()
+            self._connections.flush()
+            self._connections.poller.poll(max(0.0, warned + STALL_SECONDS - time.monotonic()))
+            self._waiter = None
+            if time.monotonic() - warned >= STALL_SECONDS:
+                warned = time.monotonic()
+                logger.warning(
+                    "no element for %.0f s: waiting for %s",
+                    warned - began,
+                    self._logic.waiting_for(),
+                )
+
+    def _notify(self) -> None:
+        """Make the thread that waits look again, if it is another one. Under the lock."""
+        if self._waiter is not None and self._waiter != threading.get_ident():
+            self._waiter = None
+            self._connections.poller.wake()
 
     def _take_item(self, worked: float) -> logic.ReceivedChunk | logic.End | StokerError | None:
         """Return the next chunk, the end or an error; ``None`` to wait. Under the lock."""
@@ -192,11 +210,6 @@ class ServiceStream(Stream):
             self._taken_at = time.monotonic()
         return item
 
-    def _shared_bytes(self) -> int:
-        with self._changed:
-            connections = [c for c in self._connections.values() if c is not None]
-        return sum(connection.shared_bytes for connection in connections)
-
     def _check_spec(self, spec: Spec, element: Any) -> None:
         if not compatible(spec, spec_of(element)):
             self._fail(
@@ -214,131 +227,126 @@ class ServiceStream(Stream):
 
     # ── the session (called on the control loop) ──────────────────────────────────────────────────
     def _session_opened(self) -> None:
-        with self._changed:
+        with self._lock:
             if not self._crashed:
                 self._execute(self._logic.session_opened())
 
     def _session_message(self, message: m.FromDispatcher) -> None:
-        with self._changed:
+        with self._lock:
             if self._crashed:
                 return
             before = self._logic.losses
             self._execute(self._logic.session_message(message, time.monotonic()))
             for name, count in self._logic.losses.items():
                 self._statistics.add(name, count - before[name])
-            self._changed.notify_all()
+            self._notify()
+        self._connections.flush()
 
     def _session_lost(self) -> None:
-        with self._changed:
+        with self._lock:
             if not self._crashed:
                 now = time.monotonic()
                 self._execute(self._logic.session_lost(now, self._session.failure))
 
     def _session_failed(self, error: Exception) -> None:
         """Raise an error at the next read: a callback raised, or there is no dispatcher."""
-        with self._changed:
+        with self._lock:
             if isinstance(error, StokerError):
                 self._logic.fail(error)
-                self._changed.notify_all()
+                self._notify()
             else:
                 self._crash(error)
 
-    def _crash(self, error: Exception) -> None:
+    def _crash(self, error: BaseException) -> None:
         """Fail all further reads: the logic may be half changed. Under the lock."""
-        logger.error("reading ends by an internal error", exc_info=error)
         self._crashed = True
+        if not isinstance(error, Exception):
+            self._failure = FailedPreconditionError(
+                "this iterator was interrupted (Ctrl-C) while it handled a message, and an element "
+                "may be lost; make a new one with iter(dataset)"
+            )
+            return
+        logger.error("reading ends by an internal error", exc_info=error)
         if self._failure is None:
             self._failure = FailedPreconditionError(
                 f"internal error of the iterator: {type(error).__name__}: {error}"
             )
             self._failure.__cause__ = error
-        self._changed.notify_all()
+        self._notify()
 
     def _tick(self) -> None:
         now = time.monotonic()
-        with self._changed:
+        with self._lock:
             if self._closed or self._crashed:
                 return
             if now >= self._next_heartbeat:
                 self._next_heartbeat = now + self._heartbeat
                 self._session.send(m.Heartbeat())
             self._execute(self._logic.tick(now))
-            self._changed.notify_all()
+            if self._logic.error is not None:
+                self._notify()
+            quarter = min(self._heartbeat / 4, LONGEST_TICK_SECONDS)
+            seconds = rpc_session.TICK_SECONDS if self._logic.reconnecting else quarter
+            self._session.tick_seconds = max(rpc_session.TICK_SECONDS, seconds)
+        self._connections.flush()
 
-    # ── workers (each connection has a thread) ────────────────────────────────────────────────────
-    def _read(self, number: int, task: m.TaskInfo) -> None:
-        why = "the connection was closed"
-        failure: StokerError | None = None
-        try:
-            self._converse(number, task)
-        except FailedPreconditionError as error:
-            failure = error  # trying again would not help
-        except (StokerError, TimeoutError) as error:
-            why = str(error)
-        except Exception as error:  # noqa: BLE001 - raised as the iterator's failure
-            with self._changed:
-                self._crash(error)
-        with self._changed:
-            connection = self._connections.pop(number, None)
-            if failure is not None:
-                self._logic.fail(failure)
-            elif not self._crashed:
-                self._connection_lost(number, why)
-            self._threads.discard(threading.current_thread())
-            self._changed.notify_all()
-        if connection is not None:
-            connection.close()
+    # ── workers (called on the threads of the connections) ────────────────────────────────────────
+    def _connection_opened(self, number: int) -> None:
+        with self._lock:
+            if not self._crashed:
+                self._execute(self._logic.connected(number))
+        self._connections.flush()
 
-    def _connection_lost(self, number: int, why: str) -> None:
-        try:
-            self._execute(self._logic.connection_lost(number, why, time.monotonic()))
-        except Exception as error:  # noqa: BLE001 - raised as the iterator's failure
-            self._crash(error)
-
-    def _converse(self, number: int, task: m.TaskInfo) -> None:
-        connection = self._route.connect(task, CONNECT_SECONDS)
-        connection.types = self._types
-        with self._changed:
-            if number not in self._connections:  # disconnected in the meantime
-                connection.close()
+    def _worker_message(self, number: int, message: f.Message) -> None:
+        if isinstance(message, f.Welcome):
+            self._connections.set_peer_timeout(number, message.peer_timeout_ms / 1000)
+        with self._lock:
+            if self._crashed:
                 return
-            self._connections[number] = connection
-            actions = self._logic.connected(number)
-            self._execute(actions)
-        while True:
-            message = connection.receive()
-            if isinstance(message, f.Welcome):
-                connection.set_peer_timeout(message.peer_timeout_ms / 1000)
-            with self._changed:
-                if self._crashed:
-                    return
+            try:
                 self._execute(self._logic.worker_message(number, message, time.monotonic()))
                 for name, count in self._logic.take_counts().items():
                     self._statistics.add(name, count)
-                self._changed.notify_all()
-            if isinstance(message, f.Bye):
+            except BaseException as error:
+                self._crash(error)
+                if not isinstance(error, Exception):
+                    raise
+            self._notify()
+        if isinstance(message, f.Bye):
+            self._connections.disconnect(number)
+        self._connections.flush()
+
+    def _connection_ended(self, number: int, error: BaseException | None) -> None:
+        with self._lock:
+            if self._crashed:
                 return
+            try:
+                if isinstance(error, FailedPreconditionError):
+                    self._logic.fail(error)  # trying again would not help
+                elif isinstance(error, Exception) and not isinstance(error, StokerError):
+                    self._crash(error)
+                else:
+                    why = str(error) or "the connection was closed"
+                    now = time.monotonic()
+                    self._execute(self._logic.connection_lost(number, why, now))
+            except Exception as failure:  # noqa: BLE001 - raised as the iterator's failure
+                self._crash(failure)
+            self._notify()
+        self._connections.flush()
 
     # ── actions ───────────────────────────────────────────────────────────────────────────────────
     def _execute(self, actions: list[logic.Action]) -> None:
-        """Execute actions, under the lock. Messages to workers are small, so nothing blocks."""
+        """Execute actions, under the lock; messages to workers are sent by the next `flush`."""
         for action in actions:
             if isinstance(action, logic.ToWorker):
-                self._send(action.connection, action.message)
+                self._connections.put(action.connection, action.message)
             elif isinstance(action, logic.ToDispatcher):
                 self._send_to_dispatcher(action.message)
             elif isinstance(action, logic.Connect):
-                self._connections[action.connection] = None
-                thread = threading.Thread(
-                    target=self._read,
-                    args=(action.connection, action.task),
-                    name="stoker-read",
-                    daemon=True,
-                )
-                thread.start()  # it cannot end before this lock is released
-                self._threads.add(thread)
+                self._connections.connect(action.connection, action.task)
             elif isinstance(action, logic.Disconnect):
-                self._disconnect(action)
+                if not action.farewell:  # otherwise the worker says `Bye`
+                    self._connections.disconnect(action.connection)
             elif isinstance(action, logic.SetHeartbeat):
                 self._heartbeat = action.milliseconds / 1000
                 self._next_heartbeat = min(self._next_heartbeat, time.monotonic())
@@ -350,19 +358,4 @@ class ServiceStream(Stream):
             self._session.send(message)
         except InvalidArgumentError as error:  # nobody would answer: the user must not wait
             self._logic.fail(error)
-            self._changed.notify_all()
-
-    def _send(self, number: int, message: f.Message) -> None:
-        connection = self._connections.get(number)
-        if connection is not None:
-            try:
-                connection.send(message)
-            except StokerError as error:
-                logger.debug("cannot send to %s: %s", connection.peer, error)
-
-    def _disconnect(self, action: logic.Disconnect) -> None:
-        connection = self._connections.get(action.connection)
-        if connection is None:
-            self._connections.pop(action.connection, None)
-        elif not action.farewell:
-            connection.close()
+            self._notify()

@@ -7,7 +7,8 @@ import sys
 from stoker.errors import UnavailableError
 from stoker.service.config import WorkerConfig, is_loopback, join_address, split_address
 from stoker.service.control_connection import unresolvable
-from stoker.wire.transports import Listener, OnConnection, Transport, get_transport
+from stoker.service.worker.data_connections import DataConnections
+from stoker.wire.transports import Listener, Transport, get_transport
 from stoker.wire.transports.shm import Segments, ShmTransport
 
 logger = logging.getLogger("stoker.worker")
@@ -28,7 +29,7 @@ class WorkerListeners:
     Args:
         config: protocols and addresses.
         dispatcher_address: "host:port"; the worker advertises the address by which it reaches it.
-        on_connection: called for each connection, on its own thread.
+        connections: serve the accepted connections.
         segments: the worker's shared memory, if it has any.
 
     Attributes:
@@ -43,12 +44,12 @@ class WorkerListeners:
         self,
         config: WorkerConfig,
         dispatcher_address: str,
-        on_connection: OnConnection,
+        connections: DataConnections,
         segments: Segments | None,
     ) -> None:
         self._config = config
         self._dispatcher_address = dispatcher_address
-        self._on_connection = on_connection
+        self._connections = connections
         self._listeners: list[Listener] = []
         self.data_transfer_addresses: dict[str, str] = {}
         try:
@@ -82,7 +83,8 @@ class WorkerListeners:
 
     def _listen(self, transport: Transport, host: str, port: int) -> str:
         timeout = self._config.peer_timeout_ms / 1000
-        listener = transport.listen(host, port, self._on_connection, timeout)
+        serve, poller = self._connections.accept, self._connections.poller
+        listener = transport.listen(host, port, serve, timeout, poller)
         self._listeners.append(listener)
         return listener.address
 

@@ -16,11 +16,9 @@ from stoker.dataset.tree.node import Node
 from stoker.dataset.tree.wire_form import decode_tree
 from stoker.errors import (
     ErrorRecord,
-    InvalidArgumentError,
     StokerError,
     UnavailableError,
     from_record,
-    to_record,
 )
 from stoker.service import messages as m
 from stoker.service import rpc, rpc_session
@@ -30,20 +28,14 @@ from stoker.service.keys import KEY_BYTES, WorkerIdentity
 from stoker.service.versions import versions
 from stoker.service.worker import logic
 from stoker.service.worker.allocator import TRIM_SECONDS, trim_allocator
+from stoker.service.worker.data_connections import DataConnections
 from stoker.service.worker.dataset_cache import DatasetCache
 from stoker.service.worker.listeners import WorkerListeners, shared_segments
 from stoker.service.worker.listing import Listing
 from stoker.service.worker.pipeline import Pipeline
-from stoker.service.worker.send_queue import SendQueue
 from stoker.wire import frames as f
-from stoker.wire.frame_compressor import compressor_for
-from stoker.wire.refusal_log import RefusalLog
-from stoker.wire.transports import Connection
 
 logger = logging.getLogger("stoker.worker")
-
-HELLO_SECONDS = 60.0
-"""A data connection without a hello for this long is closed."""
 
 CALL_SECONDS = 300.0
 
@@ -53,7 +45,7 @@ CALL_AGAIN_SECONDS, CALL_AGAIN_LONGEST = 0.05, 2.0
 DRAIN_SECONDS = 0.02
 """Interval at which a worker that drains checks whether it is done."""
 
-LONGEST_TICK_SECONDS = 0.25
+LONGEST_TICK_SECONDS = 0.5
 """Interval of the timers of a worker with a lease of 10 s and more; with 0.05 an idle worker used
 0.5 % of a core."""
 
@@ -98,9 +90,7 @@ class Shell:
         self._listeners: WorkerListeners | None = None
         self.segments = shared_segments(config)
         self.chunk_bytes = max(1, min(logic.FRAME_BYTES, config.buffer_bytes // 4))
-        self._send_queues: dict[int, SendQueue] = {}
-        self._to_flush: set[SendQueue] = set()
-        self._last_connection = 0
+        self._connections: DataConnections | None = None
         self._pipelines: dict[int, Pipeline] = {}
         self._listings: dict[int, Listing] = {}
         self._datasets = DatasetCache(self._fetch)
@@ -109,7 +99,6 @@ class Shell:
         self._lost_at: float | None = time.monotonic()
         self._next_heartbeat = 0.0
         self._has_ended = False
-        self._refusals = RefusalLog(logger)
         self._trim_at: float | None = None
         self._stopping = False
 
@@ -118,8 +107,9 @@ class Shell:
         """Bind, register, and return when the dispatcher has answered."""
         # The listeners are open before there is a logic: clients that connect wait for the lock.
         with self._lock:
+            self._connections = DataConnections(self._client_message, self._client_lost)
             self._listeners = WorkerListeners(
-                self._config, self._dispatcher_address, self._serve, self.segments
+                self._config, self._dispatcher_address, self._connections, self.segments
             )
             self.address = self._listeners.address
             hello = m.WorkerHello(
@@ -166,6 +156,8 @@ class Shell:
         if self._session is not None:
             self._run(self.logic.leave)
             self._session.close()
+        if self._connections is not None:
+            self._connections.close()
         if self._listeners is not None:
             self._listeners.close()
         with self._lock:
@@ -174,12 +166,10 @@ class Shell:
             for listing in self._listings.values():
                 listing.close()
             self._listings.clear()
-            send_queues = list(self._send_queues.values())
         for pipeline in pipelines:
             pipeline.close()
-        for send_queue in send_queues:
-            send_queue.put(None)
-        _flush(set(send_queues))
+        if self._connections is not None:
+            self._connections.poller.close()
         for pipeline in pipelines:
             pipeline.join(1.0)
         if self.segments is not None:
@@ -215,7 +205,8 @@ class Shell:
             self._next_heartbeat = now + self._interval
             self._session.send(m.Heartbeat())
         self._run(self.logic.tick, now)
-        self._refusals.warn_if_due()
+        if self._connections is not None:
+            self._connections.tick(now)
         if self._trim_at is not None and now >= self._trim_at:
             self._trim_at = None
             # On its own thread: it may take long, but not the GIL.
@@ -291,45 +282,15 @@ class Shell:
                 )
         self._run(self.logic.session_lost)
 
-    # ── data connections (each on its own threads) ──────────────────────────────────────────────
-    def _serve(self, connection: Connection) -> None:
-        """Receive from one client until it disconnects."""
-        try:
-            hello = connection.receive(HELLO_SECONDS)
-            if not isinstance(hello, f.Hello):
-                raise InvalidArgumentError(f"expected Hello, got {type(hello).__name__}")
-            f.negotiate(hello.protocol_min, hello.protocol_max)
-            connection.compressor = compressor_for(hello.compression)
-        except (StokerError, TimeoutError) as error:
-            self._refusals.add(connection.peer, error)
-            with contextlib.suppress(StokerError):  # it may be closed already
-                connection.send(f.Bye(to_record(error)))
-            connection.close()
-            return
-        send_queue = SendQueue(connection)
-        with self._lock:
-            self._last_connection += 1
-            number = self._last_connection
-            self._send_queues[number] = send_queue
-        try:
-            message: f.Message = hello
-            while True:
-                self._run_unguarded(self.logic.client_message, number, message, time.monotonic())
-                message = connection.receive()
-        except UnavailableError:
-            logger.debug("client %s disconnected", connection.peer)
-        except StokerError as error:
-            self._refusals.add(connection.peer, error)
-        except Exception:
-            # Only what the client has sent is in doubt, and its connection ends.
-            logger.exception("connection from %s is closed by an internal error", connection.peer)
-        finally:
-            with self._lock:
-                del self._send_queues[number]
-            self._run(self.logic.client_lost, number)
-            send_queue.put(None)
-            send_queue.flush()
-            send_queue.join()
+    # ── data connections (called on the threads of their poller) ──────────────────────────────────
+    def _client_message(self, connection: int, message: f.Message) -> None:
+        with self._lock:  # a client may connect before `start` has made the logic
+            method = self.logic.client_message
+        # An exception ends the connection, not the worker.
+        self._run_unguarded(method, connection, message, time.monotonic())
+
+    def _client_lost(self, connection: int) -> None:
+        self._run(self.logic.client_lost, connection)
 
     # ── pipelines (called on their threads) ───────────────────────────────────────────────────────
     def load(self, dataset_id: str, closed: threading.Event | None = None) -> tuple[Node, Options]:
@@ -411,13 +372,9 @@ class Shell:
             return  # the logic may be half changed
         with self._lock:
             self._execute(method(*arguments))
-            to_flush = self._take_to_flush()
-        _flush(to_flush)
-
-    def _take_to_flush(self) -> set[SendQueue]:
-        """Return the send queues with new messages, to be flushed without the lock."""
-        to_flush, self._to_flush = self._to_flush, set()
-        return to_flush
+            to_flush = () if self._connections is None else self._connections.take_to_flush()
+        for channel in to_flush:
+            channel.flush()
 
     def _execute(self, actions: list[logic.Action]) -> None:
         """Execute actions, under the lock; nothing here blocks."""
@@ -449,10 +406,8 @@ class Shell:
         listing.ask(request)
 
     def _put(self, connection: int, message: f.Message | None) -> None:
-        send_queue = self._send_queues.get(connection)
-        if send_queue is not None:
-            send_queue.put(message)
-            self._to_flush.add(send_queue)
+        if self._connections is not None:
+            self._connections.put(connection, message)
 
     def _run_on_pipeline(
         self,
@@ -484,8 +439,3 @@ class Shell:
             self._datasets.release(self._dataset_of.pop(action.task_id))
             if self._trim_at is None:
                 self._trim_at = time.monotonic() + TRIM_SECONDS
-
-
-def _flush(send_queues: set[SendQueue]) -> None:
-    for send_queue in send_queues:
-        send_queue.flush()

@@ -1,21 +1,28 @@
 """The transport interface between workers and clients, and the lookup of its implementations."""
 
 import importlib
+import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TypeAlias
 
 from stoker.elements.codec.elements import TypeResolver
-from stoker.errors import InvalidArgumentError, NotFoundError
+from stoker.errors import InvalidArgumentError, NotFoundError, StokerError
 from stoker.wire.frame_compressor import FrameCompressor
 from stoker.wire.frames import Message
+from stoker.wire.transports.poller import Poller, Ready
 
 PEER_TIMEOUT = 10.0
 """Seconds in which a connection notices that its peer cannot be reached, by default."""
 
 
 class Connection(ABC):
-    """Bidirectional connection of two peers. One thread may receive while any others send.
+    """Bidirectional connection of two peers.
+
+    A `Channel` runs it with a `Poller`, so that few threads serve many connections, and one thread
+    at a time uses its socket: `send_now`, `flush` and `receive_now` do not wait for the peer.
+    Without one, `send` and `receive` wait: one thread may receive while any others send.
 
     Attributes:
         peer: the other side, for error messages.
@@ -25,9 +32,11 @@ class Connection(ABC):
             no effect where nothing is gained: in shared memory and within a process.
     """
 
-    peer: str
-    types: TypeResolver
-    compressor: FrameCompressor | None = None
+    def __init__(self, peer: str) -> None:
+        self.peer = peer
+        self.types = TypeResolver()
+        self.compressor: FrameCompressor | None = None
+        self._send_lock = threading.Lock()
 
     @property
     @abstractmethod
@@ -39,9 +48,16 @@ class Connection(ABC):
         """Size of the peer's memory that views of received elements refer to, in bytes."""
         return 0
 
+    @property
+    def has_ahead(self) -> bool:
+        """True if bytes of the next message were received, which no poller reports."""
+        return False
+
     @abstractmethod
-    def send(self, message: Message) -> None:
-        """Send `message`; blocks while the peer does not receive.
+    def send_now(self, message: Message) -> bool:
+        """Begin to send `message`; return whether all of it was sent.
+
+        If not, `flush` must return True before the next message.
 
         Raises:
             UnavailableError: if the peer disconnected, or this side was closed.
@@ -49,18 +65,63 @@ class Connection(ABC):
             FailedPreconditionError: if the elements of a frame differ too much; nothing was sent.
         """
 
-    def send_now(self, message: Message) -> bool:
-        """Send `message` if that does not block on the peer or the network.
-
-        Returns:
-            False if it would block: nothing was sent, and the caller must `send` the same message.
+    @abstractmethod
+    def flush(self) -> bool:
+        """Send more of the last message; return whether all of it was sent.
 
         Raises:
-            UnavailableError, InvalidArgumentError, FailedPreconditionError: see `send`.
+            UnavailableError: see `send_now`.
         """
-        return False
 
     @abstractmethod
+    def receive_now(self) -> Message | None:
+        """Return the next message; ``None`` if not all of it has arrived.
+
+        Messages that arrived before a disconnect are still delivered. A client waits for the rest
+        of a large frame for some milliseconds.
+
+        Raises:
+            UnavailableError: if the peer disconnected, or this side was closed.
+            WireError: if the peer sent an invalid message; the connection is closed.
+        """
+
+    @abstractmethod
+    def watch(self, poller: Poller, ready: Ready, *, writable: bool) -> None:
+        """Make `poller` call `ready` once, when `receive_now` may return a message.
+
+        With `writable` also when `flush` may send more. A later call replaces this one.
+
+        Raises:
+            UnavailableError: if this side was closed.
+        """
+
+    @abstractmethod
+    def wait(self, deadline: float | None, *, writable: bool) -> None:
+        """Wait until `receive_now`, or if `writable` `flush`, may do something.
+
+        Args:
+            deadline: in `time.monotonic` seconds; None waits forever.
+            writable: wait for `flush`.
+
+        Raises:
+            TimeoutError: after the deadline.
+            UnavailableError: if this side was closed.
+        """
+
+    def send(self, message: Message) -> None:
+        """Send `message`; waits while the peer does not receive. Raises as `send_now`."""
+        with self._send_lock:
+            try:
+                sent = self.send_now(message)
+                while not sent:
+                    self.wait(None, writable=True)
+                    sent = self.flush()
+            except (StokerError, OSError):
+                raise
+            except BaseException:  # half of the message may be sent: nothing may follow
+                self.close()
+                raise
+
     def receive(self, timeout: float | None = None) -> Message:
         """Return the next message; messages that arrived before a disconnect are still delivered.
 
@@ -69,12 +130,15 @@ class Connection(ABC):
 
         Raises:
             TimeoutError: if no whole message arrived in time; the next call continues it.
-            UnavailableError: if the peer disconnected, or this side was closed.
-            WireError: if the peer sent an invalid message; the connection is closed.
+            UnavailableError, WireError: see `receive_now`.
         """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while (message := self.receive_now()) is None:
+            self.wait(deadline, writable=False)
+        return message
 
     def set_peer_timeout(self, seconds: float) -> None:  # noqa: B027 - most have a fixed one
-        """Notice within `seconds` that the peer cannot be reached; `send` and `receive` then raise.
+        """Notice within `seconds` that the peer cannot be reached; the connection then ends.
 
         Of no effect on connections within a host, whose kernel ends them with the peer's process,
         and on gRPC, which fixes the time when it connects.
@@ -82,7 +146,7 @@ class Connection(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """End both directions and wake threads blocked in `send` or `receive`.
+        """End both directions and wake threads in `send` or `receive`.
 
         Idempotent, from any thread. Messages in flight may be lost: to be sure that the last one
         arrived, wait for the peer's `Bye`.
@@ -100,7 +164,7 @@ class Listener(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Stop accepting, close the accepted connections and end their threads. Idempotent."""
+        """Stop accepting and close the accepted connections. Idempotent."""
 
 
 OnConnection: TypeAlias = Callable[[Connection], None]
@@ -122,12 +186,20 @@ class Transport(ABC):
         port: int,
         on_connection: OnConnection,
         peer_timeout: float = PEER_TIMEOUT,
+        poller: Poller | None = None,
     ) -> Listener:
         """Accept connections; port 0 selects any free port.
 
-        `on_connection` is called on a dedicated daemon thread for each connection. When it returns,
-        the connection stays open until it or the listener is closed; when it raises, the connection
-        is closed. `peer_timeout`: see `Connection.set_peer_timeout`.
+        `on_connection` is called for each connection, on a thread of `poller` or of the transport,
+        and must not wait. When it returns, the connection stays open until it or the listener is
+        closed; when it raises, the connection is closed.
+
+        Args:
+            host: name or address to bind.
+            port: port to bind.
+            on_connection: called for each connection.
+            peer_timeout: see `Connection.set_peer_timeout`.
+            poller: accepts the connections; None makes one for this listener.
 
         Raises:
             UnavailableError: if the address is not of this host, or in use.

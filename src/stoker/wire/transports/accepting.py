@@ -1,16 +1,17 @@
-"""Listening sockets and the thread that accepts connections."""
+"""Listening sockets, and accepting on a poller."""
 
 import errno
 import logging
-import select
 import socket
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 from stoker.errors import UnavailableError
-from stoker.wire.transports import Connection, Listener, OnConnection
+from stoker.wire.transports import Connection, Listener, OnConnection, forking
 from stoker.wire.transports.addresses import format_address
+from stoker.wire.transports.poller import Poller
 from stoker.wire.transports.serving import Serving
 
 _log = logging.getLogger(__name__)
@@ -19,7 +20,7 @@ _BACKLOG = 1024
 _ATTEMPTS = 20
 # The host lacks this address family, or the address is not configured.
 _UNUSABLE = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT}
-_JOIN_SECONDS = 5.0
+_PAUSE_SECONDS = 0.1
 
 MakeConnection: TypeAlias = Callable[[socket.socket, Any], Connection]
 
@@ -86,13 +87,14 @@ def _listening(family: int, address: Any, one_family: bool) -> socket.socket:
 
 
 class SocketListener(Listener):
-    """Listener that accepts connections on a dedicated thread.
+    """Listener that accepts connections on a poller.
 
     Args:
         sockets: listening and non-blocking; owned by this object.
         address: address that clients connect to.
         make: makes the connection of an accepted socket; on OSError the socket is closed.
         on_connection: called for each connection.
+        poller: accepts; None makes one that is closed with the listener.
     """
 
     def __init__(
@@ -101,6 +103,7 @@ class SocketListener(Listener):
         address: str,
         make: MakeConnection,
         on_connection: OnConnection,
+        poller: Poller | None,
     ) -> None:
         self.address = address
         self._sockets = sockets
@@ -108,35 +111,45 @@ class SocketListener(Listener):
         self._serving = Serving(on_connection)
         self._lock = threading.Lock()
         self._closed = False
-        # Closing a socket does not wake a thread that polls it; a byte on this pair does.
-        self._wake, self._waker = socket.socketpair()
-        self._thread = threading.Thread(
-            target=self._accept_all, name=f"stoker-accept-{self.address}", daemon=True
-        )
-        self._thread.start()
+        self._owned = Poller(f"stoker-accept-{address}") if poller is None else None
+        self._poller = poller or self._owned
+        for sock in sockets:
+            forking.close_in_child(sock)
+            self._watch(sock)
 
-    def _accept_all(self) -> None:
-        listening = {sock.fileno(): sock for sock in self._sockets}
-        poll = select.poll()
-        for descriptor in [*listening, self._wake.fileno()]:
-            poll.register(descriptor, select.POLLIN)
-        while not self._closed:
-            for descriptor, _ in poll.poll():
-                if descriptor in listening and not self._closed:
-                    self._accept(listening[descriptor])
+    def _watch(self, listening: socket.socket) -> None:
+        with self._lock:
+            if not self._closed and self._poller is not None:
+                self._poller.watch(listening.fileno(), partial(self._accept_some, listening))
 
-    def _accept(self, listening: socket.socket) -> None:
+    def _accept_some(self, listening: socket.socket, limit: int) -> None:
+        for _ in range(limit):
+            try:
+                with self._lock:
+                    if self._closed:
+                        return
+                    sock, address = listening.accept()
+            except BlockingIOError:
+                break
+            except ConnectionAbortedError:
+                continue  # The client disconnected before it was accepted.
+            except OSError as error:
+                self._accept_later(listening, error)
+                return
+            self._start(sock, address)
+        self._watch(listening)
+
+    def _accept_later(self, listening: socket.socket, error: OSError) -> None:
+        """Pause: it is most likely out of descriptors, and trying again would only use CPU."""
+        _log.warning("%s cannot accept a connection: %s", self.address, error)
+        timer = threading.Timer(_PAUSE_SECONDS, self._watch, (listening,))
+        timer.name, timer.daemon = "stoker-accept-later", True
         try:
-            sock, address = listening.accept()
-        except (BlockingIOError, ConnectionAbortedError):
-            return  # The client disconnected before it was accepted.
-        except OSError as error:
-            _log.warning("%s cannot accept a connection: %s", self.address, error)
-            # Most likely out of descriptors: retrying immediately would only use CPU.
-            waking = select.poll()  # select() refuses descriptors above 1,023
-            waking.register(self._wake, select.POLLIN)
-            waking.poll(100)
-            return
+            timer.start()
+        except RuntimeError:  # no more threads
+            self._watch(listening)
+
+    def _start(self, sock: socket.socket, address: Any) -> None:
         try:
             connection = self._make(sock, address)
         except OSError as error:
@@ -153,18 +166,20 @@ class SocketListener(Listener):
             if self._closed:
                 return
             self._closed = True
-        self._waker.send(b"\0")
-        self._thread.join(_JOIN_SECONDS)
-        for sock in [*self._sockets, self._wake, self._waker]:
-            sock.close()
+            for sock in self._sockets:
+                if self._poller is not None:
+                    self._poller.forget(sock.fileno())
+                sock.close()
         self._serving.close()
+        if self._owned is not None:
+            self._owned.close()
 
 
 class TcpListener(SocketListener):
     """Listener that accepts TCP connections.
 
     Args:
-        sockets, make, on_connection: see `SocketListener`.
+        sockets, make, on_connection, poller: see `SocketListener`.
         host: as written by the user, for `address`.
     """
 
@@ -174,6 +189,7 @@ class TcpListener(SocketListener):
         host: str,
         make: MakeConnection,
         on_connection: OnConnection,
+        poller: Poller | None,
     ) -> None:
         address = format_address(host, sockets[0].getsockname()[1])
-        super().__init__(sockets, address, make, on_connection)
+        super().__init__(sockets, address, make, on_connection, poller)

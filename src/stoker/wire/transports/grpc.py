@@ -13,6 +13,7 @@ import contextlib
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent import futures
 from typing import Any
@@ -23,8 +24,7 @@ import grpc
 from stoker.elements.codec.layout import Buffer
 from stoker.errors import UnavailableError, WireError
 from stoker.wire.buffers import BufferPool
-from stoker.wire.frame_compressor import send_compressed
-from stoker.wire.frames import MAX_HEADER_BYTES, PREFIX, Message, decode, parse_prefix
+from stoker.wire.frames import MAX_HEADER_BYTES, PREFIX, Message, decode, encode, parse_prefix
 from stoker.wire.transports import (
     PEER_TIMEOUT,
     Connection,
@@ -33,6 +33,7 @@ from stoker.wire.transports import (
     Transport,
 )
 from stoker.wire.transports.addresses import format_address, parse_address
+from stoker.wire.transports.poller import Poller
 from stoker.wire.transports.queues import Mailbox, QueueConnection
 from stoker.wire.transports.serving import Serving
 from stoker.wire.transports.tcp import MAX_BODY_BYTES, MAX_LISTENER_BYTES, POOLED_BYTES
@@ -98,7 +99,7 @@ class GrpcConnection(QueueConnection):
         super().__init__(peer, Mailbox(_QUEUED_BYTES), Mailbox(_QUEUED_BYTES))
         self._max_body_bytes = max_body_bytes
         self._max_header_bytes = max_header_bytes
-        self._send_lock = threading.Lock()
+        self._unsent: deque[bytes] = deque()
         self._ended = threading.Event()
         self._cancel: Callable[[], Any] | None = None
         self._bodies = BufferPool(POOLED_BYTES)
@@ -127,11 +128,13 @@ class GrpcConnection(QueueConnection):
         """Yield the pieces to send until this side is closed or the call has ended."""
         with contextlib.suppress(UnavailableError):
             while True:
-                yield self._outbox.get(self.peer, None)
+                self._outbox.wait(None, room=False)
+                yield self._outbox.take()
 
     def wait_accepted(self, timeout: float) -> None:
         """Wait for the server's empty message; TimeoutError, or UnavailableError."""
-        self._inbox.get(self.peer, timeout)
+        self._inbox.wait(time.monotonic() + timeout, room=False)
+        self._inbox.take()
 
     def _read(self, incoming: Iterator[bytes], release: Callable[[], None] | None) -> None:
         reason = "it closed the connection"
@@ -172,40 +175,41 @@ class GrpcConnection(QueueConnection):
         if cancel is not None:
             cancel()
 
-    def send(self, message: Message) -> None:
-        send_compressed(message, self.compressor, self._send)
-
     def send_now(self, message: Message) -> bool:
-        return False
+        if self._closed:
+            raise self.closed_here()
+        pack = None if self.compressor is None else self.compressor.compress
+        self._unsent.extend(_cut(encode(message, pack)))
+        return self.flush()
 
-    def _send(self, buffers: list[Buffer]) -> None:
+    def flush(self) -> bool:
         try:
-            with self._send_lock:
-                for piece in _cut(buffers):
-                    self._outbox.put(piece)
+            while self._unsent:
+                if not self._outbox.offer(self._unsent[0]):
+                    return False
+                self._unsent.popleft()
         except UnavailableError:
             if self._closed:
-                raise self._closed_here() from None
+                raise self.closed_here() from None
             raise
-        except BaseException:  # half of the message may be sent: nothing may follow
-            self.close()
-            raise
+        if self.compressor is not None:
+            self.compressor.sent()
+        return True
 
-    def receive(self, timeout: float | None = None) -> Message:
-        deadline = None if timeout is None else time.monotonic() + timeout
+    def receive_now(self) -> Message | None:
         try:
-            if self._header is None:
-                self._begin(self._next_piece(deadline))
-            while self._missing:
-                self._fill(self._next_piece(deadline))
+            while self._header is None or self._missing:
+                piece = self._inbox.take()
+                if piece is None:
+                    return None
+                if self._header is None:
+                    self._begin(memoryview(piece))
+                else:
+                    self._fill(memoryview(piece))
             return self._decode()
         except WireError as error:
             self.close()
             raise WireError(f"{self.peer} sent what is not a message: {error}") from error
-
-    def _next_piece(self, deadline: float | None) -> memoryview:
-        left = None if deadline is None else deadline - time.monotonic()
-        return memoryview(self._inbox.get(self.peer, left))
 
     def _begin(self, piece: memoryview) -> None:
         if len(piece) < PREFIX.size:
@@ -330,6 +334,7 @@ class GrpcTransport(Transport):
         port: int,
         on_connection: OnConnection,
         peer_timeout: float = PEER_TIMEOUT,
+        poller: Poller | None = None,
     ) -> Listener:
         return GrpcListener(host, port, on_connection, peer_timeout)
 

@@ -1,11 +1,13 @@
 """Connections within one process: one queue per direction."""
 
+import contextlib
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from stoker.elements.codec.elements import TypeResolver
 from stoker.errors import UnavailableError
 from stoker.wire.frames import Message
 from stoker.wire.transports import (
@@ -15,6 +17,7 @@ from stoker.wire.transports import (
     OnConnection,
     Transport,
 )
+from stoker.wire.transports.poller import Poller, Ready
 from stoker.wire.transports.serving import Serving
 
 
@@ -22,7 +25,7 @@ class Mailbox:
     """Queue of the items sent in one direction and not yet received.
 
     Args:
-        max_bytes: `put` blocks while the items have at least `max_bytes` bytes; ``None`` for no
+        max_bytes: it is full while the items have at least `max_bytes` bytes; ``None`` for no
             bound.
     """
 
@@ -32,35 +35,65 @@ class Mailbox:
         self._max_bytes = max_bytes
         self._bytes = 0
         self._ended = ""
+        self._when_filled: Callable[[], None] = _nothing
+        self._when_room: Callable[[], None] = _nothing
 
-    def put(self, item: Any) -> None:
-        """Append `item`; raises UnavailableError after `end`."""
+    def offer(self, item: Any) -> bool:
+        """Append `item` unless full; return whether it was. Raises UnavailableError after `end`."""
         with self._condition:
-            if self._max_bytes is not None:
-                while self._bytes >= self._max_bytes and not self._ended:
-                    self._condition.wait()
-                self._bytes += len(item)
             if self._ended:
                 raise UnavailableError(self._ended)
+            if self._is_full:
+                return False
             self._items.append(item)
+            if self._max_bytes is not None:
+                self._bytes += len(item)
+            notify, self._when_filled = self._when_filled, _nothing
             self._condition.notify_all()
+        notify()
+        return True
 
-    def get(self, peer: str, timeout: float | None) -> Any:
-        """Return the next item; raises TimeoutError, or UnavailableError if ended and empty."""
-        deadline = None if timeout is None else time.monotonic() + timeout
+    def put(self, item: Any) -> None:
+        """Append `item` when there is room; raises UnavailableError after `end`."""
+        while not self.offer(item):
+            self.wait(None, room=True)
+
+    def take(self) -> Any:
+        """Return the next item, or ``None``; raises UnavailableError if ended and empty."""
         with self._condition:
-            while not self._items:
+            if not self._items:
                 if self._ended:
                     raise UnavailableError(self._ended)
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    raise TimeoutError(f"{peer} sent no whole message in time")
-                self._condition.wait(left)
+                return None
             item = self._items.popleft()
+            notify = _nothing
             if self._max_bytes is not None:
                 self._bytes -= len(item)
-                self._condition.notify_all()
-            return item
+                if not self._is_full:
+                    notify, self._when_room = self._when_room, _nothing
+                    self._condition.notify_all()
+        notify()
+        return item
+
+    def wait(self, deadline: float | None, *, room: bool) -> None:
+        """Wait until `offer`, if `room`, or else `take` does something; raises TimeoutError."""
+        with self._condition:
+            while not (self._ended or (not self._is_full if room else self._items)):
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    raise TimeoutError("no whole message in time")
+                self._condition.wait(left)
+
+    def notify(self, function: Callable[[], None], *, room: bool) -> None:
+        """Call `function` once when `wait` would return; replaces the one of an earlier call."""
+        with self._condition:
+            ready = self._ended or (not self._is_full if room else self._items)
+            if room:
+                self._when_room = _nothing if ready else function
+            else:
+                self._when_filled = _nothing if ready else function
+        if ready:
+            function()
 
     def end(self, reason: str, *, drop: bool) -> None:
         """Refuse new items and `drop` the queued ones; only a dropping call replaces the reason."""
@@ -69,15 +102,26 @@ class Mailbox:
                 self._items.clear()
             if drop or not self._ended:
                 self._ended = reason
+            notify = self._when_filled, self._when_room
+            self._when_filled = self._when_room = _nothing
             self._condition.notify_all()
+        for function in notify:
+            function()
+
+    @property
+    def _is_full(self) -> bool:
+        return self._max_bytes is not None and self._bytes >= self._max_bytes
+
+
+def _nothing() -> None:
+    pass
 
 
 class QueueConnection(Connection):
     """One end of a pair of mailboxes."""
 
     def __init__(self, peer: str, inbox: Mailbox, outbox: Mailbox) -> None:
-        self.peer = peer
-        self.types = TypeResolver()
+        super().__init__(peer)
         self._inbox = inbox
         self._outbox = outbox
         self._closed = False
@@ -95,28 +139,44 @@ class QueueConnection(Connection):
         message: Message = item
         return message
 
-    def send(self, message: Message) -> None:
+    def send_now(self, message: Message) -> bool:
         item = self.pack(message)
         if self._closed:
-            raise self._closed_here()
-        self._outbox.put(item)
+            raise self.closed_here()
+        return self._outbox.offer(item)
 
-    def send_now(self, message: Message) -> bool:
-        self.send(message)
+    def flush(self) -> bool:
         return True
 
-    def receive(self, timeout: float | None = None) -> Message:
-        return self.unpack(self._inbox.get(self.peer, timeout))
+    def receive_now(self) -> Message | None:
+        item = self._inbox.take()
+        return None if item is None else self.unpack(item)
+
+    def watch(self, poller: Poller, ready: Ready, *, writable: bool) -> None:
+        # Both mailboxes may have something, but `ready` is called once.
+        calls = deque([partial(poller.call, ready)])
+
+        def call_once() -> None:
+            with contextlib.suppress(IndexError):
+                calls.pop()()
+
+        self._inbox.notify(call_once, room=False)
+        if writable:
+            self._outbox.notify(call_once, room=True)
+
+    def wait(self, deadline: float | None, *, writable: bool) -> None:
+        (self._outbox if writable else self._inbox).wait(deadline, room=writable)
 
     def close(self) -> None:
         if self._closed:
             return
         self._closed = True
-        self._inbox.end(str(self._closed_here()), drop=True)
+        self._inbox.end(str(self.closed_here()), drop=True)
         # Messages sent before are still delivered, as over a socket.
         self._outbox.end("the peer disconnected: it closed the connection", drop=False)
 
-    def _closed_here(self) -> UnavailableError:
+    def closed_here(self) -> UnavailableError:
+        """Return the error of an operation after `close`."""
         return UnavailableError(f"the connection to {self.peer} was closed on this side")
 
     def sever(self) -> None:
@@ -157,6 +217,7 @@ class QueueTransport(Transport):
         port: int,
         on_connection: OnConnection,
         peer_timeout: float = PEER_TIMEOUT,
+        poller: Poller | None = None,
     ) -> Listener:
         with self._lock:
             address = self._address(host, port)

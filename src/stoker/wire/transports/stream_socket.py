@@ -1,4 +1,4 @@
-"""Connected socket used by several threads, closable from any of them."""
+"""Connected socket that is used without waiting, and closable from any thread."""
 
 import contextlib
 import logging
@@ -9,18 +9,29 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import TypeAlias, TypeVar, TypeVarTuple
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from stoker.elements.codec.layout import Buffer
-from stoker.errors import UnavailableError, WireError
-from stoker.wire.transports import PEER_TIMEOUT
+from stoker.errors import UnavailableError
+from stoker.wire.transports import PEER_TIMEOUT, forking
 from stoker.wire.transports.addresses import parse_address
+from stoker.wire.transports.poller import Poller, Ready
 
 _log = logging.getLogger(__name__)
 
 _MAX_BUFFERS = 1024  # of one sendmsg: Linux's UIO_MAXIOV, macOS's IOV_MAX
-_TIMEVAL = struct.Struct("@ll")
-_FOR_EVER = _TIMEVAL.pack(0, 0)
+
+BODY_SECONDS = 0.01
+"""Most seconds that receiving waits for the rest of a body: a slow peer holds others up no longer.
+
+Waiting in the kernel copies the bytes as they arrive, while they are in the processor's cache, and
+enters the interpreter once.
+"""
+
+_BODY_TIMEVAL = struct.pack("@ll", 0, int(BODY_SECONDS * 1e6))
+
+_MOST_AT_ONCE = 1 << 20  # bytes of a slow body that wake a poller
 
 _LONGEST_PEER_TIMEOUT = 3600.0
 # macOS calls TCP_KEEPIDLE TCP_KEEPALIVE, and has TCP_RXT_CONNDROPTIME (in seconds, without a name
@@ -29,17 +40,23 @@ _TCP_KEEPIDLE = getattr(socket, "TCP_KEEPIDLE", None) or getattr(socket, "TCP_KE
 _TCP_USER_TIMEOUT = getattr(socket, "TCP_USER_TIMEOUT", None)
 _TCP_RXT_CONNDROPTIME = 0x80 if sys.platform == "darwin" else None
 
-_Args = TypeVarTuple("_Args")
-_Received = TypeVar("_Received")
-
 Ancillary: TypeAlias = list[tuple[int, int, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class WithDescriptor:
+    """Bytes to send, and a descriptor with the first of them. `owner` keeps it open until then."""
+
+    data: bytes
+    descriptor: int
+    owner: object
 
 
 class StreamSocket:
     """Owner of a connected socket; closes its descriptor once no thread is using it.
 
     Args:
-        sock: connected; set to blocking.
+        sock: connected; set to blocking, but only `wait` waits, and `receive_into` if requested.
         peer: for error messages.
         on_release: called once, when the socket is closed and no thread is using it.
         peer_timeout: see `set_peer_timeout`.
@@ -60,11 +77,13 @@ class StreamSocket:
         self._lock = threading.Lock()
         self._inside = 0
         self._closed = False
-        self._send_lock = threading.Lock()
+        self._poller: Poller | None = None
+        self._unsent: list[Buffer | WithDescriptor] = []
         self._send_failed = ""
-        self._timeval = _FOR_EVER
+        self._least = 1  # bytes that wake a poller
         configure(sock)
         set_peer_timeout(sock, peer_timeout)
+        forking.close_in_child(sock)
 
     @property
     def closed(self) -> bool:
@@ -79,208 +98,206 @@ class StreamSocket:
 
     # Using and closing.
 
-    def _enter(self) -> None:
+    def enter(self) -> None:
+        """Keep the descriptor valid until `leave`. Raises UnavailableError once closed."""
         with self._lock:
             if self._closed:
                 raise self.disconnected("")
             self._inside += 1
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """End the use that `enter` began."""
         with self._lock:
             self._inside -= 1
             last = self._closed and not self._inside
         if last:
+            if self._poller is not None:
+                self._poller.forget(self._socket.fileno())
             self._socket.close()
             self._on_release()
 
     @contextlib.contextmanager
     def using(self) -> Iterator[None]:
         """Keep the descriptor valid in this context. Raises UnavailableError once closed."""
-        self._enter()
+        self.enter()
         try:
             yield
         finally:
-            self._leave()
+            self.leave()
 
     def set_peer_timeout(self, seconds: float) -> None:
         """Notice an unreachable peer within `seconds`. Raises UnavailableError once closed."""
         with self.using():
             set_peer_timeout(self._socket, seconds)
 
-    def fileno(self) -> int:
-        """Return the descriptor, for `select`."""
-        return self._socket.fileno()
+    def watch(self, poller: Poller, ready: Ready, *, writable: bool) -> None:
+        """See `Connection.watch`."""
+        self.enter()
+        try:
+            self._poller = poller
+            poller.watch(self._socket.fileno(), ready, writable=writable)
+        except OSError as error:  # the user's limit of watched descriptors
+            raise self.disconnected(f"it cannot be watched: {error}") from error
+        finally:
+            self.leave()
+
+    def wait(self, deadline: float | None, *, writable: bool) -> None:
+        """See `Connection.wait`."""
+        waiting = select.poll()
+        with self.using():
+            waiting.register(self._socket, select.POLLOUT if writable else select.POLLIN)
+            left = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000
+            if not waiting.poll(left):
+                raise TimeoutError(f"{self._peer} sent no whole message in time")
 
     def close(self, final_message: Callable[[], bytes] | None = None) -> None:
         """End both directions and wake blocked threads. Idempotent, from any thread.
 
         Args:
-            final_message: its result is sent first if no thread is sending and it does not block.
+            final_message: its result is sent first if no message is half sent and it does not
+                block.
         """
-        if final_message is not None and not self._closed:
-            self._send_final(final_message)
         with self._lock:
             if self._closed:
                 return
             self._closed = True
             self._inside += 1
         try:
+            if final_message is not None and not (self._unsent or self._send_failed):
+                self._send_final(final_message)
             self._socket.shutdown(socket.SHUT_RDWR)
         except OSError as error:
             _log.debug("%s was disconnected already: %s", self._peer, error)
         finally:
-            self._leave()
+            self.leave()
 
     def _send_final(self, final_message: Callable[[], bytes]) -> None:
-        if not self._send_lock.acquire(blocking=False):
-            return
         try:
-            self._enter()
-            try:
-                if not self._send_failed and (data := final_message()):
-                    self._socket.send(data, socket.MSG_DONTWAIT)
-            finally:
-                self._leave()
+            if data := final_message():
+                self._socket.send(data, socket.MSG_DONTWAIT)
         except OSError as error:
             _log.debug("cannot send the final message to %s: %s", self._peer, error)
-        finally:
-            self._send_lock.release()
 
     # Sending.
 
-    def send_with(self, function: Callable[[*_Args], None], *args: *_Args) -> None:
-        """Send one message by calling `function`; serializes calls from several threads.
+    def send(self, buffers: list[Buffer | WithDescriptor]) -> bool:
+        """Begin to send `buffers`, which are one message; return whether all of them were sent.
+
+        The list is modified. If not all were sent, `flush` continues.
 
         Raises:
             UnavailableError: if this or an earlier message could not be sent: half of it may have
                 been, so nothing may follow. Messages the peer sent before can still be received.
         """
-        with self._send_lock:
-            self._enter()
-            try:
-                if self._send_failed:
-                    raise UnavailableError(self._send_failed)
-                function(*args)
-            except BaseException as error:
-                if isinstance(error, UnavailableError):
-                    self._send_failed = self._send_failed or str(error)
-                    raise
-                lost = self.disconnected(str(error) or type(error).__name__)
-                self._send_failed = self._send_failed or str(lost)
-                if isinstance(error, OSError):
-                    raise lost from error
-                self.close()
-                raise
-            finally:
-                self._leave()
+        assert not self._unsent
+        self._unsent = buffers
+        return self.flush()
 
-    def writable(self) -> bool:
-        """Return whether a small send would not block; True also after the connection ended."""
-        poll = select.poll()  # one per call: not thread-safe
+    def flush(self) -> bool:
+        """Send more of the message; see `send`."""
+        self.enter()
         try:
-            poll.register(self._socket, select.POLLOUT)
-        except ValueError:  # closed
-            return True
-        return bool(poll.poll(0))
-
-    def send_all(self, buffers: list[Buffer]) -> None:
-        """Send all of `buffers`, which is modified; raises OSError.
-
-        Call it inside `using` or `send_with`.
-        """
-        start = 0
-        while start < len(buffers):
-            sent = self._socket.sendmsg(buffers[start : start + _MAX_BUFFERS])
-            while start < len(buffers):
-                view = memoryview(buffers[start])
-                if sent < view.nbytes:
-                    # The kernel accepted a part of this buffer; send the rest of it first.
-                    buffers[start] = view[sent:]
-                    break
-                sent -= view.nbytes
-                start += 1
-
-    def send_some(self, data: Buffer) -> int:
-        """Send the part of `data` that does not block; return its size. Call it inside `using`."""
-        try:
-            return self._socket.send(data, socket.MSG_DONTWAIT)
+            if self._send_failed:
+                raise UnavailableError(self._send_failed)
+            return self._flush()
         except BlockingIOError:
-            return 0
+            return False
+        except OSError as error:
+            lost = self.disconnected(str(error))
+            self._unsent, self._send_failed = [], str(lost)
+            raise lost from error
+        finally:
+            self.leave()
 
-    def send_descriptor(self, data: Buffer, descriptor: int) -> None:
-        """Send all of `data`, and `descriptor` with its first byte. See `send_all`."""
-        sent = socket.send_fds(self._socket, [data], [descriptor])
-        self.send_all([memoryview(data)[sent:]])
+    def _flush(self) -> bool:
+        unsent = self._unsent
+        while unsent:
+            first = unsent[0]
+            if isinstance(first, WithDescriptor):
+                sent = socket.send_fds(
+                    self._socket, [first.data], [first.descriptor], socket.MSG_DONTWAIT
+                )
+                unsent[0] = memoryview(first.data)[sent:]
+            else:
+                _drop(unsent, self._socket.sendmsg(self._plain(), (), socket.MSG_DONTWAIT))
+        return True
+
+    def _plain(self) -> list[Buffer]:
+        """Return the first unsent buffers, up to one with a descriptor."""
+        found: list[Buffer] = []
+        for buffer in self._unsent[:_MAX_BUFFERS]:
+            if isinstance(buffer, WithDescriptor):
+                break
+            found.append(buffer)
+        return found
 
     # Receiving.
 
-    def receive_with(self, function: Callable[[*_Args], _Received], *args: *_Args) -> _Received:
-        """Receive one message by calling `function`.
+    def receive_into(self, target: memoryview, flags: int = socket.MSG_DONTWAIT) -> int:
+        """Receive into `target`; return the number of bytes, 0 if none has arrived.
+
+        With MSG_WAITALL as `flags` wait for all of them, at most `BODY_SECONDS`. Call it between
+        `enter` and `leave`.
 
         Raises:
-            UnavailableError: if this side was closed before.
-            WireError: if `function` raised it for an invalid message; this side is closed.
-        """
-        self._enter()
-        try:
-            return function(*args)
-        except WireError as error:
-            self.close()
-            raise WireError(f"{self._peer} sent what is not a message: {error}") from error
-        finally:
-            self._leave()
-
-    def receive_into(self, target: memoryview, deadline: float | None, flags: int = 0) -> int:
-        """Receive into `target`; return the number of bytes, at least one.
-
-        Call it inside `using` or `receive_with`.
-
-        Raises:
-            TimeoutError: if nothing arrived before `deadline`, in `time.monotonic` seconds.
             UnavailableError: if the peer or this side ended the connection.
         """
         try:
-            self._set_timeout(deadline)
             got = self._socket.recv_into(target, 0, flags)
+        except BlockingIOError:
+            return 0
         except OSError as error:
-            raise self._receive_failed(error) from error
+            raise self.disconnected(str(error)) from error
         if not got:
             raise self.disconnected("it closed the connection")
         return got
 
     def receive_ancillary(
-        self, target: memoryview, deadline: float | None, room: int, flags: int
+        self, target: memoryview, room: int, flags: int
     ) -> tuple[int, Ancillary, int]:
         """Receive like `receive_into`, plus at most `room` bytes of ancillary data, and flags."""
         try:
-            self._set_timeout(deadline)
-            got, ancillary, flags, _ = self._socket.recvmsg_into([target], room, flags)
+            got, ancillary, flags, _ = self._socket.recvmsg_into(
+                [target], room, flags | socket.MSG_DONTWAIT
+            )
+        except BlockingIOError:
+            return 0, [], 0
         except OSError as error:
-            raise self._receive_failed(error) from error
+            raise self.disconnected(str(error)) from error
         if not got:
             raise self.disconnected("it closed the connection")
         return got, ancillary, flags
 
-    def _receive_failed(self, error: OSError) -> Exception:
-        if isinstance(error, BlockingIOError):
-            return TimeoutError(f"{self._peer} sent no whole message in time")
-        return self.disconnected(str(error))
+    def expect(self, size: int) -> None:
+        """Let a poller wait until `size` bytes have arrived, or a part that is worth a call.
 
-    def _set_timeout(self, deadline: float | None) -> None:
-        # Use the kernel's timeout: with Python's the socket would be non-blocking, and MSG_WAITALL
-        # ignored.
-        timeval = _FOR_EVER
-        if deadline is not None:
-            micros = max(int((deadline - time.monotonic()) * 1e6), 1)
-            timeval = _TIMEVAL.pack(*divmod(micros, 1_000_000))
-        if timeval != self._timeval:
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval)
-            self._timeval = timeval
+        Call it between `enter` and `leave`.
+        """
+        least = max(1, min(size, _MOST_AT_ONCE))
+        if least != self._least:
+            self._least = least
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, least)
+
+
+def _drop(unsent: list[Buffer | WithDescriptor], sent: int) -> None:
+    """Remove the first `sent` bytes, which have no descriptor."""
+    done = 0
+    for buffer in unsent:
+        if isinstance(buffer, WithDescriptor):
+            break
+        size = memoryview(buffer).nbytes
+        if sent < size:
+            unsent[done] = memoryview(buffer)[sent:]
+            break
+        sent -= size
+        done += 1
+    del unsent[:done]
 
 
 def configure(sock: socket.socket) -> None:
-    """Make `sock` blocking; on a TCP socket also disable Nagle's delay."""
+    """Make `sock` blocking, as MSG_WAITALL needs; on a TCP socket also disable Nagle's delay."""
     sock.setblocking(True)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _BODY_TIMEVAL)
     if _is_tcp(sock):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 

@@ -2,20 +2,17 @@
 
 Each system call re-enters the interpreter, which is expensive in a busy trainer.
 So one call receives the header with the first bytes of the body, and another the rest of the body
-(MSG_WAITALL).
+(MSG_WAITALL, for some milliseconds).
 """
 
 import socket
-import time
 from dataclasses import dataclass
 from functools import partial
 
-from stoker.elements.codec.elements import TypeResolver
 from stoker.elements.codec.layout import Buffer
 from stoker.errors import UnavailableError, WireError
 from stoker.wire.buffers import BufferPool
-from stoker.wire.frame_compressor import send_compressed
-from stoker.wire.frames import MAX_HEADER_BYTES, PREFIX, Message, decode, parse_prefix
+from stoker.wire.frames import MAX_HEADER_BYTES, PREFIX, Message, decode, encode, parse_prefix
 from stoker.wire.transports import (
     PEER_TIMEOUT,
     Connection,
@@ -25,6 +22,7 @@ from stoker.wire.transports import (
 )
 from stoker.wire.transports.accepting import TcpListener, listen_on
 from stoker.wire.transports.addresses import format_address
+from stoker.wire.transports.poller import Poller, Ready
 from stoker.wire.transports.receive_buffer import ReceiveBuffer
 from stoker.wire.transports.stream_socket import StreamSocket, dial
 
@@ -44,20 +42,21 @@ _BUFFER_BYTES = 4096
 class _Arriving:
     """A message whose header was received, and its body except the `missing` end."""
 
-    header: bytes
-    body: memoryview | None
-    missing: memoryview | None
+    header: Buffer
+    body: memoryview
+    missing: memoryview
 
 
 class TcpConnection(Connection):
     """Connection over a connected socket, which it owns.
 
     Args:
-        sock: blocking and connected.
+        sock: connected.
         peer: for error messages.
         max_body_bytes: longer bodies are refused before memory is allocated for them.
         max_header_bytes: longer headers are refused.
         peer_timeout: see `Connection.set_peer_timeout`.
+        wait: receiving may wait a little for the rest of a body.
     """
 
     def __init__(
@@ -67,13 +66,14 @@ class TcpConnection(Connection):
         max_body_bytes: int = MAX_BODY_BYTES,
         max_header_bytes: int = MAX_HEADER_BYTES,
         peer_timeout: float = PEER_TIMEOUT,
+        *,
+        wait: bool = True,
     ) -> None:
-        self.peer = peer
-        self.types = TypeResolver()
+        super().__init__(peer)
         self._max_body_bytes = max_body_bytes
         self._max_header_bytes = max_header_bytes
         self._stream = StreamSocket(sock, peer, peer_timeout=peer_timeout)
-        self._reader = ReceiveBuffer(self._stream, _BUFFER_BYTES)
+        self._reader = ReceiveBuffer(self._stream, _BUFFER_BYTES, wait=wait)
         self._bodies = BufferPool(POOLED_BYTES)
         self._arriving: _Arriving | None = None
 
@@ -81,50 +81,81 @@ class TcpConnection(Connection):
     def closed(self) -> bool:
         return self._stream.closed
 
-    def send(self, message: Message) -> None:
-        send_compressed(message, self.compressor, self._send)
+    @property
+    def has_ahead(self) -> bool:
+        return self._reader.ahead > 0
 
-    def _send(self, buffers: list[Buffer]) -> None:
-        self._stream.send_with(self._stream.send_all, buffers)
+    def send_now(self, message: Message) -> bool:
+        compressor = self.compressor
+        pack = None if compressor is None else compressor.compress
+        return self._sent(self._stream.send([*encode(message, pack)]))
 
-    def receive(self, timeout: float | None = None) -> Message:
-        deadline = None if timeout is None else time.monotonic() + timeout
-        return self._stream.receive_with(self._receive, deadline)
+    def flush(self) -> bool:
+        return self._sent(self._stream.flush())
 
-    def _receive(self, deadline: float | None) -> Message:
-        if self._arriving is None:
-            self._arriving = self._receive_header(deadline)
-        self._receive_missing(self._arriving, deadline)
-        arrived, self._arriving = self._arriving, None
+    def _sent(self, all_of_it: bool) -> bool:
+        if all_of_it and self.compressor is not None:
+            self.compressor.sent()
+        return all_of_it
+
+    def receive_now(self) -> Message | None:
+        stream = self._stream
+        stream.enter()
+        try:
+            return self._receive()
+        except WireError as error:
+            self.close()
+            raise WireError(f"{self.peer} sent what is not a message: {error}") from error
+        finally:
+            stream.leave()
+
+    def _receive(self) -> Message | None:
+        arriving = self._arriving
+        if arriving is None:
+            reader = self._reader
+            if not reader.need(PREFIX.size):
+                return None
+            header_size, body_size = self._sizes()
+            if not reader.need(PREFIX.size + header_size):
+                return None
+            reader.consume(PREFIX.size)
+            header = reader.take(header_size)
+            if body_size <= reader.ahead:  # most messages are small
+                return self._decode(header, memoryview(reader.take(body_size)))
+            body = self._bodies.take(body_size)
+            arriving = _Arriving(header, body, body)
+        arriving.missing = self._reader.into(arriving.missing)
+        if arriving.missing:
+            self._arriving = arriving
+            return None
+        self._arriving = None
+        return self._decode(arriving.header, arriving.body)
+
+    def _decode(self, header: Buffer, body: memoryview) -> Message:
         return decode(
-            arrived.header,
-            arrived.body,
+            header,
+            body or None,
             self.types,
             max_body_bytes=self._max_body_bytes,
             allocate=self._bodies.take,
         )
 
-    def _receive_header(self, deadline: float | None) -> _Arriving:
-        """Receive prefix and header, and the first bytes of the body with them."""
+    def _sizes(self) -> tuple[int, int]:
+        """Return the sizes of the header and the body, from the prefix."""
         reader = self._reader
-        reader.need(PREFIX.size, deadline)
-        header_size, body_size = parse_prefix(
-            memoryview(reader.data)[reader.start :], self._max_body_bytes
-        )
+        header_size, body_size = parse_prefix(reader.data, self._max_body_bytes, reader.start)
         if header_size > self._max_header_bytes:
             raise WireError(
                 f"a header of {header_size} bytes exceeds the {self._max_header_bytes} allowed"
             )
-        reader.need(PREFIX.size + header_size, deadline)
-        # Most messages have no body and need no memory.
-        body = self._bodies.take(body_size) if body_size else None
-        reader.consume(PREFIX.size)
-        return _Arriving(reader.take(header_size), body, body)
+        return header_size, body_size
 
-    def _receive_missing(self, arriving: _Arriving, deadline: float | None) -> None:
-        while arriving.missing:
-            got = self._reader.into(arriving.missing, deadline)
-            arriving.missing = arriving.missing[got:]
+    def watch(self, poller: Poller, ready: Ready, *, writable: bool) -> None:
+        self._reader.drained = False
+        self._stream.watch(poller, ready, writable=writable)
+
+    def wait(self, deadline: float | None, *, writable: bool) -> None:
+        self._stream.wait(deadline, writable=writable)
 
     def set_peer_timeout(self, seconds: float) -> None:
         self._stream.set_peer_timeout(seconds)
@@ -144,9 +175,10 @@ class TcpTransport(Transport):
         port: int,
         on_connection: OnConnection,
         peer_timeout: float = PEER_TIMEOUT,
+        poller: Poller | None = None,
     ) -> Listener:
         make = partial(_accepted, peer_timeout)
-        return TcpListener(listen_on(host, port), host, make, on_connection)
+        return TcpListener(listen_on(host, port), host, make, on_connection, poller)
 
     def connect(self, address: str, timeout: float) -> Connection:
         sock = dial(address, timeout)
@@ -159,7 +191,8 @@ class TcpTransport(Transport):
 
 def _accepted(peer_timeout: float, sock: socket.socket, address: tuple[str, int]) -> Connection:
     peer = format_address(*address[:2])
-    return TcpConnection(sock, peer, MAX_LISTENER_BYTES, MAX_LISTENER_BYTES, peer_timeout)
+    limit = MAX_LISTENER_BYTES
+    return TcpConnection(sock, peer, limit, limit, peer_timeout, wait=False)
 
 
 TCP = TcpTransport()

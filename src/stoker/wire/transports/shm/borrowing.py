@@ -6,7 +6,7 @@ from functools import partial
 
 from stoker.errors import WireError
 from stoker.wire.buffers import lend
-from stoker.wire.transports.shm import forking
+from stoker.wire.transports import forking
 from stoker.wire.transports.shm.envelope import Part, Return
 from stoker.wire.transports.shm.mapping import Mapping, received_mapping
 

@@ -1,34 +1,22 @@
 """Messages over a Unix socket, with the bodies of frames in memory that both sides map."""
 
 import socket
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from stoker.elements.codec.elements import TypeResolver
 from stoker.elements.codec.layout import ALIGNMENT, Buffer
 from stoker.errors import UnavailableError, WireError
 from stoker.wire import frames as f
 from stoker.wire.buffers import BufferPool
 from stoker.wire.transports import Connection
+from stoker.wire.transports.poller import Poller, Ready
 from stoker.wire.transports.shm import envelope as e
 from stoker.wire.transports.shm.borrowing import Borrower
-from stoker.wire.transports.shm.lending import Lender
+from stoker.wire.transports.shm.lending import Lender, Plan
 from stoker.wire.transports.shm.reading import SocketReader
 from stoker.wire.transports.shm.segments import Segments
-from stoker.wire.transports.stream_socket import StreamSocket
+from stoker.wire.transports.stream_socket import StreamSocket, WithDescriptor
 from stoker.wire.transports.tcp import MAX_BODY_BYTES, POOLED_BYTES
-
-_MAX_NONBLOCKING_BYTES = 64 << 10
-"""Bytes a writable Unix socket accepts without blocking: at most 1/4 of its 208 KiB is used."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Pending:
-    """An encoded message that is too large to be sent without blocking."""
-
-    message: f.Message
-    buffers: list[Buffer]
 
 
 @dataclass(slots=True)
@@ -44,7 +32,7 @@ class ShmConnection(Connection):
     """One end of a connected Unix socket, which it owns.
 
     Args:
-        sock: blocking and connected.
+        sock: connected.
         peer: for error messages.
         segments: the worker's pool, at the worker's end; None at the client's end.
         max_body_bytes: longer bodies are refused before memory is allocated for them.
@@ -61,18 +49,16 @@ class ShmConnection(Connection):
         max_header_bytes: int = f.MAX_HEADER_BYTES,
         on_map_error: Callable[[str], None] = lambda _reason: None,
     ) -> None:
-        self.peer = peer
-        self.types = TypeResolver()
+        super().__init__(peer)
         self._max_body_bytes = max_body_bytes
         self._max_header_bytes = max_header_bytes
         self._on_map_error = on_map_error
         self._lender = None if segments is None else Lender(segments)
         self._borrower = Borrower() if segments is None else None
         self._stream = StreamSocket(sock, peer, self._release)
-        self._reader = SocketReader(self._stream)
+        self._reader = SocketReader(self._stream, wait=segments is None)
         self._pool = BufferPool(POOLED_BYTES)
         self._arriving: _Arriving | None = None
-        self._pending: _Pending | None = None
 
     @property
     def closed(self) -> bool:
@@ -82,72 +68,76 @@ class ShmConnection(Connection):
     def shared_bytes(self) -> int:
         return 0 if self._borrower is None else self._borrower.bytes
 
+    @property
+    def has_ahead(self) -> bool:
+        return self._reader.ahead > 0
+
     # Sending.
 
-    def send(self, message: f.Message) -> None:
-        pending, self._pending = self._pending, None
-        if pending is not None and pending.message is message:
-            self._stream.send_with(self._stream.send_all, pending.buffers)
-        else:
-            self._encode_and_send(message, now=False)
-
     def send_now(self, message: f.Message) -> bool:
-        if not self._stream.writable():
-            return False
-        self._encode_and_send(message, now=True)
-        return self._pending is None
-
-    def _encode_and_send(self, message: f.Message, *, now: bool) -> None:
-        first, *buffers = f.encode(message)
+        first, *body = f.encode(message)
         header = bytes(memoryview(first)[f.PREFIX.size :])
-        self._stream.send_with(self._send, message, header, buffers, now)
-
-    def _send(self, message: f.Message, header: bytes, buffers: list[Buffer], now: bool) -> None:
+        unsent: list[Buffer | WithDescriptor] = []
         parts: Sequence[e.Part] = ()
-        if self._lender is None:
-            size = sum(memoryview(buffer).nbytes for buffer in buffers)
-            parts = [e.Part(size)] if size else []
-        elif buffers:
-            shared = isinstance(message, f.Frame) and message.shared
-            plan = self._lender.place(buffers, in_place=not shared)
-            parts, buffers = plan.parts, plan.inline
-            for number in plan.retired:
-                forget = e.Envelope(e.Kind.FORGET, parts=(e.Part(0, number),))
-                self._stream.send_all([e.pack(forget)])
-            for number, mapping in plan.segments:
-                part = e.Part(mapping.memory.nbytes, number)
-                announced = e.pack(e.Envelope(e.Kind.SEGMENT, parts=(part,)))
-                self._stream.send_descriptor(announced, mapping.descriptor)
-        packed = e.pack(e.Envelope(e.Kind.MESSAGE, header, tuple(parts), self._returns()))
-        if now and sum(memoryview(buffer).nbytes for buffer in buffers) > _MAX_NONBLOCKING_BYTES:
-            self._pending = _Pending(message, [packed, *buffers])
-        else:
-            self._stream.send_all([packed, *buffers])
+        self._stream.enter()  # so that the loans do not end
+        try:
+            if self._lender is None:
+                size = sum(memoryview(buffer).nbytes for buffer in body)
+                parts = [e.Part(size)] if size else []
+            elif body:
+                shared = isinstance(message, f.Frame) and message.shared
+                plan = self._lender.place(body, in_place=not shared)
+                parts, body = plan.parts, plan.inline
+                unsent = _announcements(plan)
+            packed = e.pack(e.Envelope(e.Kind.MESSAGE, header, tuple(parts), self._returns()))
+            return self._stream.send([*unsent, packed, *body])
+        finally:
+            self._stream.leave()
+
+    def flush(self) -> bool:
+        return self._stream.flush()
 
     def _returns(self) -> tuple[e.Return, ...]:
         return () if self._borrower is None else self._borrower.returns(e.MAX_RETURNS)
 
     # Receiving.
 
-    def receive(self, timeout: float | None = None) -> f.Message:
-        deadline = None if timeout is None else time.monotonic() + timeout
-        return self._stream.receive_with(self._receive, deadline)
+    def receive_now(self) -> f.Message | None:
+        stream = self._stream
+        stream.enter()
+        try:
+            return self._receive()
+        except WireError as error:
+            self.close()
+            raise WireError(f"{self.peer} sent what is not a message: {error}") from error
+        finally:
+            stream.leave()
 
-    def _receive(self, deadline: float | None) -> f.Message:
+    def _receive(self) -> f.Message | None:
         while self._arriving is None:
-            self._arriving = self._receive_envelope(deadline)
-        self._receive_missing(self._arriving, deadline)
-        arrived, self._arriving = self._arriving, None
+            envelope = self._receive_envelope()
+            if envelope is None:
+                return None
+            self._arriving = self._begin(envelope)
+        arrived = self._arriving
+        if arrived.missing and not self._receive_missing(arrived.missing):
+            return None
+        self._arriving = None
         return f.decode(arrived.header, arrived.body or None, self.types)
 
-    def _receive_envelope(self, deadline: float | None) -> _Arriving | None:
-        """Receive one envelope; return None if it carries no message."""
+    def _receive_envelope(self) -> e.Envelope | None:
         reader = self._reader
-        reader.need(e.PREFIX.size, deadline)
+        if not reader.need(e.PREFIX.size):
+            return None
         sizes = e.parse_prefix(reader.data, reader.start, self._max_header_bytes)
-        reader.need(sizes.total, deadline)
+        if not reader.need(sizes.total):
+            return None
         envelope = e.parse(reader.data, reader.start, sizes)
         reader.consume(sizes.total)
+        return envelope
+
+    def _begin(self, envelope: e.Envelope) -> _Arriving | None:
+        """Return the message that an envelope begins; ``None`` if it carries none."""
         if envelope.returns:
             if self._lender is None:
                 raise WireError(
@@ -170,9 +160,7 @@ class ShmConnection(Connection):
         position = 0
         for part in envelope.parts:
             if part.segment == e.INLINE:
-                # Keep the alignment inside the body: the arrays rely on it.
-                shift = position % ALIGNMENT
-                view = self._pool.take(shift + part.size)[shift:]
+                view = self._inline(part.size, position)
                 arriving.missing.append(view)
             elif self._borrower is not None:
                 view = self._borrower.view(part)
@@ -185,17 +173,23 @@ class ShmConnection(Connection):
         arriving.missing.reverse()
         return arriving
 
-    def _receive_missing(self, arriving: _Arriving, deadline: float | None) -> None:
-        missing = arriving.missing
+    def _inline(self, size: int, position: int) -> memoryview:
+        """Return memory for a part that follows on the socket."""
+        if position == 0 and size <= self._reader.ahead:  # most are small; the rest is copied
+            return memoryview(bytearray(size))
+        # Keep the alignment inside the body: the arrays rely on it.
+        shift = position % ALIGNMENT
+        return self._pool.take(shift + size)[shift:]
+
+    def _receive_missing(self, missing: list[memoryview]) -> bool:
+        """Receive inline parts; return whether all have arrived."""
         while missing:
-            target = missing.pop()
-            try:
-                got = self._reader.into(target, deadline) if target.nbytes else 0
-            except BaseException:
-                missing.append(target)
-                raise
-            if got < target.nbytes:
-                missing.append(target[got:])
+            target = missing[-1]
+            if target.nbytes and (rest := self._reader.into(target)):
+                missing[-1] = rest
+                return False
+            missing.pop()
+        return True
 
     def _update_segments(self, envelope: e.Envelope) -> None:
         if self._borrower is None or len(envelope.parts) != 1:
@@ -216,7 +210,14 @@ class ShmConnection(Connection):
                 f"{error}"
             ) from error
 
-    # Ending.
+    # Waiting and ending.
+
+    def watch(self, poller: Poller, ready: Ready, *, writable: bool) -> None:
+        self._reader.drained = False
+        self._stream.watch(poller, ready, writable=writable)
+
+    def wait(self, deadline: float | None, *, writable: bool) -> None:
+        self._stream.wait(deadline, writable=writable)
 
     def close(self) -> None:
         self._stream.close(self._pack_returns)
@@ -232,3 +233,14 @@ class ShmConnection(Connection):
             self._lender.close()
         if self._borrower is not None:
             self._borrower.close()
+
+
+def _announcements(plan: Plan) -> list[Buffer | WithDescriptor]:
+    """Return the envelopes that precede the message of a plan."""
+    forgotten = [e.Envelope(e.Kind.FORGET, parts=(e.Part(0, number),)) for number in plan.retired]
+    announced: list[Buffer | WithDescriptor] = [e.pack(envelope) for envelope in forgotten]
+    for number, mapping in plan.segments:
+        part = e.Part(mapping.memory.nbytes, number)
+        data = e.pack(e.Envelope(e.Kind.SEGMENT, parts=(part,)))
+        announced.append(WithDescriptor(data, mapping.descriptor, mapping))
+    return announced

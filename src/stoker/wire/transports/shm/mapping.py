@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stoker.errors import WireError
-from stoker.wire.transports.shm import forking
+from stoker.wire.transports import forking
 
 Memory: TypeAlias = npt.NDArray[np.uint8]
 

@@ -20,8 +20,8 @@ class SocketReader(ReceiveBuffer):
     `need` raises WireError when more than 16 descriptors are queued.
     """
 
-    def __init__(self, stream: StreamSocket) -> None:
-        super().__init__(stream, _BUFFER_BYTES)
+    def __init__(self, stream: StreamSocket, *, wait: bool) -> None:
+        super().__init__(stream, _BUFFER_BYTES, wait=wait)
         self._descriptors: deque[int] = deque()
         self._lost_descriptors = False
 
@@ -43,9 +43,9 @@ class SocketReader(ReceiveBuffer):
         while self._descriptors:
             socket.close(self._descriptors.popleft())
 
-    def _receive(self, target: memoryview, deadline: float | None) -> int:
+    def _receive(self, target: memoryview) -> int:
         got, ancillary, flags = self.stream.receive_ancillary(
-            target, deadline, _ANCILLARY, socket.MSG_CMSG_CLOEXEC
+            target, _ANCILLARY, socket.MSG_CMSG_CLOEXEC
         )
         for level, kind, data in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:

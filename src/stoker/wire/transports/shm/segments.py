@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from stoker.elements.codec.columns import LARGE_BYTES
 from stoker.wire.buffers import lend
-from stoker.wire.transports.shm import forking
+from stoker.wire.transports import forking
 from stoker.wire.transports.shm.mapping import Mapping, Memory, new_mapping
 from stoker.wire.transports.shm.spans import Spans
 

@@ -15,7 +15,7 @@ from stoker.wire.transports import (
     Transport,
 )
 from stoker.wire.transports.accepting import SocketListener
-from stoker.wire.transports.shm import forking
+from stoker.wire.transports.poller import Poller
 from stoker.wire.transports.shm.connection import ShmConnection
 from stoker.wire.transports.shm.mapping import new_mapping
 from stoker.wire.transports.shm.segments import PAGE, Segments
@@ -49,10 +49,10 @@ class ShmTransport(Transport):
         port: int,
         on_connection: OnConnection,
         peer_timeout: float = PEER_TIMEOUT,
+        poller: Poller | None = None,
     ) -> Listener:
-        """Accept connections; only `on_connection` has an effect. See `Transport.listen`."""
+        """Accept connections; host, port and timeout have no effect. See `Transport.listen`."""
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        forking.close_in_child(sock)
         address = _NAME + secrets.token_hex(16)
         try:
             # Fail now if memory cannot be shared: other transports can still be chosen.
@@ -65,7 +65,7 @@ class ShmTransport(Transport):
             raise UnavailableError(f"cannot share memory on this host: {error}") from error
         segments = self._segments or Segments(_DEFAULT_BYTES)
         owned = segments if self._segments is None else None
-        return ShmListener(sock, address, segments, owned, on_connection)
+        return ShmListener(sock, address, segments, owned, on_connection, poller)
 
     def connect(self, address: str, timeout: float) -> Connection:
         if not address.startswith(_NAME):
@@ -75,7 +75,6 @@ class ShmTransport(Transport):
         if self._unusable:
             raise UnavailableError(f"cannot connect to {address}: {self._unusable}")
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        forking.close_in_child(sock)
         try:
             sock.settimeout(max(timeout, 1e-3))
             sock.connect(_abstract(address))
@@ -102,18 +101,18 @@ class ShmListener(SocketListener):
         segments: Segments,
         owned: Segments | None,
         on_connection: OnConnection,
+        poller: Poller | None,
     ) -> None:
-        self._owned = owned
-        super().__init__([sock], address, partial(_accepted, segments), on_connection)
+        self._owned_segments = owned
+        super().__init__([sock], address, partial(_accepted, segments), on_connection, poller)
 
     def close(self) -> None:
         super().close()
-        if self._owned is not None:
-            self._owned.close()
+        if self._owned_segments is not None:
+            self._owned_segments.close()
 
 
 def _accepted(segments: Segments, sock: socket.socket, _address: object) -> Connection:
-    forking.close_in_child(sock)
     process = _check_peer(sock)
     peer = f"process {process}"
     return ShmConnection(sock, peer, segments, MAX_LISTENER_BYTES, MAX_LISTENER_BYTES)

@@ -1,4 +1,4 @@
-"""Fork handling of shared memory and sockets.
+"""Fork handling of shared memory, sockets and pollers.
 
 The child has a copy of every view of its parent, but takes no part in any protocol: its writes must
 not reach other processes, the memory it frees is not returned, and its copies of sockets are
@@ -6,7 +6,6 @@ closed, so that a peer sees the connection end when the parent ends.
 """
 
 import os
-import socket
 import threading
 import weakref
 from typing import Protocol
@@ -25,10 +24,17 @@ class Forked(Protocol):
         """Leave the protocol, without effect on other processes."""
 
 
+class Closable(Protocol):
+    """An owner of a descriptor, such as a socket."""
+
+    def close(self) -> None:
+        """Close the descriptor."""
+
+
 # Callers add entries while they hold locks that `_before` waits for, so a lock here could deadlock;
 # each access is one atomic step of the interpreter.
 _watched: dict[int, "weakref.ref[Forked]"] = {}
-_sockets: "weakref.WeakSet[socket.socket]" = weakref.WeakSet()
+_closed_in_child: "weakref.WeakSet[Closable]" = weakref.WeakSet()
 
 _fork_lock = threading.Lock()
 _blocked: list[Forked] = []
@@ -40,9 +46,9 @@ def watch(thing: Forked) -> None:
     _watched[key] = weakref.ref(thing, lambda _: _watched.pop(key, None))
 
 
-def close_in_child(sock: socket.socket) -> None:
-    """Close a forked child's copy of `sock`."""
-    _sockets.add(sock)
+def close_in_child(thing: Closable) -> None:
+    """Close a forked child's copy of `thing`, which owns a descriptor."""
+    _closed_in_child.add(thing)
 
 
 def _before() -> None:
@@ -64,8 +70,8 @@ def _after_in_child() -> None:
     for thing in _blocked:
         thing.after_fork_in_child()
     _blocked.clear()
-    for sock in list(_sockets):
-        sock.close()
+    for owner in list(_closed_in_child):
+        owner.close()
     _fork_lock.release()
 
 
