@@ -29,6 +29,7 @@ GROUPS = {
     "autotune": "bench_autotune",
     "service": "bench_service",
     "compression": "bench_compression",
+    "waiting": "bench_waiting",
 }
 
 

@@ -91,6 +91,20 @@ def stoker_images() -> Any:
     return stoker_range().map(lambda number: np.full(IMAGE, number & 255, np.uint8))
 
 
+def stoker_cached_images() -> Any:
+    """Return one image again and again, from a cache of one element."""
+    import stoker
+
+    return stoker.Dataset.from_tensors(np.ones(IMAGE, np.uint8)).cache().repeat()
+
+
+def tensorflow_cached_images() -> Any:
+    """Return the same by TensorFlow."""
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensors(np.ones(IMAGE, np.uint8)).cache().repeat()
+
+
 def tensorflow_images() -> Any:
     """Return the same, with the parallel calls that tf.data's guide recommends."""
     import tensorflow as tf
@@ -188,6 +202,14 @@ KILOBYTES = Element(
     "1 KB, int64[128]", (128,), "int64", stoker_kilobytes, tensorflow_kilobytes, fold, frame=1024
 )
 IMAGES = Element("150 KB images", (IMAGE,), "uint8", stoker_images, tensorflow_images, fold)
+CACHED_IMAGES = Element(
+    "150 KB images, cached",
+    (IMAGE,),
+    "uint8",
+    stoker_cached_images,
+    tensorflow_cached_images,
+    fold,
+)
 BATCHES = Element(
     "9.6 MB batches", (BATCH, IMAGE), "uint8", stoker_batches, tensorflow_batches, fold
 )

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from service.elements import (
     ARRAYS,
     BATCHES,
+    CACHED_IMAGES,
     IMAGES,
     JPEG,
     KILOBYTES,
@@ -113,6 +114,7 @@ ROWS = {
     "kilobytes-unread": Row(KILOBYTES, (*BY_SOCKETS, BARE), "not read", reading=False),
     "images": Row(IMAGES, (*EVERY_TRANSPORT, COPY_FRESH, COPY_REUSED, *BOTH_MODES)),
     "images-unread": Row(IMAGES, (*BY_SOCKETS, BARE), "not read", reading=False),
+    "images-cached": Row(CACHED_IMAGES, BY_SOCKETS),
     "batches": Row(BATCHES, (*EVERY_TRANSPORT, COPY_FRESH, COPY_REUSED)),
     "batches-unread": Row(
         BATCHES, (*BY_SOCKETS, BARE, COPY_FRESH, COPY_REUSED), "not read", reading=False
