@@ -23,10 +23,8 @@ from harness import machine
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from stoker.dataset.tree.splits import ListedSplits
 from stoker.service import messages as m
-from stoker.service.open_files import raise_open_files_limit
-from tests.scale.cluster import Cluster, FileLister
+from tests.scale.cluster import LISTED, Cluster, FileLister
 from tests.scale.raw_sessions import RawSessions
 from tests.scale.test_session_scale import AT_A_TIME, watched_dispatcher
 
@@ -73,7 +71,7 @@ def main() -> None:
     for peer in peers:
         cluster.say(peer, m.ClientClose())
     report("clients close", readings)
-    cluster = Cluster(ListedSplits())
+    cluster = Cluster(LISTED)
     cluster.add_workers(1)
     cluster.add_clients(1, "files")
     FileLister(cluster, arguments.files).run()
@@ -88,7 +86,8 @@ def main() -> None:
 
 def measure_sessions(count: int) -> None:
     """Print a table of the delays of heartbeats."""
-    raise_open_files_limit()
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     print("| sessions | s | heartbeats | delay p50, ms | p99, ms | most, ms | CPU, s | MB |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     with watched_dispatcher() as dispatcher:

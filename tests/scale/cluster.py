@@ -18,6 +18,9 @@ from stoker.service.dispatcher.assignment import TASKS_PER_CLIENT
 from stoker.service.dispatcher.logic import Dispatcher, Send
 from stoker.service.worker.listing import PAGE_ENTRIES
 
+LISTED = ListedSplits()
+"""The splits of a dataset of files, for `Cluster`."""
+
 VERSIONS = m.Versions("3.11", "2")
 TREE = msgspec.msgpack.encode([WireNode("sim", [], msgspec.Raw(b"\x80"), {}, "")])
 

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from stoker.dataset.tree.splits import ListedSplits
 from stoker.service import messages as m
 from stoker.service.config import ShardingPolicy
-from tests.scale.cluster import Cluster, FileLister
+from tests.scale.cluster import LISTED, Cluster, FileLister
 from tests.scale.test_dispatcher_scale import LONGEST_CALL
 
 FILES = 1_000_000
@@ -24,7 +23,7 @@ def no_garbage_collection() -> Iterator[None]:
 
 def _read_files() -> dict[str, float]:
     """List a million files, assign some, and drop the list; return the longest calls."""
-    cluster = Cluster(ListedSplits())
+    cluster = Cluster(LISTED)
     cluster.add_workers(2)
     [client] = cluster.add_clients(1, "job", ShardingPolicy.DYNAMIC)
     FileLister(cluster, FILES).run()
