@@ -221,7 +221,7 @@ def test_lost_task_is_counted_and_received_frames_are_kept():
     assert isinstance(actions[2], c.Warn)
     assert "2 splits" in actions[2].text
     assert [_taken(client), _taken(client)] == [["a"], ["b"]]
-    assert client.losses == {"tasks_lost": 1, "splits_lost": 2, "elements_lost": 0}
+    assert client.losses.totals == {"tasks_lost": 1, "splits_lost": 2, "elements_lost": 0}
     assert client.session_message(m.Tasks(lost=[LOST]), 0.0) == []
 
 
@@ -229,7 +229,7 @@ def test_worker_lost_after_its_end_loses_nothing():
     client = _reading()
     client.worker_message(1, f.End(0), 0.0)
     client.session_message(m.Tasks(lost=[LOST]), 0.0)
-    assert not any(client.losses.values())
+    assert not any(client.losses.totals.values())
 
 
 def test_close_gives_back_through_worker_and_dispatcher():

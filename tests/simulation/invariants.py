@@ -49,7 +49,7 @@ def _dynamic(outcome: Outcome) -> list[str]:
     if missing and outcome.scenario.lossless:
         found.append(f"never delivered, though at most connections broke: {missing}")
     elif missing and not any(
-        client.logic.losses["splits_lost"] or client.logic.losses["elements_lost"]
+        client.logic.losses.totals["splits_lost"] or client.logic.losses.totals["elements_lost"]
         for client in outcome.clients
     ):
         found.append(f"lost in silence: {missing}")

@@ -6,7 +6,6 @@ connection are recognized.
 """
 
 import random
-from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -25,6 +24,7 @@ from stoker.service.client.actions import (
 )
 from stoker.service.client.credit import LimitedCredit, WindowedCredit
 from stoker.service.client.give_up_policy import GiveUpPolicy
+from stoker.service.client.losses import Losses
 from stoker.service.client.order import Order, ReceivedChunk, new_order
 from stoker.service.client.task_cursor import TaskCursor
 from stoker.service.read_options import ReadOptions
@@ -78,8 +78,7 @@ class Client:
         cursors: the position in each task.
         computed: as in `Tasks`.
         shared: another client has opened the iteration too.
-        losses: the totals of lost tasks, of the splits they had begun, and of the elements that
-            other clients lost. Replaced when it changes.
+        losses: what workers and other clients lost.
         outstanding: the number of positions received and not consumed.
     """
 
@@ -94,7 +93,7 @@ class Client:
         self.computed = False
         self.shared = False
         self.elements_delivered = 0
-        self.losses = {"tasks_lost": 0, "splits_lost": 0, "elements_lost": 0}
+        self.losses = Losses(raised=options.on_loss == "raise")
         self.outstanding = 0
         self._hello = hello
         self._order = new_order(hello.parameters)
@@ -115,9 +114,6 @@ class Client:
         self._unsettled: list[Consumed] = []
         self._unsettled_positions = self._unsettled_bytes = 0
         self._counted: dict[str, int] = {}
-        self._dropped: dict[int, int] = {}
-        self._raises_losses = options.on_loss == "raise"
-        self._raised_losses: deque[str] = deque()
         self._error: StokerError | None = None
         self._closed = False
         self._given_back: dict[int, tuple[int, int]] = {}
@@ -185,12 +181,11 @@ class Client:
         for task_id, reader_id in tasks.leave.items():
             self._leave(task_id, reader_id)
         for dropped in tasks.dropped:
-            self._drop(dropped)
+            self._warn(self.losses.elements_dropped(dropped))
         for lost in tasks.lost:
             self._lose(lost)
         self.computed, self.shared = tasks.computed, tasks.shared
-        if tasks.warning:
-            self._do(Warn(tasks.warning))
+        self._warn(tasks.warning or None)
 
     def _add(self, task: m.TaskInfo) -> None:
         known = self.cursors.get(task.task_id)
@@ -235,39 +230,11 @@ class Client:
         self._report_all(self._credit.disconnected(lost.task_id))
         if complete:
             return
-        self._count_loss(
-            tasks_lost=1, splits_lost=lost.splits_begun, elements_lost=lost.elements or 0
-        )
-        if lost.elements is not None:
-            what = f"Up to {lost.elements} elements are lost"
-        else:
-            splits = f" of the {lost.splits_begun} splits it had begun" if lost.splits_begun else ""
-            what = f"Elements{splits} that had not arrived here are lost"
-        self._report_loss(f"worker {lost.worker} was lost: {lost.reason}. {what}")
+        self._warn(self.losses.task_lost(lost))
 
-    def _drop(self, dropped: m.ElementsDropped) -> None:
-        """Handle the loss of elements that a task had sent to another client."""
-        elements = dropped.elements - self._dropped.get(dropped.task_id, 0)
-        if elements > 0:
-            self._dropped[dropped.task_id] = dropped.elements
-            self._count_loss(elements_lost=elements)
-            self._report_loss(
-                f"another client was lost, with {elements} elements that worker {dropped.worker} "
-                "had sent it"
-            )
-
-    def take_loss(self) -> str | None:
-        """Return a loss that the next read raises, each once; ``None`` if there is none."""
-        return self._raised_losses.popleft() if self._raised_losses else None
-
-    def _report_loss(self, text: str) -> None:
-        if self._raises_losses:
-            self._raised_losses.append(text)
-        else:
+    def _warn(self, text: str | None) -> None:
+        if text is not None:
             self._do(Warn(text))
-
-    def _count_loss(self, **counts: int) -> None:
-        self.losses = {name: n + counts.get(name, 0) for name, n in self.losses.items()}
 
     # ── workers ───────────────────────────────────────────────────────────────────────────────────
     def connected(self, connection: int) -> list[Action]:

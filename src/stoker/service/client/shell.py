@@ -197,7 +197,7 @@ class ServiceStream(Stream):
             raise self._failure
         if self._closed:
             raise StopIteration
-        if (loss := self._logic.take_loss()) is not None:
+        if (loss := self._logic.losses.take()) is not None:
             raise DataLossError(loss)
         try:
             item, actions = self._logic.take(worked, time.monotonic())
@@ -235,9 +235,9 @@ class ServiceStream(Stream):
         with self._lock:
             if self._crashed:
                 return
-            before = self._logic.losses
+            before = self._logic.losses.totals
             self._execute(self._logic.session_message(message, time.monotonic()))
-            for name, count in self._logic.losses.items():
+            for name, count in self._logic.losses.totals.items():
                 self._statistics.add(name, count - before[name])
             self._notify()
         self._connections.flush()
