@@ -389,8 +389,8 @@ class Shell:
             elif isinstance(action, logic.SetHeartbeat):
                 self._interval = action.milliseconds / 1000
                 if self._session is not None:
-                    quarter = min(self._interval / 4, LONGEST_TICK_SECONDS)
-                    self._session.tick_seconds = max(quarter, rpc_session.TICK_SECONDS)
+                    half = min(self._interval / 2, LONGEST_TICK_SECONDS)
+                    self._session.tick_seconds = max(half, rpc_session.TICK_SECONDS)
             elif isinstance(action, logic.ListSplits):
                 self._list(action.request)
             elif isinstance(action, logic.StopListing):
