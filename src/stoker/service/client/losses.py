@@ -6,7 +6,7 @@ from stoker.service import messages as m
 
 
 class Losses:
-    """Totals of what was lost, and what the user is told about it.
+    """Totals of what was lost; each loss is logged or raised once.
 
     Args:
         raised: losses are raised by the next read instead of logged.
