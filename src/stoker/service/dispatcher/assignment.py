@@ -186,9 +186,9 @@ class Assignment:
 
     def warn(self, now: float) -> None:
         """Warn of workers that have waited for long, unless their turn comes when others end."""
-        dataset = self._state.datasets[self._iteration.job.dataset_id]
         if not self._waiting.warning_due(now, waits=not self._is_idle):
             return
+        dataset = self._state.datasets[self._iteration.job.dataset_id]
         self._waiting.drop_lost(self._state.workers)
         if self._waiting and self._mode.may_never_start(dataset):
             clients = list(self._iteration.clients.values())

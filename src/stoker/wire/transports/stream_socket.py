@@ -10,10 +10,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from stoker.elements.codec.layout import Buffer
-from stoker.errors import UnavailableError
+from stoker.errors import UnavailableError, WireError
 from stoker.wire.transports import PEER_TIMEOUT, forking
 from stoker.wire.transports.addresses import parse_address
 from stoker.wire.transports.poller import Poller, Ready
@@ -39,6 +39,8 @@ _LONGEST_PEER_TIMEOUT = 3600.0
 _TCP_KEEPIDLE = getattr(socket, "TCP_KEEPIDLE", None) or getattr(socket, "TCP_KEEPALIVE", None)
 _TCP_USER_TIMEOUT = getattr(socket, "TCP_USER_TIMEOUT", None)
 _TCP_RXT_CONNDROPTIME = 0x80 if sys.platform == "darwin" else None
+
+_Received = TypeVar("_Received")
 
 Ancillary: TypeAlias = list[tuple[int, int, bytes]]
 
@@ -232,6 +234,28 @@ class StreamSocket:
         return found
 
     # Receiving.
+
+    def receive_with(
+        self, receive: Callable[[], _Received], close: Callable[[], None]
+    ) -> _Received:
+        """Return what `receive` returns, called between `enter` and `leave`.
+
+        Args:
+            receive: receives one message, or a part of it.
+            close: closes the connection after an invalid message.
+
+        Raises:
+            UnavailableError: if this side was closed before.
+            WireError: if `receive` raised it for an invalid message.
+        """
+        self.enter()
+        try:
+            return receive()
+        except WireError as error:
+            close()
+            raise WireError(f"{self._peer} sent what is not a message: {error}") from error
+        finally:
+            self.leave()
 
     def receive_into(self, target: memoryview, flags: int = socket.MSG_DONTWAIT) -> int:
         """Receive into `target`; return the number of bytes, 0 if none has arrived.

@@ -99,15 +99,7 @@ class TcpConnection(Connection):
         return all_of_it
 
     def receive_now(self) -> Message | None:
-        stream = self._stream
-        stream.enter()
-        try:
-            return self._receive()
-        except WireError as error:
-            self.close()
-            raise WireError(f"{self.peer} sent what is not a message: {error}") from error
-        finally:
-            stream.leave()
+        return self._stream.receive_with(self._receive, self.close)
 
     def _receive(self) -> Message | None:
         arriving = self._arriving

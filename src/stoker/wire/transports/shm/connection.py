@@ -103,15 +103,7 @@ class ShmConnection(Connection):
     # Receiving.
 
     def receive_now(self) -> f.Message | None:
-        stream = self._stream
-        stream.enter()
-        try:
-            return self._receive()
-        except WireError as error:
-            self.close()
-            raise WireError(f"{self.peer} sent what is not a message: {error}") from error
-        finally:
-            stream.leave()
+        return self._stream.receive_with(self._receive, self.close)
 
     def _receive(self) -> f.Message | None:
         while self._arriving is None:
