@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -49,8 +50,9 @@ class WatchedDispatcher:
 def watched_dispatcher() -> Iterator[WatchedDispatcher]:
     """Run a dispatcher in another process."""
     command = [sys.executable, "-m", "tests.scale.watched_dispatcher"]
+    root = Path(__file__).resolve().parents[2]
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root
     ) as process:
         try:
             yield WatchedDispatcher(process)
