@@ -145,8 +145,9 @@ class Segments:
 
         ``max_bytes`` is the limit and ``bytes`` the size of the segments. Of these ``viewed_bytes``
         have views in the worker, ``lent_bytes`` are lent to clients (the two may overlap), and
-        ``retired_bytes`` are never reused. ``refused`` counts the allocations that found no room: a
-        high count means that clients keep their elements, or that `max_bytes` is small.
+        ``retired_bytes`` are never reused. ``refused`` counts the allocations that found no room,
+        and the loans beyond a client's share: a high count means that clients keep their elements,
+        or that `max_bytes` is small.
         """
         with self._lock:
             self._collect()
@@ -195,6 +196,7 @@ class Segments:
         with self._lock:
             self._collect()
             if not self._may_lend(loans, size):
+                self._refused += not loans.ended
                 return None
             block = self._allocate_block(size)
             return None if block is None else (self._lend(loans, block), block)
