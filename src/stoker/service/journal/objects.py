@@ -5,6 +5,7 @@ An object is created only if its name is free (`mode="create"`: If-None-Match of
 """
 
 import asyncio
+import functools
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -56,16 +57,16 @@ class Objects:
         self._system, path = system_of(url)
         self._path = path.rstrip("/")
 
-    def list(self) -> list[str]:
+    def names(self) -> list[str]:
         """Return the names of all objects."""
-        return self._repeat(self._list, "list")
+        return self._repeat(self._names, "list")
 
     def read(self, names: Sequence[str]) -> list[bytes | None]:
         """Return the contents of objects, None for those that do not exist."""
         found: list[bytes | None] = []
         for start in range(0, len(names), _CONCURRENT):
             some = names[start : start + _CONCURRENT]
-            found += self._repeat(lambda some=some: self._read(some), "read")
+            found += self._repeat(functools.partial(self._read, some), "read")
         return found
 
     def create(self, name: str, data: bytes) -> bytes | None:
@@ -79,7 +80,7 @@ class Objects:
         """Return whether an object exists; False while the store cannot be reached."""
         try:
             return self._read([name]) != [None]
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - stores raise exceptions of their own
             _logger.warning("%s cannot be read: %s", self.url, _text(error))
             return False
 
@@ -127,7 +128,7 @@ class Objects:
                 "local `work_dir`"
             )
 
-    def _list(self) -> list[str]:
+    def _names(self) -> list[str]:
         self._system.invalidate_cache(self._path)
         try:
             found = self._call("ls", self._path, detail=False)
@@ -136,7 +137,7 @@ class Objects:
         names = [path.rstrip("/").rpartition("/")[2] for path in found if path != self._path]
         return [name for name in names if name]
 
-    def _read(self, names: Sequence[str]) -> "list[bytes | None]":
+    def _read(self, names: Sequence[str]) -> list[bytes | None]:
         contents: list[bytes | None] = []
         for result in self._call_all("cat_file", names):
             if isinstance(result, Exception) and not isinstance(result, FileNotFoundError):
@@ -159,12 +160,13 @@ class Objects:
         """Call a method for each of some objects; return the results or exceptions."""
         paths = [self._join(name) for name in names]
         if self._system.async_impl:
-            return self._sync(_gather, getattr(self._system, f"_{method}"), paths)
+            gathered: list[Any] = self._sync(_gather, getattr(self._system, f"_{method}"), paths)
+            return gathered
         results: list[Any] = []
         for path in paths:
             try:
                 results.append(getattr(self._system, method)(path))
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - as asyncio.gather
                 results.append(error)
         return results
 
