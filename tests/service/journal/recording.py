@@ -46,6 +46,7 @@ class OpenJournal:
             str(work_dir), compact, failed=self._failed, durable=self._durable
         )
         try:
+            self._first = self.journal.position
             history = self.journal.read()
             self.content = [*history.snapshot, *history.units]
         except BaseException:
@@ -65,7 +66,7 @@ class OpenJournal:
 
     def wait_durable(self, position: int) -> None:
         """Wait until a position is reported durable."""
-        self._wait(lambda: bool(self.failures) or position <= max(self.reported, default=0))
+        self._wait(lambda: bool(self.failures) or position <= max([self._first, *self.reported]))
         assert not self.failures, self.failures
 
     def wait_failed(self) -> StokerError:
