@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
+from typing import Any
 
 from stoker.errors import FailedPreconditionError
 from stoker.service.journal import object_store, open_journal, sqlite_store
@@ -34,7 +35,7 @@ class Child:
         self.process.start()
         sender.close()
 
-    def receive(self) -> object:
+    def receive(self) -> Any:
         """Return the next message; None if the process has ended."""
         assert self._receiver.poll(30), "deadline exceeded"
         try:
@@ -42,7 +43,7 @@ class Child:
         except EOFError:
             return None
 
-    def receive_all(self) -> list[object]:
+    def receive_all(self) -> list[Any]:
         """Return all messages up to the end of the process."""
         found = []
         while (message := self.receive()) is not None:
@@ -104,7 +105,8 @@ def fork_and_wait(work_dir: str, sender: Connection) -> None:
 
 def append_for_ever(work_dir: str, seed: int, sender: Connection) -> None:
     """Append units that begin with their position, and send the positions that are durable."""
-    sqlite_store.COMPACTION_BYTES = object_store.COMPACTION_BYTES = 20_000
+    for module in (sqlite_store, object_store):
+        setattr(module, "COMPACTION_BYTES", 20_000)  # noqa: B010 - not exported there
     journal = open_journal(
         work_dir, count_units, failed=lambda error: os.abort(), durable=sender.send
     )

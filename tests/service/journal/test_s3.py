@@ -108,7 +108,7 @@ def test_a_compaction_deletes_what_it_replaces(bucket, monkeypatch):
     with opened(bucket, keep_last) as journal:
         for number in range(40):
             journal.commit(b"%d" % number * 100)
-        store = journal.journal._store
+        store = journal.store
         store.compact(lambda history: iter([*history.units]))
         journal.commit(b"last")
         names = store._objects.names()
