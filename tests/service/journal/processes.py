@@ -1,9 +1,9 @@
 """Processes that have a journal open, forked from one that has imported everything."""
 
+import gc
 import multiprocessing
 import os
 import random
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -78,15 +78,16 @@ def hold(work_dir: str, sender: Connection) -> None:
     threading.Event().wait()
 
 
-def fork_and_exit(work_dir: str, sender: Connection) -> None:
-    """Fork a child that ends by an ordinary exit while the parent goes on."""
+def fork_and_collect(work_dir: str, sender: Connection) -> None:
+    """Fork a child that uses, closes and collects its copies, while the parent goes on."""
     journal = OpenJournal(work_dir)
     journal.commit(b"before")
     if os.fork() == 0:
         journal.append(b"of the child")
         journal.close()
-        del journal
-        sys.exit()  # runs the finalizers of all objects
+        journal.store.__dict__.clear()
+        gc.collect()
+        os._exit(0)
     os.wait()
     journal.commit(b"after")
     sender.send(sorted(os.listdir(work_dir)))  # noqa: PTH208

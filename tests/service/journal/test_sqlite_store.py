@@ -22,7 +22,7 @@ from stoker.errors import (
 )
 from tests.service.journal.processes import (
     Child,
-    fork_and_exit,
+    fork_and_collect,
     fork_and_wait,
     hold,
     start_server,
@@ -221,8 +221,8 @@ def test_an_error_of_fsync_fails(tmp_path, monkeypatch):
 
 
 def test_a_forked_child_changes_nothing(tmp_path):
-    """Its copies of the connection and of the journal end with it, by an ordinary exit."""
-    parent = Child(fork_and_exit, str(tmp_path))
+    """When its copy of the connection is collected, SQLite would delete the parent's log."""
+    parent = Child(fork_and_collect, str(tmp_path))
     assert parent.receive() == ["journal.sqlite", "journal.sqlite-wal"]
     assert parent.receive() is None
     parent.close()
