@@ -9,11 +9,11 @@ import pytest
 from stoker.errors import StokerError, UnavailableError
 from stoker.service import messages as m
 from stoker.service.dispatcher import journal_gate
-from stoker.service.dispatcher.actions import EndSession, Send
+from stoker.service.dispatcher.actions import Action, EndSession, Send
 from stoker.service.dispatcher.journal_gate import JournalGate
 from stoker.service.journal import History
 
-SENDS = [Send(1, m.ClientClosed()), Send(2, m.ClientClosed()), EndSession(1)]
+SENDS: list[Action] = [Send(1, m.ClientClosed()), Send(2, m.ClientClosed()), EndSession(1)]
 
 
 class FakeJournal:

@@ -47,7 +47,7 @@ def test_a_loaded_snapshot_behaves_as_the_state_after_every_record():
         snapshots.append(list(dump(state)))
         state.apply(record)
     end = list(dump(state))
-    assert state.iterations == state.jobs == state.tasks == state.pages == {}
+    assert not [*state.iterations, *state.jobs, *state.tasks, *state.pages]
     for count, snapshot in enumerate(snapshots):
         loaded = load(snapshot)
         assert list(dump(loaded)) == snapshot
@@ -90,7 +90,7 @@ def test_compaction_yields_the_snapshot_of_the_state():
     [b"", b"\xc1", _encode([["Unheard", 1]]), _encode([r.WorkerDraining(99)])],
 )
 def test_units_of_something_else_are_one_clear_error(unit):
-    with pytest.raises(FailedPreconditionError, match="not hold the records .* `work_dir`"):
+    with pytest.raises(FailedPreconditionError, match=r"not hold the records .* `work_dir`"):
         rebuild([], [unit])
 
 

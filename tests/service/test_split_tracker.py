@@ -42,7 +42,7 @@ def test_a_task_has_begun_the_splits_that_it_announced(batches, rng):
 @given(st.integers(1, 3), st.integers(0, 40))
 def test_the_last_splits_of_a_task_are_remembered(size, gap):
     tracker = SplitTracker(10**9)
-    splits = []
+    splits: list[int] = []
     for k in range(3 * REMEMBERED // size):
         start = k * (size + gap)
         tracker.begin([(start, start + size)], 1)

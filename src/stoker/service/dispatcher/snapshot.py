@@ -7,7 +7,7 @@ fields at their end that have a default.
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 

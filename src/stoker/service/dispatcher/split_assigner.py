@@ -145,9 +145,7 @@ class SplitAssigner:
                 chosen = free.choose(request.want, iteration.counts.running, request.least)
                 self._assign(iteration.tasks[task_id], where, chosen, free)
 
-    def _assign(
-        self, task: Task, where: SourceEpoch, chosen: list[int], free: FreeSplits
-    ) -> None:
+    def _assign(self, task: Task, where: SourceEpoch, chosen: list[int], free: FreeSplits) -> None:
         values = _values(task.iteration, where[0], chosen)
         free.assign([split for split, _ in values], task.task_id)
         self._send(task, m.SplitGrant(task.task_id, *where, splits=values))

@@ -51,7 +51,6 @@ from stoker.service.dispatcher.records import (
     WorkersWait,
 )
 
-
 _R = TypeVar("_R")
 
 _APPLY: dict[type, Callable[["State", Any], None]] = {}
