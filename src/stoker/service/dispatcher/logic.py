@@ -39,6 +39,7 @@ class Dispatcher:
         rng: generates ids and seeds.
         now: seconds, on the clock of all later calls.
         tasks_per_client: the most tasks that a client reads at a time.
+        journaled: its records are kept, and a restarted dispatcher continues from them.
 
     Attributes:
         state: the recorded state; read-only.
@@ -51,7 +52,10 @@ class Dispatcher:
         rng: random.Random,
         now: float,
         tasks_per_client: int = TASKS_PER_CLIENT,
+        *,
+        journaled: bool = False,
     ) -> None:
+        self._journaled = journaled
         self._ledger = Ledger(rng)
         self.state: s.State = self._ledger.state
         lease = min(config.worker_timeout_ms, config.client_timeout_ms) / 1000
@@ -66,7 +70,7 @@ class Dispatcher:
         )
         self._workers = Workers(config, *shared, self.assigner, self._listing, self._iterations)
         self._supervisors = Supervisors(config, *shared, self._workers)
-        self._clients = Clients(config, *shared, self._iterations)
+        self._clients = Clients(config, *shared, self._iterations, journaled=journaled)
         self._collection_interval = config.job_gc_check_interval
         self._next_collection = now + self._collection_interval
 
@@ -119,8 +123,8 @@ class Dispatcher:
         return self._sessions.take_actions()
 
     def stop(self) -> list[Action]:
-        """Notify the clients that the dispatcher ends."""
-        for client_id in self.state.clients:
+        """Notify the clients that the dispatcher ends; with a journal they wait for the next."""
+        for client_id in () if self._journaled else self.state.clients:
             self._sessions.send(client_id, m.DispatcherStopped())
         return self._sessions.take_actions()
 
