@@ -49,6 +49,14 @@ def dispatcher(
     host: HostOption = "localhost",
     port: Annotated[int, typer.Option(help="Port to listen on; 0: any free one.")] = 5050,
     insecure: InsecureOption = False,
+    work_dir: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="Directory or URL of a journal, from which a restarted dispatcher goes on.",
+            show_default=False,
+        ),
+    ] = None,
     dispatcher_patience_ms: Annotated[
         int,
         typer.Option(min=1, help="Time for which clients wait for a dispatcher with a journal."),
@@ -58,7 +66,11 @@ def dispatcher(
     from stoker.cli import servers
 
     servers.run_dispatcher(
-        host=host, port=port, insecure=insecure, dispatcher_patience_ms=dispatcher_patience_ms
+        host=host,
+        port=port,
+        insecure=insecure,
+        work_dir=work_dir,
+        dispatcher_patience_ms=dispatcher_patience_ms,
     )
 
 
