@@ -394,6 +394,7 @@ def test_new_worker_replaces_the_old_one_at_its_address():
     talk.join(W1)
     talk.read(C1)
     hello = m.WorkerHello(1, 1, "host:1", {}, VERSIONS)
+    talk.now += 3.0  # without a heartbeat, though its session is open
     said = talk.say(W2, hello)
     assert (W1, "end") in said
     assert only(said, m.Tasks)[0][1].lost[0].reason == "another process took its address"
@@ -427,7 +428,9 @@ def test_replaced_worker_does_not_get_its_address_back():
     talk = Talk()
     talk.join(W1)
     old = talk.worker_ids[W1]
+    talk.now += 3.0
     talk.say(W2, m.WorkerHello(1, 1, "host:1", {}, VERSIONS))
+    talk.now += 3.0
     journal = talk.logic._ledger.journal_id
     again = m.WorkerHello(1, 1, "host:1", {}, VERSIONS, worker_id=old, journal_id=journal)
     assert _refusal(talk.say(3, again)).code == "AlreadyExistsError"

@@ -69,7 +69,14 @@ class Dispatcher:
         self._iterations = Iterations(
             config, *shared, self.assigner, self._listing, tasks_per_client
         )
-        self._workers = Workers(config, *shared, self.assigner, self._listing, self._iterations)
+        self._workers = Workers(
+            config,
+            *shared,
+            self.assigner,
+            self._listing,
+            self._iterations,
+            journaled=journaled,
+        )
         self._supervisors = Supervisors(config, *shared, self._workers)
         self._clients = Clients(config, *shared, self._iterations, journaled=journaled)
         self._collection_interval = config.job_gc_check_interval
