@@ -25,8 +25,11 @@ W1, W2, C1, C2, S1 = 1, 2, 11, 12, 21
 class Talk:
     """A dispatcher and the messages it sends, by session."""
 
+    journaled = False
+
     def __init__(self, splits=FOUR, **config) -> None:
-        self.logic = Dispatcher(DispatcherConfig(**config), random.Random(0), 0.0)
+        self.config = DispatcherConfig(**config)
+        self.logic = Dispatcher(self.config, random.Random(0), 0.0, journaled=self.journaled)
         self.now = 0.0
         self.worker_ids: dict[int, int] = {}
         spec = spec_to_wire(UnknownSpec())

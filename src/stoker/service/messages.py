@@ -320,8 +320,8 @@ class ClientHello(Message, frozen=True, tag=True):
 
     With `client_id` the client resumes its session, and `key` is that of its `ClientWelcome`.
     Without, `key` is the one that the client chooses: a hello whose answer was lost is recognized
-    by it. `process` identifies workers in the same process. `registration` names the dataset in place of
-    `dataset_id`, at first without its tree.
+    by it. `process` identifies workers in the same process. `registration` names the dataset in
+    place of `dataset_id`, at first without its tree.
     """
 
     protocol_min: int

@@ -70,8 +70,10 @@ class GiveUpPolicy:
         return self._stopped or (since is not None and now - since >= DISPATCHER_TIMEOUT)
 
     def dispatcher(self) -> str:
-        """Return the dispatcher's address, why it cannot be reached, and how long to wait for it."""
-        waits = f" for up to {self._patience:g} s, since it keeps a journal" if self._patience else ""
+        """Return its address, why it cannot be reached, and how long to wait for it."""
+        waits = (
+            f" for up to {self._patience:g} s, since it keeps a journal" if self._patience else ""
+        )
         return f"the dispatcher at {self._dispatcher_address}{self._why}{waits}"
 
     @property

@@ -11,7 +11,6 @@ from stoker.service.dispatcher.ledger import Ledger
 from stoker.service.dispatcher.sessions import Sessions, check_key, negotiate
 from stoker.service.keys import KEY_BYTES, are_equal
 
-
 _NO_JOURNAL = (
     "the dispatcher was restarted without a journal and has forgotten this job; begin it again. "
     "With `fault_tolerant_mode` and `work_dir` a restarted dispatcher knows its jobs"
