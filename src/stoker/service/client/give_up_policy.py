@@ -105,8 +105,9 @@ class GiveUpPolicy:
         if seconds < (self._patience or DISPATCHER_TIMEOUT) and not self._stopped:
             return None
         silent = 0.0 if buffered else min(seconds, now - self._last_worker_message)
+        longest = min(SPLITS_TIMEOUT, self._patience or SPLITS_TIMEOUT)
         starved = self._needs_splits and silent >= (
-            DISPATCHER_TIMEOUT if self._stopped else SPLITS_TIMEOUT
+            DISPATCHER_TIMEOUT if self._stopped else longest
         )
         if reading and not starved:
             return None
