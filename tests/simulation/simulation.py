@@ -1,0 +1,67 @@
+"""The execution of the scenario of a seed."""
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import partial
+
+from tests.simulation.cluster import KEPT_SECONDS, Cluster
+from tests.simulation.faults import last_end
+from tests.simulation.injection import schedule
+from tests.simulation.scenario import CLIENT_LEASE, Scenario, draw
+
+LIMIT_SECONDS = 120.0
+"""Simulated time within which every epoch must end."""
+
+SETTLED_SECONDS = KEPT_SECONDS + 5.0
+"""Simulated time after which no state of the epoch may be left."""
+
+
+@dataclass
+class Outcome:
+    """The outcome of a run.
+
+    Attributes:
+        in_time: all clients have ended within the limit.
+        leftovers: the state that is left when all should be released.
+    """
+
+    scenario: Scenario
+    cluster: Cluster
+    in_time: bool = False
+    leftovers: list[str] = field(default_factory=list)
+
+    def contents(self) -> Counter[str]:
+        """Return 1 for each property of the scenario that a summary counts."""
+        return self.scenario.contents()
+
+
+def run(seed: int, trace: list[str] | None = None) -> Outcome:
+    """Run the scenario of a seed to its end, and until no state should be left.
+
+    Args:
+        seed: the seed.
+        trace: receives the story of the run: messages and faults, with their times.
+    """
+    scenario = draw(seed)
+    cluster = Cluster(scenario, random.Random(f"network {seed}"), trace)
+    world, outcome = cluster.world, Outcome(scenario, cluster)
+    for k, worker in enumerate(scenario.workers):
+        world.at(worker.joins, partial(cluster.start_worker, k, f"host:{k}"))
+    for k, client in enumerate(scenario.clients):
+        world.at(client.joins, partial(cluster.start_client, k))
+    for fault in scenario.faults:
+        schedule(fault, cluster)
+    outcome.in_time = world.run(lambda: cluster.all_left, LIMIT_SECONDS)
+    if outcome.in_time:
+        world.note("       everybody has left")
+        # A client that was lost, or closed without a session, is released when its lease ends.
+        # What others give back is still on its way.
+        wait = CLIENT_LEASE + 1 if scenario.faults else 1
+        world.run(lambda: False, max(world.now, last_end(scenario.faults)) + wait)
+        cluster.start_client(len(scenario.clients))
+        outcome.in_time = world.run(lambda: cluster.all_left, world.now + LIMIT_SECONDS)
+    if outcome.in_time:
+        world.run(lambda: False, world.now + SETTLED_SECONDS)
+        outcome.leftovers = cluster.leftovers()
+    return outcome
