@@ -13,6 +13,7 @@ from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig, ShardingPolicy
 from stoker.service.read_options import ReadOptions
 from tests.simulation.client import SimClient
+from tests.simulation.disk import Disk
 from tests.simulation.dispatcher import SimDispatcher
 from tests.simulation.network import World
 from tests.simulation.pipeline import Plan
@@ -43,18 +44,21 @@ class Cluster:
         config = DispatcherConfig(
             worker_timeout_ms=round(WORKER_LEASE * 1000),
             client_timeout_ms=round(CLIENT_LEASE * 1000),
+            peer_timeout_ms=round(scenario.peer_timeout * 1000),
             job_gc_check_interval_ms=500,
             job_gc_timeout_ms=round(KEPT_SECONDS * 1000),
             gc_dynamic_sharding_jobs=True,
         )
-        self.dispatcher = SimDispatcher(self.world, config, scenario.tasks_per_client)
+        commit = scenario.slowest_commit
+        disk = None if commit is None else Disk(self.world, commit)
+        self.dispatcher = SimDispatcher(self.world, config, scenario.tasks_per_client, disk)
         self.workers: list[SimWorker] = []
         self.clients: list[SimClient] = []
         self.broken = 0
         self._by_address: dict[str, SimWorker] = {}
         self._registration = _registration(scenario.plan)
         if scenario.registered:
-            assert isinstance(self.dispatcher.answer(self._registration), m.DatasetRegistered)
+            assert isinstance(self.dispatcher.call_now(self._registration), m.DatasetRegistered)
 
     @property
     def all_left(self) -> bool:

@@ -72,7 +72,27 @@ class Breaks:
     rate: float
 
 
-Fault: TypeAlias = Crash | Drain | ClientCrash | Freeze | Partition | Breaks
+@dataclass(frozen=True)
+class DispatcherCrash:
+    """The death of the dispatcher, and its restart from the journal; `silent` as in `Crash`."""
+
+    at: float
+    back: float
+    silent: bool
+
+
+@dataclass(frozen=True)
+class DiskFull:
+    """The disk of the journal is full for a time; `back` seconds later the dispatcher starts."""
+
+    at: float
+    seconds: float
+    back: float
+
+
+Fault: TypeAlias = (
+    Crash | Drain | ClientCrash | Freeze | Partition | Breaks | DispatcherCrash | DiskFull
+)
 
 KINDS = {
     "none": 3,
@@ -85,7 +105,10 @@ KINDS = {
     "partition": 2,
     "stall": 2,
     "short": 2,
-    "mixed": 3,
+    "dispatcher": 5,
+    "dispatcher and breaks": 2,
+    "disk full": 1,
+    "mixed": 5,
 }
 """The kinds of scenarios, by their weight."""
 
@@ -95,7 +118,9 @@ def draw_faults(rng: random.Random, workers: int, clients: int) -> tuple[str, tu
     kind = rng.choices(list(KINDS), list(KINDS.values()))[0]
     hosts = [f"W{k}" for k in range(workers)] + [f"C{k}" for k in range(clients)]
     faults: list[Fault] = []
-    if kind in ("breaks", "breaks and crash") or (kind == "mixed" and rng.random() < 0.5):
+    if kind in ("breaks", "breaks and crash", "dispatcher and breaks") or (
+        kind == "mixed" and rng.random() < 0.5
+    ):
         faults.append(Breaks(rng.choice([0.5, 2, 8])))
     if kind in ("crash", "breaks and crash") or (kind == "mixed" and rng.random() < 0.3):
         faults += _draw_crashes(rng, workers)
@@ -110,6 +135,10 @@ def draw_faults(rng: random.Random, workers: int, clients: int) -> tuple[str, tu
         faults += [_draw_partition(rng, workers, clients) for _ in range(rng.choice([1, 1, 2]))]
     if kind == "stall" or (kind == "mixed" and rng.random() < 0.3):
         faults.append(_draw_freeze(rng, "D"))
+    if kind.startswith("dispatcher") or (kind == "mixed" and rng.random() < 0.5):
+        faults += [_draw_dispatcher_crash(rng) for _ in range(rng.choice([1, 1, 2, 3, 5]))]
+    if kind == "disk full" or (kind == "mixed" and rng.random() < 0.2):
+        faults.append(DiskFull(rng.uniform(0, 1.0), rng.uniform(0, 3.0), rng.uniform(0, 1.0)))
     if kind == "short":
         faults += _draw_short(rng, hosts, workers, clients)
     return kind, tuple(faults)
@@ -133,6 +162,11 @@ def _draw_drains(rng: random.Random, workers: int) -> list[Fault]:
         back = rng.uniform(0.0, 3.0) if k == workers - 1 or rng.random() < 0.5 else None
         faults.append(Drain(worker, rng.uniform(0, 1.0), back))
     return faults
+
+
+def _draw_dispatcher_crash(rng: random.Random) -> DispatcherCrash:
+    back = rng.uniform(0, 0.1) if rng.random() < 0.5 else rng.uniform(0, 2.0)
+    return DispatcherCrash(rng.uniform(0, 3.0), back, rng.random() < 0.2)
 
 
 def _draw_freeze(rng: random.Random, host: str, longest: float = LONGEST_SECONDS) -> Freeze:
@@ -171,6 +205,22 @@ def impaired_seconds(faults: tuple[Fault, ...], host: str = "") -> float:
 
 
 def last_end(faults: tuple[Fault, ...]) -> float:
-    """Return the time at which all freezes and partitions have ended."""
-    ends = [x.at + x.seconds for x in faults if isinstance(x, Freeze | Partition)]
-    return max(ends, default=0.0)
+    """Return the time at which freezes, partitions and stops of the dispatcher have ended."""
+    ends = [0.0]
+    for fault in faults:
+        match fault:
+            case Freeze() | Partition():
+                ends.append(fault.at + fault.seconds)
+            case DispatcherCrash(at, back, _):
+                ends.append(at + back)
+            case DiskFull(at, seconds, back):
+                ends.append(at + seconds + back)
+    return max(ends)
+
+
+def stops_dispatcher(faults: tuple[Fault, ...]) -> bool:
+    """Return whether calls to the dispatcher may fail for long."""
+    return any(
+        isinstance(x, DispatcherCrash | DiskFull) or (isinstance(x, Freeze) and x.host == "D")
+        for x in faults
+    )

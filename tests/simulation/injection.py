@@ -5,6 +5,8 @@ from tests.simulation.faults import (
     Breaks,
     ClientCrash,
     Crash,
+    DiskFull,
+    DispatcherCrash,
     Drain,
     Fault,
     Freeze,
@@ -33,6 +35,10 @@ def schedule(fault: Fault, cluster: Cluster) -> None:
                 world.after(at, lambda: world.block(target, source, seconds))
         case Breaks(rate):
             _break_links(cluster, 1 / rate)
+        case DispatcherCrash(at, back, silent):
+            world.after(at, lambda: cluster.dispatcher.crash(back, silently=silent))
+        case DiskFull():
+            world.after(fault.at, lambda: _fill_disk(fault, cluster))
 
 
 def _crash(crash: Crash, cluster: Cluster) -> None:
@@ -57,6 +63,34 @@ def _drain(drain: Drain, cluster: Cluster) -> None:
     if drain.back is not None:
         new = f"{worker.address}b"
         cluster.world.after(drain.back, lambda: cluster.start_worker(drain.worker, new))
+
+
+def _fill_disk(fault: DiskFull, cluster: Cluster) -> None:
+    disk = cluster.dispatcher.disk
+    assert disk is not None
+    disk.full = True
+    cluster.world.note("       the disk is full")
+
+    def free() -> None:
+        disk.full = False
+        cluster.world.note("       the disk has room")
+
+    cluster.world.after(fault.seconds, free)
+    cluster.world.after(fault.seconds + fault.back, cluster.dispatcher.restart)
+
+
+def compact(cluster: Cluster) -> None:
+    """Compact the journal at random until all clients have left."""
+    disk, pause = cluster.dispatcher.disk, cluster.scenario.compaction_pause
+    if disk is None or pause is None:
+        return
+
+    def step() -> None:
+        if not cluster.all_left:
+            disk.compact()
+            cluster.world.after(cluster.world.rng.expovariate(1 / pause), step)
+
+    cluster.world.after(cluster.world.rng.expovariate(1 / pause), step)
 
 
 def _crash_client(cluster: Cluster, client: int, *, silent: bool) -> None:

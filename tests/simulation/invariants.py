@@ -14,7 +14,7 @@ def violations(outcome: Outcome) -> list[str]:
         clients = [x for x in outcome.cluster.clients if x.state == "reading"]
         waiting = [f"{c.name} waits for {c.logic.waiting_for()}" for c in clients]
         return [f"the epoch has not ended: {'; '.join(waiting)}"]
-    checks = [_ends_well, _bounded, _nothing_left, _nothing_begun_twice]
+    checks = [_ends_well, _bounded, _nothing_left, _nothing_begun_twice, _replayed]
     checks.append(_dynamic if outcome.scenario.dynamic else _off)
     return [found for check in checks for found in check(outcome)]
 
@@ -51,6 +51,11 @@ def _nothing_left(outcome: Outcome) -> list[str]:
 
 def _nothing_begun_twice(outcome: Outcome) -> list[str]:
     return [f"begun twice: {what}" for what in outcome.cluster.dispatcher.begun_twice]
+
+
+def _replayed(outcome: Outcome) -> list[str]:
+    """Check that replays of the journal lead to the live state."""
+    return outcome.cluster.dispatcher.differences[:1]
 
 
 def _dynamic(outcome: Outcome) -> list[str]:

@@ -162,7 +162,7 @@ class Side:
         self.cut: int | None = None
         self._last_time = 0.0
         self._kept: list[tuple[int, Any]] = []
-        self._patience = link.world.peer_timeout * link.world.rng.uniform(1.0, 1.3)
+        self._patience = link.world.peer_timeout * link.world.rng.uniform(1.0, 1.15)
 
     @property
     def name(self) -> str:

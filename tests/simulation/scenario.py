@@ -9,12 +9,15 @@ from tests.simulation.faults import (
     Breaks,
     ClientCrash,
     Crash,
+    DiskFull,
+    DispatcherCrash,
     Drain,
     Fault,
     Freeze,
     Partition,
     draw_faults,
     impaired_seconds,
+    stops_dispatcher,
 )
 from tests.simulation.pipeline import Plan, SourcePlan
 
@@ -44,7 +47,12 @@ class ClientPlan:
 
 @dataclass(frozen=True)
 class Scenario:
-    """One run, except for the random delays of the network."""
+    """One run, except for the random delays of the network.
+
+    Attributes:
+        slowest_commit: the longest time of a commit of the journal; ``None``: there is no journal.
+        compaction_pause: average time between compactions; ``None``: there are none.
+    """
 
     kind: str
     dynamic: bool
@@ -58,11 +66,17 @@ class Scenario:
     registered: bool
     tasks_per_client: int
     peer_timeout: float
+    slowest_commit: float | None
+    compaction_pause: float | None
 
     @property
     def lossless(self) -> bool:
         """True if no worker and no client is lost, so that all elements must arrive."""
         lost = any(isinstance(fault, Crash | ClientCrash) for fault in self.faults)
+        # The data connection of a client that closes may break, and its call not arrive.
+        closes = any(client.stop_after is not None for client in self.clients)
+        breaks = any(isinstance(fault, Breaks) for fault in self.faults)
+        lost |= closes and breaks and stops_dispatcher(self.faults)
         return not lost and impaired_seconds(self.faults) <= SHORT_SECONDS
 
     @property
@@ -84,6 +98,8 @@ class Scenario:
             found["client joins later"] = 1
         if any(x.stop_after is not None for x in self.clients):
             found["client closes early"] = 1
+        if self.slowest_commit is None:
+            found["without a journal"] = 1
         if self.lossless:
             found["must lose nothing"] = 1
         return found
@@ -105,6 +121,10 @@ def _name(fault: Fault) -> str:
             lease = WORKER_LEASE if host.startswith("W") else CLIENT_LEASE
             who = "worker" if host.startswith("W") else "client"
             return f"{who} is frozen{' for more than its lease' if seconds > lease else ''}"
+        case DispatcherCrash():
+            return "dispatcher crashes"
+        case DiskFull():
+            return "disk is full"
         case Partition():
             return "partition, both directions" if fault.both else "partition, one direction"
 
@@ -128,6 +148,7 @@ def draw(seed: int) -> Scenario:
         for k in range(rng.choice([1, 1, 2, 2, 3]))
     )
     kind, faults = draw_faults(rng, len(workers), len(clients))
+    journaled = stops_dispatcher(faults) or rng.random() < 0.7
     return Scenario(
         kind=kind,
         dynamic=rng.random() < 0.7,
@@ -141,6 +162,8 @@ def draw(seed: int) -> Scenario:
         registered=rng.random() < 0.5,
         tasks_per_client=rng.choice([1, 1, 2, 128, 128, 128]),
         peer_timeout=rng.choice([1.0, 1.0, 3.0, 6.0]),
+        slowest_commit=rng.choice([0.003, 0.02, 0.1, 0.3]) if journaled else None,
+        compaction_pause=rng.choice([None, 1.0, 0.1]),
     )
 
 

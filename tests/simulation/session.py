@@ -43,7 +43,9 @@ class Encoded(bytes):
 class SessionServer(Protocol):
     """The dispatcher, as a session knows it; it may restart, as another process."""
 
-    process: Process
+    @property
+    def process(self) -> Process:
+        """The process that listens, or the last one that did."""
 
     def accept(self, side: Side) -> None:
         """Accept a session."""

@@ -7,7 +7,7 @@ from functools import partial
 
 from tests.simulation.cluster import KEPT_SECONDS, Cluster
 from tests.simulation.faults import last_end
-from tests.simulation.injection import schedule
+from tests.simulation.injection import compact, schedule
 from tests.simulation.scenario import CLIENT_LEASE, Scenario, draw
 
 LIMIT_SECONDS = 120.0
@@ -32,8 +32,16 @@ class Outcome:
     leftovers: list[str] = field(default_factory=list)
 
     def contents(self) -> Counter[str]:
-        """Return 1 for each property of the scenario that a summary counts."""
-        return self.scenario.contents()
+        """Return what a summary counts: 1 for each property of the scenario, and events."""
+        found = self.scenario.contents()
+        disk = self.cluster.dispatcher.disk
+        if disk is not None:
+            found["units lost by crashes"] += disk.lost
+            found["groups torn"] += disk.torn
+            found["compactions"] += disk.compactions
+        found["restarts of the dispatcher"] += self.cluster.dispatcher.starts - 1
+        found["connections broken"] += self.cluster.broken
+        return found
 
 
 def run(seed: int, trace: list[str] | None = None) -> Outcome:
@@ -52,6 +60,7 @@ def run(seed: int, trace: list[str] | None = None) -> Outcome:
         world.at(client.joins, partial(cluster.start_client, k))
     for fault in scenario.faults:
         schedule(fault, cluster)
+    compact(cluster)
     outcome.in_time = world.run(lambda: cluster.all_left, LIMIT_SECONDS)
     if outcome.in_time:
         world.note("       everybody has left")
@@ -64,4 +73,5 @@ def run(seed: int, trace: list[str] | None = None) -> Outcome:
     if outcome.in_time:
         world.run(lambda: False, world.now + SETTLED_SECONDS)
         outcome.leftovers = cluster.leftovers()
+        cluster.dispatcher.compare()
     return outcome
