@@ -21,7 +21,7 @@ from tests.simulation.process import Process
 from tests.simulation.scenario import CLIENT_LEASE, WORKER_LEASE, Scenario
 from tests.simulation.worker import SimWorker
 
-KEPT_SECONDS = 15.0
+KEPT_SECONDS = 25.0
 """Simulated time for which a job without clients is kept."""
 
 

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tests.simulation.cluster import KEPT_SECONDS, Cluster
-from tests.simulation.faults import last_end
+from tests.simulation.faults import last_end, stops_dispatcher
 from tests.simulation.injection import compact, schedule
 from tests.simulation.scenario import CLIENT_LEASE, Scenario, draw
 
 LIMIT_SECONDS = 120.0
 """Simulated time within which every epoch must end."""
 
-SETTLED_SECONDS = KEPT_SECONDS + 5.0
-"""Simulated time after which no state of the epoch may be left."""
+MARGIN_SECONDS = 2.0
+"""Simulated time for all that follows the end of a lease."""
 
 
 @dataclass
@@ -66,12 +66,21 @@ def run(seed: int, trace: list[str] | None = None) -> Outcome:
         world.note("       everybody has left")
         # A client that was lost, or closed without a session, is released when its lease ends.
         # What others give back is still on its way.
-        wait = CLIENT_LEASE + 1 if scenario.faults else 1
-        world.run(lambda: False, max(world.now, last_end(scenario.faults)) + wait)
+        lease = _longest_lease(scenario)
+        world.run(lambda: False, max(world.now, last_end(scenario.faults)) + lease)
         cluster.start_client(len(scenario.clients))
         outcome.in_time = world.run(lambda: cluster.all_left, world.now + LIMIT_SECONDS)
     if outcome.in_time:
-        world.run(lambda: False, world.now + SETTLED_SECONDS)
+        world.run(lambda: False, world.now + KEPT_SECONDS + _longest_lease(scenario))
         outcome.leftovers = cluster.leftovers()
         cluster.dispatcher.compare()
     return outcome
+
+
+def _longest_lease(scenario: Scenario) -> float:
+    """Return the time after which a client that was lost is released, and what follows is done."""
+    if not scenario.faults:
+        return MARGIN_SECONDS
+    # A dispatcher that starts waits for clients that notice only by silence that they must connect.
+    restart = scenario.peer_timeout if stops_dispatcher(scenario.faults) else 0.0
+    return CLIENT_LEASE + restart + MARGIN_SECONDS
