@@ -13,6 +13,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from tests.simulation.invariants import violations
+from tests.simulation.planted_bugs import NAMES, planted
 from tests.simulation.simulation import run
 
 BLOCK = 20
@@ -70,13 +71,19 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--failures", type=int, default=1, help="stop after this many failures")
+    parser.add_argument("--plant", choices=NAMES, help="plant a bug that must be found")
     parser.add_argument("--whole", action="store_true", help="print whole stories")
     args = parser.parse_args()
+    with planted(args.plant):  # before the processes are forked
+        return _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
     started = time.monotonic()
     end = args.first + args.seeds
     blocks = [range(x, min(x + BLOCK, end)) for x in range(args.first, end, BLOCK)]
     seeds, contents, failed = 0, Counter[str](), dict[int, list[str]]()
-    with multiprocessing.Pool(args.processes) as pool:
+    with multiprocessing.get_context("fork").Pool(args.processes) as pool:
         for report in pool.imap(_check_block, blocks):
             seeds += report.seeds
             contents += report.contents
