@@ -56,7 +56,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
     options = parser.parse_args()
-    directory = Path(tempfile.mkdtemp(prefix="stoker-soak-"))
+    directory = Path(tempfile.mkdtemp(prefix="soak-of-stoker-"))
     print(f"seed {options.seed}; logs in {directory}", flush=True)
     deadline = time.monotonic() + options.minutes * 60
     rng = random.Random(options.seed)

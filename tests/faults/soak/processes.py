@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -126,19 +126,23 @@ class Child:
         self._on_line(b"")
 
 
+DISPATCHER = ("-m", "tests.faults.soak.server", "dispatcher")
+WORKER = ("-m", "tests.faults.soak.server", "worker")
+"""Command lines of servers, without the fields of their configurations."""
+
+
 class Server(Child):
     """A dispatcher, or a supervisor with one worker.
 
     Args:
-        kind: "dispatcher" or "worker".
+        words: of its command line, to which `fields` are appended as JSON.
         role: name of all its incarnations.
         fields: of its configuration.
         log: file of its standard error.
     """
 
-    def __init__(self, kind: str, role: str, fields: dict[str, Any], log: Path) -> None:
-        words = ["-m", "tests.faults.soak.server", kind, json.dumps(fields)]
-        super().__init__(role, words, log, self._announced)
+    def __init__(self, words: Sequence[str], role: str, fields: dict[str, Any], log: Path) -> None:
+        super().__init__(role, [*words, json.dumps(fields)], log, self._announced)
         self._serving: queue.Queue[bytes] = queue.Queue()
 
     def serve(self) -> dict[str, Any]:
@@ -178,18 +182,26 @@ class WorkerMachine:
         number: of the machine.
         directory: of its log.
         fields: of `WorkerConfig`.
+        words: of the command line of its supervisor.
     """
 
-    def __init__(self, number: int, directory: Path, **fields: Any) -> None:
+    def __init__(
+        self,
+        number: int,
+        directory: Path,
+        fields: dict[str, Any],
+        words: Sequence[str] = WORKER,
+    ) -> None:
         port = unused_port()
         self.control, self.data = Forwarder(), Forwarder(port)
-        fields |= {
+        fields = {
             "dispatcher_address": self.control.address,
-            "data_transfer_address": self.data.address,
+            "worker_address": self.data.address,
             "port": port,
+            **fields,
         }
         role = f"worker {number}"
-        self.supervisor = Server("worker", role, fields, directory / f"{role}.log")
+        self.supervisor = Server(words, role, fields, directory / f"{role}.log")
         self.links = (self.control, self.data)
 
     def freeze(self) -> None:
@@ -298,9 +310,9 @@ class Cluster(contextlib.ExitStack):
     ) -> None:
         super().__init__()
         log = directory / "dispatcher.log"
-        self.dispatcher = Server("dispatcher", "dispatcher", dispatcher or {}, log)
+        self.dispatcher = Server(DISPATCHER, "dispatcher", dispatcher or {}, log)
         self.machines = [
-            WorkerMachine(number, directory, **(worker or {})) for number in range(workers)
+            WorkerMachine(number, directory, worker or {}) for number in range(workers)
         ]
         self.trainers = [Trainer(role, directory) for role in trainers]
         self._to_dispatcher = [machine.control for machine in self.machines]
