@@ -445,3 +445,19 @@ def test_paused_client_holds_its_window_only():
     assert shares == {1: 100, 2: 4}
     assert _sent(worker.produced(20, Chunk([104, 105], 2))) == []
     assert _sent(worker.client_message(1, f.Credit(4, 200, 1 << 20), 0.0)) == [(1, 4, [104, 105])]
+
+
+def test_tick_announces_the_next_split_to_a_slow_dispatcher():
+    worker = _worker()
+    worker.session_message(START, 0.0)
+    now = 0.0
+    for number in range(4):
+        worker.need_split(20, 0, 0, now)
+        grant = m.SplitGrant(20, 0, 0, splits=[(number, [number, number + 1])])
+        worker.session_message(grant, now)
+        worker.session_message(m.SplitGrant(20, 0, 0, begun=[number]), now + 0.2)
+        now += 1.2
+    worker.session_message(m.SplitGrant(20, 0, 0, splits=[(4, [4, 5])]), now - 0.9)
+    assert worker.tick(now - 0.5) == []
+    request = m.SplitRequest(20, 0, 0, begin=[4], want=2)
+    assert worker.tick(now - 0.2) == [w.ToDispatcher(request)]

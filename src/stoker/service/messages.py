@@ -361,7 +361,8 @@ class ClientWelcome(Message, frozen=True, tag=True):
     """The session is open; `warning` is for the user.
 
     `compression` is that of the client's own registration, for its hello to workers; sent to a new
-    client only.
+    client only. `dispatcher_patience_ms`: how long the client waits for the dispatcher when it
+    cannot be reached; 0 if it keeps no journal, so that waiting has no use.
     """
 
     protocol: int
@@ -372,6 +373,7 @@ class ClientWelcome(Message, frozen=True, tag=True):
     warning: str = ""
     compression: str | None = None
     key: bytes = b""
+    dispatcher_patience_ms: int = 0
 
 
 class DatasetUnknown(Message, frozen=True, tag=True):

@@ -11,13 +11,31 @@ from stoker.service.dispatcher.ledger import Ledger
 from stoker.service.dispatcher.sessions import Sessions, check_key, negotiate
 
 
+_NO_JOURNAL = (
+    "the dispatcher was restarted without a journal and has forgotten this job; begin it again. "
+    "With `fault_tolerant_mode` and `work_dir` a restarted dispatcher knows its jobs"
+)
+_OTHER_JOURNAL = (
+    "the dispatcher was restarted with another journal, which does not have this job; restart it "
+    "with the `work_dir` that it had, or begin the job again"
+)
+
+
 class Clients:
     """Handle the messages and the leases of clients."""
 
     def __init__(
-        self, config: DispatcherConfig, ledger: Ledger, sessions: Sessions, iterations: Iterations
+        self,
+        config: DispatcherConfig,
+        ledger: Ledger,
+        sessions: Sessions,
+        iterations: Iterations,
+        *,
+        journaled: bool,
     ) -> None:
         self._timeout_ms = config.client_timeout_ms
+        self._journaled = journaled
+        self._patience_ms = config.dispatcher_patience_ms if journaled else 0
         self._ledger = ledger
         self._state = ledger.state
         self._sessions = sessions
@@ -69,6 +87,7 @@ class Clients:
                 warning,
                 compression,
                 client.key,
+                self._patience_ms,
             ),
         )
         if iteration.error is not None:
@@ -118,10 +137,7 @@ class Clients:
 
     def _find(self, client_id: int, journal_id: str) -> e.Client:
         if journal_id != self._ledger.journal_id:
-            raise UnavailableError(
-                "the dispatcher was restarted without a journal and has forgotten this job; begin "
-                "it again (this version of stoker keeps no journal)"
-            )
+            raise UnavailableError(_OTHER_JOURNAL if self._journaled else _NO_JOURNAL)
         if client_id not in self._state.clients:
             raise self._unknown(client_id)
         return self._state.clients[client_id]

@@ -33,6 +33,7 @@ from stoker.service.worker.actions import (
     ToDispatcher,
 )
 from stoker.service.worker.reader_state import ReaderState
+from stoker.service.worker.round_trip import RoundTrip
 from stoker.service.worker.split_queue import SplitQueue
 from stoker.service.worker.task import FRAME_BYTES, FRAME_ELEMENTS, Task
 from stoker.wire import frames as f
@@ -59,6 +60,10 @@ __all__ = [
 
 PARKED_SECONDS = 10.0
 """Time for which a connection waits for its task: a client may be notified before the worker."""
+
+
+LONGEST_TICK = 1.0
+"""Longest interval between ticks that is expected again; a frozen process has longer ones."""
 
 
 class Worker:
@@ -89,6 +94,9 @@ class Worker:
         self._peer_timeout_ms = peer_timeout_ms
         self._in_session = False
         self._draining = False
+        self._round_trip = RoundTrip()
+        self._ticked_at: float | None = None
+        self._tick_seconds = 0.0
         self._actions: list[Action] = []
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────────
@@ -161,7 +169,7 @@ class Worker:
         elif isinstance(message, m.SplitGrant):
             self._granted(message, now)
         elif isinstance(message, m.ReturnSplits):
-            self._return_splits(message.task_id)
+            self._return_splits(message.task_id, now)
         elif isinstance(message, m.ListSplits):
             self.listings.add(message.listing_id)
             self._do(ListSplits(message))
@@ -200,12 +208,12 @@ class Worker:
         if self._draining:  # the dispatcher started it before it knew
             self._send_to_dispatcher(m.TaskProgress(start.task_id, delivered=True))
             return
-        self.tasks[start.task_id] = task = Task(start)
+        self.tasks[start.task_id] = task = Task(start, self._round_trip)
         self._do(OpenTask(start))
         if start.split_sources is not None and len(start.split_sources) == 1:
             # The only source is read for certain. Its first split arrives while the pipeline is
             # opened, which saves the first element two round trips.
-            self._send_to_dispatcher(task.queue(start.split_sources[0].number, 0).ask())
+            self._send_to_dispatcher(task.queue(start.split_sources[0].number, 0).ask(now))
         for connection, (hello, _) in list(self.parked.items()):
             if hello.task_id == start.task_id:
                 del self.parked[connection]
@@ -252,20 +260,22 @@ class Worker:
         task = self.tasks.get(grant.task_id)
         queue = task.queues.get((grant.source, grant.source_epoch)) if task is not None else None
         if task is not None and queue is not None:
-            self._send_to_dispatcher(queue.granted(grant))
+            self._send_to_dispatcher(queue.granted(grant, now))
             self._give_split(task, queue, now)
 
-    def _return_splits(self, task_id: int) -> None:
+    def _return_splits(self, task_id: int, now: float) -> None:
         task = self.tasks.get(task_id)
         for queue in task.queues.values() if task is not None else ():
-            self._send_to_dispatcher(queue.give_back())
+            self._send_to_dispatcher(queue.give_back(now))
 
     def _give_split(self, task: Task, queue: SplitQueue, now: float) -> None:
         split = queue.take(now)
         if split is None:
             return
         self._do(GiveSplit(queue.task_id, queue.source, queue.source_epoch, split))
-        if not split:
+        if split:
+            self._send_to_dispatcher(queue.look_ahead(now, self._tick_seconds))
+        else:
             del task.queues[queue.source, queue.source_epoch]
             done = m.SplitRequest(queue.task_id, queue.source, queue.source_epoch, done=True)
             self._send_to_dispatcher(done)
@@ -342,7 +352,13 @@ class Worker:
         return self._take_actions()
 
     def tick(self, now: float) -> list[Action]:
-        """Close connections whose tasks have not started in time."""
+        """Close connections whose tasks have not started in time, and announce splits."""
+        if self._ticked_at is not None:
+            self._tick_seconds = min(now - self._ticked_at, LONGEST_TICK)
+        self._ticked_at = now
+        for task in self.tasks.values():
+            for queue in task.queues.values():
+                self._send_to_dispatcher(queue.look_ahead(now, self._tick_seconds))
         for connection, (hello, until) in list(self.parked.items()):
             if now > until:
                 del self.parked[connection]

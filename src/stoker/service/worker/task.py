@@ -7,6 +7,7 @@ from stoker.service import messages as m
 from stoker.service.chunk import Chunk
 from stoker.service.worker.buffer import Buffer, new_buffer
 from stoker.service.worker.reader_state import ReaderState
+from stoker.service.worker.round_trip import RoundTrip
 from stoker.service.worker.split_queue import SplitQueue
 from stoker.wire import frames as f
 
@@ -27,6 +28,8 @@ class Task:
     """One iteration's work here.
 
     Attributes:
+        start: its description.
+        round_trip: the time that the dispatcher takes to answer an announcement of splits.
         readers: client → its state.
         queues: (source, source_epoch) → its splits, while it is read.
         ended: the pipeline computes no more.
@@ -39,6 +42,7 @@ class Task:
     """
 
     start: m.TaskStart
+    round_trip: RoundTrip = field(default_factory=RoundTrip)
     buffer: Buffer = field(init=False)
     readers: dict[int, ReaderState] = field(default_factory=dict)
     queues: dict[tuple[int, int], SplitQueue] = field(default_factory=dict)
@@ -62,7 +66,9 @@ class Task:
                 each.number == source and each.count is not None
                 for each in self.start.split_sources or ()
             )
-            self.queues[key] = SplitQueue(self.start.task_id, source, source_epoch, indexed)
+            self.queues[key] = SplitQueue(
+                self.start.task_id, source, source_epoch, indexed, self.round_trip
+            )
         return self.queues[key]
 
     def release(self, client_id: int) -> ReaderState | None:
