@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.soak.faults import fill_disk
 from tests.faults.soak.processes import Cluster, Trainer
 from tests.faults.soak.rules import MODES, Reading, violations
 from tests.faults.soak.trainer import Command
@@ -25,14 +26,11 @@ KILLS = 4
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """Yield two workers, two trainers and a dispatcher with a journal."""
-    journal = tmp_path / "journal"
-    journal.mkdir()
     with Cluster(
         tmp_path,
         2,
         ("trainer 0", "trainer 1"),
         worker={"shutdown_quiet_period_ms": 25_000},
-        dispatcher={"work_dir": str(journal), "fault_tolerant_mode": True},
     ) as cluster:
         yield cluster
 
@@ -103,6 +101,30 @@ def test_draining_goes_on_after_a_restart(cluster: Cluster) -> None:
     assert violations(MODES[0], ELEMENTS, readings, losses=False, drains=1) == []
     assert readings[0].counted == 0
     assert cluster.machines[0].supervisor.wait(DEADLINE) == 0
+
+
+def test_readers_wait_for_a_dispatcher_that_was_stopped(cluster: Cluster) -> None:
+    begin(cluster.trainers[:1], MODES[0])
+    wait_for_elements(cluster.trainers[:1], ELEMENTS // 6)
+    cluster.leave_dispatcher()
+    assert cluster.dispatcher.end() == 0
+    cluster.start_dispatcher()
+    readings = finish(cluster.trainers[:1])
+    assert violations(MODES[0], ELEMENTS, readings, losses=False, drains=0) == []
+    assert readings[0].counted == 0
+
+
+def test_full_disk_stops_the_dispatcher_until_there_is_room(cluster: Cluster) -> None:
+    begin(cluster.trainers[:1], MODES[0])
+    wait_for_elements(cluster.trainers[:1], ELEMENTS // 6)
+    assert fill_disk(cluster) == 1
+    errors = [line for line in cluster.dispatcher.log_tail.splitlines() if " ERROR " in line]
+    assert len(errors) == 1
+    assert "check the disk and its free space, and start the dispatcher again" in errors[0]
+    cluster.start_dispatcher()
+    readings = finish(cluster.trainers[:1])
+    assert violations(MODES[0], ELEMENTS, readings, losses=False, drains=0) == []
+    assert readings[0].counted == 0
 
 
 def test_frozen_dispatcher_releases_nobody(tmp_path: Path) -> None:

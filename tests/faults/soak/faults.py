@@ -1,5 +1,6 @@
 """The faults of a soak: each harms one part of the cluster for a while and repairs it."""
 
+import resource
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,6 +9,10 @@ from tests.faults.soak.processes import Cluster, WorkerMachine
 
 DRAIN_SECONDS = 40.0
 """Deadline of a drain: longer than the grace of the workers."""
+
+
+FULL_SECONDS = 60.0
+"""Deadline of the end of a dispatcher whose disk is full: the time to its next record."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,32 @@ def _kill_dispatcher(cluster: Cluster, _: int, wait: Callable[[], object]) -> No
     cluster.kill_dispatcher()
     wait()
     cluster.start_dispatcher()
+
+
+def _stop_dispatcher(cluster: Cluster, _: int, wait: Callable[[], object]) -> None:
+    cluster.leave_dispatcher()
+    cluster.dispatcher.end()
+    wait()
+    cluster.start_dispatcher()
+
+
+def _fill_disk(cluster: Cluster, _: int, wait: Callable[[], object]) -> None:
+    fill_disk(cluster)
+    wait()
+    cluster.start_dispatcher()
+
+
+def fill_disk(cluster: Cluster) -> int:
+    """Let the dispatcher write no file beyond 4 KB; return its exit status when it has ended.
+
+    Raises:
+        AssertionError: if it goes on.
+    """
+    resource.prlimit(cluster.dispatcher.pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+    status = cluster.dispatcher.wait(FULL_SECONDS)
+    cluster.leave_dispatcher()
+    assert status > 0, f"the dispatcher went on with a full disk: {status}"
+    return status
 
 
 # ── workers ──────────────────────────────────────────────────────────────────────────────────────
@@ -124,6 +155,9 @@ LEASE = 10.0
 FAULTS = (
     Fault("SIGSTOP of the dispatcher", "dispatcher", _freeze_dispatcher, (0.5, 2.0)),
     Fault("SIGSTOP of the dispatcher beyond leases", "dispatcher", _freeze_dispatcher, (12, 15)),
+    Fault("kill -9 of the dispatcher", "dispatcher", _kill_dispatcher, (0.0, 3.0)),
+    Fault("SIGTERM of the dispatcher", "dispatcher", _stop_dispatcher, (0.0, 3.0)),
+    Fault("full disk of the dispatcher", "dispatcher", _fill_disk, (0.0, 3.0)),
     Fault("kill -9 of a worker", "worker", _kill_worker, (1.0, 3.0), losses=True),
     Fault("kill -9 of a supervisor", "worker", _kill_machine, (0.0, 3.0), losses=True),
     Fault("SIGSTOP of a worker", "worker", _freeze_machine, (0.2, LEASE / 4)),
@@ -149,5 +183,3 @@ FAULTS = (
     Fault("cut connection of a trainer to the dispatcher", "trainer", _cut_trainer),
     Fault("trainer without the dispatcher", "trainer", _swallow_trainer, (1.0, 15.0)),
 )
-
-DISPATCHER_KILLS = Fault("kill -9 of the dispatcher", "dispatcher", _kill_dispatcher, (0.0, 3.0))

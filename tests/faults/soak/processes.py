@@ -296,7 +296,7 @@ class Cluster(contextlib.ExitStack):
         workers: the number of worker machines.
         trainers: names of trainers.
         worker: fields of `WorkerConfig`.
-        dispatcher: fields of `DispatcherConfig`.
+        dispatcher: fields of `DispatcherConfig`; its journal is in `directory`.
     """
 
     def __init__(
@@ -310,7 +310,9 @@ class Cluster(contextlib.ExitStack):
     ) -> None:
         super().__init__()
         log = directory / "dispatcher.log"
-        self.dispatcher = Server(DISPATCHER, "dispatcher", dispatcher or {}, log)
+        self.journal = directory / "journal"
+        fields = {"fault_tolerant_mode": True, "work_dir": str(self.journal), **(dispatcher or {})}
+        self.dispatcher = Server(DISPATCHER, "dispatcher", fields, log)
         self.machines = [
             WorkerMachine(number, directory, worker or {}) for number in range(workers)
         ]
@@ -344,10 +346,14 @@ class Cluster(contextlib.ExitStack):
             link.target = port
 
     def kill_dispatcher(self) -> None:
-        """Kill the dispatcher; its links reset connections until it is started again."""
+        """Kill the dispatcher."""
+        self.leave_dispatcher()
+        self.dispatcher.kill()
+
+    def leave_dispatcher(self) -> None:
+        """Reset new connections to the dispatcher until it is started again."""
         for link in self._to_dispatcher:
             link.target = 0
-        self.dispatcher.kill()
 
     def processes(self) -> Iterator[tuple[str, int]]:
         """Yield role and process id of each running process."""
