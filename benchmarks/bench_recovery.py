@@ -3,13 +3,13 @@
     python benchmarks/bench_recovery.py [--runs 20] [--only worker-kill ...] [--together 3]
 
 A dispatcher, two workers and a trainer, all in processes of their own, with a proxy on each
-connection; elements of 1 MB over TCP without compression. A worker takes 20 ms for an element, and a
-step of the trainer takes 20 ms. A fault happens after 100 elements of a DYNAMIC epoch (`--mode
-parallel_epochs`: OFF). The median of the runs, and the worst in parentheses, of
+connection; elements of 1 MB over TCP without compression. A worker takes 20 ms for an element, and
+a step of the trainer takes 20 ms. A fault happens after 100 elements of a DYNAMIC epoch
+(`--mode parallel_epochs`: OFF). The median of the runs, and the worst in parentheses, of
 
 - the longest pause of the trainer between two elements from the fault on,
-- the time until the harmed worker, or the process that replaces it, delivers again: from the fault,
-  or from its end where it lasts 30 s; for the other faults, until the longest pause has ended,
+- where a worker is harmed, the time until it or the process that replaces it delivers again: from
+  the fault, or from its end where it lasts 30 s,
 - elements lost, and elements received twice,
 - epochs that do not end within a minute after the others, or end with an error.
 
@@ -55,7 +55,7 @@ class Outcome:
 
     Attributes:
         pause: seconds.
-        recovery: seconds; ``None`` if it did not recover.
+        recovery: seconds; ``None`` if no worker is harmed, or it does not deliver again.
         lost: elements.
         repeated: elements.
         ended: the epoch ended.
@@ -88,26 +88,16 @@ def measure(service: Service, fault: Fault, mode: str, run: int) -> Outcome:
     epoch = epochs[0]
     epoch.wait_for(lambda: epoch.ended_at is not None, expected + LATE_SECONDS)
     late = [arrival for arrival in epoch.arrivals if arrival.time > began]
-    pause, paused_until = longest_pause(late, began, epoch)
-    recovery: float | None
-    if fault.recovered_by:
-        back = [
-            arrival.time
-            for arrival in late
-            if arrival.time > counts_from
-            and (
-                arrival.worker == victim
-                if fault.recovered_by == "victim"
-                else arrival.worker not in before
-            )
-        ]
-        recovery = min(back) - counts_from if back else None
-    else:
-        recovery = None if epoch.error or epoch.ended_at is None else paused_until - began
+    delivers_again = {
+        "victim": lambda worker: worker == victim,
+        "successor": lambda worker: worker not in before,
+        "": lambda _: False,
+    }[fault.recovered_by]
+    back = [x.time for x in late if x.time > counts_from and delivers_again(x.worker)]
     counts = Counter(arrival.number for each in epochs for arrival in each.arrivals)
     return Outcome(
-        pause,
-        recovery,
+        longest_pause(late, began, epoch),
+        min(back) - counts_from if back else None,
         elements * fault.trainers - len(counts),
         sum(count - 1 for count in counts.values()),
         epoch.ended_at is not None,
@@ -115,10 +105,10 @@ def measure(service: Service, fault: Fault, mode: str, run: int) -> Outcome:
     )
 
 
-def longest_pause(late: Sequence[Arrival], began: float, epoch: Epoch) -> tuple[float, float]:
-    """Return the longest time without an element from the fault on, and when it ended."""
+def longest_pause(late: Sequence[Arrival], began: float, epoch: Epoch) -> float:
+    """Return the longest time in seconds without an element from the fault on."""
     times = [began, *(arrival.time for arrival in late), epoch.ended_at or time.monotonic()]
-    return max((later - earlier, later) for earlier, later in pairwise(times))
+    return max(later - earlier for earlier, later in pairwise(times))
 
 
 def measure_all(system: str, name: str, mode: str, runs: int) -> list[Outcome]:
@@ -201,7 +191,6 @@ def main() -> None:
             (name, system, pool.submit(measure_all, system, name, options.mode, options.runs))
             for name in options.only
             for system in options.systems
-            if system in FAULTS[name].systems
         ]
         for name, system, outcomes in rows:
             try:

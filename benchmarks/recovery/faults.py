@@ -1,5 +1,6 @@
 """The faults that are measured: each harms a service during an epoch and repairs it."""
 
+import resource
 import signal
 import time
 from collections.abc import Callable
@@ -10,6 +11,8 @@ from recovery.services import Service
 VICTIM = 0
 AWAY_SECONDS = 30.0
 RESTART_SECONDS = 1.0
+KILLS, BETWEEN_KILLS_SECONDS = 8, 3.0
+FULL_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -23,8 +26,7 @@ class Fault:
         journal: `fault_tolerant_mode` of the dispatcher.
         trainers: of the job.
         recovered_by: "victim": the worker delivers again; "successor": another process delivers;
-            "": the recovery is the end of the longest pause.
-        systems: that can have it.
+            "": no worker is harmed.
     """
 
     title: str
@@ -33,7 +35,6 @@ class Fault:
     journal: bool = False
     trainers: int = 1
     recovered_by: str = ""
-    systems: tuple[str, ...] = ("stoker", "tf.data")
 
 
 def _kill_worker(service: Service) -> float:
@@ -93,6 +94,27 @@ def _kill_dispatcher(service: Service) -> float:
     return began
 
 
+def _kill_dispatcher_repeatedly(service: Service) -> float:
+    began = time.monotonic()
+    for _ in range(KILLS):
+        service.kill_dispatcher()
+        service.start_dispatcher()
+        time.sleep(BETWEEN_KILLS_SECONDS)
+    return began
+
+
+def _fill_disk(service: Service) -> float:
+    began = time.monotonic()
+    pid = service.dispatcher.pid
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+    if service.dispatcher.ends_within(FULL_SECONDS):
+        service.start_dispatcher()
+    else:
+        unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, unlimited)
+    return began
+
+
 FAULTS = {
     "worker-kill": Fault("worker: kill -9", _kill_worker, recovered_by="successor"),
     "worker-freeze": Fault(
@@ -119,6 +141,18 @@ FAULTS = {
         "dispatcher: kill -9, started again after 1 s, with its journal",
         _kill_dispatcher,
         RESTART_SECONDS,
+        journal=True,
+    ),
+    "dispatcher-kills": Fault(
+        "dispatcher: kill -9 eight times, each 3 s after it serves, with its journal",
+        _kill_dispatcher_repeatedly,
+        KILLS * BETWEEN_KILLS_SECONDS,
+        journal=True,
+    ),
+    "disk-full": Fault(
+        "dispatcher: full disk of its journal; room after 5 s, or when it has ended",
+        _fill_disk,
+        FULL_SECONDS,
         journal=True,
     ),
 }

@@ -13,7 +13,7 @@ from tests.faults.soak.run import TRAINERS, WORKERS, Soak
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
-PACE = 0.4
+PACE = 0.3
 
 
 @linux

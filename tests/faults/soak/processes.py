@@ -90,6 +90,14 @@ class Child:
         if self._process is not None:
             self._process.send_signal(number)
 
+    def ends_within(self, seconds: float) -> bool:
+        """Wait for its end, and return whether it came within `seconds`."""
+        assert self._process is not None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+            self.wait(seconds)
+        return not self.alive
+
     def wait(self, seconds: float) -> int:
         """Wait for its end and return the exit status, also when it is killed after `seconds`."""
         assert self._process is not None
