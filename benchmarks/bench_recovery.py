@@ -1,6 +1,6 @@
 """Faults of running services: stoker beside tf.data service.
 
-    python benchmarks/bench_recovery.py [--runs 20] [--only worker-kill ...] [--together 3]
+    python benchmarks/bench_recovery.py [--runs 20] [--only worker-kill ...] [--together 4]
 
 A dispatcher, two workers and a trainer, all in processes of their own, with a proxy on each
 connection; elements of 1 MB over TCP without compression. A worker takes 20 ms for an element, and
@@ -177,6 +177,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--peer-runs", type=int, help="of tf.data service; default: as --runs")
     parser.add_argument("--only", nargs="*", choices=FAULTS, default=list(FAULTS))
     parser.add_argument("--systems", nargs="*", default=["stoker", "tf.data"])
     parser.add_argument("--mode", default="distributed_epoch")
@@ -186,9 +187,10 @@ def main() -> None:
     print(f"{machine()}, {options.runs} runs, {options.mode}")
     print("| fault | system | longest pause, s | recovery, s | lost | repeated | not ended |")
     print("| --- | --- | --- | --- | --- | --- | --- |", flush=True)
+    runs = {"stoker": options.runs, "tf.data": options.peer_runs or options.runs}
     with ThreadPoolExecutor(options.together) as pool:
         rows = [
-            (name, system, pool.submit(measure_all, system, name, options.mode, options.runs))
+            (name, system, pool.submit(measure_all, system, name, options.mode, runs[system]))
             for name in options.only
             for system in options.systems
         ]
