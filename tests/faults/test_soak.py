@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.soak.faults import FAULTS, LEASE
+from tests.faults.soak.growth import Trend, Usage, grown
 from tests.faults.soak.processes import Cluster
 from tests.faults.soak.rules import Reading, violations
 from tests.faults.soak.run import TRAINERS, WORKERS, Soak
@@ -93,3 +94,19 @@ def test_a_lost_task_without_a_fault_is_found() -> None:
     assert violations("distributed_epoch", 9, [reading], losses=False, drains=0) == [
         "a task was lost although no worker was"
     ]
+
+
+SMALL, LARGE = Usage(30.0, 8, 20), Usage(36.0, 8, 20)
+
+
+@pytest.mark.parametrize(
+    ("late", "found"),
+    [
+        (SMALL, False),
+        (LARGE, True),
+        (SMALL._replace(threads=10), True),
+        (SMALL._replace(descriptors=23), True),
+    ],
+)
+def test_a_process_that_grows_is_found(late: Usage, found: bool) -> None:
+    assert bool(grown({"worker 0": Trend(SMALL, late, SMALL)})) == found
