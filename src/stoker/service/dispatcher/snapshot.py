@@ -312,6 +312,7 @@ def _load(state: State, entity: _AnyEntity, lost_workers: dict[int, WorkerAdded]
         client = e.Client(entity.client_id, iteration, entity.process, entity.key)
         client.left_tasks = set(entity.left_tasks)
         state.clients[client.client_id] = iteration.clients[client.client_id] = client
+        state.clients_by_key[client.key] = client
     else:
         _load_task(state, entity, lost_workers)
 

@@ -91,6 +91,7 @@ class State:
         self.iterations: dict[int, Iteration] = {}
         self.tasks: dict[int, Task] = {}
         self.clients: dict[int, Client] = {}
+        self.clients_by_key: dict[bytes, Client] = {}
         self.pages: dict[bytes, Page] = {}
 
     def apply(self, record: Record) -> None:
@@ -273,12 +274,14 @@ class State:
         iteration = self.iterations[record.iteration_id]
         client = Client(record.client_id, iteration, record.process, record.key)
         self.clients[client.client_id] = iteration.clients[client.client_id] = client
+        self.clients_by_key[record.key] = client
         iteration.job.add_code(record.code)
         iteration.clients_opened += 1
 
     @_applies(ClientRemoved)
     def _(self, record: ClientRemoved) -> None:
         client = self.clients.pop(record.client_id)
+        self.clients_by_key.pop(client.key, None)
         del client.iteration.clients[record.client_id]
         for task in list(client.tasks.values()):
             client.iteration.remove_reader(task, client, record.consumed.get(task.task_id))
