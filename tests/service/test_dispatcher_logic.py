@@ -587,11 +587,24 @@ def test_off_starts_a_new_task_for_one_that_was_lost_unread():
     talk.join(W1)
     talk.read(C1, ShardingPolicy.OFF)
     talk.say(W1, m.TaskProgress(talk.task(W1), exhausted=True))
-    assert only(talk.join(W2), m.TaskStart) == []  # all is computed
-    said = talk.say(W1, m.WorkerLeave())
-    [(_, lost), (_, added)] = only(said, m.Tasks)
+    [(_, lost)] = only(talk.say(W1, m.WorkerLeave()), m.Tasks)
     assert not lost.computed
+    [(_, added)] = only(talk.join(W2), m.Tasks)
     assert [info.worker for info in added.added] == ["host:2"]
+
+
+def test_off_starts_tasks_until_one_is_consumed():
+    talk = Talk()
+    talk.join(W1)
+    talk.read(C1, ShardingPolicy.OFF)
+    [(_, computed)] = only(talk.say(W1, m.TaskProgress(talk.task(W1), exhausted=True)), m.Tasks)
+    assert computed.computed
+    [(_, added)] = only(talk.join(W2), m.Tasks)
+    assert [info.worker for info in added.added] == ["host:2"]
+    assert not added.computed
+    talk.say(W2, m.TaskProgress(talk.task(W2), exhausted=True))
+    talk.say(W1, m.TaskProgress(talk.task(W1), exhausted=True, delivered=True))
+    assert only(talk.join(3), m.TaskStart) == []
 
 
 def test_off_ends_with_the_loss_of_a_task_a_client_has_read():

@@ -86,12 +86,12 @@ class Dispatcher:
 
     def _resume(self, config: DispatcherConfig, now: float) -> None:
         """Continue an earlier dispatcher: what is not recorded follows from the state."""
-        # A peer may notice only then that the address of the earlier one leads nowhere.
-        back = now + config.peer_timeout_ms / 1000
+        # If the host of the earlier one died, its peers notice that when it was silent for long.
+        noticed = now + config.peer_timeout_ms / 1000
         for worker_id in self.state.workers:
-            self._sessions.leases.grant(worker_id, config.worker_timeout_ms / 1000, back)
+            self._sessions.leases.grant(worker_id, config.worker_timeout_ms / 1000, noticed)
         for client_id in self.state.clients:
-            self._sessions.leases.grant(client_id, config.client_timeout_ms / 1000, back)
+            self._sessions.leases.grant(client_id, config.client_timeout_ms / 1000, noticed)
         self._iterations.resume(now)
 
     @property
