@@ -17,7 +17,7 @@ _NO_JOURNAL = (
 )
 _OTHER_JOURNAL = (
     "the dispatcher was restarted with another journal, which does not have this job; restart it "
-    "with the `work_dir` that it had, or begin the job again"
+    "with the `work_dir` that it had, if it had one, or begin the job again"
 )
 
 
