@@ -331,7 +331,7 @@ class Assignment:
     def _next_waiting(self, client: e.Client) -> e.Task | None:
         """Start a task on the next worker that waits, and assign it."""
         task = None
-        while self._waiting and task is None and not self._iteration.computed:
+        while self._waiting and task is None and self._mode.accepts_tasks(self._iteration):
             worker = self._state.workers.get(self._waiting.take())
             if worker is not None and self._needs_task(worker):
                 task = self._add(worker, [client.client_id])
@@ -401,7 +401,7 @@ class Assignment:
         spare = iteration.readings > iteration.counts.open - len(iteration.unread)
         if self._roomy or iteration.stopped or not spare:
             return 0
-        waiting = 0 if iteration.computed else len(self._waiting)
+        waiting = len(self._waiting) if self._mode.accepts_tasks(iteration) else 0
         return len(iteration.unread) + self._share * waiting - self._leaving
 
     @property
@@ -421,7 +421,8 @@ class Assignment:
     @property
     def _is_idle(self) -> bool:
         """True if no tasks are started now."""
-        return self._iteration.computed or self._iteration.stopped or not self._iteration.clients
+        iteration = self._iteration
+        return iteration.stopped or not iteration.clients or not self._mode.accepts_tasks(iteration)
 
     def _needs_task(self, worker: e.Worker) -> bool:
         dataset = self._state.datasets[self._iteration.job.dataset_id]
