@@ -26,12 +26,8 @@ KILLS = 4
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """Yield two workers, two trainers and a dispatcher with a journal."""
-    with Cluster(
-        tmp_path,
-        2,
-        ("trainer 0", "trainer 1"),
-        worker={"shutdown_quiet_period_ms": 25_000},
-    ) as cluster:
+    worker = {"shutdown_quiet_period_ms": 25_000}
+    with Cluster(tmp_path, 2, ("trainer 0", "trainer 1"), worker=worker) as cluster:
         yield cluster
 
 
