@@ -443,8 +443,13 @@ def test_patience_ends_with_the_next_welcome():
 
 def test_worker_is_read_on_after_the_patience():
     client = _of_journaled_dispatcher(5000)
-    client.tick(50.0)
+    client.worker_message(1, f.Frame(0, ["a"]), 50.0)
+    assert _taken(client) == ["a"]
     assert _taken(client) is None
+    client.tick(54.0)
+    assert _taken(client) is None
+    client.tick(55.0)  # workers wait for splits
+    assert isinstance(_taken(client), UnavailableError)
 
 
 def test_totals_of_tasks_are_added_once():
@@ -538,3 +543,13 @@ def test_credit_of_a_task_that_is_left_goes_to_others():
 def test_the_dispatcher_s_warning_is_for_the_user():
     client = _reading()
     assert client.session_message(m.Tasks(warning="careful"), 0.0) == [c.Warn("careful")]
+
+
+def test_frames_of_a_lost_task_are_ignored():
+    """Its worker was frozen, and sends them before it knows that it was removed."""
+    client = _reading()
+    _frame(client, 0, ["a"])
+    client.session_message(m.Tasks(lost=[LOST], computed=True), 0.0)
+    _frame(client, 1, ["b"])
+    assert client.worker_message(1, f.Ready(3), 0.0) == []
+    assert [_taken(client), type(_taken(client))] == [["a"], c.End]

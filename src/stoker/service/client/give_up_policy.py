@@ -70,8 +70,10 @@ class GiveUpPolicy:
         return self._stopped or (since is not None and now - since >= DISPATCHER_TIMEOUT)
 
     def dispatcher(self) -> str:
-        """Return the dispatcher's address, why it cannot be reached, and how long to wait for it."""
-        waits = f" for up to {self._patience:g} s, since it keeps a journal" if self._patience else ""
+        """Return its address, why it cannot be reached, and how long to wait for it."""
+        waits = (
+            f" for up to {self._patience:g} s, since it keeps a journal" if self._patience else ""
+        )
         return f"the dispatcher at {self._dispatcher_address}{self._why}{waits}"
 
     @property
@@ -103,8 +105,9 @@ class GiveUpPolicy:
         if seconds < (self._patience or DISPATCHER_TIMEOUT) and not self._stopped:
             return None
         silent = 0.0 if buffered else min(seconds, now - self._last_worker_message)
+        longest = min(SPLITS_TIMEOUT, self._patience or SPLITS_TIMEOUT)
         starved = self._needs_splits and silent >= (
-            DISPATCHER_TIMEOUT if self._stopped else SPLITS_TIMEOUT
+            DISPATCHER_TIMEOUT if self._stopped else longest
         )
         if reading and not starved:
             return None

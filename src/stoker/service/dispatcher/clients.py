@@ -9,7 +9,7 @@ from stoker.service.dispatcher.iterations import Iterations
 from stoker.service.dispatcher.jobs import fingerprint, requested_dataset
 from stoker.service.dispatcher.ledger import Ledger
 from stoker.service.dispatcher.sessions import Sessions, check_key, negotiate
-
+from stoker.service.keys import KEY_BYTES, are_equal
 
 _NO_JOURNAL = (
     "the dispatcher was restarted without a journal and has forgotten this job; begin it again. "
@@ -49,32 +49,20 @@ class Clients:
         """
         protocol = negotiate(hello.protocol_min, hello.protocol_max)
         warning, compression = "", None
-        if hello.client_id is None:
-            opened = self._iterations.open(hello, now)
-            if opened is None:  # the client sends its hello again, with the tree
+        if hello.client_id is not None:
+            client, is_new = self._find(hello.client_id, hello.journal_id), False
+            check_key(hello.key, client.key, f"client {hello.client_id}")
+        elif (known := self._of_key(hello)) is not None:
+            client, is_new = known, False
+            compression = requested_dataset(self._state, hello).compression
+        else:
+            admitted = self._admit(hello, now)
+            if admitted is None:  # the client sends its hello again, with the tree
                 self._sessions.reply(peer, m.DatasetUnknown())
                 return
-            iteration, warning = opened
-            if iteration.finished and hello.named and not any(hello.epoch):
-                warning += f"{'; ' if warning else ''}{_already_read(hello.job)}"
-            dataset = requested_dataset(self._state, hello)
-            compression = dataset.compression
-            client_id = self._ledger.new_id()
-            code = fingerprint(dataset)
-            self._ledger.commit(
-                r.ClientAdded(
-                    client_id,
-                    iteration.iteration_id,
-                    hello.process,
-                    code,
-                    self._ledger.new_key(),
-                )
-            )
-            client, is_new = self._state.clients[client_id], True
-        else:
-            client = self._find(hello.client_id, hello.journal_id)
-            check_key(hello.key, client.key, f"client {hello.client_id}")
-            client_id, iteration, is_new = client.client_id, client.iteration, False
+            (client, warning), is_new = admitted, True
+            compression = requested_dataset(self._state, hello).compression
+        client_id, iteration = client.client_id, client.iteration
         heartbeat_ms = self._sessions.attach(peer, client_id, self._timeout_ms, now)
         self._sessions.send(
             client_id,
@@ -96,6 +84,29 @@ class Clients:
             self._iterations.client_joined(client)
         else:
             self._iterations.client_resumed(client)
+
+    def _of_key(self, hello: m.ClientHello) -> e.Client | None:
+        """Return the client that was registered by an earlier hello whose answer was lost."""
+        job = self._state.jobs.get(hello.job)
+        iteration = job.iterations.get(hello.epoch) if job is not None and hello.key else None
+        clients = iteration.clients.values() if iteration is not None else ()
+        return next((client for client in clients if are_equal(client.key, hello.key)), None)
+
+    def _admit(self, hello: m.ClientHello, now: float) -> tuple[e.Client, str] | None:
+        """Return a new client and a warning for its user; ``None`` if its tree is needed."""
+        opened = self._iterations.open(hello, now)
+        if opened is None:
+            return None
+        iteration, warning = opened
+        if iteration.finished and hello.named and not any(hello.epoch):
+            warning += f"{'; ' if warning else ''}{_already_read(hello.job)}"
+        client_id = self._ledger.new_id()
+        code = fingerprint(requested_dataset(self._state, hello))
+        key = hello.key if len(hello.key) == KEY_BYTES else self._ledger.new_key()
+        self._ledger.commit(
+            r.ClientAdded(client_id, iteration.iteration_id, hello.process, code, key)
+        )
+        return self._state.clients[client_id], warning
 
     def received(self, client_id: int, message: m.ToDispatcher, now: float) -> None:
         """Handle a message on the session of a client.

@@ -93,6 +93,7 @@ class Worker:
         self._buffer_bytes = buffer_bytes
         self._peer_timeout_ms = peer_timeout_ms
         self._in_session = False
+        self._journaled = False
         self._draining = False
         self._round_trip = RoundTrip()
         self._ticked_at: float | None = None
@@ -115,7 +116,12 @@ class Worker:
 
     @property
     def drained(self) -> bool:
-        """True once clients have consumed everything that was computed."""
+        """True once clients have consumed everything that was computed.
+
+        A dispatcher that is restarted must hear of it, or it would count what was begun as lost.
+        """
+        if self.tasks and self._journaled and not self._in_session:
+            return False
         return all(task.progress.delivered for task in self.tasks.values())
 
     def leave(self) -> list[Action]:
@@ -182,8 +188,9 @@ class Worker:
         return self._take_actions()
 
     def _welcome(self, welcome: m.WorkerWelcome) -> None:
-        # After a removal or a restart of the dispatcher the tasks have other ids.
-        if self._hello.worker_id not in (None, welcome.worker_id):
+        # After a removal, and with another journal, the tasks have other ids.
+        identity = (self._hello.worker_id, self._hello.journal_id)
+        if identity[0] is not None and identity != (welcome.worker_id, welcome.journal_id):
             for task_id in list(self.tasks):
                 self._stop(task_id, "the dispatcher had removed this worker, which starts over")
             for listing_id in list(self.listings):
@@ -194,9 +201,11 @@ class Worker:
             journal_id=welcome.journal_id,
             key=welcome.key,
         )
-        self._in_session = True
+        self._in_session, self._journaled = True, welcome.journaled
         self._do(SetHeartbeat(welcome.heartbeat_ms))
         for task in self.tasks.values():
+            for done in task.read:
+                self._send_to_dispatcher(done)
             for queue in task.queues.values():
                 self._send_to_dispatcher(queue.reattach())
             task.reported = m.TaskProgress(task.start.task_id)
@@ -278,6 +287,7 @@ class Worker:
         else:
             del task.queues[queue.source, queue.source_epoch]
             done = m.SplitRequest(queue.task_id, queue.source, queue.source_epoch, done=True)
+            task.read.append(done)
             self._send_to_dispatcher(done)
 
     def splits_listed(self, answer: m.SplitsPage | m.ListingFailed) -> list[Action]:

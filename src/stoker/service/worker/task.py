@@ -1,5 +1,6 @@
 """One task on its worker: its buffer, its readers, and the messages for them."""
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -23,6 +24,11 @@ REMEMBERED_RELEASED = 4096
 notice, and reads again is refused by the dispatcher, and gives back what it was sent."""
 
 
+REPEATED_ENDS = 16
+"""Latest epochs of sources whose end is reported again on a new session. If the report is lost, the
+dispatcher keeps the epoch's splits until the iteration ends."""
+
+
 @dataclass
 class Task:
     """One iteration's work here.
@@ -32,6 +38,7 @@ class Task:
         round_trip: the time that the dispatcher takes to answer an announcement of splits.
         readers: client → its state.
         queues: (source, source_epoch) → its splits, while it is read.
+        read: the latest requests that reported the end of an epoch of a source.
         ended: the pipeline computes no more.
         cut: the worker drains, so the pipeline ended before the data.
         full: the pipeline waits for room.
@@ -46,6 +53,7 @@ class Task:
     buffer: Buffer = field(init=False)
     readers: dict[int, ReaderState] = field(default_factory=dict)
     queues: dict[tuple[int, int], SplitQueue] = field(default_factory=dict)
+    read: deque[m.SplitRequest] = field(default_factory=lambda: deque(maxlen=REPEATED_ENDS))
     ended: bool = False
     cut: bool = False
     full: bool = False
