@@ -11,7 +11,7 @@ from typing import NamedTuple
 YOUNG_SECONDS = 5.0
 """A process that is younger is not counted: it has not allocated what it needs."""
 
-RELEASE_SECONDS = 20.0
+RELEASE_SECONDS = 60.0
 """Time in which idle processes release threads and descriptors."""
 
 SLACK = 1

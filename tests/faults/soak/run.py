@@ -20,7 +20,7 @@ from tests.faults.soak.trainer import Command
 WORKERS = 3
 TRAINERS = ("trainer", "named trainer 0", "named trainer 1")
 
-EPOCH_SECONDS = 180.0
+EPOCH_SECONDS = 300.0
 """Deadline of an epoch: faults last up to 15 s each, and only a hang exceeds it."""
 
 AFTERMATH_SECONDS = 1.5 * LEASE
