@@ -25,8 +25,11 @@ W1, W2, C1, C2, S1 = 1, 2, 11, 12, 21
 class Talk:
     """A dispatcher and the messages it sends, by session."""
 
+    journaled = False
+
     def __init__(self, splits=FOUR, **config) -> None:
-        self.logic = Dispatcher(DispatcherConfig(**config), random.Random(0), 0.0)
+        self.config = DispatcherConfig(**config)
+        self.logic = Dispatcher(self.config, random.Random(0), 0.0, journaled=self.journaled)
         self.now = 0.0
         self.worker_ids: dict[int, int] = {}
         spec = spec_to_wire(UnknownSpec())
@@ -394,6 +397,7 @@ def test_new_worker_replaces_the_old_one_at_its_address():
     talk.join(W1)
     talk.read(C1)
     hello = m.WorkerHello(1, 1, "host:1", {}, VERSIONS)
+    talk.now += 3.0  # without a heartbeat, though its session is open
     said = talk.say(W2, hello)
     assert (W1, "end") in said
     assert only(said, m.Tasks)[0][1].lost[0].reason == "another process took its address"
@@ -427,7 +431,9 @@ def test_replaced_worker_does_not_get_its_address_back():
     talk = Talk()
     talk.join(W1)
     old = talk.worker_ids[W1]
+    talk.now += 3.0
     talk.say(W2, m.WorkerHello(1, 1, "host:1", {}, VERSIONS))
+    talk.now += 3.0
     journal = talk.logic._ledger.journal_id
     again = m.WorkerHello(1, 1, "host:1", {}, VERSIONS, worker_id=old, journal_id=journal)
     assert _refusal(talk.say(3, again)).code == "AlreadyExistsError"
