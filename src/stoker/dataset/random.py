@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from stoker.dataset.streams.task_calls import StreamCalls
 from stoker.dataset.tree.node import Context, Node
 from stoker.errors import FailedPreconditionError, InvalidTypeError
 
@@ -100,6 +101,10 @@ class Calls:
         self._drawn = -1
         self._generators: dict[int | None, np.random.Generator] = {}
 
+    def recorded(self) -> StreamCalls | None:
+        """Return the record of these calls in flight, if there is one; costs some microseconds."""
+        return stream_calls(self._context, self._node)
+
     def over(self, elements: Iterator[Any], stop: int) -> "Calls":
         """Return a context manager in which a call is for the element that `elements` yielded last.
 
@@ -137,6 +142,13 @@ class Calls:
         key = (_IN_FUNCTIONS, context.numbers[self._node], *context.epoch, index)
         sequence = np.random.SeedSequence(entropy & _SEED_MASK, spawn_key=key)
         return np.random.Generator(np.random.PCG64(sequence))
+
+
+def stream_calls(context: Context, node: Node) -> StreamCalls | None:
+    """Return the record of the calls of a node's function, if calls are recorded."""
+    if context.calls is None:
+        return None
+    return context.calls.stream(context.numbers[node], context.epoch)
 
 
 def in_function() -> bool:

@@ -12,7 +12,8 @@ import pytest
 
 from stoker.errors import AlreadyExistsError, InvalidArgumentError
 from stoker.service import DispatchServer, WorkerConfig
-from stoker.service.worker.supervisor import Backoff, Supervisor
+from stoker.service.worker.backoff import Backoff
+from stoker.service.worker.supervisor import Supervisor
 
 CONFIG = WorkerConfig(dispatcher_address="localhost:1")
 

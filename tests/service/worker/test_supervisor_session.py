@@ -6,6 +6,7 @@ from stoker.service import DispatchServer, WorkerServer
 from stoker.service import messages as m
 from stoker.service.dispatcher.supervisors import Supervisors
 from stoker.service.keys import WorkerIdentity
+from stoker.service.worker.process import LostCalls
 from stoker.service.worker.supervisor_session import SupervisorSession
 from tests.serving import eventually
 
@@ -54,7 +55,7 @@ def test_a_death_without_a_session_is_sent_when_one_opens(monkeypatch):
     with DispatchServer() as dispatcher:
         session = SupervisorSession(dispatcher.target, _no_workers)
         session._journal_id = dispatcher._shell.logic._ledger.journal_id
-        session.report_death(WorkerIdentity(9, KEY), "was killed")
+        session.report_death(WorkerIdentity(9, KEY), "was killed", LostCalls())
         session.start()
         try:
             assert eventually(lambda: messages)
@@ -68,7 +69,7 @@ def test_deaths_are_not_repeated_to_another_dispatcher(monkeypatch):
     with ExitStack() as stack:
         dispatcher = stack.enter_context(DispatchServer(worker_timeout_ms=300))
         session = SupervisorSession(dispatcher.target, _no_workers)
-        session.report_death(WorkerIdentity(9, KEY), "was killed")
+        session.report_death(WorkerIdentity(9, KEY), "was killed", LostCalls())
         session.start()
         stack.callback(session.stop)
         assert eventually(lambda: messages)

@@ -12,6 +12,7 @@ from stoker.dataset.pickled import Pickled
 from stoker.dataset.random import Calls, keyed
 from stoker.dataset.streams.failures import Origin, raise_failure
 from stoker.dataset.streams.stream import OneInputStream, Stream
+from stoker.dataset.streams.task_calls import recorded
 from stoker.dataset.tree.node import Context, OneInput, unless_finite
 from stoker.dataset.unpacking import apply
 from stoker.elements.frozen import frozen
@@ -63,6 +64,7 @@ class _GroupStream(OneInputStream):
         # The three functions draw differently.
         self._nested = NestedDatasets(context, node, node.reduce_function.value)
         self._keyed = Calls(context.inner(0), node)
+        self._recorded = self._keyed.recorded()
         self._sizes_context = context.inner(1)
         self._sizes: dict[int, int] = {}
         self._groups: dict[int, list[Any]] = {}
@@ -136,12 +138,13 @@ class _GroupStream(OneInputStream):
         index = self._index
         self._index += 1
         try:
-            with self._keyed.over(iter((element,)), index + 1) as calls:
-                found = apply(self._key, next(calls))
-            key = _as_int("key_func", found)
-            size = self._node.window_size or self._sizes.get(key)
-            if size is None:
-                size = self._sizes[key] = self._size_of(key, index)
+            with recorded(self._recorded, index, element):
+                with self._keyed.over(iter((element,)), index + 1) as calls:
+                    found = apply(self._key, next(calls))
+                key = _as_int("key_func", found)
+                size = self._node.window_size or self._sizes.get(key)
+                if size is None:
+                    size = self._sizes[key] = self._size_of(key, index)
         except Exception as error:  # noqa: BLE001 - user code may raise anything
             raise_failure(error, Origin(self._node.kind, self._node.site, index))
         group = self._groups.setdefault(key, [])

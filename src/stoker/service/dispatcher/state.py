@@ -36,6 +36,7 @@ from stoker.service.dispatcher.records import (
     TaskAdded,
     TaskAssigned,
     TaskDelivered,
+    TaskDied,
     TaskDropped,
     TaskEnded,
     TaskLeft,
@@ -119,6 +120,12 @@ class State:
             self._lose(task, record.reason, record.undelivered.get(task.task_id))
 
     @apply.register
+    def _(self, record: TaskDied) -> None:
+        task = self.tasks[record.task_id]
+        search, known = task.iteration.poison, task.poisoned_known
+        search.add(task.seed, known, record.calls, record.alone, record.how)
+
+    @apply.register
     def _(self, record: JobAdded) -> None:
         self.jobs[record.job] = Job(record, record.dataset_id)
         self.jobs_of.setdefault(record.dataset_id, set()).add(record.job)
@@ -166,6 +173,7 @@ class State:
         iteration = self.iterations[record.iteration_id]
         worker = self.workers[record.worker_id]
         task = Task(record.task_id, worker.added, iteration, record.seed, record.key)
+        task.poisoned_known = len(iteration.poison.poisoned)
         self.tasks[task.task_id] = worker.tasks[task.task_id] = task
         iteration.tasks[task.task_id] = task
         iteration.by_worker[record.worker_id] = task

@@ -141,6 +141,18 @@ class Workers:
         self._newest_sessions.pop(worker_id, None)
         self._iterations.lose_worker(worker_id, reason, undelivered or {})
 
+    def died(self, report: m.WorkerDied) -> None:
+        """Remove a worker whose process has died, and record the calls that may have ended it."""
+        how = report.how or "its process ended"
+        tasks = self._state.workers[report.worker_id].tasks
+        for task_id, calls in report.calls.items():
+            task = tasks.get(task_id)
+            if task is not None and task.running and calls:
+                record = mode_of(task.iteration.parameters).died(task, calls, report.alone, how)
+                if record is not None:
+                    self._ledger.commit(record)
+        self.lose(report.worker_id, how)
+
     def _register(self, hello: m.WorkerHello) -> int:
         older = self._state.addresses.get(hello.address)
         if older is not None:
