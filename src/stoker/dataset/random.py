@@ -164,8 +164,27 @@ _running = _Running()
 
 
 @contextmanager
-def keyed(context: Context, node: Node, index: int) -> Iterator[None]:
-    """Let `generator` draw for the call of `node` at position `index`, in a ``with`` block."""
-    with Calls(context, node).over(iter((None,)), index + 1) as elements:
-        next(elements)
-        yield
+def keyed(
+    context: Context,
+    node: Node,
+    index: int,
+    recorded: StreamCalls | None = None,
+    element: Any = None,
+) -> Iterator[None]:
+    """Let `generator` draw for the call of `node` at position `index`, in a ``with`` block.
+
+    Args:
+        context: the context of the node.
+        node: the node of the function.
+        index: the number of the element.
+        recorded: records the call.
+        element: the element, if the call is recorded.
+    """
+    slot = -1 if recorded is None else recorded.begin(index, index + 1, element)
+    try:
+        with Calls(context, node).over(iter((None,)), index + 1) as elements:
+            next(elements)
+            yield
+    finally:
+        if recorded is not None:
+            recorded.end(slot)

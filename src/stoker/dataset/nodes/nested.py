@@ -8,7 +8,6 @@ from stoker.dataset.random import keyed, stream_calls
 from stoker.dataset.streams.execute import open_stream
 from stoker.dataset.streams.failures import Origin, raise_failure
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.streams.task_calls import recorded
 from stoker.dataset.tree.node import Context, Node
 from stoker.errors import InvalidTypeError
 
@@ -45,7 +44,7 @@ class NestedDatasets:
             Exception: an error of the function or of opening its dataset, with its origin.
         """
         try:
-            with recorded(self._recorded, index, arguments), keyed(self._outer, self._node, index):
+            with keyed(self._outer, self._node, index, self._recorded, arguments):
                 result = self._function(*arguments)
             return self._open(result, index)
         except Exception as error:  # noqa: BLE001 - user code may raise anything

@@ -88,6 +88,7 @@ class StreamCalls:
     Attributes:
         recorder: of the process.
         stream: as in `CallRange`.
+        end: removes the calls of a slot.
     """
 
     def __init__(self, task: TaskCalls, stream: int, marks: _Marks | None) -> None:
@@ -95,6 +96,7 @@ class StreamCalls:
         self.recorder = task.recorder
         self._task_id = task.task_id
         self.stream = stream
+        self.end = task.recorder.end
         self._marks = marks
 
     def limit(self, index: int) -> int:
@@ -134,20 +136,6 @@ class StreamCalls:
             )
             return slot
         return self.recorder.begin(self._task_id, self.stream, first, stop)
-
-    def end(self, slot: int) -> None:
-        """Record that calls have returned."""
-        self.recorder.end(slot)
-
-
-@contextmanager
-def recorded(calls: StreamCalls | None, index: int, element: Any) -> Iterator[None]:
-    """Record the call for an element while the ``with`` block runs; see `StreamCalls.begin`."""
-    if calls is None:
-        yield
-    else:
-        with calls.recorder.slot(calls.begin(index, index + 1, element)):
-            yield
 
 
 @contextmanager

@@ -71,7 +71,7 @@ class PoisonSearch:
         found_since = [CallRange(x.stream, x.index, x.index + 1) for x in self.poisoned[known:]]
         if common(calls, found_since):
             return
-        if alone != NO_DIGEST and common(self.in_common, calls):
+        if alone != NO_DIGEST and len(calls) == 1 and common(self.in_common, calls):
             self._accuse(calls[0], alone, how)
         else:
             self._add(Death(list(calls)))
