@@ -71,8 +71,6 @@ def test_invalid_worker_field_is_a_value_error(fields, message):
 
 
 def test_unimplemented_options_are_refused():
-    with pytest.raises(UnimplementedError, match="fault_tolerant_mode"):
-        DispatcherConfig(fault_tolerant_mode=True, work_dir="/tmp")
     with pytest.raises(UnimplementedError, match="worker_addresses"):
         DispatcherConfig(worker_addresses=["a"])
 

@@ -229,7 +229,7 @@ def test_end_is_sent_when_all_splits_are_begun():
         (W1, m.SplitGrant(first, 0, 0, begun=[0])),
         (W2, m.SplitGrant(second, 0, 0, end=True)),
     ]
-    assert talk.logic.assigner.waiting == {}
+    assert talk.logic.assigner.waiting == []
 
 
 def test_splits_of_a_lost_worker_are_reassigned_or_counted():

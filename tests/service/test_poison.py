@@ -98,7 +98,7 @@ def test_memory_of_deaths_is_bounded(monkeypatch):
     search = _Search()
     for index in range(10):
         search.die(*at(index), seed=index)
-    assert [death.calls for death in search.deaths] == [at(7), at(8), at(9)]
+    assert search.deaths == [at(7), at(8), at(9)]
     assert search.seeds == [8, 9]
 
 

@@ -208,8 +208,8 @@ class DispatcherConfig:
         protocol: "grpc".
         host: the address to bind; other than loopback only with `insecure`.
         insecure: serve other machines without authentication.
-        work_dir: directory of the journal.
-        fault_tolerant_mode: keep a journal in `work_dir`; not in this version.
+        work_dir: directory or URL ("gs://...", "s3://...") of the journal.
+        fault_tolerant_mode: keep a journal in `work_dir`, to go on after a restart.
         worker_addresses: workers of static sharding; not in this version.
         job_gc_check_interval_ms: interval between two searches for jobs without clients.
         job_gc_timeout_ms: a job without clients for this long is removed; -1 keeps it.
@@ -260,8 +260,6 @@ class DispatcherConfig:
                 "Cannot enable fault tolerant mode without configuring a work dir. Make sure to "
                 "set `work_dir` in the `config` object passed to `DispatcherServer`."
             )
-        if self.fault_tolerant_mode:
-            raise UnimplementedError("`fault_tolerant_mode` is not in this version of stoker")
         if self.worker_addresses:
             raise UnimplementedError("`worker_addresses` is not in this version of stoker")
 

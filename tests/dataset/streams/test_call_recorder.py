@@ -70,7 +70,7 @@ def test_a_call_alone_waits_for_those_in_flight(memory):
 def test_other_calls_wait_for_one_that_runs_alone(memory):
     alone, quiet = memory.recorder.begin_alone(TASK, STREAM, 4, DIGEST)
     threads = [_in_thread(_call, memory.recorder) for _ in range(3)]
-    assert eventually(lambda: len(memory.recorder._changed._waiters) == 3)  # type: ignore[attr-defined]
+    assert eventually(lambda: len(memory.recorder._changed._waiters) == 3)
     assert quiet
     assert memory.calls == [RecordedCall(TASK, CallRange(STREAM, 4, 5), DIGEST)]
     memory.recorder.end(alone)

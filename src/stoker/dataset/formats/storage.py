@@ -29,7 +29,7 @@ def open_file(path: str, mode: str, buffering: int = 0) -> Any:
     """
     if not is_url(path):
         return open(path, mode, buffering)  # noqa: PTH123 - Path.open takes 8 us more
-    system, name = _system_of(path)
+    system, name = system_of(path)
     return system.open(name, mode)
 
 
@@ -38,11 +38,12 @@ def list_paths(pattern: str) -> list[str]:
     if not is_url(pattern):
         # Not Path.glob: patterns may be absolute, and the results keep the user's spelling.
         return glob.glob(pattern, recursive=True)  # noqa: PTH207
-    system, name = _system_of(pattern)
+    system, name = system_of(pattern)
     return [system.unstrip_protocol(found) for found in system.glob(name)]
 
 
-def _system_of(url: str) -> tuple[Any, str]:
+def system_of(url: str) -> tuple[Any, str]:
+    """Return the file system of fsspec for `url`, and the path there; raises as `open_file`."""
     import fsspec
 
     try:
@@ -156,7 +157,7 @@ class UrlFolder(Folder):
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
-        self._system, self._inner = _system_of(path)
+        self._system, self._inner = system_of(path)
 
     def lock(self) -> bool:
         self._system.makedirs(self._inner, exist_ok=True)

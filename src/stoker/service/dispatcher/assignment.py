@@ -42,7 +42,8 @@ class Readers(NamedTuple):
 class Assignment:
     """Start the tasks of an iteration and assign them.
 
-    Apart from `_considered` and what depends on it, all attributes follow from the state.
+    Apart from `_considered` and what depends on it, all attributes follow from the state: see
+    `resume`.
 
     Args:
         iteration: the iteration.
@@ -86,6 +87,20 @@ class Assignment:
         self._unread_known = False
 
     # ── events ────────────────────────────────────────────────────────────────────────────────────
+    def resume(self) -> None:
+        """Continue the iteration of an earlier dispatcher. Workers that wait are found by `start`.
+
+        Its last slices of work may be undone.
+        """
+        for task in self._iteration.tasks.values():
+            self._leaving += len(task.leaving)
+            if not task.over and not self._is_private(task.worker):
+                self._open.appendleft(task.task_id)
+        for client in self._iteration.clients.values():
+            self._processes.setdefault(client.process, {})[client.client_id] = None
+            self._note_room(client)
+        self._sessions.in_slices(self._refill(list(self._roomy)))
+
     def client_joined(self, client: e.Client) -> None:
         """Assign tasks to a new client, which is notified by the caller."""
         if self._iteration.stopped:
@@ -168,7 +183,7 @@ class Assignment:
         for task in tasks:
             if task.task_id in iteration.unread and iteration.sources:
                 # It may get no reader before the others have ended, for which all must be begun.
-                self._ledger.commit(r.SplitsReturned(task.task_id))
+                self._splits.give_back(task)
                 self._sessions.send(task.worker.worker_id, m.ReturnSplits(task.task_id))
         if iteration.clients:
             self._drop_unreachable(tasks)
@@ -182,7 +197,7 @@ class Assignment:
         self._considered = False  # its worker may get another task
         self._sessions.send(task.worker.worker_id, m.TaskStop(task.task_id))
         self._ledger.commit(r.TaskDropped(task.task_id, reason))
-        self._splits.forget({task.task_id})
+        self._splits.forget([task])
 
     def warn(self, now: float) -> None:
         """Warn of workers that have waited for long, unless their turn comes when others end."""

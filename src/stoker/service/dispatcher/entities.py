@@ -20,6 +20,14 @@ workers that were disconnected at that time; of older clients, such a worker dro
 
 
 @dataclasses.dataclass
+class Page:
+    """A page of listed splits; `uses` is the number of its places in the lists of iterations."""
+
+    values: bytes
+    uses: int = 0
+
+
+@dataclasses.dataclass
 class Worker:
     """A worker process.
 
@@ -166,7 +174,7 @@ class Iteration:
     Attributes:
         sources: the sources whose splits are assigned to tasks; ``None`` until they are known.
         values: the values of the splits of listed sources.
-        trackers: (source, its epoch) → its splits, until all are read.
+        trackers: (source, its epoch) → its begun splits, until all are read.
         by_worker: worker → its task, unless that is lost.
         read_epochs: source → its epochs whose splits are all read.
         splits_read: task → the number of splits that it has begun of those epochs.
@@ -222,14 +230,24 @@ class Iteration:
         return self.clients_opened > 1
 
     def tracker(self, source: int, source_epoch: int) -> SplitTracker:
-        """Return the tracker of one epoch of one source; made when first asked for."""
-        key = (source, source_epoch)
-        if key not in self.trackers:
-            if source_epoch in self.read_epochs.get(source, ()):
-                return SplitTracker(0)  # a task that comes late gets the end
-            assert self.sources is not None
-            self.trackers[key] = SplitTracker(self.sources[source].splits)
-        return self.trackers[key]
+        """Return the begun splits of one epoch of one source; change them by `begin_splits`."""
+        tracker = self.trackers.get((source, source_epoch))
+        if tracker is not None:
+            return tracker
+        if source_epoch in self.read_epochs.get(source, ()):
+            return SplitTracker(0)  # a task that comes late gets the end
+        assert self.sources is not None
+        return SplitTracker(self.sources[source].splits)
+
+    def begin_splits(
+        self, source: int, source_epoch: int, ranges: list[tuple[int, int]], task_id: int
+    ) -> None:
+        """Mark splits as begun by a task."""
+        tracker = self.trackers.get((source, source_epoch))
+        if tracker is None:
+            tracker = self.tracker(source, source_epoch)
+            self.trackers[source, source_epoch] = tracker
+        tracker.begin(ranges, task_id)
 
     def leave_tracker(self, source: int, source_epoch: int, task_id: int) -> None:
         """Remove a task from an epoch of a source, and the epoch if it was the last to read it.
@@ -249,7 +267,7 @@ class Iteration:
 
     def splits_begun_by(self, task_id: int) -> int:
         """Return the number of splits that the task has begun, over all sources."""
-        kept = sum(tracker.begun_by(task_id) for tracker in self.trackers.values())
+        kept = sum(tracker.begun_counts[task_id] for tracker in self.trackers.values())
         return kept + self.splits_read[task_id]
 
     def add_reader(self, task: Task, client: Client, reader_id: int) -> None:
@@ -285,10 +303,3 @@ class Iteration:
         self.readings -= len(task.readers)
         task.readers.clear()
         task.leaving.clear()
-
-    def drop_splits(self) -> None:
-        """Drop the splits: no task will ask for any."""
-        self.values = {}  # not cleared: `SplitListing.free_pages` frees them in steps
-        self.trackers.clear()
-        self.read_epochs.clear()
-        self.splits_read.clear()

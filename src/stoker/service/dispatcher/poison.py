@@ -33,25 +33,18 @@ LONGEST_HOW = 500
 
 
 @dataclasses.dataclass
-class Death:
-    """The calls in flight when a worker died."""
-
-    calls: list[CallRange]
-
-
-@dataclasses.dataclass
 class PoisonSearch:
     """What is known of the deaths of the workers of one iteration; part of the recorded state.
 
     Attributes:
-        deaths: those that no poisoned call explains, the latest last.
+        deaths: the calls in flight at each that no poisoned call explains, the latest last.
         in_common: the calls in flight at two deaths or more.
         seeds: the seeds of tasks that died. A task in place of one of them repeats its seed, so
             that it has the same elements at the same positions.
         poisoned: in the order in which they were found.
     """
 
-    deaths: list[Death] = dataclasses.field(default_factory=list)
+    deaths: list[list[CallRange]] = dataclasses.field(default_factory=list)
     in_common: list[CallRange] = dataclasses.field(default_factory=list)
     seeds: list[int] = dataclasses.field(default_factory=list)
     poisoned: list[PoisonedCall] = dataclasses.field(default_factory=list)
@@ -74,24 +67,24 @@ class PoisonSearch:
         if alone != NO_DIGEST and len(calls) == 1 and common(self.in_common, calls):
             self._accuse(calls[0], alone, how)
         else:
-            self._add(Death(list(calls)))
+            self._add(calls)
 
     def _accuse(self, call: CallRange, digest: int, how: str) -> None:
         """Declare a call poisoned, which explains the deaths at which it was in flight."""
         self.poisoned.append(PoisonedCall(call.stream, call.first, digest, how[:LONGEST_HOW]))
-        for death in [x for x in self.deaths if common(x.calls, [call])]:
+        for death in [x for x in self.deaths if common(x, [call])]:
             self.deaths.remove(death)
-            self.in_common = without(self.in_common, death.calls)
+            self.in_common = without(self.in_common, death)
 
-    def _add(self, death: Death) -> None:
+    def _add(self, calls: list[CallRange]) -> None:
         narrowed = []
         for each in self.in_common:
-            both = common([each], death.calls) if _is_wide(each) else []
+            both = common([each], calls) if _is_wide(each) else []
             narrowed += both or [each]
         for other in self.deaths:
-            narrowed += common(other.calls, death.calls)
+            narrowed += common(other, calls)
         self.in_common = merged(narrowed)
-        self.deaths = [*self.deaths, death][-REMEMBERED_DEATHS:]
+        self.deaths = [*self.deaths, calls][-REMEMBERED_DEATHS:]
 
     def suspects(self) -> list[CallRange]:
         """Return the calls that tasks run alone."""
@@ -99,7 +92,7 @@ class PoisonSearch:
 
     def traced(self) -> list[CallRange]:
         """Return the calls that tasks record one by one."""
-        calls = (call for death in self.deaths for call in death.calls)
+        calls = (call for death in self.deaths for call in death)
         return merged(call for call in calls if call.stop - call.first > 1)
 
     def seed_to_repeat(self, running: Container[int]) -> int | None:

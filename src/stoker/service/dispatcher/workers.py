@@ -126,7 +126,7 @@ class Workers:
         if worker.draining:
             return
         self._ledger.commit(r.WorkerDraining(worker_id))
-        self._assigner.forget(set(worker.tasks))
+        self._assigner.forget(worker.tasks.values())
         for task in worker.tasks.values():
             self._assigner.settle(task.iteration)
 
@@ -145,8 +145,9 @@ class Workers:
         """Remove a worker whose process has died, and record the calls that may have ended it."""
         how = report.how or "its process ended"
         tasks = self._state.workers[report.worker_id].tasks
-        for task_id, calls in report.calls.items():
+        for task_id, in_flight in report.calls.items():
             task = tasks.get(task_id)
+            calls = [each for each in in_flight if 0 <= each.first < each.stop]
             if task is not None and task.running and calls:
                 record = mode_of(task.iteration.parameters).died(task, calls, report.alone, how)
                 if record is not None:
@@ -184,15 +185,13 @@ class Workers:
         Splits it had not begun are taken back; it asks again for what it needs.
         """
         worker_id, tasks = worker.added.worker_id, worker.tasks
-        self._assigner.forget(set(tasks))
+        self._assigner.forget(tasks.values())
         for task_id in set(hello.tasks) - set(tasks):
             self._sessions.send(worker_id, m.TaskStop(task_id))
         for task_id, task in tasks.items():
-            if task.running:
-                self._ledger.commit(r.SplitsReturned(task_id))
-                if task_id not in hello.tasks:
-                    start = mode_of(task.iteration.parameters).task_start(task)
-                    self._sessions.send(worker_id, start)
+            if task.running and task_id not in hello.tasks:
+                start = mode_of(task.iteration.parameters).task_start(task)
+                self._sessions.send(worker_id, start)
             current = {*task.readers.values(), *task.leaving.values()}
             for reader_id in hello.readers.get(task_id, ()):
                 if reader_id not in current and not task.over:

@@ -1,0 +1,53 @@
+"""The journal of a dispatcher: it stores units of bytes, and knows nothing of their content."""
+
+from collections.abc import Callable
+
+from stoker.dataset.formats.storage import is_url
+from stoker.errors import StokerError
+from stoker.service.journal.journal import Journal
+from stoker.service.journal.rewriting import Compactor
+from stoker.service.journal.store import History, Store
+
+__all__ = ["Compactor", "History", "Journal", "open_journal"]
+
+
+def open_journal(
+    work_dir: str,
+    compact: Compactor,
+    *,
+    failed: Callable[[StokerError], None],
+    durable: Callable[[int], None],
+) -> Journal:
+    """Return the journal in `work_dir`, which is created if it does not exist.
+
+    Blocks on I/O: for a URL, it reads the whole history, and while the store cannot be reached, it
+    tries for a minute.
+
+    Args:
+        work_dir: a local directory, or a URL that fsspec opens, such as ``gs://bucket/name``. A
+            directory is locked: another dispatcher cannot open it. At a URL this dispatcher
+            replaces the one that serves it, whose next write fails.
+        compact: called in a thread with the parts of the last snapshot and the units since then,
+            each to be iterated once; yields the parts of the snapshot that replaces them, each of
+            at most a few MiB. An exception is logged and leaves the history as it is.
+        failed: called once, in a thread of the journal, when units can no longer be made durable.
+        durable: called in a thread of the journal with the position of the last durable unit.
+
+    Raises:
+        FailedPreconditionError: if another dispatcher serves `work_dir`, a newer stoker or another
+            program wrote it, or it is unsuitable.
+        DataLossError: if it is damaged.
+        PermissionDeniedError: if it cannot be written.
+        UnavailableError: if it cannot be reached, or the disk is full.
+    """
+    return Journal(_open_store(work_dir), compact, failed=failed, durable=durable)
+
+
+def _open_store(work_dir: str) -> Store:
+    if not is_url(work_dir) or work_dir.startswith(("file://", "local://")):
+        from stoker.service.journal.sqlite_store import SqliteStore
+
+        return SqliteStore(work_dir.partition("://")[2] or work_dir)
+    from stoker.service.journal.object_store import ObjectStore
+
+    return ObjectStore(work_dir)

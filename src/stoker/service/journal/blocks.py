@@ -1,0 +1,119 @@
+"""Blocks: the encoded form of everything that a journal stores.
+
+A block is a header, the sizes of its items and the items. Its CRC covers all of them, so every
+changed byte is noticed, and its length is known, so every truncation is.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from stoker.errors import DataLossError, FailedPreconditionError
+
+VERSION = 1
+"""Version of the format of blocks, of their order and of the names under which stores keep them."""
+
+_MAGIC = b"stkj"
+_HEADER = struct.Struct("<4sHBx8sQQI")
+_CRC = struct.Struct("<I")
+_BODY = _HEADER.size + _CRC.size
+
+
+class Kind(IntEnum):
+    """Content of a block."""
+
+    UNITS = 0
+    """Units in the order of their positions."""
+    BOOT = 1
+    """No items: a dispatcher begins to serve."""
+    PARTS = 2
+    """Parts of a snapshot."""
+    HEAD = 3
+    """One item that describes the other blocks of a store or snapshot."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A decoded block.
+
+    Attributes:
+        kind: the kind of the items.
+        boot: identifies the dispatcher that wrote it, 8 bytes.
+        number: number of the block among those of its kind in a store or snapshot.
+        first: position of the first unit; of a BOOT, of the unit that follows.
+        items: units, parts of a snapshot, or the content of a head.
+    """
+
+    kind: Kind
+    boot: bytes
+    number: int
+    first: int
+    items: Sequence[bytes]
+
+
+def encode_block(block: Block) -> bytes:
+    """Return the encoded form of `block`."""
+    items = block.items
+    header = _HEADER.pack(
+        _MAGIC, VERSION, block.kind, block.boot, block.number, block.first, len(items)
+    )
+    body = struct.pack(f"<{len(items)}I", *map(len, items)) + b"".join(items)
+    return b"".join((header, _CRC.pack(zlib.crc32(body, zlib.crc32(header))), body))
+
+
+def decode_block(data: bytes, name: str) -> Block:
+    """Return the block that `data` encodes; `name` is its place, for messages.
+
+    Raises:
+        DataLossError: if it is damaged, or not a block.
+        FailedPreconditionError: if a newer version of stoker wrote it.
+    """
+    if len(data) < _BODY:
+        raise damaged(name, f"it has {len(data)} bytes, fewer than its header")
+    magic, version, kind, boot, number, first, count = _HEADER.unpack_from(data)
+    if magic != _MAGIC:
+        raise damaged(name, "it does not begin as a block of a journal")
+    if version > VERSION:
+        raise newer(name, version)
+    (crc,) = _CRC.unpack_from(data, _HEADER.size)
+    body = memoryview(data)[_BODY:]
+    if zlib.crc32(body, zlib.crc32(data[: _HEADER.size])) != crc:
+        raise damaged(name, "its checksum differs")
+    start = _BODY + 4 * count
+    items = []
+    for size in struct.unpack_from(f"<{count}I", data, _BODY):
+        items.append(data[start : start + size])
+        start += size
+    return Block(Kind(kind), boot, number, first, items)
+
+
+def damaged(name: str, reason: str) -> DataLossError:
+    """Return the error for a part of a journal that cannot be read."""
+    return DataLossError(
+        f"{name} is damaged: {reason}; restore the `work_dir` from a backup, or name an empty "
+        "`work_dir`, with which the dispatcher starts without jobs and datasets"
+    )
+
+
+def newer(name: str, version: int) -> FailedPreconditionError:
+    """Return the error for a format of a later version of stoker."""
+    return FailedPreconditionError(
+        f"{name} has version {version} of the journal's format, and this stoker reads up to "
+        f"{VERSION}; use a newer stoker, or name an empty `work_dir`"
+    )
+
+
+def pack(items: Iterable[bytes], limit: int) -> Iterator[list[bytes]]:
+    """Yield `items` in groups of at most `limit` bytes; a larger item is a group of its own."""
+    group: list[bytes] = []
+    size = 0
+    for item in items:
+        if group and size + len(item) > limit:
+            yield group
+            group, size = [], 0
+        group.append(item)
+        size += len(item)
+    if group:
+        yield group

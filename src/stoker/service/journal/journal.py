@@ -1,0 +1,209 @@
+"""A journal: one thread commits the appended units in groups, and another one compacts."""
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+
+from stoker.errors import FailedPreconditionError, StokerError
+from stoker.service.journal.rewriting import Compactor, CompactorError, StoppedError, rewrite
+from stoker.service.journal.store import History, Store
+from stoker.wire.transports.forking import close_in_child
+
+GROUP_BYTES = 4 << 20
+"""A commit ends with the unit that brings it to this size; the others wait for the next."""
+IDLE_SECONDS = 10.0
+"""A journal without appends checks at this interval that it may still write."""
+COMPACTION_PAUSE = 60.0
+"""Seconds until a compactor that raised is called again."""
+
+_logger = logging.getLogger("stoker")
+
+
+class Journal:
+    """Durable history of a dispatcher: units in order, and a snapshot that replaces the oldest.
+
+    The first unit has position 1. One thread calls `read`, `append` and `close`. Only `close` and
+    the iterators that `read` returns wait for I/O. A forked child has no journal: its copy ignores
+    what is appended.
+
+    Args:
+        store: where it is kept; the journal closes it.
+        compact: as for `open_journal`, like `failed` and `durable`.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        compact: Compactor,
+        *,
+        failed: Callable[[StokerError], None],
+        durable: Callable[[int], None],
+    ) -> None:
+        self._store = store
+        self._compact = compact
+        self._failed = failed
+        self._durable = durable
+        self._position = self._durable_position = store.position
+        self._appended: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._appending = False
+        self._closed = False
+        self._stopping = threading.Event()
+        self._failure: StokerError | None = None
+        # Held for each report, so that nothing is reported durable after a failure.
+        self._report_lock = threading.Lock()
+        self._compaction: threading.Thread | None = None
+        self._next_compaction = 0.0
+        self._forked_copy = _ForkedCopy(self)
+        close_in_child(self._forked_copy)
+        self._thread = threading.Thread(target=self._run, name="stoker-journal", daemon=True)
+        self._thread.start()
+
+    @property
+    def position(self) -> int:
+        """Position of the last unit that was appended, or else of the last one read."""
+        return self._position
+
+    @property
+    def durable_position(self) -> int:
+        """Position of the last unit that is durable."""
+        return self._durable_position
+
+    def read(self) -> History:
+        """Return the history as it was when the journal was opened.
+
+        Its iterators raise DataLossError where it is damaged.
+
+        Raises:
+            FailedPreconditionError: after the first `append`.
+        """
+        if self._appending:
+            raise FailedPreconditionError("a journal is read before the first unit is appended")
+        return self._store.read()
+
+    def append(self, unit: bytes) -> int:
+        """Add a unit, and return its position; when it is durable, `durable` is called.
+
+        After a failure or `close`, the unit is ignored.
+        """
+        self._appending = True
+        self._position += 1
+        if not self._closed and self._failure is None:
+            self._appended.put(unit)
+        return self._position
+
+    def close(self, timeout: float) -> None:
+        """Write the appended units, stop the threads and release the lock; idempotent.
+
+        Args:
+            timeout: the most seconds to wait; afterwards the same goes on in a daemon thread.
+        """
+        if not self._closed:
+            self._closed = True
+            self._stopping.set()
+            self._appended.put(None)
+        if threading.current_thread() is self._thread:
+            return
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            count = self._position - self._durable_position
+            _logger.warning("the journal is not closed after %g s: %d units wait", timeout, count)
+
+    def _run(self) -> None:
+        ended = False
+        try:
+            while not ended and self._failure is None:
+                units, ended = self._next_group()
+                if units:
+                    self._commit(units)
+                elif not ended:
+                    self._store.check()
+        except Exception as error:
+            self._fail(error)
+        while not ended:  # the lock is held until the dispatcher has stopped
+            ended = self._appended.get() is None
+        self._stopping.set()
+        if self._compaction is not None:
+            self._compaction.join()
+        self._store.close()
+
+    def _next_group(self) -> tuple[list[bytes], bool]:
+        """Wait for units; return those of one commit, and whether `close` was called after them.
+
+        Without appends, the list is empty after IDLE_SECONDS.
+        """
+        units: list[bytes] = []
+        size = 0
+        try:
+            unit = self._appended.get(timeout=IDLE_SECONDS)
+            while unit is not None:
+                units.append(unit)
+                size += len(unit)
+                if size >= GROUP_BYTES:
+                    return units, False
+                unit = self._appended.get_nowait()
+        except queue.Empty:
+            return units, False
+        return units, True
+
+    def _commit(self, units: list[bytes]) -> None:
+        self._store.write(units)
+        with self._report_lock:
+            if self._failure is None:
+                self._durable_position = self._store.position
+                _call(self._durable, self._durable_position)
+        self._compact_if_due()
+
+    def _compact_if_due(self) -> None:
+        if self._stopping.is_set() or time.monotonic() < self._next_compaction:
+            return
+        if self._compaction is not None and self._compaction.is_alive():
+            return
+        if self._store.compaction_due():
+            self._compaction = threading.Thread(
+                target=self._run_compaction, name="stoker-journal-compaction", daemon=True
+            )
+            self._compaction.start()
+
+    def _run_compaction(self) -> None:
+        try:
+            self._store.compact(lambda history: rewrite(self._compact, history, self._stopping))
+        except StoppedError:
+            pass
+        except CompactorError as error:
+            self._next_compaction = time.monotonic() + COMPACTION_PAUSE
+            _logger.error(
+                "the journal cannot be compacted and grows; this is an error in stoker",
+                exc_info=error.__cause__,
+            )
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        if not isinstance(error, StokerError):
+            _logger.error("an error in stoker stops the journal", exc_info=error)
+            error = StokerError(f"the journal failed: {type(error).__name__}: {error}")
+        with self._report_lock:
+            if self._failure is None:
+                self._failure = error
+                _call(self._failed, error)
+
+
+class _ForkedCopy:
+    """Gives up a forked child's copy of a journal: no thread serves it, and the lock is not its."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    def close(self) -> None:
+        self._journal._closed = True
+        self._journal._store.abandon()
+
+
+def _call(report: Callable[..., None], *arguments: object) -> None:
+    """Call a function of the dispatcher; an error in it does not stop the journal."""
+    try:
+        report(*arguments)
+    except Exception:
+        _logger.exception("the report of the journal was not received")

@@ -1,0 +1,79 @@
+"""Errors of SQLite as errors of stoker that say what to do."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from stoker.errors import (
+    FailedPreconditionError,
+    PermissionDeniedError,
+    StokerError,
+    UnavailableError,
+)
+from stoker.service.journal.blocks import damaged
+
+_LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_READ_ONLY = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN}
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Raise errors of SQLite and of the system as errors of stoker that name `path`."""
+    try:
+        yield
+    except StokerError:  # some are OSErrors, too
+        raise
+    except sqlite3.Error as error:
+        raise _translate(error, path) from error
+    except OSError as error:
+        raise system_error(error, path) from error
+
+
+def busy(path: Path) -> FailedPreconditionError:
+    """Return the error for a journal that is open elsewhere."""
+    return FailedPreconditionError(
+        f"another dispatcher serves `work_dir` {path.parent}, or another program has opened "
+        f"{path.name} there; stop it, or name another `work_dir`"
+    )
+
+
+def system_error(error: OSError, path: Path) -> StokerError:
+    """Return the error for a system call that failed."""
+    reason = error.strerror or str(error)
+    if isinstance(error, PermissionError):
+        return _read_only(path, reason)
+    return _unavailable(path, reason)
+
+
+def _translate(error: sqlite3.Error, path: Path) -> StokerError:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in _LOCKED:
+        return busy(path)
+    if code in _READ_ONLY:
+        return _read_only(path, str(error))
+    if code in _DAMAGED:
+        return damaged(str(path), str(error))
+    if code == sqlite3.SQLITE_IOERR and "lock" in getattr(error, "sqlite_errorname", "").lower():
+        return FailedPreconditionError(
+            f"{path} cannot be locked ({error}), as on some network file systems; name a "
+            "`work_dir` on a local disk or a URL of an object store"
+        )
+    if code == sqlite3.SQLITE_ERROR:  # such as a table that is missing
+        return damaged(str(path), str(error))
+    return _unavailable(path, str(error))
+
+
+def _read_only(path: Path, reason: str) -> PermissionDeniedError:
+    return PermissionDeniedError(
+        f"the journal {path} cannot be written: {reason}; permit the dispatcher to write in "
+        "`work_dir`, or name another"
+    )
+
+
+def _unavailable(path: Path, reason: str) -> UnavailableError:
+    return UnavailableError(
+        f"the journal {path} cannot be written or read: {reason}; check the disk and its free "
+        "space, and start the dispatcher again, which then knows all that it ever told"
+    )

@@ -1,0 +1,271 @@
+"""A journal in a local directory: one SQLite database.
+
+The write-ahead log with `synchronous=FULL` makes a commit one fdatasync. The lock is SQLite's own,
+taken for as long as the database is open (`locking_mode=EXCLUSIVE`): then the log needs no shared
+memory, which network file systems lack, and the kernel releases the lock when the process ends.
+"""
+
+import ctypes
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from stoker.service.journal.blocks import Block, Kind, damaged, decode_block, encode_block, pack
+from stoker.service.journal.sqlite_errors import busy, translated
+from stoker.service.journal.sqlite_file import (
+    check_header,
+    close_unchanged,
+    create,
+    open_database,
+)
+from stoker.service.journal.store import COMPACTION_BYTES, History, Rewrite, Store
+from stoker.service.journal.verifying import parts_of, units_of
+from stoker.service.journal.wal import check_log
+
+FILE_NAME = "journal.sqlite"
+
+_READ_BYTES = 1 << 20
+_PART_BYTES = 1 << 20
+"""A block of a snapshot; commits wait while one is written, for about 10 ms."""
+_DELETED_ROWS = 1_000
+_FREED_PAGES = 256
+
+_open_files: set[str] = set()
+_open_files_lock = threading.Lock()
+
+
+class _Head(msgspec.Struct, frozen=True):
+    """Describes the blocks of the database, in one row that every transaction replaces.
+
+    Attributes:
+        last: number of the last block of units, and position of its last unit.
+        covered: the same of the last block that the snapshot replaces.
+        unit_bytes: size of the blocks of units behind the snapshot.
+        generation: number of the snapshot; 0 if there is none.
+        part_blocks: number of blocks of the snapshot.
+        snapshot_bytes: their size.
+    """
+
+    last: tuple[int, int] = (0, 0)
+    covered: tuple[int, int] = (0, 0)
+    unit_bytes: int = 0
+    generation: int = 0
+    part_blocks: int = 0
+    snapshot_bytes: int = 0
+
+
+class SqliteStore(Store):
+    """Keeps a journal in the file ``journal.sqlite`` of a directory.
+
+    Commits and the steps of a compaction use one connection under a lock, since no other can be
+    opened.
+    """
+
+    def __init__(self, work_dir: str) -> None:
+        self._path = Path(work_dir) / FILE_NAME
+        self._key = os.path.realpath(self._path)
+        self._boot = os.urandom(8)
+        self._lock = threading.Lock()
+        self._closed = False
+        with _open_files_lock:
+            # Checked first: closing any descriptor of a file releases this process's locks on it.
+            if self._key in _open_files:
+                raise busy(self._path)
+            _open_files.add(self._key)
+        try:
+            with translated(self._path):
+                self._open()
+        except BaseException:
+            _open_files.discard(self._key)
+            raise
+        self.position = self._head.last[1]
+
+    def _open(self) -> None:
+        _make_directory(self._path.parent)
+        exists = check_header(self._path)
+        if exists:
+            check_log(self._path.with_name(f"{FILE_NAME}-wal"))
+        self._connection = open_database(self._path)
+        try:
+            if not exists:
+                create(self._connection, self._encoded(_Head()))
+            self._head = self._read_head()
+            (mode,) = self._connection.execute("PRAGMA journal_mode=WAL").fetchone()
+            if mode != "wal":
+                raise sqlite3.OperationalError(f"its journal_mode is {mode!r} and cannot be 'wal'")
+            self._inode = self._path.stat().st_ino
+        except BaseException:
+            close_unchanged(self._connection)
+            raise
+
+    def read(self) -> History:
+        return self._history(self._head)
+
+    def write(self, units: list[bytes]) -> None:
+        number, position = self._head.last
+        data = encode_block(Block(Kind.UNITS, self._boot, number + 1, position + 1, units))
+        with translated(self._path), self._lock:
+            self.check()
+            last = (number + 1, position + len(units))
+            head = msgspec.structs.replace(
+                self._head, last=last, unit_bytes=self._head.unit_bytes + len(data)
+            )
+            with self._transaction():
+                self._connection.execute("INSERT INTO units VALUES (?, ?)", (number + 1, data))
+                self._write_head(head)
+            self._head = head
+        self.position = last[1]
+
+    def check(self) -> None:
+        with translated(self._path):
+            if self._path.stat().st_ino != self._inode:
+                raise OSError("it was replaced by another file while it was open")
+
+    def compaction_due(self) -> bool:
+        head = self._head
+        return head.unit_bytes > max(COMPACTION_BYTES, head.snapshot_bytes)
+
+    def compact(self, rewrite: Rewrite) -> None:
+        with translated(self._path):
+            self._delete_unused()
+            try:
+                self._replace(rewrite)
+            finally:
+                self._delete_unused()
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            with suppress(sqlite3.Error):  # what was reported durable is in the log
+                self._connection.close()
+            _open_files.discard(self._key)
+
+    def abandon(self) -> None:
+        # An immortal connection is never closed: SQLite would delete the parent's log.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
+
+    def _replace(self, rewrite: Rewrite) -> None:
+        head = self._head
+        generation = head.generation + 1
+        count = size = 0
+        for parts in pack(rewrite(self._history(head)), _PART_BYTES):
+            data = encode_block(Block(Kind.PARTS, self._boot, count, 0, parts))
+            with self._lock, self._transaction():
+                row = (_part_id(generation, count), data)
+                self._connection.execute("INSERT INTO parts VALUES (?, ?)", row)
+            count += 1
+            size += len(data)
+        with self._lock:
+            new = msgspec.structs.replace(
+                self._head,
+                covered=head.last,
+                unit_bytes=self._head.unit_bytes - head.unit_bytes,
+                generation=generation,
+                part_blocks=count,
+                snapshot_bytes=size,
+            )
+            with self._transaction():
+                self._write_head(new)
+            self._head = new
+
+    def _delete_unused(self) -> None:
+        """Delete what the last snapshot replaces and what an interrupted one has left."""
+        head = self._head
+        current = _part_id(head.generation, 0), _part_id(head.generation + 1, 0)
+        self._delete("units", "id <= ?", head.covered[0])
+        self._delete("parts", "id < ?", current[0])
+        self._delete("parts", "id >= ?", current[1])
+        # A page is moved into each freed one, so some are left for the units until the next time.
+        while self._free_bytes() > 2 * COMPACTION_BYTES:
+            with self._lock:
+                self._connection.execute(f"PRAGMA incremental_vacuum({_FREED_PAGES})").fetchall()
+
+    def _delete(self, table: str, condition: str, bound: int) -> None:
+        rows = f"SELECT id FROM {table} WHERE {condition} LIMIT {_DELETED_ROWS}"  # noqa: S608
+        count = 1
+        while count:
+            with self._lock:
+                deleted = f"DELETE FROM {table} WHERE id IN ({rows})"  # noqa: S608
+                count = self._connection.execute(deleted, (bound,)).rowcount
+
+    def _free_bytes(self) -> int:
+        with self._lock:
+            (pages,) = self._connection.execute("PRAGMA freelist_count").fetchone()
+            (size,) = self._connection.execute("PRAGMA page_size").fetchone()
+        return int(pages) * int(size)
+
+    def _history(self, head: _Head) -> History:
+        name = str(self._path)
+        first = _part_id(head.generation, 0)
+        parts = self._blocks("parts", first, first + head.part_blocks - 1)
+        units = self._blocks("units", head.covered[0] + 1, head.last[0])
+        return History(
+            parts_of(parts, name, head.part_blocks),
+            units_of(units, name, head.covered, head.last),
+        )
+
+    def _blocks(self, table: str, first: int, last: int) -> Iterator[Block]:
+        select = f"SELECT id, content FROM {table} WHERE id BETWEEN ? AND ? ORDER BY id"  # noqa: S608
+        while first <= last:
+            page: list[bytes] = []
+            size = 0
+            with translated(self._path), self._lock:
+                rows = self._connection.execute(select, (first, last))
+                for number, content in rows:
+                    page.append(content)
+                    size += len(content)
+                    first = number + 1
+                    if size >= _READ_BYTES:
+                        break
+                rows.close()
+            if not page:
+                return
+            for content in page:
+                yield decode_block(content, str(self._path))
+
+    def _read_head(self) -> _Head:
+        row = self._connection.execute("SELECT content FROM head WHERE id = 0").fetchone()
+        if row is None or not isinstance(row[0], bytes):
+            raise damaged(str(self._path), "its head is missing")
+        block = decode_block(row[0], str(self._path))
+        if block.kind is not Kind.HEAD:
+            raise damaged(str(self._path), "its head is missing")
+        return msgspec.msgpack.decode(block.items[0], type=_Head)
+
+    def _write_head(self, head: _Head) -> None:
+        self._connection.execute("UPDATE head SET content = ?", (self._encoded(head),))
+
+    def _encoded(self, head: _Head) -> bytes:
+        return encode_block(Block(Kind.HEAD, self._boot, 0, 0, [msgspec.msgpack.encode(head)]))
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException:
+            with suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
+            raise
+
+
+def _part_id(generation: int, number: int) -> int:
+    return (generation << 32) + number
+
+
+def _make_directory(path: Path) -> None:
+    """Create a directory, durably."""
+    missing = [parent for parent in (path, *path.parents) if not parent.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for created in missing:
+        parent = os.open(created.parent, os.O_RDONLY)
+        try:
+            os.fsync(parent)
+        finally:
+            os.close(parent)
