@@ -58,7 +58,7 @@ def read(
 ) -> tuple["collections.Counter[int]", list[PoisonedElementError], dict[str, int]]:
     """Return the elements of an epoch, its errors, and its statistics."""
     found: collections.Counter[int] = collections.Counter()
-    poisoned = []
+    poisoned: list[PoisonedElementError] = []
     with dataset.distribute(service.target, processing_mode=mode).iterator() as iterator:
         while True:
             try:

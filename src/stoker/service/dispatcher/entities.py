@@ -184,7 +184,7 @@ class Iteration:
         damaged: tasks that were lost, or whose elements were.
         left: reader id of a client that has left or closed → what it had consumed of each task.
         clients_opened: the number of clients that have opened it.
-        poison: what is known of elements that end the processes of workers.
+        poison: elements that end the processes of workers.
         computed: no task computes, and none will be added unless one is lost before its end.
         finished: no client will get another element.
         stopped: its tasks have been stopped on their workers.

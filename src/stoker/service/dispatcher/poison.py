@@ -34,7 +34,7 @@ LONGEST_HOW = 500
 
 @dataclasses.dataclass
 class PoisonSearch:
-    """What is known of the deaths of the workers of one iteration; part of the recorded state.
+    """Deaths of the workers of one iteration, and their causes; part of the recorded state.
 
     Attributes:
         deaths: the calls in flight at each that no poisoned call explains, the latest last.
