@@ -21,6 +21,7 @@ def test_dispatcher_defaults_are_as_documented():
     assert (config.job_gc_check_interval_ms, config.job_gc_timeout_ms) == (600_000, 300_000)
     assert (config.worker_timeout_ms, config.client_timeout_ms) == (10_000, 60_000)
     assert (config.worker_max_concurrent_snapshots, config.gc_dynamic_sharding_jobs) == (3, False)
+    assert config.dispatcher_patience_ms == 600_000
 
 
 def test_worker_defaults_are_as_documented():
@@ -40,6 +41,7 @@ def test_worker_defaults_are_as_documented():
         ({"fault_tolerant_mode": True}, "without configuring a work dir"),
         ({"worker_timeout_ms": 0}, "`worker_timeout_ms` must be positive, got 0"),
         ({"client_timeout_ms": -1}, "`client_timeout_ms` must be positive, got -1"),
+        ({"dispatcher_patience_ms": 0}, "`dispatcher_patience_ms` must be positive, got 0"),
         ({"job_gc_check_interval_ms": 0}, "`job_gc_check_interval_ms` must be positive"),
         ({"host": "0.0.0.0"}, "insecure=True"),
         ({"host": "192.168.1.5"}, "--insecure"),

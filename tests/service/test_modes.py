@@ -111,6 +111,19 @@ def test_an_iteration_is_finished_once_delivered(policy: ShardingPolicy):
     assert iteration.finished
 
 
+@pytest.mark.parametrize(
+    ("policy", "accepted"), [(ShardingPolicy.OFF, True), (ShardingPolicy.DYNAMIC, False)]
+)
+def test_only_off_starts_tasks_while_computed_ones_are_read(policy: ShardingPolicy, accepted: bool):
+    state = _state(policy, workers=1)
+    mode, iteration = mode_of(m.JobParameters(policy)), state.iterations[ITERATION]
+    state.apply(r.TaskEnded(TASK))
+    assert iteration.computed
+    assert mode.accepts_tasks(iteration) is accepted
+    state.apply(r.TaskDelivered(TASK))
+    assert not mode.accepts_tasks(iteration)
+
+
 def test_off_starts_anew_after_the_loss_of_a_computed_task():
     state = _state(ShardingPolicy.OFF, workers=1)
     iteration = state.iterations[ITERATION]

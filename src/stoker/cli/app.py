@@ -57,11 +57,21 @@ def dispatcher(
             show_default=False,
         ),
     ] = None,
+    dispatcher_patience_ms: Annotated[
+        int,
+        typer.Option(min=1, help="Time for which clients wait for a dispatcher with a journal."),
+    ] = 600_000,
 ) -> None:
     """Start a dispatcher, which coordinates workers and trainers and runs no user code."""
     from stoker.cli import servers
 
-    servers.run_dispatcher(host=host, port=port, insecure=insecure, work_dir=work_dir)
+    servers.run_dispatcher(
+        host=host,
+        port=port,
+        insecure=insecure,
+        work_dir=work_dir,
+        dispatcher_patience_ms=dispatcher_patience_ms,
+    )
 
 
 @app.command()

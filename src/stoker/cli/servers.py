@@ -17,7 +17,9 @@ from stoker.service.worker.supervisor import Supervisor
 logger = logging.getLogger("stoker.worker")
 
 
-def run_dispatcher(*, host: str, port: int, insecure: bool, work_dir: str | None) -> None:
+def run_dispatcher(
+    *, host: str, port: int, insecure: bool, work_dir: str | None, dispatcher_patience_ms: int
+) -> None:
     """Run a dispatcher until it is asked to stop, or fails; print its address once it serves."""
     _log_to_stderr()
     with StopRequest() as stop:
@@ -28,6 +30,7 @@ def run_dispatcher(*, host: str, port: int, insecure: bool, work_dir: str | None
                 insecure=insecure,
                 work_dir=work_dir,
                 fault_tolerant_mode=work_dir is not None,
+                dispatcher_patience_ms=dispatcher_patience_ms,
             )
             server = DispatchServer(config)
         except (StokerError, ValueError, OSError) as error:

@@ -219,6 +219,9 @@ class DispatcherConfig:
         gc_dynamic_sharding_jobs: also collect named jobs with dynamic sharding.
         peer_timeout_ms: time in which the dispatcher notices that a worker or client cannot be
             reached, and ends its session; at least 1,000. The lease is not affected.
+        dispatcher_patience_ms: with a journal, the time for which clients wait for this dispatcher
+            when it cannot be reached, such as while it is restarted. Without one they give up when
+            no worker has anything to read.
     """
 
     port: int = 0
@@ -236,6 +239,7 @@ class DispatcherConfig:
     host: str = "localhost"
     insecure: bool = False
     peer_timeout_ms: int = 10_000
+    dispatcher_patience_ms: int = 600_000
 
     @property
     def job_gc_check_interval(self) -> float:
@@ -253,7 +257,13 @@ class DispatcherConfig:
         check_text("host", self.host)
         check_exposure(self.host, self.insecure)
         _check_port(self.port)
-        _positive(self, "job_gc_check_interval_ms", "worker_timeout_ms", "client_timeout_ms")
+        _positive(
+            self,
+            "job_gc_check_interval_ms",
+            "worker_timeout_ms",
+            "client_timeout_ms",
+            "dispatcher_patience_ms",
+        )
         _check_peer_timeout(self.peer_timeout_ms)
         if self.fault_tolerant_mode and not self.work_dir:
             raise InvalidArgumentError(

@@ -190,13 +190,17 @@ class WorkerLeave(Message, frozen=True, tag=True):
 
 # ── dispatcher → worker ──────────────────────────────────────────────────────────────────────────
 class WorkerWelcome(Message, frozen=True, tag=True):
-    """The session is open. A `worker_id` that differs from the hello's: drop all tasks."""
+    """The session is open. If `worker_id` or `journal_id` differs from the hello's: drop all tasks.
+
+    `journaled`: a restarted dispatcher goes on, so that it is worth waiting for.
+    """
 
     protocol: int
     worker_id: int
     journal_id: str
     heartbeat_ms: int
     key: bytes = b""
+    journaled: bool = False
 
 
 class TaskStart(Message, frozen=True, tag=True):
@@ -327,8 +331,9 @@ class ClientHello(Message, frozen=True, tag=True):
     """First message of a client: read this epoch of this job; both are created if missing.
 
     With `client_id` the client resumes its session, and `key` is that of its `ClientWelcome`.
-    `process` identifies workers in the same process. `registration` names the dataset in place of
-    `dataset_id`, at first without its tree.
+    Without, `key` is the one that the client chooses: a hello whose answer was lost is recognized
+    by it. `process` identifies workers in the same process. `registration` names the dataset in
+    place of `dataset_id`, at first without its tree.
     """
 
     protocol_min: int
@@ -373,7 +378,8 @@ class ClientWelcome(Message, frozen=True, tag=True):
     """The session is open; `warning` is for the user.
 
     `compression` is that of the client's own registration, for its hello to workers; sent to a new
-    client only.
+    client only. `dispatcher_patience_ms`: how long the client waits for the dispatcher when it
+    cannot be reached; 0 if it keeps no journal, so that waiting has no use.
     """
 
     protocol: int
@@ -384,6 +390,7 @@ class ClientWelcome(Message, frozen=True, tag=True):
     warning: str = ""
     compression: str | None = None
     key: bytes = b""
+    dispatcher_patience_ms: int = 0
 
 
 class DatasetUnknown(Message, frozen=True, tag=True):

@@ -102,17 +102,19 @@ class Assignment:
         self._sessions.in_slices(self._refill(list(self._roomy)))
 
     def client_joined(self, client: e.Client) -> None:
-        """Assign tasks to a new client, which is notified by the caller."""
+        """Assign tasks to a new client.
+
+        The caller notifies it, and calls `note_waiting` afterwards.
+        """
         if self._iteration.stopped:
             return
         self._processes.setdefault(client.process, {})[client.client_id] = None
+        if len(self._iteration.clients) == 1:
+            self._drop_unreachable(self._iteration.unread.values())
         for worker in self._state.local_workers.get(client.process, {}).values():
             if self._is_private(worker.added):
                 self._read_private(client, worker)
-        if len(self._iteration.clients) == 1:
-            self._drop_unreachable(self._iteration.unread.values())
-        for _ in self._fill(client):
-            pass
+        self._fill(client)
 
     def start(self) -> None:
         """Start tasks on all workers that need one and that clients can read."""
@@ -232,7 +234,7 @@ class Assignment:
                 yield 1
             self._notify_readers(added)
         self._searching = False
-        self._note_waiting()
+        self.note_waiting()
         yield from self._refill(list(self._roomy))
 
     def _offer(self, worker: e.Worker) -> e.Task | None:
@@ -246,7 +248,7 @@ class Assignment:
         readers = list(islice(self._roomy, self._share if len(workers) > self._most else None))
         if not readers:
             self._waiting.put(worker.added.worker_id, workers, 2 * len(workers))
-            self._note_waiting()
+            self.note_waiting()
             return None
         task = self._add(worker, readers)
         self._open.appendleft(task.task_id)
@@ -272,8 +274,13 @@ class Assignment:
             repeated = poison.seed_to_repeat(running)
         return self._ledger.new_seed() if repeated is None else repeated
 
-    def _note_waiting(self) -> None:
-        """Record whether workers wait."""
+    def note_waiting(self) -> None:
+        """Record whether workers wait.
+
+        Clients may be notified that all is computed, so they must know their tasks before.
+        """
+        if self._iteration.stopped:
+            return
         waiting = bool(self._waiting)
         if waiting != self._iteration.counts.workers_wait:
             self._ledger.commit(r.WorkersWait(self._iteration.iteration_id, waiting))
@@ -290,34 +297,35 @@ class Assignment:
 
     # ── clients ───────────────────────────────────────────────────────────────────────────────────
     def _refill(self, client_ids: Iterable[int]) -> Iterator[int]:
-        """Assign tasks to clients that have room, and notify them; one step for each task."""
+        """Assign tasks to clients that have room, and notify them; one step for each client."""
         iteration = self._iteration
         for client_id in client_ids:
             client = iteration.clients.get(client_id)
             if client is None:
                 continue
-            added = []
-            for task in self._fill(client):
-                added.append(task)
-                yield 1
+            # In one step: an update in between would tell the client that it has read all.
+            added = self._fill(client)
             if added:
                 self._sessions.send(client_id, task_update(client, added))
-            yield 1
+            self.note_waiting()
+            yield 1 + len(added)
         self._make_room()
         if iteration.computed and bool(iteration.unread) != self._unread_known:
             self._unread_known = bool(iteration.unread)
             self._changed(iteration, [])
 
-    def _fill(self, client: e.Client) -> Iterator[e.Task]:
-        """Assign tasks to a client until it has no room; yield them."""
+    def _fill(self, client: e.Client) -> list[e.Task]:
+        """Assign tasks to a client until it has no room; return them."""
+        added = []
         while len(client.tasks) < self._most and not self._iteration.stopped:
             task = (
                 self._next_unread(client) or self._next_waiting(client) or self._next_shared(client)
             )
             if task is None:
                 break
-            yield task
+            added.append(task)
         self._note_room(client)
+        return added
 
     def _next_unread(self, client: e.Client) -> e.Task | None:
         """Assign the next task without a reader; one that the client leaves is for others."""
@@ -331,12 +339,11 @@ class Assignment:
     def _next_waiting(self, client: e.Client) -> e.Task | None:
         """Start a task on the next worker that waits, and assign it."""
         task = None
-        while self._waiting and task is None and not self._iteration.computed:
+        while self._waiting and task is None and self._mode.accepts_tasks(self._iteration):
             worker = self._state.workers.get(self._waiting.take())
             if worker is not None and self._needs_task(worker):
                 task = self._add(worker, [client.client_id])
                 self._open.appendleft(task.task_id)
-        self._note_waiting()
         return task
 
     def _next_shared(self, client: e.Client) -> e.Task | None:
@@ -402,7 +409,7 @@ class Assignment:
         spare = iteration.readings > iteration.counts.open - len(iteration.unread)
         if self._roomy or iteration.stopped or not spare:
             return 0
-        waiting = 0 if iteration.computed else len(self._waiting)
+        waiting = len(self._waiting) if self._mode.accepts_tasks(iteration) else 0
         return len(iteration.unread) + self._share * waiting - self._leaving
 
     @property
@@ -422,7 +429,8 @@ class Assignment:
     @property
     def _is_idle(self) -> bool:
         """True if no tasks are started now."""
-        return self._iteration.computed or self._iteration.stopped or not self._iteration.clients
+        iteration = self._iteration
+        return iteration.stopped or not iteration.clients or not self._mode.accepts_tasks(iteration)
 
     def _needs_task(self, worker: e.Worker) -> bool:
         dataset = self._state.datasets[self._iteration.job.dataset_id]

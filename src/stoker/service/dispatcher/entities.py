@@ -100,6 +100,7 @@ class TaskCounts:
         open: clients may get another element of them.
         exhausted: their pipelines have ended.
         whole: clients can read all of them, or have.
+        delivered: all that they computed was consumed or dropped.
         workers_wait: workers get a task when clients can read more.
     """
 
@@ -107,6 +108,7 @@ class TaskCounts:
     open: int = 0
     exhausted: int = 0
     whole: int = 0
+    delivered: int = 0
     workers_wait: bool = False
 
     def add(self, task: Task, sign: int = 1) -> None:
@@ -115,6 +117,7 @@ class TaskCounts:
         self.open += sign * (not task.over)
         self.exhausted += sign * task.exhausted
         self.whole += sign * task.whole
+        self.delivered += sign * task.delivered
 
 
 @dataclasses.dataclass

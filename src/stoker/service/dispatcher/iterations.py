@@ -169,8 +169,10 @@ class Iterations:
 
     def client_joined(self, client: e.Client) -> None:
         """Assign tasks to a new client and notify it."""
-        self._assignment(client.iteration).client_joined(client)
+        assignment = self._assignment(client.iteration)
+        assignment.client_joined(client)
         self.client_resumed(client)
+        assignment.note_waiting()
 
     def client_resumed(self, client: e.Client) -> None:
         """Notify a client of all its tasks: what an older session was sent may be lost."""

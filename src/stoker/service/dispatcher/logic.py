@@ -56,6 +56,7 @@ class Dispatcher:
         journaled: bool = False,
         state: s.State | None = None,
     ) -> None:
+        self._journaled = journaled
         self._ledger = Ledger(rng, state, journaled)
         self.state: s.State = self._ledger.state
         lease = min(config.worker_timeout_ms, config.client_timeout_ms) / 1000
@@ -68,9 +69,16 @@ class Dispatcher:
         self._iterations = Iterations(
             config, *shared, self.assigner, self._listing, tasks_per_client
         )
-        self._workers = Workers(config, *shared, self.assigner, self._listing, self._iterations)
+        self._workers = Workers(
+            config,
+            *shared,
+            self.assigner,
+            self._listing,
+            self._iterations,
+            journaled=journaled,
+        )
         self._supervisors = Supervisors(config, *shared, self._workers)
-        self._clients = Clients(config, *shared, self._iterations)
+        self._clients = Clients(config, *shared, self._iterations, journaled=journaled)
         self._collection_interval = config.job_gc_check_interval
         self._next_collection = now + self._collection_interval
         if state is not None:
@@ -78,10 +86,12 @@ class Dispatcher:
 
     def _resume(self, config: DispatcherConfig, now: float) -> None:
         """Continue an earlier dispatcher: what is not recorded follows from the state."""
+        # If the host of the earlier one died, its peers notice that when it was silent for long.
+        noticed = now + config.peer_timeout_ms / 1000
         for worker_id in self.state.workers:
-            self._sessions.leases.grant(worker_id, config.worker_timeout_ms / 1000, now)
+            self._sessions.leases.grant(worker_id, config.worker_timeout_ms / 1000, noticed)
         for client_id in self.state.clients:
-            self._sessions.leases.grant(client_id, config.client_timeout_ms / 1000, now)
+            self._sessions.leases.grant(client_id, config.client_timeout_ms / 1000, noticed)
         self._iterations.resume(now)
 
     @property
@@ -141,8 +151,8 @@ class Dispatcher:
         return self._sessions.take_actions()
 
     def stop(self) -> list[Action]:
-        """Notify the clients that the dispatcher ends."""
-        for client_id in self.state.clients:
+        """Notify the clients that the dispatcher ends; with a journal they wait for the next."""
+        for client_id in () if self._journaled else self.state.clients:
             self._sessions.send(client_id, m.DispatcherStopped())
         return self._sessions.take_actions()
 

@@ -26,11 +26,15 @@ class Mode:
     def needs_task(self, iteration: Iteration, dataset: DatasetAdded, worker: Worker) -> bool:
         """Return whether the iteration starts a task on `worker` if a client can read it."""
         return (
-            not iteration.computed
+            self.accepts_tasks(iteration)
             and worker.added.worker_id not in iteration.by_worker
             and not worker.draining
             and can_run(dataset, worker.added)
         )
+
+    def accepts_tasks(self, iteration: Iteration) -> bool:
+        """Return whether the iteration starts tasks on workers that have none."""
+        return not iteration.computed
 
     def may_never_start(self, dataset: DatasetAdded) -> bool:
         """Return whether a worker that waits until clients can read its task may never get one."""
@@ -133,6 +137,16 @@ class Off(Mode):
     def died(self, task: Task, calls: list[CallRange], alone: int, how: str) -> TaskDied | None:
         """Return the record: another task calls the functions for the same elements."""
         return TaskDied(task.task_id, calls, alone, how)
+
+    def accepts_tasks(self, iteration: Iteration) -> bool:
+        """Return True until all tasks are computed and clients have consumed one of them.
+
+        A task may be computed in the first moment; workers that come while it is read join.
+        """
+        if not iteration.computed:
+            return True
+        counts = iteration.counts
+        return not iteration.stopped and counts.open > 0 and not counts.delivered
 
     def is_computed(self, counts: TaskCounts) -> bool:
         """Return whether no task computes, no worker waits and a whole task is left, or was read.

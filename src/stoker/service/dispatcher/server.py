@@ -205,8 +205,7 @@ class _Shell:
     async def _stop(self) -> None:
         if self._ticker is not None:
             self._ticker.cancel()
-        if not self._gate.journaled:  # with a journal, clients wait for its next dispatcher
-            self._carry_out(self.logic.stop())
+        self._carry_out(self.logic.stop())
         await self.server.stop()
         await self._gate.close()
 

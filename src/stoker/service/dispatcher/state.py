@@ -214,6 +214,7 @@ class State:
         iteration.counts.add(task)
         for client_id in record.readers:
             iteration.add_reader(task, self.clients[client_id], client_id)
+        self._decide(iteration)
 
     @_applies(TaskAssigned)
     def _(self, record: TaskAssigned) -> None:

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from stoker.dataset.formats.storage import is_url
 from stoker.errors import StokerError
+from stoker.service.journal.compaction import Compactor
 from stoker.service.journal.journal import Journal
-from stoker.service.journal.rewriting import Compactor
 from stoker.service.journal.store import History, Store
 
 __all__ = ["Compactor", "History", "Journal", "open_journal"]

@@ -42,6 +42,9 @@ class SnapshotHead(msgspec.Struct, frozen=True):
     boots: tuple[int, ...]
 
 
+_NO_SNAPSHOT = SnapshotHead((0, 0), 0, 0, ())
+
+
 class VanishedError(Exception):
     """An object was deleted after it was listed."""
 
@@ -58,7 +61,7 @@ class Fetched:
     """
 
     url: str
-    head: SnapshotHead = SnapshotHead((0, 0), 0, 0, ())
+    head: SnapshotHead = _NO_SNAPSHOT
     last: tuple[int, int] = (0, 0)
     boots: list[int] = field(default_factory=list)
     unit_bytes: int = 0
@@ -122,7 +125,7 @@ def fetch(objects: Objects, upto: int | None = None) -> Fetched:
     """
     names: list[str] | None = None
     while True:
-        before, names = names, sorted(objects.list())
+        before, names = names, sorted(objects.names())
         fetched = Fetched(objects.url)
         try:
             _fetch_snapshot(objects, fetched, parse_names(names, objects.url))
@@ -153,8 +156,8 @@ def _fetch_snapshot(objects: Objects, fetched: Fetched, listing: Listing) -> Non
     count = fetched.head.part_blocks
     for start in range(0, count, _AT_ONCE):
         numbers = range(start, min(count, start + _AT_ONCE))
-        for data in _read(objects, [part_name(snapshot, number) for number in numbers]):
-            fetched.add_parts(data)
+        for block_data in _read(objects, [part_name(snapshot, number) for number in numbers]):
+            fetched.add_parts(block_data)
     for _ in parts_of(fetched._blocks(fetched._parts), name, count):
         pass
 

@@ -3,11 +3,10 @@
 import logging
 import queue
 import threading
-import time
 from collections.abc import Callable
 
 from stoker.errors import FailedPreconditionError, StokerError
-from stoker.service.journal.rewriting import Compactor, CompactorError, StoppedError, rewrite
+from stoker.service.journal.compaction import Compaction, Compactor
 from stoker.service.journal.store import History, Store
 from stoker.wire.transports.forking import close_in_child
 
@@ -15,9 +14,6 @@ GROUP_BYTES = 4 << 20
 """A commit ends with the unit that brings it to this size; the others wait for the next."""
 IDLE_SECONDS = 10.0
 """A journal without appends checks at this interval that it may still write."""
-COMPACTION_PAUSE = 60.0
-"""Seconds until a compactor that raised is called again."""
-
 _logger = logging.getLogger("stoker")
 
 
@@ -42,19 +38,16 @@ class Journal:
         durable: Callable[[int], None],
     ) -> None:
         self._store = store
-        self._compact = compact
         self._failed = failed
         self._durable = durable
         self._position = self._durable_position = store.position
         self._appended: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._appending = False
         self._closed = False
-        self._stopping = threading.Event()
         self._failure: StokerError | None = None
         # Held for each report, so that nothing is reported durable after a failure.
         self._report_lock = threading.Lock()
-        self._compaction: threading.Thread | None = None
-        self._next_compaction = 0.0
+        self._compaction = Compaction(store, compact, self._fail)
         self._forked_copy = _ForkedCopy(self)
         close_in_child(self._forked_copy)
         self._thread = threading.Thread(target=self._run, name="stoker-journal", daemon=True)
@@ -101,7 +94,7 @@ class Journal:
         """
         if not self._closed:
             self._closed = True
-            self._stopping.set()
+            self._compaction.stop()
             self._appended.put(None)
         if threading.current_thread() is self._thread:
             return
@@ -119,13 +112,12 @@ class Journal:
                     self._commit(units)
                 elif not ended:
                     self._store.check()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - reported
             self._fail(error)
         while not ended:  # the lock is held until the dispatcher has stopped
             ended = self._appended.get() is None
-        self._stopping.set()
-        if self._compaction is not None:
-            self._compaction.join()
+        self._compaction.stop()
+        self._compaction.join()
         self._store.close()
 
     def _next_group(self) -> tuple[list[bytes], bool]:
@@ -153,32 +145,7 @@ class Journal:
             if self._failure is None:
                 self._durable_position = self._store.position
                 _call(self._durable, self._durable_position)
-        self._compact_if_due()
-
-    def _compact_if_due(self) -> None:
-        if self._stopping.is_set() or time.monotonic() < self._next_compaction:
-            return
-        if self._compaction is not None and self._compaction.is_alive():
-            return
-        if self._store.compaction_due():
-            self._compaction = threading.Thread(
-                target=self._run_compaction, name="stoker-journal-compaction", daemon=True
-            )
-            self._compaction.start()
-
-    def _run_compaction(self) -> None:
-        try:
-            self._store.compact(lambda history: rewrite(self._compact, history, self._stopping))
-        except StoppedError:
-            pass
-        except CompactorError as error:
-            self._next_compaction = time.monotonic() + COMPACTION_PAUSE
-            _logger.error(
-                "the journal cannot be compacted and grows; this is an error in stoker",
-                exc_info=error.__cause__,
-            )
-        except Exception as error:
-            self._fail(error)
+        self._compaction.start_if_due()
 
     def _fail(self, error: Exception) -> None:
         if not isinstance(error, StokerError):

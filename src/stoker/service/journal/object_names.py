@@ -1,9 +1,9 @@
 """Names of the objects of a journal.
 
-group-0000000000000042                          units, or the boot of a dispatcher
-snapshot-0000000000000041-<writer>-00000        blocks of parts of a snapshot up to group 41
-snapshot-0000000000000041-<writer>              written last: then the snapshot counts
-probe-<boot>                                    exists while a dispatcher opens the journal
+``group-0000000000000042`` contains units, or the boot of a dispatcher.
+``snapshot-0000000000000041-<writer>-00000`` contains parts of a snapshot of the groups up to 41.
+``snapshot-0000000000000041-<writer>`` is written last, and then the snapshot counts.
+``probe-<boot>`` exists while a dispatcher opens the journal.
 """
 
 import re

@@ -58,7 +58,7 @@ class ObjectStore(Store):
                 number, position = fetched.last
                 data = encode_block(Block(Kind.BOOT, self._boot, number + 1, position + 1, []))
                 found = self._objects.create(group_name(number + 1), data)
-                listing = parse_names(self._objects.list(), self._objects.url)
+                listing = parse_names(self._objects.names(), self._objects.url)
                 snapshot = listing.last_snapshot()
                 covered = listing.snapshots[snapshot] if snapshot else 0
                 if found is None and covered <= number:
@@ -142,7 +142,7 @@ class ObjectStore(Store):
 
     def _delete_replaced(self, head: SnapshotHead) -> None:
         """Delete what the snapshot of `head` replaces, and what interrupted ones have left."""
-        listing = parse_names(self._objects.list(), self._objects.url)
+        listing = parse_names(self._objects.names(), self._objects.url)
         covered = head.covered[0]
         groups = {number for number in listing.groups if number <= covered} - set(head.boots)
         old = [name for name, upto in listing.snapshots.items() if upto < covered]

@@ -5,6 +5,7 @@ An object is created only if its name is free (`mode="create"`: If-None-Match of
 """
 
 import asyncio
+import functools
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -56,17 +57,17 @@ class Objects:
         self._system, path = system_of(url)
         self._path = path.rstrip("/")
 
-    def list(self) -> list[str]:
+    def names(self) -> list[str]:
         """Return the names of all objects."""
-        return self._repeat(self._list, "list")
+        return self._repeat(self._names, "list")
 
     def read(self, names: Sequence[str]) -> list[bytes | None]:
         """Return the contents of objects, None for those that do not exist."""
-        found: list[bytes | None] = []
+        found: dict[str, bytes | None] = {}
         for start in range(0, len(names), _CONCURRENT):
             some = names[start : start + _CONCURRENT]
-            found += self._repeat(lambda some=some: self._read(some), "read")
-        return found
+            self._repeat(functools.partial(self._read_missing, some, found), "read")
+        return [found[name] for name in names]
 
     def create(self, name: str, data: bytes) -> bytes | None:
         """Create an object; return None, or the content of another one with this name.
@@ -78,8 +79,8 @@ class Objects:
     def exists(self, name: str) -> bool:
         """Return whether an object exists; False while the store cannot be reached."""
         try:
-            return self._read([name]) != [None]
-        except Exception as error:
+            return self._read(name) is not None
+        except Exception as error:  # noqa: BLE001 - stores raise exceptions of their own
             _logger.warning("%s cannot be read: %s", self.url, _text(error))
             return False
 
@@ -93,7 +94,7 @@ class Objects:
         failed = [error for error in failed if not isinstance(error, FileNotFoundError)]
         if failed:
             _logger.warning(
-                "%d objects in %s cannot be deleted, so the journal grows: %s",
+                "%d objects in %s cannot be deleted; the next compaction tries again: %s",
                 len(failed),
                 self.url,
                 _text(failed[0]),
@@ -127,7 +128,7 @@ class Objects:
                 "local `work_dir`"
             )
 
-    def _list(self) -> list[str]:
+    def _names(self) -> list[str]:
         self._system.invalidate_cache(self._path)
         try:
             found = self._call("ls", self._path, detail=False)
@@ -136,20 +137,31 @@ class Objects:
         names = [path.rstrip("/").rpartition("/")[2] for path in found if path != self._path]
         return [name for name in names if name]
 
-    def _read(self, names: Sequence[str]) -> "list[bytes | None]":
-        contents: list[bytes | None] = []
-        for result in self._call_all("cat_file", names):
-            if isinstance(result, Exception) and not isinstance(result, FileNotFoundError):
-                raise result
-            contents.append(None if isinstance(result, Exception) else bytes(result))
-        return contents
+    def _read_missing(self, names: Sequence[str], found: dict[str, bytes | None]) -> None:
+        """Add the contents that are not in `found` yet; raise an error of those that failed."""
+        missing = [name for name in names if name not in found]
+        errors = []
+        for name, result in zip(missing, self._call_all("cat_file", missing), strict=True):
+            if not isinstance(result, Exception):
+                found[name] = bytes(result)
+            elif isinstance(result, FileNotFoundError):
+                found[name] = None
+            else:
+                errors.append(result)
+        if errors:
+            raise errors[0]
+
+    def _read(self, name: str) -> bytes | None:
+        found: dict[str, bytes | None] = {}
+        self._read_missing([name], found)
+        return found[name]
 
     def _create(self, name: str, data: bytes) -> bytes | None:
         try:
             self._call("pipe_file", self._join(name), data, mode="create")
         except Exception:
             # Stores say in different ways that the name is taken, so the object tells.
-            (existing,) = self._read([name])
+            existing = self._read(name)
             if existing is None:
                 raise
             return None if existing == data else existing
@@ -159,12 +171,13 @@ class Objects:
         """Call a method for each of some objects; return the results or exceptions."""
         paths = [self._join(name) for name in names]
         if self._system.async_impl:
-            return self._sync(_gather, getattr(self._system, f"_{method}"), paths)
+            gathered: list[Any] = self._sync(_gather, getattr(self._system, f"_{method}"), paths)
+            return gathered
         results: list[Any] = []
         for path in paths:
             try:
                 results.append(getattr(self._system, method)(path))
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - as asyncio.gather
                 results.append(error)
         return results
 

@@ -1,5 +1,7 @@
 """Errors of SQLite as errors of stoker that say what to do."""
 
+import errno
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,7 +30,17 @@ def translated(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         raise _translate(error, path) from error
     except OSError as error:
-        raise system_error(error, path) from error
+        raise _system_error(error, path) from error
+
+
+def check_writable(path: Path) -> None:
+    """Raise PermissionDeniedError if SQLite cannot write `path` and files beside it.
+
+    SQLite opens such a database for reading, and then its lock fails with another error.
+    """
+    for needed in (path.parent, path):
+        if needed.exists() and not os.access(needed, os.W_OK):
+            raise _read_only(path, f"{needed} is read-only for this process")
 
 
 def busy(path: Path) -> FailedPreconditionError:
@@ -39,10 +51,9 @@ def busy(path: Path) -> FailedPreconditionError:
     )
 
 
-def system_error(error: OSError, path: Path) -> StokerError:
-    """Return the error for a system call that failed."""
+def _system_error(error: OSError, path: Path) -> StokerError:
     reason = error.strerror or str(error)
-    if isinstance(error, PermissionError):
+    if isinstance(error, PermissionError) or error.errno == errno.EROFS:
         return _read_only(path, reason)
     return _unavailable(path, reason)
 

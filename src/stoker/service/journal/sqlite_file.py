@@ -51,8 +51,6 @@ def open_database(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA cell_size_check=ON")
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute(f"PRAGMA journal_size_limit={_LOG_LIMIT}").fetchone()
-        connection.execute("PRAGMA page_size=4096")
-        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
         connection.execute("BEGIN EXCLUSIVE")
         connection.execute("ROLLBACK")
     except BaseException:
@@ -63,6 +61,8 @@ def open_database(path: Path) -> sqlite3.Connection:
 
 def create(connection: sqlite3.Connection, head: bytes) -> None:
     """Write an empty journal; afterwards the file's header names it."""
+    connection.execute("PRAGMA page_size=4096")
+    connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
     connection.execute("BEGIN EXCLUSIVE")
     connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version={VERSION}")

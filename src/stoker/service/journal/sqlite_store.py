@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from stoker.service.journal.blocks import Block, Kind, damaged, decode_block, encode_block, pack
-from stoker.service.journal.sqlite_errors import busy, translated
+from stoker.service.journal.sqlite_errors import busy, check_writable, translated
 from stoker.service.journal.sqlite_file import (
     check_header,
     close_unchanged,
@@ -72,6 +72,7 @@ class SqliteStore(Store):
         self._boot = os.urandom(8)
         self._lock = threading.Lock()
         self._closed = False
+        self._has_written = False
         with _open_files_lock:
             # Checked first: closing any descriptor of a file releases this process's locks on it.
             if self._key in _open_files:
@@ -88,6 +89,7 @@ class SqliteStore(Store):
     def _open(self) -> None:
         _make_directory(self._path.parent)
         exists = check_header(self._path)
+        check_writable(self._path)
         if exists:
             check_log(self._path.with_name(f"{FILE_NAME}-wal"))
         self._connection = open_database(self._path)
@@ -111,6 +113,7 @@ class SqliteStore(Store):
         data = encode_block(Block(Kind.UNITS, self._boot, number + 1, position + 1, units))
         with translated(self._path), self._lock:
             self.check()
+            self._has_written = True
             last = (number + 1, position + len(units))
             head = msgspec.structs.replace(
                 self._head, last=last, unit_bytes=self._head.unit_bytes + len(data)
@@ -142,7 +145,10 @@ class SqliteStore(Store):
         if not self._closed:
             self._closed = True
             with suppress(sqlite3.Error):  # what was reported durable is in the log
-                self._connection.close()
+                if self._has_written:
+                    self._connection.close()
+                else:
+                    close_unchanged(self._connection)
             _open_files.discard(self._key)
 
     def abandon(self) -> None:
@@ -186,11 +192,11 @@ class SqliteStore(Store):
                 self._connection.execute(f"PRAGMA incremental_vacuum({_FREED_PAGES})").fetchall()
 
     def _delete(self, table: str, condition: str, bound: int) -> None:
-        rows = f"SELECT id FROM {table} WHERE {condition} LIMIT {_DELETED_ROWS}"  # noqa: S608
+        rows = f"SELECT id FROM {table} WHERE {condition} LIMIT {_DELETED_ROWS}"
         count = 1
         while count:
             with self._lock:
-                deleted = f"DELETE FROM {table} WHERE id IN ({rows})"  # noqa: S608
+                deleted = f"DELETE FROM {table} WHERE id IN ({rows})"
                 count = self._connection.execute(deleted, (bound,)).rowcount
 
     def _free_bytes(self) -> int:
@@ -210,7 +216,7 @@ class SqliteStore(Store):
         )
 
     def _blocks(self, table: str, first: int, last: int) -> Iterator[Block]:
-        select = f"SELECT id, content FROM {table} WHERE id BETWEEN ? AND ? ORDER BY id"  # noqa: S608
+        select = f"SELECT id, content FROM {table} WHERE id BETWEEN ? AND ? ORDER BY id"
         while first <= last:
             page: list[bytes] = []
             size = 0

@@ -16,7 +16,8 @@ from stoker.service.worker.process import LostCalls
 logger = logging.getLogger(__name__)
 
 _DEATHS_TO_REPEAT = 1024
-"""Reported deaths that are sent again on a new session; a session may break before they arrive."""
+"""Reported deaths that are sent again on a new session: the dispatcher may be killed before it has
+stored them. One that does not know the worker, or has another in its place, ignores them."""
 
 
 class SupervisorSession:
@@ -45,7 +46,6 @@ class SupervisorSession:
         self._lock = threading.Lock()
         self._deaths: deque[m.WorkerDied] = deque(maxlen=_DEATHS_TO_REPEAT)
         self._session: rpc_session.Session | None = None
-        self._journal_id = ""
         self._interval: float | None = None
         self._lease = 0.0
         self._next_heartbeat = 0.0
@@ -97,10 +97,6 @@ class SupervisorSession:
     def _received(self, message: m.FromDispatcher) -> None:
         if isinstance(message, m.SupervisorWelcome):
             with self._lock:
-                if message.journal_id != self._journal_id:
-                    # Another dispatcher assigned the ids anew.
-                    self._journal_id = message.journal_id
-                    self._deaths.clear()
                 deaths = list(self._deaths)
             self._lease = message.lease_ms / 1000
             self._interval = message.heartbeat_ms / 1000

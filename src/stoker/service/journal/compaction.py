@@ -1,0 +1,132 @@
+"""Replaces the history of a journal by a snapshot, on a thread of its own."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+from stoker.service.journal.store import History, Store
+
+RETRY_SECONDS = 60.0
+"""A compactor that raised is called again after this time."""
+
+_logger = logging.getLogger("stoker")
+
+Compactor = Callable[[Iterable[bytes], Iterable[bytes]], Iterator[bytes]]
+"""Yields the parts of a new snapshot, given those of the last one and the units behind it."""
+
+
+class Compaction:
+    """Compacts a store whenever that is due, on a daemon thread that ends afterwards.
+
+    Args:
+        store: the store.
+        compact: as for `open_journal`.
+        failed: called with the exception of the store, which ends the journal.
+    """
+
+    def __init__(
+        self, store: Store, compact: Compactor, failed: Callable[[Exception], None]
+    ) -> None:
+        self._store = store
+        self._compact = compact
+        self._failed = failed
+        self._lock = threading.Lock()
+        self._running = False
+        self._thread: threading.Thread | None = None
+        self._retry_time = 0.0
+        self._stopping = threading.Event()
+
+    def start_if_due(self) -> None:
+        """Start the thread if a compaction is due and none is running."""
+        with self._lock:
+            if not self._running and self._is_due():
+                self._running = True
+                self._thread = threading.Thread(
+                    target=self._run, name="stoker-journal-compaction", daemon=True
+                )
+                self._thread.start()
+
+    def stop(self) -> None:
+        """Begin no other compaction, and end the running one at its next unit or part."""
+        self._stopping.set()
+
+    def join(self) -> None:
+        """Wait until the thread has ended."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def _is_due(self) -> bool:
+        if self._stopping.is_set() or time.monotonic() < self._retry_time:
+            return False
+        return self._store.compaction_due()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self._store.compact(lambda history: rewrite(self._compact, history, self._stopping))
+            except StoppedError:
+                pass
+            except CompactorError as error:
+                self._retry_time = time.monotonic() + RETRY_SECONDS
+                _logger.error(
+                    "the journal cannot be compacted and grows; this is an error in stoker",
+                    exc_info=error.__cause__,
+                )
+            except Exception as error:  # noqa: BLE001 - reported
+                self.stop()
+                self._failed(error)
+            with self._lock:
+                if not self._is_due():
+                    self._running = False
+                    return
+
+
+class CompactorError(Exception):
+    """A compactor raised `__cause__`."""
+
+
+class StoppedError(Exception):
+    """The journal is being closed."""
+
+
+def rewrite(compact: Compactor, history: History, stopping: threading.Event) -> Iterator[bytes]:
+    """Yield what `compact` makes of `history`.
+
+    Raises:
+        CompactorError: from an exception of `compact`.
+        StokerError: if the history cannot be read.
+        StoppedError: when `stopping` is set.
+    """
+    snapshot, units = _Source(history.snapshot, stopping), _Source(history.units, stopping)
+    try:
+        for part in compact(snapshot, units):
+            if stopping.is_set():
+                raise StoppedError
+            yield part
+    except StoppedError:
+        raise
+    except Exception as error:
+        for source in (snapshot, units):
+            if source.error is not None:
+                raise source.error from None
+        raise CompactorError from error
+
+
+class _Source:
+    """Iterates as `items`, and keeps the exception that ends it."""
+
+    def __init__(self, items: Iterable[bytes], stopping: threading.Event) -> None:
+        self.error: Exception | None = None
+        self._items = items
+        self._stopping = stopping
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            for item in self._items:
+                if self._stopping.is_set():
+                    raise StoppedError
+                yield item
+        except Exception as error:
+            self.error = error
+            raise
