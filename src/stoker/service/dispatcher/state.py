@@ -38,6 +38,7 @@ from stoker.service.dispatcher.records import (
     TaskAdded,
     TaskAssigned,
     TaskDelivered,
+    TaskDied,
     TaskDropped,
     TaskEnded,
     TaskLeft,
@@ -146,6 +147,12 @@ class State:
         for task in worker.tasks.values():
             self._lose(task, record.reason, record.undelivered.get(task.task_id))
 
+    @_applies(TaskDied)
+    def _(self, record: TaskDied) -> None:
+        task = self.tasks[record.task_id]
+        search, known = task.iteration.poison, task.poisoned_known
+        search.add(task.seed, known, record.calls, record.alone, record.how)
+
     @_applies(JobAdded)
     def _(self, record: JobAdded) -> None:
         self.jobs[record.job] = Job(record, record.dataset_id)
@@ -201,6 +208,7 @@ class State:
         iteration = self.iterations[record.iteration_id]
         worker = self.workers[record.worker_id]
         task = Task(record.task_id, worker.added, iteration, record.seed, record.key)
+        task.poisoned_known = len(iteration.poison.poisoned)
         self.tasks[task.task_id] = worker.tasks[task.task_id] = task
         iteration.tasks[task.task_id] = task
         iteration.by_worker[record.worker_id] = task
