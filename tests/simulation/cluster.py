@@ -21,9 +21,6 @@ from tests.simulation.process import Process
 from tests.simulation.scenario import CLIENT_LEASE, WORKER_LEASE, Scenario
 from tests.simulation.worker import SimWorker
 
-KEPT_SECONDS = 25.0
-"""Simulated time for which a job without clients is kept."""
-
 
 class Cluster:
     """The processes of one run.
@@ -46,7 +43,7 @@ class Cluster:
             client_timeout_ms=round(CLIENT_LEASE * 1000),
             peer_timeout_ms=round(scenario.peer_timeout * 1000),
             job_gc_check_interval_ms=500,
-            job_gc_timeout_ms=round(KEPT_SECONDS * 1000),
+            job_gc_timeout_ms=round(scenario.kept_seconds * 1000),
             gc_dynamic_sharding_jobs=True,
         )
         commit = scenario.slowest_commit

@@ -17,6 +17,7 @@ from tests.simulation.faults import (
     Partition,
     draw_faults,
     impaired_seconds,
+    last_end,
     stops_dispatcher,
 )
 from tests.simulation.pipeline import Plan, SourcePlan
@@ -26,7 +27,10 @@ WORKER_LEASE = 2.0
 """Seconds after which a client or worker without a heartbeat is released."""
 
 JOIN_SECONDS = 3.0
-"""Time until which clients join. A named job without clients is kept for longer."""
+"""Time until which clients join."""
+
+MARGIN_SECONDS = 2.0
+"""Time for all that follows the end of a lease."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,20 @@ class Scenario:
         breaks = any(isinstance(fault, Breaks) for fault in self.faults)
         lost |= closes and breaks and stops_dispatcher(self.faults)
         return not lost and impaired_seconds(self.faults) <= SHORT_SECONDS
+
+    @property
+    def lease_seconds(self) -> float:
+        """The time after which a client that was lost is released, and what follows is done."""
+        if not self.faults:
+            return MARGIN_SECONDS
+        # A dispatcher that starts waits for clients that must notice by silence that it restarted.
+        restart = self.peer_timeout if stops_dispatcher(self.faults) else 0.0
+        return CLIENT_LEASE + restart + MARGIN_SECONDS
+
+    @property
+    def kept_seconds(self) -> float:
+        """The time for which a job without clients is kept: until the last has come."""
+        return JOIN_SECONDS + last_end(self.faults) + self.lease_seconds + MARGIN_SECONDS
 
     @property
     def drains(self) -> bool:

@@ -1,5 +1,6 @@
 """Sessions with the simulated dispatcher, as `stoker.service.rpc_session` has them."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -13,6 +14,7 @@ from tests.simulation.process import Process
 
 _encode = msgspec.msgpack.Encoder().encode
 decode_to_dispatcher = msgspec.msgpack.Decoder(m.ToDispatcher).decode
+_ADDRESS = re.compile(" at 0x[0-9a-f]+")
 decode_from_dispatcher = msgspec.msgpack.Decoder(m.FromDispatcher).decode
 
 
@@ -35,7 +37,7 @@ class Encoded(bytes):
         return self
 
     def __repr__(self) -> str:
-        return repr(self.message)
+        return _ADDRESS.sub("", repr(self.message))  # the same in each run
 
     __str__ = __repr__
 

@@ -5,16 +5,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
 
-from tests.simulation.cluster import KEPT_SECONDS, Cluster
-from tests.simulation.faults import last_end, stops_dispatcher
+from tests.simulation.cluster import Cluster
+from tests.simulation.faults import last_end
 from tests.simulation.injection import compact, schedule
-from tests.simulation.scenario import CLIENT_LEASE, Scenario, draw
+from tests.simulation.scenario import Scenario, draw
 
 LIMIT_SECONDS = 120.0
 """Simulated time within which every epoch must end."""
-
-MARGIN_SECONDS = 2.0
-"""Simulated time for all that follows the end of a lease."""
 
 
 @dataclass
@@ -66,21 +63,11 @@ def run(seed: int, trace: list[str] | None = None) -> Outcome:
         world.note("       everybody has left")
         # A client that was lost, or closed without a session, is released when its lease ends.
         # What others give back is still on its way.
-        lease = _longest_lease(scenario)
-        world.run(lambda: False, max(world.now, last_end(scenario.faults)) + lease)
+        world.run(lambda: False, max(world.now, last_end(scenario.faults)) + scenario.lease_seconds)
         cluster.start_client(len(scenario.clients))
         outcome.in_time = world.run(lambda: cluster.all_left, world.now + LIMIT_SECONDS)
     if outcome.in_time:
-        world.run(lambda: False, world.now + KEPT_SECONDS + _longest_lease(scenario))
+        world.run(lambda: False, world.now + scenario.kept_seconds + scenario.lease_seconds)
         outcome.leftovers = cluster.leftovers()
         cluster.dispatcher.compare()
     return outcome
-
-
-def _longest_lease(scenario: Scenario) -> float:
-    """Return the time after which a client that was lost is released, and what follows is done."""
-    if not scenario.faults:
-        return MARGIN_SECONDS
-    # A dispatcher that starts waits for clients that notice only by silence that they must connect.
-    restart = scenario.peer_timeout if stops_dispatcher(scenario.faults) else 0.0
-    return CLIENT_LEASE + restart + MARGIN_SECONDS
