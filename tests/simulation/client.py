@@ -198,9 +198,10 @@ class SimClient:
         if worker is None or not can_connect(self.process, worker.process, self.world):
             self._do(self.logic.connection_lost(connection, "nobody listens", self.world.now))
             return
-        side, far = Link(self.world, (self.process, worker.process)).sides
+        link = Link(self.world, (self.process, worker.process))
+        side, far = link.sides
         self._sides[connection] = side
-        worker.process.run(partial(worker.accept, far))
+        worker.process.run(partial(worker.accept, far), link)
 
         def received(message: f.Message) -> None:
             actions = self.logic.worker_message(connection, message, self.world.now)

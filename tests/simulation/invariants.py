@@ -14,7 +14,8 @@ def violations(outcome: Outcome) -> list[str]:
         clients = [x for x in outcome.cluster.clients if x.state == "reading"]
         waiting = [f"{c.name} waits for {c.logic.waiting_for()}" for c in clients]
         return [f"the epoch has not ended: {'; '.join(waiting)}"]
-    checks = [_ends_well, _bounded, _nothing_left, _nothing_begun_twice, _replayed]
+    checks = [_ends_well, _bounded, _nothing_left, _nothing_begun_twice, _registered_once]
+    checks.append(_replayed)
     checks.append(_dynamic if outcome.scenario.dynamic else _off)
     return [found for check in checks for found in check(outcome)]
 
@@ -51,6 +52,17 @@ def _nothing_left(outcome: Outcome) -> list[str]:
 
 def _nothing_begun_twice(outcome: Outcome) -> list[str]:
     return [f"begun twice: {what}" for what in outcome.cluster.dispatcher.begun_twice]
+
+
+def _registered_once(outcome: Outcome) -> list[str]:
+    """Check that no worker loses its lease unless it cannot send heartbeats."""
+    if not outcome.scenario.lossless:
+        return []
+    return [
+        f"{worker.name} was registered as {sorted(worker.ids)}"
+        for worker in outcome.cluster.workers
+        if len(worker.ids) > 1
+    ]
 
 
 def _replayed(outcome: Outcome) -> list[str]:
