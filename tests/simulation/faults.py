@@ -74,11 +74,15 @@ class Breaks:
 
 @dataclass(frozen=True)
 class DispatcherCrash:
-    """The death of the dispatcher, and its restart from the journal; `silent` as in `Crash`."""
+    """The death of the dispatcher, and its restart from the journal; `silent` as in `Crash`.
+
+    `breaks` of its sessions break shortly before: what was not durable then is announced again.
+    """
 
     at: float
     back: float
     silent: bool
+    breaks: int
 
 
 @dataclass(frozen=True)
@@ -166,7 +170,9 @@ def _draw_drains(rng: random.Random, workers: int) -> list[Fault]:
 
 def _draw_dispatcher_crash(rng: random.Random) -> DispatcherCrash:
     back = rng.uniform(0, 0.1) if rng.random() < 0.5 else rng.uniform(0, 2.0)
-    return DispatcherCrash(rng.uniform(0, 3.0), back, rng.random() < 0.2)
+    return DispatcherCrash(
+        rng.uniform(0, 3.0), back, rng.random() < 0.2, rng.choice([0, 0, 1, 3, 6])
+    )
 
 
 def _draw_freeze(rng: random.Random, host: str, longest: float = LONGEST_SECONDS) -> Freeze:
@@ -211,7 +217,7 @@ def last_end(faults: tuple[Fault, ...]) -> float:
         match fault:
             case Freeze() | Partition():
                 ends.append(fault.at + fault.seconds)
-            case DispatcherCrash(at, back, _):
+            case DispatcherCrash(at=at, back=back):
                 ends.append(at + back)
             case DiskFull(at, seconds, back):
                 ends.append(at + seconds + back)
