@@ -88,6 +88,11 @@ class SimClient:
         self.process.every(TICK_SECONDS, self._tick, lambda: self.state == "reading")
 
     @property
+    def journal_id(self) -> str:
+        """The journal of the dispatcher whose client it is, or ""."""
+        return self.logic._hello.journal_id
+
+    @property
     def open_connections(self) -> int:
         """The number of data connections that are open."""
         return sum(side.open for side in self._sides.values())
