@@ -7,7 +7,9 @@ end of the epoch a JSON object with the time and the error, or "".
 
 import json
 import os
+import queue
 import sys
+import threading
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -61,10 +63,20 @@ def tensorflow_elements(command: dict[str, Any]) -> Iterable[tuple[int, int, Any
 ELEMENTS = {"stoker": stoker_elements, "tf.data": tensorflow_elements}
 
 
+def receive(commands: "queue.Queue[str]") -> None:
+    """Pass on the lines of standard input; at their end, end the process, also within an epoch."""
+    for line in sys.stdin:
+        commands.put(line)
+    os._exit(0)
+
+
 def main() -> None:
     """Read an epoch for each line of standard input, a step of 20 ms for each element."""
     elements = ELEMENTS[sys.argv[1]]
-    for line in sys.stdin:
+    commands: queue.Queue[str] = queue.Queue()
+    threading.Thread(target=receive, args=(commands,), daemon=True).start()
+    while True:
+        line = commands.get()
         error = ""
         try:
             for number, worker, _ in elements(json.loads(line)):

@@ -68,14 +68,16 @@ def test_a_generator_is_read_by_each_worker(serve):
     assert Counter(found) == dict.fromkeys(range(10), 2)
 
 
-def test_a_nested_structure_is_read_by_id(serve):
+def test_a_nested_structure_is_read_by_id(serve, transport):
     target = serve(1).target
     numbers = Dataset.range(10)
     dataset = Dataset.zip({"a": (numbers, numbers), "b": numbers})
     spec = dataset.element_spec
     for element_spec in (None, spec):
         dataset_id = register_dataset(target, dataset)
-        reader = from_dataset_id(OFF, target, dataset_id, element_spec)
+        reader = from_dataset_id(
+            OFF, target, dataset_id, element_spec, data_transfer_protocol=transport
+        )
         assert reader.element_spec == spec
         assert read(reader) == [{"a": (i, i), "b": i} for i in range(10)]
 

@@ -9,7 +9,7 @@ import pytest
 from stoker import Dataset
 from stoker.service import WorkerConfig, WorkerServer, distribute
 from stoker.service.worker.process import WorkerProcess
-from tests.serving import Service, eventually, read
+from tests.serving import Service, eventually, read, tasks_of
 
 OFF = "parallel_epochs"
 COLOCATED = ["COLOCATED"]
@@ -146,7 +146,7 @@ def test_a_late_colocated_worker_is_not_read(serve):
     with _numbers(service, 300).iterator() as iterator:
         found = read(iterator, 100)
         with _remote_workers(service, COLOCATED, []):
-            assert eventually(lambda: len(iterator._stream._logic.cursors) == 2)
+            assert eventually(lambda: tasks_of(iterator) == 2)
             assert service.dispatcher.num_workers() == 3
             found += read(iterator)
     assert Counter(found) == dict.fromkeys(range(300), 2)

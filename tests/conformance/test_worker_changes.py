@@ -10,7 +10,7 @@ import pytest
 
 from stoker import Dataset
 from stoker.service import distribute
-from tests.serving import eventually, read
+from tests.serving import eventually, read, tasks_of
 
 OFF = "parallel_epochs"
 
@@ -23,7 +23,7 @@ def test_a_worker_that_is_added_yields_the_whole_range_too(serve, workers):
         found = read(iterator, 50)
         for _ in range(workers):
             service.add_worker()
-        assert eventually(lambda: len(iterator._stream._logic.cursors) == 1 + workers)
+        assert eventually(lambda: tasks_of(iterator) == 1 + workers)
         found += read(iterator)
     assert Counter(found) == dict.fromkeys(range(100), 1 + workers)
 

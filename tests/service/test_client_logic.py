@@ -430,6 +430,7 @@ def test_dispatcher_with_a_journal_is_waited_for():
 def test_waiting_for_tells_how_long():
     waiting = _of_journaled_dispatcher(5000).waiting_for()
     assert waiting.startswith("the dispatcher at service:1 (Connection refused) for up to 5 s, ")
+    assert _client().waiting_for() == "the dispatcher at service:1 for up to 60 s"
 
 
 def test_patience_ends_with_the_next_welcome():

@@ -152,7 +152,16 @@ def test_none_means_the_default_as_in_tf_data():
     assert dispatcher == DispatcherConfig()
     assert (dispatcher.job_gc_check_interval, dispatcher.job_gc_timeout) == (600, 300)
     worker = WorkerConfig(
-        dispatcher_address="h:1", heartbeat_interval_ms=None, dispatcher_timeout_ms=None
+        dispatcher_address="h:1",
+        heartbeat_interval_ms=None,
+        dispatcher_timeout_ms=None,
+        worker_tags=None,  # type: ignore[arg-type]
     )
     assert worker == WorkerConfig(dispatcher_address="h:1")
     assert (worker.heartbeat_interval, worker.dispatcher_timeout) == (1, 3600)
+
+
+@pytest.mark.parametrize("tags", ["COLOCATED", [5], 5])
+def test_worker_tags_are_a_list_of_text(tags):
+    with pytest.raises(InvalidArgumentError, match="`worker_tags` must be a list of str, got"):
+        WorkerConfig(dispatcher_address="h:1", worker_tags=tags)

@@ -5,6 +5,7 @@ from typing import get_args
 import pytest
 
 from stoker.dataset.options import Options
+from stoker.dataset.streams.call_ranges import CallRange
 from stoker.dataset.tree.splits import IndexSplits, Source
 from stoker.errors import ErrorRecord
 from stoker.service import messages as m
@@ -74,6 +75,9 @@ IMPOSSIBLE = [
     r.PageListed(1, 1, 0, b"page"),
     r.ListingDropped(4),
     r.SplitsKnown(1, []),
+    r.TaskDied(20, [], 0, "it died"),
+    r.TaskDied(20, [CallRange(5, 3, 3)], 0, "it died"),
+    r.TaskDied(21, [CallRange(5, 3, 4)], 0, "it died"),
     r.TaskAdded(20, 1, 11, 1),
     r.TaskAdded(21, 1, 10, 1),
     r.TaskAdded(21, 1, 11, 1, readers=[4]),

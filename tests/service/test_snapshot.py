@@ -5,6 +5,7 @@ import random
 import msgspec
 import pytest
 
+from stoker.dataset.streams.call_ranges import CallRange
 from stoker.errors import DataLossError, FailedPreconditionError
 from stoker.service import messages as m
 from stoker.service.dispatcher import records as r
@@ -18,10 +19,16 @@ _encode = msgspec.msgpack.Encoder().encode
 LATER: list[r.Record] = [
     r.TaskAdded(21, 1, 11, 2, b"key", [2, 3]),
     r.TaskRevoked(21, 3),
+    r.WorkerAdded(13, "host:13", {}, [], VERSIONS),
     r.TaskAssigned(20, 3, 30),
     r.TaskLeft(21, 3, (4, 1)),
     r.ElementsDropped(20, 5),
+    r.TaskDied(20, [CallRange(5, 0, 9), CallRange(6, 3, 4)], 0, "it died"),
+    r.TaskDied(20, [CallRange(5, 4, 6)], 0, "it died"),
+    r.TaskDied(20, [CallRange(5, 4, 5)], 77, "it died"),
+    r.TaskDied(20, [CallRange(5, 8, 9)], 0, "it died"),
     r.WorkerLost(10, "it died"),
+    r.TaskAdded(22, 1, 13, 3),
     r.WorkerDraining(11),
     r.SplitsBegun(21, 0, 0, [(3, 5), (6, 10)]),
     r.SplitsDone(21, 0, 0),

@@ -124,6 +124,14 @@ def check_text(name: str, value: Any) -> None:
             ) from None
 
 
+def _check_texts(name: str, values: Any) -> None:
+    """Check that a field is a list or tuple of str that can be encoded."""
+    if not isinstance(values, list | tuple) or not all(isinstance(x, str) for x in values):
+        raise InvalidTypeError(f"`{name}` must be a list of str, got {values!r}")
+    for value in values:
+        check_text(name, value)
+
+
 def split_address(address: str) -> tuple[str, int]:
     """Return ``(host, port)`` of "host:port"; an IPv6 host is written in brackets.
 
@@ -186,9 +194,12 @@ def _positive(config: object, *names: str) -> None:
 def _fill_in(config: Any) -> None:
     """Replace ``None`` by the field's default, as the configurations of tf.data service do."""
     for field in dataclasses.fields(config):
-        has_default = field.default is not dataclasses.MISSING
-        if has_default and getattr(config, field.name) is None:
+        if getattr(config, field.name) is not None:
+            continue
+        if field.default is not dataclasses.MISSING:
             object.__setattr__(config, field.name, field.default)
+        elif field.default_factory is not dataclasses.MISSING:
+            object.__setattr__(config, field.name, field.default_factory())
 
 
 def _seconds(milliseconds: int | None) -> float:
@@ -341,8 +352,7 @@ class WorkerConfig:
         parse_service((self.protocol, "localhost:1"))
         for name in ("dispatcher_address", "worker_address", "data_transfer_address", "host"):
             check_text(name, getattr(self, name))
-        for tag in self.worker_tags:
-            check_text("worker_tags", tag)
+        _check_texts("worker_tags", self.worker_tags)
         parse_service(self.dispatcher_address)
         check_exposure(self.host, self.insecure)
         _check_port(self.port)

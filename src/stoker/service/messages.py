@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from stoker.dataset.options import Options
+from stoker.dataset.streams.call_ranges import NO_DIGEST, CallRange, PoisonedCall
 from stoker.dataset.tree.node import UNKNOWN_CARDINALITY
 from stoker.dataset.tree.splits import Source
 from stoker.errors import ErrorRecord
@@ -206,7 +207,9 @@ class TaskStart(Message, frozen=True, tag=True):
     """Run the dataset for one iteration.
 
     `split_sources` is ``None`` unless the dispatcher assigns splits; `buffer` decides which client
-    gets which element; `key` proves which client may read it (`reader_key`).
+    gets which element; `key` proves which client may read it (`reader_key`). Of the calls of user
+    functions, `traced` ones are recorded one by one, `suspects` run alone, and `poisoned` ones are
+    replaced by an error.
     """
 
     task_id: int
@@ -217,6 +220,9 @@ class TaskStart(Message, frozen=True, tag=True):
     split_sources: list[SplitSource] | None = None
     buffer: BufferPolicy = BufferPolicy.FIRST_COME
     key: bytes = b""
+    traced: list[CallRange] = []
+    suspects: list[CallRange] = []
+    poisoned: list[PoisonedCall] = []
 
 
 class TaskStop(Message, frozen=True, tag=True):
@@ -297,11 +303,17 @@ class KeepAlive(Message, frozen=True, tag=True):
 
 
 class WorkerDied(Message, frozen=True, tag=True):
-    """A child process died; `how` completes "worker ... was lost: ", `key` is the worker's."""
+    """A child process died; `how` completes "worker ... was lost: ", `key` is the worker's.
+
+    `calls`: the calls of user functions in flight, by task, if they may be the cause. `alone`: the
+    digest of the element of the only one, if that ran alone.
+    """
 
     worker_id: int
     how: str
     key: bytes
+    calls: dict[int, list[CallRange]] = {}
+    alone: int = NO_DIGEST
 
 
 # ── dispatcher → supervisor ──────────────────────────────────────────────────────────────────────

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from tests.faults.soak.processes import Cluster, WorkerMachine
 
-DRAIN_SECONDS = 40.0
+DRAIN_SECONDS = 120.0
 """Deadline of a drain: longer than the grace of the workers."""
 
 
-FULL_SECONDS = 60.0
+FULL_SECONDS = 120.0
 """Deadline of the end of a dispatcher whose disk is full: the time to its next record."""
 
 

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.serving import eventually
+
 YOUNG_SECONDS = 5.0
 """A process that is younger is not counted: it has not allocated what it needs."""
 
-RELEASE_SECONDS = 20.0
+RELEASE_SECONDS = 60.0
 """Time in which idle processes release threads and descriptors."""
 
 SLACK = 1
@@ -53,21 +55,18 @@ def usage_by_role(processes: Processes) -> dict[str, Usage]:
 
 def leaks_since(before: dict[str, Usage], processes: Processes) -> list[str]:
     """Return a line for each role with more threads or descriptors than `before`, after a while."""
-    leaks = before
-    deadline = time.monotonic() + RELEASE_SECONDS
-    while leaks and time.monotonic() < deadline:
-        threading.Event().wait(0.1)
-        leaks = {
-            role: usage
+
+    def leaks() -> list[str]:
+        return [
+            f"{role}: {usage.threads:g} threads and {usage.descriptors:g} descriptors when idle; "
+            f"before the faults {before[role].threads:g} and {before[role].descriptors:g}"
             for role, usage in usage_by_role(processes).items()
             if usage.threads > before[role].threads + SLACK
             or usage.descriptors > before[role].descriptors + SLACK
-        }
-    return [
-        f"{role}: {usage.threads:g} threads and {usage.descriptors:g} descriptors when idle; "
-        f"before the faults {before[role].threads:g} and {before[role].descriptors:g}"
-        for role, usage in leaks.items()
-    ]
+        ]
+
+    eventually(lambda: not leaks(), RELEASE_SECONDS)
+    return leaks()
 
 
 class Trend(NamedTuple):

@@ -16,13 +16,16 @@ from typing import Any, Self
 
 import msgspec
 
+from stoker.service import messages as m
+from stoker.service import rpc
 from tests.faults.proxy import Forwarder
 from tests.faults.soak.rules import Reading
 from tests.faults.soak.trainer import Command, Outcome
+from tests.serving import eventually
 
 ROOT = Path(__file__).parents[3]
 
-START_SECONDS = 60.0
+START_SECONDS = 180.0
 """Deadline of the start of a process: many times what it takes, since only a hang exceeds it."""
 
 EPHEMERAL_PORTS = range(32768, 61000)
@@ -346,6 +349,19 @@ class Cluster(contextlib.ExitStack):
             self.close()
             raise
         return self
+
+    def wait_registered(self) -> None:
+        """Wait until the dispatcher knows all workers.
+
+        Raises:
+            AssertionError: if it does not.
+        """
+
+        def registered() -> bool:
+            reply = rpc.call(self.machines[0].control.address, m.GetCluster(), START_SECONDS)
+            return isinstance(reply, m.ClusterReply) and len(reply.workers) == len(self.machines)
+
+        assert eventually(registered, START_SECONDS), "some workers do not register"
 
     def start_dispatcher(self) -> None:
         """Start the dispatcher, and lead all links to it."""

@@ -16,11 +16,12 @@ from tests.faults.soak.growth import Growth, Trend, Usage, leaks_since, usage_by
 from tests.faults.soak.processes import Cluster, Trainer
 from tests.faults.soak.rules import MODES, violations
 from tests.faults.soak.trainer import Command
+from tests.serving import eventually
 
 WORKERS = 3
 TRAINERS = ("trainer", "named trainer 0", "named trainer 1")
 
-EPOCH_SECONDS = 180.0
+EPOCH_SECONDS = 300.0
 """Deadline of an epoch: faults last up to 15 s each, and only a hang exceeds it."""
 
 AFTERMATH_SECONDS = 1.5 * LEASE
@@ -126,6 +127,7 @@ class Soak:
 
     def _warm_up(self) -> dict[str, Usage]:
         """Read without faults; return what each process then uses that serves and reads nothing."""
+        self._cluster.wait_registered()
         for mode in MODES:
             self._epoch(mode, self._cluster.trainers[:1], PROTOCOLS[0], None)
         self._epoch(MODES[0], self._cluster.trainers[1:], PROTOCOLS[1], "warm-up")
@@ -166,7 +168,8 @@ class Soak:
         for trainer in trainers:
             trainer.begin(command)
         if kill_at is not None:
-            self._wait_until(lambda: sum(each.received for each in trainers) - before >= kill_at)
+            enough = before + kill_at
+            eventually(lambda: sum(x.received for x in trainers) >= enough, EPOCH_SECONDS)
             self._tell(f"kill -9 of {trainers[-1].process.role}")
             self.report.faults["kill -9 of a trainer"] += 1
             trainers[-1].kill()
@@ -185,11 +188,6 @@ class Soak:
         self.report.elements += received
         if mode == MODES[0] and kill_at is None:
             self.report.lost += max(0, self._elements - received)
-
-    def _wait_until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + EPOCH_SECONDS
-        while not condition() and time.monotonic() < deadline:
-            threading.Event().wait(0.01)
 
     # ── faults ───────────────────────────────────────────────────────────────────────────────────
     def _inject(self, faults: Iterator[Fault], number: int) -> None:

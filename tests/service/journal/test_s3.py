@@ -1,10 +1,12 @@
 """A journal in S3: s3fs and the server of moto, which refuses a second creation as S3 does."""
 
+import concurrent.futures
 import http.server
 import threading
 import uuid
 from collections.abc import Iterator
 
+import fsspec.asyn
 import pytest
 
 from stoker.errors import FailedPreconditionError, NotFoundError, UnavailableError
@@ -21,6 +23,11 @@ def endpoint() -> Iterator[str]:
     server = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
+    # The threads of fsspec live as long as the process, so they must exist before a test.
+    loop = fsspec.asyn.get_loop()
+    executor = concurrent.futures.ThreadPoolExecutor(max_workers=1)
+    executor.submit(int).result()
+    loop.call_soon_threadsafe(loop.set_default_executor, executor)
     yield f"http://{host}:{port}"
     server.stop()
 
@@ -28,7 +35,6 @@ def endpoint() -> Iterator[str]:
 @pytest.fixture
 def bucket(endpoint, monkeypatch) -> str:
     """Return the URL of an empty bucket, for which fsspec is configured."""
-    import fsspec
     import s3fs
 
     options = {"key": "x", "secret": "x", "endpoint_url": endpoint, "skip_instance_cache": True}
@@ -78,11 +84,11 @@ def test_exactly_one_of_two_racing_dispatchers_goes_on(bucket):
         def race(work_dir=work_dir, barrier=barrier, journals=journals):
             barrier.wait()
             try:
-                journals.append(OpenJournal(work_dir))
+                journal = OpenJournal(work_dir)
             except FailedPreconditionError:
                 return
-            for _ in range(5):
-                journals[-1].append(b"unit")
+            journal.append(*[b"unit"] * 5)
+            journals.append(journal)
 
         threads = [threading.Thread(target=race) for _ in range(2)]
         for thread in threads:
@@ -90,10 +96,11 @@ def test_exactly_one_of_two_racing_dispatchers_goes_on(bucket):
         for thread in threads:
             thread.join()
         for journal in journals:
+            journal.append(b"last")
             journal.close()
         assert [len(journal.failures) for journal in journals].count(0) == 1
         with opened(work_dir) as journal:
-            assert journal.content == [b"unit"] * 5
+            assert journal.content[-6:] == [*[b"unit"] * 5, b"last"]
 
 
 def test_a_compaction_deletes_what_it_replaces(bucket, monkeypatch):
@@ -116,8 +123,6 @@ def test_a_bucket_that_does_not_exist_is_named(bucket):
 
 
 def test_a_server_that_does_not_answer_is_named(bucket, monkeypatch):
-    import fsspec
-
     class Refusing(http.server.BaseHTTPRequestHandler):
         def answer(self):
             self.send_error(503)

@@ -6,6 +6,7 @@ from stoker.service import DispatchServer, WorkerServer
 from stoker.service import messages as m
 from stoker.service.dispatcher.supervisors import Supervisors
 from stoker.service.keys import WorkerIdentity
+from stoker.service.worker.process import LostCalls
 from stoker.service.worker.supervisor_session import SupervisorSession
 from tests.serving import eventually
 
@@ -53,7 +54,7 @@ def test_a_death_without_a_session_is_sent_when_one_opens(monkeypatch):
     _, messages = recorded(monkeypatch)
     with DispatchServer() as dispatcher:
         session = SupervisorSession(dispatcher.target, _no_workers)
-        session.report_death(WorkerIdentity(9, KEY), "was killed")
+        session.report_death(WorkerIdentity(9, KEY), "was killed", LostCalls())
         session.start()
         try:
             assert eventually(lambda: messages)
@@ -69,7 +70,7 @@ def test_deaths_are_repeated_to_a_restarted_dispatcher(monkeypatch):
         session = SupervisorSession(first.target, _no_workers)
         session.start()
         stack.callback(session.stop)
-        session.report_death(WorkerIdentity(9, KEY), "was killed")
+        session.report_death(WorkerIdentity(9, KEY), "was killed", LostCalls())
         assert eventually(lambda: messages)
         first.stop()
         messages.clear()

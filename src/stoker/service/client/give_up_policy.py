@@ -71,9 +71,11 @@ class GiveUpPolicy:
 
     def dispatcher(self) -> str:
         """Return its address, why it cannot be reached, and how long to wait for it."""
-        waits = (
-            f" for up to {self._patience:g} s, since it keeps a journal" if self._patience else ""
-        )
+        waits = ""
+        if not self._welcomed:
+            waits = f" for up to {self._connect_timeout:g} s"
+        elif self._patience:
+            waits = f" for up to {self._patience:g} s, since it keeps a journal"
         return f"the dispatcher at {self._dispatcher_address}{self._why}{waits}"
 
     @property

@@ -259,12 +259,20 @@ class Assignment:
 
     def _add(self, worker: e.Worker, readers: list[int]) -> e.Task:
         worker_id = worker.added.worker_id
-        task_id, seed, key = self._ledger.new_id(), self._ledger.new_seed(), self._ledger.new_key()
+        task_id, seed, key = self._ledger.new_id(), self._seed(), self._ledger.new_key()
         added = r.TaskAdded(task_id, self._iteration.iteration_id, worker_id, seed, key, readers)
         self._ledger.commit(added)
         task = self._state.tasks[task_id]
         self._sessions.send(worker_id, self._mode.task_start(task))
         return task
+
+    def _seed(self) -> int:
+        """Return a new seed, or that of a task that died of a call that is to be found."""
+        poison, repeated = self._iteration.poison, None
+        if poison.seeds:
+            running = {task.seed for task in self._iteration.by_worker.values()}
+            repeated = poison.seed_to_repeat(running)
+        return self._ledger.new_seed() if repeated is None else repeated
 
     def note_waiting(self) -> None:
         """Record whether workers wait.

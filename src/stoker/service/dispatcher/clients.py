@@ -9,7 +9,7 @@ from stoker.service.dispatcher.iterations import Iterations
 from stoker.service.dispatcher.jobs import fingerprint, requested_dataset
 from stoker.service.dispatcher.ledger import Ledger
 from stoker.service.dispatcher.sessions import Sessions, check_key, negotiate
-from stoker.service.keys import KEY_BYTES, are_equal
+from stoker.service.keys import KEY_BYTES
 
 _NO_JOURNAL = (
     "the dispatcher was restarted without a journal and has forgotten this job; begin it again. "
@@ -17,7 +17,7 @@ _NO_JOURNAL = (
 )
 _OTHER_JOURNAL = (
     "the dispatcher was restarted with another journal, which does not have this job; restart it "
-    "with the `work_dir` that it had, or begin the job again"
+    "with the `work_dir` that it had, if it had one, or begin the job again"
 )
 
 
@@ -87,10 +87,12 @@ class Clients:
 
     def _of_key(self, hello: m.ClientHello) -> e.Client | None:
         """Return the client that was registered by an earlier hello whose answer was lost."""
-        job = self._state.jobs.get(hello.job)
-        iteration = job.iterations.get(hello.epoch) if job is not None and hello.key else None
-        clients = iteration.clients.values() if iteration is not None else ()
-        return next((client for client in clients if are_equal(client.key, hello.key)), None)
+        client = self._state.clients_by_key.get(hello.key)
+        if client is None or not hello.key:
+            return None
+        iteration = client.iteration
+        same = (iteration.job.added.job, iteration.epoch) == (hello.job, hello.epoch)
+        return client if same else None
 
     def _admit(self, hello: m.ClientHello, now: float) -> tuple[e.Client, str] | None:
         """Return a new client and a warning for its user; ``None`` if its tree is needed."""

@@ -6,6 +6,7 @@ from collections import Counter
 from stoker.errors import ErrorRecord
 from stoker.service.dispatcher.epoch_set import EpochSet
 from stoker.service.dispatcher.listed_values import ListedValues
+from stoker.service.dispatcher.poison import PoisonSearch
 from stoker.service.dispatcher.records import JobAdded, WorkerAdded
 from stoker.service.dispatcher.split_tracker import SplitTracker
 from stoker.service.messages import JobParameters, SplitSource
@@ -53,6 +54,7 @@ class Task:
         lost: the reason that it can be read no more; empty while it can.
         splits_lost: the splits it had begun when it was lost, if `elements_lost` is unknown.
         elements_lost: the elements that were lost with it; ``None`` if unknown.
+        poisoned_known: the number of poisoned calls that were known when it was started.
         readers: client that reads it → its reader id, until the task is over.
         leaving: client that was asked to leave it, to be able to read others → its reader id.
     """
@@ -69,6 +71,7 @@ class Task:
     lost: str = ""
     splits_lost: int = 0
     elements_lost: int | None = None
+    poisoned_known: int = 0
     readers: dict[int, int] = dataclasses.field(default_factory=dict)
     leaving: dict[int, int] = dataclasses.field(default_factory=dict)
 
@@ -184,6 +187,7 @@ class Iteration:
         damaged: tasks that were lost, or whose elements were.
         left: reader id of a client that has left or closed → what it had consumed of each task.
         clients_opened: the number of clients that have opened it.
+        poison: elements that end the processes of workers.
         computed: no task computes, and none will be added unless one is lost before its end.
         finished: no client will get another element.
         stopped: its tasks have been stopped on their workers.
@@ -208,6 +212,7 @@ class Iteration:
     damaged: dict[int, Task] = dataclasses.field(default_factory=dict)
     left: dict[int, dict[int, tuple[int, int]]] = dataclasses.field(default_factory=dict)
     clients_opened: int = 0
+    poison: PoisonSearch = dataclasses.field(default_factory=PoisonSearch)
     computed: bool = False
     finished: bool = False
     stopped: bool = False

@@ -123,6 +123,13 @@ def _(state: State, record: r.SplitsKnown) -> bool:
     return state.iterations[record.iteration_id].sources is None
 
 
+@_fits(r.TaskDied)
+def _(state: State, record: r.TaskDied) -> bool:
+    has_worker = state.tasks[record.task_id].worker.worker_id in state.workers
+    valid = bool(record.calls) and all(0 <= x.first < x.stop for x in record.calls)
+    return has_worker and valid
+
+
 @_fits(r.TaskAdded)
 def _(state: State, record: r.TaskAdded) -> bool:
     iteration = state.iterations[record.iteration_id]

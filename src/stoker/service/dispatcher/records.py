@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from stoker.dataset.options import Options
+from stoker.dataset.streams.call_ranges import CallRange
 from stoker.dataset.tree.splits import Source
 from stoker.errors import ErrorRecord
 from stoker.service.messages import Function, JobParameters, SplitSource, Versions
@@ -101,6 +102,18 @@ class WorkerLost(_Record, frozen=True):
     worker_id: int
     reason: str
     undelivered: dict[int, int] = {}
+
+
+class TaskDied(_Record, frozen=True):
+    """The worker of a task died while it ran `calls`; followed by `WorkerLost`.
+
+    `calls`, `alone` and `how` as in the message `WorkerDied`.
+    """
+
+    task_id: int
+    calls: list[CallRange]
+    alone: int
+    how: str
 
 
 class JobAdded(_Record, frozen=True):
@@ -303,6 +316,7 @@ Record: TypeAlias = (
     | WorkerAdded
     | WorkerDraining
     | WorkerLost
+    | TaskDied
     | JobAdded
     | JobDatasetChanged
     | IterationAdded

@@ -11,11 +11,13 @@ from typing import TypeAlias
 
 import msgspec
 
+from stoker.dataset.streams.call_ranges import CallRange, PoisonedCall
 from stoker.errors import ErrorRecord, FailedPreconditionError, StokerError
 from stoker.service.dispatcher import entities as e
 from stoker.service.dispatcher.epoch_set import EpochSet
 from stoker.service.dispatcher.listed_values import ListedValues
 from stoker.service.dispatcher.placement import process_of
+from stoker.service.dispatcher.poison import PoisonSearch
 from stoker.service.dispatcher.records import (
     DatasetAdded,
     JobAdded,
@@ -86,6 +88,10 @@ class _Iteration(_Entity, frozen=True):
     computed: bool
     finished: bool
     stopped: bool
+    deaths: list[list[CallRange]]
+    calls_in_common: list[CallRange]
+    seeds_of_dead: list[int]
+    poisoned: list[PoisonedCall]
 
 
 class _Client(_Entity, frozen=True):
@@ -116,6 +122,7 @@ class _Task(_Entity, frozen=True):
     leaving: dict[int, int]
     kept: bool
     by_worker: bool
+    poisoned_known: int
 
 
 _AnyEntity: TypeAlias = (
@@ -252,6 +259,10 @@ def _dump_iteration(iteration: e.Iteration) -> _Iteration:
         iteration.computed,
         iteration.finished,
         iteration.stopped,
+        iteration.poison.deaths,
+        iteration.poison.in_common,
+        iteration.poison.seeds,
+        iteration.poison.poisoned,
     )
 
 
@@ -286,6 +297,7 @@ def _dump_task(state: State, task: e.Task) -> _Task:
         task.leaving,
         worker is not None and task.task_id in worker.tasks,
         task.iteration.by_worker.get(task.worker.worker_id) is task,
+        task.poisoned_known,
     )
 
 
@@ -312,6 +324,7 @@ def _load(state: State, entity: _AnyEntity, lost_workers: dict[int, WorkerAdded]
         client = e.Client(entity.client_id, iteration, entity.process, entity.key)
         client.left_tasks = set(entity.left_tasks)
         state.clients[client.client_id] = iteration.clients[client.client_id] = client
+        state.clients_by_key[client.key] = client
     else:
         _load_task(state, entity, lost_workers)
 
@@ -354,6 +367,9 @@ def _load_iteration(state: State, entity: _Iteration) -> None:
     iteration.clients_opened = entity.clients_opened
     iteration.computed, iteration.finished = entity.computed, entity.finished
     iteration.stopped = entity.stopped
+    iteration.poison = PoisonSearch(
+        entity.deaths, entity.calls_in_common, entity.seeds_of_dead, entity.poisoned
+    )
 
 
 def _load_task(state: State, entity: _Task, lost_workers: dict[int, WorkerAdded]) -> None:
@@ -373,6 +389,7 @@ def _load_task(state: State, entity: _Task, lost_workers: dict[int, WorkerAdded]
         entity.lost,
         entity.splits_lost,
         entity.elements_lost,
+        entity.poisoned_known,
         entity.readers,
         entity.leaving,
     )

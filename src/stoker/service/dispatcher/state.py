@@ -38,6 +38,7 @@ from stoker.service.dispatcher.records import (
     TaskAdded,
     TaskAssigned,
     TaskDelivered,
+    TaskDied,
     TaskDropped,
     TaskEnded,
     TaskLeft,
@@ -91,6 +92,7 @@ class State:
         self.iterations: dict[int, Iteration] = {}
         self.tasks: dict[int, Task] = {}
         self.clients: dict[int, Client] = {}
+        self.clients_by_key: dict[bytes, Client] = {}
         self.pages: dict[bytes, Page] = {}
 
     def apply(self, record: Record) -> None:
@@ -144,6 +146,12 @@ class State:
                 del self.local_workers[process]
         for task in worker.tasks.values():
             self._lose(task, record.reason, record.undelivered.get(task.task_id))
+
+    @_applies(TaskDied)
+    def _(self, record: TaskDied) -> None:
+        task = self.tasks[record.task_id]
+        search, known = task.iteration.poison, task.poisoned_known
+        search.add(task.seed, known, record.calls, record.alone, record.how)
 
     @_applies(JobAdded)
     def _(self, record: JobAdded) -> None:
@@ -200,6 +208,7 @@ class State:
         iteration = self.iterations[record.iteration_id]
         worker = self.workers[record.worker_id]
         task = Task(record.task_id, worker.added, iteration, record.seed, record.key)
+        task.poisoned_known = len(iteration.poison.poisoned)
         self.tasks[task.task_id] = worker.tasks[task.task_id] = task
         iteration.tasks[task.task_id] = task
         iteration.by_worker[record.worker_id] = task
@@ -273,12 +282,14 @@ class State:
         iteration = self.iterations[record.iteration_id]
         client = Client(record.client_id, iteration, record.process, record.key)
         self.clients[client.client_id] = iteration.clients[client.client_id] = client
+        self.clients_by_key[record.key] = client
         iteration.job.add_code(record.code)
         iteration.clients_opened += 1
 
     @_applies(ClientRemoved)
     def _(self, record: ClientRemoved) -> None:
         client = self.clients.pop(record.client_id)
+        self.clients_by_key.pop(client.key, None)
         del client.iteration.clients[record.client_id]
         for task in list(client.tasks.values()):
             client.iteration.remove_reader(task, client, record.consumed.get(task.task_id))

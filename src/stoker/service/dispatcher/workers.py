@@ -154,6 +154,19 @@ class Workers:
         self._newest_sessions.pop(worker_id, None)
         self._iterations.lose_worker(worker_id, reason, undelivered or {})
 
+    def died(self, report: m.WorkerDied) -> None:
+        """Remove a worker whose process has died, and record the calls that may have ended it."""
+        how = report.how or "its process ended"
+        tasks = self._state.workers[report.worker_id].tasks
+        for task_id, in_flight in report.calls.items():
+            task = tasks.get(task_id)
+            calls = [each for each in in_flight if 0 <= each.first < each.stop]
+            if task is not None and task.running and calls:
+                record = mode_of(task.iteration.parameters).died(task, calls, report.alone, how)
+                if record is not None:
+                    self._ledger.commit(record)
+        self.lose(report.worker_id, how)
+
     def _register(self, hello: m.WorkerHello, now: float) -> int:
         older = self._state.addresses.get(hello.address)
         if older is not None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from stoker.errors import FailedPreconditionError
 from stoker.service.journal.blocks import VERSION, damaged, newer
 
+PAGE_BYTES = 4096
 _APPLICATION_ID = 0x73746B6A  # "stkj"
 _HEADER_BYTES = 100
 _LOG_LIMIT = 16 << 20
@@ -41,8 +42,13 @@ def check_header(path: Path) -> bool:
     return True
 
 
-def open_database(path: Path) -> sqlite3.Connection:
-    """Return a connection that has locked the database, and has changed nothing."""
+def open_database(path: Path, *, exists: bool) -> sqlite3.Connection:
+    """Return a connection that has locked the database, and has changed nothing.
+
+    Args:
+        path: the file.
+        exists: as returned by `check_header`.
+    """
     connection = sqlite3.connect(
         path, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=16
     )
@@ -51,6 +57,9 @@ def open_database(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA cell_size_check=ON")
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute(f"PRAGMA journal_size_limit={_LOG_LIMIT}").fetchone()
+        if not exists:  # these take effect before anything else, and would write to another file
+            connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
+            connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
         connection.execute("BEGIN EXCLUSIVE")
         connection.execute("ROLLBACK")
     except BaseException:
@@ -59,17 +68,19 @@ def open_database(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def create(connection: sqlite3.Connection, head: bytes) -> None:
-    """Write an empty journal; afterwards the file's header names it."""
-    connection.execute("PRAGMA page_size=4096")
-    connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
+def create(connection: sqlite3.Connection, head: bytes) -> bool:
+    """Write an empty journal; return False if another process has just done so."""
     connection.execute("BEGIN EXCLUSIVE")
+    if connection.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,):
+        connection.execute("ROLLBACK")
+        return False
     connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version={VERSION}")
     for table in _TABLES:
         connection.execute(f"CREATE TABLE {table} (id INTEGER PRIMARY KEY, content BLOB NOT NULL)")
     connection.execute("INSERT INTO head VALUES (0, ?)", (head,))
     connection.execute("COMMIT")
+    return True
 
 
 def close_unchanged(connection: sqlite3.Connection) -> None:

@@ -18,6 +18,7 @@ import msgspec
 from stoker.service.journal.blocks import Block, Kind, damaged, decode_block, encode_block, pack
 from stoker.service.journal.sqlite_errors import busy, check_writable, translated
 from stoker.service.journal.sqlite_file import (
+    PAGE_BYTES,
     check_header,
     close_unchanged,
     create,
@@ -33,7 +34,7 @@ _READ_BYTES = 1 << 20
 _PART_BYTES = 1 << 20
 """A block of a snapshot; commits wait while one is written, for about 10 ms."""
 _DELETED_ROWS = 1_000
-_FREED_PAGES = 256
+_STEP_PAGES = 256
 
 _open_files: set[str] = set()
 _open_files_lock = threading.Lock()
@@ -90,12 +91,12 @@ class SqliteStore(Store):
         _make_directory(self._path.parent)
         exists = check_header(self._path)
         check_writable(self._path)
-        if exists:
-            check_log(self._path.with_name(f"{FILE_NAME}-wal"))
-        self._connection = open_database(self._path)
+        self._connection = open_database(self._path, exists=exists)
         try:
-            if not exists:
-                create(self._connection, self._encoded(_Head()))
+            if exists:  # SQLite has locked it, and has written nothing
+                check_log(self._path.with_name(f"{FILE_NAME}-wal"))
+            elif not create(self._connection, self._encoded(_Head())):
+                raise busy(self._path)
             self._head = self._read_head()
             (mode,) = self._connection.execute("PRAGMA journal_mode=WAL").fetchone()
             if mode != "wal":
@@ -186,10 +187,17 @@ class SqliteStore(Store):
         self._delete("units", "id <= ?", head.covered[0])
         self._delete("parts", "id < ?", current[0])
         self._delete("parts", "id >= ?", current[1])
-        # A page is moved into each freed one, so some are left for the units until the next time.
-        while self._free_bytes() > 2 * COMPACTION_BYTES:
+        self._return_space()
+
+    def _return_space(self) -> None:
+        """Shorten the file, but for the pages that the units up to the next snapshot need."""
+        with self._lock:
+            (free,) = self._connection.execute("PRAGMA freelist_count").fetchone()
+        unused = free - 2 * COMPACTION_BYTES // PAGE_BYTES
+        for _ in range(unused // _STEP_PAGES):
             with self._lock:
-                self._connection.execute(f"PRAGMA incremental_vacuum({_FREED_PAGES})").fetchall()
+                # `execute` ends this pragma after its first page.
+                self._connection.executescript(f"PRAGMA incremental_vacuum({_STEP_PAGES})")
 
     def _delete(self, table: str, condition: str, bound: int) -> None:
         rows = f"SELECT id FROM {table} WHERE {condition} LIMIT {_DELETED_ROWS}"
@@ -198,12 +206,6 @@ class SqliteStore(Store):
             with self._lock:
                 deleted = f"DELETE FROM {table} WHERE id IN ({rows})"
                 count = self._connection.execute(deleted, (bound,)).rowcount
-
-    def _free_bytes(self) -> int:
-        with self._lock:
-            (pages,) = self._connection.execute("PRAGMA freelist_count").fetchone()
-            (size,) = self._connection.execute("PRAGMA page_size").fetchone()
-        return int(pages) * int(size)
 
     def _history(self, head: _Head) -> History:
         name = str(self._path)

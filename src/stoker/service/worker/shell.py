@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stoker.dataset.options import Options
+from stoker.dataset.streams.call_recorder import CallRecorder
 from stoker.dataset.tree.node import Node
 from stoker.dataset.tree.wire_form import decode_tree
 from stoker.errors import (
@@ -66,6 +67,7 @@ class Shell:
             ``None`` if the dispatcher was unreachable for too long.
         on_registered: called with each identity that a dispatcher assigns.
         refused_seconds: the worker stops after this time if the dispatcher only refuses it.
+        calls: records the calls of user functions in flight.
 
     Attributes:
         refused: the error with which the dispatcher refuses the worker; ``None`` if it does not.
@@ -77,11 +79,13 @@ class Shell:
         ended: Callable[[StokerError | None], None],
         on_registered: Callable[[WorkerIdentity], None],
         refused_seconds: float = REFUSED_SECONDS,
+        calls: CallRecorder | None = None,
     ) -> None:
         self._config = config
         self._on_registered = on_registered
         self._ended = ended
         self._refused_seconds = refused_seconds
+        self.calls = calls
         self._dispatcher_address = parse_service(config.dispatcher_address)[1]
         self._lock = threading.RLock()
         self._registered = threading.Event()

@@ -11,6 +11,7 @@ from stoker.service import rpc_session
 from stoker.service.config import parse_service
 from stoker.service.control_connection import PEER_TIMEOUT
 from stoker.service.keys import WorkerIdentity
+from stoker.service.worker.process import LostCalls
 
 logger = logging.getLogger(__name__)
 
@@ -69,14 +70,17 @@ class SupervisorSession:
         if session is not None:
             session.close()
 
-    def report_death(self, identity: WorkerIdentity, how: object) -> None:
+    def report_death(self, identity: WorkerIdentity, how: object, calls: LostCalls) -> None:
         """Report that a child died; from any thread.
 
         Args:
             identity: the child's id and key.
             how: its `Exit`, or words like it.
+            calls: those that may have ended it.
         """
-        death = m.WorkerDied(identity.worker_id, f"it {how}", identity.key)
+        death = m.WorkerDied(
+            identity.worker_id, f"it {how}", identity.key, calls.by_task, calls.alone
+        )
         with self._lock:
             self._deaths.append(death)
         self._send(death)
