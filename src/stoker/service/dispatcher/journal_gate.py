@@ -1,4 +1,4 @@
-"""The gate between the dispatcher's logic and the outside: nothing is told before it is durable."""
+"""Holds actions of the dispatcher back until the records that they depend on are durable."""
 
 import asyncio
 import logging

@@ -85,7 +85,7 @@ class Dispatcher:
             self._resume(config, now)
 
     def _resume(self, config: DispatcherConfig, now: float) -> None:
-        """Continue an earlier dispatcher: what is not recorded follows from the state."""
+        """Continue an earlier dispatcher; derive from the state the rest, which is not recorded."""
         # If the host of the earlier one died, its peers notice that when it was silent for long.
         noticed = now + config.peer_timeout_ms / 1000
         for worker_id in self.state.workers:
