@@ -4,13 +4,17 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.leaks import DEADLINE, leaks_since, open_resources
 
 
 def pytest_configure() -> None:
-    """Handle SIGINT: a shell starts background jobs with it ignored, which programs inherit."""
+    """Handle SIGINT, which a shell lets background jobs ignore, and configure Hypothesis."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # An example takes long where many processes share the cores; tests measure no time.
+    settings.register_profile("stoker", deadline=None)
+    settings.load_profile("stoker")
 
 
 @pytest.fixture(autouse=True)

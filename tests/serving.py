@@ -138,6 +138,12 @@ def outcomes(iterator: stoker.Iterator) -> list[Any]:
             found.append(error)
 
 
+def tasks_of(iterator: stoker.Iterator) -> int:
+    """Return the number of tasks of which an iterator over a job has been notified."""
+    stream: Any = iterator._stream
+    return len(stream._logic.cursors)
+
+
 def free_port() -> int:
     """Return a port on which no process listens now."""
     with socket.create_server(("127.0.0.1", 0)) as probe:

@@ -205,4 +205,4 @@ class _Process:
         identity = self._process.identity
         logger.warning("worker %s (process %d) %s", self.address, self._process.pid, how)
         if identity is not None:
-            self._session.report_death(identity, how)
+            self._session.report_death(identity, how, self._process.lost_calls())

@@ -121,7 +121,32 @@ class UserFunctionError(StokerError):
 
 
 class PoisonedElementError(StokerError):
-    """Workers died while computing this element, so it is not assigned to another."""
+    """Worker processes died while computing this element, so it is skipped.
+
+    Attributes:
+        worker: address of the worker that skipped it.
+        node: as of `UserFunctionError`.
+        site: as of `UserFunctionError`.
+        element: as of `UserFunctionError`.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        worker: str = "",
+        node: str = "",
+        site: str = "",
+        element: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.worker = worker
+        self.node = node
+        self.site = site
+        self.element = element
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return from_record, (to_record(self),)
 
 
 class ErrorRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -137,7 +162,12 @@ class ErrorRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     remote_traceback: str = ""
 
 
-_DETAILS = ("worker", "node", "site", "element", "exception", "remote_traceback")
+_PLACE = ("worker", "node", "site", "element")
+_DETAILS: dict[str, tuple[str, ...]] = {
+    "UserFunctionError": (*_PLACE, "exception", "remote_traceback"),
+    "PoisonedElementError": _PLACE,
+}
+"""Attributes of the exceptions that have any."""
 
 
 def to_record(error: BaseException) -> ErrorRecord:
@@ -145,9 +175,10 @@ def to_record(error: BaseException) -> ErrorRecord:
 
     The record can be encoded for any text.
     """
-    if isinstance(error, UserFunctionError):
-        details = {name: _encodable(getattr(error, name)) for name in _DETAILS}
-        return ErrorRecord("UserFunctionError", _encodable(str(error.args[0])), **details)
+    for code, names in _DETAILS.items():
+        if isinstance(error, _BY_NAME[code]):
+            details = {name: _encodable(getattr(error, name)) for name in names}
+            return ErrorRecord(code, _encodable(str(error.args[0])), **details)
     if isinstance(error, StokerError):
         return ErrorRecord(type(error).__name__, _encodable(str(error)))
     return ErrorRecord("StokerError", _encodable(f"{type(error).__name__}: {error}"))
@@ -162,10 +193,8 @@ def _encodable(detail: Any) -> Any:
 
 def from_record(record: ErrorRecord) -> StokerError:
     """Return the exception of `record`; an unknown code becomes a plain `StokerError`."""
-    if record.code == "UserFunctionError":
-        details = {name: getattr(record, name) for name in _DETAILS}
-        return UserFunctionError(record.message, **details)
-    return _BY_NAME.get(record.code, StokerError)(record.message)
+    details = {name: getattr(record, name) for name in _DETAILS.get(record.code, ())}
+    return _BY_NAME.get(record.code, StokerError)(record.message, **details)
 
 
 _BY_NAME: dict[str, type[StokerError]] = {
@@ -182,6 +211,7 @@ _BY_NAME: dict[str, type[StokerError]] = {
         UnavailableError,
         UnimplementedError,
         PermissionDeniedError,
+        UserFunctionError,
         PoisonedElementError,
     )
 }

@@ -25,7 +25,7 @@ def test_no_command_lists_the_commands():
 @pytest.mark.parametrize(
     ("command", "options"),
     [
-        ("dispatcher", ["--host", "--port", "--insecure"]),
+        ("dispatcher", ["--host", "--port", "--insecure", "--dispatcher-patience-ms"]),
         ("worker", ["--dispatcher", "--host", "--port", "--processes", "--tags", "--insecure"]),
         ("worker", ["--data-transfer-protocol", "--shared-memory-bytes"]),
         ("demo", ["--directory"]),

@@ -7,6 +7,7 @@ import pytest
 
 from stoker.compat import tf
 from stoker.errors import UnimplementedError
+from stoker.service import WorkerServer
 from tests.compat.session import (
     DEADLINE,
     Example,
@@ -25,9 +26,9 @@ SCRIPTS = [example for example in ALL if example.kind == "python"]
 SERVERS = "dedicated process", "Server.join"
 SHARED = "distribute, a shared job"
 PRINTING = "distribute, before and after"
+FAULT_TOLERANT = "DispatchServer, fault tolerant"
 
 REFUSED = {
-    "DispatchServer, fault tolerant": "`fault_tolerant_mode` is not in this version",
     "The module, cross-trainer cache": "`cross_trainer_cache` is not in this version",
     "CrossTrainerCache": "`cross_trainer_cache` is not in this version",
 }
@@ -50,7 +51,10 @@ def with_suffix(*ends: str) -> list[Example]:
 
 
 def test_every_example_is_run_or_listed_as_unsupported():
-    handled = [*with_suffix(*SERVERS), *with_title(SHARED, PRINTING, *REFUSED, *NEEDS_TENSORFLOW)]
+    handled = [
+        *with_suffix(*SERVERS),
+        *with_title(SHARED, PRINTING, FAULT_TOLERANT, *REFUSED, *NEEDS_TENSORFLOW),
+    ]
     assert sorted(map(str, handled)) == sorted(map(str, SCRIPTS))
     assert (len(DOCTESTS), len(SCRIPTS)) == (29, 23)
 
@@ -99,6 +103,23 @@ def test_shared_job_divides_iterations_between_trainers(example):
 def test_nodes_after_distribute_run_in_the_trainer(example):
     with fixed_ports(5000), Service(workers=1, port=5000), running(example.program) as trainers:
         assert output(trainers[0]).split() == ["1", "2", "5", "10", "17"]
+
+
+@pytest.mark.parametrize("example", with_title(FAULT_TOLERANT), ids=str)
+def test_a_fault_tolerant_dispatcher_remembers_its_datasets(example, tmp_path):
+    service = tf.data.experimental.service
+    code = example.code.replace("gs://my-bucket", str(tmp_path))
+    assert code != example.code
+    with fixed_ports(5050):
+        for run in range(2):
+            names: dict[str, Any] = {"tf": tf}
+            exec(code, names)
+            with names["dispatcher"], WorkerServer(dispatcher_address="localhost:5050"):
+                if not run:
+                    dataset = tf.data.Dataset.range(10)
+                    service.register_dataset("localhost:5050", dataset, dataset_id="ten")
+                dataset = service.from_dataset_id("parallel_epochs", "localhost:5050", "ten")
+                assert read(dataset, deadline=DEADLINE) == list(range(10))
 
 
 @pytest.mark.parametrize("example", with_title(*REFUSED), ids=str)

@@ -1,5 +1,6 @@
 """BEHAVIOUR.md, Sharding: several sources under DYNAMIC, and infinite sources."""
 
+import re
 import threading
 from collections import Counter
 from pathlib import Path
@@ -216,7 +217,10 @@ def test_parallel_epochs_count_on_each_worker(serve):
 @pytest.mark.parametrize("mode", ["parallel_epochs", "distributed_epoch"])
 def test_shard_hint_without_hint_policy_is_refused(serve, mode):
     dataset = Dataset.range(9).shard(stoker.SHARD_HINT, stoker.SHARD_HINT)
-    with pytest.raises(FailedPreconditionError, match=r"ShardingPolicy\.HINT"):
+    words = (
+        "tf.data service with `tf.data.experimental.service.ShardingPolicy.HINT` processing mode."
+    )
+    with pytest.raises(FailedPreconditionError, match=re.escape(words)):
         read(dataset.apply(distribute(mode, serve(1).target)))
 
 

@@ -198,7 +198,7 @@ def test_trees_cover_every_node_and_both_outcomes(folder: Path) -> None:
     kinds: set[str] = set()
     outcomes: set[bool] = set()
 
-    @settings(deadline=None, max_examples=400, derandomize=True, database=None)
+    @settings(max_examples=400, derandomize=True, database=None)
     @given(tree=TREES)
     def collect(tree: Tree) -> None:
         kinds.update(node.kind for node in number(build(tree, folder).node))

@@ -153,7 +153,7 @@ def read_elements(dataset: Dataset, **context: Any) -> list[Any]:
         return read(dataset, **context)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(tree=TREES, size=st.integers(1, 9), drop=st.booleans())
 def test_batches_of_rows_equal_batches_of_elements(tree: Any, size: int, drop: bool) -> None:
     dataset = build(tree)
@@ -162,21 +162,21 @@ def test_batches_of_rows_equal_batches_of_elements(tree: Any, size: int, drop: b
     assert read(batches) == read_elements(batches)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(tree=TREES)
 def test_elements_of_rows_equal_elements(tree: Any) -> None:
     dataset = build(tree)
     assert read(dataset) == read_elements(dataset)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(tree=TREES, size=st.integers(1, 9))
 def test_batches_of_rows_are_the_same_by_every_verb(tree: Any, size: int) -> None:
     numbers = build(tree).batch(size).map(lambda *batch: repr(exact(batch)))
     check_verbs(lambda: numbers, mixes=4)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(tree=TREES, size=st.integers(1, 9), at=st.integers(0, 30))
 def test_a_state_continues_with_the_next_batch_of_rows(tree: Any, size: int, at: int) -> None:
     dataset = build(tree).batch(size).with_options(stoker.Options(seed=3))
@@ -189,7 +189,7 @@ def test_a_state_continues_with_the_next_batch_of_rows(tree: Any, size: int, at:
         assert [exact(batch) for batch in resumed] == rest
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(
     tree=TREES,
     size=st.integers(1, 9),

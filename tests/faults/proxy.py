@@ -114,19 +114,24 @@ class Forwarder:
     """Passes bytes between its own port and `target`, unless told otherwise.
 
     Args:
-        target: port on localhost.
+        target: port on localhost; 0 while there is none, which resets new connections.
 
     Attributes:
+        target: the port to which new connections lead.
         resets: reset each new connection as soon as it is accepted, as a port forwarder does whose
             target is away.
         swallows: acknowledge all bytes and pass nothing, not even the end of a connection.
+        swallows_replies: the same for bytes from `target` alone.
+        delay: seconds by which bytes are passed on later, in both directions.
         accepted: the number of connections accepted.
     """
 
-    def __init__(self, target: int) -> None:
-        self.resets = self.swallows = False
+    def __init__(self, target: int = 0) -> None:
+        self.resets = self.swallows = self.swallows_replies = False
         self.accepted = 0
-        self._target = target
+        self.delay = 0.0
+        self.target = target
+        self._closing = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._sockets: set[socket.socket] = set()
         self._lock = threading.Lock()
@@ -134,9 +139,23 @@ class Forwarder:
         self._threads[0].start()
 
     @property
-    def address(self) -> str:
+    def port(self) -> int:
         """Where clients connect."""
-        return f"localhost:{self._listener.getsockname()[1]}"
+        port: int = self._listener.getsockname()[1]
+        return port
+
+    @property
+    def address(self) -> str:
+        """Where clients connect, with the host."""
+        return f"localhost:{self.port}"
+
+    def heal(self) -> None:
+        """End all faults; reset connections if some have missed bytes."""
+        swallowed = self.swallows or self.swallows_replies
+        self.resets = self.swallows = self.swallows_replies = False
+        self.delay = 0.0
+        if swallowed:
+            self.cut()
 
     def cut(self) -> None:
         """Reset all open connections."""
@@ -155,6 +174,7 @@ class Forwarder:
         traceback: TracebackType | None,
     ) -> None:
         _shut(self._listener)
+        self._closing.set()
         self._threads[0].join()
         self.cut()
         for thread in self._threads:
@@ -167,29 +187,40 @@ class Forwarder:
             except OSError:
                 return
             self.accepted += 1
-            if self.resets:
+            if self.resets or not self.target:
                 _reset(client)
                 continue
             try:
-                server = socket.create_connection(("127.0.0.1", self._target))
+                server = socket.create_connection(("127.0.0.1", self.target))
             except OSError:
                 _reset(client)
                 continue
             with self._lock:
                 self._sockets |= {client, server}
-            for source, sink in ((client, server), (server, client)):
-                thread = threading.Thread(target=self._pump, args=(source, sink))
+            self._threads = [thread for thread in self._threads if thread.is_alive()]
+            for source, sink, replies in ((client, server, False), (server, client, True)):
+                thread = threading.Thread(target=self._pump, args=(source, sink, replies))
                 self._threads.append(thread)
                 thread.start()
 
-    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
+    def _pump(self, source: socket.socket, sink: socket.socket, replies: bool) -> None:
+        swallowed = False
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
-                if not self.swallows:
+                if self.delay:
+                    self._closing.wait(self.delay)
+                # Nothing is passed on after a gap: that would be another fault.
+                swallowed = swallowed or self._swallowing(replies)
+                if not swallowed:
                     sink.sendall(data)
         _shut(source)
-        if not self.swallows:
+        if not swallowed and not self._swallowing(replies):
             _shut(sink)
+            with self._lock:
+                self._sockets -= {source, sink}
+
+    def _swallowing(self, replies: bool) -> bool:
+        return self.swallows or (replies and self.swallows_replies)
 
 
 def _reset(sock: socket.socket) -> None:

@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -41,6 +41,7 @@ class Cluster:
         to_workers: worker → the other messages it was sent.
         client_ids: client → its id.
         lists: workers with the pages that they are asked for.
+        on_tasks: called with each `Tasks` message.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Cluster:
         self.to_workers: dict[int, list[m.ToWorker]] = {}
         self.client_ids: dict[int, int] = {}
         self.lists: list[tuple[int, m.ListSplits]] = []
+        self.on_tasks: Callable[[m.Tasks], None] = lambda _: None
         self._peers = 0
         self._leaving: list[tuple[int, m.TaskLeft]] = []
         how = IndexSplits(splits) if isinstance(splits, int) else splits
@@ -161,6 +163,7 @@ class Cluster:
         elif isinstance(message, m.HeartbeatInterval):
             self.heartbeats[peer] = message.heartbeat_ms
         elif isinstance(message, m.Tasks):
+            self.on_tasks(message)
             for info in message.added:
                 self.tasks[peer][info.task_id] = info
             self.most = max(self.most, len(self.tasks[peer]))

@@ -256,3 +256,22 @@ def test_workers_that_come_while_nobody_reads_are_used_later(mode: ShardingPolic
     [second] = cluster.add_clients(1, "job", mode)
     cluster.work()
     assert len(cluster.tasks[second]) == 2
+
+
+def test_a_new_client_hears_of_its_tasks_before_the_end():
+    cluster, workers, [first] = _cluster(3, 1)
+    for worker in workers[:2]:
+        task_id = cluster.started[worker][0].task_id
+        cluster.say(worker, m.TaskProgress(task_id, exhausted=True))
+    [waiting] = [x for x in workers if not cluster.started[x]]
+    cluster.say(waiting, m.WorkerLeave())
+    cluster.add_workers(1)
+    [second] = cluster.add_clients(1, "job")  # the workers that wait are searched again
+    cluster.say(first, m.ClientClose())
+    cluster.say(second, m.ClientClose())
+    heard: list[m.Tasks] = []
+    _end(cluster, workers[0])
+    cluster.on_tasks = heard.append
+    cluster.add_clients(1, "job")
+    assert heard
+    assert all(len(x.added) == 1 for x in heard)

@@ -405,6 +405,54 @@ def test_waiting_for_names_workers_and_dispatcher():
     assert client.waiting_for().startswith("the dispatcher at service:1, ")
 
 
+def _of_journaled_dispatcher(patience_ms: int = 600_000) -> c.Client:
+    client = _reading()
+    welcome = msgspec.structs.replace(WELCOME, dispatcher_patience_ms=patience_ms)
+    client.session_message(welcome, 0.0)
+    client.session_lost(0.0, "Connection refused")
+    return client
+
+
+def test_dispatcher_with_a_journal_is_waited_for():
+    client = _of_journaled_dispatcher()
+    client.connection_lost(1, "reset", 0.0)
+    for now in (15.0, 599.0):
+        client.tick(now)
+        assert _taken(client) is None
+    client.tick(600.0)
+    error = _taken(client)
+    assert isinstance(error, UnavailableError)
+    assert "has not answered for 600 s (Connection refused)" in str(error)
+    assert "Start the dispatcher on its work_dir" in str(error)
+    assert _taken(client) is error
+
+
+def test_waiting_for_tells_how_long():
+    waiting = _of_journaled_dispatcher(5000).waiting_for()
+    assert waiting.startswith("the dispatcher at service:1 (Connection refused) for up to 5 s, ")
+    assert _client().waiting_for() == "the dispatcher at service:1 for up to 60 s"
+
+
+def test_patience_ends_with_the_next_welcome():
+    client = _of_journaled_dispatcher()
+    client.session_message(WELCOME, 500.0)
+    client.session_lost(1000.0)
+    client.connection_lost(1, "reset", 1000.0)
+    client.tick(1500.0)
+    assert isinstance(_taken(client), UnavailableError)
+
+
+def test_worker_is_read_on_after_the_patience():
+    client = _of_journaled_dispatcher(5000)
+    client.worker_message(1, f.Frame(0, ["a"]), 50.0)
+    assert _taken(client) == ["a"]
+    assert _taken(client) is None
+    client.tick(54.0)
+    assert _taken(client) is None
+    client.tick(55.0)  # workers wait for splits
+    assert isinstance(_taken(client), UnavailableError)
+
+
 def test_totals_of_tasks_are_added_once():
     client = _reading(None, TASK, OTHER)
     client.worker_message(1, f.Counts({"errors_ignored": 2}), 0.0)
@@ -496,3 +544,13 @@ def test_credit_of_a_task_that_is_left_goes_to_others():
 def test_the_dispatcher_s_warning_is_for_the_user():
     client = _reading()
     assert client.session_message(m.Tasks(warning="careful"), 0.0) == [c.Warn("careful")]
+
+
+def test_frames_of_a_lost_task_are_ignored():
+    """Its worker was frozen, and sends them before it knows that it was removed."""
+    client = _reading()
+    _frame(client, 0, ["a"])
+    client.session_message(m.Tasks(lost=[LOST], computed=True), 0.0)
+    _frame(client, 1, ["b"])
+    assert client.worker_message(1, f.Ready(3), 0.0) == []
+    assert [_taken(client), type(_taken(client))] == [["a"], c.End]

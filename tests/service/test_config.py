@@ -21,6 +21,7 @@ def test_dispatcher_defaults_are_as_documented():
     assert (config.job_gc_check_interval_ms, config.job_gc_timeout_ms) == (600_000, 300_000)
     assert (config.worker_timeout_ms, config.client_timeout_ms) == (10_000, 60_000)
     assert (config.worker_max_concurrent_snapshots, config.gc_dynamic_sharding_jobs) == (3, False)
+    assert config.dispatcher_patience_ms == 600_000
 
 
 def test_worker_defaults_are_as_documented():
@@ -40,6 +41,7 @@ def test_worker_defaults_are_as_documented():
         ({"fault_tolerant_mode": True}, "without configuring a work dir"),
         ({"worker_timeout_ms": 0}, "`worker_timeout_ms` must be positive, got 0"),
         ({"client_timeout_ms": -1}, "`client_timeout_ms` must be positive, got -1"),
+        ({"dispatcher_patience_ms": 0}, "`dispatcher_patience_ms` must be positive, got 0"),
         ({"job_gc_check_interval_ms": 0}, "`job_gc_check_interval_ms` must be positive"),
         ({"host": "0.0.0.0"}, "insecure=True"),
         ({"host": "192.168.1.5"}, "--insecure"),
@@ -71,8 +73,6 @@ def test_invalid_worker_field_is_a_value_error(fields, message):
 
 
 def test_unimplemented_options_are_refused():
-    with pytest.raises(UnimplementedError, match="fault_tolerant_mode"):
-        DispatcherConfig(fault_tolerant_mode=True, work_dir="/tmp")
     with pytest.raises(UnimplementedError, match="worker_addresses"):
         DispatcherConfig(worker_addresses=["a"])
 
@@ -152,7 +152,16 @@ def test_none_means_the_default_as_in_tf_data():
     assert dispatcher == DispatcherConfig()
     assert (dispatcher.job_gc_check_interval, dispatcher.job_gc_timeout) == (600, 300)
     worker = WorkerConfig(
-        dispatcher_address="h:1", heartbeat_interval_ms=None, dispatcher_timeout_ms=None
+        dispatcher_address="h:1",
+        heartbeat_interval_ms=None,
+        dispatcher_timeout_ms=None,
+        worker_tags=None,  # type: ignore[arg-type]
     )
     assert worker == WorkerConfig(dispatcher_address="h:1")
     assert (worker.heartbeat_interval, worker.dispatcher_timeout) == (1, 3600)
+
+
+@pytest.mark.parametrize("tags", ["COLOCATED", [5], 5])
+def test_worker_tags_are_a_list_of_text(tags):
+    with pytest.raises(InvalidArgumentError, match="`worker_tags` must be a list of str, got"):
+        WorkerConfig(dispatcher_address="h:1", worker_tags=tags)

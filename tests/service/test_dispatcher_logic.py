@@ -25,8 +25,11 @@ W1, W2, C1, C2, S1 = 1, 2, 11, 12, 21
 class Talk:
     """A dispatcher and the messages it sends, by session."""
 
+    journaled = False
+
     def __init__(self, splits=FOUR, **config) -> None:
-        self.logic = Dispatcher(DispatcherConfig(**config), random.Random(0), 0.0)
+        self.config = DispatcherConfig(**config)
+        self.logic = Dispatcher(self.config, random.Random(0), 0.0, journaled=self.journaled)
         self.now = 0.0
         self.worker_ids: dict[int, int] = {}
         spec = spec_to_wire(UnknownSpec())
@@ -229,7 +232,7 @@ def test_end_is_sent_when_all_splits_are_begun():
         (W1, m.SplitGrant(first, 0, 0, begun=[0])),
         (W2, m.SplitGrant(second, 0, 0, end=True)),
     ]
-    assert talk.logic.assigner.waiting == {}
+    assert talk.logic.assigner.waiting == []
 
 
 def test_splits_of_a_lost_worker_are_reassigned_or_counted():
@@ -394,6 +397,7 @@ def test_new_worker_replaces_the_old_one_at_its_address():
     talk.join(W1)
     talk.read(C1)
     hello = m.WorkerHello(1, 1, "host:1", {}, VERSIONS)
+    talk.now += 3.0  # without a heartbeat, though its session is open
     said = talk.say(W2, hello)
     assert (W1, "end") in said
     assert only(said, m.Tasks)[0][1].lost[0].reason == "another process took its address"
@@ -427,7 +431,9 @@ def test_replaced_worker_does_not_get_its_address_back():
     talk = Talk()
     talk.join(W1)
     old = talk.worker_ids[W1]
+    talk.now += 3.0
     talk.say(W2, m.WorkerHello(1, 1, "host:1", {}, VERSIONS))
+    talk.now += 3.0
     journal = talk.logic._ledger.journal_id
     again = m.WorkerHello(1, 1, "host:1", {}, VERSIONS, worker_id=old, journal_id=journal)
     assert _refusal(talk.say(3, again)).code == "AlreadyExistsError"
@@ -581,11 +587,24 @@ def test_off_starts_a_new_task_for_one_that_was_lost_unread():
     talk.join(W1)
     talk.read(C1, ShardingPolicy.OFF)
     talk.say(W1, m.TaskProgress(talk.task(W1), exhausted=True))
-    assert only(talk.join(W2), m.TaskStart) == []  # all is computed
-    said = talk.say(W1, m.WorkerLeave())
-    [(_, lost), (_, added)] = only(said, m.Tasks)
+    [(_, lost)] = only(talk.say(W1, m.WorkerLeave()), m.Tasks)
     assert not lost.computed
+    [(_, added)] = only(talk.join(W2), m.Tasks)
     assert [info.worker for info in added.added] == ["host:2"]
+
+
+def test_off_starts_tasks_until_one_is_consumed():
+    talk = Talk()
+    talk.join(W1)
+    talk.read(C1, ShardingPolicy.OFF)
+    [(_, computed)] = only(talk.say(W1, m.TaskProgress(talk.task(W1), exhausted=True)), m.Tasks)
+    assert computed.computed
+    [(_, added)] = only(talk.join(W2), m.Tasks)
+    assert [info.worker for info in added.added] == ["host:2"]
+    assert not added.computed
+    talk.say(W2, m.TaskProgress(talk.task(W2), exhausted=True))
+    talk.say(W1, m.TaskProgress(talk.task(W1), exhausted=True, delivered=True))
+    assert only(talk.join(3), m.TaskStart) == []
 
 
 def test_off_ends_with_the_loss_of_a_task_a_client_has_read():

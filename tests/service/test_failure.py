@@ -1,9 +1,10 @@
+import pickle
 from typing import Any
 
 import pytest
 
 from stoker.dataset.streams.failures import Origin, mark_failure
-from stoker.errors import NotFoundError, UserFunctionError, from_record
+from stoker.errors import NotFoundError, PoisonedElementError, UserFunctionError, from_record
 from stoker.service.worker.failure import LONGEST_TEXT, describe
 
 ORIGIN = Origin("map", "train.py:12", 5)
@@ -35,6 +36,18 @@ def test_stoker_error_keeps_its_class():
     record = describe(NotFoundError("no such file"), "host:1", 0)
     assert type(from_record(record)) is NotFoundError
     assert record.message == "no such file"
+
+
+def test_poisoned_element_keeps_its_class_and_place():
+    raised = PoisonedElementError("it killed workers")
+    record = describe(mark_failure(raised, Origin("map", "train.py:12", 3)), "host:1", 5)
+    error = pickle.loads(pickle.dumps(from_record(record)))
+    assert type(error) is PoisonedElementError
+    assert str(error) == (
+        "it killed workers (`map`, train.py:12, on worker host:1, at element 5 of its stream)"
+    )
+    assert (error.worker, error.node, error.site) == ("host:1", "map", "train.py:12")
+    assert error.element == 5
 
 
 def test_error_of_unknown_origin_names_worker_and_element():

@@ -118,9 +118,8 @@ def test_exception_after_a_change_stops_the_dispatcher(monkeypatch, caplog, owne
         assert isinstance(dispatcher.failure, StokerError)
         assert "internal error of the dispatcher: PlantedError: planted" in str(dispatcher.failure)
         assert has_traceback(caplog)
-        again = DispatchServer(port=int(address.rpartition(":")[2]))  # the port is free
         monkeypatch.undo()
-        again.stop()
+        DispatchServer(port=int(address.rpartition(":")[2])).stop()  # the port is free
 
 
 def test_exception_in_a_slice_of_work_stops_the_dispatcher(monkeypatch, caplog):

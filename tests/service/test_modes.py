@@ -10,6 +10,7 @@ from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig, ShardingPolicy
 from stoker.service.dispatcher import records as r
 from stoker.service.dispatcher.entities import Worker
+from stoker.service.dispatcher.listed_values import page_digest
 from stoker.service.dispatcher.modes import Dynamic, Mode, Off, mode_of
 from stoker.service.dispatcher.state import State
 
@@ -44,7 +45,11 @@ def _state(policy: ShardingPolicy, *, named: bool = False, workers: int = 2) -> 
     for k in range(workers):
         state.apply(r.WorkerAdded(WORKER + k, f"host:{k}", {}, [], VERSIONS))
     for source, values in LISTED.items():
-        state.apply(r.PageListed(ITERATION, source, len(values), msgspec.msgpack.encode(values)))
+        page = msgspec.msgpack.encode(values)
+        digest = page_digest(page)
+        if digest not in state.pages:
+            state.apply(r.PageStored(digest, page))
+        state.apply(r.PageListed(ITERATION, source, len(values), digest))
     state.apply(r.SplitsKnown(ITERATION, mode.split_sources(DATASET, COUNTS, 2)))
     for worker in _workers_to_start(mode, state):
         k = worker.added.worker_id - WORKER
@@ -106,6 +111,19 @@ def test_an_iteration_is_finished_once_delivered(policy: ShardingPolicy):
     assert iteration.finished
 
 
+@pytest.mark.parametrize(
+    ("policy", "accepted"), [(ShardingPolicy.OFF, True), (ShardingPolicy.DYNAMIC, False)]
+)
+def test_only_off_starts_tasks_while_computed_ones_are_read(policy: ShardingPolicy, accepted: bool):
+    state = _state(policy, workers=1)
+    mode, iteration = mode_of(m.JobParameters(policy)), state.iterations[ITERATION]
+    state.apply(r.TaskEnded(TASK))
+    assert iteration.computed
+    assert mode.accepts_tasks(iteration) is accepted
+    state.apply(r.TaskDelivered(TASK))
+    assert not mode.accepts_tasks(iteration)
+
+
 def test_off_starts_anew_after_the_loss_of_a_computed_task():
     state = _state(ShardingPolicy.OFF, workers=1)
     iteration = state.iterations[ITERATION]
@@ -141,12 +159,11 @@ def test_a_task_that_computes_no_more_is_no_end_by_itself():
 
 def test_dropped_tasks_leave_their_splits_to_the_next_client():
     state = _state(ShardingPolicy.DYNAMIC, workers=1)
-    state.apply(r.SplitsAssigned(TASK, 0, 0, [0, 1, 2]))
-    state.apply(r.SplitsBegun(TASK, 0, 0, [0]))
+    state.apply(r.SplitsBegun(TASK, 0, 0, [(0, 1)]))
     state.apply(r.TaskDropped(TASK, "nobody has read it"))
     iteration = state.iterations[ITERATION]
     assert state.tasks[TASK].splits_lost == 1
-    assert iteration.tracker(0, 0).available == 9
+    assert len(iteration.tracker(0, 0).begun) == 1
     new = _workers_to_start(Dynamic(), state)
     assert [worker.added.worker_id for worker in new] == [WORKER]
 
@@ -160,11 +177,10 @@ def test_an_iteration_whose_tasks_are_all_lost_goes_on(policy: ShardingPolicy):
 
 def test_a_lost_dynamic_task_returns_splits_it_had_not_begun():
     state = _state(ShardingPolicy.DYNAMIC)
-    state.apply(r.SplitsAssigned(TASK, 0, 0, [0, 1, 2]))
-    state.apply(r.SplitsBegun(TASK, 0, 0, [0]))
+    state.apply(r.SplitsBegun(TASK, 0, 0, [(0, 1)]))
     state.apply(r.WorkerLost(WORKER, "it died"))
     iteration = state.iterations[ITERATION]
-    assert iteration.tracker(0, 0).available == 9
+    assert len(iteration.tracker(0, 0).begun) == 1
     loss = mode_of(iteration.parameters).loss(state.tasks[TASK])
     assert loss == m.TaskLost(TASK, "host:0", "it died", splits_begun=1)
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import stoker
+from stoker.dataset.streams.call_recorder import CallRecorder
 from stoker.dataset.tree.node import Node
 from stoker.dataset.tree.wire_form import decode_tree, encode_tree
 from stoker.service import messages as m
@@ -19,6 +20,7 @@ class _Host:
 
     address = "host:1"
     chunk_bytes = 1 << 20
+    calls: CallRecorder | None = None
 
     def __init__(
         self, dataset: stoker.Dataset, splits: tuple[Any, ...] = (), room: int = 1 << 30

@@ -449,3 +449,16 @@ def test_warnings_name_the_reason(monkeypatch, caplog):
         read(dataset)
     [warning, *_] = [record.getMessage() for record in caplog.records]
     assert f"waiting for the dispatcher at {address} (Connection refused)" in warning
+
+
+def test_patient_call_waits_for_the_successor_of_a_stopping_dispatcher(monkeypatch):
+    replies = [
+        m.Failed(ErrorRecord("UnavailableError", "the dispatcher stops")),
+        m.ClusterReply(["a"]),
+    ]
+
+    async def send_call(*_: object) -> bytes:
+        return rpc.encode(replies.pop(0))
+
+    monkeypatch.setattr(rpc, "send_call", send_call)
+    assert rpc.call_patiently("localhost:1", m.GetCluster(), 60.0) == m.ClusterReply(["a"])

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.service.dispatcher.split_ranges import SplitRanges
+from stoker.service.dispatcher.split_ranges import SplitRanges, to_ranges
 
 
 @given(st.data())
@@ -17,22 +17,27 @@ def test_ranges_behave_as_a_set(data):
         if expected.isdisjoint(range(start, stop)) and data.draw(st.booleans()):
             ranges.add(start, stop)
             expected |= set(range(start, stop))
-        elif start in expected:
-            ranges.remove(start)
-            expected.remove(start)
+        elif start < stop and expected.issuperset(range(start, stop)):
+            ranges.remove(start, stop)
+            expected -= set(range(start, stop))
         assert len(ranges) == len(expected)
         assert [x for x in range(-1, 22) if x in ranges] == sorted(expected)
         for count in (0, 1, 5, 30):
             assert ranges.first(count) == sorted(expected)[:count]
+        if start < stop:
+            assert ranges.is_disjoint(start, stop) == expected.isdisjoint(range(start, stop))
+        assert ranges.ranges == to_ranges(expected)
+        assert SplitRanges(ranges.ranges).first(99) == sorted(expected)
+        assert SplitRanges(ranges.missing(20)).first(99) == sorted(set(range(20)) - expected)
 
 
 def test_neighbouring_ranges_are_joined():
     ranges = SplitRanges()
     for start in (4, 0, 2, 1, 3):
         ranges.add(start, start + 1)
-    assert (ranges._starts, ranges._stops) == ([0], [5])
+    assert ranges.ranges == [(0, 5)]
 
 
-def test_removing_a_missing_number_is_an_error():
+def test_removing_missing_numbers_is_an_error():
     with pytest.raises(KeyError):
-        SplitRanges().remove(3)
+        SplitRanges([(1, 3)]).remove(2, 4)

@@ -1,4 +1,4 @@
-"""States of splits: each is begun once, none is forgotten."""
+"""Begun splits, and the cutting of index sources."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from stoker.dataset.tree.splits import ENDLESS
 from stoker.service.dispatcher.split_tracker import (
     ENDLESS_SPLIT,
-    MAX_BATCH,
     MAX_INDEX_SPLITS,
     REMEMBERED,
     SplitTracker,
@@ -15,90 +14,41 @@ from stoker.service.dispatcher.split_tracker import (
 )
 
 
-@given(total=st.integers(0, 60), data=st.data())
-def test_every_split_is_begun_once_for_any_task_behavior(total: int, data: st.DataObject):
-    tracker = SplitTracker(total)
-    begun: list[int] = []
-    for _ in range(data.draw(st.integers(0, 40))):
-        task = data.draw(st.integers(1, 3))
-        action = data.draw(st.sampled_from(["assign", "begin", "present", "give_back", "leave"]))
-        mine = [split for split, holder in tracker.assigned.items() if holder == task]
-        if action == "assign":
-            tracker.assign(tracker.choose(data.draw(st.integers(1, 10)), 2), task)
-        elif action == "begin" and mine:
-            some = data.draw(st.lists(st.sampled_from(mine), unique=True))
-            tracker.begin(some)
-            begun += some
-        elif action == "present" and total:
-            split = data.draw(st.integers(0, total - 1))
-            if tracker.is_available(split):
-                tracker.assign([split], task)
-        elif action == "give_back":
-            tracker.give_back(task)
-        elif action == "leave":
-            tracker.leave(task)
-        assert tracker.all_begun == (len(begun) == total)
-    for task in (1, 2, 3):
-        tracker.leave(task)
-    while chosen := tracker.choose(MAX_BATCH, 1):
-        tracker.assign(chosen, 4)
-        tracker.begin(chosen)
-        begun += chosen
-    assert sorted(begun) == list(range(total))
-    assert tracker.all_begun
-    assert sum(tracker.begun_by(task) for task in (1, 2, 3, 4)) == total
-
-
-def test_batches_shrink_toward_the_end():
-    tracker = SplitTracker(1000)
-    sizes = []
-    while chosen := tracker.choose(100, 2):
-        tracker.assign(chosen, 1)
-        sizes.append(len(chosen))
-    assert sizes[0] == 100
-    assert sizes == sorted(sizes, reverse=True)
-    assert sizes[-1] == 1
-
-
-def test_batches_do_not_shrink_below_least():
-    tracker = SplitTracker(100)
-    assert len(tracker.choose(50, 2)) == 12
-    assert len(tracker.choose(50, 2, least=20)) == 20
-    assert len(tracker.choose(10, 2, least=20)) == 10
-    assert len(tracker.choose(500, 2, least=200)) == 100
-
-
-def test_returned_splits_are_assigned_first_in_order():
-    tracker = SplitTracker(100)
-    tracker.assign([0, 1, 2, 3], 1)
-    tracker.begin([1])
-    tracker.give_back(1)
-    assert tracker.choose(4, 1) == [0, 2, 3, 4]
-
-
-def test_split_announced_out_of_turn_is_assigned_once():
-    tracker = SplitTracker(6)
-    tracker.assign([3], 1)
-    tracker.begin([3])
-    handed_out = []
-    while chosen := tracker.choose(10, 1):
-        tracker.assign(chosen, 2)
-        handed_out += chosen
-    assert handed_out == [0, 1, 2, 4, 5]
-
-
 def test_tracker_is_read_when_its_last_task_leaves():
     tracker = SplitTracker(2)
-    tracker.assign([0], 1)
-    tracker.assign([1], 2)
-    tracker.begin([0, 1])
+    tracker.begin([(0, 1)], 1)
+    tracker.begin([(1, 2)], 2)
     tracker.leave(1)
     assert not tracker.is_read
     tracker.leave(2)
     assert tracker.is_read
     assert tracker.begun_counts == {1: 1, 2: 1}
-    assert [tracker.begun_by(1), tracker.begun_by(2)] == [1, 1]
-    assert not tracker.is_available(0)
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 5)), max_size=40), st.randoms())
+def test_a_task_has_begun_the_splits_that_it_announced(batches, rng):
+    starts = list(range(0, 5 * len(batches), 5))
+    rng.shuffle(starts)
+    tracker = SplitTracker(1000)
+    expected: dict[int, set[int]] = {1: set(), 2: set(), 3: set()}
+    for start, (task, size) in zip(starts, batches, strict=True):
+        tracker.begin([(start, start + size)], task)
+        expected[task] |= set(range(start, start + size))
+    for task, splits in expected.items():
+        assert {x for x in range(-1, 1001) if tracker.has_begun(task, x)} == splits
+        assert tracker.begun_counts[task] == len(splits)
+
+
+@given(st.integers(1, 3), st.integers(0, 40))
+def test_the_last_splits_of_a_task_are_remembered(size, gap):
+    tracker = SplitTracker(10**9)
+    splits: list[int] = []
+    for k in range(3 * REMEMBERED // size):
+        start = k * (size + gap)
+        tracker.begin([(start, start + size)], 1)
+        splits += range(start, start + size)
+    assert all(tracker.has_begun(1, split) for split in splits[-REMEMBERED::97])
+    assert len(tracker.recent[1]) <= REMEMBERED
 
 
 @given(st.integers(0, 3 * MAX_INDEX_SPLITS))
@@ -126,11 +76,8 @@ def test_every_worker_of_a_large_cluster_gets_splits():
 
 def test_tracker_of_an_infinite_source_stays_small():
     tracker = SplitTracker(split_total(ENDLESS, 3))
-    for _ in range(100):
-        chosen = tracker.choose(MAX_BATCH, 2)
-        tracker.assign(chosen, 1)
-        tracker.begin(chosen)
-    assert len(tracker.begun) == REMEMBERED
-    assert tracker.begun_by(1) == 100 * MAX_BATCH
-    assert not tracker.is_available(0)
-    assert tracker.is_available(100 * MAX_BATCH)
+    for k in range(100):
+        tracker.begin([(k * REMEMBERED, (k + 1) * REMEMBERED)], 1)
+    assert tracker.begun.ranges == [(0, 100 * REMEMBERED)]
+    assert len(tracker.recent[1]) <= 100
+    assert tracker.begun_counts[1] == 100 * REMEMBERED

@@ -445,3 +445,59 @@ def test_paused_client_holds_its_window_only():
     assert shares == {1: 100, 2: 4}
     assert _sent(worker.produced(20, Chunk([104, 105], 2))) == []
     assert _sent(worker.client_message(1, f.Credit(4, 200, 1 << 20), 0.0)) == [(1, 4, [104, 105])]
+
+
+def test_tick_announces_the_next_split_to_a_slow_dispatcher():
+    worker = _worker()
+    worker.session_message(START, 0.0)
+    now = 0.0
+    for number in range(4):
+        worker.need_split(20, 0, 0, now)
+        grant = m.SplitGrant(20, 0, 0, splits=[(number, [number, number + 1])])
+        worker.session_message(grant, now)
+        worker.session_message(m.SplitGrant(20, 0, 0, begun=[number]), now + 0.2)
+        now += 1.2
+    worker.session_message(m.SplitGrant(20, 0, 0, splits=[(4, [4, 5])]), now - 0.9)
+    assert worker.tick(now - 0.5) == []
+    request = m.SplitRequest(20, 0, 0, begin=[4], want=2)
+    assert worker.tick(now - 0.2) == [w.ToDispatcher(request)]
+
+
+def test_welcome_of_another_journal_ends_the_tasks():
+    worker = _running()
+    worker.session_lost()
+    worker.session_opened()
+    actions = worker.session_message(msgspec.structs.replace(WELCOME, journal_id="other"), 0.0)
+    assert w.CloseTask(20) in actions
+    assert not worker.tasks
+
+
+def test_drain_waits_until_a_restarted_dispatcher_knows():
+    worker = _worker()
+    worker.session_message(msgspec.structs.replace(WELCOME, journaled=True), 0.0)
+    worker.session_message(START, 0.0)
+    worker.exhausted(20)
+    worker.session_lost()
+    worker.drain(0.0)
+    assert not worker.drained
+    worker.session_opened()
+    worker.session_message(msgspec.structs.replace(WELCOME, journaled=True), 0.0)
+    assert worker.drained
+
+
+def test_drain_does_not_wait_for_a_dispatcher_without_a_journal():
+    worker = _running()
+    worker.exhausted(20)
+    worker.session_lost()
+    worker.drain(0.0)
+    assert worker.drained
+
+
+def test_end_of_a_source_is_reported_again_on_a_new_session():
+    worker = _running()
+    worker.session_message(m.SplitGrant(20, 0, 0, end=True), 0.0)
+    worker.need_split(20, 0, 0, 0.0)
+    worker.session_lost()
+    worker.session_opened()
+    actions = worker.session_message(WELCOME, 0.0)
+    assert w.ToDispatcher(m.SplitRequest(20, 0, 0, done=True)) in actions

@@ -247,4 +247,4 @@ class Client:
 
 def world() -> World:
     """Return a world whose clock is at 0."""
-    return World(random.Random(0), tracing=False)
+    return World(random.Random(0))

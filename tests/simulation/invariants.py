@@ -2,16 +2,20 @@
 
 from collections import Counter
 
+from stoker.errors import NotFoundError, UnavailableError
+from tests.simulation.client import SimClient
 from tests.simulation.pipeline import Element
-from tests.simulation.scenario import Outcome
+from tests.simulation.simulation import Outcome
 
 
 def violations(outcome: Outcome) -> list[str]:
     """Return the violated invariants, as sentences."""
     if not outcome.in_time:
-        waiting = [f"{c.name} waits for {c.logic.waiting_for()}" for c in outcome.clients]
+        clients = [x for x in outcome.cluster.clients if x.state == "reading"]
+        waiting = [f"{c.name} waits for {c.logic.waiting_for()}" for c in clients]
         return [f"the epoch has not ended: {'; '.join(waiting)}"]
-    checks = [_ends_well, _bounded, _nothing_left]
+    checks = [_ends_well, _bounded, _nothing_left, _nothing_begun_twice, _registered_once]
+    checks.append(_replayed)
     checks.append(_dynamic if outcome.scenario.dynamic else _off)
     return [found for check in checks for found in check(outcome)]
 
@@ -20,9 +24,23 @@ def _ends_well(outcome: Outcome) -> list[str]:
     """Check that clients end, stop when their user does, or crash when the scenario does."""
     return [
         f"{client.name} failed: {client.error!r}"
-        for client in outcome.clients
+        for client in outcome.cluster.clients
         if client.state == "failed"
+        and not _was_released(outcome, client)
+        and not _was_forgotten(outcome, client)
     ]
+
+
+def _was_released(outcome: Outcome, client: SimClient) -> bool:
+    """Return whether a client failed because it could not send heartbeats for too long."""
+    error = client.error
+    unknown = isinstance(error, NotFoundError) and "Unknown iteration client id" in str(error)
+    return unknown and outcome.scenario.may_lose_lease(client.name)
+
+
+def _was_forgotten(outcome: Outcome, client: SimClient) -> bool:
+    """Return whether a client failed because its dispatcher was replaced by another."""
+    return outcome.scenario.replaced and isinstance(client.error, UnavailableError)
 
 
 def _bounded(outcome: Outcome) -> list[str]:
@@ -30,7 +48,7 @@ def _bounded(outcome: Outcome) -> list[str]:
     limit = outcome.scenario.max_outstanding_requests
     return [
         f"{client.name} held {client.most_outstanding} elements, more than {limit}"
-        for client in outcome.clients
+        for client in outcome.cluster.clients
         if limit is not None and client.most_outstanding > limit
     ]
 
@@ -39,20 +57,54 @@ def _nothing_left(outcome: Outcome) -> list[str]:
     return [f"left behind: {what}" for what in outcome.leftovers]
 
 
+def _nothing_begun_twice(outcome: Outcome) -> list[str]:
+    return [f"begun twice: {what}" for what in outcome.cluster.dispatcher.begun_twice]
+
+
+def _registered_once(outcome: Outcome) -> list[str]:
+    """Check that no worker loses its lease unless it cannot send heartbeats."""
+    if not outcome.scenario.lossless:
+        return []
+    return [
+        f"{worker.name} was registered as {sorted(worker.ids)}"
+        for worker in outcome.cluster.workers
+        if len(worker.ids) > 1
+    ]
+
+
+def _replayed(outcome: Outcome) -> list[str]:
+    """Check that replays of the journal lead to the live state."""
+    return outcome.cluster.dispatcher.differences[:1]
+
+
 def _dynamic(outcome: Outcome) -> list[str]:
-    """Check that no element comes twice, and that none is missing or its loss is counted."""
+    """Check that no element comes twice, and that none is missing or its loss is counted.
+
+    Each dispatcher without a journal begins the job anew.
+    """
+    journals = dict.fromkeys(client.journal_id for client in outcome.cluster.clients)
+    last = outcome.cluster.clients[-1].journal_id
+    found = []
+    for journal_id in journals:
+        clients = [x for x in outcome.cluster.clients if x.journal_id == journal_id]
+        found += _dynamic_of(outcome, clients, ended=journal_id == last)
+    return found
+
+
+def _dynamic_of(outcome: Outcome, clients: list[SimClient], *, ended: bool) -> list[str]:
     expected = Counter(outcome.scenario.plan.elements())
-    got = Counter(x for client in outcome.clients for x in client.delivery.elements)
+    got = Counter(x for client in clients for x in client.delivery.elements)
     found = [f"delivered {n} times: {x}" for x, n in got.items() if n > 1]
     found += [f"delivered, but not of the dataset: {x}" for x in got - expected]
     missing = sorted(expected - got)
     if missing and outcome.scenario.lossless:
-        found.append(f"never delivered, though at most connections broke: {missing}")
-    elif missing and not any(
-        client.logic.losses.totals["splits_lost"] or client.logic.losses.totals["elements_lost"]
-        for client in outcome.clients
-    ):
-        found.append(f"lost in silence: {missing}")
+        found.append(f"never delivered, though no worker or client was lost: {missing}")
+    counted = Counter[str]()
+    for client in clients:
+        counted.update(client.logic.losses.totals)
+    # The number of elements of a lost split is not known to the dispatcher.
+    if ended and not counted["splits_lost"] and len(missing) > counted["elements_lost"]:
+        found.append(f"counted {counted['elements_lost']} elements as lost, but lost {missing}")
     return found
 
 
@@ -61,7 +113,7 @@ def _off(outcome: Outcome) -> list[str]:
     scenario = outcome.scenario
     expected = scenario.plan.elements()
     by_task: dict[int, list[list[Element]]] = {}
-    for client in outcome.clients:
+    for client in outcome.cluster.clients:
         for task_id, elements in client.delivery.by_task.items():
             by_task.setdefault(task_id, []).append(elements)
     found = []
@@ -75,10 +127,11 @@ def _off(outcome: Outcome) -> list[str]:
         # A worker that drains computes no more.
         if missing and scenario.lossless and not scenario.drains:
             found.append(f"task {task_id} never delivered {sorted(missing)}")
-        # What a client gives back may arrive after the next has begun to read.
-        alone = scenario.clients == 1 and scenario.stop_after is None
-        if alone and parts[0] != expected[: len(parts[0])]:
-            found.append(f"task {task_id} is out of order: {parts[0]}")
+    # With more clients, what one gives back may arrive after the next has begun to read.
+    if len(scenario.clients) == 1:
+        for task_id, elements in outcome.cluster.clients[0].delivery.by_task.items():
+            if elements != expected[: len(elements)]:
+                found.append(f"task {task_id} is out of order: {elements}")
     if expected and not whole and scenario.lossless:
         found.append("no task was read to its end")
     return found

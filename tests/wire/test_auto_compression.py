@@ -42,7 +42,7 @@ def test_it_is_within_a_tenth_of_the_best_fixed_way(what, link, size, kernel):
     produce=st.just(1e12) | st.floats(1, 3.5).map(lambda power: 10**power * MB),
     consume=st.just(1e12) | st.floats(1, 3.5).map(lambda power: 10**power * MB),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_whatever_the_link_the_data_and_the_user_it_loses_little(
     link, speed, ratio, size, kernel, produce, consume
 ):

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.errors import WireError
@@ -200,7 +200,6 @@ def test_what_a_buffer_is_rounded_to_wastes_at_most_an_eighth(size):
     assert buffers._rounded(rounded) == rounded
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_no_two_views_that_live_at_once_overlap(data):
     pool = BufferPool(10 * BIG)

@@ -179,14 +179,14 @@ def test_a_header_that_is_no_message_is_refused(message, body):
         decode(message, body and bytearray(body))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.binary(max_size=300), st.binary(max_size=300))
 def test_random_bytes_are_refused(head, body):
     with pytest.raises(WireError):
         decode(head, bytearray(body))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(frames_of_elements(), st.data())
 def test_a_corrupted_frame_decodes_or_is_refused(elements, data):
     message = bytearray(message_bytes(Frame(0, elements)))

@@ -263,7 +263,7 @@ def test_piece_above_the_listeners_limit_ends_only_its_call(monkeypatch):
 
 
 @given(st.lists(st.binary(max_size=100), max_size=4), st.booleans())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_arbitrary_pieces_end_in_an_error_or_a_message(noise, after_a_prefix):
     if after_a_prefix:
         noise = [PREFIX.pack(b"stk1", len(part) // 2, 10) + part for part in noise]

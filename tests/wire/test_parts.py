@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.elements.codec.layout import BodyReader, body_size
@@ -32,7 +32,6 @@ def elements_of(header, body):
     return frame.elements
 
 
-@settings(deadline=None)
 @given(frames_of_elements(), st.data())
 def test_elements_in_parts_are_those_of_one_body(elements, data):
     header, parts = in_parts(elements, lambda _: data.draw(st.booleans()))

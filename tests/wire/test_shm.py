@@ -202,7 +202,7 @@ def test_no_segments_at_all_is_a_socket_like_any_other():
         assert [exact(a) for a in elements_of(pair, arrays)] == [exact(a) for a in arrays]
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(frames_of_elements(), min_size=1, max_size=4), st.integers(0, 2))
 def test_every_element_arrives_as_it_was(frames, where):
     pool = Segments(MIB)
@@ -516,7 +516,7 @@ def receive_all(connection):
         connection.receive(5)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.binary(max_size=300), st.booleans())
 def test_bytes_of_any_kind_end_in_one_of_the_three_errors(data, known):
     with connected(ShmTransport(Segments(0))) as pair:

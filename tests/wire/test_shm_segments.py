@@ -296,7 +296,7 @@ class Model:
         assert statistics["lent_bytes"] == sum(loans.bytes for loans in self.clients)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.data())
 def test_nothing_that_somebody_sees_is_ever_overwritten(data):
     model = Model()

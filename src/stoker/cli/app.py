@@ -49,11 +49,29 @@ def dispatcher(
     host: HostOption = "localhost",
     port: Annotated[int, typer.Option(help="Port to listen on; 0: any free one.")] = 5050,
     insecure: InsecureOption = False,
+    work_dir: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="Directory or URL of a journal, from which a restarted dispatcher goes on.",
+            show_default=False,
+        ),
+    ] = None,
+    dispatcher_patience_ms: Annotated[
+        int,
+        typer.Option(min=1, help="Time for which clients wait for a dispatcher with a journal."),
+    ] = 600_000,
 ) -> None:
     """Start a dispatcher, which coordinates workers and trainers and runs no user code."""
     from stoker.cli import servers
 
-    servers.run_dispatcher(host=host, port=port, insecure=insecure)
+    servers.run_dispatcher(
+        host=host,
+        port=port,
+        insecure=insecure,
+        work_dir=work_dir,
+        dispatcher_patience_ms=dispatcher_patience_ms,
+    )
 
 
 @app.command()

@@ -17,12 +17,22 @@ from stoker.service.worker.supervisor import Supervisor
 logger = logging.getLogger("stoker.worker")
 
 
-def run_dispatcher(*, host: str, port: int, insecure: bool) -> None:
+def run_dispatcher(
+    *, host: str, port: int, insecure: bool, work_dir: str | None, dispatcher_patience_ms: int
+) -> None:
     """Run a dispatcher until it is asked to stop, or fails; print its address once it serves."""
     _log_to_stderr()
     with StopRequest() as stop:
         try:
-            server = DispatchServer(DispatcherConfig(host=host, port=port, insecure=insecure))
+            config = DispatcherConfig(
+                host=host,
+                port=port,
+                insecure=insecure,
+                work_dir=work_dir,
+                fault_tolerant_mode=work_dir is not None,
+                dispatcher_patience_ms=dispatcher_patience_ms,
+            )
+            server = DispatchServer(config)
         except (StokerError, ValueError, OSError) as error:
             fail(str(error))
         typer.echo(f"dispatcher serves at {server.target}")

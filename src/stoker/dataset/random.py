@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from stoker.dataset.streams.task_calls import StreamCalls
 from stoker.dataset.tree.node import Context, Node
 from stoker.errors import FailedPreconditionError, InvalidTypeError
 
@@ -100,6 +101,10 @@ class Calls:
         self._drawn = -1
         self._generators: dict[int | None, np.random.Generator] = {}
 
+    def recorded(self) -> StreamCalls | None:
+        """Return the record of these calls in flight, if there is one; costs some microseconds."""
+        return stream_calls(self._context, self._node)
+
     def over(self, elements: Iterator[Any], stop: int) -> "Calls":
         """Return a context manager in which a call is for the element that `elements` yielded last.
 
@@ -139,6 +144,13 @@ class Calls:
         return np.random.Generator(np.random.PCG64(sequence))
 
 
+def stream_calls(context: Context, node: Node) -> StreamCalls | None:
+    """Return the record of the calls of a node's function, if calls are recorded."""
+    if context.calls is None:
+        return None
+    return context.calls.stream(context.numbers[node], context.epoch)
+
+
 def in_function() -> bool:
     """Return whether a function of a dataset runs in this thread."""
     return _running.calls is not None
@@ -152,8 +164,27 @@ _running = _Running()
 
 
 @contextmanager
-def keyed(context: Context, node: Node, index: int) -> Iterator[None]:
-    """Let `generator` draw for the call of `node` at position `index`, in a ``with`` block."""
-    with Calls(context, node).over(iter((None,)), index + 1) as elements:
-        next(elements)
-        yield
+def keyed(
+    context: Context,
+    node: Node,
+    index: int,
+    recorded: StreamCalls | None = None,
+    element: Any = None,
+) -> Iterator[None]:
+    """Let `generator` draw for the call of `node` at position `index`, in a ``with`` block.
+
+    Args:
+        context: the context of the node.
+        node: the node of the function.
+        index: the number of the element.
+        recorded: records the call.
+        element: the element, if the call is recorded.
+    """
+    slot = -1 if recorded is None else recorded.begin(index, index + 1, element)
+    try:
+        with Calls(context, node).over(iter((None,)), index + 1) as elements:
+            next(elements)
+            yield
+    finally:
+        if recorded is not None:
+            recorded.end(slot)

@@ -124,6 +124,14 @@ def check_text(name: str, value: Any) -> None:
             ) from None
 
 
+def _check_texts(name: str, values: Any) -> None:
+    """Check that a field is a list or tuple of str that can be encoded."""
+    if not isinstance(values, list | tuple) or not all(isinstance(x, str) for x in values):
+        raise InvalidTypeError(f"`{name}` must be a list of str, got {values!r}")
+    for value in values:
+        check_text(name, value)
+
+
 def split_address(address: str) -> tuple[str, int]:
     """Return ``(host, port)`` of "host:port"; an IPv6 host is written in brackets.
 
@@ -186,9 +194,12 @@ def _positive(config: object, *names: str) -> None:
 def _fill_in(config: Any) -> None:
     """Replace ``None`` by the field's default, as the configurations of tf.data service do."""
     for field in dataclasses.fields(config):
-        has_default = field.default is not dataclasses.MISSING
-        if has_default and getattr(config, field.name) is None:
+        if getattr(config, field.name) is not None:
+            continue
+        if field.default is not dataclasses.MISSING:
             object.__setattr__(config, field.name, field.default)
+        elif field.default_factory is not dataclasses.MISSING:
+            object.__setattr__(config, field.name, field.default_factory())
 
 
 def _seconds(milliseconds: int | None) -> float:
@@ -208,8 +219,8 @@ class DispatcherConfig:
         protocol: "grpc".
         host: the address to bind; other than loopback only with `insecure`.
         insecure: serve other machines without authentication.
-        work_dir: directory of the journal.
-        fault_tolerant_mode: keep a journal in `work_dir`; not in this version.
+        work_dir: directory or URL ("gs://...", "s3://...") of the journal.
+        fault_tolerant_mode: keep a journal in `work_dir`, to go on after a restart.
         worker_addresses: workers of static sharding; not in this version.
         job_gc_check_interval_ms: interval between two searches for jobs without clients.
         job_gc_timeout_ms: a job without clients for this long is removed; -1 keeps it.
@@ -219,6 +230,9 @@ class DispatcherConfig:
         gc_dynamic_sharding_jobs: also collect named jobs with dynamic sharding.
         peer_timeout_ms: time in which the dispatcher notices that a worker or client cannot be
             reached, and ends its session; at least 1,000. The lease is not affected.
+        dispatcher_patience_ms: with a journal, the time for which clients wait for this dispatcher
+            when it cannot be reached, such as while it is restarted. Without one they give up when
+            no worker has anything to read.
     """
 
     port: int = 0
@@ -236,6 +250,7 @@ class DispatcherConfig:
     host: str = "localhost"
     insecure: bool = False
     peer_timeout_ms: int = 10_000
+    dispatcher_patience_ms: int = 600_000
 
     @property
     def job_gc_check_interval(self) -> float:
@@ -253,15 +268,19 @@ class DispatcherConfig:
         check_text("host", self.host)
         check_exposure(self.host, self.insecure)
         _check_port(self.port)
-        _positive(self, "job_gc_check_interval_ms", "worker_timeout_ms", "client_timeout_ms")
+        _positive(
+            self,
+            "job_gc_check_interval_ms",
+            "worker_timeout_ms",
+            "client_timeout_ms",
+            "dispatcher_patience_ms",
+        )
         _check_peer_timeout(self.peer_timeout_ms)
         if self.fault_tolerant_mode and not self.work_dir:
             raise InvalidArgumentError(
                 "Cannot enable fault tolerant mode without configuring a work dir. Make sure to "
                 "set `work_dir` in the `config` object passed to `DispatcherServer`."
             )
-        if self.fault_tolerant_mode:
-            raise UnimplementedError("`fault_tolerant_mode` is not in this version of stoker")
         if self.worker_addresses:
             raise UnimplementedError("`worker_addresses` is not in this version of stoker")
 
@@ -333,8 +352,7 @@ class WorkerConfig:
         parse_service((self.protocol, "localhost:1"))
         for name in ("dispatcher_address", "worker_address", "data_transfer_address", "host"):
             check_text(name, getattr(self, name))
-        for tag in self.worker_tags:
-            check_text("worker_tags", tag)
+        _check_texts("worker_tags", self.worker_tags)
         parse_service(self.dispatcher_address)
         check_exposure(self.host, self.insecure)
         _check_port(self.port)

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from stoker.dataset.options import Options
+from stoker.dataset.streams.call_ranges import NO_DIGEST, CallRange, PoisonedCall
 from stoker.dataset.tree.node import UNKNOWN_CARDINALITY
 from stoker.dataset.tree.splits import Source
 from stoker.errors import ErrorRecord
@@ -189,20 +190,26 @@ class WorkerLeave(Message, frozen=True, tag=True):
 
 # ── dispatcher → worker ──────────────────────────────────────────────────────────────────────────
 class WorkerWelcome(Message, frozen=True, tag=True):
-    """The session is open. A `worker_id` that differs from the hello's: drop all tasks."""
+    """The session is open. If `worker_id` or `journal_id` differs from the hello's: drop all tasks.
+
+    `journaled`: a restarted dispatcher goes on, so that it is worth waiting for.
+    """
 
     protocol: int
     worker_id: int
     journal_id: str
     heartbeat_ms: int
     key: bytes = b""
+    journaled: bool = False
 
 
 class TaskStart(Message, frozen=True, tag=True):
     """Run the dataset for one iteration.
 
     `split_sources` is ``None`` unless the dispatcher assigns splits; `buffer` decides which client
-    gets which element; `key` proves which client may read it (`reader_key`).
+    gets which element; `key` proves which client may read it (`reader_key`). Of the calls of user
+    functions, `traced` ones are recorded one by one, `suspects` run alone, and `poisoned` ones are
+    replaced by an error.
     """
 
     task_id: int
@@ -213,6 +220,9 @@ class TaskStart(Message, frozen=True, tag=True):
     split_sources: list[SplitSource] | None = None
     buffer: BufferPolicy = BufferPolicy.FIRST_COME
     key: bytes = b""
+    traced: list[CallRange] = []
+    suspects: list[CallRange] = []
+    poisoned: list[PoisonedCall] = []
 
 
 class TaskStop(Message, frozen=True, tag=True):
@@ -293,11 +303,17 @@ class KeepAlive(Message, frozen=True, tag=True):
 
 
 class WorkerDied(Message, frozen=True, tag=True):
-    """A child process died; `how` completes "worker ... was lost: ", `key` is the worker's."""
+    """A child process died; `how` completes "worker ... was lost: ", `key` is the worker's.
+
+    `calls`: the calls of user functions in flight, by task, if they may be the cause. `alone`: the
+    digest of the element of the only one, if that ran alone.
+    """
 
     worker_id: int
     how: str
     key: bytes
+    calls: dict[int, list[CallRange]] = {}
+    alone: int = NO_DIGEST
 
 
 # ── dispatcher → supervisor ──────────────────────────────────────────────────────────────────────
@@ -315,8 +331,9 @@ class ClientHello(Message, frozen=True, tag=True):
     """First message of a client: read this epoch of this job; both are created if missing.
 
     With `client_id` the client resumes its session, and `key` is that of its `ClientWelcome`.
-    `process` identifies workers in the same process. `registration` names the dataset in place of
-    `dataset_id`, at first without its tree.
+    Without, `key` is the one that the client chooses: a hello whose answer was lost is recognized
+    by it. `process` identifies workers in the same process. `registration` names the dataset in
+    place of `dataset_id`, at first without its tree.
     """
 
     protocol_min: int
@@ -361,7 +378,8 @@ class ClientWelcome(Message, frozen=True, tag=True):
     """The session is open; `warning` is for the user.
 
     `compression` is that of the client's own registration, for its hello to workers; sent to a new
-    client only.
+    client only. `dispatcher_patience_ms`: how long the client waits for the dispatcher when it
+    cannot be reached; 0 if it keeps no journal, so that waiting has no use.
     """
 
     protocol: int
@@ -372,6 +390,7 @@ class ClientWelcome(Message, frozen=True, tag=True):
     warning: str = ""
     compression: str | None = None
     key: bytes = b""
+    dispatcher_patience_ms: int = 0
 
 
 class DatasetUnknown(Message, frozen=True, tag=True):

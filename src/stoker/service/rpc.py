@@ -120,7 +120,9 @@ def _call_once(
     except msgspec.MsgspecError as error:
         raise NotStokerError(f"not a reply of this version: {error}") from error
     if isinstance(reply, m.Failed):
-        raise from_record(reply.error)
+        answer = from_record(reply.error)
+        # It stops: the next one may answer.
+        raise ConnectError(str(answer)) if isinstance(answer, UnavailableError) else answer
     return reply
 
 

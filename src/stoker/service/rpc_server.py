@@ -41,7 +41,7 @@ class Handlers(Protocol):
     def closed(self, peer: int) -> None:
         """Handle the end of a session."""
 
-    def answer(self, data: bytes) -> bytes:
+    async def answer(self, data: bytes) -> bytes:
         """Return the reply to a call."""
 
     def refused(self, peer: str, reason: object) -> None:
@@ -149,7 +149,7 @@ class RpcServer:
             await stream.send_message(encode(m.Failed(to_record(error))))
             return
         if data is not None:
-            await stream.send_message(self._handlers.answer(data))
+            await stream.send_message(await self._handlers.answer(data))
 
 
 def _address(stream: "ServerStream[bytes, bytes]") -> str:

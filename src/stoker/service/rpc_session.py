@@ -28,6 +28,7 @@ from stoker.service.rpc import (
     FOREIGN_ATTEMPTS,
     SESSION,
     decode_from_dispatcher,
+    decode_reply,
     encode,
     not_stoker,
     send_call,
@@ -127,15 +128,18 @@ class Session:
             self._task.cancel()
 
     async def _insist(self, data: bytes) -> None:
-        """Make a call until it is answered."""
+        """Make a call until it is answered, and not by a dispatcher that stops."""
         pause = FIRST_PAUSE
         while True:
             try:
-                await send_call(self._address, data, self._peer_timeout)
-            except ConnectError as failure:
-                logger.debug("no farewell to %s yet: %s", self._address, failure)
-            else:
-                return
+                answer = await send_call(self._address, data, self._peer_timeout)
+                reply = decode_reply(answer)
+                if not isinstance(reply, m.Failed) or reply.error.code != "UnavailableError":
+                    return
+                failure = reply.error.message
+            except (ConnectError, msgspec.MsgspecError) as error:
+                failure = str(error)
+            logger.debug("no farewell to %s yet: %s", self._address, failure)
             await asyncio.sleep(pause)
             pause *= 2
 

@@ -66,7 +66,10 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
         return msgspec.structs.replace(self, size=self.length)
 
     def splits(self) -> Splits:
-        return Unsplittable("it reads from another service")
+        return Unsplittable(
+            "it reads from another service (tf.data: Cannot create split providers for dataset of "
+            "type DataServiceDataset)"
+        )
 
     def open(self, context: Context) -> Stream:
         epoch = context.epoch if context.explicit_epoch else (next(_epochs_of(self)),)

@@ -78,9 +78,7 @@ def test_rows_and_errors_keep_their_positions(
     assert read(tmp_path, content, [str, str]) == expected
 
 
-@settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rows=st.lists(
         st.tuples(
@@ -110,9 +108,7 @@ def test_rows_written_by_the_csv_module_are_read(
         assert check_verbs(lambda: Dataset.csv(path, [str, str]), mixes=2) == rows
 
 
-@settings(
-    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rows=st.lists(
         st.lists(

@@ -17,9 +17,7 @@ from stoker.errors import InvalidArgumentError
 from tests.dataset.verbs import check_verbs
 
 
-@settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     body=st.binary(max_size=200),
     length=st.integers(1, 40),

@@ -39,9 +39,7 @@ def test_lines_end_with_newlines_only(tmp_path: Path, blocks, content: bytes, li
     assert check_verbs(lambda: Dataset.text_lines(path, encoding=None)) == as_bytes
 
 
-@settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     lines=st.lists(st.text(st.characters(exclude_characters="\r\n", codec="utf-8")), max_size=30),
     end=st.sampled_from(["\n", "\r\n"]),

@@ -75,9 +75,7 @@ def test_written_file_equals_tensorflows(tmp_path: Path) -> None:
     assert written(tmp_path, RECORDS).read_bytes().hex() == TENSORFLOW_FILES[""]
 
 
-@settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     records=st.lists(st.one_of(st.binary(max_size=60), st.just(b"same")), max_size=40),
     compression=st.sampled_from(sorted(COMPRESSIONS)),

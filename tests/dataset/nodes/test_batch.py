@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -88,7 +88,6 @@ def stack(*values: Any) -> Any:
     ),
     st.integers(1, 5),
 )
-@settings(deadline=None)
 def test_a_batch_of_arrays_is_their_stack(arrays: list[Any], copies: int) -> None:
     values = arrays * copies
     batch = stack(*values)

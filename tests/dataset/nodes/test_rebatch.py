@@ -44,7 +44,7 @@ def errors_by_name(found: list[Any]) -> list[Any]:
     size=st.integers(1, 12),
     drop=st.booleans(),
 )
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_rebatch_is_unbatch_then_batch(lengths: list[int], size: int, drop: bool) -> None:
     dataset = batches_of(lengths)
     expected = tape(dataset.unbatch().batch(size, drop))
@@ -56,7 +56,7 @@ def test_rebatch_is_unbatch_then_batch(lengths: list[int], size: int, drop: bool
     sizes=st.lists(st.integers(1, 6), min_size=1, max_size=3),
     drop=st.booleans(),
 )
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_verbs_and_the_wire_form_read_the_same_stream(
     lengths: list[int], sizes: list[int], drop: bool
 ) -> None:

@@ -82,11 +82,12 @@ def test_cardinality_of_unknown_and_infinite_inputs(dataset: Dataset, expected: 
     assert dataset.shard(2, 0).cardinality() == expected
 
 
-def test_a_hint_can_be_built_and_sent_but_not_read() -> None:
-    dataset = FINITE.shard(stoker.SHARD_HINT, stoker.SHARD_HINT)
+@pytest.mark.parametrize("index", [stoker.SHARD_HINT, 0, 5])
+def test_a_hint_can_be_built_and_sent_but_not_read(index: int) -> None:
+    dataset = FINITE.shard(stoker.SHARD_HINT, index)
     assert dataset.element_spec == FINITE.element_spec
     decoded = decode_tree(encode_tree(dataset.node))
-    assert (decoded.num_shards, decoded.index) == (-1, -1)  # type: ignore[attr-defined]
+    assert (decoded.num_shards, decoded.index) == (-1, index)  # type: ignore[attr-defined]
     with pytest.raises(FailedPreconditionError, match=r"ShardingPolicy\.HINT"):
         next(iter(dataset))
 
@@ -95,10 +96,11 @@ def test_a_hint_can_be_built_and_sent_but_not_read() -> None:
     ("shards", "index", "words"),
     [
         (0, 0, "`num_shards` must be an int of at least 1; got 0"),
-        (-1, 0, "`num_shards` must be an int of at least 1; got -1"),
-        (3, 3, "`index` must be an int from 0 to 2, the number of a shard; got 3"),
-        (3, -1, "`index` must be an int from 0 to 2, the number of a shard; got -1"),
-        (3, "a", "`index` must be"),
+        (-2, 0, "`num_shards` must be an int of at least 1; got -2"),
+        (3, 3, r"Index must be between 0 and 2 \(currently index = 3\)."),
+        (5, stoker.SHARD_HINT, r"Index must be between 0 and 4 \(currently index = -1\)."),
+        (3, "a", "`index` must be an int, the number of a shard; got 'a'"),
+        (stoker.SHARD_HINT, None, "`index` must be"),
     ],
 )
 def test_wrong_arguments_are_named(shards: int, index: int, words: str) -> None:

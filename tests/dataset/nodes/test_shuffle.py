@@ -92,7 +92,6 @@ def shuffled(source: Node, size: int, epoch: int = 0, **fields: Any) -> Stream:
 
 
 @given(n=st.integers(0, 300), size=st.integers(1, 400), most=st.integers(1, 50))
-@settings(deadline=None)
 def test_every_element_comes_once_however_it_is_read(n: int, size: int, most: int) -> None:
     one_by_one = read(shuffled(Counting(length=n), size), n + 1)
     assert sorted(one_by_one) == list(range(n))
@@ -142,7 +141,7 @@ def test_seeds_make_orders() -> None:
     known=st.booleans(),
     chunks=st.booleans(),
 )
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_advance_equals_dropping(
     n: int, size: int, before: int, skip: int, bad: int, known: bool, chunks: bool
 ) -> None:

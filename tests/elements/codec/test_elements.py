@@ -19,13 +19,13 @@ from stoker.wire.frames import Frame, encode
 from tests.wire.elements import Point, Sample, exact, frames_of_elements, travel
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(frames_of_elements())
 def test_every_element_is_decoded_unchanged(elements):
     assert [exact(element) for element in travel(elements)] == [exact(e) for e in elements]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(frames_of_elements())
 def test_encodable_bytes_returns_the_size_of_the_chunk(elements):
     assert encodable_bytes(elements) == chunk_bytes(elements)

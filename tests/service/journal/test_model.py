@@ -21,7 +21,7 @@ from tests.service.journal.faulty_stores import FaultyStore
 from tests.service.journal.recording import OpenJournal, keep_all
 
 SETTINGS = settings(
-    max_examples=30, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=30, stateful_step_count=30, suppress_health_check=list(HealthCheck)
 )
 
 

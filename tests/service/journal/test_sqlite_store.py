@@ -274,7 +274,7 @@ def fill(folder: Path) -> None:
             journal.commit(*(b"%d unit" % number * 50 for _ in range(number)))
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_changed_byte_is_an_error_or_harmless(closed_files, tmp_path_factory, data):
     folder, content = closed_files
@@ -292,7 +292,7 @@ def test_each_changed_byte_of_the_header_is_an_error_or_harmless(closed_files, t
             assert found in ("error", content), at
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_changed_byte_of_the_log_loses_only_the_last_commit(killed_files, tmp_path_factory, data):
     """The last commit of the log may be one that a power failure interrupted."""

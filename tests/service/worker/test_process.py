@@ -10,10 +10,12 @@ import sys
 import pytest
 
 import stoker
+from stoker.dataset.streams.call_ranges import UNPLACED, CallRange
+from stoker.dataset.streams.call_recorder import RecordedCall
 from stoker.errors import UnavailableError
 from stoker.service.config import WorkerConfig
 from stoker.service.worker.child import SWITCH_SECONDS
-from stoker.service.worker.process import Exit, WorkerProcess
+from stoker.service.worker.process import Exit, LostCalls, WorkerProcess
 
 CONFIG = WorkerConfig(dispatcher_address="localhost:1")
 
@@ -119,6 +121,55 @@ def test_stop_returns_though_a_grandchild_keeps_stderr_open():
     (pid,) = process.wait().last_lines
     process.stop()
     os.kill(int(pid), signal.SIGKILL)
+
+
+ENDS_IN_A_CALL = """
+import os, sys, time
+from stoker.service.worker.shared_page import SharedPage
+recorder = SharedPage(int(sys.argv[2])).record_calls()
+recorder.begin(7, 3, 10, 11)
+%s
+"""
+IN_FLIGHT = LostCalls({7: [CallRange(3, 10, 11)]})
+
+
+@pytest.mark.parametrize(
+    ("end", "lost"),
+    [
+        *((f"os.kill(os.getpid(), {number})", IN_FLIGHT) for number in (9, 11, 6, 7)),
+        *((f"os.kill(os.getpid(), {number})", LostCalls()) for number in (15, 2, 1, 3)),
+        ("os._exit(1)", IN_FLIGHT),
+        ("os._exit(0)", IN_FLIGHT),
+    ],
+)
+def test_only_a_process_that_was_asked_to_end_lost_no_calls(end, lost):
+    process = WorkerProcess(CONFIG, command=(sys.executable, "-c", ENDS_IN_A_CALL % end))
+    process.wait()
+    assert process.lost_calls() == lost
+    process.stop()
+
+
+def test_a_running_process_has_lost_no_calls():
+    process = WorkerProcess(CONFIG, command=(sys.executable, "-c", ENDS_IN_A_CALL % IDLE))
+    assert process.lost_calls() == LostCalls()
+    process.stop()
+
+
+@pytest.mark.parametrize(
+    ("recorded", "lost"),
+    [
+        ([], LostCalls()),
+        ([(7, (3, 4, 5), 99)], LostCalls({7: [CallRange(3, 4, 5)]}, 99)),
+        ([(7, (3, 4, 5), 99), (7, (UNPLACED, 0, 1), 0)], LostCalls({7: [CallRange(3, 4, 5)]})),
+        (
+            [(7, (3, 4, 5), 99), (8, (3, 6, 9), 0)],
+            LostCalls({7: [CallRange(3, 4, 5)], 8: [CallRange(3, 6, 9)]}),
+        ),
+    ],
+)
+def test_only_a_lonely_call_was_alone(recorded, lost):
+    calls = [RecordedCall(task, CallRange(*each), digest) for task, each, digest in recorded]
+    assert LostCalls.of(calls) == lost
 
 
 def test_a_worker_process_lets_its_threads_take_short_turns():

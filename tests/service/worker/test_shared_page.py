@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from stoker.dataset.streams.call_ranges import NO_DIGEST, CallRange
+from stoker.dataset.streams.call_recorder import RecordedCall
 from stoker.service.keys import WorkerIdentity
 from stoker.service.worker.shared_page import SharedPage
 
@@ -61,6 +63,37 @@ def test_the_parent_sees_the_counter_move_and_its_last_value():
     page.close()
     assert page.progress == 2
     assert page.identity is None
+
+
+CALLING = """
+import os, signal, sys
+from stoker.service.worker.shared_page import SharedPage
+page = SharedPage(int(sys.argv[1]))
+page.record_calls().begin(7, 3, 10, 20)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_parent_reads_the_calls_of_a_killed_child():
+    page = SharedPage.create()
+    assert page.calls == []
+    command = [sys.executable, "-c", CALLING, str(page.descriptor)]
+    subprocess.run(command, pass_fds=[page.descriptor], check=False)
+    assert page.calls == [RecordedCall(7, CallRange(3, 10, 20), NO_DIGEST)]
+    page.close()
+    assert page.calls == []
+
+
+def test_a_child_that_stops_has_no_calls():
+    page = SharedPage.create()
+    child = SharedPage(os.dup(page.descriptor))
+    recorder = child.record_calls()
+    recorder.begin(7, 3, 10, 20)
+    assert len(page.calls) == 1
+    child.stop()
+    assert page.calls == []
+    os.close(child.descriptor)
+    page.close()
 
 
 def test_close_closes_the_descriptor():

@@ -12,7 +12,7 @@ import pytest
 
 from stoker.errors import AlreadyExistsError, InvalidArgumentError
 from stoker.service import DispatchServer, WorkerConfig
-from stoker.service.worker.supervisor import Backoff, Supervisor
+from stoker.service.worker.supervisor import Supervisor
 
 CONFIG = WorkerConfig(dispatcher_address="localhost:1")
 
@@ -58,13 +58,6 @@ def wait_until(condition: Callable[[], object], deadline: float = 20.0) -> None:
     while not condition():
         assert time.monotonic() < end, "the condition did not come true"
         time.sleep(0.01)
-
-
-def test_backoff_doubles_to_its_limit_and_resets_on_a_good_run():
-    backoff = Backoff(first=1, longest=5, good_run=30)
-    assert [backoff.after(0) for _ in range(4)] == [1, 2, 4, 5]
-    assert backoff.after(31) == 1
-    assert backoff.after(0) == 2
 
 
 def test_all_children_serve_until_stop():

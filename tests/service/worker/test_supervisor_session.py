@@ -6,6 +6,7 @@ from stoker.service import DispatchServer, WorkerServer
 from stoker.service import messages as m
 from stoker.service.dispatcher.supervisors import Supervisors
 from stoker.service.keys import WorkerIdentity
+from stoker.service.worker.process import LostCalls
 from stoker.service.worker.supervisor_session import SupervisorSession
 from tests.serving import eventually
 
@@ -53,8 +54,7 @@ def test_a_death_without_a_session_is_sent_when_one_opens(monkeypatch):
     _, messages = recorded(monkeypatch)
     with DispatchServer() as dispatcher:
         session = SupervisorSession(dispatcher.target, _no_workers)
-        session._journal_id = dispatcher._shell.logic._ledger.journal_id
-        session.report_death(WorkerIdentity(9, KEY), "was killed")
+        session.report_death(WorkerIdentity(9, KEY), "was killed", LostCalls())
         session.start()
         try:
             assert eventually(lambda: messages)
@@ -63,16 +63,20 @@ def test_a_death_without_a_session_is_sent_when_one_opens(monkeypatch):
     assert messages[0] == m.WorkerDied(9, "it was killed", KEY)
 
 
-def test_deaths_are_not_repeated_to_another_dispatcher(monkeypatch):
+def test_deaths_are_repeated_to_a_restarted_dispatcher(monkeypatch):
     _, messages = recorded(monkeypatch)
     with ExitStack() as stack:
-        dispatcher = stack.enter_context(DispatchServer(worker_timeout_ms=300))
-        session = SupervisorSession(dispatcher.target, _no_workers)
-        session.report_death(WorkerIdentity(9, KEY), "was killed")
+        first = stack.enter_context(DispatchServer())
+        session = SupervisorSession(first.target, _no_workers)
         session.start()
         stack.callback(session.stop)
+        session.report_death(WorkerIdentity(9, KEY), "was killed", LostCalls())
         assert eventually(lambda: messages)
-    assert set(map(type, messages)) == {m.KeepAlive}
+        first.stop()
+        messages.clear()
+        stack.enter_context(DispatchServer(port=int(first.target.rpartition(":")[2])))
+        assert eventually(lambda: messages)
+    assert messages[0] == m.WorkerDied(9, "it was killed", KEY)
 
 
 def test_a_worker_publishes_each_id_it_is_assigned():

@@ -121,8 +121,8 @@ class Combining(Fluent):
         its function for this shard only. As `tf.data.Dataset.shard`.
 
         Args:
-            num_shards: number of shards, at least 1; or `stoker.SHARD_HINT` for both arguments,
-                which the service replaces under `ShardingPolicy.HINT`.
+            num_shards: number of shards, at least 1; or `stoker.SHARD_HINT`, which the service
+                replaces under `ShardingPolicy.HINT`, and `index` with it.
             index: number of this shard, from 0 to ``num_shards - 1``.
 
         Raises:
@@ -133,18 +133,13 @@ class Combining(Fluent):
             >>> list(Dataset.range(10).shard(num_shards=3, index=1))
             [1, 4, 7]
         """
-        if (num_shards, index) != (SHARD_HINT, SHARD_HINT):
+        index = arguments.integer("index", index, what="an int, the number of a shard")
+        if num_shards != SHARD_HINT:
             num_shards = arguments.size("num_shards", num_shards)
-            index = arguments.integer(
-                "index",
-                index,
-                minimum=0,
-                what=f"an int from 0 to {num_shards - 1}, the number of a shard",
-            )
-            if index >= num_shards:
+            if not 0 <= index < num_shards:
                 raise InvalidArgumentError(
-                    f"`index` must be an int from 0 to {num_shards - 1}, the number of a shard; "
-                    f"got {index}"
+                    f"Index must be between 0 and {num_shards - 1} (currently index = {index}). "
+                    "`index` of `shard` is the number of a shard"
                 )
         return self._derive(
             nodes.Shard(input=self.node, num_shards=num_shards, index=index, site=call_site())

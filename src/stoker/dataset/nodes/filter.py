@@ -35,7 +35,7 @@ class _FilterStream(BlockStream):
         """Elements in a block that the predicate is called for without a look at the clock."""
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
-        if (lazy or max_elements == 1) and self._failure is None:
+        if (lazy or max_elements == 1) and self._failure is None and self._recorded is None:
             # Half of what a block of one takes.
             while not self._ended and (length_hint(self._block) or self._read(1, max_bytes, lazy)):
                 try:

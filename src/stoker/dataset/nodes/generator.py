@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from stoker.dataset.pickled import Pickled
 from stoker.dataset.streams.failures import Origin, raise_failure
 from stoker.dataset.streams.stream import Stream
+from stoker.dataset.streams.task_calls import TaskCalls, recorded_unplaced
 from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node
 from stoker.dataset.tree.splits import Unsplittable
 from stoker.elements.spec import Spec, UnknownSpec
@@ -30,18 +31,26 @@ class Generator(Node, frozen=True, eq=False, kw_only=True):
         return Unsplittable("what a generator yields is known only by running it")
 
     def open(self, context: Context) -> Stream:
-        return _GeneratorStream(self)
+        return _GeneratorStream(self, context.calls)
 
 
 class _GeneratorStream(Stream):
     """Runs the generator; its error occupies one position and ends it."""
 
-    def __init__(self, node: Generator) -> None:
+    def __init__(self, node: Generator, calls: TaskCalls | None) -> None:
         self._node = node
+        self._calls = calls
         self._iterator: Iterator[Any] | None = None
         self._index = 0
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
+        if self._calls is None:
+            return self._read()
+        with recorded_unplaced(self._calls):
+            return self._read()
+
+    def _read(self) -> list[Any]:
+        """Return the next element in a list; ``[]`` at the end."""
         try:
             if self._iterator is None:
                 self._iterator = iter(())  # if the call raises, the error is the only position

@@ -9,7 +9,7 @@ import numpy as np
 from stoker.dataset.nodes.elements import Elements
 from stoker.dataset.nodes.nested import NestedDatasets
 from stoker.dataset.pickled import Pickled
-from stoker.dataset.random import Calls, keyed
+from stoker.dataset.random import Calls, keyed, stream_calls
 from stoker.dataset.streams.failures import Origin, raise_failure
 from stoker.dataset.streams.stream import OneInputStream, Stream
 from stoker.dataset.tree.node import Context, OneInput, unless_finite
@@ -63,7 +63,9 @@ class _GroupStream(OneInputStream):
         # The three functions draw differently.
         self._nested = NestedDatasets(context, node, node.reduce_function.value)
         self._keyed = Calls(context.inner(0), node)
+        self._recorded = self._keyed.recorded()
         self._sizes_context = context.inner(1)
+        self._sizes_recorded = stream_calls(self._sizes_context, node)
         self._sizes: dict[int, int] = {}
         self._groups: dict[int, list[Any]] = {}
         self._rest: list[int] = []
@@ -136,9 +138,7 @@ class _GroupStream(OneInputStream):
         index = self._index
         self._index += 1
         try:
-            with self._keyed.over(iter((element,)), index + 1) as calls:
-                found = apply(self._key, next(calls))
-            key = _as_int("key_func", found)
+            key = self._key_of(element, index)
             size = self._node.window_size or self._sizes.get(key)
             if size is None:
                 size = self._sizes[key] = self._size_of(key, index)
@@ -148,10 +148,21 @@ class _GroupStream(OneInputStream):
         group.append(frozen(element))
         return key if len(group) >= size else None
 
+    def _key_of(self, element: Any, index: int) -> int:
+        recorded = self._recorded
+        slot = -1 if recorded is None else recorded.begin(index, index + 1, element)
+        try:
+            with self._keyed.over(iter((element,)), index + 1) as calls:
+                found = apply(self._key, next(calls))
+        finally:
+            if recorded is not None:
+                recorded.end(slot)
+        return _as_int("key_func", found)
+
     def _size_of(self, key: int, index: int) -> int:
         function = self._node.window_size_function
         assert function is not None
-        with keyed(self._sizes_context, self._node, index):
+        with keyed(self._sizes_context, self._node, index, self._sizes_recorded, key):
             size = _as_int("window_size_func", function.value(key))
         if size < 1:
             raise InvalidArgumentError(

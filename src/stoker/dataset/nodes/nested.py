@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from stoker.dataset.random import keyed
+from stoker.dataset.random import keyed, stream_calls
 from stoker.dataset.streams.execute import open_stream
 from stoker.dataset.streams.failures import Origin, raise_failure
 from stoker.dataset.streams.stream import Stream
@@ -28,6 +28,7 @@ class NestedDatasets:
         self._node = node
         self._function = function
         self._outer = context
+        self._recorded = stream_calls(context, node)
         # Datasets of two nodes draw differently: the node's number is in their epoch.
         self._context = context.inner(context.numbers[node])
 
@@ -43,7 +44,7 @@ class NestedDatasets:
             Exception: an error of the function or of opening its dataset, with its origin.
         """
         try:
-            with keyed(self._outer, self._node, index):
+            with keyed(self._outer, self._node, index, self._recorded, arguments):
                 result = self._function(*arguments)
             return self._open(result, index)
         except Exception as error:  # noqa: BLE001 - user code may raise anything

@@ -16,6 +16,7 @@ from stoker.dataset.formats.reader import RecordReader
 from stoker.dataset.formats.text import Text
 from stoker.dataset.formats.tfrecord import TFRecord
 from stoker.dataset.streams.stream import Stream
+from stoker.dataset.streams.task_calls import TaskCalls, recorded_unplaced
 from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node
 from stoker.elements.sizes import element_bytes
 from stoker.elements.spec import Spec
@@ -48,14 +49,15 @@ class Records(Node, frozen=True, eq=False, kw_only=True):
     def open(self, context: Context) -> Stream:
         if isinstance(self.format, TFRecord):
             load_crc32c()  # one error instead of one for each file
-        return _RecordsStream(self, self.input.open(context))
+        return _RecordsStream(self, self.input.open(context), context.calls)
 
 
 class _RecordsStream(Stream):
     """Reads one file after the other; any thread may call `close`, even during a read."""
 
-    def __init__(self, node: Records, paths: Stream) -> None:
+    def __init__(self, node: Records, paths: Stream, calls: TaskCalls | None) -> None:
         self._node = node
+        self._calls = calls
         self._paths = paths
         self._layout = (node.format, node.compression)
         self._reader: RecordReader | None = None
@@ -104,7 +106,7 @@ class _RecordsStream(Stream):
         while True:
             if self._reader is None:
                 self._open(*self._next_path())
-            with self._using_reader() as reader:
+            with recorded_unplaced(self._calls), self._using_reader() as reader:
                 try:
                     records = reader.read()
                 except Exception:

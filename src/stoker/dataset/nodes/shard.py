@@ -20,8 +20,7 @@ class Shard(OneInput, frozen=True, eq=False, kw_only=True):
     The others are skipped by `advance`: a map before does not compute them.
 
     Attributes:
-        num_shards: how many parts; SHARD_HINT, with an `index` of SHARD_HINT, for a service to
-            fill in.
+        num_shards: how many parts; SHARD_HINT for a service to fill in, and `index` with it.
         index: which part.
     """
 
@@ -40,8 +39,9 @@ class Shard(OneInput, frozen=True, eq=False, kw_only=True):
     def open(self, context: Context) -> Stream:
         if self.num_shards == SHARD_HINT:
             raise FailedPreconditionError(
-                f"shard(SHARD_HINT, SHARD_HINT) ({self.site}) is replaced only if the dataset is "
-                "read with processing_mode=ShardingPolicy.HINT; use that, or give numbers"
+                f"shard(SHARD_HINT, ...) ({self.site}) can only be used in tf.data service with "
+                "`tf.data.experimental.service.ShardingPolicy.HINT` processing mode. Read the "
+                "dataset with processing_mode=ShardingPolicy.HINT, or give `shard` numbers"
             )
         stream = self.input.open(context)
         if context.as_rows:

@@ -18,6 +18,7 @@ from stoker.dataset.pickled import Pickled
 from stoker.dataset.streams.caching import LazyStream, read_or_write
 from stoker.dataset.streams.failures import Origin, raise_failure
 from stoker.dataset.streams.stream import Stream
+from stoker.dataset.streams.task_calls import unplaced
 from stoker.dataset.tree.node import Context, Node, OneInput
 from stoker.dataset.unpacking import arguments_of
 from stoker.errors import InvalidArgumentError, InvalidTypeError
@@ -64,7 +65,8 @@ class Snapshot(OneInput, frozen=True, eq=False, kw_only=True):
         path = f"{self.path.value.rstrip('/')}/{metadata['structure'][:16]}{seed}"
         file_of = None
         if self.shard_func is not None:
-            file_of = file_chooser(self.shard_func.value, Origin(self.kind, self.site, None))
+            shard_func = unplaced(context.calls, self.shard_func.value)
+            file_of = file_chooser(shard_func, Origin(self.kind, self.site, None))
         return read_or_write(
             self,
             first,

@@ -13,6 +13,8 @@ from stoker.dataset.streams.stream import (
     OneInputStream,
     Stream,
 )
+from stoker.dataset.streams.task_calls import StreamCalls
+from stoker.errors import PoisonedElementError
 
 
 class BlockStream(OneInputStream):
@@ -33,6 +35,7 @@ class BlockStream(OneInputStream):
         super().__init__(stream)
         self._origin = origin
         self._keyed = keyed
+        self._recorded = keyed.recorded()
         self._block: Iterator[Any] = iter(())
         self._elements: list[Any] = []
         self._types: set[type] | None = None
@@ -65,8 +68,35 @@ class BlockStream(OneInputStream):
                 break
             if not length_hint(self._block) and not self._read(max_elements, max_bytes, lazy):
                 break
-            self._compute(chunk, max_elements, max_bytes)
+            if self._recorded is None:
+                self._compute(chunk, max_elements, max_bytes)
+            else:
+                self._compute_recorded(self._recorded, chunk, max_elements, max_bytes)
         return chunk
+
+    def _compute_recorded(
+        self, recorded: StreamCalls, chunk: list[Any], max_elements: int, max_bytes: int
+    ) -> None:
+        try:
+            slot = self._begin(recorded)
+        except PoisonedElementError as error:
+            self._skip_poisoned()
+            self._fail(error)
+            return
+        try:
+            self._compute(chunk, max_elements, max_bytes)
+        finally:
+            recorded.end(slot)
+
+    def _begin(self, recorded: StreamCalls) -> int:
+        """Record calls for all elements of `_block`: which of them, would cost too much."""
+        left = length_hint(self._block)
+        return recorded.begin(self._stop - left, self._stop, self._elements[-left])
+
+    def _skip_poisoned(self) -> None:
+        """Use the only element of `_block`."""
+        self._block = iter(())
+        self._keyed.over(self._block, self._stop)
 
     def close(self) -> None:
         self._end()
@@ -81,6 +111,8 @@ class BlockStream(OneInputStream):
         """Read the next block; ``[]`` at the input's end."""
         if max_elements == 1:
             max_elements, max_bytes, lazy = READ_AHEAD_ELEMENTS, READ_AHEAD_BYTES, True
+        if self._recorded is not None:
+            max_elements = min(max_elements, self._recorded.limit(self._stop))
         try:
             elements = self._input.next_chunk(max_elements, max_bytes, lazy)
         except Exception:

@@ -91,13 +91,19 @@ class InlineCalls(BlockStream):
         self.seconds, self._calls = 0.0, 0
 
     def _call_one(self, element: Any) -> list[Any]:
+        recorded = self._recorded
+        slot = -1
         start = time.perf_counter()
         try:
+            if recorded is not None:
+                slot = recorded.begin(self._index - 1, self._index, element)
             with self._keyed:
                 return [apply(self._function, element)]
         except Exception as error:  # noqa: BLE001 - user code may raise anything
             raise_failure(error, self._origin._replace(index=self._index - 1))
         finally:
+            if recorded is not None and slot >= 0:
+                recorded.end(slot)
             self.seconds += time.perf_counter() - start
             self._calls += 1
 

@@ -86,6 +86,7 @@ class OrderedCalls(Stream):
         self._function = function
         self._origin = origin
         self._keyed = keyed
+        self._recorded = keyed().recorded()
         self._finish_with = finish_with
         self._group = group
         self._tuning = limit if isinstance(limit, Tuning) else None
@@ -126,8 +127,7 @@ class OrderedCalls(Stream):
         start = time.perf_counter()
         if not call.dropped:
             try:
-                with self._keyed().over(iter((call.element,)), call.index + 1) as elements:
-                    value = apply(self._function, next(elements))
+                value = self._apply(call)
                 nbytes = element_bytes(value)
                 if call.finish is not None:
                     value = call.finish(value)
@@ -162,6 +162,18 @@ class OrderedCalls(Stream):
                 self._awaited -= 1
                 if not self._awaited:
                     self._reader.filled.notify_all()
+
+    def _apply(self, call: _Call) -> Any:
+        recorded = self._recorded
+        slot = -1
+        if recorded is not None:
+            slot = recorded.begin(call.index, call.index + 1, call.element)
+        try:
+            with self._keyed().over(iter((call.element,)), call.index + 1) as elements:
+                return apply(self._function, next(elements))
+        finally:
+            if recorded is not None:
+                recorded.end(slot)
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         if lazy:

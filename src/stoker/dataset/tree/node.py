@@ -13,6 +13,7 @@ import numpy as np
 from stoker.dataset.pickled import Pickled
 from stoker.dataset.streams.statistics import Statistics
 from stoker.dataset.streams.stream import Stream
+from stoker.dataset.streams.task_calls import TaskCalls
 from stoker.dataset.tree.splits import SplitReader, Splits
 from stoker.dataset.tree.table import Allocate, Table
 from stoker.elements.spec import Spec
@@ -250,6 +251,7 @@ class Context:
         record_classes: returns the namedtuple and dataclass classes that the functions of the tree
             refer to; stored elements are rebuilt with them.
         as_rows: chunks are the `RowNumbers` of the elements in `Node.table`, which is not None.
+        calls: records the calls of user functions in flight; ``None``: they are not recorded.
     """
 
     seed: int = 0
@@ -266,6 +268,7 @@ class Context:
     statistics: Statistics = dataclasses.field(default_factory=Statistics)
     record_classes: Callable[[], Iterable[type]] = tuple
     as_rows: bool = False
+    calls: TaskCalls | None = None
 
     def allocate_for(self, node: Node) -> Allocate:
         """Return the function that allocates the batches of `node`.

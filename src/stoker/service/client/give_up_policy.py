@@ -3,7 +3,8 @@
 from stoker.errors import UnavailableError
 
 DISPATCHER_TIMEOUT = 10.0
-"""Seconds without the dispatcher and without any worker to read from until the client gives up."""
+"""Seconds without the dispatcher and without any worker to read from until the client gives up,
+unless the dispatcher keeps a journal: then it has told how long to wait."""
 
 SPLITS_TIMEOUT = 60.0
 """Seconds without the dispatcher and without an element until the client gives up, if workers need
@@ -34,6 +35,7 @@ class GiveUpPolicy:
         self._needs_splits = needs_splits
         self._welcomed = False
         self._stopped = False
+        self._patience = 0.0
         self._last_worker_message = now
 
     def session_lost(self, now: float, reason: str = "") -> None:
@@ -42,12 +44,17 @@ class GiveUpPolicy:
         if self.unreachable_since is None:
             self.unreachable_since = now
 
-    def welcomed(self) -> None:
-        """Record that the dispatcher answers."""
+    def welcomed(self, patience_ms: int) -> None:
+        """Record that the dispatcher answers.
+
+        Args:
+            patience_ms: as `dispatcher_patience_ms` of `ClientWelcome`.
+        """
         self.unreachable_since = None
         self.reason = ""
         self._welcomed = True
         self._stopped = False
+        self._patience = patience_ms / 1000
 
     def dispatcher_stopped(self) -> str:
         """Record that the dispatcher ends, so waiting for it has no use; return a warning."""
@@ -63,9 +70,17 @@ class GiveUpPolicy:
         return self._stopped or (since is not None and now - since >= DISPATCHER_TIMEOUT)
 
     def dispatcher(self) -> str:
-        """Return the dispatcher's address, with the reason that it cannot be reached."""
-        why = f" ({self.reason})" if self.reason else ""
-        return f"the dispatcher at {self._dispatcher_address}{why}"
+        """Return its address, why it cannot be reached, and how long to wait for it."""
+        waits = ""
+        if not self._welcomed:
+            waits = f" for up to {self._connect_timeout:g} s"
+        elif self._patience:
+            waits = f" for up to {self._patience:g} s, since it keeps a journal"
+        return f"the dispatcher at {self._dispatcher_address}{self._why}{waits}"
+
+    @property
+    def _why(self) -> str:
+        return f" ({self.reason})" if self.reason else ""
 
     def worker_message(self, now: float) -> None:
         """Record that a worker sent a message."""
@@ -82,20 +97,21 @@ class GiveUpPolicy:
         if self.unreachable_since is None:
             return None
         seconds = now - self.unreachable_since
-        why = f" ({self.reason})" if self.reason else ""
         if not self._welcomed:
             if seconds < self._connect_timeout:
                 return None
             return UnavailableError(
                 f"no dispatcher answered at {self._dispatcher_address} within {seconds:.0f} s"
-                f"{why}; start it with `stoker dispatcher`, or correct the address"
+                f"{self._why}; start it with `stoker dispatcher`, or correct the address"
             )
+        if seconds < (self._patience or DISPATCHER_TIMEOUT) and not self._stopped:
+            return None
         silent = 0.0 if buffered else min(seconds, now - self._last_worker_message)
+        longest = min(SPLITS_TIMEOUT, self._patience or SPLITS_TIMEOUT)
         starved = self._needs_splits and silent >= (
-            DISPATCHER_TIMEOUT if self._stopped else SPLITS_TIMEOUT
+            DISPATCHER_TIMEOUT if self._stopped else longest
         )
-        patient = seconds < DISPATCHER_TIMEOUT and not self._stopped
-        if not starved and (reading or patient):
+        if reading and not starved:
             return None
         if self._stopped:
             return UnavailableError(
@@ -104,5 +120,18 @@ class GiveUpPolicy:
             )
         return UnavailableError(
             f"the dispatcher at {self._dispatcher_address} has not answered for {seconds:.0f} s"
-            f"{why} and no worker has anything to read; the rest of this iteration cannot be read"
+            f"{self._why} and no worker has anything to read; the rest of this iteration cannot be "
+            f"read. {self._advice}"
+        )
+
+    @property
+    def _advice(self) -> str:
+        if self._patience:
+            return (
+                "Start the dispatcher on its work_dir before clients give up "
+                f"(`dispatcher_patience_ms`, {self._patience * 1000:.0f}), and read again"
+            )
+        return (
+            "Start the dispatcher and read again; clients wait for one that keeps a journal "
+            "(`fault_tolerant_mode`)"
         )

@@ -164,7 +164,7 @@ class Client:
         self._error = self._error or error
 
     def _welcome(self, welcome: m.ClientWelcome) -> None:
-        self._give_up.welcomed()
+        self._give_up.welcomed(welcome.dispatcher_patience_ms)
         if self._hello.client_id is None:
             self._compression = welcome.compression
         self._hello = _resumed(self._hello, welcome)

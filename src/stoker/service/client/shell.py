@@ -4,12 +4,15 @@ import logging
 import math
 import os
 import random
+import secrets
 import threading
 import time
 from collections.abc import Iterator
 from itertools import islice
 from operator import length_hint
 from typing import Any, NoReturn
+
+import msgspec
 
 from stoker.dataset.streams.statistics import Statistics
 from stoker.dataset.streams.stream import Stream
@@ -27,6 +30,7 @@ from stoker.service import rpc_session
 from stoker.service.client import logic
 from stoker.service.client.connections import WorkerConnections
 from stoker.service.client.route import Route
+from stoker.service.keys import KEY_BYTES
 from stoker.service.read_options import ReadOptions
 from stoker.wire import frames as f
 
@@ -85,6 +89,8 @@ class ServiceStream(Stream):
         self._closed = False
         self._failure: StokerError | None = None
         self._crashed = False
+        # Known by it, the client is registered once, even if the answer is lost.
+        hello = msgspec.structs.replace(hello, key=secrets.token_bytes(KEY_BYTES))
         self._logic = logic.Client(hello, options, random.Random(), time.monotonic())
         with self._lock:  # the callbacks may run immediately, and use the session
             self._session = rpc_session.Session(

@@ -42,7 +42,8 @@ class Readers(NamedTuple):
 class Assignment:
     """Start the tasks of an iteration and assign them.
 
-    Apart from `_considered` and what depends on it, all attributes follow from the state.
+    Apart from `_considered` and what depends on it, all attributes follow from the state: see
+    `resume`.
 
     Args:
         iteration: the iteration.
@@ -86,18 +87,34 @@ class Assignment:
         self._unread_known = False
 
     # ── events ────────────────────────────────────────────────────────────────────────────────────
+    def resume(self) -> None:
+        """Continue the iteration of an earlier dispatcher. Workers that wait are found by `start`.
+
+        Its last slices of work may be undone.
+        """
+        for task in self._iteration.tasks.values():
+            self._leaving += len(task.leaving)
+            if not task.over and not self._is_private(task.worker):
+                self._open.appendleft(task.task_id)
+        for client in self._iteration.clients.values():
+            self._processes.setdefault(client.process, {})[client.client_id] = None
+            self._note_room(client)
+        self._sessions.in_slices(self._refill(list(self._roomy)))
+
     def client_joined(self, client: e.Client) -> None:
-        """Assign tasks to a new client, which is notified by the caller."""
+        """Assign tasks to a new client.
+
+        The caller notifies it, and calls `note_waiting` afterwards.
+        """
         if self._iteration.stopped:
             return
         self._processes.setdefault(client.process, {})[client.client_id] = None
+        if len(self._iteration.clients) == 1:
+            self._drop_unreachable(self._iteration.unread.values())
         for worker in self._state.local_workers.get(client.process, {}).values():
             if self._is_private(worker.added):
                 self._read_private(client, worker)
-        if len(self._iteration.clients) == 1:
-            self._drop_unreachable(self._iteration.unread.values())
-        for _ in self._fill(client):
-            pass
+        self._fill(client)
 
     def start(self) -> None:
         """Start tasks on all workers that need one and that clients can read."""
@@ -168,7 +185,7 @@ class Assignment:
         for task in tasks:
             if task.task_id in iteration.unread and iteration.sources:
                 # It may get no reader before the others have ended, for which all must be begun.
-                self._ledger.commit(r.SplitsReturned(task.task_id))
+                self._splits.give_back(task)
                 self._sessions.send(task.worker.worker_id, m.ReturnSplits(task.task_id))
         if iteration.clients:
             self._drop_unreachable(tasks)
@@ -182,7 +199,7 @@ class Assignment:
         self._considered = False  # its worker may get another task
         self._sessions.send(task.worker.worker_id, m.TaskStop(task.task_id))
         self._ledger.commit(r.TaskDropped(task.task_id, reason))
-        self._splits.forget({task.task_id})
+        self._splits.forget([task])
 
     def warn(self, now: float) -> None:
         """Warn of workers that have waited for long, unless their turn comes when others end."""
@@ -217,7 +234,7 @@ class Assignment:
                 yield 1
             self._notify_readers(added)
         self._searching = False
-        self._note_waiting()
+        self.note_waiting()
         yield from self._refill(list(self._roomy))
 
     def _offer(self, worker: e.Worker) -> e.Task | None:
@@ -231,7 +248,7 @@ class Assignment:
         readers = list(islice(self._roomy, self._share if len(workers) > self._most else None))
         if not readers:
             self._waiting.put(worker.added.worker_id, workers, 2 * len(workers))
-            self._note_waiting()
+            self.note_waiting()
             return None
         task = self._add(worker, readers)
         self._open.appendleft(task.task_id)
@@ -242,15 +259,28 @@ class Assignment:
 
     def _add(self, worker: e.Worker, readers: list[int]) -> e.Task:
         worker_id = worker.added.worker_id
-        task_id, seed, key = self._ledger.new_id(), self._ledger.new_seed(), self._ledger.new_key()
+        task_id, seed, key = self._ledger.new_id(), self._seed(), self._ledger.new_key()
         added = r.TaskAdded(task_id, self._iteration.iteration_id, worker_id, seed, key, readers)
         self._ledger.commit(added)
         task = self._state.tasks[task_id]
         self._sessions.send(worker_id, self._mode.task_start(task))
         return task
 
-    def _note_waiting(self) -> None:
-        """Record whether workers wait."""
+    def _seed(self) -> int:
+        """Return a new seed, or that of a task that died of a call that is to be found."""
+        poison, repeated = self._iteration.poison, None
+        if poison.seeds:
+            running = {task.seed for task in self._iteration.by_worker.values()}
+            repeated = poison.seed_to_repeat(running)
+        return self._ledger.new_seed() if repeated is None else repeated
+
+    def note_waiting(self) -> None:
+        """Record whether workers wait.
+
+        Clients may be notified that all is computed, so they must know their tasks before.
+        """
+        if self._iteration.stopped:
+            return
         waiting = bool(self._waiting)
         if waiting != self._iteration.counts.workers_wait:
             self._ledger.commit(r.WorkersWait(self._iteration.iteration_id, waiting))
@@ -267,34 +297,35 @@ class Assignment:
 
     # ── clients ───────────────────────────────────────────────────────────────────────────────────
     def _refill(self, client_ids: Iterable[int]) -> Iterator[int]:
-        """Assign tasks to clients that have room, and notify them; one step for each task."""
+        """Assign tasks to clients that have room, and notify them; one step for each client."""
         iteration = self._iteration
         for client_id in client_ids:
             client = iteration.clients.get(client_id)
             if client is None:
                 continue
-            added = []
-            for task in self._fill(client):
-                added.append(task)
-                yield 1
+            # In one step: an update in between would tell the client that it has read all.
+            added = self._fill(client)
             if added:
                 self._sessions.send(client_id, task_update(client, added))
-            yield 1
+            self.note_waiting()
+            yield 1 + len(added)
         self._make_room()
         if iteration.computed and bool(iteration.unread) != self._unread_known:
             self._unread_known = bool(iteration.unread)
             self._changed(iteration, [])
 
-    def _fill(self, client: e.Client) -> Iterator[e.Task]:
-        """Assign tasks to a client until it has no room; yield them."""
+    def _fill(self, client: e.Client) -> list[e.Task]:
+        """Assign tasks to a client until it has no room; return them."""
+        added = []
         while len(client.tasks) < self._most and not self._iteration.stopped:
             task = (
                 self._next_unread(client) or self._next_waiting(client) or self._next_shared(client)
             )
             if task is None:
                 break
-            yield task
+            added.append(task)
         self._note_room(client)
+        return added
 
     def _next_unread(self, client: e.Client) -> e.Task | None:
         """Assign the next task without a reader; one that the client leaves is for others."""
@@ -308,12 +339,11 @@ class Assignment:
     def _next_waiting(self, client: e.Client) -> e.Task | None:
         """Start a task on the next worker that waits, and assign it."""
         task = None
-        while self._waiting and task is None and not self._iteration.computed:
+        while self._waiting and task is None and self._mode.accepts_tasks(self._iteration):
             worker = self._state.workers.get(self._waiting.take())
             if worker is not None and self._needs_task(worker):
                 task = self._add(worker, [client.client_id])
                 self._open.appendleft(task.task_id)
-        self._note_waiting()
         return task
 
     def _next_shared(self, client: e.Client) -> e.Task | None:
@@ -379,7 +409,7 @@ class Assignment:
         spare = iteration.readings > iteration.counts.open - len(iteration.unread)
         if self._roomy or iteration.stopped or not spare:
             return 0
-        waiting = 0 if iteration.computed else len(self._waiting)
+        waiting = len(self._waiting) if self._mode.accepts_tasks(iteration) else 0
         return len(iteration.unread) + self._share * waiting - self._leaving
 
     @property
@@ -399,7 +429,8 @@ class Assignment:
     @property
     def _is_idle(self) -> bool:
         """True if no tasks are started now."""
-        return self._iteration.computed or self._iteration.stopped or not self._iteration.clients
+        iteration = self._iteration
+        return iteration.stopped or not iteration.clients or not self._mode.accepts_tasks(iteration)
 
     def _needs_task(self, worker: e.Worker) -> bool:
         dataset = self._state.datasets[self._iteration.job.dataset_id]

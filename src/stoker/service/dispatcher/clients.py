@@ -9,15 +9,33 @@ from stoker.service.dispatcher.iterations import Iterations
 from stoker.service.dispatcher.jobs import fingerprint, requested_dataset
 from stoker.service.dispatcher.ledger import Ledger
 from stoker.service.dispatcher.sessions import Sessions, check_key, negotiate
+from stoker.service.keys import KEY_BYTES
+
+_NO_JOURNAL = (
+    "the dispatcher was restarted without a journal and has forgotten this job; begin it again. "
+    "With `fault_tolerant_mode` and `work_dir` a restarted dispatcher knows its jobs"
+)
+_OTHER_JOURNAL = (
+    "the dispatcher was restarted with another journal, which does not have this job; restart it "
+    "with the `work_dir` that it had, if it had one, or begin the job again"
+)
 
 
 class Clients:
     """Handle the messages and the leases of clients."""
 
     def __init__(
-        self, config: DispatcherConfig, ledger: Ledger, sessions: Sessions, iterations: Iterations
+        self,
+        config: DispatcherConfig,
+        ledger: Ledger,
+        sessions: Sessions,
+        iterations: Iterations,
+        *,
+        journaled: bool,
     ) -> None:
         self._timeout_ms = config.client_timeout_ms
+        self._journaled = journaled
+        self._patience_ms = config.dispatcher_patience_ms if journaled else 0
         self._ledger = ledger
         self._state = ledger.state
         self._sessions = sessions
@@ -31,32 +49,20 @@ class Clients:
         """
         protocol = negotiate(hello.protocol_min, hello.protocol_max)
         warning, compression = "", None
-        if hello.client_id is None:
-            opened = self._iterations.open(hello, now)
-            if opened is None:  # the client sends its hello again, with the tree
+        if hello.client_id is not None:
+            client, is_new = self._find(hello.client_id, hello.journal_id), False
+            check_key(hello.key, client.key, f"client {hello.client_id}")
+        elif (known := self._of_key(hello)) is not None:
+            client, is_new = known, False
+            compression = requested_dataset(self._state, hello).compression
+        else:
+            admitted = self._admit(hello, now)
+            if admitted is None:  # the client sends its hello again, with the tree
                 self._sessions.reply(peer, m.DatasetUnknown())
                 return
-            iteration, warning = opened
-            if iteration.finished and hello.named and not any(hello.epoch):
-                warning += f"{'; ' if warning else ''}{_already_read(hello.job)}"
-            dataset = requested_dataset(self._state, hello)
-            compression = dataset.compression
-            client_id = self._ledger.new_id()
-            code = fingerprint(dataset)
-            self._ledger.commit(
-                r.ClientAdded(
-                    client_id,
-                    iteration.iteration_id,
-                    hello.process,
-                    code,
-                    self._ledger.new_key(),
-                )
-            )
-            client, is_new = self._state.clients[client_id], True
-        else:
-            client = self._find(hello.client_id, hello.journal_id)
-            check_key(hello.key, client.key, f"client {hello.client_id}")
-            client_id, iteration, is_new = client.client_id, client.iteration, False
+            (client, warning), is_new = admitted, True
+            compression = requested_dataset(self._state, hello).compression
+        client_id, iteration = client.client_id, client.iteration
         heartbeat_ms = self._sessions.attach(peer, client_id, self._timeout_ms, now)
         self._sessions.send(
             client_id,
@@ -69,6 +75,7 @@ class Clients:
                 warning,
                 compression,
                 client.key,
+                self._patience_ms,
             ),
         )
         if iteration.error is not None:
@@ -77,6 +84,31 @@ class Clients:
             self._iterations.client_joined(client)
         else:
             self._iterations.client_resumed(client)
+
+    def _of_key(self, hello: m.ClientHello) -> e.Client | None:
+        """Return the client that was registered by an earlier hello whose answer was lost."""
+        client = self._state.clients_by_key.get(hello.key)
+        if client is None or not hello.key:
+            return None
+        iteration = client.iteration
+        same = (iteration.job.added.job, iteration.epoch) == (hello.job, hello.epoch)
+        return client if same else None
+
+    def _admit(self, hello: m.ClientHello, now: float) -> tuple[e.Client, str] | None:
+        """Return a new client and a warning for its user; ``None`` if its tree is needed."""
+        opened = self._iterations.open(hello, now)
+        if opened is None:
+            return None
+        iteration, warning = opened
+        if iteration.finished and hello.named and not any(hello.epoch):
+            warning += f"{'; ' if warning else ''}{_already_read(hello.job)}"
+        client_id = self._ledger.new_id()
+        code = fingerprint(requested_dataset(self._state, hello))
+        key = hello.key if len(hello.key) == KEY_BYTES else self._ledger.new_key()
+        self._ledger.commit(
+            r.ClientAdded(client_id, iteration.iteration_id, hello.process, code, key)
+        )
+        return self._state.clients[client_id], warning
 
     def received(self, client_id: int, message: m.ToDispatcher, now: float) -> None:
         """Handle a message on the session of a client.
@@ -118,10 +150,7 @@ class Clients:
 
     def _find(self, client_id: int, journal_id: str) -> e.Client:
         if journal_id != self._ledger.journal_id:
-            raise UnavailableError(
-                "the dispatcher was restarted without a journal and has forgotten this job; begin "
-                "it again (this version of stoker keeps no journal)"
-            )
+            raise UnavailableError(_OTHER_JOURNAL if self._journaled else _NO_JOURNAL)
         if client_id not in self._state.clients:
             raise self._unknown(client_id)
         return self._state.clients[client_id]

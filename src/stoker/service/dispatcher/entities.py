@@ -6,6 +6,7 @@ from collections import Counter
 from stoker.errors import ErrorRecord
 from stoker.service.dispatcher.epoch_set import EpochSet
 from stoker.service.dispatcher.listed_values import ListedValues
+from stoker.service.dispatcher.poison import PoisonSearch
 from stoker.service.dispatcher.records import JobAdded, WorkerAdded
 from stoker.service.dispatcher.split_tracker import SplitTracker
 from stoker.service.messages import JobParameters, SplitSource
@@ -16,6 +17,14 @@ REMEMBERED_CODES = 1024
 REMEMBERED_CLIENTS = 1024
 """Most clients that have closed whose consumed positions an iteration remembers. They are for
 workers that were disconnected at that time; of older clients, such a worker drops the rest."""
+
+
+@dataclasses.dataclass
+class Page:
+    """A page of listed splits; `uses` is the number of its places in the lists of iterations."""
+
+    values: bytes
+    uses: int = 0
 
 
 @dataclasses.dataclass
@@ -45,6 +54,7 @@ class Task:
         lost: the reason that it can be read no more; empty while it can.
         splits_lost: the splits it had begun when it was lost, if `elements_lost` is unknown.
         elements_lost: the elements that were lost with it; ``None`` if unknown.
+        poisoned_known: the number of poisoned calls that were known when it was started.
         readers: client that reads it → its reader id, until the task is over.
         leaving: client that was asked to leave it, to be able to read others → its reader id.
     """
@@ -61,6 +71,7 @@ class Task:
     lost: str = ""
     splits_lost: int = 0
     elements_lost: int | None = None
+    poisoned_known: int = 0
     readers: dict[int, int] = dataclasses.field(default_factory=dict)
     leaving: dict[int, int] = dataclasses.field(default_factory=dict)
 
@@ -89,6 +100,7 @@ class TaskCounts:
         open: clients may get another element of them.
         exhausted: their pipelines have ended.
         whole: clients can read all of them, or have.
+        delivered: all that they computed was consumed or dropped.
         workers_wait: workers get a task when clients can read more.
     """
 
@@ -96,6 +108,7 @@ class TaskCounts:
     open: int = 0
     exhausted: int = 0
     whole: int = 0
+    delivered: int = 0
     workers_wait: bool = False
 
     def add(self, task: Task, sign: int = 1) -> None:
@@ -104,6 +117,7 @@ class TaskCounts:
         self.open += sign * (not task.over)
         self.exhausted += sign * task.exhausted
         self.whole += sign * task.whole
+        self.delivered += sign * task.delivered
 
 
 @dataclasses.dataclass
@@ -163,7 +177,7 @@ class Iteration:
     Attributes:
         sources: the sources whose splits are assigned to tasks; ``None`` until they are known.
         values: the values of the splits of listed sources.
-        trackers: (source, its epoch) → its splits, until all are read.
+        trackers: (source, its epoch) → its begun splits, until all are read.
         by_worker: worker → its task, unless that is lost.
         read_epochs: source → its epochs whose splits are all read.
         splits_read: task → the number of splits that it has begun of those epochs.
@@ -173,6 +187,7 @@ class Iteration:
         damaged: tasks that were lost, or whose elements were.
         left: reader id of a client that has left or closed → what it had consumed of each task.
         clients_opened: the number of clients that have opened it.
+        poison: elements that end the processes of workers.
         computed: no task computes, and none will be added unless one is lost before its end.
         finished: no client will get another element.
         stopped: its tasks have been stopped on their workers.
@@ -197,6 +212,7 @@ class Iteration:
     damaged: dict[int, Task] = dataclasses.field(default_factory=dict)
     left: dict[int, dict[int, tuple[int, int]]] = dataclasses.field(default_factory=dict)
     clients_opened: int = 0
+    poison: PoisonSearch = dataclasses.field(default_factory=PoisonSearch)
     computed: bool = False
     finished: bool = False
     stopped: bool = False
@@ -217,14 +233,24 @@ class Iteration:
         return self.clients_opened > 1
 
     def tracker(self, source: int, source_epoch: int) -> SplitTracker:
-        """Return the tracker of one epoch of one source; made when first asked for."""
-        key = (source, source_epoch)
-        if key not in self.trackers:
-            if source_epoch in self.read_epochs.get(source, ()):
-                return SplitTracker(0)  # a task that comes late gets the end
-            assert self.sources is not None
-            self.trackers[key] = SplitTracker(self.sources[source].splits)
-        return self.trackers[key]
+        """Return the begun splits of one epoch of one source; change them by `begin_splits`."""
+        tracker = self.trackers.get((source, source_epoch))
+        if tracker is not None:
+            return tracker
+        if source_epoch in self.read_epochs.get(source, ()):
+            return SplitTracker(0)  # a task that comes late gets the end
+        assert self.sources is not None
+        return SplitTracker(self.sources[source].splits)
+
+    def begin_splits(
+        self, source: int, source_epoch: int, ranges: list[tuple[int, int]], task_id: int
+    ) -> None:
+        """Mark splits as begun by a task."""
+        tracker = self.trackers.get((source, source_epoch))
+        if tracker is None:
+            tracker = self.tracker(source, source_epoch)
+            self.trackers[source, source_epoch] = tracker
+        tracker.begin(ranges, task_id)
 
     def leave_tracker(self, source: int, source_epoch: int, task_id: int) -> None:
         """Remove a task from an epoch of a source, and the epoch if it was the last to read it.
@@ -244,7 +270,7 @@ class Iteration:
 
     def splits_begun_by(self, task_id: int) -> int:
         """Return the number of splits that the task has begun, over all sources."""
-        kept = sum(tracker.begun_by(task_id) for tracker in self.trackers.values())
+        kept = sum(tracker.begun_counts[task_id] for tracker in self.trackers.values())
         return kept + self.splits_read[task_id]
 
     def add_reader(self, task: Task, client: Client, reader_id: int) -> None:
@@ -280,10 +306,3 @@ class Iteration:
         self.readings -= len(task.readers)
         task.readers.clear()
         task.leaving.clear()
-
-    def drop_splits(self) -> None:
-        """Drop the splits: no task will ask for any."""
-        self.values = {}  # not cleared: `SplitListing.free_pages` frees them in steps
-        self.trackers.clear()
-        self.read_epochs.clear()
-        self.splits_read.clear()

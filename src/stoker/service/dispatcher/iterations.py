@@ -54,6 +54,22 @@ class Iterations:
         self._idle_since: dict[int, float] = {}
         self._left_at: dict[str, float] = {}
 
+    def resume(self, now: float) -> None:
+        """Continue the iterations of an earlier dispatcher; idle times start anew."""
+        for iteration in list(self._state.iterations.values()):
+            self._listing.resume(iteration)
+            if not iteration.stopped:
+                self._assignment(iteration).resume()
+            if not iteration.clients:
+                self._idle_since[iteration.iteration_id] = now
+        for name, job in list(self._state.jobs.items()):
+            if not job.has_clients:
+                self._left_at[name] = now
+            if job.needs_tree:
+                self._collector.used(job)
+            else:
+                self._collector.maybe_idle(job)
+
     def open(self, hello: m.ClientHello, now: float) -> tuple[e.Iteration, str] | None:
         """Return the iteration a client asks for, created if missing, and a warning for its user.
 
@@ -153,8 +169,10 @@ class Iterations:
 
     def client_joined(self, client: e.Client) -> None:
         """Assign tasks to a new client and notify it."""
-        self._assignment(client.iteration).client_joined(client)
+        assignment = self._assignment(client.iteration)
+        assignment.client_joined(client)
         self.client_resumed(client)
+        assignment.note_waiting()
 
     def client_resumed(self, client: e.Client) -> None:
         """Notify a client of all its tasks: what an older session was sent may be lost."""
@@ -218,7 +236,7 @@ class Iterations:
             self._ledger.commit(r.TaskDelivered(task.task_id))
             self._assignment(task.iteration).task_over(task, readers)
         if ended or delivered:
-            self._assigner.forget({task.task_id})
+            self._assigner.forget([task])
         if dropped or ended or delivered:
             self._after(task.iteration, [task] if dropped else [])
 
@@ -235,7 +253,7 @@ class Iterations:
         lost = [(task, Assignment.readers_of(task)) for task in tasks]
         self._ledger.commit(r.WorkerLost(worker_id, reason, undelivered))
         self._sessions.release(worker_id)
-        self._assigner.forget({task.task_id for task, _ in lost})
+        self._assigner.forget(task for task, _ in lost)
         for iteration in self._listing.lose(worker_id):
             self._advance(iteration)
         for task, readers in lost:
@@ -349,7 +367,7 @@ class Iterations:
         self._listing.forget(iteration)
         tasks = list(iteration.by_worker.items())
         self._sessions.send_all((worker_id, m.TaskStop(x.task_id)) for worker_id, x in tasks)
-        self._assigner.forget(set(iteration.tasks))
+        self._assigner.forget_iteration(iteration)
         self._ledger.commit(r.TasksStopped(iteration.iteration_id))
 
     def _remove(self, iteration: e.Iteration) -> None:

@@ -27,6 +27,10 @@ class Leases:
         if holder in self._lengths:
             self._deadlines[holder] = now + self._lengths[holder]
 
+    def age(self, holder: int, now: float) -> float:
+        """Return the seconds since the lease of `holder` was granted or renewed."""
+        return now - (self._deadlines[holder] - self._lengths[holder])
+
     def drop(self, holder: int) -> None:
         """End the lease of `holder`."""
         self._lengths.pop(holder, None)

@@ -2,9 +2,18 @@
 
 import random
 
-from stoker.service.dispatcher.records import Record
+import msgspec
+
+from stoker.service.dispatcher.record_checks import check
+from stoker.service.dispatcher.records import Booted, IdsReserved, Record
 from stoker.service.dispatcher.state import State
 from stoker.service.keys import KEY_BYTES
+
+IDS_RESERVED = 1 << 20
+"""Ids that one record reserves. Those that were told when the dispatcher ends are not given again,
+though some are in no record."""
+
+_ENCODE = msgspec.msgpack.Encoder().encode
 
 
 class Ledger:
@@ -12,30 +21,65 @@ class Ledger:
 
     Args:
         rng: generates ids and seeds.
+        state: of an earlier dispatcher that is continued; by default a new one.
+        journaled: keep the encoded records for `take_unit`.
 
     Attributes:
         state: read-only for others; changed by `commit`.
-        commits: the number of calls of `commit`, also of one that raised.
-        journal_id: identifies this history among those of other dispatchers.
+        commits: the number of records applied.
     """
 
-    def __init__(self, rng: random.Random) -> None:
-        self.state = State()
+    def __init__(
+        self, rng: random.Random, state: State | None = None, journaled: bool = False
+    ) -> None:
+        self.state = State() if state is None else state
         self.commits = 0
-        self.journal_id = f"{rng.getrandbits(64):016x}"
         self._rng = rng
-        # Ids start at random: those of an earlier dispatcher must not name things of this one.
-        self._last_id = rng.getrandbits(40) << 20
+        self._journaled = journaled
+        self._unit: list[msgspec.Raw] = []
+        # Ids start at random: those of a dispatcher without a journal must not name things of its
+        # successor.
+        first = self.state.ids_end or rng.getrandbits(40) << 20
+        self._next_id = first
+        journal_id = self.state.journal_id or f"{rng.getrandbits(64):016x}"
+        self.commit(Booted(journal_id, first, first + IDS_RESERVED))
+
+    @property
+    def journal_id(self) -> str:
+        """Identifies this history among those of other dispatchers."""
+        return self.state.journal_id
 
     def commit(self, record: Record) -> None:
-        """Apply a record. An exception leaves a state that is not to be trusted."""
+        """Apply a record.
+
+        Raises:
+            ImpossibleRecordError: if it does not fit the state.
+            Exception: if it cannot be encoded for the journal.
+        """
+        check(self.state, record)
+        encoded = _ENCODE(record) if self._journaled else b""
         self.commits += 1
         self.state.apply(record)
+        if self._journaled:
+            self._unit.append(msgspec.Raw(encoded))
+
+    def take_unit(self) -> bytes:
+        """Return the records since the last call, encoded as one list; ``b""`` if there are none.
+
+        Always ``b""`` without a journal.
+        """
+        if not self._unit:
+            return b""
+        unit, self._unit = self._unit, []
+        return _ENCODE(unit)
 
     def new_id(self) -> int:
         """Return an id that is greater than all before."""
-        self._last_id += 1
-        return self._last_id
+        given = self._next_id
+        if given == self.state.ids_end:
+            self.commit(IdsReserved(given + IDS_RESERVED))
+        self._next_id += 1
+        return given
 
     def new_key(self) -> bytes:
         """Return a new key for a task, client or worker."""

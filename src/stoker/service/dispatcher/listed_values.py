@@ -1,5 +1,6 @@
 """The values of the splits of a listed source, such as millions of file names."""
 
+import hashlib
 from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Any
@@ -18,16 +19,22 @@ class ListedValues:
     A page is one object for the allocator and none for the garbage collector, and takes half the
     memory of its file names.
 
+    Attributes:
+        pages: the encoded pages.
+        digests: the `page_digest` and the number of values of each page.
+
     Example:
         >>> values = ListedValues()
-        >>> values.add(2, msgspec.msgpack.encode(["a", "b"]))
-        >>> values.add(1, msgspec.msgpack.encode(["c"]))
+        >>> for page in (["a", "b"], ["c"]):
+        ...     encoded = msgspec.msgpack.encode(page)
+        ...     values.add(len(page), encoded, page_digest(encoded))
         >>> len(values), list(values)
         (3, ['a', 'b', 'c'])
     """
 
     def __init__(self) -> None:
         self.pages: list[bytes] = []
+        self.digests: list[tuple[bytes, int]] = []
         self._starts: list[int] = []
         self._count = 0
         self._decoded: dict[int, list[Any]] = {}
@@ -44,10 +51,11 @@ class ListedValues:
     def __iter__(self) -> Iterator[Any]:
         return (value for page in self.pages for value in decode_page(page))
 
-    def add(self, count: int, page: bytes) -> None:
+    def add(self, count: int, page: bytes, digest: bytes) -> None:
         """Append a page of `count` values, at least one."""
         self._starts.append(self._count)
         self.pages.append(page)
+        self.digests.append((digest, count))
         self._count += count
 
     def _page(self, number: int) -> list[Any]:
@@ -57,6 +65,11 @@ class ListedValues:
             if len(self._decoded) > DECODED_PAGES:
                 del self._decoded[next(iter(self._decoded))]
         return page
+
+
+def page_digest(page: bytes | msgspec.Raw) -> bytes:
+    """Return the digest by which a page is stored."""
+    return hashlib.blake2b(page, digest_size=16).digest()
 
 
 def decode_page(page: bytes | msgspec.Raw) -> list[Any]:

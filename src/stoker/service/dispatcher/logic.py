@@ -39,6 +39,8 @@ class Dispatcher:
         rng: generates ids and seeds.
         now: seconds, on the clock of all later calls.
         tasks_per_client: the most tasks that a client reads at a time.
+        journaled: its records are stored; the shell gets them by `take_unit`.
+        state: rebuilt from the journal, to continue an earlier dispatcher.
 
     Attributes:
         state: the recorded state; read-only.
@@ -51,8 +53,11 @@ class Dispatcher:
         rng: random.Random,
         now: float,
         tasks_per_client: int = TASKS_PER_CLIENT,
+        journaled: bool = False,
+        state: s.State | None = None,
     ) -> None:
-        self._ledger = Ledger(rng)
+        self._journaled = journaled
+        self._ledger = Ledger(rng, state, journaled)
         self.state: s.State = self._ledger.state
         lease = min(config.worker_timeout_ms, config.client_timeout_ms) / 1000
         # Half a lease leaves the other half for the heartbeats that were not received.
@@ -64,16 +69,43 @@ class Dispatcher:
         self._iterations = Iterations(
             config, *shared, self.assigner, self._listing, tasks_per_client
         )
-        self._workers = Workers(config, *shared, self.assigner, self._listing, self._iterations)
+        self._workers = Workers(
+            config,
+            *shared,
+            self.assigner,
+            self._listing,
+            self._iterations,
+            journaled=journaled,
+        )
         self._supervisors = Supervisors(config, *shared, self._workers)
-        self._clients = Clients(config, *shared, self._iterations)
+        self._clients = Clients(config, *shared, self._iterations, journaled=journaled)
         self._collection_interval = config.job_gc_check_interval
         self._next_collection = now + self._collection_interval
+        if state is not None:
+            self._resume(config, now)
+
+    def _resume(self, config: DispatcherConfig, now: float) -> None:
+        """Continue an earlier dispatcher; derive from the state the rest, which is not recorded."""
+        # If the host of the earlier one died, its peers notice that when it was silent for long.
+        noticed = now + config.peer_timeout_ms / 1000
+        for worker_id in self.state.workers:
+            self._sessions.leases.grant(worker_id, config.worker_timeout_ms / 1000, noticed)
+        for client_id in self.state.clients:
+            self._sessions.leases.grant(client_id, config.client_timeout_ms / 1000, noticed)
+        self._iterations.resume(now)
 
     @property
     def commits(self) -> int:
         """The number of changes of the state so far; after one, an exception leaves work undone."""
         return self._ledger.commits
+
+    def take_unit(self) -> bytes:
+        """Return the encoded records since the last call, which must be stored as a whole.
+
+        The actions returned before may be executed when it is durable. ``b""``: nothing is to be
+        stored.
+        """
+        return self._ledger.take_unit()
 
     def received(self, peer: int, message: m.ToDispatcher, now: float) -> list[Action]:
         """Handle a message on the session of `peer`."""
@@ -119,8 +151,8 @@ class Dispatcher:
         return self._sessions.take_actions()
 
     def stop(self) -> list[Action]:
-        """Notify the clients that the dispatcher ends."""
-        for client_id in self.state.clients:
+        """Notify the clients that the dispatcher ends; with a journal they wait for the next."""
+        for client_id in () if self._journaled else self.state.clients:
             self._sessions.send(client_id, m.DispatcherStopped())
         return self._sessions.take_actions()
 

@@ -8,13 +8,14 @@ rebuilds it.
 
 import msgspec
 
+from stoker.dataset.streams.call_ranges import CallRange
 from stoker.dataset.tree.node import INFINITE_CARDINALITY
 from stoker.dataset.tree.splits import IndexSplits, ListedSplits
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig, ShardingPolicy, parse_processing_mode
 from stoker.service.dispatcher.entities import Client, Iteration, Job, Task, TaskCounts, Worker
 from stoker.service.dispatcher.placement import can_read, can_run
-from stoker.service.dispatcher.records import DatasetAdded
+from stoker.service.dispatcher.records import DatasetAdded, TaskDied
 from stoker.service.dispatcher.split_tracker import split_total
 
 
@@ -25,11 +26,15 @@ class Mode:
     def needs_task(self, iteration: Iteration, dataset: DatasetAdded, worker: Worker) -> bool:
         """Return whether the iteration starts a task on `worker` if a client can read it."""
         return (
-            not iteration.computed
+            self.accepts_tasks(iteration)
             and worker.added.worker_id not in iteration.by_worker
             and not worker.draining
             and can_run(dataset, worker.added)
         )
+
+    def accepts_tasks(self, iteration: Iteration) -> bool:
+        """Return whether the iteration starts tasks on workers that have none."""
+        return not iteration.computed
 
     def may_never_start(self, dataset: DatasetAdded) -> bool:
         """Return whether a worker that waits until clients can read its task may never get one."""
@@ -51,6 +56,14 @@ class Mode:
     def reaches(self, client: Client, task: Task) -> bool:
         """Return whether `client` can read `task`, and hears of its loss."""
         return can_read(client.process, client.iteration.parameters.target_workers, task.worker)
+
+    def died(self, task: Task, calls: list[CallRange], alone: int, how: str) -> TaskDied | None:
+        """Return the record of calls that may have ended the worker of `task`.
+
+        Returns:
+            ``None`` if other tasks will not repeat the calls.
+        """
+        return None
 
     # ── splits ────────────────────────────────────────────────────────────────────────────────────
     def sources_to_list(self, dataset: DatasetAdded) -> list[int]:
@@ -110,6 +123,30 @@ class Mode:
 
 class Off(Mode):
     """Every task yields the whole dataset."""
+
+    def task_start(self, task: Task) -> m.TaskStart:
+        """Return what the worker needs to run `task`: also the calls that ended others."""
+        poison = task.iteration.poison
+        return msgspec.structs.replace(
+            super().task_start(task),
+            traced=poison.traced(),
+            suspects=poison.suspects(),
+            poisoned=list(poison.poisoned),
+        )
+
+    def died(self, task: Task, calls: list[CallRange], alone: int, how: str) -> TaskDied | None:
+        """Return the record: another task calls the functions for the same elements."""
+        return TaskDied(task.task_id, calls, alone, how)
+
+    def accepts_tasks(self, iteration: Iteration) -> bool:
+        """Return True until all tasks are computed and clients have consumed one of them.
+
+        A task may be computed in the first moment; workers that come while it is read join.
+        """
+        if not iteration.computed:
+            return True
+        counts = iteration.counts
+        return not iteration.stopped and counts.open > 0 and not counts.delivered
 
     def is_computed(self, counts: TaskCounts) -> bool:
         """Return whether no task computes, no worker waits and a whole task is left, or was read.

@@ -1,16 +1,42 @@
-"""Records: the changes of the dispatcher's state, as values that can be stored and replayed."""
+"""Records: the changes of the dispatcher's state, as values that can be stored and replayed.
+
+The journal keeps them for longer than one version of stoker lives. A record changes only by new
+fields at its end that have a default; any other change needs a new record type.
+"""
 
 from typing import Any, TypeAlias
 
 import msgspec
 
 from stoker.dataset.options import Options
+from stoker.dataset.streams.call_ranges import CallRange
 from stoker.dataset.tree.splits import Source
 from stoker.errors import ErrorRecord
 from stoker.service.messages import Function, JobParameters, SplitSource, Versions
 
 
-class DatasetAdded(msgspec.Struct, frozen=True, tag=True):
+class _Record(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Base of all records."""
+
+
+class Booted(_Record, frozen=True):
+    """A dispatcher has started; it gives ids from `first_id` up to, but not, `ids_end`.
+
+    `journal_id` identifies this history among those of other dispatchers.
+    """
+
+    journal_id: str
+    first_id: int
+    ids_end: int
+
+
+class IdsReserved(_Record, frozen=True):
+    """The dispatcher gives ids up to, but not, `ids_end`."""
+
+    ids_end: int
+
+
+class DatasetAdded(_Record, frozen=True):
     """A dataset was registered; its tree stays bytes.
 
     `kept`: by `RegisterDataset`, for readers of its id. Others are removed with their last job.
@@ -31,25 +57,25 @@ class DatasetAdded(msgspec.Struct, frozen=True, tag=True):
     kept: bool = False
 
 
-class DatasetKept(msgspec.Struct, frozen=True, tag=True):
+class DatasetKept(_Record, frozen=True):
     """A dataset that a client had brought was registered by `RegisterDataset`."""
 
     dataset_id: str
 
 
-class TreeDropped(msgspec.Struct, frozen=True, tag=True):
+class TreeDropped(_Record, frozen=True):
     """The tree of a dataset was dropped; a client that needs it sends it again."""
 
     dataset_id: str
 
 
-class DatasetRemoved(msgspec.Struct, frozen=True, tag=True):
+class DatasetRemoved(_Record, frozen=True):
     """A dataset was removed: no job has it."""
 
     dataset_id: str
 
 
-class WorkerAdded(msgspec.Struct, frozen=True, tag=True):
+class WorkerAdded(_Record, frozen=True):
     """A worker registered; `instance` as in its hello.
 
     It and its supervisor prove with `key` which worker it is.
@@ -64,13 +90,13 @@ class WorkerAdded(msgspec.Struct, frozen=True, tag=True):
     key: bytes = b""
 
 
-class WorkerDraining(msgspec.Struct, frozen=True, tag=True):
+class WorkerDraining(_Record, frozen=True):
     """A worker will stop: it gets no more tasks and splits."""
 
     worker_id: int
 
 
-class WorkerLost(msgspec.Struct, frozen=True, tag=True):
+class WorkerLost(_Record, frozen=True):
     """A worker was removed, and its tasks with it; `undelivered` as in `WorkerLeave`."""
 
     worker_id: int
@@ -78,7 +104,19 @@ class WorkerLost(msgspec.Struct, frozen=True, tag=True):
     undelivered: dict[int, int] = {}
 
 
-class JobAdded(msgspec.Struct, frozen=True, tag=True):
+class TaskDied(_Record, frozen=True):
+    """The worker of a task died while it ran `calls`; followed by `WorkerLost`.
+
+    `calls`, `alone` and `how` as in the message `WorkerDied`.
+    """
+
+    task_id: int
+    calls: list[CallRange]
+    alone: int
+    how: str
+
+
+class JobAdded(_Record, frozen=True):
     """A client asked for a job that did not exist."""
 
     job: str
@@ -87,14 +125,14 @@ class JobAdded(msgspec.Struct, frozen=True, tag=True):
     parameters: JobParameters
 
 
-class JobDatasetChanged(msgspec.Struct, frozen=True, tag=True):
+class JobDatasetChanged(_Record, frozen=True):
     """A job whose tree was dropped continues with the dataset of another client."""
 
     job: str
     dataset_id: str
 
 
-class IterationAdded(msgspec.Struct, frozen=True, tag=True):
+class IterationAdded(_Record, frozen=True):
     """A client asked for an epoch of a job that did not exist."""
 
     iteration_id: int
@@ -103,36 +141,46 @@ class IterationAdded(msgspec.Struct, frozen=True, tag=True):
     seed: int
 
 
-class IterationFailed(msgspec.Struct, frozen=True, tag=True):
+class IterationFailed(_Record, frozen=True):
     """An iteration cannot run."""
 
     iteration_id: int
     error: ErrorRecord
 
 
-class PageListed(msgspec.Struct, frozen=True, tag=True):
-    """A worker has listed the next `count` splits of a source; `values` is their encoded list."""
+class PageStored(_Record, frozen=True):
+    """A page of listed splits, which several iterations may have; `values` is the encoded list.
+
+    `digest` is its `listed_values.page_digest`. It is dropped with the last iteration that has it.
+    """
+
+    digest: bytes
+    values: bytes
+
+
+class PageListed(_Record, frozen=True):
+    """A worker has listed the next `count` splits of a source: those of a stored page."""
 
     iteration_id: int
     source: int
     count: int
-    values: bytes
+    digest: bytes
 
 
-class ListingDropped(msgspec.Struct, frozen=True, tag=True):
+class ListingDropped(_Record, frozen=True):
     """The listing of an iteration has ended early, and its pages are dropped."""
 
     iteration_id: int
 
 
-class SplitsKnown(msgspec.Struct, frozen=True, tag=True):
+class SplitsKnown(_Record, frozen=True):
     """The sources whose splits are assigned; all pages of the listed ones were recorded before."""
 
     iteration_id: int
     sources: list[SplitSource]
 
 
-class TaskAdded(msgspec.Struct, frozen=True, tag=True):
+class TaskAdded(_Record, frozen=True):
     """An iteration starts a task on a worker.
 
     `readers`: the clients that read it, whose reader ids are their own. They need a `reader_key`
@@ -147,7 +195,7 @@ class TaskAdded(msgspec.Struct, frozen=True, tag=True):
     readers: list[int] = []
 
 
-class TaskAssigned(msgspec.Struct, frozen=True, tag=True):
+class TaskAssigned(_Record, frozen=True):
     """A client reads a task, with a `reader_id` that it has not had there."""
 
     task_id: int
@@ -155,14 +203,14 @@ class TaskAssigned(msgspec.Struct, frozen=True, tag=True):
     reader_id: int
 
 
-class TaskRevoked(msgspec.Struct, frozen=True, tag=True):
+class TaskRevoked(_Record, frozen=True):
     """A client was asked to leave a task."""
 
     task_id: int
     client_id: int
 
 
-class TaskLeft(msgspec.Struct, frozen=True, tag=True):
+class TaskLeft(_Record, frozen=True):
     """A client has left a task; `consumed` as in the message."""
 
     task_id: int
@@ -170,70 +218,55 @@ class TaskLeft(msgspec.Struct, frozen=True, tag=True):
     consumed: tuple[int, int]
 
 
-class WorkersWait(msgspec.Struct, frozen=True, tag=True):
+class WorkersWait(_Record, frozen=True):
     """There are workers that get a task of the iteration when clients can read more, or none."""
 
     iteration_id: int
     waiting: bool
 
 
-class TaskEnded(msgspec.Struct, frozen=True, tag=True):
+class TaskEnded(_Record, frozen=True):
     """The pipeline of a task has ended."""
 
     task_id: int
 
 
-class TaskRead(msgspec.Struct, frozen=True, tag=True):
+class TaskRead(_Record, frozen=True):
     """A client has received the end of a task."""
 
     task_id: int
 
 
-class TaskDelivered(msgspec.Struct, frozen=True, tag=True):
+class TaskDelivered(_Record, frozen=True):
     """A task computes no more, and all that it computed was consumed or dropped."""
 
     task_id: int
 
 
-class TaskDropped(msgspec.Struct, frozen=True, tag=True):
+class TaskDropped(_Record, frozen=True):
     """A task was stopped, and what clients had not consumed is lost."""
 
     task_id: int
     reason: str
 
 
-class ElementsDropped(msgspec.Struct, frozen=True, tag=True):
+class ElementsDropped(_Record, frozen=True):
     """The number of elements of a task, in all, that were sent to clients that were lost."""
 
     task_id: int
     elements: int
 
 
-class SplitsAssigned(msgspec.Struct, frozen=True, tag=True):
-    """A task may begin these splits."""
+class SplitsBegun(_Record, frozen=True):
+    """A task reads the splits in `ranges` of ``[start, stop)``; no other task ever does."""
 
     task_id: int
     source: int
     source_epoch: int
-    splits: list[int]
+    ranges: list[tuple[int, int]]
 
 
-class SplitsBegun(msgspec.Struct, frozen=True, tag=True):
-    """A task reads these splits; they are never assigned again."""
-
-    task_id: int
-    source: int
-    source_epoch: int
-    splits: list[int]
-
-
-class SplitsReturned(msgspec.Struct, frozen=True, tag=True):
-    """The splits that a task has not begun are available to others."""
-
-    task_id: int
-
-
-class SplitsDone(msgspec.Struct, frozen=True, tag=True):
+class SplitsDone(_Record, frozen=True):
     """A task has received the end of an epoch of a source."""
 
     task_id: int
@@ -241,7 +274,7 @@ class SplitsDone(msgspec.Struct, frozen=True, tag=True):
     source_epoch: int
 
 
-class ClientAdded(msgspec.Struct, frozen=True, tag=True):
+class ClientAdded(_Record, frozen=True):
     """A client reads an iteration; it resumes its session with `key`.
 
     `code` is the `jobs.fingerprint` of its dataset.
@@ -254,37 +287,41 @@ class ClientAdded(msgspec.Struct, frozen=True, tag=True):
     key: bytes = b""
 
 
-class ClientRemoved(msgspec.Struct, frozen=True, tag=True):
+class ClientRemoved(_Record, frozen=True):
     """A client was released; `consumed` as in `ClientClose`."""
 
     client_id: int
     consumed: dict[int, tuple[int, int]] = {}
 
 
-class TasksStopped(msgspec.Struct, frozen=True, tag=True):
+class TasksStopped(_Record, frozen=True):
     """The tasks of an iteration were stopped."""
 
     iteration_id: int
 
 
-class IterationRemoved(msgspec.Struct, frozen=True, tag=True):
+class IterationRemoved(_Record, frozen=True):
     """An iteration was removed."""
 
     iteration_id: int
 
 
 Record: TypeAlias = (
-    DatasetAdded
+    Booted
+    | IdsReserved
+    | DatasetAdded
     | DatasetKept
     | TreeDropped
     | DatasetRemoved
     | WorkerAdded
     | WorkerDraining
     | WorkerLost
+    | TaskDied
     | JobAdded
     | JobDatasetChanged
     | IterationAdded
     | IterationFailed
+    | PageStored
     | PageListed
     | ListingDropped
     | SplitsKnown
@@ -298,9 +335,7 @@ Record: TypeAlias = (
     | TaskDelivered
     | TaskDropped
     | ElementsDropped
-    | SplitsAssigned
     | SplitsBegun
-    | SplitsReturned
     | SplitsDone
     | ClientAdded
     | ClientRemoved

@@ -22,7 +22,9 @@ from stoker.service import messages as m
 from stoker.service import rpc, rpc_server
 from stoker.service.config import DispatcherConfig, config_of, join_address
 from stoker.service.control_loop import control_loop, run_on
+from stoker.service.dispatcher.journal_gate import JournalGate
 from stoker.service.dispatcher.logic import Action, Dispatcher, Send
+from stoker.service.dispatcher.state import State
 from stoker.service.open_files import raise_open_files_limit
 from stoker.wire.refusal_log import RefusalLog
 
@@ -100,8 +102,12 @@ class DispatchServer:
                 raise_open_files_limit()
                 self._control = control_loop()
                 self._loop = self._control.acquire()
+                gate = JournalGate()
+                state = None
                 try:
-                    run_on(self._loop, self._start(), 30)
+                    if self._config.fault_tolerant_mode and self._config.work_dir:
+                        state = gate.open(self._config.work_dir, self._loop)
+                    run_on(self._loop, self._start(gate, state), 30)
                 except BaseException:
                     self._control.release()
                     raise
@@ -124,13 +130,17 @@ class DispatchServer:
         """Return the number of registered workers."""
         return len(self._shell.logic.state.workers)
 
-    async def _start(self) -> None:
-        self._shell = _Shell(self._config, self._failed)
-        await self._shell.start(self._port or self._config.port)
+    async def _start(self, gate: JournalGate, state: State | None) -> None:
+        try:
+            self._shell = _Shell(self._config, self._failed, gate, state)
+            await self._shell.start(self._port or self._config.port)
+        except BaseException:
+            await gate.close()
+            raise
         self._port = self._shell.server.port
 
     def _failed(self, error: Exception) -> None:
-        self.failure = _internal_error(error)
+        self.failure = error if isinstance(error, StokerError) else _internal_error(error)
         self._ended.set()
 
     def __enter__(self) -> Self:
@@ -155,10 +165,21 @@ class _Shell:
     Args:
         config: the configuration.
         failed: called when the server has ended by an exception.
+        gate: stores records, and holds actions and replies back until they are durable.
+        state: the state to continue; a new one by default.
     """
 
-    def __init__(self, config: DispatcherConfig, failed: Callable[[Exception], None]) -> None:
-        self.logic = Dispatcher(config, random.Random(), time.monotonic())
+    def __init__(
+        self,
+        config: DispatcherConfig,
+        failed: Callable[[Exception], None],
+        gate: JournalGate,
+        state: State | None,
+    ) -> None:
+        self.logic = Dispatcher(
+            config, random.Random(), time.monotonic(), journaled=gate.journaled, state=state
+        )
+        self._gate = gate
         self.server = rpc_server.RpcServer(self, config.peer_timeout_ms / 1000)
         self._config = config
         self._failed = failed
@@ -171,6 +192,8 @@ class _Shell:
         self._crashed = False
 
     async def start(self, port: int) -> None:
+        self._gate.watch(self._execute, self._crash)
+        self._carry_out([])
         await self.server.start(self._config.host, port)
         self._ticker = asyncio.ensure_future(self._tick())
 
@@ -184,6 +207,7 @@ class _Shell:
             self._ticker.cancel()
         self._carry_out(self.logic.stop())
         await self.server.stop()
+        await self._gate.close()
 
     def opened(self, peer: int, send: Callable[[bytes], None], close: Callable[[], None]) -> None:
         self._sessions[peer] = (send, close)
@@ -213,7 +237,15 @@ class _Shell:
         del self._sessions[peer]
         self._run(self.logic.disconnected, peer, time.monotonic())
 
-    def answer(self, data: bytes) -> bytes:
+    async def answer(self, data: bytes) -> bytes:
+        reply = self._answer(data)
+        try:
+            await self._gate.durable()
+        except StokerError as error:
+            return rpc.encode(m.Failed(to_record(error)))
+        return reply
+
+    def _answer(self, data: bytes) -> bytes:
         if self._crashed:
             return rpc.encode(m.Failed(to_record(UnavailableError("the dispatcher stops"))))
         try:
@@ -256,11 +288,15 @@ class _Shell:
             self._crash(error)
 
     def _crash(self, error: Exception) -> None:
-        """Stop to serve, because work on the state was left half done."""
+        """Stop to serve: the state was left half changed, or is ahead of its journal."""
         if self._crashed:
             return
         self._crashed = True
-        logger.critical("the dispatcher stops: an internal error", exc_info=error)
+        self._gate.abandon()
+        if isinstance(error, StokerError):
+            logger.critical("the dispatcher stops: %s", error)
+        else:
+            logger.critical("the dispatcher stops: an internal error", exc_info=error)
         self._crashing = asyncio.ensure_future(self._stop_after(error))
 
     async def _stop_after(self, error: Exception) -> None:
@@ -273,14 +309,16 @@ class _Shell:
         if self.logic.has_work and not self._works:
             self._works = True
             asyncio.get_running_loop().call_soon(self._work)
-        for action in actions:
-            session = self._sessions.get(action.peer)
-            if session is None:
-                continue
-            if isinstance(action, Send):
-                session[0](rpc.encode(action.message))
-            else:
-                session[1]()
+        self._gate.pass_on(self.logic.take_unit(), actions)
+
+    def _execute(self, action: Action) -> None:
+        session = self._sessions.get(action.peer)
+        if session is None:
+            return
+        if isinstance(action, Send):
+            session[0](rpc.encode(action.message))
+        else:
+            session[1]()
 
 
 def _internal_error(error: Exception) -> StokerError:

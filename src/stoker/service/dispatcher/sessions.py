@@ -17,6 +17,10 @@ from stoker.service.keys import are_equal
 MOST_HEARTBEATS = 1000
 """Heartbeats that all workers and clients send together in a second, at 100 us of CPU each."""
 
+HEARTBEATS_MISSED = 3
+"""Heartbeats without which a holder with an open session counts as dead, if another wants its
+place. With a lease of 10 s they are 3 s; a broken connection may be noticed later, after 10 s."""
+
 SLICE = 100
 """Tasks and recipients in one slice of long work; each takes up to 20 us."""
 
@@ -71,6 +75,13 @@ class Sessions:
     def connected(self, holder: int) -> bool:
         """Return whether the holder has an open session."""
         return holder in self._peers
+
+    def is_live(self, holder: int, now: float) -> bool:
+        """Return whether the holder has an open session and has just renewed its lease."""
+        if holder not in self._peers:
+            return False
+        _, interval = self._heartbeats[holder]
+        return self.leases.age(holder, now) < HEARTBEATS_MISSED * interval / 1000
 
     def disconnected(self, peer: int) -> None:
         """Remove a session that broke."""

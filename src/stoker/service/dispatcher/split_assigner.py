@@ -1,5 +1,6 @@
 """Answers to workers' requests for splits; a request that cannot be answered yet waits."""
 
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 import msgspec
@@ -7,10 +8,12 @@ import msgspec
 from stoker.errors import InvalidArgumentError
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities import Iteration, Task
+from stoker.service.dispatcher.free_splits import FreeSplits
 from stoker.service.dispatcher.ledger import Ledger
-from stoker.service.dispatcher.records import SplitsAssigned, SplitsBegun, SplitsDone
+from stoker.service.dispatcher.records import SplitsBegun, SplitsDone
 from stoker.service.dispatcher.sessions import Sessions
-from stoker.service.dispatcher.split_tracker import REMEMBERED, SplitTracker, split_range
+from stoker.service.dispatcher.split_ranges import to_ranges
+from stoker.service.dispatcher.split_tracker import REMEMBERED, split_range
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -18,22 +21,36 @@ MAX_LISTED_BATCH = 1024
 MAX_LISTED_BYTES = 1 << 20
 """Most listed splits, and bytes of their values, assigned in one message (or one split)."""
 
-SourceEpoch: TypeAlias = tuple[int, int, int]
-"""One epoch of one source: iteration, source, source_epoch."""
+SourceEpoch: TypeAlias = tuple[int, int]
+"""One epoch of one source: source, source_epoch."""
+
+
+class _Place:
+    """One epoch of one source of an iteration.
+
+    Attributes:
+        free: its splits that are not begun.
+        waiting: the tasks that wait for splits and their requests, the oldest first.
+    """
+
+    def __init__(self, free: FreeSplits) -> None:
+        self.free = free
+        self.waiting: dict[int, m.SplitRequest] = {}
 
 
 class SplitAssigner:
-    """Assign splits to tasks.
-
-    Attributes:
-        waiting: for each epoch of a source, the tasks that wait for splits and their requests,
-            the oldest first.
-    """
+    """Assign splits to tasks. Only their beginning is recorded."""
 
     def __init__(self, ledger: Ledger, sessions: Sessions) -> None:
-        self.waiting: dict[SourceEpoch, dict[int, m.SplitRequest]] = {}
+        self._places: dict[int, dict[SourceEpoch, _Place]] = {}
         self._ledger = ledger
         self._sessions = sessions
+
+    @property
+    def waiting(self) -> list[m.SplitRequest]:
+        """The requests that are not answered yet."""
+        places = [place for places in self._places.values() for place in places.values()]
+        return [request for place in places for request in place.waiting.values()]
 
     def request(self, task: Task, request: m.SplitRequest, *, draining: bool) -> None:
         """Begin the splits that the request announces, then assign more or report the end.
@@ -63,79 +80,98 @@ class SplitAssigner:
                 f"task {task.task_id} asks for splits of source {request.source}, which are not "
                 "assigned in this iteration"
             )
-        key = (task.task_id, request.source, request.source_epoch)
+        where = request.source, request.source_epoch
         if request.done:
-            self._ledger.commit(SplitsDone(*key))
+            self._done(task, where)
             return
-        tracker = iteration.tracker(request.source, request.source_epoch)
+        place = self._place(iteration, where)
         if announced:
-            begun = self._begin(tracker, key, announced)
+            begun = self._begin(task, where, announced, place.free)
             refused = [split for split in announced if split not in begun]
-            self._send(task, m.SplitGrant(*key, list(begun), refused))
-        place = (iteration.iteration_id, request.source, request.source_epoch)
+            self._send(task, m.SplitGrant(task.task_id, *where, list(begun), refused))
         if request.want > 0 and not draining:
-            self.waiting.setdefault(place, {})[task.task_id] = request
-        self._settle(iteration, place)
+            place.waiting[task.task_id] = request
+        self._settle(iteration, where, place)
+
+    def _place(self, iteration: Iteration, where: SourceEpoch) -> _Place:
+        places = self._places.setdefault(iteration.iteration_id, {})
+        place = places.get(where)
+        if place is None:
+            place = places[where] = _Place(FreeSplits(iteration.tracker(*where)))
+        return place
+
+    def _done(self, task: Task, where: SourceEpoch) -> None:
+        """Remove a task from an epoch of a source, whose end it has received."""
+        iteration = task.iteration
+        self._ledger.commit(SplitsDone(task.task_id, *where))
+        places = self._places.get(iteration.iteration_id, {})
+        if where in places:
+            places[where].free.give_back(task.task_id)
+            self._settle(iteration, where, places[where])
 
     def _begin(
-        self, tracker: SplitTracker, key: tuple[int, int, int], announced: list[int]
+        self, task: Task, where: SourceEpoch, announced: list[int], free: FreeSplits
     ) -> dict[int, None]:
-        """Return the announced splits that the task may read.
-
-        After a broken session a task may announce splits that were taken back: free ones count.
-        """
-        mine = key[0]
-        known = [split for split in announced if tracker.begun.get(split) == mine]
-        free = [split for split in announced if tracker.is_available(split)]
-        if free:
-            self._ledger.commit(SplitsAssigned(*key, free))
-        new = [split for split in announced if tracker.assigned.get(split) == mine]
+        """Return the announced splits that the task may read."""
+        tracker = task.iteration.tracker(*where)
+        known = [split for split in announced if tracker.has_begun(task.task_id, split)]
+        new = [split for split in announced if free.may_begin(split, task.task_id)]
         if new:
-            self._ledger.commit(SplitsBegun(*key, new))
+            self._ledger.commit(SplitsBegun(task.task_id, *where, to_ranges(new)))
+            free.begin(new)
         return dict.fromkeys(known + new)
 
     def settle(self, iteration: Iteration) -> None:
         """Answer all waiting requests of the iteration that can be answered now."""
-        for place in list(self.waiting):
-            if place[0] == iteration.iteration_id:
-                self._settle(iteration, place)
+        for where, place in list(self._places.get(iteration.iteration_id, {}).items()):
+            self._settle(iteration, where, place)
 
-    def _settle(self, iteration: Iteration, place: SourceEpoch) -> None:
-        waiting = self.waiting.get(place)
-        if waiting is None:
-            return
-        tracker = iteration.tracker(*place[1:])
-        if tracker.all_begun:
+    def _settle(self, iteration: Iteration, where: SourceEpoch, place: _Place) -> None:
+        free, waiting = place.free, place.waiting
+        if free.all_begun:
             tasks = [iteration.tasks[task_id] for task_id in waiting]
-            waiting.clear()
+            self._drop(iteration.iteration_id, where)
             self._sessions.send_all(
-                (task.worker.worker_id, m.SplitGrant(task.task_id, *place[1:], end=True))
+                (task.worker.worker_id, m.SplitGrant(task.task_id, *where, end=True))
                 for task in tasks
             )
+            return
         # In the order of arrival, so that no task starves.
-        for task_id, request in list(waiting.items()) if tracker.available else []:
-            if not tracker.available:
+        for task_id, request in list(waiting.items()) if free.available else []:
+            if not free.available:
                 break
             if iteration.tasks[task_id].readers:  # without, it may never begin them
                 del waiting[task_id]
-                chosen = tracker.choose(request.want, iteration.counts.running, request.least)
-                self._assign(iteration.tasks[task_id], place, chosen)
-        if not waiting:
-            del self.waiting[place]
+                chosen = free.choose(request.want, iteration.counts.running, request.least)
+                self._assign(iteration.tasks[task_id], where, chosen, free)
 
-    def _assign(self, task: Task, place: SourceEpoch, chosen: list[int]) -> None:
-        key = (task.task_id, *place[1:])
-        values = _values(task.iteration, place[1], chosen)
-        self._ledger.commit(SplitsAssigned(*key, [split for split, _ in values]))
-        self._send(task, m.SplitGrant(*key, splits=values))
+    def _assign(self, task: Task, where: SourceEpoch, chosen: list[int], free: FreeSplits) -> None:
+        values = _values(task.iteration, where[0], chosen)
+        free.assign([split for split, _ in values], task.task_id)
+        self._send(task, m.SplitGrant(task.task_id, *where, splits=values))
 
-    def forget(self, task_ids: set[int]) -> None:
-        """Drop the waiting requests of tasks that have ended or will ask again."""
-        for place, waiting in list(self.waiting.items()):
-            for task_id in task_ids & waiting.keys():
-                del waiting[task_id]
-            if not waiting:
-                del self.waiting[place]
+    def give_back(self, task: Task) -> None:
+        """Make the splits free that are assigned to a task; its requests still wait."""
+        for place in self._places.get(task.iteration.iteration_id, {}).values():
+            place.free.give_back(task.task_id)
+
+    def forget(self, tasks: Iterable[Task]) -> None:
+        """Drop the requests and the assigned splits of tasks that have ended or will ask again."""
+        for task in tasks:
+            for place in self._places.get(task.iteration.iteration_id, {}).values():
+                place.waiting.pop(task.task_id, None)
+                place.free.give_back(task.task_id)
+
+    def forget_iteration(self, iteration: Iteration) -> None:
+        """Drop the splits and the requests of an iteration whose tasks are stopped."""
+        self._places.pop(iteration.iteration_id, None)
+
+    def _drop(self, iteration_id: int, where: SourceEpoch) -> None:
+        """Drop an epoch of a source whose splits are all begun."""
+        places = self._places[iteration_id]
+        del places[where]
+        if not places:
+            del self._places[iteration_id]
 
     def _send(self, task: Task, grant: m.SplitGrant) -> None:
         self._sessions.send(task.worker.worker_id, grant)

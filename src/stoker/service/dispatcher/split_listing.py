@@ -14,10 +14,16 @@ from stoker.errors import ErrorRecord, InvalidArgumentError
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities import Iteration
 from stoker.service.dispatcher.ledger import Ledger
-from stoker.service.dispatcher.listed_values import ListedValues, decode_page
+from stoker.service.dispatcher.listed_values import ListedValues, decode_page, page_digest
 from stoker.service.dispatcher.modes import mode_of
 from stoker.service.dispatcher.placement import can_run
-from stoker.service.dispatcher.records import DatasetAdded, ListingDropped, PageListed, SplitsKnown
+from stoker.service.dispatcher.records import (
+    DatasetAdded,
+    ListingDropped,
+    PageListed,
+    PageStored,
+    SplitsKnown,
+)
 from stoker.service.dispatcher.sessions import Sessions
 
 PAGES_FREED = 20
@@ -53,6 +59,12 @@ class SplitListing:
         self._ledger = ledger
         self._sessions = sessions
         self._pages: list[tuple[Iteration, ListedValues]] = []
+
+    def resume(self, iteration: Iteration) -> None:
+        """Continue an iteration of an earlier dispatcher: an incomplete list is made again."""
+        if iteration.sources is None and iteration.values:
+            self._ledger.commit(ListingDropped(iteration.iteration_id))
+        self._pages += [(iteration, values) for values in iteration.values.values()]
 
     def learn(self, iteration: Iteration) -> bool:
         """Cut index sources and ask a worker to list the others; return whether all are known."""
@@ -170,9 +182,11 @@ class SplitListing:
 
     def _record(self, iteration: Iteration, page: m.SplitsPage, count: int) -> None:
         is_first = page.source not in iteration.values
-        self._ledger.commit(
-            PageListed(iteration.iteration_id, page.source, count, bytes(page.values))
-        )
+        values = bytes(page.values)
+        digest = page_digest(values)
+        if digest not in self._ledger.state.pages:
+            self._ledger.commit(PageStored(digest, values))
+        self._ledger.commit(PageListed(iteration.iteration_id, page.source, count, digest))
         if is_first:
             self._pages.append((iteration, iteration.values[page.source]))
 

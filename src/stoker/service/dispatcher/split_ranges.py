@@ -1,30 +1,50 @@
 """A set of numbers as sorted ranges: a gap of millions of splits takes one entry."""
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from itertools import islice
 
 
 class SplitRanges:
     """A set of split numbers.
 
+    Args:
+        ranges: its ranges ``[start, stop)``, in order, none of which touch.
+
     Example:
         >>> ranges = SplitRanges()
         >>> ranges.add(0, 10**9)
-        >>> ranges.remove(1)
+        >>> ranges.remove(1, 2)
         >>> len(ranges), 0 in ranges, 1 in ranges, ranges.first(3)
         (999999999, True, False, [0, 2, 3])
     """
 
-    def __init__(self) -> None:
+    def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
         self._starts: list[int] = []
         self._stops: list[int] = []
         self._count = 0
+        for start, stop in ranges:
+            self._starts.append(start)
+            self._stops.append(stop)
+            self._count += stop - start
 
     def __len__(self) -> int:
         return self._count
 
     def __contains__(self, split: int) -> bool:
-        return self._position(split) is not None
+        position = bisect_right(self._starts, split) - 1
+        return position >= 0 and split < self._stops[position]
+
+    @property
+    def ranges(self) -> list[tuple[int, int]]:
+        """The ranges ``[start, stop)``, in order."""
+        return list(zip(self._starts, self._stops, strict=True))
+
+    def is_disjoint(self, start: int, stop: int) -> bool:
+        """Return whether none of ``[start, stop)`` is in the set."""
+        position = bisect_right(self._starts, start)
+        before = position == 0 or self._stops[position - 1] <= start
+        return before and (position == len(self._starts) or stop <= self._starts[position])
 
     def add(self, start: int, stop: int) -> None:
         """Add all of ``[start, stop)``, none of which is in the set."""
@@ -45,31 +65,43 @@ class SplitRanges:
             self._starts.insert(position, start)
             self._stops.insert(position, stop)
 
-    def remove(self, split: int) -> None:
-        """Remove a number.
+    def remove(self, start: int, stop: int) -> None:
+        """Remove all of ``[start, stop)``, which is in the set.
 
         Raises:
-            KeyError: if it is not in the set.
+            KeyError: if a part of it is not.
         """
-        position = self._position(split)
-        if position is None:
-            raise KeyError(split)
-        start, stop = self._starts[position], self._stops[position]
-        rest = [part for part in ((start, split), (split + 1, stop)) if part[0] < part[1]]
-        self._starts[position : position + 1] = [first for first, _ in rest]
-        self._stops[position : position + 1] = [last for _, last in rest]
-        self._count -= 1
+        position = bisect_right(self._starts, start) - 1
+        if position < 0 or stop > self._stops[position]:
+            raise KeyError((start, stop))
+        first, last = self._starts[position], self._stops[position]
+        rest = [part for part in ((first, start), (stop, last)) if part[0] < part[1]]
+        self._starts[position : position + 1] = [part[0] for part in rest]
+        self._stops[position : position + 1] = [part[1] for part in rest]
+        self._count -= stop - start
 
     def first(self, count: int) -> list[int]:
         """Return the `count` smallest numbers, or all, in order."""
-        numbers = (
-            split
-            for start, stop in zip(self._starts, self._stops, strict=True)
-            for split in range(start, stop)
-        )
-        return list(islice(numbers, count))
+        ranges = zip(self._starts, self._stops, strict=True)
+        return list(islice((split for each in ranges for split in range(*each)), count))
 
-    def _position(self, split: int) -> int | None:
-        """Return the position of the range that contains a number."""
-        position = bisect_right(self._starts, split) - 1
-        return position if position >= 0 and split < self._stops[position] else None
+    def missing(self, total: int) -> list[tuple[int, int]]:
+        """Return the ranges of ``[0, total)`` that are not in the set, in order."""
+        bounds = zip([0, *self._stops], [*self._starts, total], strict=True)
+        return [(start, stop) for start, stop in bounds if start < stop]
+
+
+def to_ranges(splits: Iterable[int]) -> list[tuple[int, int]]:
+    """Return numbers, which differ, as ranges ``[start, stop)`` in order.
+
+    Example:
+        >>> to_ranges([7, 1, 2])
+        [(1, 3), (7, 8)]
+    """
+    ranges: list[tuple[int, int]] = []
+    for split in sorted(splits):
+        if ranges and ranges[-1][1] == split:
+            ranges[-1] = ranges[-1][0], split + 1
+        else:
+            ranges.append((split, split + 1))
+    return ranges

@@ -1,25 +1,28 @@
 """The dispatcher's state, built from records.
 
 Only `State.apply(record)` changes the state, and it depends on the record alone: replaying the
-records rebuilds it. Leases, sessions and waiting requests are volatile and kept elsewhere.
+records rebuilds it. Leases, sessions, assigned splits and waiting requests are volatile and kept
+elsewhere.
 """
 
-import functools
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import msgspec
 
-from stoker.service.dispatcher.entities import Client, Iteration, Job, Task, Worker
+from stoker.service.dispatcher.entities import Client, Iteration, Job, Page, Task, Worker
 from stoker.service.dispatcher.listed_values import ListedValues
 from stoker.service.dispatcher.modes import mode_of
 from stoker.service.dispatcher.placement import process_of
 from stoker.service.dispatcher.records import (
+    Booted,
     ClientAdded,
     ClientRemoved,
     DatasetAdded,
     DatasetKept,
     DatasetRemoved,
     ElementsDropped,
+    IdsReserved,
     IterationAdded,
     IterationFailed,
     IterationRemoved,
@@ -27,15 +30,15 @@ from stoker.service.dispatcher.records import (
     JobDatasetChanged,
     ListingDropped,
     PageListed,
+    PageStored,
     Record,
-    SplitsAssigned,
     SplitsBegun,
     SplitsDone,
     SplitsKnown,
-    SplitsReturned,
     TaskAdded,
     TaskAssigned,
     TaskDelivered,
+    TaskDied,
     TaskDropped,
     TaskEnded,
     TaskLeft,
@@ -49,16 +52,37 @@ from stoker.service.dispatcher.records import (
     WorkersWait,
 )
 
+_R = TypeVar("_R")
+
+_APPLY: dict[type, Callable[["State", Any], None]] = {}
+
+
+def _applies(
+    kind: type[_R],
+) -> Callable[[Callable[["State", _R], None]], Callable[["State", _R], None]]:
+    """Register the method that applies records of a type."""
+
+    def register(method: Callable[["State", _R], None]) -> Callable[["State", _R], None]:
+        _APPLY[kind] = method
+        return method
+
+    return register
+
 
 class State:
     """The recorded state of a dispatcher.
 
     Attributes:
+        journal_id: identifies this history among those of other dispatchers; empty before `Booted`.
+        ids_end: no id from here on was given.
         jobs_of: dataset → its jobs, if it has any.
         local_workers: process → the workers that only its clients may be able to read.
+        pages: digest → a page of listed splits.
     """
 
     def __init__(self) -> None:
+        self.journal_id = ""
+        self.ids_end = 0
         self.datasets: dict[str, DatasetAdded] = {}
         self.jobs_of: dict[str, set[str]] = {}
         self.workers: dict[int, Worker] = {}
@@ -68,46 +92,51 @@ class State:
         self.iterations: dict[int, Iteration] = {}
         self.tasks: dict[int, Task] = {}
         self.clients: dict[int, Client] = {}
+        self.clients_by_key: dict[bytes, Client] = {}
+        self.pages: dict[bytes, Page] = {}
 
-    @functools.singledispatchmethod
     def apply(self, record: Record) -> None:
-        """Apply a record."""
-        raise TypeError(f"not a record: {record!r}")
+        """Apply a record, which fits the state (`record_checks.check`); then it does not raise."""
+        _APPLY[type(record)](self, record)
 
-    @apply.register
+    @_applies(Booted)
+    def _(self, record: Booted) -> None:
+        self.journal_id, self.ids_end = record.journal_id, record.ids_end
+
+    @_applies(IdsReserved)
+    def _(self, record: IdsReserved) -> None:
+        self.ids_end = record.ids_end
+
+    @_applies(DatasetAdded)
     def _(self, record: DatasetAdded) -> None:
         self.datasets[record.dataset_id] = record
 
-    @apply.register
+    @_applies(DatasetKept)
     def _(self, record: DatasetKept) -> None:
         dataset = self.datasets[record.dataset_id]
         self.datasets[record.dataset_id] = msgspec.structs.replace(dataset, kept=True)
 
-    @apply.register
+    @_applies(TreeDropped)
     def _(self, record: TreeDropped) -> None:
         dataset = self.datasets[record.dataset_id]
         self.datasets[record.dataset_id] = msgspec.structs.replace(dataset, tree=b"")
 
-    @apply.register
+    @_applies(DatasetRemoved)
     def _(self, record: DatasetRemoved) -> None:
         del self.datasets[record.dataset_id]
 
-    @apply.register
+    @_applies(WorkerAdded)
     def _(self, record: WorkerAdded) -> None:
         self.workers[record.worker_id] = worker = Worker(record)
         self.addresses[record.address] = record.worker_id
         if process := process_of(record):
             self.local_workers.setdefault(process, {})[record.worker_id] = worker
 
-    @apply.register
+    @_applies(WorkerDraining)
     def _(self, record: WorkerDraining) -> None:
-        worker = self.workers[record.worker_id]
-        worker.draining = True
-        for task in worker.tasks.values():
-            if task.running:
-                self._return_splits(task)
+        self.workers[record.worker_id].draining = True
 
-    @apply.register
+    @_applies(WorkerLost)
     def _(self, record: WorkerLost) -> None:
         worker = self.workers.pop(record.worker_id)
         del self.addresses[worker.added.address]
@@ -118,12 +147,18 @@ class State:
         for task in worker.tasks.values():
             self._lose(task, record.reason, record.undelivered.get(task.task_id))
 
-    @apply.register
+    @_applies(TaskDied)
+    def _(self, record: TaskDied) -> None:
+        task = self.tasks[record.task_id]
+        search, known = task.iteration.poison, task.poisoned_known
+        search.add(task.seed, known, record.calls, record.alone, record.how)
+
+    @_applies(JobAdded)
     def _(self, record: JobAdded) -> None:
         self.jobs[record.job] = Job(record, record.dataset_id)
         self.jobs_of.setdefault(record.dataset_id, set()).add(record.job)
 
-    @apply.register
+    @_applies(JobDatasetChanged)
     def _(self, record: JobDatasetChanged) -> None:
         job = self.jobs[record.job]
         self._leave_dataset(job)
@@ -136,139 +171,141 @@ class State:
         if not jobs:
             del self.jobs_of[job.dataset_id]
 
-    @apply.register
+    @_applies(IterationAdded)
     def _(self, record: IterationAdded) -> None:
         job = self.jobs[record.job]
         iteration = Iteration(record.iteration_id, job, record.epoch, record.seed)
         self.iterations[record.iteration_id] = iteration
         job.iterations[record.epoch] = iteration
 
-    @apply.register
+    @_applies(IterationFailed)
     def _(self, record: IterationFailed) -> None:
         self.iterations[record.iteration_id].error = record.error
 
-    @apply.register
+    @_applies(PageStored)
+    def _(self, record: PageStored) -> None:
+        self.pages[record.digest] = Page(record.values)
+
+    @_applies(PageListed)
     def _(self, record: PageListed) -> None:
-        values = self.iterations[record.iteration_id].values
-        values.setdefault(record.source, ListedValues()).add(record.count, record.values)
+        page = self.pages[record.digest]
+        page.uses += 1
+        lists = self.iterations[record.iteration_id].values
+        values = lists.setdefault(record.source, ListedValues())
+        values.add(record.count, page.values, record.digest)
 
-    @apply.register
+    @_applies(ListingDropped)
     def _(self, record: ListingDropped) -> None:
-        self.iterations[record.iteration_id].values = {}
+        self._drop_pages(self.iterations[record.iteration_id])
 
-    @apply.register
+    @_applies(SplitsKnown)
     def _(self, record: SplitsKnown) -> None:
         iteration = self.iterations[record.iteration_id]
         iteration.sources = {source.number: source for source in record.sources}
 
-    @apply.register
+    @_applies(TaskAdded)
     def _(self, record: TaskAdded) -> None:
         iteration = self.iterations[record.iteration_id]
         worker = self.workers[record.worker_id]
         task = Task(record.task_id, worker.added, iteration, record.seed, record.key)
+        task.poisoned_known = len(iteration.poison.poisoned)
         self.tasks[task.task_id] = worker.tasks[task.task_id] = task
         iteration.tasks[task.task_id] = task
         iteration.by_worker[record.worker_id] = task
         iteration.counts.add(task)
         for client_id in record.readers:
             iteration.add_reader(task, self.clients[client_id], client_id)
+        self._decide(iteration)
 
-    @apply.register
+    @_applies(TaskAssigned)
     def _(self, record: TaskAssigned) -> None:
         task, client = self.tasks[record.task_id], self.clients[record.client_id]
         task.iteration.add_reader(task, client, record.reader_id)
 
-    @apply.register
+    @_applies(TaskRevoked)
     def _(self, record: TaskRevoked) -> None:
         task = self.tasks[record.task_id]
         task.iteration.revoke_reader(task, record.client_id)
 
-    @apply.register
+    @_applies(TaskLeft)
     def _(self, record: TaskLeft) -> None:
         task, client = self.tasks[record.task_id], self.clients[record.client_id]
         task.iteration.remove_reader(task, client, record.consumed)
         client.left_tasks.add(record.task_id)
 
-    @apply.register
+    @_applies(WorkersWait)
     def _(self, record: WorkersWait) -> None:
         iteration = self.iterations[record.iteration_id]
         iteration.counts.workers_wait = record.waiting
         self._decide(iteration)
 
-    @apply.register
+    @_applies(TaskEnded)
     def _(self, record: TaskEnded) -> None:
         task = self.tasks[record.task_id]
         self._change(task, exhausted=True)
         mode_of(task.iteration.parameters).end_task(task)
 
-    @apply.register
+    @_applies(TaskRead)
     def _(self, record: TaskRead) -> None:
         self._change(self.tasks[record.task_id], read=True)
 
-    @apply.register
+    @_applies(TaskDelivered)
     def _(self, record: TaskDelivered) -> None:
         task = self.tasks[record.task_id]
         self._change(task, delivered=True)
         mode_of(task.iteration.parameters).end_task(task)
 
-    @apply.register
+    @_applies(TaskDropped)
     def _(self, record: TaskDropped) -> None:
         task = self.tasks[record.task_id]
         del self.workers[task.worker.worker_id].tasks[record.task_id]
         self._lose(task, record.reason)
 
-    @apply.register
+    @_applies(ElementsDropped)
     def _(self, record: ElementsDropped) -> None:
         task = self.tasks[record.task_id]
         task.dropped = record.elements
         task.iteration.damaged[record.task_id] = task
 
-    @apply.register
-    def _(self, record: SplitsAssigned) -> None:
-        tracker = self.tasks[record.task_id].iteration.tracker(record.source, record.source_epoch)
-        tracker.assign(record.splits, record.task_id)
-
-    @apply.register
+    @_applies(SplitsBegun)
     def _(self, record: SplitsBegun) -> None:
-        tracker = self.tasks[record.task_id].iteration.tracker(record.source, record.source_epoch)
-        tracker.begin(record.splits)
+        iteration = self.tasks[record.task_id].iteration
+        iteration.begin_splits(record.source, record.source_epoch, record.ranges, record.task_id)
 
-    @apply.register
-    def _(self, record: SplitsReturned) -> None:
-        self._return_splits(self.tasks[record.task_id])
-
-    @apply.register
+    @_applies(SplitsDone)
     def _(self, record: SplitsDone) -> None:
         iteration = self.tasks[record.task_id].iteration
         iteration.leave_tracker(record.source, record.source_epoch, record.task_id)
 
-    @apply.register
+    @_applies(ClientAdded)
     def _(self, record: ClientAdded) -> None:
         iteration = self.iterations[record.iteration_id]
         client = Client(record.client_id, iteration, record.process, record.key)
         self.clients[client.client_id] = iteration.clients[client.client_id] = client
+        self.clients_by_key[record.key] = client
         iteration.job.add_code(record.code)
         iteration.clients_opened += 1
 
-    @apply.register
+    @_applies(ClientRemoved)
     def _(self, record: ClientRemoved) -> None:
         client = self.clients.pop(record.client_id)
+        self.clients_by_key.pop(client.key, None)
         del client.iteration.clients[record.client_id]
         for task in list(client.tasks.values()):
             client.iteration.remove_reader(task, client, record.consumed.get(task.task_id))
 
-    @apply.register
+    @_applies(TasksStopped)
     def _(self, record: TasksStopped) -> None:
         iteration = self.iterations[record.iteration_id]
         iteration.stopped = iteration.computed = iteration.finished = True
-        iteration.drop_splits()
+        self._drop_splits(iteration)
         iteration.left.clear()
         for task in iteration.by_worker.values():
             iteration.remove_readers(task)
         for worker_id, task in iteration.by_worker.items():
             del self.workers[worker_id].tasks[task.task_id]
 
-    @apply.register
+    @_applies(IterationRemoved)
     def _(self, record: IterationRemoved) -> None:
         iteration = self.iterations.pop(record.iteration_id)
         for task_id in iteration.tasks:
@@ -276,12 +313,6 @@ class State:
         del iteration.job.iterations[iteration.epoch]
         if not iteration.job.iterations:
             self._leave_dataset(self.jobs.pop(iteration.job.added.job))
-
-    @staticmethod
-    def _return_splits(task: Task) -> None:
-        """Make the splits available that the task has not begun."""
-        for tracker in task.iteration.trackers.values():
-            tracker.give_back(task.task_id)
 
     def _lose(self, task: Task, reason: str, elements: int | None = None) -> None:
         elements = 0 if task.delivered else elements
@@ -302,8 +333,7 @@ class State:
             iteration.remove_readers(task)
         self._decide(iteration)
 
-    @staticmethod
-    def _decide(iteration: Iteration) -> None:
+    def _decide(self, iteration: Iteration) -> None:
         """Update what follows from the tasks of an iteration by the rules of its mode."""
         if iteration.stopped:
             return
@@ -311,4 +341,20 @@ class State:
         iteration.computed = mode.is_computed(iteration.counts)
         iteration.finished = mode.is_finished(iteration.counts)
         if iteration.finished:
-            iteration.drop_splits()
+            self._drop_splits(iteration)
+
+    def _drop_splits(self, iteration: Iteration) -> None:
+        """Drop the splits: no task will ask for any."""
+        self._drop_pages(iteration)
+        iteration.trackers.clear()
+        iteration.read_epochs.clear()
+        iteration.splits_read.clear()
+
+    def _drop_pages(self, iteration: Iteration) -> None:
+        for values in iteration.values.values():
+            for digest, _ in values.digests:
+                page = self.pages[digest]
+                page.uses -= 1
+                if not page.uses:
+                    del self.pages[digest]
+        iteration.values = {}  # not cleared: `SplitListing.free_pages` frees them in steps

@@ -65,7 +65,7 @@ class Supervisors:
             worker = self._ledger.state.workers.get(message.worker_id)
             # A late report may name a worker of an earlier dispatcher, and a stranger any.
             if worker is not None and are_equal(message.key, worker.added.key):
-                self._workers.lose(message.worker_id, message.how or "its process ended")
+                self._workers.died(message)
         else:
             raise FailedPreconditionError(
                 f"a supervisor sends KeepAlive and WorkerDied, not {type(message).__name__}"

@@ -24,8 +24,11 @@ class Workers:
         assigner: SplitAssigner,
         listing: SplitListing,
         iterations: Iterations,
+        *,
+        journaled: bool,
     ) -> None:
         self._timeout_ms = config.worker_timeout_ms
+        self._journaled = journaled
         self._ledger = ledger
         self._state = ledger.state
         self._sessions = sessions
@@ -41,8 +44,7 @@ class Workers:
             FailedPreconditionError: if there is no common protocol version.
             PermissionDeniedError: if it does not have the key of the worker that it resumes.
             InvalidArgumentError: if it has no address.
-            AlreadyExistsError: if it was replaced by a connected worker at its address, or has
-                opened a newer session.
+            AlreadyExistsError: if a live worker has its address, or it has opened a newer session.
         """
         protocol = negotiate(hello.protocol_min, hello.protocol_max)
         if not hello.address:
@@ -50,9 +52,7 @@ class Workers:
         worker_id = self._known(hello)
         known = worker_id is not None
         if worker_id is None:
-            worker_id = self._register(hello)
-        elif hello.session < self._newest_sessions.get(worker_id, 0):
-            raise AlreadyExistsError("this worker has opened a newer session")
+            worker_id = self._register(hello, now)
         self._newest_sessions[worker_id] = hello.session
         worker = self._state.workers[worker_id]
         heartbeat_ms = self._sessions.attach(peer, worker_id, self._timeout_ms, now)
@@ -64,6 +64,7 @@ class Workers:
                 self._ledger.journal_id,
                 heartbeat_ms,
                 worker.added.key,
+                self._journaled,
             ),
         )
         if known:
@@ -77,22 +78,34 @@ class Workers:
 
         Raises:
             PermissionDeniedError: if it does not have the key of the worker that it names.
+            AlreadyExistsError: if it has opened a newer session.
         """
         worker_id = hello.worker_id
-        if worker_id is None or hello.journal_id != self._ledger.journal_id:
-            # An id of another journal names something else here. A worker without an id may be
-            # registered all the same, if the answer did not reach it.
-            found = self._state.addresses.get(hello.address)
-            same = found is not None and hello.instance == self._instance(found)
-            return found if hello.instance and same else None
-        worker = self._state.workers.get(worker_id)
-        if worker is None or worker.added.address != hello.address:
+        worker = None
+        # An id of another journal names something else here.
+        if worker_id is not None and hello.journal_id == self._ledger.journal_id:
+            worker = self._state.workers.get(worker_id)
+        if worker_id is not None and worker is not None and worker.added.address == hello.address:
+            check_key(hello.key, worker.added.key, f"worker {worker_id}")
+            known = worker_id
+        elif (found := self._of_instance(hello)) is not None:
+            # The answer to its registration did not reach it. From another journal, only if it was
+            # registered by this process: before, it may have begun splits that it has dropped.
+            if worker_id is not None and found not in self._newest_sessions:
+                return None
+            known = found
+        else:
             return None
-        check_key(hello.key, worker.added.key, f"worker {worker_id}")
-        return worker_id
+        if hello.session < self._newest_sessions.get(known, 0):
+            raise AlreadyExistsError("this worker has opened a newer session")
+        return known
 
-    def _instance(self, worker_id: int) -> str:
-        return self._state.workers[worker_id].added.instance
+    def _of_instance(self, hello: m.WorkerHello) -> int | None:
+        """Return the worker at the address of a hello if it is the same process."""
+        found = self._state.addresses.get(hello.address)
+        if found is None or not hello.instance:
+            return None
+        return found if self._state.workers[found].added.instance == hello.instance else None
 
     def received(self, worker_id: int, message: m.ToDispatcher, now: float) -> None:
         """Handle a message on the session of a worker.
@@ -126,7 +139,7 @@ class Workers:
         if worker.draining:
             return
         self._ledger.commit(r.WorkerDraining(worker_id))
-        self._assigner.forget(set(worker.tasks))
+        self._assigner.forget(worker.tasks.values())
         for task in worker.tasks.values():
             self._assigner.settle(task.iteration)
 
@@ -141,17 +154,30 @@ class Workers:
         self._newest_sessions.pop(worker_id, None)
         self._iterations.lose_worker(worker_id, reason, undelivered or {})
 
-    def _register(self, hello: m.WorkerHello) -> int:
+    def died(self, report: m.WorkerDied) -> None:
+        """Remove a worker whose process has died, and record the calls that may have ended it."""
+        how = report.how or "its process ended"
+        tasks = self._state.workers[report.worker_id].tasks
+        for task_id, in_flight in report.calls.items():
+            task = tasks.get(task_id)
+            calls = [each for each in in_flight if 0 <= each.first < each.stop]
+            if task is not None and task.running and calls:
+                record = mode_of(task.iteration.parameters).died(task, calls, report.alone, how)
+                if record is not None:
+                    self._ledger.commit(record)
+        self.lose(report.worker_id, how)
+
+    def _register(self, hello: m.WorkerHello, now: float) -> int:
         older = self._state.addresses.get(hello.address)
         if older is not None:
-            if hello.worker_id is not None and self._sessions.connected(older):
-                # It was replaced but lives: replacing each other would never end.
+            same = self._of_instance(hello) is not None
+            if not same and self._holds_address(older, hello, now):
                 raise AlreadyExistsError(
                     f"another worker serves {hello.address}; give each worker its own address "
                     "(`worker_address`, `port`)"
                 )
             # Two workers cannot serve one address: the older one is dead before its lease ends.
-            self.lose(older, "another process took its address")
+            self.lose(older, "it starts over" if same else "another process took its address")
         worker_id = self._ledger.new_id()
         self._ledger.commit(
             r.WorkerAdded(
@@ -166,21 +192,30 @@ class Workers:
         )
         return worker_id
 
+    def _holds_address(self, older: int, hello: m.WorkerHello, now: float) -> bool:
+        """Return whether a worker keeps its address from another process that wants it.
+
+        From a process that was a worker here before, as long as it is connected: it was replaced
+        but lives, and replacing each other would never end. From a new process, for three
+        heartbeats after its last sign of life: it may have died without closing its connection.
+        """
+        if hello.worker_id is not None:
+            return self._sessions.connected(older)
+        return self._sessions.is_live(older, now)
+
     def _resume(self, worker: e.Worker, hello: m.WorkerHello) -> None:
         """Compare the worker's tasks with the state and repeat messages that may be lost.
 
         Splits it had not begun are taken back; it asks again for what it needs.
         """
         worker_id, tasks = worker.added.worker_id, worker.tasks
-        self._assigner.forget(set(tasks))
+        self._assigner.forget(tasks.values())
         for task_id in set(hello.tasks) - set(tasks):
             self._sessions.send(worker_id, m.TaskStop(task_id))
         for task_id, task in tasks.items():
-            if task.running:
-                self._ledger.commit(r.SplitsReturned(task_id))
-                if task_id not in hello.tasks:
-                    start = mode_of(task.iteration.parameters).task_start(task)
-                    self._sessions.send(worker_id, start)
+            if task.running and task_id not in hello.tasks:
+                start = mode_of(task.iteration.parameters).task_start(task)
+                self._sessions.send(worker_id, start)
             current = {*task.readers.values(), *task.leaving.values()}
             for reader_id in hello.readers.get(task_id, ()):
                 if reader_id not in current and not task.over:

@@ -5,7 +5,8 @@ sends one JSON line, a `WorkerConfig`; the child answers with one `Serving` line
 tasks, or with the error that prevents it. It sends a second line only when it exits because the
 dispatcher refuses it, so that a restart would not help. When the parent dies, its end closes and
 this process ends immediately. PAGE is the descriptor of a `SharedPage`, on which the child writes
-its worker's id and key and moves a counter while it runs. The output of user functions goes to the
+its worker's id and key and the calls of user functions in flight, and moves a counter while it
+runs. The output of user functions goes to the
 parent's standard output and error and cannot disturb the handshake.
 """
 
@@ -64,6 +65,7 @@ def main(lifeline: int, page_descriptor: int) -> int:
     try:
         server = WorkerServer(msgspec.json.decode(line, type=WorkerConfig), start=False)
         server.on_registered = page.publish
+        server.calls = page.record_calls()
         server.start()
     except (StokerError, OSError, ValueError) as error:
         _answer(parent, Serving(error=_record(error)))
@@ -74,6 +76,7 @@ def main(lifeline: int, page_descriptor: int) -> int:
         watching = threading.Thread(target=_stop_with_server, args=(server, stop), daemon=True)
         watching.start()
         stop.wait()
+        page.stop()
         stopping = threading.Thread(target=_stop, args=(server, stop))
         stopping.start()
         stop.wait()  # for the end, or for a second SIGTERM

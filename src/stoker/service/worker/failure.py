@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from stoker.dataset.streams.failures import failure_origin
-from stoker.errors import ErrorRecord, StokerError, to_record
+from stoker.errors import ErrorRecord, PoisonedElementError, StokerError, to_record
 
 _PACKAGE = str(Path(__file__).parents[2])
 
@@ -18,10 +18,21 @@ def describe(error: BaseException, worker: str, element: int) -> ErrorRecord:
     """Return the record of `error`, raised at position `element` of a task's stream.
 
     An exception of a user's function becomes a `UserFunctionError` with the traceback from the
-    user's first frame on; an error of stoker keeps its class; others carry their whole traceback.
+    user's first frame on. A `PoisonedElementError` gets its place; another error of stoker keeps
+    its class; others carry their whole traceback.
     The record can be encoded for any exception.
     """
     origin = failure_origin(error)
+    if isinstance(error, PoisonedElementError) and origin is not None:
+        return ErrorRecord(
+            "PoisonedElementError",
+            f"{_clean(error.message)} (`{origin.kind}`, {origin.site}, on worker {worker}, at "
+            f"element {element} of its stream)",
+            worker=worker,
+            node=origin.kind,
+            site=origin.site,
+            element=element,
+        )
     if origin is None and isinstance(error, StokerError):
         record = to_record(error)
         return msgspec.structs.replace(record, message=_clean(record.message))

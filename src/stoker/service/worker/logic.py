@@ -33,6 +33,7 @@ from stoker.service.worker.actions import (
     ToDispatcher,
 )
 from stoker.service.worker.reader_state import ReaderState
+from stoker.service.worker.round_trip import RoundTrip
 from stoker.service.worker.split_queue import SplitQueue
 from stoker.service.worker.task import FRAME_BYTES, FRAME_ELEMENTS, Task
 from stoker.wire import frames as f
@@ -59,6 +60,10 @@ __all__ = [
 
 PARKED_SECONDS = 10.0
 """Time for which a connection waits for its task: a client may be notified before the worker."""
+
+
+LONGEST_TICK = 1.0
+"""Longest interval between ticks that is expected again; a frozen process has longer ones."""
 
 
 class Worker:
@@ -88,7 +93,11 @@ class Worker:
         self._buffer_bytes = buffer_bytes
         self._peer_timeout_ms = peer_timeout_ms
         self._in_session = False
+        self._journaled = False
         self._draining = False
+        self._round_trip = RoundTrip()
+        self._ticked_at: float | None = None
+        self._tick_seconds = 0.0
         self._actions: list[Action] = []
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────────
@@ -107,7 +116,12 @@ class Worker:
 
     @property
     def drained(self) -> bool:
-        """True once clients have consumed everything that was computed."""
+        """True once clients have consumed everything that was computed.
+
+        A dispatcher that is restarted must hear of it, or it would count what was begun as lost.
+        """
+        if self.tasks and self._journaled and not self._in_session:
+            return False
         return all(task.progress.delivered for task in self.tasks.values())
 
     def leave(self) -> list[Action]:
@@ -161,7 +175,7 @@ class Worker:
         elif isinstance(message, m.SplitGrant):
             self._granted(message, now)
         elif isinstance(message, m.ReturnSplits):
-            self._return_splits(message.task_id)
+            self._return_splits(message.task_id, now)
         elif isinstance(message, m.ListSplits):
             self.listings.add(message.listing_id)
             self._do(ListSplits(message))
@@ -174,8 +188,9 @@ class Worker:
         return self._take_actions()
 
     def _welcome(self, welcome: m.WorkerWelcome) -> None:
-        # After a removal or a restart of the dispatcher the tasks have other ids.
-        if self._hello.worker_id not in (None, welcome.worker_id):
+        # After a removal, and with another journal, the tasks have other ids.
+        identity = (self._hello.worker_id, self._hello.journal_id)
+        if identity[0] is not None and identity != (welcome.worker_id, welcome.journal_id):
             for task_id in list(self.tasks):
                 self._stop(task_id, "the dispatcher had removed this worker, which starts over")
             for listing_id in list(self.listings):
@@ -186,9 +201,11 @@ class Worker:
             journal_id=welcome.journal_id,
             key=welcome.key,
         )
-        self._in_session = True
+        self._in_session, self._journaled = True, welcome.journaled
         self._do(SetHeartbeat(welcome.heartbeat_ms))
         for task in self.tasks.values():
+            for done in task.read:
+                self._send_to_dispatcher(done)
             for queue in task.queues.values():
                 self._send_to_dispatcher(queue.reattach())
             task.reported = m.TaskProgress(task.start.task_id)
@@ -200,12 +217,12 @@ class Worker:
         if self._draining:  # the dispatcher started it before it knew
             self._send_to_dispatcher(m.TaskProgress(start.task_id, delivered=True))
             return
-        self.tasks[start.task_id] = task = Task(start)
+        self.tasks[start.task_id] = task = Task(start, self._round_trip)
         self._do(OpenTask(start))
         if start.split_sources is not None and len(start.split_sources) == 1:
             # The only source is read for certain. Its first split arrives while the pipeline is
             # opened, which saves the first element two round trips.
-            self._send_to_dispatcher(task.queue(start.split_sources[0].number, 0).ask())
+            self._send_to_dispatcher(task.queue(start.split_sources[0].number, 0).ask(now))
         for connection, (hello, _) in list(self.parked.items()):
             if hello.task_id == start.task_id:
                 del self.parked[connection]
@@ -252,22 +269,25 @@ class Worker:
         task = self.tasks.get(grant.task_id)
         queue = task.queues.get((grant.source, grant.source_epoch)) if task is not None else None
         if task is not None and queue is not None:
-            self._send_to_dispatcher(queue.granted(grant))
+            self._send_to_dispatcher(queue.granted(grant, now))
             self._give_split(task, queue, now)
 
-    def _return_splits(self, task_id: int) -> None:
+    def _return_splits(self, task_id: int, now: float) -> None:
         task = self.tasks.get(task_id)
         for queue in task.queues.values() if task is not None else ():
-            self._send_to_dispatcher(queue.give_back())
+            self._send_to_dispatcher(queue.give_back(now))
 
     def _give_split(self, task: Task, queue: SplitQueue, now: float) -> None:
         split = queue.take(now)
         if split is None:
             return
         self._do(GiveSplit(queue.task_id, queue.source, queue.source_epoch, split))
-        if not split:
+        if split:
+            self._send_to_dispatcher(queue.look_ahead(now, self._tick_seconds))
+        else:
             del task.queues[queue.source, queue.source_epoch]
             done = m.SplitRequest(queue.task_id, queue.source, queue.source_epoch, done=True)
+            task.read.append(done)
             self._send_to_dispatcher(done)
 
     def splits_listed(self, answer: m.SplitsPage | m.ListingFailed) -> list[Action]:
@@ -342,7 +362,13 @@ class Worker:
         return self._take_actions()
 
     def tick(self, now: float) -> list[Action]:
-        """Close connections whose tasks have not started in time."""
+        """Close connections whose tasks have not started in time, and announce splits."""
+        if self._ticked_at is not None:
+            self._tick_seconds = min(now - self._ticked_at, LONGEST_TICK)
+        self._ticked_at = now
+        for task in self.tasks.values():
+            for queue in task.queues.values():
+                self._send_to_dispatcher(queue.look_ahead(now, self._tick_seconds))
         for connection, (hello, until) in list(self.parked.items()):
             if now > until:
                 del self.parked[connection]

@@ -13,9 +13,11 @@ import numpy.typing as npt
 
 from stoker.dataset.dataset import Dataset
 from stoker.dataset.options import Options
+from stoker.dataset.streams.call_recorder import CallRecorder
 from stoker.dataset.streams.execute import open_stream
 from stoker.dataset.streams.statistics import Statistics
 from stoker.dataset.streams.stream import Stream
+from stoker.dataset.streams.task_calls import TaskCalls, recorded_unplaced
 from stoker.dataset.tree.node import Context, Node, number
 from stoker.elements.codec.encodable import encodable_bytes
 from stoker.errors import ErrorRecord, FailedPreconditionError, InvalidArgumentError
@@ -34,10 +36,12 @@ class Host(Protocol):
     Attributes:
         address: the worker's address, for errors.
         chunk_bytes: about how many bytes to compute between two checks for room.
+        calls: records the calls of user functions in flight; ``None``: they are not recorded.
     """
 
     address: str
     chunk_bytes: int
+    calls: CallRecorder | None
 
     def load(self, dataset_id: str, closed: threading.Event | None = None) -> tuple[Node, Options]:
         """Return a new tree of a registered dataset, and its options.
@@ -150,6 +154,7 @@ class Pipeline:
 
     def _open_stream(self) -> Stream:
         root, options = self._host.load(self._start.dataset_id, self._closed)
+        calls = self._record_calls()
         context = Context(
             seed=self._start.seed if options.seed is None else options.seed,
             seed_given=options.seed is not None,
@@ -161,8 +166,16 @@ class Pipeline:
             statistics=self._statistics,
             allocate=self._host.allocate,
             make_dataset=Dataset,
+            calls=calls,
         )
-        return open_stream(root, context)
+        with recorded_unplaced(calls):
+            return open_stream(root, context)
+
+    def _record_calls(self) -> TaskCalls | None:
+        start, recorder = self._start, self._host.calls
+        if recorder is None:
+            return None
+        return TaskCalls(recorder, start.task_id, start.traced, start.suspects, start.poisoned)
 
     def _produce(self, stream: Stream) -> None:
         position = 0

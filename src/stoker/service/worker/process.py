@@ -11,10 +11,12 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
+from stoker.dataset.streams.call_ranges import NO_DIGEST, UNPLACED, CallRange
+from stoker.dataset.streams.call_recorder import RecordedCall
 from stoker.errors import StokerError, UnavailableError, from_record
 from stoker.service.config import WorkerConfig
 from stoker.service.keys import WorkerIdentity
@@ -27,6 +29,9 @@ CHILD_COMMAND = (sys.executable, "-P", "-X", "faulthandler", "-m", "stoker.servi
 
 GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL."""
+
+_REQUESTS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
+"""Signals by which people and systems ask a process to end."""
 
 _BUFFERED_LINES = 20
 _REPORTED_LINES = 3
@@ -68,6 +73,28 @@ class Exit:
             return f"was killed by signal {-self.returncode}{words}"
         cause = f" ({_KNOWN_CAUSES[number]})" if number in _KNOWN_CAUSES else ""
         return f"was killed by {number.name}{cause}{words}"
+
+
+@dataclass(frozen=True)
+class LostCalls:
+    """Calls of user functions in flight when a process died.
+
+    Attributes:
+        by_task: those of each task that have a position.
+        alone: the digest of the element of the only call, if that ran alone.
+    """
+
+    by_task: dict[int, list[CallRange]] = field(default_factory=dict)
+    alone: int = NO_DIGEST
+
+    @classmethod
+    def of(cls, recorded: Sequence[RecordedCall]) -> "LostCalls":
+        """Return the calls in flight by the record of a dead process."""
+        by_task: dict[int, list[CallRange]] = {}
+        for each in recorded:
+            if each.calls.stream != UNPLACED:
+                by_task.setdefault(each.task_id, []).append(each.calls)
+        return cls(by_task, recorded[0].digest if len(recorded) == 1 else NO_DIGEST)
 
 
 class WorkerProcess:
@@ -182,6 +209,16 @@ class WorkerProcess:
         except subprocess.TimeoutExpired:
             raise TimeoutError(f"worker process {self.pid} runs after {timeout:g} s") from None
         return Exit(returncode, self._stderr.finish() if returncode else ())
+
+    def lost_calls(self) -> LostCalls:
+        """Return the calls of user functions that may have ended the process.
+
+        Call it after `wait` and before `stop`. There are none if the process was asked to end.
+        """
+        returncode = self._process.returncode
+        if returncode is None or -returncode in _REQUESTS:
+            return LostCalls()
+        return LostCalls.of(self._page.calls)
 
     def terminate(self) -> None:
         """Send SIGTERM."""

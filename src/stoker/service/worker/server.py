@@ -7,6 +7,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
+from stoker.dataset.streams.call_recorder import CallRecorder
 from stoker.errors import FailedPreconditionError, StokerError
 from stoker.service.config import WorkerConfig, config_of
 from stoker.service.keys import WorkerIdentity
@@ -61,6 +62,8 @@ class WorkerServer:
         self.on_registered: Callable[[WorkerIdentity], None] = lambda _: None
         """Called with the worker's id and key whenever a dispatcher assigns them; set it before
         `start`."""
+        self.calls: CallRecorder | None = None
+        """Records the calls of user functions in flight; set it before `start`."""
         self.refused_seconds = REFUSED_SECONDS
         """Time after which a refused worker stops; set it before `start`."""
         self.failure: StokerError | None = None
@@ -89,7 +92,11 @@ class WorkerServer:
             if self._shell is None:
                 raise_open_files_limit()
                 shell = Shell(
-                    self._config, self._shell_ended, self.on_registered, self.refused_seconds
+                    self._config,
+                    self._shell_ended,
+                    self.on_registered,
+                    self.refused_seconds,
+                    self.calls,
                 )
                 try:
                     shell.start()

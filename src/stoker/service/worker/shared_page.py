@@ -1,20 +1,30 @@
-"""One page of memory that a worker process shares with the process that started it."""
+"""Memory that a worker process shares with the process that started it."""
 
 import mmap
 import os
 import tempfile
 
+from stoker.dataset.streams.call_recorder import (
+    RECORD_BYTES,
+    CallRecorder,
+    RecordedCall,
+    read_calls,
+)
 from stoker.service.keys import KEY_BYTES, WorkerIdentity
 
 _SLOT, _PROGRESS = 0, 1
 _SLOTS = 2, 5
-"""Positions of numbers of 8 bytes: the slot in use, the counter, and two slots of id and key."""
+_STOPPING = 8
+"""Positions of numbers of 8 bytes: the slot in use, the counter, two slots of id and key, and a
+number that is not 0 once the worker stops."""
+
+_CALLS = slice(128, 128 + RECORD_BYTES)
 
 
 class SharedPage:
-    """The worker's identity and a counter that shows that it runs, written by the child.
+    """The worker's identity, a counter that shows that it runs, and the calls in flight.
 
-    Its parent reads them, even after the child's death.
+    They are written by the child. Its parent reads them, even after the child's death.
 
     The parent creates the page and passes `descriptor` to the child, which opens it by number.
 
@@ -24,7 +34,7 @@ class SharedPage:
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
-        self._memory = mmap.mmap(descriptor, mmap.PAGESIZE)
+        self._memory = mmap.mmap(descriptor, _CALLS.stop)
         # A store through this view is one machine instruction: a reader never sees half a number.
         self._numbers = memoryview(self._memory).cast("q")
         self._last: tuple[WorkerIdentity | None, int] = None, 0
@@ -37,7 +47,7 @@ class SharedPage:
         else:
             with tempfile.TemporaryFile() as file:
                 descriptor = os.dup(file.fileno())
-        os.ftruncate(descriptor, mmap.PAGESIZE)
+        os.ftruncate(descriptor, _CALLS.stop)
         return cls(descriptor)
 
     @property
@@ -76,6 +86,25 @@ class SharedPage:
     def move(self) -> None:
         """Increment `progress`; from one thread of the child only."""
         self._numbers[_PROGRESS] += 1
+
+    def record_calls(self) -> CallRecorder:
+        """Return what writes the calls of user functions in flight; for the child, once.
+
+        The page cannot be closed then.
+        """
+        return CallRecorder(memoryview(self._memory)[_CALLS])
+
+    @property
+    def calls(self) -> list[RecordedCall]:
+        """The calls in flight; none once the worker stops."""
+        try:
+            return [] if self._numbers[_STOPPING] else read_calls(self._memory[_CALLS])
+        except ValueError:  # closed
+            return []
+
+    def stop(self) -> None:
+        """Remove the calls in flight: the process ends, and not by them."""
+        self._numbers[_STOPPING] = 1
 
     def close(self) -> None:
         """Unmap the page and close the descriptor."""

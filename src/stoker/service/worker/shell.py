@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stoker.dataset.options import Options
+from stoker.dataset.streams.call_recorder import CallRecorder
 from stoker.dataset.tree.node import Node
 from stoker.dataset.tree.wire_form import decode_tree
 from stoker.errors import (
@@ -49,6 +50,10 @@ LONGEST_TICK_SECONDS = 0.5
 """Interval of the timers of a worker with a lease of 10 s and more; with 0.05 an idle worker used
 0.5 % of a core."""
 
+ADDRESS_TIMEOUTS = 1.5
+"""Peer timeouts for which a new worker asks again while another process holds its address: that may
+have died with its machine, which the dispatcher notices within one."""
+
 REFUSED_SECONDS = 60.0
 """A worker that the dispatcher refuses for this long stops."""
 
@@ -62,6 +67,7 @@ class Shell:
             ``None`` if the dispatcher was unreachable for too long.
         on_registered: called with each identity that a dispatcher assigns.
         refused_seconds: the worker stops after this time if the dispatcher only refuses it.
+        calls: records the calls of user functions in flight.
 
     Attributes:
         refused: the error with which the dispatcher refuses the worker; ``None`` if it does not.
@@ -73,11 +79,13 @@ class Shell:
         ended: Callable[[StokerError | None], None],
         on_registered: Callable[[WorkerIdentity], None],
         refused_seconds: float = REFUSED_SECONDS,
+        calls: CallRecorder | None = None,
     ) -> None:
         self._config = config
         self._on_registered = on_registered
         self._ended = ended
         self._refused_seconds = refused_seconds
+        self.calls = calls
         self._dispatcher_address = parse_service(config.dispatcher_address)[1]
         self._lock = threading.RLock()
         self._registered = threading.Event()
@@ -256,14 +264,19 @@ class Shell:
             self._registered.set()
 
     def _be_refused(self, error: ErrorRecord) -> None:
-        """Handle a refusal; the session asks again after a pause that grows."""
+        """Handle a refusal; the session asks again after a pause that grows.
+
+        At the start of the worker the first one is final, unless its address may become free.
+        """
         now = time.monotonic()
         self.refused, self._refused_last = error, True
         if self._refused_since is None:
             self._refused_since = now
         logger.error("the dispatcher refuses this worker: %s", error.message)
         if not self._registered.is_set():
-            self._registered.set()  # `start` raises it
+            waits = ADDRESS_TIMEOUTS * self._config.peer_timeout_ms / 1000
+            if error.code != "AlreadyExistsError" or now - self._refused_since >= waits:
+                self._registered.set()  # `start` raises it
         elif now - self._refused_since >= self._refused_seconds:
             logger.error("refused for %g s: stopping", self._refused_seconds)
             self._end(from_record(error))

@@ -1,25 +1,27 @@
 """Splits on a worker: requested ahead of their reading, begun only when needed."""
 
+import math
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
 from stoker.service.messages import SplitGrant, SplitRequest
-
-LOOKAHEAD_SECONDS = 0.05
-"""Time between the announcement of a split and its reading. The round trip takes 1 to 2 ms on an
-idle worker, up to 20 ms if the pipeline holds the GIL. Not longer, because begun splits are lost
-with the worker."""
+from stoker.service.worker.round_trip import LOOKAHEAD_SECONDS, RoundTrip
 
 BATCH_SECONDS = 0.002
-"""Shortest reading time that is worth a round trip, even near the end of an epoch."""
+"""Shortest reading time that is worth a round trip, even near the end of an epoch; a longer round
+trip is worth as much reading time as it takes."""
 
-MAX_RANGES_AHEAD, MAX_AHEAD = 1024, 64
+MAX_RANGES_AHEAD, MAX_AHEAD = 4096, 64
 """Most splits begun ahead, of an index source and of a listed one. A range of a million ints is
 read in splits of 244, 80 us each; files that are interleaved seem to take no time at all."""
 
 GROWTH = 4
 """Largest growth of the number of ranges begun ahead: one fast range predicts little."""
+
+STALL_SHARE = 1 / 32
+"""Part of its reading time that a source may wait for each split. A split that takes longer is not
+begun ahead: it would be lost with the worker, and others could not read it."""
 
 
 @dataclass
@@ -31,18 +33,21 @@ class SplitQueue:
 
     Attributes:
         indexed: splits are ranges, and neighbours are given to the source as one.
+        round_trip: the time that an announcement takes, measured.
         ended: the dispatcher has no more splits.
         cut: the worker drains and asks for no more, though there may be some.
         asked: a request for more is not answered yet.
         needed: the source waits.
         opened: the source has asked for a split.
-        ahead: the number of splits to begin before the source asks for them.
+        ahead: the number of splits to begin ahead; with 1, the next one is begun shortly before the
+            source asks for it (`look_ahead`).
     """
 
     task_id: int
     source: int
     source_epoch: int
     indexed: bool = False
+    round_trip: RoundTrip = field(default_factory=RoundTrip)
     assigned: deque[tuple[int, Any]] = field(default_factory=deque)
     beginning: dict[int, Any] = field(default_factory=dict)
     begun: deque[Any] = field(default_factory=deque)
@@ -53,7 +58,10 @@ class SplitQueue:
     opened: bool = False
     ahead: int = 1
     _reading_time: float = LOOKAHEAD_SECONDS
+    _deviation: float = 0.0
+    _paced: bool = False
     _given: tuple[float, int] | None = None
+    _measured: tuple[int, float] | None = None
 
     def drain(self) -> None:
         """Finish the splits begun or announced, and ask for no more."""
@@ -62,50 +70,94 @@ class SplitQueue:
         self.ended = True
 
     def need(self, now: float) -> SplitRequest | None:
-        """Note that the source waits for a split; return a request for the dispatcher, if any."""
+        """Note that the source waits for a split; return a request for the dispatcher, if any.
+
+        If a split is begun, `take` returns it, and `look_ahead` the request.
+        """
         self.needed = self.opened = True
         if self._given is not None:
             at, splits = self._given
             self._pace((now - at) / splits)
             self._given = None
-        return self.ask()
+        return None if self.begun else self.ask(now)
 
     def _pace(self, seconds: float) -> None:
         """Adapt `ahead` to the `seconds` that one split took; fast ranges count immediately."""
-        self._reading_time += (seconds - self._reading_time) / 2
+        difference = seconds - self._reading_time
         most = MAX_AHEAD
         if self.indexed:
-            self._reading_time = min(seconds, self._reading_time)
+            self._reading_time = min(seconds, self._reading_time + difference / 2)
             most = min(MAX_RANGES_AHEAD, GROWTH * self.ahead)
-        wanted = round(LOOKAHEAD_SECONDS / max(self._reading_time, 1e-6))
+        elif not self._paced and difference > 0:
+            self._reading_time = seconds
+        else:
+            self._reading_time += difference / 2
+            self._deviation += (abs(difference) - self._deviation) / 4
+        self._paced = True
+        wanted = math.ceil(self.round_trip.lookahead / max(self._reading_time, 1e-6))
         self.ahead = max(1, min(most, wanted))
 
-    def ask(self) -> SplitRequest | None:
+    def look_ahead(self, now: float, seconds: float) -> SplitRequest | None:
+        """Return the request for splits that are needed soon, if any.
+
+        Call it when a split is given to the source, and from time to time.
+
+        Args:
+            now: seconds.
+            seconds: the time until the next call, at the latest.
+        """
+        if self._given is None:
+            return None
+        if self.ahead > 1:
+            return self.ask(now)
+        at, splits = self._given
+        # Half of the splits take less than the average.
+        read_at = at + splits * max(0.0, self._reading_time - 2 * self._deviation)
+        left = read_at - (now + seconds)
+        lookahead = self.round_trip.lookahead
+        stalls = self.round_trip.seconds > STALL_SHARE * self._reading_time
+        begin = self._begin(now) if stalls and left <= lookahead else []
+        # Later than the splits of a fast source: an idle worker may take them meanwhile.
+        want = self._more() if left <= 2 * lookahead else 0
+        return self._request(begin, want)
+
+    def ask(self, now: float) -> SplitRequest | None:
         """Announce the next splits and ask for more, if it is time to; return the request."""
-        begin = []
+        return self._request(self._begin(now), self._more())
+
+    def _begin(self, now: float) -> list[int]:
+        """Announce the next splits, if half of those ahead are left; return their numbers."""
+        begin: list[int] = []
         if len(self.begun) + len(self.beginning) <= self.ahead // 2:
             while self.assigned and len(self.begun) + len(self.beginning) < self.ahead:
                 number, value = self.assigned.popleft()
                 self.beginning[number] = value
                 begin.append(number)
-        want = 0
-        if len(self.assigned) < self.ahead and not self.asked and not self.ended:
-            want = self._want()
-            self.asked = True
-        if not begin and not want:
-            return None
-        return self._request(begin, want)
+        if begin and self._measured is None:
+            self._measured = begin[0], now
+        return begin
+
+    def _more(self) -> int:
+        """Return the number of splits to ask for; 0 if there are enough, or it has asked."""
+        if len(self.assigned) >= self.ahead or self.asked or self.ended:
+            return 0
+        self.asked = True
+        return self._want()
 
     def _want(self) -> int:
         return (GROWTH if self.indexed else 2) * self.ahead
 
-    def _request(self, begin: list[int], want: int) -> SplitRequest:
-        least = round(BATCH_SECONDS / max(self._reading_time, 1e-6))
+    def _request(self, begin: list[int], want: int) -> SplitRequest | None:
+        if not begin and not want:
+            return None
+        batch = max(BATCH_SECONDS, self.round_trip.seconds)
+        least = round(batch / max(self._reading_time, 1e-6))
         least = max(1, min(least, want))
         return SplitRequest(self.task_id, self.source, self.source_epoch, begin, want, least)
 
-    def granted(self, grant: SplitGrant) -> SplitRequest | None:
+    def granted(self, grant: SplitGrant, now: float) -> SplitRequest | None:
         """Apply an answer of the dispatcher; return the next request, if any."""
+        self._measure(grant, now)
         for number in grant.begun:
             if number in self.beginning:
                 self.begun.append(self.beginning.pop(number))
@@ -118,7 +170,15 @@ class SplitQueue:
             # One that was given back may be granted before the answer to its announcement.
             self.assigned.extend(x for x in grant.splits if x[0] not in self.beginning)
         self.ended = self.ended or grant.end
-        return self.ask() if self.needed or self.ahead > 1 or not self.opened else None
+        return self.ask(now) if self.needed or self.ahead > 1 or not self.opened else None
+
+    def _measure(self, grant: SplitGrant, now: float) -> None:
+        """Measure the round trip of the oldest announcement, if this is its answer."""
+        if self._measured is not None:
+            number, at = self._measured
+            if number in grant.begun or number in grant.refused:
+                self.round_trip.add(now - at)
+                self._measured = None
 
     def take(self, now: float) -> list[Any] | None:
         """Return ``[split]`` for the source, ``[]`` at the end, or ``None`` for nothing now."""
@@ -135,8 +195,8 @@ class SplitQueue:
     def _next(self) -> tuple[Any, int]:
         """Return the next split with its neighbours, and their number: a quarter of `ahead`.
 
-        More are begun when half of `ahead` is left: at least an eighth of the time ahead remains,
-        and round trips are fewer than with single splits.
+        More are begun when the source has one and half of `ahead` is left: at least half of the
+        time ahead remains, and round trips are fewer than with single splits.
         """
         split = self.begun.popleft()
         splits = 1
@@ -148,16 +208,14 @@ class SplitQueue:
             split = start, stop
         return split, splits
 
-    def give_back(self) -> SplitRequest | None:
+    def give_back(self, now: float) -> SplitRequest | None:
         """Give up the splits that are not announced; return the next request, if any."""
         self.assigned.clear()
-        return self.ask()
+        return self.ask(now)
 
     def reattach(self) -> SplitRequest | None:
         """Return the request for a new session: announcements may be lost, assignments are void."""
         self.assigned.clear()
+        self._measured = None  # the wait for the dispatcher is not a round trip
         self.asked = not self.ended
-        want = 0 if self.ended else self._want()
-        if not self.beginning and not want:
-            return None
-        return self._request(list(self.beginning), want)
+        return self._request(list(self.beginning), 0 if self.ended else self._want())

@@ -6,10 +6,12 @@ import threading
 import time
 from collections.abc import Sequence
 
+from stoker.dataset.streams.call_ranges import CallRange
 from stoker.errors import FailedPreconditionError, InvalidArgumentError, StokerError
 from stoker.service.config import WorkerConfig
 from stoker.service.keys import WorkerIdentity
 from stoker.service.open_files import raise_open_files_limit
+from stoker.service.worker.backoff import Backoff
 from stoker.service.worker.process import (
     CHILD_COMMAND,
     GRACE,
@@ -18,30 +20,6 @@ from stoker.service.worker.process import (
 from stoker.service.worker.supervisor_session import SupervisorSession
 
 logger = logging.getLogger(__name__)
-
-
-@dataclasses.dataclass
-class Backoff:
-    """Delay before a restart, in seconds; doubles with each crash and is reset by a long run.
-
-    Example:
-        >>> backoff = Backoff()
-        >>> [backoff.after(lived=1.0) for _ in range(6)]
-        [0.5, 1.0, 2.0, 4.0, 8.0, 10.0]
-        >>> backoff.after(lived=60.0)
-        0.5
-    """
-
-    first: float = 0.5
-    longest: float = 10.0
-    good_run: float = 30.0
-    _next: float = 0.0
-
-    def after(self, lived: float) -> float:
-        """Return the delay after a process that ran for `lived` seconds."""
-        delay = self.first if lived >= self.good_run or not self._next else self._next
-        self._next = min(self.longest, delay * 2)
-        return delay
 
 
 class Supervisor:
@@ -170,23 +148,23 @@ class Supervisor:
         backoff = Backoff(first=self._first_wait)
         while True:
             began = time.monotonic()
-            end = self._run_one(number)
+            end, calls = self._run_one(number)
             with self._changed:
                 if self._stopping:
                     return
-                delay = backoff.after(time.monotonic() - began)
+                delay = backoff.after(time.monotonic() - began, calls)
                 logger.warning("worker %d %s; starting another in %g s", number, end, delay)
                 self._changed.wait_for(lambda: self._stopping, delay)
 
-    def _run_one(self, number: int) -> str:
-        """Run one process to its end and return a description of the end."""
+    def _run_one(self, number: int) -> tuple[str, list[CallRange]]:
+        """Run one process to its end; return a description of the end, and its calls in flight."""
         with self._changed:
             if self._stopping:
-                return "was not started"
+                return "was not started", []
             try:
                 process = WorkerProcess(self._configs[number], command=self._command)
             except OSError as error:
-                return f"could not be started: {error}"
+                return f"could not be started: {error}", []
             self._running[number] = process
         how = self._follow(number, process)
         with self._changed:
@@ -194,10 +172,12 @@ class Supervisor:
             identity = process.identity
             self._addresses.pop(number, None)
             planned = self._stopping
+        calls = process.lost_calls()
         process.stop()
         if identity is not None and not planned:
-            self._session.report_death(identity, how)
-        return f"(process {process.pid}) {how}"
+            self._session.report_death(identity, how, calls)
+        in_flight = [each for of_task in calls.by_task.values() for each in of_task]
+        return f"(process {process.pid}) {how}", in_flight
 
     def _follow(self, number: int, process: WorkerProcess) -> str:
         """Wait until the process serves, then until it ends; return a description of the end."""

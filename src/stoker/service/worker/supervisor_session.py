@@ -11,11 +11,13 @@ from stoker.service import rpc_session
 from stoker.service.config import parse_service
 from stoker.service.control_connection import PEER_TIMEOUT
 from stoker.service.keys import WorkerIdentity
+from stoker.service.worker.process import LostCalls
 
 logger = logging.getLogger(__name__)
 
 _DEATHS_TO_REPEAT = 1024
-"""Reported deaths that are sent again on a new session; a session may break before they arrive."""
+"""Reported deaths that are sent again on a new session: the dispatcher may be killed before it has
+stored them. One that does not know the worker, or has another in its place, ignores them."""
 
 
 class SupervisorSession:
@@ -44,7 +46,6 @@ class SupervisorSession:
         self._lock = threading.Lock()
         self._deaths: deque[m.WorkerDied] = deque(maxlen=_DEATHS_TO_REPEAT)
         self._session: rpc_session.Session | None = None
-        self._journal_id = ""
         self._interval: float | None = None
         self._lease = 0.0
         self._next_heartbeat = 0.0
@@ -69,14 +70,17 @@ class SupervisorSession:
         if session is not None:
             session.close()
 
-    def report_death(self, identity: WorkerIdentity, how: object) -> None:
+    def report_death(self, identity: WorkerIdentity, how: object, calls: LostCalls) -> None:
         """Report that a child died; from any thread.
 
         Args:
             identity: the child's id and key.
             how: its `Exit`, or words like it.
+            calls: those that may have ended it.
         """
-        death = m.WorkerDied(identity.worker_id, f"it {how}", identity.key)
+        death = m.WorkerDied(
+            identity.worker_id, f"it {how}", identity.key, calls.by_task, calls.alone
+        )
         with self._lock:
             self._deaths.append(death)
         self._send(death)
@@ -93,10 +97,6 @@ class SupervisorSession:
     def _received(self, message: m.FromDispatcher) -> None:
         if isinstance(message, m.SupervisorWelcome):
             with self._lock:
-                if message.journal_id != self._journal_id:
-                    # Another dispatcher assigned the ids anew.
-                    self._journal_id = message.journal_id
-                    self._deaths.clear()
                 deaths = list(self._deaths)
             self._lease = message.lease_ms / 1000
             self._interval = message.heartbeat_ms / 1000

@@ -1,5 +1,6 @@
 """One task on its worker: its buffer, its readers, and the messages for them."""
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -7,6 +8,7 @@ from stoker.service import messages as m
 from stoker.service.chunk import Chunk
 from stoker.service.worker.buffer import Buffer, new_buffer
 from stoker.service.worker.reader_state import ReaderState
+from stoker.service.worker.round_trip import RoundTrip
 from stoker.service.worker.split_queue import SplitQueue
 from stoker.wire import frames as f
 
@@ -22,13 +24,21 @@ REMEMBERED_RELEASED = 4096
 notice, and reads again is refused by the dispatcher, and gives back what it was sent."""
 
 
+REPEATED_ENDS = 16
+"""Latest epochs of sources whose end is reported again on a new session. If the report is lost, the
+dispatcher keeps the epoch's splits until the iteration ends."""
+
+
 @dataclass
 class Task:
     """One iteration's work here.
 
     Attributes:
+        start: its description.
+        round_trip: the time that the dispatcher takes to answer an announcement of splits.
         readers: client → its state.
         queues: (source, source_epoch) → its splits, while it is read.
+        read: the latest requests that reported the end of an epoch of a source.
         ended: the pipeline computes no more.
         cut: the worker drains, so the pipeline ended before the data.
         full: the pipeline waits for room.
@@ -39,9 +49,11 @@ class Task:
     """
 
     start: m.TaskStart
+    round_trip: RoundTrip = field(default_factory=RoundTrip)
     buffer: Buffer = field(init=False)
     readers: dict[int, ReaderState] = field(default_factory=dict)
     queues: dict[tuple[int, int], SplitQueue] = field(default_factory=dict)
+    read: deque[m.SplitRequest] = field(default_factory=lambda: deque(maxlen=REPEATED_ENDS))
     ended: bool = False
     cut: bool = False
     full: bool = False
@@ -62,7 +74,9 @@ class Task:
                 each.number == source and each.count is not None
                 for each in self.start.split_sources or ()
             )
-            self.queues[key] = SplitQueue(self.start.task_id, source, source_epoch, indexed)
+            self.queues[key] = SplitQueue(
+                self.start.task_id, source, source_epoch, indexed, self.round_trip
+            )
         return self.queues[key]
 
     def release(self, client_id: int) -> ReaderState | None:

@@ -1,0 +1,1 @@
+"""Faults of running services, and what their trainers notice of them."""

@@ -1,0 +1,155 @@
+"""A simulated cluster: dispatcher, workers and clients on one clock and network."""
+
+import random
+from collections.abc import Collection
+
+import msgspec
+
+from stoker.dataset.options import Options
+from stoker.dataset.tree.splits import IndexSplits, ListedSplits, Source
+from stoker.dataset.tree.structure import WireNode, structure_of
+from stoker.elements.spec import UnknownSpec, spec_to_wire
+from stoker.service import messages as m
+from stoker.service.config import DispatcherConfig, ShardingPolicy
+from stoker.service.read_options import ReadOptions
+from tests.simulation.client import SimClient
+from tests.simulation.disk import Disk
+from tests.simulation.dispatcher import SimDispatcher
+from tests.simulation.network import World
+from tests.simulation.pipeline import Plan
+from tests.simulation.process import Process
+from tests.simulation.scenario import CLIENT_LEASE, WORKER_LEASE, Scenario
+from tests.simulation.worker import SimWorker
+
+
+class Cluster:
+    """The processes of one run.
+
+    Args:
+        scenario: tells what takes part; it is started by the caller.
+        rng: generates all delays.
+        trace: receives the trace of messages and faults, if there is one.
+
+    Attributes:
+        broken: the number of connections that were broken.
+    """
+
+    def __init__(self, scenario: Scenario, rng: random.Random, trace: list[str] | None) -> None:
+        self.scenario = scenario
+        self.world = World(rng, trace, scenario.peer_timeout)
+        self.world.note(f"{scenario}")
+        config = DispatcherConfig(
+            worker_timeout_ms=round(WORKER_LEASE * 1000),
+            client_timeout_ms=round(CLIENT_LEASE * 1000),
+            peer_timeout_ms=round(scenario.peer_timeout * 1000),
+            job_gc_check_interval_ms=500,
+            job_gc_timeout_ms=round(scenario.kept_seconds * 1000),
+            gc_dynamic_sharding_jobs=True,
+        )
+        commit = scenario.slowest_commit
+        disk = None if commit is None else Disk(self.world, commit)
+        self.dispatcher = SimDispatcher(self.world, config, scenario.tasks_per_client, disk)
+        self.workers: list[SimWorker] = []
+        self.clients: list[SimClient] = []
+        self.broken = 0
+        self._by_address: dict[str, SimWorker] = {}
+        self._registration = _registration(scenario.plan)
+        if scenario.registered:
+            assert isinstance(self.dispatcher.call_now(self._registration), m.DatasetRegistered)
+
+    @property
+    def all_left(self) -> bool:
+        """True if all clients have joined and none reads."""
+        return len(self.clients) >= len(self.scenario.clients) and all(
+            client.state != "reading" for client in self.clients
+        )
+
+    def start_worker(self, number: int, address: str) -> None:
+        """Start a worker, or the successor of one."""
+        host = f"W{number}"
+        runs = sum(worker.process.host == host for worker in self.workers)
+        worker = SimWorker(
+            self.world,
+            f"{host}{'b' * runs}",
+            host,
+            address,
+            self.dispatcher,
+            self.scenario.plan,
+            self.scenario.workers[number].seconds,
+            self.scenario.buffer_bytes,
+        )
+        self._by_address[address] = worker
+        self.workers.append(worker)
+
+    def worker_of(self, number: int) -> SimWorker | None:
+        """Return the last worker that was started on a host."""
+        host = f"W{number}"
+        return next((x for x in reversed(self.workers) if x.process.host == host), None)
+
+    def freeze(self, host: str, seconds: float) -> None:
+        """Freeze the processes of a host."""
+        for process in self._processes():
+            if process.host == host:
+                process.freeze(seconds)
+
+    def _processes(self) -> list[Process]:
+        workers = [worker.process for worker in self.workers]
+        return [self.dispatcher.process, *workers, *(client.process for client in self.clients)]
+
+    def start_client(self, number: int) -> None:
+        """Start a client; the last, after those of the scenario, reads the rest."""
+        scenario = self.scenario
+        options = ReadOptions(
+            processing_mode=ShardingPolicy.DYNAMIC if scenario.dynamic else ShardingPolicy.OFF,
+            dispatcher_address="sim",
+            max_outstanding_requests=scenario.max_outstanding_requests,
+            connect_timeout=30.0,
+        )
+        hello = m.ClientHello(1, 1, "sim", "job", options.job_parameters, (0,), named=True)
+        if not scenario.registered:
+            hello = msgspec.structs.replace(hello, dataset_id="", registration=self._registration)
+        last = number == len(scenario.clients)
+        client = SimClient(
+            self.world,
+            f"C{number}",
+            self.dispatcher,
+            self._by_address,
+            hello,
+            options,
+            scenario.client_seconds,
+            None if last else scenario.clients[number].stop_after,
+        )
+        self.clients.append(client)
+
+    def leftovers(self) -> list[str]:
+        """Return the state that is held, as sentences."""
+        state = self.dispatcher.logic.state
+        held: dict[str, Collection[object]] = {
+            "D clients": state.clients,
+            "D tasks": state.tasks,
+            "D iterations": state.iterations,
+            "D jobs": state.jobs,
+            "D waiting": self.dispatcher.logic.assigner.waiting,
+        }
+        for worker in self.workers:
+            if worker.alive:
+                held[f"{worker.name} tasks"] = worker.logic.tasks
+                held[f"{worker.name} connections"] = worker.logic.connections
+                held[f"{worker.name} pipelines"] = worker.pipelines
+        for client in self.clients:
+            if client.open_connections:
+                held[f"{client.name} connections"] = [client.open_connections]
+        return [f"{name}: {list(values)}" for name, values in held.items() if values]
+
+
+def _registration(plan: Plan) -> m.RegisterDataset:
+    splits = {
+        x.number: ListedSplits() if x.per_file else IndexSplits(x.count) for x in plan.sources
+    }
+    sources = [Source(number, "sim", "", how) for number, how in splits.items()]
+    tree = msgspec.msgpack.encode([WireNode("sim", [], msgspec.Raw(b"\x80"), {}, "")])
+    spec = spec_to_wire(UnknownSpec())
+    structure = structure_of(tree)
+    return m.RegisterDataset(
+        "digest", tree, spec, Options(), sources, dataset_id="sim", structure=structure
+    )

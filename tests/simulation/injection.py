@@ -1,0 +1,134 @@
+"""The execution of faults on a simulated cluster."""
+
+from tests.simulation.cluster import Cluster
+from tests.simulation.faults import (
+    Breaks,
+    ClientCrash,
+    Crash,
+    DiskFull,
+    DispatcherCrash,
+    Drain,
+    Fault,
+    Freeze,
+    Partition,
+)
+
+GRACE_SECONDS = 60.0
+"""Time in which clients must have read what a worker that drains has computed."""
+
+BREAK_SECONDS = 0.4
+"""Longest time between the break of a session and the crash of the dispatcher."""
+
+
+def schedule(fault: Fault, cluster: Cluster) -> None:
+    """Schedule a fault."""
+    world = cluster.world
+    match fault:
+        case Crash():
+            world.after(fault.at, lambda: _crash(fault, cluster))
+        case Drain():
+            world.after(fault.at, lambda: _drain(fault, cluster))
+        case ClientCrash(client, at, silent):
+            world.after(at, lambda: _crash_client(cluster, client, silent=silent))
+        case Freeze(host, at, seconds):
+            world.after(at, lambda: cluster.freeze(host, seconds))
+        case Partition(source, target, at, seconds, both):
+            world.after(at, lambda: world.block(source, target, seconds))
+            if both:
+                world.after(at, lambda: world.block(target, source, seconds))
+        case Breaks(rate):
+            _break_links(cluster, 1 / rate)
+        case DispatcherCrash(at, back, silent, breaks):
+            for _ in range(breaks):
+                before = world.rng.uniform(0.0, BREAK_SECONDS)
+                world.at(max(0.0, at - before), lambda: _break_session(cluster))
+            world.at(at, lambda: cluster.dispatcher.crash(back, silently=silent))
+        case DiskFull():
+            world.after(fault.at, lambda: _fill_disk(fault, cluster))
+
+
+def _crash(crash: Crash, cluster: Cluster) -> None:
+    worker = cluster.worker_of(crash.worker)
+    if worker is None or not worker.alive:
+        return
+    identity, address = worker.identity, worker.address
+    worker.crash(silently=crash.silent)
+    world = cluster.world
+    if crash.reported is not None and identity is not None:
+        world.after(crash.reported, lambda: cluster.dispatcher.report_death(identity))
+    if crash.back is not None:
+        new = address if crash.same_address else f"{address}b"
+        world.after(crash.back, lambda: cluster.start_worker(crash.worker, new))
+
+
+def _drain(drain: Drain, cluster: Cluster) -> None:
+    worker = cluster.worker_of(drain.worker)
+    if worker is None or not worker.alive:
+        return
+    worker.process.run(lambda: worker.drain(GRACE_SECONDS))
+    if drain.back is not None:
+        new = f"{worker.address}b"
+        cluster.world.after(drain.back, lambda: cluster.start_worker(drain.worker, new))
+
+
+def _fill_disk(fault: DiskFull, cluster: Cluster) -> None:
+    disk = cluster.dispatcher.disk
+    assert disk is not None
+    disk.full = True
+    cluster.world.note("       the disk is full")
+
+    def free() -> None:
+        disk.full = False
+        cluster.world.note("       the disk has room")
+
+    cluster.world.after(fault.seconds, free)
+    cluster.world.after(fault.seconds + fault.back, cluster.dispatcher.restart)
+
+
+def _break_session(cluster: Cluster) -> None:
+    """Break a session of the dispatcher, noticed at once."""
+    process = cluster.dispatcher.process
+    sessions = [
+        link for link in cluster.world.links if link.alive and link.sides[1].process is process
+    ]
+    if sessions:
+        rng = cluster.world.rng
+        rng.choice(sessions).break_((rng.uniform(0, 0.01), rng.uniform(0, 0.1)))
+
+
+def compact(cluster: Cluster) -> None:
+    """Compact the journal at random until all clients have left."""
+    disk, pause = cluster.dispatcher.disk, cluster.scenario.compaction_pause
+    if disk is None or pause is None:
+        return
+
+    def step() -> None:
+        if not cluster.all_left:
+            disk.compact()
+            cluster.world.after(cluster.world.rng.expovariate(1 / pause), step)
+
+    cluster.world.after(cluster.world.rng.expovariate(1 / pause), step)
+
+
+def _crash_client(cluster: Cluster, client: int, *, silent: bool) -> None:
+    for each in cluster.clients:
+        if each.name == f"C{client}":
+            each.crash(silently=silent)
+
+
+def _break_links(cluster: Cluster, pause: float) -> None:
+    """Break connections at random until all clients have left or 20 s have passed."""
+    world = cluster.world
+
+    def strike() -> None:
+        if world.now > 20 or cluster.all_left:
+            return
+        alive = [link for link in world.links if link.alive]
+        if alive:
+            rng = world.rng
+            cluster.broken += 1
+            slow = 1.0 if rng.random() < 0.2 else 0.1
+            rng.choice(alive).break_((rng.uniform(0, 0.1), rng.uniform(0, slow)))
+        world.after(world.rng.expovariate(1 / pause), strike)
+
+    world.after(world.rng.expovariate(1 / pause), strike)

@@ -1,0 +1,73 @@
+"""The execution of the scenario of a seed."""
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import partial
+
+from tests.simulation.cluster import Cluster
+from tests.simulation.faults import last_end
+from tests.simulation.injection import compact, schedule
+from tests.simulation.scenario import Scenario, draw
+
+LIMIT_SECONDS = 120.0
+"""Simulated time within which every epoch must end."""
+
+
+@dataclass
+class Outcome:
+    """The outcome of a run.
+
+    Attributes:
+        in_time: all clients have ended within the limit.
+        leftovers: the state that is left when all should be released.
+    """
+
+    scenario: Scenario
+    cluster: Cluster
+    in_time: bool = False
+    leftovers: list[str] = field(default_factory=list)
+
+    def contents(self) -> Counter[str]:
+        """Return what a summary counts: 1 for each property of the scenario, and events."""
+        found = self.scenario.contents()
+        disk = self.cluster.dispatcher.disk
+        if disk is not None:
+            found["units lost by crashes"] += disk.lost
+            found["groups torn"] += disk.torn
+            found["compactions"] += disk.compactions
+        found["restarts of the dispatcher"] += self.cluster.dispatcher.starts - 1
+        found["connections broken"] += self.cluster.broken
+        return found
+
+
+def run(seed: int, trace: list[str] | None = None) -> Outcome:
+    """Run the scenario of a seed to its end, and until no state should be left.
+
+    Args:
+        seed: the seed.
+        trace: receives the story of the run: messages and faults, with their times.
+    """
+    scenario = draw(seed)
+    cluster = Cluster(scenario, random.Random(f"network {seed}"), trace)
+    world, outcome = cluster.world, Outcome(scenario, cluster)
+    for k, worker in enumerate(scenario.workers):
+        world.at(worker.joins, partial(cluster.start_worker, k, f"host:{k}"))
+    for k, client in enumerate(scenario.clients):
+        world.at(client.joins, partial(cluster.start_client, k))
+    for fault in scenario.faults:
+        schedule(fault, cluster)
+    compact(cluster)
+    outcome.in_time = world.run(lambda: cluster.all_left, LIMIT_SECONDS)
+    if outcome.in_time:
+        world.note("       everybody has left")
+        # A client that was lost, or closed without a session, is released when its lease ends.
+        # What others give back is still on its way.
+        world.run(lambda: False, max(world.now, last_end(scenario.faults)) + scenario.lease_seconds)
+        cluster.start_client(len(scenario.clients))
+        outcome.in_time = world.run(lambda: cluster.all_left, world.now + LIMIT_SECONDS)
+    if outcome.in_time:
+        world.run(lambda: False, world.now + scenario.kept_seconds + scenario.lease_seconds)
+        outcome.leftovers = cluster.leftovers()
+        cluster.dispatcher.compare()
+    return outcome

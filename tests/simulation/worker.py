@@ -1,0 +1,190 @@
+"""The simulated shell of a worker."""
+
+import random
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from stoker.service import messages as m
+from stoker.service.chunk import Chunk
+from stoker.service.keys import WorkerIdentity
+from stoker.service.worker import logic
+from stoker.wire import frames as f
+from tests.simulation.network import Side, World
+from tests.simulation.pipeline import Pipeline, Plan
+from tests.simulation.process import Process
+from tests.simulation.session import Ear, Session, SessionServer
+
+TICK_SECONDS = 0.1
+
+PAGE_ENTRIES = 3
+"""File names in a page, so that most lists have several."""
+
+
+class SimWorker:
+    """A worker process: its logic, its pipelines and its data connections.
+
+    Args:
+        world: the clock and the network.
+        name: names it in the trace.
+        host: its host; a successor has that of the first worker.
+        address: the address at which clients find it.
+        dispatcher: the dispatcher.
+        plan: the dataset.
+        seconds: time to compute a typical element.
+        buffer_bytes: as of `logic.Worker`.
+
+    Attributes:
+        ids: the ids that dispatchers have assigned to it.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        host: str,
+        address: str,
+        dispatcher: SessionServer,
+        plan: Plan,
+        seconds: float,
+        buffer_bytes: int,
+    ) -> None:
+        self.world, self.name, self.address = world, name, address
+        self.process = Process(world, name, host)
+        self.identity: WorkerIdentity | None = None
+        self.ids: set[int] = set()
+        self.pipelines: dict[int, Pipeline] = {}
+        self._plan, self._seconds = plan, seconds
+        self._sides: dict[int, Side] = {}
+        self._last_connection = 0
+        self._heartbeat = 0.1
+        self._next_heartbeat = 0.0
+        self._leaves_at: float | None = None
+        versions = m.Versions("3.11", "2")
+        instance = f"{name} {world.rng.getrandbits(32)}"
+        hello = m.WorkerHello(1, 1, address, {"sim": address}, versions, instance=instance)
+        self.logic = logic.Worker(hello, buffer_bytes)
+        self.session = Session(
+            self.process,
+            dispatcher,
+            lambda: self.do(self.logic.session_opened()),
+            self._session_message,
+            lambda: self.do(self.logic.session_lost()),
+        )
+        self.process.every(TICK_SECONDS, self._tick, lambda: True)
+
+    @property
+    def alive(self) -> bool:
+        """True until the process ends."""
+        return self.process.alive
+
+    def accept(self, side: Side) -> None:
+        """Accept a data connection of a client."""
+        self._last_connection += 1
+        number = self._last_connection
+        self._sides[number] = side
+
+        def received(message: f.Message) -> None:
+            self.do(self.logic.client_message(number, message, self.world.now))
+
+        def lost() -> None:
+            if self._sides.pop(number, None) is not None:
+                self.do(self.logic.client_lost(number))
+
+        side.listener = Ear(received, lost)
+
+    def drain(self, grace: float) -> None:
+        """Stop the process as SIGTERM does."""
+        self.world.note(f"       {self.name} drains")
+        self.do(self.logic.drain(self.world.now))
+        self._leaves_at = self.world.now + grace
+
+    def crash(self, *, silently: bool = False) -> None:
+        """Kill the process with all its state; `silently`, with its host."""
+        self.world.note(f"       {self.name} crashes{' with its host' if silently else ''}")
+        self.process.kill(silently=silently)
+        for pipeline in self.pipelines.values():
+            pipeline.close()
+        self._sides.clear()
+        self.pipelines.clear()
+
+    def do(self, actions: Sequence[logic.Action]) -> None:
+        """Execute the logic's actions."""
+        for action in actions if self.alive else ():
+            match action:
+                case logic.ToClient(connection, message) if connection in self._sides:
+                    self._sides[connection].send(message)
+                case logic.ToDispatcher(message):
+                    self.session.send(message)
+                case logic.CloseConnection(connection) if connection in self._sides:
+                    side = self._sides[connection]
+                    side.close()
+                    assert side.listener is not None
+                    self.process.after(0, side.listener.lost)
+                case logic.OpenTask(start):
+                    self._open(start)
+                case logic.CloseTask(task_id) | logic.StopPipeline(task_id):
+                    if task_id in self.pipelines:
+                        self.pipelines.pop(task_id).close()
+                case logic.Produce(task_id) if task_id in self.pipelines:
+                    self.pipelines[task_id].resume()
+                case logic.GiveSplit(task_id, _, _, split) if task_id in self.pipelines:
+                    self.pipelines[task_id].give_split(split)
+                case logic.ListSplits(request):
+                    self.process.after(0.01, partial(self._listed, self._page(request)))
+                case logic.SetHeartbeat(milliseconds):
+                    self._heartbeat = milliseconds / 1000
+
+    def _session_message(self, message: Any) -> None:
+        if isinstance(message, m.WorkerWelcome):
+            self.identity = WorkerIdentity(message.worker_id, message.key)
+            self.ids.add(message.worker_id)
+        self.do(self.logic.session_message(message, self.world.now))
+
+    def _tick(self) -> None:
+        now = self.world.now
+        if now >= self._next_heartbeat:
+            self._next_heartbeat = now + self._heartbeat
+            self.session.send(m.Heartbeat())
+        self.do(self.logic.tick(now))
+        if self._leaves_at is not None and (self.logic.drained or now >= self._leaves_at):
+            self.do(self.logic.leave())
+            self.crash()
+
+    def _page(self, request: m.ListSplits) -> m.SplitsPage:
+        [files] = [x.files for x in self._plan.sources if x.number == request.source]
+        values = files[request.start : request.start + PAGE_ENTRIES]
+        return m.SplitsPage(
+            request.listing_id,
+            request.source,
+            request.start,
+            len(files),
+            msgspec.Raw(msgspec.msgpack.encode(values)),
+        )
+
+    def _listed(self, answer: m.SplitsPage) -> None:
+        self.do(self.logic.splits_listed(answer))
+
+    def _open(self, start: m.TaskStart) -> None:
+        def need_split(task_id: int, source: int, source_epoch: int) -> None:
+            self.do(self.logic.need_split(task_id, source, source_epoch, self.world.now))
+
+        def produced(task_id: int, chunk: Chunk) -> bool:
+            self.do(self.logic.produced(task_id, chunk))
+            return self.logic.may_produce(task_id)
+
+        def exhausted(task_id: int) -> None:
+            self.do(self.logic.exhausted(task_id))
+
+        self.pipelines[start.task_id] = Pipeline(
+            start,
+            self._plan,
+            random.Random(start.seed),
+            self._seconds,
+            self.process.after,
+            need_split,
+            produced,
+            exhausted,
+        )
