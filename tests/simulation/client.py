@@ -88,6 +88,11 @@ class SimClient:
         self.process.every(TICK_SECONDS, self._tick, lambda: self.state == "reading")
 
     @property
+    def journal_id(self) -> str:
+        """The journal of the dispatcher whose client it is, or ""."""
+        return self.logic._hello.journal_id
+
+    @property
     def open_connections(self) -> int:
         """The number of data connections that are open."""
         return sum(side.open for side in self._sides.values())
@@ -198,9 +203,10 @@ class SimClient:
         if worker is None or not can_connect(self.process, worker.process, self.world):
             self._do(self.logic.connection_lost(connection, "nobody listens", self.world.now))
             return
-        side, far = Link(self.world, (self.process, worker.process)).sides
+        link = Link(self.world, (self.process, worker.process))
+        side, far = link.sides
         self._sides[connection] = side
-        worker.process.run(partial(worker.accept, far))
+        worker.process.run(partial(worker.accept, far), link)
 
         def received(message: f.Message) -> None:
             actions = self.logic.worker_message(connection, message, self.world.now)

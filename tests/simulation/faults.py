@@ -74,11 +74,15 @@ class Breaks:
 
 @dataclass(frozen=True)
 class DispatcherCrash:
-    """The death of the dispatcher, and its restart from the journal; `silent` as in `Crash`."""
+    """The death of the dispatcher, and its restart from the journal; `silent` as in `Crash`.
+
+    `breaks` of its sessions break shortly before: what was not durable then is announced again.
+    """
 
     at: float
     back: float
     silent: bool
+    breaks: int
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,7 @@ KINDS = {
     "dispatcher": 5,
     "dispatcher and breaks": 2,
     "disk full": 1,
+    "replaced": 1,
     "mixed": 5,
 }
 """The kinds of scenarios, by their weight."""
@@ -135,7 +140,11 @@ def draw_faults(rng: random.Random, workers: int, clients: int) -> tuple[str, tu
         faults += [_draw_partition(rng, workers, clients) for _ in range(rng.choice([1, 1, 2]))]
     if kind == "stall" or (kind == "mixed" and rng.random() < 0.3):
         faults.append(_draw_freeze(rng, "D"))
-    if kind.startswith("dispatcher") or (kind == "mixed" and rng.random() < 0.5):
+    if (
+        kind == "replaced"
+        or kind.startswith("dispatcher")
+        or (kind == "mixed" and rng.random() < 0.5)
+    ):
         faults += [_draw_dispatcher_crash(rng) for _ in range(rng.choice([1, 1, 2, 3, 5]))]
     if kind == "disk full" or (kind == "mixed" and rng.random() < 0.2):
         faults.append(DiskFull(rng.uniform(0, 1.0), rng.uniform(0, 3.0), rng.uniform(0, 1.0)))
@@ -165,8 +174,12 @@ def _draw_drains(rng: random.Random, workers: int) -> list[Fault]:
 
 
 def _draw_dispatcher_crash(rng: random.Random) -> DispatcherCrash:
-    back = rng.uniform(0, 0.1) if rng.random() < 0.5 else rng.uniform(0, 2.0)
-    return DispatcherCrash(rng.uniform(0, 3.0), back, rng.random() < 0.2)
+    # Longer than clients wait for a dispatcher without a journal, sometimes.
+    shortest, longest = rng.choices([(0, 0.1), (0, 2), (8, 25)], [5, 5, 1])[0]
+    back = rng.uniform(shortest, longest)
+    return DispatcherCrash(
+        rng.uniform(0, 3.0), back, rng.random() < 0.2, rng.choice([0, 0, 1, 3, 6])
+    )
 
 
 def _draw_freeze(rng: random.Random, host: str, longest: float = LONGEST_SECONDS) -> Freeze:
@@ -211,7 +224,7 @@ def last_end(faults: tuple[Fault, ...]) -> float:
         match fault:
             case Freeze() | Partition():
                 ends.append(fault.at + fault.seconds)
-            case DispatcherCrash(at, back, _):
+            case DispatcherCrash(at=at, back=back):
                 ends.append(at + back)
             case DiskFull(at, seconds, back):
                 ends.append(at + seconds + back)

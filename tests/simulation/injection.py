@@ -16,6 +16,9 @@ from tests.simulation.faults import (
 GRACE_SECONDS = 60.0
 """Time in which clients must have read what a worker that drains has computed."""
 
+BREAK_SECONDS = 0.4
+"""Longest time between the break of a session and the crash of the dispatcher."""
+
 
 def schedule(fault: Fault, cluster: Cluster) -> None:
     """Schedule a fault."""
@@ -35,8 +38,11 @@ def schedule(fault: Fault, cluster: Cluster) -> None:
                 world.after(at, lambda: world.block(target, source, seconds))
         case Breaks(rate):
             _break_links(cluster, 1 / rate)
-        case DispatcherCrash(at, back, silent):
-            world.after(at, lambda: cluster.dispatcher.crash(back, silently=silent))
+        case DispatcherCrash(at, back, silent, breaks):
+            for _ in range(breaks):
+                before = world.rng.uniform(0.0, BREAK_SECONDS)
+                world.at(max(0.0, at - before), lambda: _break_session(cluster))
+            world.at(at, lambda: cluster.dispatcher.crash(back, silently=silent))
         case DiskFull():
             world.after(fault.at, lambda: _fill_disk(fault, cluster))
 
@@ -77,6 +83,17 @@ def _fill_disk(fault: DiskFull, cluster: Cluster) -> None:
 
     cluster.world.after(fault.seconds, free)
     cluster.world.after(fault.seconds + fault.back, cluster.dispatcher.restart)
+
+
+def _break_session(cluster: Cluster) -> None:
+    """Break a session of the dispatcher, noticed at once."""
+    process = cluster.dispatcher.process
+    sessions = [
+        link for link in cluster.world.links if link.alive and link.sides[1].process is process
+    ]
+    if sessions:
+        rng = cluster.world.rng
+        rng.choice(sessions).break_((rng.uniform(0, 0.01), rng.uniform(0, 0.1)))
 
 
 def compact(cluster: Cluster) -> None:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from stoker.errors import NotFoundError
+from stoker.errors import NotFoundError, UnavailableError
 from tests.simulation.client import SimClient
 from tests.simulation.pipeline import Element
 from tests.simulation.simulation import Outcome
@@ -14,7 +14,8 @@ def violations(outcome: Outcome) -> list[str]:
         clients = [x for x in outcome.cluster.clients if x.state == "reading"]
         waiting = [f"{c.name} waits for {c.logic.waiting_for()}" for c in clients]
         return [f"the epoch has not ended: {'; '.join(waiting)}"]
-    checks = [_ends_well, _bounded, _nothing_left, _nothing_begun_twice, _replayed]
+    checks = [_ends_well, _bounded, _nothing_left, _nothing_begun_twice, _registered_once]
+    checks.append(_replayed)
     checks.append(_dynamic if outcome.scenario.dynamic else _off)
     return [found for check in checks for found in check(outcome)]
 
@@ -24,7 +25,9 @@ def _ends_well(outcome: Outcome) -> list[str]:
     return [
         f"{client.name} failed: {client.error!r}"
         for client in outcome.cluster.clients
-        if client.state == "failed" and not _was_released(outcome, client)
+        if client.state == "failed"
+        and not _was_released(outcome, client)
+        and not _was_forgotten(outcome, client)
     ]
 
 
@@ -33,6 +36,11 @@ def _was_released(outcome: Outcome, client: SimClient) -> bool:
     error = client.error
     unknown = isinstance(error, NotFoundError) and "Unknown iteration client id" in str(error)
     return unknown and outcome.scenario.may_lose_lease(client.name)
+
+
+def _was_forgotten(outcome: Outcome, client: SimClient) -> bool:
+    """Return whether a client failed because its dispatcher was replaced by another."""
+    return outcome.scenario.replaced and isinstance(client.error, UnavailableError)
 
 
 def _bounded(outcome: Outcome) -> list[str]:
@@ -53,14 +61,37 @@ def _nothing_begun_twice(outcome: Outcome) -> list[str]:
     return [f"begun twice: {what}" for what in outcome.cluster.dispatcher.begun_twice]
 
 
+def _registered_once(outcome: Outcome) -> list[str]:
+    """Check that no worker loses its lease unless it cannot send heartbeats."""
+    if not outcome.scenario.lossless:
+        return []
+    return [
+        f"{worker.name} was registered as {sorted(worker.ids)}"
+        for worker in outcome.cluster.workers
+        if len(worker.ids) > 1
+    ]
+
+
 def _replayed(outcome: Outcome) -> list[str]:
     """Check that replays of the journal lead to the live state."""
     return outcome.cluster.dispatcher.differences[:1]
 
 
 def _dynamic(outcome: Outcome) -> list[str]:
-    """Check that no element comes twice, and that none is missing or its loss is counted."""
-    clients = outcome.cluster.clients
+    """Check that no element comes twice, and that none is missing or its loss is counted.
+
+    Each dispatcher without a journal begins the job anew.
+    """
+    journals = dict.fromkeys(client.journal_id for client in outcome.cluster.clients)
+    last = outcome.cluster.clients[-1].journal_id
+    found = []
+    for journal_id in journals:
+        clients = [x for x in outcome.cluster.clients if x.journal_id == journal_id]
+        found += _dynamic_of(outcome, clients, ended=journal_id == last)
+    return found
+
+
+def _dynamic_of(outcome: Outcome, clients: list[SimClient], *, ended: bool) -> list[str]:
     expected = Counter(outcome.scenario.plan.elements())
     got = Counter(x for client in clients for x in client.delivery.elements)
     found = [f"delivered {n} times: {x}" for x, n in got.items() if n > 1]
@@ -72,7 +103,7 @@ def _dynamic(outcome: Outcome) -> list[str]:
     for client in clients:
         counted.update(client.logic.losses.totals)
     # The number of elements of a lost split is not known to the dispatcher.
-    if not counted["splits_lost"] and len(missing) > counted["elements_lost"]:
+    if ended and not counted["splits_lost"] and len(missing) > counted["elements_lost"]:
         found.append(f"counted {counted['elements_lost']} elements as lost, but lost {missing}")
     return found
 

@@ -127,8 +127,8 @@ class Endpoint(Protocol):
     alive: bool
     frozen_since: float | None
 
-    def run(self, event: Callable[[], None]) -> None:
-        """Run an event after all that waits in the process."""
+    def run(self, event: Callable[[], None], source: object = None) -> None:
+        """Run an event after all of its source that waits in the process."""
 
     def run_if_awake(self, event: Callable[[], None]) -> None:
         """Run a timer unless the process is frozen."""
@@ -208,7 +208,7 @@ class Side:
 
     def learn_later(self) -> None:
         """Notice the end of the link after all that has arrived."""
-        self.process.run(self.learn)
+        self.process.run(self.learn, self.link)
 
     def is_silent(self, opened: float) -> bool:
         """Return whether nothing of the other side has come for the peer timeout."""
@@ -234,7 +234,7 @@ class Side:
         self.delivered = max(self.delivered, number + 1)
         if self.cut is None or number < self.cut:
             target = self.other
-            target.process.run(lambda: target.receive(message))
+            target.process.run(lambda: target.receive(message), self.link)
 
     def receive(self, message: Any) -> None:
         """Handle a message in the process of this side."""

@@ -24,15 +24,20 @@ class Process:
         self.alive = True
         self.frozen_since: float | None = None
         self._thaws_at = 0.0
-        self._backlog: deque[Callable[[], None]] = deque()
+        self._backlog: deque[tuple[object, Callable[[], None]]] = deque()
         self._timers: list[Callable[[], None]] = []
 
-    def run(self, event: Callable[[], None]) -> None:
-        """Run an event in this process: now, or after all that waits for the end of a freeze."""
+    def run(self, event: Callable[[], None], source: object = None) -> None:
+        """Run an event in this process: now, or after what waits for the end of a freeze.
+
+        Args:
+            event: the event.
+            source: events of one source keep their order, as the messages of one connection do.
+        """
         if not self.alive:
             return
         if self.frozen_since is not None or self._backlog:
-            self._backlog.append(event)
+            self._backlog.append((source, event))
         else:
             event()
 
@@ -90,14 +95,24 @@ class Process:
         if seconds > self.world.peer_timeout:
             mine = [x for link in self.world.links for x in link.sides if x.process is self]
             timers += [side.time_out for side in mine if rng.random() < 0.3]
+        self._shuffle()
         for timer in timers:
-            self._backlog.insert(rng.randint(0, len(self._backlog)), timer)
+            self._backlog.insert(rng.randint(0, len(self._backlog)), (None, timer))
         self._continue()
+
+    def _shuffle(self) -> None:
+        """Order what waits as a process that reads its sockets in any order."""
+        sources = [source for source, _ in self._backlog]
+        queues: dict[object, deque[Callable[[], None]]] = {}
+        for source, event in self._backlog:
+            queues.setdefault(source, deque()).append(event)
+        self.world.rng.shuffle(sources)
+        self._backlog = deque((source, queues[source].popleft()) for source in sources)
 
     def _continue(self) -> None:
         """Do the next thing that waits, and the others after it."""
         if self._backlog and self.alive and self.frozen_since is None:
-            self._backlog[0]()
+            self._backlog[0][1]()
             # It stays until then, so that what arrives meanwhile comes after it.
             if self._backlog:
                 self._backlog.popleft()

@@ -81,7 +81,13 @@ class Scenario:
         closes = any(client.stop_after is not None for client in self.clients)
         breaks = any(isinstance(fault, Breaks) for fault in self.faults)
         lost |= closes and breaks and stops_dispatcher(self.faults)
+        lost |= self.replaced
         return not lost and impaired_seconds(self.faults) <= SHORT_SECONDS
+
+    @property
+    def replaced(self) -> bool:
+        """True if dispatchers without a journal follow one another."""
+        return self.slowest_commit is None and stops_dispatcher(self.faults)
 
     @property
     def lease_seconds(self) -> float:
@@ -166,7 +172,8 @@ def draw(seed: int) -> Scenario:
         for k in range(rng.choice([1, 1, 2, 2, 3]))
     )
     kind, faults = draw_faults(rng, len(workers), len(clients))
-    journaled = stops_dispatcher(faults) or rng.random() < 0.7
+    replaced = kind == "replaced"
+    journaled = not replaced and (stops_dispatcher(faults) or rng.random() < 0.7)
     return Scenario(
         kind=kind,
         dynamic=rng.random() < 0.7,
@@ -177,7 +184,7 @@ def draw(seed: int) -> Scenario:
         client_seconds=10 ** rng.uniform(-4, -2),
         max_outstanding_requests=rng.choice([None, None, 1, 2, 5]),
         faults=faults,
-        registered=rng.random() < 0.5,
+        registered=rng.random() < 0.5 and not replaced,
         tasks_per_client=rng.choice([1, 1, 2, 128, 128, 128]),
         peer_timeout=rng.choice([1.0, 1.0, 3.0, 6.0]),
         slowest_commit=rng.choice([0.003, 0.02, 0.1, 0.3]) if journaled else None,

@@ -127,7 +127,7 @@ class Session:
             return
         link = Link(self._world, (self._process, target))
         self._side, far = link.sides
-        target.run(lambda: self._dispatcher.accept(far))
+        target.run(lambda: self._dispatcher.accept(far), link)
         self._side.listener = Ear(
             lambda data: self._received(decode_from_dispatcher(data)), self._broken
         )

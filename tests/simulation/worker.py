@@ -37,7 +37,7 @@ class SimWorker:
         buffer_bytes: as of `logic.Worker`.
 
     Attributes:
-        most_bytes: the most bytes that a task ever buffered beyond what readers gave back.
+        ids: the ids that dispatchers have assigned to it.
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class SimWorker:
         self.world, self.name, self.address = world, name, address
         self.process = Process(world, name, host)
         self.identity: WorkerIdentity | None = None
+        self.ids: set[int] = set()
         self.pipelines: dict[int, Pipeline] = {}
         self._plan, self._seconds = plan, seconds
         self._sides: dict[int, Side] = {}
@@ -139,6 +140,7 @@ class SimWorker:
     def _session_message(self, message: Any) -> None:
         if isinstance(message, m.WorkerWelcome):
             self.identity = WorkerIdentity(message.worker_id, message.key)
+            self.ids.add(message.worker_id)
         self.do(self.logic.session_message(message, self.world.now))
 
     def _tick(self) -> None:
