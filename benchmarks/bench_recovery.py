@@ -20,6 +20,7 @@ own: most of the time is spent waiting.
 
 import argparse
 import json
+import math
 import os
 import statistics
 import sys
@@ -148,7 +149,7 @@ def warm_up(service: Service, mode: str) -> None:
 
 def row(title: str, system: str, outcomes: Sequence[Outcome]) -> str:
     """Return a line of the table."""
-    recoveries = [each.recovery for each in outcomes if each.recovery is not None]
+    recoveries = [each.recovery or math.inf for each in outcomes]
     failures = Counter(
         each.error.partition(":")[0] or "does not end"
         for each in outcomes
@@ -158,7 +159,7 @@ def row(title: str, system: str, outcomes: Sequence[Outcome]) -> str:
         title,
         system,
         spread([each.pause for each in outcomes], ".2f"),
-        spread(recoveries, ".2f") if recoveries else "",
+        spread(recoveries, ".2f") if min(recoveries) < math.inf else "",
         spread([each.lost for each in outcomes], ".0f"),
         spread([each.repeated for each in outcomes], ".0f"),
         ", ".join(f"{count} x {text}" for text, count in failures.items()),

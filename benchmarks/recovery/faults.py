@@ -14,6 +14,9 @@ RESTART_SECONDS = 1.0
 KILLS, BETWEEN_KILLS_SECONDS = 8, 3.0
 FULL_SECONDS = 5.0
 
+SUCCESSOR_SECONDS = 15.0
+"""Time by which an epoch is longer so that a new process takes part in it."""
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -22,7 +25,7 @@ class Fault:
     Attributes:
         title: for the table.
         inject: harms the service, repairs it, and returns the time from which recovery counts.
-        seconds: that it lasts, for the length of the epoch.
+        seconds: that it lasts; the epoch is longer by this time.
         journal: `fault_tolerant_mode` of the dispatcher.
         trainers: of the job.
         recovered_by: "victim": the worker delivers again; "successor": another process delivers;
@@ -116,12 +119,17 @@ def _fill_disk(service: Service) -> float:
 
 
 FAULTS = {
-    "worker-kill": Fault("worker: kill -9", _kill_worker, recovered_by="successor"),
+    "worker-kill": Fault(
+        "worker: kill -9", _kill_worker, SUCCESSOR_SECONDS, recovered_by="successor"
+    ),
     "worker-freeze": Fault(
         "worker: SIGSTOP for 30 s", _freeze_worker, AWAY_SECONDS, recovered_by="victim"
     ),
     "worker-stop": Fault(
-        "worker: SIGTERM, started again when it has ended", _stop_worker, recovered_by="successor"
+        "worker: SIGTERM, started again when it has ended",
+        _stop_worker,
+        SUCCESSOR_SECONDS,
+        recovered_by="successor",
     ),
     "worker-unreachable": Fault(
         "worker: its machine unreachable for 30 s",

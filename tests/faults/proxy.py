@@ -121,12 +121,13 @@ class Forwarder:
         resets: reset each new connection as soon as it is accepted, as a port forwarder does whose
             target is away.
         swallows: acknowledge all bytes and pass nothing, not even the end of a connection.
+        swallows_replies: the same for bytes from `target` alone.
         delay: seconds by which bytes are passed on later, in both directions.
         accepted: the number of connections accepted.
     """
 
     def __init__(self, target: int = 0) -> None:
-        self.resets = self.swallows = False
+        self.resets = self.swallows = self.swallows_replies = False
         self.accepted = 0
         self.delay = 0.0
         self.target = target
@@ -149,9 +150,9 @@ class Forwarder:
         return f"localhost:{self.port}"
 
     def heal(self) -> None:
-        """End `resets`, `swallows` and `delay`; reset connections if some have missed bytes."""
-        swallowed = self.swallows
-        self.resets = self.swallows = False
+        """End all faults; reset connections if some have missed bytes."""
+        swallowed = self.swallows or self.swallows_replies
+        self.resets = self.swallows = self.swallows_replies = False
         self.delay = 0.0
         if swallowed:
             self.cut()
@@ -197,26 +198,29 @@ class Forwarder:
             with self._lock:
                 self._sockets |= {client, server}
             self._threads = [thread for thread in self._threads if thread.is_alive()]
-            swallowed = threading.Event()
-            for source, sink in ((client, server), (server, client)):
-                thread = threading.Thread(target=self._pump, args=(source, sink, swallowed))
+            for source, sink, replies in ((client, server, False), (server, client, True)):
+                thread = threading.Thread(target=self._pump, args=(source, sink, replies))
                 self._threads.append(thread)
                 thread.start()
 
-    def _pump(self, source: socket.socket, sink: socket.socket, swallowed: threading.Event) -> None:
+    def _pump(self, source: socket.socket, sink: socket.socket, replies: bool) -> None:
+        swallowed = False
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
                 if self.delay:
                     self._closing.wait(self.delay)
-                if self.swallows:
-                    swallowed.set()  # bytes after a gap would be another fault
-                if not swallowed.is_set():
+                # Nothing is passed on after a gap: that would be another fault.
+                swallowed = swallowed or self._swallowing(replies)
+                if not swallowed:
                     sink.sendall(data)
         _shut(source)
-        if not self.swallows and not swallowed.is_set():
+        if not swallowed and not self._swallowing(replies):
             _shut(sink)
             with self._lock:
                 self._sockets -= {source, sink}
+
+    def _swallowing(self, replies: bool) -> bool:
+        return self.swallows or (replies and self.swallows_replies)
 
 
 def _reset(sock: socket.socket) -> None:

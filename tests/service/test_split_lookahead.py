@@ -129,9 +129,11 @@ def test_fast_dispatcher_is_not_asked_ahead():
 
 def test_wait_for_a_restart_is_no_round_trip():
     queue = SplitQueue(1, 0, 0)
-    queue.need(0.0)
-    queue.granted(SplitGrant(1, 0, 0, splits=[(0, "a"), (1, "b")]), 0.1)
-    queue.reattach()
-    for now in (60.0, 61.0):
-        queue.granted(SplitGrant(1, 0, 0, begun=[0]), now)
+    for number in range(3):
+        now = 60.0 * number
+        queue.need(now)
+        queue.granted(SplitGrant(1, 0, 0, splits=[(number, "x")]), now)
+        queue.reattach()
+        queue.granted(SplitGrant(1, 0, 0, begun=[number]), now + 50.0)
+        assert queue.take(now + 50.0) == ["x"]
     assert queue.round_trip.seconds == 0.0

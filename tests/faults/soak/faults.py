@@ -128,6 +128,11 @@ def _swallow(machine: WorkerMachine) -> None:
         link.swallows = True
 
 
+def _swallow_replies(machine: WorkerMachine) -> None:
+    for link in machine.links:
+        link.swallows_replies = True
+
+
 def _swallow_data(machine: WorkerMachine) -> None:
     machine.data.swallows = True
 
@@ -176,6 +181,13 @@ FAULTS = (
         "worker",
         _on_links(_swallow),
         (1.2 * LEASE, 1.5 * LEASE),
+        losses=True,
+    ),
+    Fault(
+        "a worker gets no answers, and trainers none of its elements",
+        "worker",
+        _on_links(_swallow_replies),
+        (1.0, 1.5 * LEASE),
         losses=True,
     ),
     Fault("swallowed data of a worker", "worker", _on_links(_swallow_data), (1.0, 15.0)),

@@ -322,7 +322,12 @@ class Cluster(contextlib.ExitStack):
         super().__init__()
         log = directory / "dispatcher.log"
         self.journal = directory / "journal"
-        fields = {"fault_tolerant_mode": True, "work_dir": str(self.journal), **(dispatcher or {})}
+        fields = {
+            "fault_tolerant_mode": True,
+            "work_dir": str(self.journal),
+            "compaction_bytes": 16 << 10,  # so that it is killed while it compacts
+            **(dispatcher or {}),
+        }
         self.dispatcher = Server(DISPATCHER, "dispatcher", fields, log)
         self.machines = [
             WorkerMachine(number, directory, worker or {}) for number in range(workers)

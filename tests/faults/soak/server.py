@@ -1,6 +1,7 @@
 """A process of the soak: ``python -m tests.faults.soak.server dispatcher|worker FIELDS``.
 
-FIELDS are those of the configuration, as JSON. It prints one JSON line when it serves, and ends on
+FIELDS are those of the configuration, as JSON; those of a dispatcher may have `compaction_bytes`,
+the growth after which its journal is compacted. It prints one JSON line when it serves, and ends on
 SIGTERM as `stoker dispatcher` and `stoker worker` do, or when its standard input ends.
 """
 
@@ -11,6 +12,7 @@ import threading
 from typing import Any
 
 from stoker.service import DispatcherConfig, DispatchServer, WorkerConfig
+from stoker.service.journal import sqlite_store
 from stoker.service.shutdown import StopRequest
 from stoker.service.worker.process import GRACE
 from stoker.service.worker.supervisor import Supervisor
@@ -19,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 
 def _run_dispatcher(fields: dict[str, Any], stop: StopRequest) -> int:
+    if "compaction_bytes" in fields:
+        vars(sqlite_store)["COMPACTION_BYTES"] = fields.pop("compaction_bytes")
     server = DispatchServer(DispatcherConfig(**fields))
     port = int(server.target.rpartition(":")[2])
     print(json.dumps({"port": port}), flush=True)

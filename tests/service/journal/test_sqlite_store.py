@@ -1,5 +1,6 @@
 """A journal in a local directory: its lock, its refusals, and damage anywhere in its files."""
 
+import errno
 import hashlib
 import os
 import shutil
@@ -97,8 +98,8 @@ def test_file_urls_are_local_directories(tmp_path):
 
 @pytest.mark.parametrize(
     "content",
-    [b"some text", b"x" * 5_000, b"SQLite format 3\0" + bytes(200)],
-    ids=["short", "long", "empty header"],
+    [b"", b"some text", b"x" * 5_000, b"SQLite format 3\0" + bytes(200)],
+    ids=["empty", "short", "long", "empty header"],
 )
 def test_a_foreign_file_is_refused_unchanged(tmp_path, content):
     (tmp_path / "journal.sqlite").write_bytes(content)
@@ -129,12 +130,17 @@ def test_a_newer_version_is_refused_unchanged(tmp_path):
         OpenJournal(tmp_path)
 
 
-def test_an_interrupted_creation_is_finished(tmp_path):
-    (tmp_path / "journal.sqlite").touch()
+def test_an_interrupted_creation_leaves_no_journal(tmp_path, monkeypatch):
+    def fail(*args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "link", fail)
+        with pytest.raises(UnavailableError, match="No space left"):
+            OpenJournal(tmp_path)
+    assert list(tmp_path.iterdir()) == []
     with opened(tmp_path) as journal:
-        journal.commit(b"unit")
-    with opened(tmp_path) as journal:
-        assert journal.content == [b"unit"]
+        assert journal.content == []
 
 
 def test_a_work_dir_that_is_a_file_is_named(tmp_path):

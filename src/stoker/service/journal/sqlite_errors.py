@@ -29,6 +29,8 @@ def translated(path: Path) -> Iterator[None]:
         raise
     except sqlite3.Error as error:
         raise _translate(error, path) from error
+    except UnicodeDecodeError as error:  # a message of SQLite that quotes a damaged name
+        raise damaged(str(path), "its schema cannot be read") from error
     except OSError as error:
         raise _system_error(error, path) from error
 
@@ -55,6 +57,8 @@ def _system_error(error: OSError, path: Path) -> StokerError:
     reason = error.strerror or str(error)
     if isinstance(error, PermissionError) or error.errno == errno.EROFS:
         return _read_only(path, reason)
+    if error.errno in {errno.ENOLCK, errno.EOPNOTSUPP}:
+        return _not_lockable(path, reason)
     return _unavailable(path, reason)
 
 
@@ -67,13 +71,17 @@ def _translate(error: sqlite3.Error, path: Path) -> StokerError:
     if code in _DAMAGED:
         return damaged(str(path), str(error))
     if code == sqlite3.SQLITE_IOERR and "lock" in getattr(error, "sqlite_errorname", "").lower():
-        return FailedPreconditionError(
-            f"{path} cannot be locked ({error}), as on some network file systems; name a "
-            "`work_dir` on a local disk or a URL of an object store"
-        )
+        return _not_lockable(path, str(error))
     if code == sqlite3.SQLITE_ERROR:  # such as a table that is missing
         return damaged(str(path), str(error))
     return _unavailable(path, str(error))
+
+
+def _not_lockable(path: Path, reason: str) -> FailedPreconditionError:
+    return FailedPreconditionError(
+        f"{path} cannot be locked ({reason}), as on some network file systems; name a `work_dir` "
+        "on a local disk, or a URL of an object store"
+    )
 
 
 def _read_only(path: Path, reason: str) -> PermissionDeniedError:

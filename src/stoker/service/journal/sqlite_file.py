@@ -1,35 +1,66 @@
 """Opens and creates the database of a journal, and closes one without a change to its files."""
 
+import fcntl
+import os
+import random
 import sqlite3
 import struct
+import time
+from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 from stoker.errors import FailedPreconditionError
 from stoker.service.journal.blocks import VERSION, damaged, newer
+from stoker.service.journal.sqlite_errors import busy, check_writable
+from stoker.service.journal.wal import check_log
 
 PAGE_BYTES = 4096
 _APPLICATION_ID = 0x73746B6A  # "stkj"
 _HEADER_BYTES = 100
 _LOG_LIMIT = 16 << 20
+_LOCK_SECONDS = 0.5
+"""Two processes that start at once may both be refused by SQLite, so each tries for a while."""
+_LOCK_START, _LOCK_BYTES = 1 << 30, 512  # https://sqlite.org/fileformat2.html#the_lock_byte_page
 
 _TABLES = ("units", "parts", "head")
 
 
-def check_header(path: Path) -> bool:
-    """Return whether the file at `path` is a database of a journal; False if it is to be created.
+def check_files(path: Path) -> bool:
+    """Return whether there is a database of a journal at `path`; False if nothing is there.
 
-    Reads bytes only: SQLite might change another program's database when it opens it.
+    Reads bytes only: SQLite might change another program's database when it opens it, and removes
+    a log that it cannot read.
 
     Raises:
-        FailedPreconditionError: if it is of another program or of a newer stoker.
+        FailedPreconditionError: if it is of another program or of a newer stoker, or in use.
         DataLossError: if it is damaged.
     """
     if not path.exists():
         return False
-    with path.open("rb") as file:
-        header = file.read(_HEADER_BYTES)
-    if not header:
-        return False
+    check_writable(path)
+    with path.open("r+b") as file:
+        _lock(file, path)
+        _check_header(file.read(_HEADER_BYTES), path)
+        check_log(path.with_name(f"{path.name}-wal"))
+    return True
+
+
+def _lock(file: IO[bytes], path: Path) -> None:
+    """Lock a database as SQLite does, until `file` is closed."""
+    deadline = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, _LOCK_BYTES, _LOCK_START)
+        except (BlockingIOError, PermissionError) as error:
+            if time.monotonic() > deadline:
+                raise busy(path) from error
+            time.sleep(random.uniform(0.01, 0.05))
+        else:
+            return
+
+
+def _check_header(header: bytes, path: Path) -> None:
     if len(header) < _HEADER_BYTES or not header.startswith(b"SQLite format 3\0"):
         raise _foreign(path)
     version, _, application_id = struct.unpack_from(">3I", header, 60)
@@ -37,50 +68,69 @@ def check_header(path: Path) -> bool:
         raise _foreign(path)
     if version > VERSION:
         raise newer(str(path), version)
-    if version == 0 or header[18:20] not in (b"\1\1", b"\2\2"):
+    if version == 0 or header[18:20] != b"\2\2":
         raise damaged(str(path), "the numbers of versions in its header are wrong")
-    return True
 
 
-def open_database(path: Path, *, exists: bool) -> sqlite3.Connection:
-    """Return a connection that has locked the database, and has changed nothing.
-
-    Args:
-        path: the file.
-        exists: as returned by `check_header`.
-    """
-    connection = sqlite3.connect(
-        path, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=16
-    )
+def create(path: Path, head: bytes) -> None:
+    """Create an empty journal at `path`, at once and complete, unless something exists there."""
+    part = path.with_name(f"{path.name}.{os.urandom(4).hex()}.part")
     try:
-        connection.execute("PRAGMA locking_mode=EXCLUSIVE").fetchone()
-        connection.execute("PRAGMA cell_size_check=ON")
-        connection.execute("PRAGMA synchronous=FULL")
-        connection.execute(f"PRAGMA journal_size_limit={_LOG_LIMIT}").fetchone()
-        if not exists:  # these take effect before anything else, and would write to another file
+        connection = sqlite3.connect(part, isolation_level=None)
+        try:
             connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
             connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
-        connection.execute("BEGIN EXCLUSIVE")
-        connection.execute("ROLLBACK")
-    except BaseException:
-        close_unchanged(connection)
-        raise
-    return connection
+            connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version={VERSION}")
+            for table in _TABLES:
+                columns = "id INTEGER PRIMARY KEY, content BLOB NOT NULL"
+                connection.execute(f"CREATE TABLE {table} ({columns})")
+            connection.execute("INSERT INTO head VALUES (0, ?)", (head,))
+            # Without shared memory, which some file systems do not have.
+            connection.execute("PRAGMA locking_mode=EXCLUSIVE").fetchone()
+            (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
+            if mode != "wal":
+                raise sqlite3.OperationalError(f"its journal_mode is {mode!r} and cannot be 'wal'")
+        finally:
+            connection.close()
+        with suppress(FileExistsError):
+            os.link(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+    sync_directory(path.parent)
 
 
-def create(connection: sqlite3.Connection, head: bytes) -> bool:
-    """Write an empty journal; return False if another process has just done so."""
-    connection.execute("BEGIN EXCLUSIVE")
-    if connection.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,):
-        connection.execute("ROLLBACK")
-        return False
-    connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version={VERSION}")
-    for table in _TABLES:
-        connection.execute(f"CREATE TABLE {table} (id INTEGER PRIMARY KEY, content BLOB NOT NULL)")
-    connection.execute("INSERT INTO head VALUES (0, ?)", (head,))
-    connection.execute("COMMIT")
-    return True
+def open_database(path: Path) -> sqlite3.Connection:
+    """Return a connection that has locked the database, and has changed nothing."""
+    deadline = time.monotonic() + _LOCK_SECONDS
+    while True:
+        connection = sqlite3.connect(
+            path, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=16
+        )
+        try:
+            connection.execute("PRAGMA locking_mode=EXCLUSIVE").fetchone()
+            connection.execute("PRAGMA cell_size_check=ON")
+            connection.execute("PRAGMA synchronous=FULL")
+            connection.execute(f"PRAGMA journal_size_limit={_LOG_LIMIT}").fetchone()
+            connection.execute("BEGIN EXCLUSIVE")
+            connection.execute("ROLLBACK")
+        except BaseException as error:
+            close_unchanged(connection)
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if code != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(random.uniform(0.01, 0.05))
+        else:
+            return connection
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def close_unchanged(connection: sqlite3.Connection) -> None:

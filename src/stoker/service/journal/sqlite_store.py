@@ -16,17 +16,17 @@ from pathlib import Path
 import msgspec
 
 from stoker.service.journal.blocks import Block, Kind, damaged, decode_block, encode_block, pack
-from stoker.service.journal.sqlite_errors import busy, check_writable, translated
+from stoker.service.journal.sqlite_errors import busy, translated
 from stoker.service.journal.sqlite_file import (
     PAGE_BYTES,
-    check_header,
+    check_files,
     close_unchanged,
     create,
     open_database,
+    sync_directory,
 )
 from stoker.service.journal.store import COMPACTION_BYTES, History, Rewrite, Store
 from stoker.service.journal.verifying import parts_of, units_of
-from stoker.service.journal.wal import check_log
 
 FILE_NAME = "journal.sqlite"
 
@@ -89,18 +89,11 @@ class SqliteStore(Store):
 
     def _open(self) -> None:
         _make_directory(self._path.parent)
-        exists = check_header(self._path)
-        check_writable(self._path)
-        self._connection = open_database(self._path, exists=exists)
+        if not check_files(self._path):
+            create(self._path, self._encoded(_Head()))
+        self._connection = open_database(self._path)
         try:
-            if exists:  # SQLite has locked it, and has written nothing
-                check_log(self._path.with_name(f"{FILE_NAME}-wal"))
-            elif not create(self._connection, self._encoded(_Head())):
-                raise busy(self._path)
             self._head = self._read_head()
-            (mode,) = self._connection.execute("PRAGMA journal_mode=WAL").fetchone()
-            if mode != "wal":
-                raise sqlite3.OperationalError(f"its journal_mode is {mode!r} and cannot be 'wal'")
             self._inode = self._path.stat().st_ino
         except BaseException:
             close_unchanged(self._connection)
@@ -272,8 +265,4 @@ def _make_directory(path: Path) -> None:
     missing = [parent for parent in (path, *path.parents) if not parent.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for created in missing:
-        parent = os.open(created.parent, os.O_RDONLY)
-        try:
-            os.fsync(parent)
-        finally:
-            os.close(parent)
+        sync_directory(created.parent)

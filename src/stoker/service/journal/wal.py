@@ -1,4 +1,4 @@
-"""Check of SQLite's write-ahead log before it is written again.
+"""Check of SQLite's write-ahead log before SQLite reads it.
 
 SQLite ignores everything behind the first frame whose checksum differs, since a commit that the
 machine's power failure interrupted looks like that. Only the last commit can have been
