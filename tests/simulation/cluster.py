@@ -11,6 +11,7 @@ from stoker.dataset.tree.structure import WireNode, structure_of
 from stoker.elements.spec import UnknownSpec, spec_to_wire
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig, ShardingPolicy
+from stoker.service.keys import KEY_BYTES
 from stoker.service.read_options import ReadOptions
 from tests.simulation.client import SimClient
 from tests.simulation.disk import Disk
@@ -105,7 +106,8 @@ class Cluster:
             max_outstanding_requests=scenario.max_outstanding_requests,
             connect_timeout=30.0,
         )
-        hello = m.ClientHello(1, 1, "sim", "job", options.job_parameters, (0,), named=True)
+        key = self.world.rng.randbytes(KEY_BYTES)
+        hello = m.ClientHello(1, 1, "sim", "job", options.job_parameters, (0,), named=True, key=key)
         if not scenario.registered:
             hello = msgspec.structs.replace(hello, dataset_id="", registration=self._registration)
         last = number == len(scenario.clients)

@@ -8,6 +8,9 @@ from stoker.service.dispatcher.state import State
 from tests.simulation.network import World
 from tests.simulation.process import Process
 
+CHECK_SECONDS = 1.0
+"""Interval at which a journal checks that it may still write; leases are longer."""
+
 
 class Disk:
     """The durable part of a journal.
@@ -20,7 +23,10 @@ class Disk:
         snapshot: parts that replace the oldest units.
         units: the units after it.
         full: writes fail.
-        lost: units that were appended and lost by crashes.
+        owner: the only journal that may write.
+        lost: the number of units that were appended and lost by crashes.
+        torn: the number of groups that were stored in part.
+        compactions: the number of snapshots.
     """
 
     def __init__(self, world: World, slowest: float) -> None:
@@ -28,6 +34,7 @@ class Disk:
         self.snapshot: list[bytes] = []
         self.units: list[bytes] = []
         self.full = False
+        self.owner: SimJournal | None = None
         self.lost = 0
         self.torn = 0
         self.compactions = 0
@@ -68,11 +75,13 @@ class SimJournal:
         failed: Callable[[Exception], None],
     ) -> None:
         self.position = self.durable_position = 0
-        self._disk, self._process = disk, process
-        self._durable, self._failed = durable, failed
         self._waiting: list[bytes] = []
         self._group: list[bytes] = []
         self._has_failed = False
+        self._disk, self._process = disk, process
+        self._durable, self._failed = durable, failed
+        disk.owner = self
+        process.every(CHECK_SECONDS, self._check, lambda: not self._has_failed)
 
     def append(self, unit: bytes) -> None:
         """Add a unit to the next group."""
@@ -87,13 +96,29 @@ class SimJournal:
         self._group, self._waiting = [], []
 
     def tear(self) -> None:
-        """End with the process: the group in flight is stored in part, the units after it not."""
+        """End with the process, or with the journal of another dispatcher on this disk.
+
+        The group in flight is stored in part, the units after it are not.
+        """
+        if self._disk.owner is not self:
+            return
         rng = self._disk.world.rng
         kept = rng.randint(0, len(self._group)) if not self._disk.full else 0
         self._disk.units += self._group[:kept]
         self._disk.lost += len(self._group) - kept + len(self._waiting)
         self._disk.torn += 0 < kept < len(self._group)
         self._group, self._waiting = [], []
+        self._disk.owner = None
+
+    def _check(self) -> None:
+        """Notice that another dispatcher has opened the journal."""
+        if self._disk.owner is not self:
+            self._fail("another dispatcher has replaced this one")
+
+    def _fail(self, reason: str) -> None:
+        if not self._has_failed:
+            self._has_failed = True
+            self._failed(UnavailableError(reason))
 
     def _commit(self) -> None:
         """Begin to store what waits, unless a group is in flight."""
@@ -104,9 +129,11 @@ class SimJournal:
         self._process.after(rng.uniform(0.001, self._disk.slowest), self._committed)
 
     def _committed(self) -> None:
+        if self._disk.owner is not self:
+            self._check()
+            return
         if self._disk.full:
-            self._has_failed = True
-            self._failed(UnavailableError("the simulated disk is full"))
+            self._fail("the simulated disk is full")
             return
         self._disk.units += self._group
         self.durable_position += len(self._group)

@@ -148,7 +148,7 @@ class _Shell:
         """Stop, because the state is ahead of the journal."""
         self.world.note(f"       D stops: {error}")
         self._gate.abandon()
-        self._owner.crash(back=None)
+        self.end()
 
 
 class SimDispatcher:
@@ -243,6 +243,19 @@ class SimDispatcher:
         """Start a process that continues from the journal, unless one runs."""
         if self.process.alive or (self.disk is not None and self.disk.full):
             return
+        self._start()
+
+    def take_over(self) -> None:
+        """Start a process though another one may run, which is frozen; it may write no more."""
+        assert self.disk is not None
+        if self.disk.full or self.process.frozen_since is None:
+            self.restart()
+            return
+        if self.disk.owner is not None:
+            self.disk.owner.tear()
+        self._start()
+
+    def _start(self) -> None:
         state = State() if self.disk is None else self.disk.read()
         self.starts += 1
         units = 0 if self.disk is None else len(self.disk.units)

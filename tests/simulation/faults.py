@@ -94,8 +94,25 @@ class DiskFull:
     back: float
 
 
+@dataclass(frozen=True)
+class TakeOver:
+    """The dispatcher is frozen for `seconds`; after `back` seconds another opens its journal."""
+
+    at: float
+    seconds: float
+    back: float
+
+
 Fault: TypeAlias = (
-    Crash | Drain | ClientCrash | Freeze | Partition | Breaks | DispatcherCrash | DiskFull
+    Crash
+    | Drain
+    | ClientCrash
+    | Freeze
+    | Partition
+    | Breaks
+    | DispatcherCrash
+    | DiskFull
+    | TakeOver
 )
 
 KINDS = {
@@ -113,6 +130,7 @@ KINDS = {
     "dispatcher and breaks": 2,
     "disk full": 1,
     "replaced": 1,
+    "take over": 2,
     "mixed": 5,
 }
 """The kinds of scenarios, by their weight."""
@@ -148,6 +166,9 @@ def draw_faults(rng: random.Random, workers: int, clients: int) -> tuple[str, tu
         faults += [_draw_dispatcher_crash(rng) for _ in range(rng.choice([1, 1, 2, 3, 5]))]
     if kind == "disk full" or (kind == "mixed" and rng.random() < 0.2):
         faults.append(DiskFull(rng.uniform(0, 1.0), rng.uniform(0, 3.0), rng.uniform(0, 1.0)))
+    if kind == "take over" or (kind == "mixed" and rng.random() < 0.2):
+        seconds = rng.uniform(0.1, LONGEST_SECONDS)
+        faults.append(TakeOver(rng.uniform(0, 1.0), seconds, rng.uniform(0, seconds)))
     if kind == "short":
         faults += _draw_short(rng, hosts, workers, clients)
     return kind, tuple(faults)
@@ -222,7 +243,7 @@ def last_end(faults: tuple[Fault, ...]) -> float:
     ends = [0.0]
     for fault in faults:
         match fault:
-            case Freeze() | Partition():
+            case Freeze() | Partition() | TakeOver():
                 ends.append(fault.at + fault.seconds)
             case DispatcherCrash(at=at, back=back):
                 ends.append(at + back)
@@ -234,6 +255,7 @@ def last_end(faults: tuple[Fault, ...]) -> float:
 def stops_dispatcher(faults: tuple[Fault, ...]) -> bool:
     """Return whether calls to the dispatcher may fail for long."""
     return any(
-        isinstance(x, DispatcherCrash | DiskFull) or (isinstance(x, Freeze) and x.host == "D")
+        isinstance(x, DispatcherCrash | DiskFull | TakeOver)
+        or (isinstance(x, Freeze) and x.host == "D")
         for x in faults
     )

@@ -11,6 +11,7 @@ from tests.simulation.faults import (
     Fault,
     Freeze,
     Partition,
+    TakeOver,
 )
 
 GRACE_SECONDS = 60.0
@@ -43,6 +44,9 @@ def schedule(fault: Fault, cluster: Cluster) -> None:
                 before = world.rng.uniform(0.0, BREAK_SECONDS)
                 world.at(max(0.0, at - before), lambda: _break_session(cluster))
             world.at(at, lambda: cluster.dispatcher.crash(back, silently=silent))
+        case TakeOver(at, seconds, back):
+            world.after(at, lambda: cluster.freeze("D", seconds))
+            world.after(at + back, cluster.dispatcher.take_over)
         case DiskFull():
             world.after(fault.at, lambda: _fill_disk(fault, cluster))
 

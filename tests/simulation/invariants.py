@@ -4,7 +4,7 @@ from collections import Counter
 
 from stoker.errors import NotFoundError, UnavailableError
 from tests.simulation.client import SimClient
-from tests.simulation.pipeline import Element
+from tests.simulation.pipeline import CHUNK_BYTES, Element
 from tests.simulation.simulation import Outcome
 
 
@@ -15,7 +15,7 @@ def violations(outcome: Outcome) -> list[str]:
         waiting = [f"{c.name} waits for {c.logic.waiting_for()}" for c in clients]
         return [f"the epoch has not ended: {'; '.join(waiting)}"]
     checks = [_ends_well, _bounded, _nothing_left, _nothing_begun_twice, _registered_once]
-    checks.append(_replayed)
+    checks += [_memory_bounded, _replayed]
     checks.append(_dynamic if outcome.scenario.dynamic else _off)
     return [found for check in checks for found in check(outcome)]
 
@@ -51,6 +51,26 @@ def _bounded(outcome: Outcome) -> list[str]:
         for client in outcome.cluster.clients
         if limit is not None and client.most_outstanding > limit
     ]
+
+
+def _memory_bounded(outcome: Outcome) -> list[str]:
+    """Check that `buffer_bytes` bounds what a worker computes ahead, and what it has sent.
+
+    What clients give back is buffered besides.
+    """
+    limit = outcome.scenario.buffer_bytes + CHUNK_BYTES
+    clients = len(outcome.cluster.clients)
+    found = [
+        f"{worker.name} had sent {worker.most_sent} bytes to a reader, more than {limit}"
+        for worker in outcome.cluster.workers
+        if worker.most_sent > limit
+    ]
+    found += [
+        f"{worker.name} buffered {worker.most_buffered} bytes, more than {limit} for each client"
+        for worker in outcome.cluster.workers
+        if worker.most_buffered > limit * (1 + clients)
+    ]
+    return found
 
 
 def _nothing_left(outcome: Outcome) -> list[str]:

@@ -13,6 +13,12 @@ Element: TypeAlias = tuple[int, int, int]
 """An element: its source, the epoch of the source, and its number."""
 
 
+ELEMENT_BYTES = 10
+CHUNK_ELEMENTS = 7
+CHUNK_BYTES = ELEMENT_BYTES * CHUNK_ELEMENTS
+"""Size of an element, and of the largest chunk."""
+
+
 @dataclass(frozen=True)
 class SourcePlan:
     """A source of `count` elements; with `per_file` it is listed as files of as many elements."""
@@ -122,7 +128,7 @@ class Pipeline:
     def _run(self) -> Iterator[float | None]:
         """Yield seconds to wait, or ``None`` to wait for an event."""
         chunk: list[Element] = []
-        size = self._rng.randint(1, 7)
+        size = self._rng.randint(1, CHUNK_ELEMENTS)
         for source_epoch in range(self._plan.epochs):
             for source in self._plan.sources:
                 for split in self._splits(source, source_epoch):
@@ -135,13 +141,13 @@ class Pipeline:
                         if not failed:
                             chunk.append(element)
                         if chunk and (failed or len(chunk) == size):
-                            yield from self._deliver(Chunk(chunk, 10 * len(chunk)))
-                            chunk, size = [], self._rng.randint(1, 7)
+                            yield from self._deliver(Chunk(chunk, ELEMENT_BYTES * len(chunk)))
+                            chunk, size = [], self._rng.randint(1, CHUNK_ELEMENTS)
                         if failed:
                             error = ErrorRecord("UserFunctionError", repr(element))
                             yield from self._deliver(Chunk([], 5, error))
         if chunk:
-            yield from self._deliver(Chunk(chunk, 10 * len(chunk)))
+            yield from self._deliver(Chunk(chunk, ELEMENT_BYTES * len(chunk)))
 
     def _splits(self, source: SourcePlan, source_epoch: int) -> Iterator[range | None]:
         """Yield the ranges to read, or ``None`` to wait for one."""

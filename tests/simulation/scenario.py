@@ -15,6 +15,7 @@ from tests.simulation.faults import (
     Fault,
     Freeze,
     Partition,
+    TakeOver,
     draw_faults,
     impaired_seconds,
     last_end,
@@ -149,6 +150,8 @@ def _name(fault: Fault) -> str:
             return "dispatcher crashes"
         case DiskFull():
             return "disk is full"
+        case TakeOver():
+            return "dispatcher is taken over"
         case Partition():
             return "partition, both directions" if fault.both else "partition, one direction"
 

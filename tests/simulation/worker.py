@@ -38,6 +38,8 @@ class SimWorker:
 
     Attributes:
         ids: the ids that dispatchers have assigned to it.
+        most_buffered: the most bytes that a task had computed and not sent.
+        most_sent: the most bytes sent to a reader and not known to be consumed.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class SimWorker:
         self.process = Process(world, name, host)
         self.identity: WorkerIdentity | None = None
         self.ids: set[int] = set()
+        self.most_buffered = self.most_sent = 0
         self.pipelines: dict[int, Pipeline] = {}
         self._plan, self._seconds = plan, seconds
         self._sides: dict[int, Side] = {}
@@ -112,6 +115,7 @@ class SimWorker:
 
     def do(self, actions: Sequence[logic.Action]) -> None:
         """Execute the logic's actions."""
+        self._measure()
         for action in actions if self.alive else ():
             match action:
                 case logic.ToClient(connection, message) if connection in self._sides:
@@ -136,6 +140,12 @@ class SimWorker:
                     self.process.after(0.01, partial(self._listed, self._page(request)))
                 case logic.SetHeartbeat(milliseconds):
                     self._heartbeat = milliseconds / 1000
+
+    def _measure(self) -> None:
+        for task in self.logic.tasks.values():
+            self.most_buffered = max(self.most_buffered, task.buffer.nbytes)
+            for reader in task.readers.values():
+                self.most_sent = max(self.most_sent, reader._kept_bytes + reader.backlog.nbytes)
 
     def _session_message(self, message: Any) -> None:
         if isinstance(message, m.WorkerWelcome):
