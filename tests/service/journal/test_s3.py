@@ -13,8 +13,8 @@ from stoker.errors import FailedPreconditionError, NotFoundError, UnavailableErr
 from stoker.service.journal import object_store, objects
 from tests.service.journal.recording import OpenJournal, keep_last, opened
 
-pytest.importorskip("s3fs", reason="needs stoker[test]")
-moto_server = pytest.importorskip("moto.server", reason="needs stoker[test]")
+pytest.importorskip("s3fs", reason="needs stoker[test-s3]")
+moto_server = pytest.importorskip("moto.server", reason="needs stoker[test-s3]")
 
 
 @pytest.fixture(scope="module")
