@@ -88,6 +88,7 @@ def measure(service: Service, fault: Fault, mode: str, run: int) -> Outcome:
     expected = 2 * elements * STEP_SECONDS * fault.trainers
     epoch = epochs[0]
     epoch.wait_for(lambda: epoch.ended_at is not None, expected + LATE_SECONDS)
+    fault.restore(service)
     late = [arrival for arrival in epoch.arrivals if arrival.time > began]
     delivers_again = {
         "victim": lambda worker: worker == victim,

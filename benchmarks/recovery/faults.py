@@ -28,6 +28,7 @@ class Fault:
         seconds: that it lasts; the epoch is longer by this time.
         journal: `fault_tolerant_mode` of the dispatcher.
         trainers: of the job.
+        restore: called after the epoch, to bring back what `inject` has not repaired.
         recovered_by: "victim": the worker delivers again; "successor": another process delivers;
             "": no worker is harmed.
     """
@@ -37,6 +38,7 @@ class Fault:
     seconds: float = 0.0
     journal: bool = False
     trainers: int = 1
+    restore: Callable[[Service], object] = lambda _: None
     recovered_by: str = ""
 
 
@@ -44,6 +46,16 @@ def _kill_worker(service: Service) -> float:
     began = time.monotonic()
     service.kill_worker(VICTIM)
     return began
+
+
+def _kill_machine(service: Service) -> float:
+    began = time.monotonic()
+    service.machines[VICTIM].supervisor.kill()
+    return began
+
+
+def _start_machine(service: Service) -> None:
+    service.machines[VICTIM].supervisor.serve()
 
 
 def _freeze_worker(service: Service) -> float:
@@ -121,6 +133,9 @@ def _fill_disk(service: Service) -> float:
 FAULTS = {
     "worker-kill": Fault(
         "worker: kill -9", _kill_worker, SUCCESSOR_SECONDS, recovered_by="successor"
+    ),
+    "worker-gone": Fault(
+        "worker: its machine ends and does not come back", _kill_machine, restore=_start_machine
     ),
     "worker-freeze": Fault(
         "worker: SIGSTOP for 30 s", _freeze_worker, AWAY_SECONDS, recovered_by="victim"

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.dataset.options import Options
+from stoker.dataset.streams.call_ranges import CallRange
 from stoker.dataset.tree.splits import ENDLESS, IndexSplits, ListedSplits, Source
 from stoker.elements.spec import UnknownSpec, spec_to_wire
 from stoker.errors import ErrorRecord
@@ -199,7 +200,12 @@ def messages(ids) -> st.SearchStrategy:
         st.builds(m.TaskRead, number),
         st.builds(m.KeepAlive, st.dictionaries(number, st.just(b""))),
         st.builds(
-            m.WorkerDied, number, st.sampled_from(["", "x"]), st.sampled_from([b"", bytes(16)])
+            m.WorkerDied,
+            number,
+            st.sampled_from(["", "x"]),
+            st.sampled_from([b"", bytes(16)]),
+            st.dictionaries(number, st.lists(st.builds(CallRange, *[NUMBERS] * 3), max_size=2)),
+            NUMBERS,
         ),
         st.builds(m.ClientClose, st.dictionaries(number, st.tuples(NUMBERS, NUMBERS))),
         st.builds(
@@ -233,5 +239,8 @@ def test_no_message_raises_in_the_logic(data):
         message = data.draw(messages(ids))
         if isinstance(message, m.WorkerHello):
             message = msgspec.structs.replace(message, journal_id=journal)
+        if isinstance(message, m.WorkerDied) and message.worker_id in state.workers:
+            key = state.workers[message.worker_id].added.key
+            message = msgspec.structs.replace(message, key=key)
         talk.say(data.draw(st.sampled_from([W1, W2, C1, S1, 5])), message)
     talk.pass_time(30)

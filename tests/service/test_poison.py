@@ -165,3 +165,21 @@ def test_a_report_of_unknown_tasks_removes_the_worker():
     worker_id = talk.worker_ids[W1]
     talk.say(S1, m.WorkerDied(worker_id, HOW, talk.key(W1), {1: at(4)}, DIGEST))
     assert worker_id not in talk.logic.state.workers
+
+
+@pytest.mark.parametrize(
+    "calls", [[CallRange(5, -1, 4)], [CallRange(5, 4, 4)], [CallRange(5, 9, 4)], []]
+)
+def test_a_report_of_impossible_calls_searches_nothing(calls):
+    talk = _Dying()
+    talk.die(*calls, alone=DIGEST)
+    [iteration] = talk.logic.state.iterations.values()
+    assert iteration.poison == PoisonSearch()
+
+
+def test_ranges_that_run_alone_accuse_no_call():
+    search = _Search()
+    search.die(*at(4))
+    search.die(*at(4))
+    search.die(CallRange(STREAM, 0, 9), alone=DIGEST)
+    assert search.poisoned == []

@@ -2,7 +2,6 @@
 
 import os
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -10,7 +9,7 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 
-class FaultyStore(fsspec.AbstractFileSystem):
+class FaultyStore(fsspec.AbstractFileSystem):  # type: ignore[misc]
     """Objects in memory, each created atomically.
 
     Attributes:
@@ -24,8 +23,8 @@ class FaultyStore(fsspec.AbstractFileSystem):
     cachable = False
     objects: ClassVar[dict[str, bytes]] = {}
     lock = threading.Lock()
-    before: ClassVar[Callable[[str, str], None]]
-    after: ClassVar[Callable[[str, str], None]]
+    before: ClassVar[Any]
+    after: ClassVar[Any]
     conditional: ClassVar[bool] = True
 
     @classmethod
@@ -72,7 +71,7 @@ class FaultyStore(fsspec.AbstractFileSystem):
 FaultyStore.reset()
 
 
-class DirectoryStore(LocalFileSystem):
+class DirectoryStore(LocalFileSystem):  # type: ignore[misc]
     """Objects as local files, each created atomically by a link."""
 
     protocol = "directory"

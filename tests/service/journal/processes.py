@@ -1,14 +1,15 @@
 """Processes that have a journal open, forked from one that has imported everything."""
 
+import gc
 import multiprocessing
 import os
 import random
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
+from typing import Any
 
 from stoker.errors import FailedPreconditionError
 from stoker.service.journal import object_store, open_journal, sqlite_store
@@ -34,7 +35,7 @@ class Child:
         self.process.start()
         sender.close()
 
-    def receive(self) -> object:
+    def receive(self) -> Any:
         """Return the next message; None if the process has ended."""
         assert self._receiver.poll(30), "deadline exceeded"
         try:
@@ -42,7 +43,7 @@ class Child:
         except EOFError:
             return None
 
-    def receive_all(self) -> list[object]:
+    def receive_all(self) -> list[Any]:
         """Return all messages up to the end of the process."""
         found = []
         while (message := self.receive()) is not None:
@@ -77,15 +78,16 @@ def hold(work_dir: str, sender: Connection) -> None:
     threading.Event().wait()
 
 
-def fork_and_exit(work_dir: str, sender: Connection) -> None:
-    """Fork a child that ends by an ordinary exit while the parent goes on."""
+def fork_and_collect(work_dir: str, sender: Connection) -> None:
+    """Fork a child that uses, closes and collects its copies, while the parent goes on."""
     journal = OpenJournal(work_dir)
     journal.commit(b"before")
     if os.fork() == 0:
         journal.append(b"of the child")
         journal.close()
-        del journal
-        sys.exit()  # runs the finalizers of all objects
+        journal.store.__dict__.clear()
+        gc.collect()
+        os._exit(0)
     os.wait()
     journal.commit(b"after")
     sender.send(sorted(os.listdir(work_dir)))  # noqa: PTH208
@@ -104,7 +106,8 @@ def fork_and_wait(work_dir: str, sender: Connection) -> None:
 
 def append_for_ever(work_dir: str, seed: int, sender: Connection) -> None:
     """Append units that begin with their position, and send the positions that are durable."""
-    sqlite_store.COMPACTION_BYTES = object_store.COMPACTION_BYTES = 20_000
+    for module in (sqlite_store, object_store):
+        setattr(module, "COMPACTION_BYTES", 20_000)  # noqa: B010 - not exported there
     journal = open_journal(
         work_dir, count_units, failed=lambda error: os.abort(), durable=sender.send
     )

@@ -4,6 +4,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from stoker.errors import StokerError
 from stoker.service.journal import Compactor, Journal, open_journal
@@ -33,10 +34,12 @@ class OpenJournal:
         content: the parts and units that it had when it was opened.
         reported: the durable positions, in the order of the reports.
         failures: the errors it has failed with.
+        store: where the journal is kept.
     """
 
     journal: Journal
     content: list[bytes]
+    store: Any
 
     def __init__(self, work_dir: object, compact: Compactor = keep_all) -> None:
         self.reported: list[int] = []
@@ -46,6 +49,7 @@ class OpenJournal:
             str(work_dir), compact, failed=self._failed, durable=self._durable
         )
         try:
+            self.store = self.journal._store
             self._first = self.journal.position
             history = self.journal.read()
             self.content = [*history.snapshot, *history.units]

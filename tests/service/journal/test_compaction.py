@@ -76,7 +76,7 @@ def test_an_error_of_the_compactor_stops_nothing(work_dir, small, caplog):
 
 def test_a_compactor_that_raised_runs_again_later(work_dir, small, monkeypatch, caplog):
     monkeypatch.setattr("stoker.service.journal.compaction.RETRY_SECONDS", 0.0)
-    calls = []
+    calls: list[int] = []
 
     def broken_once(snapshot, units):
         calls.append(len(calls))
@@ -100,7 +100,7 @@ def test_an_error_of_the_store_in_a_compaction_fails(work_dir, small, monkeypatc
         def broken(rewrite):
             raise DataLossError("unit 7 is damaged")
 
-        monkeypatch.setattr(journal.journal._store, "compact", broken)
+        monkeypatch.setattr(journal.store, "compact", broken)
         journal.append(*[b"x" * 100] * 50)
         assert str(journal.wait_failed()) == "unit 7 is damaged"
         reported = list(journal.reported)
@@ -112,7 +112,7 @@ def test_an_error_of_the_store_in_a_compaction_fails(work_dir, small, monkeypatc
 def test_damage_found_by_the_compactor_fails(work_dir, small, monkeypatch):
     """The compactor sees the error of the store; it is not taken for the compactor's."""
     with opened(work_dir) as journal:
-        store = journal.journal._store
+        store = journal.store
         compact = store.compact
 
         def damaged():
@@ -201,6 +201,6 @@ def test_objects_stay_few(faulty, monkeypatch):
 def wait_compacted(journal: OpenJournal) -> None:
     """Wait until no compaction is due or running."""
     journal.wait_durable(journal.journal.position)
-    store, compaction = journal.journal._store, journal.journal._compaction
+    store, compaction = journal.store, journal.journal._compaction
     assert eventually(lambda: not store.compaction_due() and not compaction._running)
     assert journal.failures == []

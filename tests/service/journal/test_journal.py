@@ -64,7 +64,7 @@ def test_a_journal_is_not_read_after_an_append(work_dir):
 def test_many_appends_become_few_commits(work_dir, monkeypatch):
     held = threading.Event()
     with opened(work_dir) as journal:
-        store = journal.journal._store
+        store = journal.store
         write, groups = store.write, []
 
         def counted(units):
@@ -87,7 +87,7 @@ def test_a_failure_is_reported_once_and_ends_it(work_dir, monkeypatch):
         def fail(units):
             raise StokerError("disk full")
 
-        monkeypatch.setattr(journal.journal._store, "write", fail)
+        monkeypatch.setattr(journal.store, "write", fail)
         journal.append(b"lost")
         assert str(journal.wait_failed()) == "disk full"
         position = journal.append(b"ignored")
@@ -105,7 +105,7 @@ def test_an_unexpected_exception_is_a_failure(work_dir, monkeypatch, caplog):
         def fail(units):
             raise ZeroDivisionError("oops")
 
-        monkeypatch.setattr(journal.journal._store, "write", fail)
+        monkeypatch.setattr(journal.store, "write", fail)
         journal.append(b"lost")
         assert "ZeroDivisionError: oops" in str(journal.wait_failed())
     assert "an error in stoker" in caplog.text
@@ -129,20 +129,20 @@ def test_an_idle_journal_checks_its_store(work_dir, monkeypatch):
     monkeypatch.setattr(journal_module, "IDLE_SECONDS", 0.01)
     checked = threading.Event()
     with opened(work_dir) as journal:
-        monkeypatch.setattr(journal.journal._store, "check", checked.set)
+        monkeypatch.setattr(journal.store, "check", checked.set)
         assert checked.wait(30)
 
 
 def test_close_does_not_wait_for_a_store_that_hangs(work_dir, monkeypatch, caplog):
     journal = OpenJournal(work_dir)
     held = threading.Event()
-    write = journal.journal._store.write
+    write = journal.store.write
 
     def hang(units):
         held.wait()
         write(units)
 
-    monkeypatch.setattr(journal.journal._store, "write", hang)
+    monkeypatch.setattr(journal.store, "write", hang)
     for _ in range(1_000):
         journal.append(b"unit")  # does not block
     with caplog.at_level(logging.WARNING, "stoker"):

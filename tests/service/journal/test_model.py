@@ -3,12 +3,18 @@
 import contextlib
 import shutil
 import tempfile
-import threading
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from stoker.service.journal import sqlite_store
 from tests.service.journal.faulty_stores import FaultyStore
@@ -39,7 +45,7 @@ class JournalMachine(RuleBasedStateMachine):
         """Continue with the files as they are now, as if the process were killed."""
         self.copies += 1
         copy = self.folder / str(self.copies)
-        with self.open.journal._store._lock:
+        with self.open.store._lock:
             shutil.copytree(self.work_dir, copy)
         self.open.close()
         self.work_dir = str(copy)
@@ -73,7 +79,7 @@ class JournalMachine(RuleBasedStateMachine):
             return failing(parts, fail_after)
 
         with contextlib.suppress(ZeroDivisionError):
-            self.open.journal._store.compact(rewrite)
+            self.open.store.compact(rewrite)
 
     @rule()
     def close_and_reopen(self):
@@ -103,7 +109,7 @@ class ObjectJournalMachine(JournalMachine):
     def setup(self) -> None:
         FaultyStore.reset()
         self.work_dir = "faulty://work"
-        self.frozen: list[tuple[OpenJournal, threading.Event]] = []
+        self.frozen: list[OpenJournal] = []
 
     def crash(self) -> None:
         self.frozen.append(self.open)
@@ -130,15 +136,14 @@ def failing(parts, count):
     raise ZeroDivisionError
 
 
-class TestLocal(JournalMachine.TestCase):
-    settings = SETTINGS
-
-    def setUp(self):
-        self._part_bytes, sqlite_store._PART_BYTES = sqlite_store._PART_BYTES, 3_000
-
-    def tearDown(self):
-        sqlite_store._PART_BYTES = self._part_bytes
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch):
+    monkeypatch.setattr(sqlite_store, "_PART_BYTES", 3_000)
 
 
-class TestObjects(ObjectJournalMachine.TestCase):
-    settings = SETTINGS
+def test_random_histories_of_a_local_journal():
+    run_state_machine_as_test(JournalMachine, settings=SETTINGS)
+
+
+def test_random_histories_of_a_journal_in_objects():
+    run_state_machine_as_test(ObjectJournalMachine, settings=SETTINGS)

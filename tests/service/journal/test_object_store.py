@@ -1,9 +1,11 @@
 """A journal in an object store: its fence, faults of the store, and what it refuses."""
 
 import threading
+from typing import Any
 
 import fsspec
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 
 from stoker.errors import (
     DataLossError,
@@ -100,7 +102,7 @@ def test_exactly_one_of_two_racing_dispatchers_goes_on(faulty):
 def test_a_boot_in_a_race_is_refused_once_another_won(faulty):
     with opened(URL) as journal:
         journal.commit(b"unit")
-    others = []
+    others: list[Any] = []
 
     def boot_first(method, path):
         if method == "create" and path.endswith(group_name(3)) and not others:
@@ -136,14 +138,12 @@ def test_a_newcomer_lists_again_after_a_compaction(faulty, monkeypatch):
     with opened(URL, keep_last) as old:
         old.commit(b"one")
         old.commit(b"two")
-        once = []
+        once: list[str] = []
 
         def compact_first(method, path):
             if method == "read" and path.endswith(group_name(3)) and not once:
                 once.append(path)
-                old.journal._store.compact(
-                    lambda history: keep_last(history.snapshot, history.units)
-                )
+                old.store.compact(lambda history: keep_last(history.snapshot, history.units))
 
         faulty.before = staticmethod(compact_first)
         with opened(URL) as new:
@@ -156,7 +156,7 @@ def test_a_newcomer_frozen_over_a_compaction_starts_again(faulty):
     """Its number was deleted meanwhile, so it can create it, and it must not serve."""
     with opened(URL, keep_last) as old:
         old.commit(b"one")
-        once = []
+        once: list[str] = []
 
         def compact_first(method, path):
             if threading.current_thread() is not here or method != "create" or once:
@@ -165,9 +165,7 @@ def test_a_newcomer_frozen_over_a_compaction_starts_again(faulty):
                 once.append(path)
                 for number in range(5):
                     old.commit(b"later %d" % number)
-                old.journal._store.compact(
-                    lambda history: keep_last(history.snapshot, history.units)
-                )
+                old.store.compact(lambda history: keep_last(history.snapshot, history.units))
                 old.commit(b"last")
 
         here = threading.current_thread()
@@ -187,18 +185,14 @@ def test_a_frozen_dispatcher_finds_its_number_taken_after_compactions(faulty):
     for boot in range(object_store.KEPT_BOOTS - 1):
         with opened(URL, keep_last) as journal:
             journal.commit(b"boot %d" % boot)
-            journal.journal._store.compact(
-                lambda history: keep_last(history.snapshot, history.units)
-            )
+            journal.store.compact(lambda history: keep_last(history.snapshot, history.units))
     assert len(faulty.objects) <= object_store.KEPT_BOOTS + 5
     frozen.append(b"lost")
     assert "another dispatcher" in str(frozen.wait_failed())
     frozen.close()
     for _ in range(50):
         with opened(URL, keep_last) as journal:
-            journal.journal._store.compact(
-                lambda history: keep_last(history.snapshot, history.units)
-            )
+            journal.store.compact(lambda history: keep_last(history.snapshot, history.units))
     assert len(faulty.objects) <= object_store.KEPT_BOOTS + 5
 
 
@@ -214,7 +208,7 @@ def test_a_lost_answer_is_not_taken_for_another_dispatcher(faulty):
     with opened(URL, keep_last) as journal:
         for number in range(20):
             journal.commit(b"%d" % number)
-        journal.journal._store.compact(lambda history: keep_last(history.snapshot, history.units))
+        journal.store.compact(lambda history: keep_last(history.snapshot, history.units))
     assert len(lost) > 20
     with opened(URL) as journal:
         assert journal.content == [b"19"]
@@ -308,7 +302,7 @@ def test_a_store_without_conditional_create_is_refused(faulty):
 def test_a_store_with_the_default_create_is_refused(faulty, tmp_path):
     """It looks first and writes then, so two dispatchers may both create an object."""
 
-    class Default(fsspec.implementations.local.LocalFileSystem):
+    class Default(LocalFileSystem):  # type: ignore[misc]
         protocol = "default"
 
     fsspec.register_implementation("default", Default, clobber=True)
@@ -341,7 +335,7 @@ def test_other_objects_in_the_work_dir_do_not_matter(faulty):
 def test_damaged_objects_are_refused_unchanged(faulty):
     with opened(URL, keep_last) as journal:
         journal.commit(b"one")
-        journal.journal._store.compact(lambda history: keep_last(history.snapshot, history.units))
+        journal.store.compact(lambda history: keep_last(history.snapshot, history.units))
         journal.commit(b"two")
         journal.commit(b"three")
     good = dict(faulty.objects)
@@ -394,14 +388,12 @@ def test_an_interrupted_snapshot_does_not_count(faulty):
 
         faulty.before = staticmethod(fail_at_end)
         with pytest.raises(PermissionDeniedError):
-            journal.journal._store.compact(
-                lambda history: keep_last(history.snapshot, history.units)
-            )
+            journal.store.compact(lambda history: keep_last(history.snapshot, history.units))
         faulty.before = staticmethod(lambda method, path: None)
     with opened(URL, keep_last) as journal:
         assert journal.content == [b"one"]
         journal.commit(b"two")
-        journal.journal._store.compact(lambda history: keep_last(history.snapshot, history.units))
+        journal.store.compact(lambda history: keep_last(history.snapshot, history.units))
     # Two boots, and a snapshot of two objects; nothing of the interrupted one.
     assert len(faulty.objects) == 4
 
@@ -416,7 +408,7 @@ def test_objects_that_cannot_be_deleted_are_a_warning(faulty, caplog):
                 raise PermissionError(path)
 
         faulty.before = staticmethod(fail)
-        journal.journal._store.compact(lambda history: keep_last(history.snapshot, history.units))
+        journal.store.compact(lambda history: keep_last(history.snapshot, history.units))
         journal.commit(b"three")
     assert "2 objects in faulty://work/journal cannot be deleted" in caplog.text
 

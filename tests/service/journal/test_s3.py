@@ -13,8 +13,8 @@ from stoker.errors import FailedPreconditionError, NotFoundError, UnavailableErr
 from stoker.service.journal import object_store, objects
 from tests.service.journal.recording import OpenJournal, keep_last, opened
 
-pytest.importorskip("s3fs", reason="needs stoker[test]")
-moto_server = pytest.importorskip("moto.server", reason="needs stoker[test]")
+pytest.importorskip("s3fs", reason="needs stoker[test-s3]")
+moto_server = pytest.importorskip("moto.server", reason="needs stoker[test-s3]")
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def test_a_compaction_deletes_what_it_replaces(bucket, monkeypatch):
     with opened(bucket, keep_last) as journal:
         for number in range(40):
             journal.commit(b"%d" % number * 100)
-        store = journal.journal._store
+        store = journal.store
         store.compact(lambda history: iter([*history.units]))
         journal.commit(b"last")
         names = store._objects.names()

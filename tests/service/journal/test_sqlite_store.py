@@ -22,7 +22,7 @@ from stoker.errors import (
 )
 from tests.service.journal.processes import (
     Child,
-    fork_and_exit,
+    fork_and_collect,
     fork_and_wait,
     hold,
     start_server,
@@ -199,7 +199,7 @@ def test_a_replaced_file_fails(tmp_path):
 def test_an_error_of_fsync_fails(tmp_path, monkeypatch):
     with opened(tmp_path) as journal:
         journal.commit(b"unit")
-        store = journal.journal._store
+        store = journal.store
 
         class Broken:
             def execute(self, sql, *args):
@@ -221,8 +221,8 @@ def test_an_error_of_fsync_fails(tmp_path, monkeypatch):
 
 
 def test_a_forked_child_changes_nothing(tmp_path):
-    """Its copies of the connection and of the journal end with it, by an ordinary exit."""
-    parent = Child(fork_and_exit, str(tmp_path))
+    """When its copy of the connection is collected, SQLite would delete the parent's log."""
+    parent = Child(fork_and_collect, str(tmp_path))
     assert parent.receive() == ["journal.sqlite", "journal.sqlite-wal"]
     assert parent.receive() is None
     parent.close()
@@ -268,13 +268,13 @@ def fill(folder: Path) -> None:
     with opened(folder, keep_last) as journal:
         journal.commit(*(b"old" * 40 for _ in range(20)))
         journal.commit(b"%05000d" % 1)
-        store = journal.journal._store
+        store = journal.store
         store.compact(lambda history: keep_last(history.snapshot, history.units))
         for number in range(6):
             journal.commit(*(b"%d unit" % number * 50 for _ in range(number)))
 
 
-@settings(max_examples=400, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_changed_byte_is_an_error_or_harmless(closed_files, tmp_path_factory, data):
     folder, content = closed_files
@@ -292,7 +292,7 @@ def test_each_changed_byte_of_the_header_is_an_error_or_harmless(closed_files, t
             assert found in ("error", content), at
 
 
-@settings(max_examples=400, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_changed_byte_of_the_log_loses_only_the_last_commit(killed_files, tmp_path_factory, data):
     """The last commit of the log may be one that a power failure interrupted."""

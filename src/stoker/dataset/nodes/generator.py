@@ -31,26 +31,20 @@ class Generator(Node, frozen=True, eq=False, kw_only=True):
         return Unsplittable("what a generator yields is known only by running it")
 
     def open(self, context: Context) -> Stream:
-        return _GeneratorStream(self, context.calls)
+        if context.calls is None:
+            return _GeneratorStream(self)
+        return _RecordedStream(self, context.calls)
 
 
 class _GeneratorStream(Stream):
     """Runs the generator; its error occupies one position and ends it."""
 
-    def __init__(self, node: Generator, calls: TaskCalls | None) -> None:
+    def __init__(self, node: Generator) -> None:
         self._node = node
-        self._calls = calls
         self._iterator: Iterator[Any] | None = None
         self._index = 0
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
-        if self._calls is None:
-            return self._read()
-        with recorded_unplaced(self._calls):
-            return self._read()
-
-    def _read(self) -> list[Any]:
-        """Return the next element in a list; ``[]`` at the end."""
         try:
             if self._iterator is None:
                 self._iterator = iter(())  # if the call raises, the error is the only position
@@ -70,3 +64,15 @@ class _GeneratorStream(Stream):
         if close is not None:
             with suppress(ValueError):  # a generator that runs in another thread cannot be closed
                 close()
+
+
+class _RecordedStream(_GeneratorStream):
+    """Records that the generator runs."""
+
+    def __init__(self, node: Generator, calls: TaskCalls) -> None:
+        super().__init__(node)
+        self._calls = calls
+
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
+        with recorded_unplaced(self._calls):
+            return super().next_chunk(max_elements, max_bytes, lazy)

@@ -65,7 +65,7 @@ class GiveUpPolicy:
         )
 
     def is_hopeless(self, now: float) -> bool:
-        """Return whether the dispatcher has ended, or is probably gone."""
+        """Return whether the dispatcher has probably ended."""
         since = self.unreachable_since
         return self._stopped or (since is not None and now - since >= DISPATCHER_TIMEOUT)
 

@@ -64,7 +64,8 @@ class PoisonSearch:
         found_since = [CallRange(x.stream, x.index, x.index + 1) for x in self.poisoned[known:]]
         if common(calls, found_since):
             return
-        if alone != NO_DIGEST and len(calls) == 1 and common(self.in_common, calls):
+        is_one = len(calls) == 1 and calls[0].stop == calls[0].first + 1
+        if alone != NO_DIGEST and is_one and common(self.in_common, calls):
             self._accuse(calls[0], alone, how)
         else:
             self._add(calls)

@@ -106,7 +106,7 @@ def newer(name: str, version: int) -> FailedPreconditionError:
 
 
 def pack(items: Iterable[bytes], limit: int) -> Iterator[list[bytes]]:
-    """Yield `items` in groups of at most `limit` bytes; a larger item is a group of its own."""
+    """Yield `items` in groups of at most `limit` bytes; a larger item is a group alone."""
     group: list[bytes] = []
     size = 0
     for item in items:

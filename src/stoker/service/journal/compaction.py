@@ -1,4 +1,4 @@
-"""Replaces the history of a journal by a snapshot, on a thread of its own."""
+"""Replace the history of a journal by a snapshot, on a separate thread."""
 
 import logging
 import threading

@@ -1,7 +1,7 @@
-"""Reads the journal of an object store into an unnamed temporary file.
+"""Read the journal of an object store into an unnamed temporary file.
 
 A dispatcher that is being replaced may still delete the groups that its last snapshot replaces.
-Whoever then reads lists again, which is possible only before the content is in use.
+The reader then lists again, which is possible only before the content is in use.
 """
 
 import tempfile

@@ -1,4 +1,4 @@
-"""Opens and creates the database of a journal, and closes one without a change to its files."""
+"""Open, create and lock the database of a journal, and close it without a change to its files."""
 
 import fcntl
 import os
@@ -20,7 +20,7 @@ _APPLICATION_ID = 0x73746B6A  # "stkj"
 _HEADER_BYTES = 100
 _LOG_LIMIT = 16 << 20
 _LOCK_SECONDS = 0.5
-"""Two processes that start at once may both be refused by SQLite, so each tries for a while."""
+"""Two processes that start together may both be refused by SQLite, so each tries for a while."""
 _LOCK_START, _LOCK_BYTES = 1 << 30, 512  # https://sqlite.org/fileformat2.html#the_lock_byte_page
 
 _TABLES = ("units", "parts", "head")
@@ -73,7 +73,7 @@ def _check_header(header: bytes, path: Path) -> None:
 
 
 def create(path: Path, head: bytes) -> None:
-    """Create an empty journal at `path`, at once and complete, unless something exists there."""
+    """Create an empty journal at `path` in one step, unless something exists there."""
     part = path.with_name(f"{path.name}.{os.urandom(4).hex()}.part")
     try:
         connection = sqlite3.connect(part, isolation_level=None)
