@@ -5,13 +5,17 @@
 Two dispatchers, one with a journal in a directory and one without, each in a process of its own
 with one worker, read in turn by this process over TCP, under DYNAMIC:
 
-- `iter()` to the first element of a small pipeline (median over the epochs of all rounds),
+- `iter()` to the first element of a small pipeline, and to its first batch of ten, for which the
+  worker begins splits three times (medians over the epochs of all rounds),
 - elements per second of an epoch of 4,096 splits of one element each, which take 0.2 ms,
 - elements per second of an epoch over 10,000 files of 100 bytes, a split each.
+
+The time of an fdatasync of 4 KB in the directory is printed, too: each commit waits for one.
 """
 
 import argparse
 import contextlib
+import os
 import statistics
 import sys
 import tempfile
@@ -53,9 +57,20 @@ def served(directory: Path, *, journal: bool) -> Iterator[str]:
         yield address
 
 
-def first_elements(address: str, epochs: int) -> list[float]:
+def sync_milliseconds(directory: Path) -> float:
+    """Return the median time of an fdatasync of 4 KB."""
+    measured = []
+    with (directory / "sync").open("wb", buffering=0) as file:
+        for _ in range(100):
+            file.write(bytes(4096))
+            began = time.perf_counter()
+            os.fdatasync(file.fileno())
+            measured.append((time.perf_counter() - began) * 1e3)
+    return statistics.median(measured)
+
+
+def first_elements(dataset: stoker.Dataset, address: str, epochs: int) -> list[float]:
     """Return the milliseconds from `iter()` to the first element, of several epochs."""
-    dataset = stoker.Dataset.range(1_000).map(lambda x: x * x).batch(10)
     distributed = dataset.distribute(address, data_transfer_protocol="tcp")
     measured = []
     for _ in range(epochs):
@@ -105,7 +120,8 @@ def main() -> None:
             name: stack.enter_context(served(base / name, journal=name == "with"))
             for name in ("without", "with")
         }
-        print(f"{machine()}, {options.rounds} rounds")
+        sync = sync_milliseconds(base)
+        print(f"{machine()}, {options.rounds} rounds, fdatasync {sync:.1f} ms")
         print(
             "| | without | with | difference or ratio |\n| --- | ---: | ---: | ---: |", flush=True
         )
@@ -122,11 +138,16 @@ def main() -> None:
             )
             return without, journaled
 
-        without, journaled = compare(lambda address: first_elements(address, options.epochs))
-        print(
-            f"| first element, ms | {without:.1f} | {journaled:.1f} | {journaled - without:+.1f} |",
-            flush=True,
-        )
+        squares = stoker.Dataset.range(1_000).map(lambda x: x * x)
+        for title, dataset in {"element": squares, "batch": squares.batch(10)}.items():
+            without, journaled = compare(
+                lambda address, dataset=dataset: first_elements(dataset, address, options.epochs)
+            )
+            print(
+                f"| first {title}, ms | {without:.1f} | {journaled:.1f} "
+                f"| {journaled - without:+.1f} |",
+                flush=True,
+            )
         for title, dataset in (
             (f"{SPLITS:,} splits of a range", numbers),
             (f"{FILES:,} files", texts),

@@ -20,8 +20,8 @@ SLACK = 1
 """Threads and descriptors that a process may have more than another time."""
 
 GROWN_MEGABYTES = 5.0
-"""Growth of the median between the first and the last third that is a leak: after a warm-up of
-minutes, 150 epochs and 60 faults changed no process by more than 1.5 MB."""
+"""Growth of the median between the first and the last third that is a leak: in 18 minutes, 282
+faults and 43 epochs, no process grew by more than 1.3 MB."""
 
 
 class Usage(NamedTuple):
