@@ -124,8 +124,10 @@ def test_stop_returns_though_a_grandchild_keeps_stderr_open():
 
 
 ENDS_IN_A_CALL = """
-import os, sys, time
+import os, signal, sys, time
 from stoker.service.worker.shared_page import SharedPage
+for number in (signal.SIGHUP, signal.SIGQUIT):  # `nohup` and shells let programs ignore them
+    signal.signal(number, signal.SIG_DFL)
 recorder = SharedPage(int(sys.argv[2])).record_calls()
 recorder.begin(7, 3, 10, 11)
 %s
