@@ -80,22 +80,23 @@ class JournalGate:
         """Store a unit, and execute actions when it and all before are durable."""
         if self._abandoned:
             return
-        position = self._store(unit)
+        self._store(unit)
+        position = self._open_position()
         for action in actions:
             if position is None:
                 self._execute(action)
             else:
                 self._waiting.append((position, action))
 
-    async def durable(self, unit: bytes = b"") -> None:
-        """Store a unit, and wait until it and all before are durable.
+    async def durable(self) -> None:
+        """Wait until all units stored until now are durable.
 
         Raises:
             UnavailableError: if the journal fails, or the gate is closed, before.
         """
         if self._abandoned:
             raise UnavailableError("the dispatcher stops")
-        position = self._store(unit)
+        position = self._open_position()
         if position is not None:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append((position, future))
@@ -119,12 +120,14 @@ class JournalGate:
                 await asyncio.wait_for(self.durable(), FAREWELL_SECONDS)
             await asyncio.to_thread(self._journal.close, FAREWELL_SECONDS)
 
-    def _store(self, unit: bytes) -> int | None:
-        """Store a unit; return the position that must be durable, or ``None`` if all is."""
+    def _store(self, unit: bytes) -> None:
+        if unit and self._journal is not None:
+            self._journal.append(unit)
+
+    def _open_position(self) -> int | None:
+        """Return the position that must be durable before the next action; ``None`` if all is."""
         if self._journal is None:
             return None
-        if unit:
-            self._journal.append(unit)
         position = self._journal.position
         return position if self._waiting or position > self._journal.durable_position else None
 
