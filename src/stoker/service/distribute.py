@@ -128,8 +128,9 @@ def distribute(
             options.job_parameters,
             named=job_name is not None,
             registration=registration,
+            consumer_index=consumer_index,
         )
-        spec, size = dataset.element_spec, registration.size
+        spec, size = dataset.element_spec, options.cardinality(registration.size)
         classes = _record_classes(spec, dataset)
         alone = job_name is None and assigns_splits(options.processing_mode)
         length = split_cardinality(dataset.node) if alone else UNKNOWN_CARDINALITY
@@ -237,7 +238,7 @@ def from_dataset_id(
         question = m.GetDataset(dataset_id, with_tree=False)
         reply = rpc.call_patiently(options.dispatcher_address, question, connect_timeout)
         assert isinstance(reply, m.DatasetReply)
-        element_spec, size = spec_from_wire(reply.spec), reply.size
+        element_spec, size = spec_from_wire(reply.spec), options.cardinality(reply.size)
     hello = m.ClientHello(
         m.PROTOCOL_MIN,
         m.PROTOCOL_MAX,
@@ -245,6 +246,7 @@ def from_dataset_id(
         f"{dataset_id}/{job_name}" if job_name is not None else _anonymous_job(),
         options.job_parameters,
         named=job_name is not None,
+        consumer_index=consumer_index,
     )
     classes = _record_classes(element_spec)
     return _dataset(options, hello, element_spec, classes, size, call_site(), Options())

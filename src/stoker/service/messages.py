@@ -333,7 +333,7 @@ class ClientHello(Message, frozen=True, tag=True):
     With `client_id` the client resumes its session, and `key` is that of its `ClientWelcome`.
     Without, `key` is the one that the client chooses: a hello whose answer was lost is recognized
     by it. `process` identifies workers in the same process. `registration` names the dataset in
-    place of `dataset_id`, at first without its tree.
+    place of `dataset_id`, at first without its tree. `consumer_index`: of a coordinated read.
     """
 
     protocol_min: int
@@ -348,6 +348,7 @@ class ClientHello(Message, frozen=True, tag=True):
     journal_id: str = ""
     registration: "RegisterDataset | None" = None
     key: bytes = b""
+    consumer_index: int | None = None
 
 
 class TaskRead(Message, frozen=True, tag=True):

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any
 
+from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, unless_finite
 from stoker.errors import InvalidArgumentError, UnimplementedError
 from stoker.service import messages as m
 from stoker.service.client.credit import BUFFER_BYTES
@@ -105,7 +106,25 @@ class ReadOptions:
     @property
     def job_parameters(self) -> m.JobParameters:
         """The options that all clients of one job must agree on."""
-        return m.JobParameters(self.processing_mode, self.target_workers)
+        return m.JobParameters(
+            self.processing_mode,
+            self.target_workers,
+            self.num_consumers,
+            self.cross_trainer_cache is not None,
+        )
+
+    def cardinality(self, size: int) -> int:
+        """Return the cardinality of an epoch that holds also if workers are lost or added.
+
+        Args:
+            size: the cardinality of the dataset that the service runs.
+        """
+        if self.processing_mode is ShardingPolicy.HINT:
+            return UNKNOWN_CARDINALITY  # the shard may be anywhere in the pipeline
+        by_files = (ShardingPolicy.FILE, ShardingPolicy.FILE_OR_DATA)
+        if size == INFINITE_CARDINALITY and self.processing_mode in by_files:
+            return UNKNOWN_CARDINALITY
+        return unless_finite(size)
 
 
 def parse_read_options(

@@ -8,7 +8,6 @@ from stoker.dataset.captures import large_captures
 from stoker.dataset.dataset import Dataset
 from stoker.dataset.tree.call_site import warn_at_call_site
 from stoker.dataset.tree.functions import functions_of
-from stoker.dataset.tree.node import unless_finite
 from stoker.dataset.tree.structure import decode_wire_nodes, source_summary, structure_of
 from stoker.dataset.tree.wire_form import encode_tree
 from stoker.elements.spec import spec_to_wire
@@ -45,7 +44,7 @@ def registration_of(dataset: Dataset, compression: str | None) -> m.RegisterData
         tree=tree,
         spec=spec,
         options=options,
-        size=_cardinality(dataset),
+        size=dataset.cardinality(),
         sources=source_summary(dataset.node),
         runs_python=any(node.pickled for node in decode_wire_nodes(tree)),
         versions=versions(),
@@ -80,7 +79,3 @@ def register(dispatcher_address: str, registration: m.RegisterDataset, timeout: 
         reply = rpc.call_patiently(dispatcher_address, registration, timeout)
         assert isinstance(reply, m.DatasetRegistered)
     return reply.dataset_id
-
-
-def _cardinality(dataset: Dataset) -> int:
-    return unless_finite(dataset.cardinality())

@@ -99,7 +99,7 @@ def _learned_size(node: Distributed) -> int:
         except StokerError:  # reading raises it, if it lasts
             return UNKNOWN_CARDINALITY
         assert isinstance(reply, m.DatasetReply)
-        size = _sizes[node] = reply.size
+        size = _sizes[node] = node.read_options.value.cardinality(reply.size)
     return size
 
 

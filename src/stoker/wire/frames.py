@@ -32,7 +32,8 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
     `attempt` grows with each connection of the client to the task, so that the worker can recognize
     one that arrives after a newer one. A `metered` client is sent `Ready`. `compression` is "AUTO",
     the name of a codec or ``None``: a request, which the worker follows per frame if it can. `key`
-    is the one of this client for this task, from the dispatcher.
+    is the one of this client for this task, from the dispatcher. `trainer`: its id for the
+    cross-trainer cache; `consumer_index`: its index in a coordinated read.
     """
 
     protocol_min: int
@@ -45,6 +46,7 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
     metered: bool = False
     compression: str | None = None
     key: bytes = b""
+    consumer_index: Count | None = None
 
 
 class Welcome(msgspec.Struct, frozen=True, tag=True):

@@ -96,6 +96,8 @@ class Client:
         self.losses = Losses(raised=options.on_loss == "raise")
         self.outstanding = 0
         self._hello = hello
+        cache = options.cross_trainer_cache
+        self._trainer = "" if cache is None else cache.trainer_id
         self._order = new_order(hello.parameters)
         self._credit = _flow_control(options, self._order)
         self._give_up = GiveUpPolicy(
@@ -247,10 +249,12 @@ class Client:
                 cursor.task.reader_id,
                 cursor.task.task_id,
                 cursor.next_frame,
+                self._trainer,
                 attempt=connection,
                 metered=self._credit.metered,
                 compression=self._compression,
                 key=cursor.task.key,
+                consumer_index=self._hello.consumer_index,
             )
             self._do(ToWorker(connection, hello))
         return self._take_actions()

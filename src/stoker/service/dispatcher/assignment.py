@@ -272,7 +272,9 @@ class Assignment:
         if poison.seeds:
             running = {task.seed for task in self._iteration.by_worker.values()}
             repeated = poison.seed_to_repeat(running)
-        return self._ledger.new_seed() if repeated is None else repeated
+        if repeated is not None:
+            return repeated
+        return self._mode.task_seed(self._iteration, self._ledger.new_seed())
 
     def note_waiting(self) -> None:
         """Record whether workers wait.

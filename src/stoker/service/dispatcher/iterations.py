@@ -15,7 +15,6 @@ from stoker.service.dispatcher.sessions import Sessions
 from stoker.service.dispatcher.split_assigner import SplitAssigner
 from stoker.service.dispatcher.split_listing import SplitListing
 from stoker.service.dispatcher.task_updates import task_update, whole_update
-from stoker.service.splittable import check_splittable
 
 OUTDATED_SECONDS = 10.0
 """Time without clients after which a named job starts anew for a process with other functions."""
@@ -79,7 +78,7 @@ class Iterations:
         Raises:
             StokerError: if the client's request is not valid or the iteration has failed.
         """
-        mode_of(hello.parameters)  # raises before anything is recorded
+        mode = mode_of(hello.parameters)  # raises before anything is recorded
         jobs.check_local(self._state, hello)
         job = self._state.jobs.get(hello.job)
         warning = ""
@@ -88,7 +87,7 @@ class Iterations:
             job = None
         if job is None:
             requested = jobs.requested_dataset(self._state, hello)
-            check_splittable(hello.parameters.processing_mode, requested.sources)
+            mode.check(requested, hello, self._config)
             dataset_id = hello.dataset_id
             if hello.registration is not None:
                 dataset_id = registered_id(self._ledger, hello.registration, kept=False)

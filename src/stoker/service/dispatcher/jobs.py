@@ -19,6 +19,10 @@ from stoker.service.dispatcher.placement import can_read, can_run
 from stoker.service.dispatcher.records import DatasetAdded
 from stoker.service.dispatcher.state import State
 
+_ARGUMENTS = {"use_cross_trainer_cache": "cross_trainer_cache"}
+_LABELS = {"use_cross_trainer_cache": "cross-trainer cache"}
+"""The argument of `distribute`, and the words of a message, for fields of `JobParameters`."""
+
 
 def requested_dataset(state: State, hello: m.ClientHello) -> m.RegisterDataset | DatasetAdded:
     """Return the dataset that a client wants to read.
@@ -46,10 +50,11 @@ def check_agreement(state: State, job: Job, hello: m.ClientHello) -> str:
     for name in requested.__struct_fields__:
         has, wants = getattr(existing, name), getattr(requested, name)
         if has != wants:
+            argument = _ARGUMENTS.get(name, name)
+            label = _LABELS.get(name, name.replace("_", " "))
             raise InvalidArgumentError(
-                f"{_tried_to_create(hello)} parameters: Existing {name.replace('_', ' ')}: "
-                f"<{_shown(has)}>; got <{_shown(wants)}>. Use the same `{name}`, or another "
-                "job_name"
+                f"{_tried_to_create(hello)} parameters: Existing {label}: <{_shown(has)}>; got "
+                f"<{_shown(wants)}>. Use the same `{argument}`, or another job_name"
             )
     first, second = state.datasets[job.dataset_id], requested_dataset(state, hello)
     specs = spec_from_wire(first.spec), spec_from_wire(second.spec)
@@ -83,6 +88,8 @@ def _tried_to_create(hello: m.ClientHello) -> str:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "enabled" if value else "disabled"
     return value.name if isinstance(value, enum.Enum) else str(value)
 
 

@@ -6,6 +6,8 @@ no state: what an iteration has done is in the dispatcher's state, so that repla
 rebuilds it.
 """
 
+import functools
+
 import msgspec
 
 from stoker.dataset.streams.call_ranges import CallRange
@@ -17,10 +19,35 @@ from stoker.service.dispatcher.entities import Client, Iteration, Job, Task, Tas
 from stoker.service.dispatcher.placement import can_read, can_run
 from stoker.service.dispatcher.records import DatasetAdded, TaskDied
 from stoker.service.dispatcher.split_tracker import split_total
+from stoker.service.splittable import check_splittable
 
 
 class Mode:
-    """The rules that modes share unless they override them."""
+    """The rules that modes share unless they override them.
+
+    Args:
+        buffer: decides which client of a task gets which element.
+    """
+
+    def __init__(self, buffer: m.BufferPolicy = m.BufferPolicy.FIRST_COME) -> None:
+        self._buffer = buffer
+
+    def check(
+        self,
+        dataset: m.RegisterDataset | DatasetAdded,
+        hello: m.ClientHello,
+        config: DispatcherConfig,
+    ) -> None:
+        """Check that clients can read a dataset by these rules, before anything is recorded.
+
+        Args:
+            dataset: the dataset that `hello` names.
+            hello: the request of a client.
+            config: the configuration of the dispatcher.
+
+        Raises:
+            StokerError: if they cannot; says why.
+        """
 
     # ── tasks ─────────────────────────────────────────────────────────────────────────────────────
     def needs_task(self, iteration: Iteration, dataset: DatasetAdded, worker: Worker) -> bool:
@@ -40,6 +67,10 @@ class Mode:
         """Return whether a worker that waits until clients can read its task may never get one."""
         return dataset.size == INFINITE_CARDINALITY
 
+    def task_seed(self, iteration: Iteration, drawn: int) -> int:
+        """Return the seed of a new task; `drawn` is a new one."""
+        return drawn
+
     def task_start(self, task: Task) -> m.TaskStart:
         """Return what the worker needs to run `task`."""
         iteration = task.iteration
@@ -49,7 +80,7 @@ class Mode:
             iteration.job.dataset_id,
             task.seed,
             iteration.epoch,
-            buffer=m.BufferPolicy.FIRST_COME,
+            buffer=self._buffer,
             key=task.key,
         )
 
@@ -159,6 +190,15 @@ class Off(Mode):
 class Dynamic(Mode):
     """The dispatcher assigns splits to tasks, so that each element is yielded by one of them."""
 
+    def check(
+        self,
+        dataset: m.RegisterDataset | DatasetAdded,
+        hello: m.ClientHello,
+        config: DispatcherConfig,
+    ) -> None:
+        """Check that every source can be split."""
+        check_splittable(hello.parameters.processing_mode, dataset.sources)
+
     def may_never_start(self, dataset: DatasetAdded) -> bool:
         """Return True: when a task has ended, other tasks have begun all splits."""
         return True
@@ -203,7 +243,10 @@ class Dynamic(Mode):
         return not job.added.named or config.gc_dynamic_sharding_jobs
 
 
-_MODES = {ShardingPolicy.OFF: Off(), ShardingPolicy.DYNAMIC: Dynamic()}
+_MODES: dict[ShardingPolicy, type[Mode]] = {
+    ShardingPolicy.OFF: Off,
+    ShardingPolicy.DYNAMIC: Dynamic,
+}
 
 
 def mode_of(parameters: m.JobParameters) -> Mode:
@@ -212,4 +255,9 @@ def mode_of(parameters: m.JobParameters) -> Mode:
     Raises:
         UnimplementedError: if this version does not have the processing mode.
     """
-    return _MODES[parse_processing_mode(parameters.processing_mode)]
+    return _mode(parameters.processing_mode, m.BufferPolicy.FIRST_COME)
+
+
+@functools.cache
+def _mode(policy: ShardingPolicy, buffer: m.BufferPolicy) -> Mode:
+    return _MODES[parse_processing_mode(policy)](buffer)

@@ -36,6 +36,16 @@ class Buffer(ABC):
         """Add what the pipeline computed next."""
 
     @abstractmethod
+    def join(self, client_id: int, trainer: str, consumer_index: int | None) -> None:
+        """Add a client; called before it takes for the first time.
+
+        Args:
+            client_id: the client.
+            trainer: the id of its trainer for the cross-trainer cache; "" if it has none.
+            consumer_index: its index in a coordinated read, or ``None``.
+        """
+
+    @abstractmethod
     def waiting(self, client_id: int) -> int:
         """Return the number of positions that the client can take now."""
 
@@ -70,6 +80,9 @@ class FirstCome(Buffer):
 
     def put(self, chunk: Chunk) -> None:
         self._queue.put(chunk)
+
+    def join(self, client_id: int, trainer: str, consumer_index: int | None) -> None:
+        """Do nothing: all clients are equal."""
 
     def waiting(self, client_id: int) -> int:
         return self._queue.positions

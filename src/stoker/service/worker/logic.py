@@ -390,13 +390,15 @@ class Worker:
                 )
             if hello.client_id in task.released:
                 raise _unknown_client(hello.client_id)
-            reader = task.readers.get(hello.client_id)
-            reader = reader or ReaderState(hello.client_id, self._buffer_bytes)
+            known = task.readers.get(hello.client_id)
+            reader = known or ReaderState(hello.client_id, self._buffer_bytes)
             _check_resumable(reader, hello)
         except StokerError as error:
             self._close_connection(connection, error)
             return
         self._close_connection(reader.connection, UnavailableError("the client connected again"))
+        if known is None:
+            task.buffer.join(hello.client_id, hello.trainer, hello.consumer_index)
         task.readers[hello.client_id] = reader
         reader.metered = hello.metered
         self.connections[connection] = (hello.task_id, hello.client_id)
