@@ -7,7 +7,7 @@ BIN := .venv/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --no-compile
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-s3 lint format bench clean
+.PHONY: help demo test test-s3 test-adapters lint format bench clean
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -20,6 +20,9 @@ test: lint ## Run all checks: lint, format, types, tests, documentation.
 
 test-s3: .venv/.test .venv/.test-s3 ## Run the tests of a journal in S3, on a server on loopback.
 	@$(BIN)/python -m pytest tests/service/journal/test_s3.py
+
+test-adapters: .venv/.test .venv/.test-adapters ## Run the tests of the adapters: PyTorch, JAX, Keras and others.
+	@$(BIN)/python -m pytest tests/adapters
 
 lint: .venv/.test ## Check lint, format and types.
 	@$(BIN)/ruff check

@@ -1,6 +1,7 @@
 """Imports go down the layers only, and no files import each other in a circle.
 
-    errors < elements < wire, dataset < service < cluster, compat, adapters < cli
+    errors < elements < wire, dataset < service < cluster, compat, adapters
+        < torch, jax, tensorflow, hugging_face, grain < keras < cli
 
 Imports are read from the source with `ast`, those inside functions and under TYPE_CHECKING
 included. `wire` and `dataset` do not import each other.
@@ -23,22 +24,29 @@ LAYERS = {
     "wire": 2,
     "service": 3,
     "cluster": 4,
-    "torch": 4,
-    "jax": 4,
-    "keras": 4,
     "compat": 4,
-    "cli": 5,
+    "adapters": 4,
+    "torch": 5,
+    "jax": 5,
+    "tensorflow": 5,
+    "hugging_face": 5,
+    "grain": 5,
+    "keras": 6,
+    "cli": 7,
 }
 """The modules and packages directly under `stoker`, with their layer."""
 
 INDEPENDENT = {"dataset", "wire"}
 """Packages of one layer that must not import each other."""
 
-ADAPTERS = {"torch", "jax", "keras"}
-"""Modules that need a framework that is not installed for the tests."""
+ADAPTERS = {"torch", "jax", "tensorflow", "hugging_face", "grain", "keras"}
+"""Modules that need a framework; `make test-adapters` installs it."""
 
 FACADE = {"stoker", "stoker.__main__", "stoker.random"}
 """Modules that gather the names of all layers for users and may import from any of them."""
+
+FRAMEWORKS = ("torch", "jax", "keras", "tensorflow", "datasets", "grain")
+"""Modules that only the adapter of their name may import."""
 
 HEAVY = ("grpc", "grpclib", "asyncio", "fsspec", "typer", "rich", "cloudpickle", "PIL")
 """Modules that `import stoker` must not load."""
@@ -218,6 +226,37 @@ def test_compat_loads_on_demand_and_without_tensorflow():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
+
+
+def test_only_adapters_import_frameworks():
+    found = {
+        (package_of(module), name)
+        for module, path in _sources().items()
+        for name in frameworks_in(path.read_text())
+    }
+    # `elements` converts tensors, whose program has imported it.
+    assert {pair for pair in found if pair[0] not in ADAPTERS} == {("elements", "torch")}
+
+
+def test_imports_of_frameworks_are_found():
+    assert frameworks_in("def f():\n    import torch.distributed") == {"torch"}
+    assert frameworks_in("from jax import numpy\nfrom stoker.torch import DataLoader") == {"jax"}
+
+
+def test_no_module_but_adapters_imports_an_adapter():
+    found = {(i.importer, i.imported) for i in _all_imports() if package_of(i.imported) in ADAPTERS}
+    assert [pair for pair in found if package_of(pair[0]) not in ADAPTERS] == []
+
+
+def frameworks_in(source: str) -> set[str]:
+    """Return the frameworks that `source` imports, inside functions too."""
+    names = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.partition(".")[0])
+    return names & set(FRAMEWORKS)
 
 
 def test_every_module_can_be_imported_first():

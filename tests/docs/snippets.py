@@ -9,16 +9,26 @@ RUNNABLE = {"python": "python", "console": "console", "bash": "console", "sh": "
 NOT_CODE = {"", "text", "mermaid", "json", "toml", "yaml"}
 """Languages of blocks that are not executed; any other language is an error."""
 
-_FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>```+) *(?P<language>[^\s`]*)[^`]*$")
+_FENCE = re.compile(
+    r"^(?P<indent> *)(?P<ticks>```+) *(?P<language>[^\s`]*) *(?P<framework>[^\s`]*)[^`]*$"
+)
 
 
 @dataclass(frozen=True)
 class Snippet:
-    """One block: its interpreter, its text, and the line of the document where its text begins."""
+    """One block of a document.
+
+    Attributes:
+        kind: its interpreter.
+        text: the code.
+        line: line of the document where the code begins.
+        framework: the word after the language, a framework that the code needs; "" if none.
+    """
 
     kind: str
     text: str
     line: int
+    framework: str = ""
 
 
 def snippets_of(markdown: str) -> list[Snippet]:
@@ -44,7 +54,7 @@ def snippets_of(markdown: str) -> list[Snippet]:
         if language in RUNNABLE:
             indent = len(fence["indent"])
             text = "".join(line[indent:] + "\n" for line in lines[first:number])
-            found.append(Snippet(RUNNABLE[language], text, first + 1))
+            found.append(Snippet(RUNNABLE[language], text, first + 1, fence["framework"]))
         elif language not in NOT_CODE:
             raise ValueError(f"line {first}: do not know whether {language!r} is to be executed")
         number += 1

@@ -58,6 +58,14 @@ def lend(memory: Memory, on_freed: Callable[[], Any]) -> memoryview:
     return owner.data
 
 
+def is_lent(view: object) -> bool:
+    """Return whether `view` is memory of `lend`, which its reader may write to."""
+    owner = view.obj if isinstance(view, memoryview) else None
+    return isinstance(owner, np.ndarray) and any(
+        id(reference) in _watched for reference in weakref.getweakrefs(owner)
+    )
+
+
 def _on_collected(on_freed: Callable[[], Any], reference: "weakref.ref[Memory]") -> None:
     _watched.pop(id(reference), None)
     on_freed()

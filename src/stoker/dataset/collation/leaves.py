@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from stoker.elements.foreign import array_of
 from stoker.elements.ragged import RaggedArray
 from stoker.errors import InvalidArgumentError
 
@@ -42,7 +43,7 @@ def as_array(value: Any, name: str) -> Any:
     if isinstance(value, TEXT):
         return np.array(value, dtype=object)
     if is_array_like(value):
-        return np.asarray(value)
+        return array_of(value, name)
     if isinstance(value, RaggedArray):
         raise InvalidArgumentError(
             f"cannot batch: {leaf_called(name)} is a RaggedArray in one element and another value "

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from stoker.dataset.collation.vectors import is_vector, write_text
+from stoker.elements.foreign import array_of
 from stoker.elements.ragged import RaggedArray
 from stoker.elements.sparse import SparseArray
 from stoker.elements.spec import RaggedSpec, SparseSpec, Spec, TensorSpec, with_shape
@@ -114,7 +115,7 @@ def as_rows(batch: Any, vector: Callable[[list[Any], str], Any], name: str = "")
         if len(batch.dense_shape):
             return in_row_order(batch)
     elif not isinstance(batch, np.generic) and hasattr(batch, "__array__"):
-        array = np.asarray(batch)
+        array = array_of(batch, name)
         if array.ndim == 1 and array.dtype.kind in "US":  # rows of text are str and bytes
             return write_text(np.empty(len(array), object), list(array))
         if array.ndim:

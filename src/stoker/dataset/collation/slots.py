@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from stoker.dataset.collation.leaves import is_array_like
 from stoker.dataset.tree.table import Allocate
+from stoker.elements.foreign import array_of
 from stoker.elements.structure import Container, children, container_of, rebuild
 
 Array = npt.NDArray[Any]
@@ -41,7 +42,7 @@ class Slots:
         if not isinstance(value, np.ndarray):
             if not is_array_like(value):
                 return value
-            value = np.asarray(value)
+            value = array_of(value, name)
         if value.nbytes < _MIN_BYTES or value.dtype.hasobject:
             return value
         array = self._arrays.get(name)

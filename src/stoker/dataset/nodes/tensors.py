@@ -14,6 +14,7 @@ from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context, Node, is_dataset
 from stoker.dataset.tree.splits import IndexSplits
 from stoker.dataset.tree.table import Table
+from stoker.elements.foreign import array_of
 from stoker.elements.frozen import frozen
 from stoker.elements.ragged import RaggedArray
 from stoker.elements.sparse import SparseArray
@@ -133,7 +134,7 @@ def as_tensors(value: Any, name: str = "") -> Any:
     if isinstance(value, (*_SCALARS, RaggedArray, SparseArray)) or is_dataset(value):
         return value
     if isinstance(value, np.ndarray) or hasattr(value, "__array__"):
-        return _checked(np.asarray(value), name)
+        return _checked(array_of(value, name), name)
     raise InvalidArgumentError(
         f"{_at(name)} is a {type(value).__qualname__}; give arrays, lists, numbers, str, bytes, "
         "None, RaggedArray, SparseArray or datasets, nested in tuples and dicts"

@@ -15,6 +15,7 @@ from stoker.elements.codec import columns as c
 from stoker.elements.codec.dtypes import Dtype, to_wire
 from stoker.elements.codec.layout import BodyWriter
 from stoker.elements.codec.records import describe
+from stoker.elements.foreign import array_of, is_foreign_array
 from stoker.elements.ragged import RaggedArray
 from stoker.elements.sparse import SparseArray
 from stoker.errors import InvalidArgumentError
@@ -65,6 +66,8 @@ class ElementEncoder:
             return self._scalars(values, path, depth)
         if description := describe(kind):
             return self._records(values, description, path, depth)
+        if is_foreign_array(kind):
+            return self.column([array_of(value, path) for value in values], path, depth)
         raise _unsupported(kind, path)
 
     def _mixed(

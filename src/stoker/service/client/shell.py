@@ -29,6 +29,7 @@ from stoker.service import messages as m
 from stoker.service import rpc_session
 from stoker.service.client import logic
 from stoker.service.client.connections import WorkerConnections
+from stoker.service.client.ready_elements import ready_elements
 from stoker.service.client.route import Route
 from stoker.service.keys import KEY_BYTES
 from stoker.service.read_options import ReadOptions
@@ -159,7 +160,7 @@ class ServiceStream(Stream):
                 self._check_spec(self._spec, item.elements[0])
                 self._spec = None
             self._chunk_size = len(item.elements)
-            self.ready = iter(item.elements)
+            self.ready = ready_elements(item.elements)
             return
         if isinstance(item, StokerError):
             self._fail(item)

@@ -1,0 +1,1 @@
+"""Parts that the adapters for PyTorch, JAX and others share; none imports a framework."""

@@ -1,0 +1,104 @@
+"""The dataset that one process reads, among the ranks of a training and their child processes."""
+
+from collections.abc import Callable
+from typing import Any
+
+from stoker.adapters.rank_share import part_of, share_of
+from stoker.adapters.ranks import Rank
+from stoker.dataset.dataset import Dataset
+from stoker.dataset.options import Options
+from stoker.errors import FailedPreconditionError, InvalidTypeError
+from stoker.service.consumers import as_consumer, is_distributed, jobs_of, named_jobs_of
+
+SEED_OF_RANKS = 0
+"""Seed of all ranks if the user gave none; as of PyTorch's DistributedSampler."""
+
+Agree = Callable[[list[str]], list[str]]
+"""Returns the value that rank 0 passed, on all ranks."""
+
+
+def check_dataset(dataset: Any, adapter: str) -> Dataset:
+    """Return `dataset` if it is a stoker Dataset.
+
+    Raises:
+        InvalidTypeError: if it is not; the message says how to make one.
+    """
+    if isinstance(dataset, Dataset):
+        return dataset
+    module = type(dataset).__module__.partition(".")[0]
+    if hasattr(dataset, "__getitem__") or hasattr(dataset, "__iter__"):
+        converter = _CONVERTERS.get(module, "stoker.torch.from_torch(dataset)")
+        advice = f"convert it with {converter}"
+    else:
+        advice = "build one with the class methods of stoker.Dataset"
+    raise InvalidTypeError(
+        f"`dataset` of {adapter} must be a stoker.Dataset; got a {module}."
+        f"{type(dataset).__qualname__}: {advice}"
+    )
+
+
+_CONVERTERS = {
+    "numpy": "stoker.Dataset.from_tensor_slices(dataset)",
+    "datasets": "stoker.hugging_face.from_hugging_face(dataset)",
+    "grain": "stoker.grain.from_grain(dataset)",
+    "builtins": "stoker.Dataset.from_tensor_slices(dataset)",
+}
+
+
+def with_seed(dataset: Dataset, seed: int | None) -> Dataset:
+    """Return the dataset with `Options.seed` set, unless `seed` is None."""
+    return dataset if seed is None else dataset.with_options(Options(seed=seed))
+
+
+def common_jobs(dataset: Dataset, agree: Agree | None, advice: str) -> dict[str, str]:
+    """Return the job that all ranks read in place of each job of this process.
+
+    Args:
+        dataset: reads from a service.
+        agree: gets the jobs of rank 0; ``None`` if the ranks cannot communicate.
+        advice: completes the error in that case.
+
+    Raises:
+        FailedPreconditionError: if a job has no name, and the ranks cannot communicate.
+    """
+    own = jobs_of(dataset)
+    if len(named_jobs_of(dataset)) == len(own):
+        return {job: job for job in own}
+    if agree is None:
+        raise FailedPreconditionError(
+            "several ranks read this dataset, but its job has no name by which they could share "
+            f"it; {advice}, or give the same `job_name` to `distribute` on all ranks"
+        )
+    return dict(zip(own, agree(own), strict=True))
+
+
+def read_as(
+    dataset: Dataset,
+    rank: Rank,
+    jobs: dict[str, str],
+    *,
+    process: int = 0,
+    processes: int = 1,
+) -> Dataset:
+    """Return the part of `dataset` that one process reads.
+
+    All ranks get the same number of elements. Over a service they, and their child processes, are
+    consumers of one job; a local dataset is cut by positions.
+
+    Args:
+        dataset: the whole dataset.
+        rank: of the training.
+        jobs: of `common_jobs`; needed if there is more than one rank.
+        process: number of this child process of the rank.
+        processes: child processes of each rank.
+    """
+    if is_distributed(dataset):
+        if rank.world_size == 1:
+            return dataset  # clients of one job share its elements
+        consumer = rank.index * processes + process
+        return as_consumer(dataset, consumer, rank.world_size * processes, jobs)
+    if rank.world_size > 1:
+        if dataset.options().seed is None:
+            dataset = with_seed(dataset, SEED_OF_RANKS)
+        dataset = share_of(dataset, rank.index, rank.world_size)
+    return dataset if processes == 1 else part_of(dataset, process, processes)

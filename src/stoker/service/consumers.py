@@ -1,0 +1,87 @@
+"""Jobs of datasets that were distributed before it was known which processes read them."""
+
+import dataclasses
+import uuid
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from stoker.dataset.dataset import Dataset
+from stoker.dataset.pickled import Pickled
+from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Node, number
+from stoker.service.source import Distributed
+
+
+def is_distributed(dataset: Dataset) -> bool:
+    """Return whether a dataset reads from a service."""
+    return bool(_sources(dataset))
+
+
+def jobs_of(dataset: Dataset) -> list[str]:
+    """Return the jobs that a dataset reads."""
+    return [node.hello.value.job for node in _sources(dataset)]
+
+
+def named_jobs_of(dataset: Dataset) -> list[str]:
+    """Return the jobs among `jobs_of` that have a `job_name`."""
+    return [node.hello.value.job for node in _sources(dataset) if node.hello.value.named]
+
+
+def with_own_jobs(dataset: Dataset) -> Dataset:
+    """Return the dataset with a new job in place of each one without a `job_name`.
+
+    The epochs of the new jobs are counted apart from those that other readers of `dataset` open.
+    """
+
+    def own(node: Distributed) -> Node:
+        if node.hello.value.named:
+            return node
+        return _with_hello(node, job=f"anonymous:{uuid.uuid4().hex}")
+
+    return _replaced(dataset, own)
+
+
+def as_consumer(
+    dataset: Dataset, consumer_index: int, num_consumers: int, jobs: Mapping[str, str]
+) -> Dataset:
+    """Return the dataset read as one of `num_consumers` consumers, which end at the same step.
+
+    Args:
+        dataset: reads from a service. What was distributed with `num_consumers` is not changed.
+        consumer_index: in [0, `num_consumers`).
+        num_consumers: number of processes that read in step.
+        jobs: the common job of all consumers for each of `jobs_of`.
+    """
+
+    def coordinated(node: Distributed) -> Node:
+        options = node.read_options.value
+        if options.num_consumers is not None:
+            return node
+        job = jobs[node.hello.value.job]
+        options = dataclasses.replace(
+            options, job_name=job, consumer_index=consumer_index, num_consumers=num_consumers
+        )
+        parameters = options.job_parameters
+        node = _with_hello(node, job=job, parameters=parameters, consumer_index=consumer_index)
+        return msgspec.structs.replace(
+            node, read_options=Pickled.of(options), length=UNKNOWN_CARDINALITY
+        )
+
+    return _replaced(dataset, coordinated)
+
+
+def _sources(dataset: Dataset) -> list[Distributed]:
+    return [node for node in number(dataset.node) if isinstance(node, Distributed)]
+
+
+def _with_hello(node: Distributed, **changes: object) -> Distributed:
+    hello = msgspec.structs.replace(node.hello.value, **changes)
+    return msgspec.structs.replace(node, hello=Pickled.of(hello))
+
+
+def _replaced(dataset: Dataset, replace: Callable[[Distributed], Node]) -> Dataset:
+    done: dict[Node, Node] = {}
+    for node in number(dataset.node):
+        child = node.with_inputs([done[child] for child in node.inputs])
+        done[node] = replace(child) if isinstance(child, Distributed) else child
+    return dataset.with_node(done[dataset.node])

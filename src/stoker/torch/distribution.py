@@ -1,0 +1,33 @@
+"""Rank of this process in `torch.distributed`."""
+
+from typing import Any
+
+import torch.distributed
+
+from stoker.adapters.ranks import Rank, rank_of_environment
+
+NO_GROUP = (
+    "call torch.distributed.init_process_group() before the dataset is read, or the "
+    "IterableDataset is created"
+)
+"""Advice if ranks cannot communicate."""
+
+
+def has_process_group() -> bool:
+    """Return whether `torch.distributed.init_process_group` was called."""
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
+def current_rank() -> Rank:
+    """Return the rank in the default process group, or that of the environment."""
+    if has_process_group():
+        return Rank(torch.distributed.get_rank(), torch.distributed.get_world_size())
+    return rank_of_environment()
+
+
+def of_rank_0(values: list[str]) -> list[str]:
+    """Return the values of rank 0; called by all ranks."""
+    received: list[Any] = [values]
+    torch.distributed.broadcast_object_list(received, src=0)
+    found: list[str] = received[0]
+    return found

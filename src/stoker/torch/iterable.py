@@ -1,0 +1,202 @@
+"""`IterableDataset`: a stoker Dataset for PyTorch's own DataLoader and its worker processes."""
+
+import weakref
+from multiprocessing import util
+from typing import Any, NamedTuple
+
+import torch.utils.data
+
+from stoker.adapters.passes import Copy, PassCounter
+from stoker.adapters.ranks import Rank, given_rank
+from stoker.adapters.reading import check_dataset, common_jobs, read_as, with_seed
+from stoker.dataset import arguments
+from stoker.dataset.dataset import Dataset
+from stoker.dataset.iterator import Iterator as DatasetIterator
+from stoker.service.consumers import is_distributed, named_jobs_of, with_own_jobs
+from stoker.torch.distribution import NO_GROUP, current_rank, has_process_group, of_rank_0
+from stoker.torch.tensors import to_tensors
+
+
+class IterableDataset(torch.utils.data.IterableDataset[Any]):
+    """A stoker Dataset as a dataset of `torch.utils.data.DataLoader`, with any `num_workers`.
+
+    Each pass yields each element once, however the worker processes are started, persistent or not:
+    together the workers read what the loader would read without them. Arrays are tensors. Each
+    rank of a `torch.distributed` training reads its part, as with `stoker.torch.DataLoader`.
+
+    Batches are best made by the dataset: ``DataLoader(IterableDataset(dataset.batch(32)),
+    batch_size=None, num_workers=2)``. With a `batch_size` each worker process makes batches of
+    what it reads, so that each may end with a shorter one, as always in PyTorch.
+
+    Args:
+        dataset: a stoker Dataset.
+        seed: seed of random steps without seed; ``None``: one is drawn now, with several ranks it
+            is 0.
+        rank: of this process; ``None``: that of `torch.distributed`, or of the environment.
+        world_size: number of ranks; ``None``: as `rank`.
+
+    Raises:
+        InvalidTypeError: if `dataset` is not a stoker Dataset.
+        InvalidArgumentError: if an argument is out of range.
+
+    Example:
+        >>> import stoker.torch, torch
+        >>> dataset = stoker.torch.IterableDataset(stoker.Dataset.range(4).batch(2))
+        >>> for batch in torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=2):
+        ...     print(batch)
+        tensor([0, 1])
+        tensor([2, 3])
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        *,
+        seed: int | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+    ) -> None:
+        check_dataset(dataset, "stoker.torch.IterableDataset")
+        dataset.draw_seed()  # the copies that are forked would draw others
+        self._dataset = with_seed(dataset, arguments.seed(seed))
+        if is_distributed(dataset):
+            self._dataset = with_own_jobs(self._dataset)
+        self._rank = given_rank(rank, world_size)
+        self._jobs: dict[str, str] | None = None
+        self._passes = _passes_of(self._dataset)
+        self._passes_here = 0
+        if has_process_group():
+            self._prepare()  # a forked worker process cannot
+
+    def __iter__(self) -> "ElementIterator":
+        worker = torch.utils.data.get_worker_info()
+        self._passes_here += 1
+        if worker is None:
+            process, copy = _Process(0, 1), Copy(0, "")
+        else:
+            process = _Process(worker.id, worker.num_workers)
+            # The loader draws a new seed for each pass, but for persistent workers.
+            copy = Copy(worker.id, f"{worker.seed - worker.id}:{self._passes_here}")
+        epoch = self._passes.begin(copy)
+        iterator = ElementIterator(self._read(process), epoch, self._passes)
+        if worker is not None:
+            # Child processes of multiprocessing end without the exit functions of Python.
+            util.Finalize(iterator, _close, (weakref.ref(iterator),), exitpriority=0)
+        return iterator
+
+    def __len__(self) -> int:
+        rank = self._rank or current_rank()
+        if is_distributed(self._dataset) and rank.world_size > 1:
+            raise TypeError(
+                "the number of elements of a rank over a service is unknown until they are read"
+            )
+        return len(read_as(self._dataset, rank, {}))
+
+    def set_epoch(self, epoch: int) -> None:
+        """Give the next pass the number `epoch`; the passes after it follow.
+
+        It reaches the copies in worker processes, persistent ones too. Without, passes are counted
+        from 0.
+
+        Args:
+            epoch: 0 or more.
+        """
+        self._passes.set_next(
+            arguments.integer("epoch", epoch, minimum=0, what="an int of 0 or more")
+        )
+
+    def _prepare(self) -> Rank:
+        """Determine the rank, and the jobs that the ranks have in common."""
+        rank = self._rank = self._rank or current_rank()
+        if self._jobs is None and rank.world_size > 1 and is_distributed(self._dataset):
+            can_agree = has_process_group() and torch.utils.data.get_worker_info() is None
+            self._jobs = common_jobs(self._dataset, of_rank_0 if can_agree else None, NO_GROUP)
+        return rank
+
+    def _read(self, process: "_Process") -> Dataset:
+        return read_as(
+            self._dataset,
+            self._prepare(),
+            self._jobs or {},
+            process=process.number,
+            processes=process.processes,
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        if has_process_group():
+            self._prepare()  # what is sent to another process has no process group
+        return self.__dict__
+
+
+class _Process(NamedTuple):
+    """A worker process of PyTorch's loader, or the process that trains.
+
+    Attributes:
+        number: in [0, `processes`).
+        processes: those that read together.
+    """
+
+    number: int
+    processes: int
+
+
+class ElementIterator:
+    """One pass of an `IterableDataset` in one process, with the state that torchdata asks for."""
+
+    def __init__(self, dataset: Dataset, epoch: int, passes: PassCounter) -> None:
+        self._dataset = dataset
+        self._epoch = epoch
+        self._passes = passes
+        self._iterator: DatasetIterator | None = None
+        self._resumed: dict[str, Any] | None = None
+
+    def __iter__(self) -> "ElementIterator":
+        return self
+
+    def __next__(self) -> Any:
+        return to_tensors([next(self._opened())])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the position of this process as small JSON.
+
+        Raises:
+            UnimplementedError: if the dataset reads from a service.
+        """
+        return {"iterator": self._resumed or self._opened().state_dict()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue after the last element of a state, which `state_dict` returned."""
+        self.close()
+        state = self._resumed = state_dict["iterator"]
+        self._passes.set_next(state["epoch"] + 1)
+
+    def close(self) -> None:
+        """Release threads and connections; idempotent."""
+        if self._iterator is not None:
+            self._iterator.close()
+            self._iterator = None
+
+    def _opened(self) -> DatasetIterator:
+        if self._iterator is None:
+            state, self._resumed = self._resumed, None
+            self._iterator = (
+                self._dataset.iterator(epoch=self._epoch)
+                if state is None
+                else self._dataset.iterator(state=state)
+            )
+        return self._iterator
+
+
+def _close(reference: "weakref.ref[ElementIterator]") -> None:
+    iterator = reference()
+    if iterator is not None:
+        iterator.close()
+
+
+_named: dict[tuple[str, ...], PassCounter] = {}
+
+
+def _passes_of(dataset: Dataset) -> PassCounter:
+    """Return the count of passes; datasets of one named job share it, as they share its epochs."""
+    names = tuple(named_jobs_of(dataset))
+    return _named.setdefault(names, PassCounter()) if names else PassCounter()

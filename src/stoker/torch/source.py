@@ -1,0 +1,79 @@
+"""Datasets of `torch.utils.data` as sources."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch.utils.data
+
+from stoker.dataset.dataset import Dataset
+from stoker.elements.foreign import array_of
+from stoker.elements.spec import Spec
+from stoker.elements.structure import children, is_leaf, rebuild
+from stoker.errors import InvalidTypeError
+
+
+def from_torch(
+    dataset: Any, *, num_parallel_calls: int | None = None, element_spec: Spec | None = None
+) -> Dataset:
+    """Return a stoker Dataset of the samples of a PyTorch dataset.
+
+    Tensors become arrays, without a copy. A map-style dataset (``__getitem__`` and ``__len__``) can
+    be split among the workers of a service, shuffled by index and resumed; an iterable one is read
+    in order by whoever runs it, as of `Dataset.from_generator`. The dataset is pickled when it is
+    sent to workers: it should hold paths, not data.
+
+    Args:
+        dataset: map-style or iterable; also any other object with these methods.
+        num_parallel_calls: calls of ``__getitem__`` that run at the same time on threads;
+            `stoker.AUTOTUNE` finds a number. ``None``: one.
+        element_spec: spec of the samples, if it is needed before they are read.
+
+    Raises:
+        InvalidTypeError: if `dataset` is neither.
+
+    Example:
+        >>> import stoker.torch, torch
+        >>> pairs = torch.utils.data.TensorDataset(torch.arange(3), torch.arange(3) * 10)
+        >>> [(int(x), int(y)) for x, y in stoker.torch.from_torch(pairs)]
+        [(0, 0), (1, 10), (2, 20)]
+    """
+    is_iterable = isinstance(dataset, torch.utils.data.IterableDataset)
+    if not is_iterable and hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
+        return Dataset.range(len(dataset)).map(
+            _Samples(dataset), num_parallel_calls=num_parallel_calls, element_spec=element_spec
+        )
+    if not hasattr(dataset, "__iter__"):
+        raise InvalidTypeError(
+            "`dataset` must have __getitem__ and __len__, or __iter__, as datasets of "
+            f"torch.utils.data; got a {type(dataset).__qualname__}"
+        )
+    return Dataset.from_generator(_Iteration(dataset), output_signature=element_spec)
+
+
+class _Samples:
+    """Function of an index that returns a sample of a map-style dataset."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+
+    def __call__(self, index: int) -> Any:
+        return _arrays(self._dataset[index])
+
+
+class _Iteration:
+    """Function that returns the samples of an iterable dataset."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+
+    def __call__(self) -> Iterator[Any]:
+        return map(_arrays, self._dataset)
+
+
+def _arrays(sample: Any, path: str = "") -> Any:
+    """Replace the tensors of a sample by arrays."""
+    if isinstance(sample, torch.Tensor):
+        return array_of(sample, path)
+    if is_leaf(sample):
+        return sample
+    return rebuild(sample, [_arrays(member, path + step) for step, member in children(sample)])

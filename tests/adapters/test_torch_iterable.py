@@ -1,0 +1,154 @@
+"""`stoker.torch.IterableDataset` in PyTorch's DataLoader and torchdata's StatefulDataLoader."""
+
+import multiprocessing
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import stoker  # noqa: E402
+from stoker import Dataset  # noqa: E402
+from stoker.errors import FailedPreconditionError, InvalidTypeError  # noqa: E402
+from stoker.torch import IterableDataset  # noqa: E402
+from tests.adapters.torch_datasets import square  # noqa: E402
+
+SQUARES = [x * x for x in range(20)]
+EPOCHS = 3
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with stoker.LocalCluster(2) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _servers_of_multiprocessing():
+    """Start the servers that live as long as this process before the leaks are counted."""
+    for method in ("spawn", "forkserver"):
+        process = multiprocessing.get_context(method).Process(target=square, args=(1,))
+        process.start()
+        process.join()
+
+
+def loader(dataset, **arguments):
+    return torch.utils.data.DataLoader(dataset, **arguments)
+
+
+def elements(batches):
+    return torch.cat(list(batches)).tolist()
+
+
+@pytest.mark.timeout(300)  # each process imports PyTorch
+@pytest.mark.parametrize("persistent", [False, True], ids=["new", "persistent"])
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("where", ["local", "service"])
+def test_worker_processes_read_each_element_once_in_every_epoch(cluster, where, method, persistent):
+    dataset = Dataset.range(20).map(square).shuffle(20)
+    if where == "service":
+        dataset = dataset.distribute(cluster)
+    batches = loader(
+        IterableDataset(dataset),
+        batch_size=3,
+        num_workers=2,
+        multiprocessing_context=method,
+        persistent_workers=persistent,
+    )
+    # Two processes of each epoch import PyTorch, unless they are forked or persistent.
+    passes = EPOCHS if method == "fork" or persistent else 2
+    epochs = [elements(batches) for _ in range(passes)]
+    assert [sorted(epoch) for epoch in epochs] == [SQUARES] * passes
+    if where == "local":
+        assert len(set(map(tuple, epochs))) == passes
+
+
+def test_without_worker_processes_each_pass_is_the_next_epoch(cluster):
+    batches = loader(IterableDataset(Dataset.range(9).shuffle(9)), batch_size=9)
+    first, second = elements(batches), elements(batches)
+    assert sorted(first) == sorted(second) == list(range(9))
+    assert first != second
+    served = loader(IterableDataset(Dataset.range(9).distribute(cluster)), batch_size=2)
+    assert [sorted(elements(served)) for _ in range(EPOCHS)] == [list(range(9))] * EPOCHS
+
+
+def test_two_datasets_of_one_job_each_read_everything(cluster):
+    dataset = Dataset.range(9).distribute(cluster)
+    next(iter(dataset))
+    for _ in range(2):
+        assert sorted(elements(loader(IterableDataset(dataset), batch_size=2))) == list(range(9))
+
+
+def test_batches_of_the_dataset_have_the_length_of_the_loader():
+    dataset = IterableDataset(Dataset.range(10).batch(3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        batches = loader(dataset, batch_size=None, num_workers=2)
+        assert len(batches) == 4
+        assert sorted(b.tolist() for b in batches) == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9]]
+
+
+@pytest.mark.parametrize("persistent", [False, True], ids=["new", "persistent"])
+def test_set_epoch_reaches_worker_processes(persistent):
+    dataset = IterableDataset(Dataset.range(20).shuffle(20))
+    batches = loader(dataset, batch_size=None, num_workers=2, persistent_workers=persistent)
+    epochs = [[int(x) for x in batches] for _ in range(EPOCHS)]
+    dataset.set_epoch(1)
+    assert [[int(x) for x in batches] for _ in range(2)] == epochs[1:]
+
+
+def test_equal_base_seeds_are_different_epochs(cluster):
+    dataset = IterableDataset(Dataset.range(9).distribute(cluster))
+    batches = loader(dataset, batch_size=2, num_workers=2)
+    for _ in range(2):
+        torch.manual_seed(0)
+        assert sorted(elements(batches)) == list(range(9))
+
+
+def test_pass_that_ends_early_loses_nothing_of_the_next(cluster):
+    batches = loader(
+        IterableDataset(Dataset.range(1000).distribute(cluster)), batch_size=4, num_workers=2
+    )
+    for _ in batches:
+        break
+    assert sorted(elements(batches)) == list(range(1000))
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # by torchdata
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_torchdata_resumes_in_the_middle_of_an_epoch(num_workers):
+    stateful = pytest.importorskip("torchdata.stateful_dataloader")
+
+    def make():
+        dataset = IterableDataset(Dataset.range(40).shuffle(40, seed=1).batch(2))
+        return stateful.StatefulDataLoader(dataset, batch_size=None, num_workers=num_workers)
+
+    batches = make()
+    iterator = iter(batches)
+    for _ in range(5):
+        next(iterator)
+    state = batches.state_dict()
+    rest, following = ([b.tolist() for b in passes] for passes in (iterator, batches))
+    resumed = make()
+    resumed.load_state_dict(state)
+    assert [b.tolist() for b in resumed] == rest
+    assert [b.tolist() for b in resumed] == following
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_worker_processes_of_a_rank_share_its_part(rank):
+    dataset = IterableDataset(Dataset.range(11), rank=rank, world_size=2)
+    assert len(dataset) == 5
+    found = elements(loader(dataset, batch_size=1, num_workers=2))
+    assert sorted(found) == list(range(rank, 10, 2))
+
+
+def test_ranks_that_cannot_communicate_need_a_job_name(cluster):
+    dataset = IterableDataset(Dataset.range(4).distribute(cluster), rank=0, world_size=2)
+    with pytest.raises(FailedPreconditionError, match=r"init_process_group.*`job_name`"):
+        iter(dataset)
+
+
+def test_other_datasets_are_refused():
+    with pytest.raises(InvalidTypeError, match=r"must be a stoker\.Dataset"):
+        IterableDataset([1, 2])

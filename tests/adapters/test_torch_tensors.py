@@ -1,0 +1,115 @@
+"""Arrays become tensors of their dtype, and share memory only where nobody else sees it."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import stoker  # noqa: E402
+from stoker import Dataset, RaggedArray, SparseArray  # noqa: E402
+from stoker.errors import InvalidTypeError  # noqa: E402
+from stoker.torch import DataLoader  # noqa: E402
+
+
+def loaded(value):
+    [found] = DataLoader(Dataset.range(1).map(lambda _: value))
+    return found
+
+
+@pytest.mark.parametrize(
+    "dtype", ["?", "u1", "i1", "i2", "i4", "i8", "u2", "u4", "u8", "f2", "f4", "f8"]
+)
+def test_numbers_keep_their_dtype(dtype):
+    found = loaded(np.ones(3, dtype))
+    assert found.numpy().dtype == np.dtype(dtype)
+    assert found.tolist() == [1, 1, 1]
+
+
+def test_bfloat16_of_ml_dtypes_is_that_of_pytorch():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    found = loaded(np.array([1.5, -2], ml_dtypes.bfloat16))
+    assert (found.dtype, found.tolist()) == (torch.bfloat16, [1.5, -2])
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(6)[::-1],
+        np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        np.arange(6, dtype=">i4"),
+        np.zeros((0, 3)),
+        np.array(7),
+        np.float32(2),
+        np.broadcast_to(np.arange(3), (2, 3)),
+    ],
+    ids=["reversed", "fortran", "big-endian", "empty", "0-d", "scalar", "broadcast"],
+)
+def test_any_layout_has_the_same_values(array):
+    assert np.array_equal(loaded(array).numpy(), array)
+
+
+def test_plain_values_and_text_stay():
+    assert loaded((1, 2.5, True, "a", b"b", None)) == (1, 2.5, True, "a", b"b", None)
+    assert loaded(np.array([["a", "b"]], object)) == [["a", "b"]]
+    assert loaded(np.str_("a")) == "a"
+
+
+def test_ragged_and_sparse_arrays_have_their_tensors():
+    nested = loaded(RaggedArray.from_rows([[1, 2], [3]]))
+    assert [row.tolist() for row in nested.unbind()] == [[1, 2], [3]]
+    sparse = loaded(SparseArray(np.array([[0, 1]]), np.array([5.0]), np.array([2, 2])))
+    assert sparse.to_dense().tolist() == [[0, 5], [0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.zeros(2, "datetime64[s]"), r"datetime64\[s\]; convert the array in a map"),
+        (np.zeros(2, [("a", "i4")]), "has no tensors of dtype"),
+    ],
+)
+def test_dtype_that_pytorch_lacks_is_named(array, message):
+    with pytest.raises(InvalidTypeError, match=message):
+        loaded(array)
+
+
+@pytest.mark.filterwarnings("error")
+def test_changing_a_tensor_changes_no_data_of_the_user():
+    table = np.zeros((4, 1000))
+    datasets = [
+        Dataset.from_tensor_slices(table),
+        Dataset.from_tensors(table),
+        Dataset.range(4).map(lambda i: table[i]),
+        Dataset.range(2).map(lambda _: table),
+        Dataset.from_tensor_slices(table).batch(2),
+        Dataset.from_tensor_slices(table).batch(2).cache(),
+    ]
+    for dataset in datasets:
+        for tensor in DataLoader(dataset):
+            tensor.add_(1)
+    assert not table.any()
+
+
+def test_changing_a_tensor_changes_no_cached_element():
+    loader = DataLoader(Dataset.range(2).map(lambda _: np.zeros(1000)).cache())
+    for _ in range(3):
+        assert [float(tensor.add_(1).sum()) for tensor in loader] == [1000, 1000]
+
+
+@pytest.mark.parametrize("threads", [False, True], ids=["processes", "threads"])
+def test_changing_a_received_tensor_changes_no_cached_element(threads):
+    with stoker.LocalCluster(1, threads=threads) as cluster:
+        cached = Dataset.range(2).map(lambda _: np.zeros(50_000)).cache()
+        loader = DataLoader(cached.repeat(3).distribute(cluster))
+        assert {float(tensor.add_(1).sum()) for tensor in loader} == {50_000}
+
+
+def test_batch_becomes_a_tensor_without_a_copy():
+    addresses = []
+
+    def address(array):
+        addresses.append(array.__array_interface__["data"][0])
+        return array
+
+    loader = DataLoader(Dataset.range(4).map(lambda i: np.full(100_000, i)).batch(2).map(address))
+    assert [tensor.data_ptr() for tensor in loader] == addresses
