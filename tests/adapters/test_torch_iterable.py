@@ -27,7 +27,8 @@ def cluster():
 def _servers_of_multiprocessing():
     """Start the servers that live as long as this process before the leaks are counted."""
     for method in ("spawn", "forkserver"):
-        process = multiprocessing.get_context(method).Process(target=square, args=(1,))
+        context = multiprocessing.get_context(method)
+        process = context.Process(target=square, args=(1,))  # type: ignore[attr-defined]
         process.start()
         process.join()
 
@@ -151,4 +152,4 @@ def test_ranks_that_cannot_communicate_need_a_job_name(cluster):
 
 def test_other_datasets_are_refused():
     with pytest.raises(InvalidTypeError, match=r"must be a stoker\.Dataset"):
-        IterableDataset([1, 2])
+        IterableDataset([1, 2])  # type: ignore[arg-type]

@@ -83,7 +83,12 @@ def test_equal_generators_draw_equal_orders():
 
 def test_shuffle_draws_elements_before_maps_compute_them():
     called = []
-    dataset = Dataset.range(1000).map(lambda i: called.append(i) or i).batch(2)
+
+    def note(i):
+        called.append(i)
+        return i
+
+    dataset = Dataset.range(1000).map(note).batch(2)
     iterator = iter(DataLoader(dataset, shuffle=True, prefetch_factor=0))
     first = next(iterator).tolist()
     assert called == first

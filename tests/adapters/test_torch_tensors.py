@@ -104,12 +104,19 @@ def test_changing_a_received_tensor_changes_no_cached_element(threads):
         assert {float(tensor.add_(1).sum()) for tensor in loader} == {50_000}
 
 
-def test_batch_becomes_a_tensor_without_a_copy():
-    addresses = []
+def test_batches_become_tensors_without_a_copy(monkeypatch):
+    shared = []
+    original = torch.from_numpy
 
-    def address(array):
-        addresses.append(array.__array_interface__["data"][0])
-        return array
+    def from_numpy(array):
+        shared.append(array.nbytes)
+        return original(array)
 
-    loader = DataLoader(Dataset.range(4).map(lambda i: np.full(100_000, i)).batch(2).map(address))
-    assert [tensor.data_ptr() for tensor in loader] == addresses
+    dataset = Dataset.range(4).map(lambda i: np.full(100_000, i)).batch(2)
+    with stoker.LocalCluster(1) as cluster:
+        for batches in (dataset, dataset.distribute(cluster)):
+            monkeypatch.setattr(torch, "from_numpy", from_numpy)
+            loader = DataLoader(batches, prefetch_factor=0)
+            assert sorted(int(tensor.sum()) for tensor in loader) == [100_000, 500_000]
+            monkeypatch.undo()
+    assert shared.count(1_600_000) == 4

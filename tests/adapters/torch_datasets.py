@@ -10,7 +10,7 @@ def square(x: int) -> int:
     return x * x
 
 
-class Squares(torch.utils.data.Dataset[Any]):
+class Squares(torch.utils.data.Dataset[Any]):  # type: ignore[misc]
     """A map-style dataset."""
 
     def __len__(self) -> int:
@@ -20,7 +20,7 @@ class Squares(torch.utils.data.Dataset[Any]):
         return {"x": torch.full((2,), index**2), "y": index}
 
 
-class Countdown(torch.utils.data.IterableDataset[Any]):
+class Countdown(torch.utils.data.IterableDataset[Any]):  # type: ignore[misc]
     """An iterable dataset."""
 
     def __iter__(self) -> Any:

@@ -40,7 +40,7 @@ def _has_own_memory(array: Any) -> bool:
         return True
     if type(base) is np.ndarray and base.base is None:
         return base.flags.owndata and sys.getrefcount(base) <= _limits[1]
-    return is_lent(base.base if type(base) is np.ndarray else base)
+    return is_lent(base)
 
 
 _limits = [0, 0]

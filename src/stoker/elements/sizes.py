@@ -10,7 +10,7 @@ from stoker.elements.structure import Container, children, container_of
 PLAIN_BYTES = 32
 """Size of a number, bool, None, empty str or container: an object and the pointer to it."""
 
-PLAIN = frozenset({int, float, bool, type(None), complex})
+_PLAIN = frozenset({int, float, bool, type(None), complex})
 
 
 def element_bytes(element: Any) -> int:
@@ -21,7 +21,7 @@ def element_bytes(element: Any) -> int:
         (32, 899)
     """
     kind = type(element)
-    if kind in PLAIN:
+    if kind in _PLAIN:
         return PLAIN_BYTES
     if kind is np.ndarray:
         size = int(element.nbytes)
@@ -36,15 +36,19 @@ def element_bytes(element: Any) -> int:
         return PLAIN_BYTES + chunk_bytes(list(element.values()))
     if container_of(kind) is not Container.LEAF:
         return PLAIN_BYTES + sum(element_bytes(child) for _, child in children(element))
+    return PLAIN_BYTES + _size_of_object(element)
+
+
+def _size_of_object(element: Any) -> int:
     try:
-        size: Any = element.nbytes
+        size = element.nbytes
     except Exception:  # noqa: BLE001 - a property of any class; sparse tensors raise RuntimeError
-        size = 0
-    return PLAIN_BYTES + (size if isinstance(size, int) else 0)
+        return 0
+    return size if isinstance(size, int) else 0
 
 
 def chunk_bytes(elements: Sequence[Any]) -> int:
     """Return the sum over `elements`; of plain numbers only the types are checked."""
-    if PLAIN.issuperset(map(type, elements)):
+    if _PLAIN.issuperset(map(type, elements)):
         return PLAIN_BYTES * len(elements)
     return sum(map(element_bytes, elements))

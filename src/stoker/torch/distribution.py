@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import torch
 import torch.distributed
 
+from stoker.adapters.epochs import Framework
 from stoker.adapters.ranks import Rank, rank_of_environment
+from stoker.adapters.reading import Agree
 
 NO_GROUP = (
     "call torch.distributed.init_process_group() before the dataset is read, or the "
@@ -31,3 +34,23 @@ def of_rank_0(values: list[str]) -> list[str]:
     torch.distributed.broadcast_object_list(received, src=0)
     found: list[str] = received[0]
     return found
+
+
+def drawn_seed(generator: torch.Generator | None = None) -> int:
+    """Return a seed that a generator draws; ``None``: PyTorch's default generator."""
+    return int(torch.empty((), dtype=torch.int64).random_(generator=generator).item())
+
+
+class TorchFramework(Framework):
+    """PyTorch, and the default process group of torch.distributed."""
+
+    advice = NO_GROUP
+
+    def current_rank(self) -> Rank:
+        return current_rank()
+
+    def agree(self) -> Agree | None:
+        return of_rank_0 if has_process_group() else None
+
+    def draw_seed(self) -> int:
+        return drawn_seed()

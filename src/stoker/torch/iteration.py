@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from stoker.adapters.epochs import Progress
 from stoker.dataset.iterator import Iterator as DatasetIterator
-from stoker.errors import UnimplementedError
 from stoker.torch.prefetch import DeviceQueue, Step
 from stoker.torch.steps import Steps
 from stoker.torch.tensors import moved, pinned, to_tensors
@@ -31,44 +31,6 @@ class Delivery(NamedTuple):
     pin_memory: bool
     device: torch.device | None
     prefetch: int
-
-
-class Progress:
-    """Position of the reader in one epoch; the loader takes its state from it.
-
-    Args:
-        epoch: number of the epoch.
-        iterator: of the dataset, before its first element is read.
-    """
-
-    def __init__(self, epoch: int, iterator: DatasetIterator) -> None:
-        self.epoch = epoch
-        self.ended = False
-        self._position = 0
-        try:
-            self._begin = iterator.state_dict()
-        except UnimplementedError as error:
-            self._begin, self._refusal = {}, str(error)
-
-    def advance(self, step: Step) -> None:
-        """Note that the user got a step."""
-        if step.batch or step.error is not None:
-            self._position = max(self._position, step.position)
-        else:
-            self.ended = True
-
-    def state(self) -> dict[str, Any]:
-        """Return the state of the dataset's iterator after what the user got.
-
-        Raises:
-            UnimplementedError: if it has no state.
-        """
-        if not self._begin:
-            raise UnimplementedError(
-                f"the DataLoader has no state within an epoch: {self._refusal}. Save it between "
-                "epochs, when its state is the number of the next one"
-            )
-        return {**self._begin, "position": self._begin["position"] + self._position}
 
 
 class LoaderIterator(Iterator[Any]):
@@ -96,11 +58,13 @@ class LoaderIterator(Iterator[Any]):
 
     def __next__(self) -> Any:
         step = self._read()
-        self._progress.advance(step)
         if step.error is not None:
+            self._progress.reach(step.position)
             raise step.error
         if not step.batch:
+            self._progress.ended = True
             raise StopIteration
+        self._progress.reach(step.position)
         return step.batch[0]
 
     def close(self) -> None:

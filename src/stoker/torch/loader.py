@@ -1,22 +1,20 @@
 """`DataLoader`: the batches of a stoker Dataset as tensors."""
 
-import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from stoker.adapters.rank_share import shuffled
-from stoker.adapters.ranks import Rank, given_rank
-from stoker.adapters.reading import check_dataset, common_jobs, read_as, with_seed
+from stoker.adapters.epochs import Epochs
+from stoker.adapters.ranks import given_rank
+from stoker.adapters.reading import check_dataset
 from stoker.dataset import arguments
 from stoker.dataset.dataset import Dataset
 from stoker.errors import InvalidArgumentError
-from stoker.service.consumers import is_distributed, named_jobs_of, with_own_jobs
 from stoker.torch.arguments import check_absent
-from stoker.torch.distribution import NO_GROUP, current_rank, has_process_group, of_rank_0
-from stoker.torch.iteration import Delivery, LoaderIterator, Progress
+from stoker.torch.distribution import TorchFramework, drawn_seed
+from stoker.torch.iteration import Delivery, LoaderIterator
 
 
 class DataLoader:
@@ -93,39 +91,37 @@ class DataLoader:
         ahead = 0 if prefetch_factor is None else prefetch_factor
         self.prefetch_factor = arguments.integer("prefetch_factor", ahead, minimum=0)
         self.generator = generator
-        self._seed = _seed_of(seed, generator)
-        self._rank = given_rank(rank, world_size)
-        self._source = _shuffled(dataset, shuffle)
-        if is_distributed(dataset):
-            self._source = with_own_jobs(self._source)
-        self._epochs = _epochs_of(self._source)
-        self._jobs: dict[str, str] | None = None
-        self._part: Dataset | None = None
-        self._resumed: dict[str, Any] | None = None
-        self._progress: Progress | None = None
+        # The collate_fn gets samples, which it batches itself.
+        self._samples = self.batch_size if collate_fn is not None else None
+        self._epochs = Epochs(
+            dataset,
+            TorchFramework(),
+            batch_size=self.batch_size if collate_fn is None else None,
+            drop_last=self.drop_last,
+            shuffle=shuffle,
+            seed=_seed_of(seed, generator),
+            rank=given_rank(rank, world_size),
+            prefetch=self.prefetch_factor * (self._samples or 1),
+        )
 
     def __iter__(self) -> LoaderIterator:
-        state, self._resumed = self._resumed, None
-        dataset = self._dataset()
-        if state is None:
-            epoch = self._epochs.begin()
-            iterator = dataset.iterator(epoch=epoch)
-        else:
-            epoch = state["epoch"]
-            iterator = dataset.iterator(state=state)
-            self._epochs.set_next(epoch + 1)
-        self._progress = Progress(epoch, iterator)
-        return LoaderIterator(iterator, self._delivery(), self._progress)
+        iterator, progress = self._epochs.start()
+        to_gpu = self.device is not None and self.device.type == "cuda"
+        delivery = Delivery(
+            batch_size=self._samples,
+            drop_last=self.drop_last,
+            collate_fn=self.collate_fn,
+            pin_memory=self.pin_memory or to_gpu,
+            device=self.device,
+            prefetch=self.prefetch_factor,
+        )
+        return LoaderIterator(iterator, delivery, progress)
 
     def __len__(self) -> int:
-        if is_distributed(self.dataset) and self._resolved_rank().world_size > 1:
-            raise TypeError(
-                "the number of batches of a rank over a service is unknown until they are read"
-            )
-        count = len(self._dataset())
-        if self.collate_fn is None or self.batch_size is None:
+        count = len(self._epochs)
+        if self._samples is None:
             return count
-        return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
+        return count // self._samples if self.drop_last else -(-count // self._samples)
 
     def set_epoch(self, epoch: int) -> None:
         """Give the next ``iter(loader)`` the number `epoch`; the epochs after it follow.
@@ -136,10 +132,7 @@ class DataLoader:
         Args:
             epoch: 0 or more.
         """
-        self._epochs.set_next(
-            arguments.integer("epoch", epoch, minimum=0, what="an int of 0 or more")
-        )
-        self._resumed = None
+        self._epochs.set_next(epoch)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position after the last batch as small JSON, for `load_state_dict`.
@@ -149,14 +142,7 @@ class DataLoader:
         Raises:
             UnimplementedError: within an epoch of a dataset that reads from a service.
         """
-        progress = self._progress
-        if self._resumed is not None:
-            epoch, state = self._resumed["epoch"], dict(self._resumed)
-        elif progress is None or progress.ended or progress.epoch >= self._epochs.next:
-            epoch, state = self._epochs.next, None
-        else:
-            epoch, state = progress.epoch, progress.state()
-        return {"epoch": epoch, "seed": self._dataset().options().seed, "iterator": state}
+        return self._epochs.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue with the next ``iter(loader)`` after the batch of a state.
@@ -167,110 +153,7 @@ class DataLoader:
         Raises:
             InvalidArgumentError: if it is not such a state, or its seed differs from that given.
         """
-        try:
-            epoch, seed, state = (state_dict[name] for name in ("epoch", "seed", "iterator"))
-        except (KeyError, TypeError) as error:
-            raise InvalidArgumentError(
-                f"`state_dict` must be what DataLoader.state_dict() returned; got {state_dict!r}"
-            ) from error
-        given = self._seed if self._seed is not None else self.dataset.options().seed
-        if given is not None and given != seed:
-            raise InvalidArgumentError(
-                f"`state_dict` belongs to a loader with seed {seed}, and this one has seed {given}"
-            )
-        self._seed, self._part = seed, None
-        self.set_epoch(epoch)
-        self._resumed = state
-
-    def _resolved_rank(self) -> Rank:
-        return self._rank or current_rank()
-
-    def _dataset(self) -> Dataset:
-        """Return the part of the dataset that this rank reads, in batches."""
-        if self._part is None:
-            rank = self._resolved_rank()
-            dataset = self._source
-            if self.batch_size is not None and self.collate_fn is None:
-                dataset = dataset.batch(self.batch_size, drop_remainder=self.drop_last)
-            if self._seed is None and dataset.options().seed is None and rank.world_size == 1:
-                self._seed = _drawn(None)
-            dataset = read_as(with_seed(dataset, self._seed), rank, self._common_jobs(rank))
-            samples = self.batch_size if self.collate_fn is not None else None
-            ahead = self.prefetch_factor * (samples or 1)
-            self._part = (
-                dataset if _is_read_ahead(dataset) or not ahead else dataset.prefetch(ahead)
-            )
-        return self._part
-
-    def _common_jobs(self, rank: Rank) -> dict[str, str]:
-        if self._jobs is None and rank.world_size > 1 and is_distributed(self._source):
-            agree = of_rank_0 if has_process_group() else None
-            self._jobs = common_jobs(self._source, agree, NO_GROUP)
-        return self._jobs or {}
-
-    def _delivery(self) -> Delivery:
-        to_gpu = self.device is not None and self.device.type == "cuda"
-        return Delivery(
-            batch_size=self.batch_size if self.collate_fn is not None else None,
-            drop_last=self.drop_last,
-            collate_fn=self.collate_fn,
-            pin_memory=self.pin_memory or to_gpu,
-            device=self.device,
-            prefetch=self.prefetch_factor,
-        )
-
-
-class _Epochs:
-    """Number of the next epoch."""
-
-    def __init__(self) -> None:
-        self.next = 0
-
-    def begin(self) -> int:
-        """Return the number of the epoch that begins."""
-        with _lock:
-            self.next += 1
-            return self.next - 1
-
-    def set_next(self, epoch: int) -> None:
-        """Set the number of the next epoch."""
-        with _lock:
-            self.next = epoch
-
-
-_lock = threading.Lock()
-_named: dict[tuple[str, ...], _Epochs] = {}
-
-
-def _epochs_of(dataset: Dataset) -> _Epochs:
-    """Return the count of epochs; loaders of one named job share it, as they share its epochs."""
-    names = tuple(named_jobs_of(dataset))
-    return _named.setdefault(names, _Epochs()) if names else _Epochs()
-
-
-def _is_read_ahead(dataset: Dataset) -> bool:
-    return dataset.node.kind in {"distribute", "prefetch"}
-
-
-def _shuffled(dataset: Dataset, shuffle: Any) -> Dataset:
-    if shuffle is None or not arguments.flag("shuffle", shuffle):
-        return dataset
-    if is_distributed(dataset):
-        raise InvalidArgumentError(
-            "`shuffle` cannot reach what workers read; call dataset.shuffle(buffer_size) before "
-            "distribute"
-        )
-    cardinality = dataset.cardinality()
-    if cardinality < 0:
-        raise InvalidArgumentError(
-            "`shuffle` draws from the whole dataset, whose length is unknown or infinite; use "
-            "dataset.shuffle(buffer_size) before the batches"
-        )
-    return shuffled(dataset)
-
-
-def _drawn(generator: torch.Generator | None) -> int:
-    return int(torch.empty((), dtype=torch.int64).random_(generator=generator).item())
+        self._epochs.load_state_dict(state_dict)
 
 
 def _seed_of(seed: Any, generator: Any) -> int | None:
@@ -278,7 +161,7 @@ def _seed_of(seed: Any, generator: Any) -> int | None:
         return arguments.seed(seed)
     if seed is not None:
         raise InvalidArgumentError("`seed` and `generator` exclude each other; give one of them")
-    return _drawn(generator)
+    return drawn_seed(generator)
 
 
 def _can_pin(pin_memory: bool) -> bool:

@@ -58,12 +58,10 @@ def lend(memory: Memory, on_freed: Callable[[], Any]) -> memoryview:
     return owner.data
 
 
-def is_lent(view: object) -> bool:
-    """Return whether `view` is memory of `lend`, which its reader may write to."""
-    owner = view.obj if isinstance(view, memoryview) else None
-    return isinstance(owner, np.ndarray) and any(
-        id(reference) in _watched for reference in weakref.getweakrefs(owner)
-    )
+def is_lent(base: object) -> bool:
+    """Return whether `base`, the base of an array, is memory of `lend`."""
+    owner = base.obj if isinstance(base, memoryview) else base
+    return any(id(reference) in _watched for reference in weakref.getweakrefs(owner))
 
 
 def _on_collected(on_freed: Callable[[], Any], reference: "weakref.ref[Memory]") -> None:

@@ -32,7 +32,7 @@ def test_copies_in_processes_agree(method):
     queue.close()
     queue.join_thread()
     if method == "forkserver":
-        forkserver._forkserver._stop()  # it would live as long as the tests
+        forkserver._forkserver._stop()  # type: ignore[attr-defined]  # it would live as long as the tests
     assert found == {number: [0, 1, 2, 3] for number in range(COPIES)}
     assert counter.next() == 4
 

@@ -38,7 +38,12 @@ def test_share_has_its_length():
 
 def test_rank_does_not_compute_the_elements_of_others():
     called = []
-    dataset = Dataset.range(8).map(lambda i: called.append(i) or i).batch(2)
+
+    def note(i):
+        called.append(i)
+        return i
+
+    dataset = Dataset.range(8).map(note).batch(2)
     assert [batch.tolist() for batch in share_of(dataset, 1, 2)] == [[1, 3], [5, 7]]
     assert called == [1, 3, 5, 7]
 

@@ -4,9 +4,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from stoker.elements.sizes import PLAIN
-
 _FEW = 64
+_PLAIN = frozenset({int, float, bool, str, bytes, complex, type(None)})
 
 
 def ready_elements(elements: list[Any]) -> Iterator[Any]:
@@ -17,7 +16,7 @@ def ready_elements(elements: list[Any]) -> Iterator[Any]:
     reader refers to it. That pays for large elements, of which a chunk holds few. Plain elements
     stay: their list may be that of a worker in this process.
     """
-    if len(elements) > _FEW or PLAIN.issuperset(map(type, elements)):
+    if len(elements) > _FEW or _PLAIN.issuperset(map(type, elements)):
         return iter(elements)
     moved = _Releasing(elements)
     elements[:] = [None] * len(elements)
