@@ -79,7 +79,7 @@ def test_batch_is_pinned_copied_on_another_stream_and_waited_for(cuda):
     assert [batch.tolist() for batch in loader] == [[0, 1]]
     side = "side of cuda:0"
     assert cuda.calls == [
-        "pinned", f"on {side}", "copy", f"record {side}", "wait", "record_stream"
+        f"on {side}", "pinned", "copy", f"record {side}", "wait", "record_stream"
     ]  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """The epochs of a dataset that a training process reads, one after the other."""
 
+import os
 import threading
 from typing import Any
 
@@ -64,9 +65,9 @@ class Framework:
         """Return the function that gets values of rank 0; ``None`` if ranks cannot communicate."""
         raise NotImplementedError
 
-    def draw_seed(self) -> int | None:
-        """Return a seed from the framework's own random numbers; ``None``: it has none."""
-        return None
+    def draw_seed(self) -> int:
+        """Return a random seed; of the framework's own random numbers, if it has a global state."""
+        return int.from_bytes(os.urandom(7), "little")
 
 
 class Epochs:
@@ -122,7 +123,7 @@ class Epochs:
     def start(self) -> tuple[Iterator, Progress]:
         """Start the next epoch, or continue that of a state."""
         state, self._resumed = self._resumed, None
-        dataset = self._dataset()
+        dataset = self.dataset()
         if state is None:
             epoch = self._count.begin()
             iterator = dataset.iterator(epoch=epoch)
@@ -138,7 +139,7 @@ class Epochs:
             raise TypeError(
                 "the number of batches of a rank over a service is unknown until they are read"
             )
-        return len(self._dataset())
+        return len(self.dataset())
 
     def set_next(self, epoch: Any) -> None:
         """Give the next epoch a number."""
@@ -158,7 +159,7 @@ class Epochs:
             epoch, state = self._resumed["epoch"], dict(self._resumed)
         elif progress is not None and not progress.ended and progress.epoch == epoch - 1:
             epoch, state = progress.epoch, progress.state()
-        return {"epoch": epoch, "seed": self._dataset().options().seed, "iterator": state}
+        return {"epoch": epoch, "seed": self.dataset().options().seed, "iterator": state}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue at a state with the next `start`.
@@ -181,7 +182,7 @@ class Epochs:
         self.set_next(epoch)
         self._resumed = state
 
-    def _dataset(self) -> Dataset:
+    def dataset(self) -> Dataset:
         """Return the part of the dataset that this rank reads, in batches."""
         if self._part is None:
             rank = self.rank

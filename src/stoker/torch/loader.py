@@ -7,14 +7,16 @@ from typing import Any
 import torch
 
 from stoker.adapters.epochs import Epochs
+from stoker.adapters.iteration import LoaderIterator
 from stoker.adapters.ranks import given_rank
 from stoker.adapters.reading import check_dataset
+from stoker.adapters.steps import Steps
 from stoker.dataset import arguments
 from stoker.dataset.dataset import Dataset
 from stoker.errors import InvalidArgumentError
 from stoker.torch.arguments import check_absent
+from stoker.torch.delivery import CudaDelivery, Delivery
 from stoker.torch.distribution import TorchFramework, drawn_seed
-from stoker.torch.iteration import Delivery, LoaderIterator
 
 
 class DataLoader:
@@ -106,16 +108,17 @@ class DataLoader:
 
     def __iter__(self) -> LoaderIterator:
         iterator, progress = self._epochs.start()
-        to_gpu = self.device is not None and self.device.type == "cuda"
-        delivery = Delivery(
-            batch_size=self._samples,
-            drop_last=self.drop_last,
-            collate_fn=self.collate_fn,
-            pin_memory=self.pin_memory or to_gpu,
-            device=self.device,
-            prefetch=self.prefetch_factor,
+        steps = Steps(iterator, self._samples, self.drop_last)
+        in_lists = self._samples is not None
+        if self.device is None or self.device.type != "cuda":
+            delivery = Delivery(
+                self.collate_fn, in_lists=in_lists, pin_memory=self.pin_memory, device=self.device
+            )
+            return LoaderIterator(iterator, progress, steps, delivery.convert)
+        to_gpu = CudaDelivery(self.collate_fn, in_lists=in_lists, device=self.device)
+        return LoaderIterator(
+            iterator, progress, steps, to_gpu.convert, to_gpu.receive, self.prefetch_factor
         )
-        return LoaderIterator(iterator, delivery, progress)
 
     def __len__(self) -> int:
         count = len(self._epochs)

@@ -1,10 +1,10 @@
 """Datasets of `torch.utils.data` as sources."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch.utils.data
 
+from stoker.adapters.samples import by_index, by_iteration
 from stoker.dataset.dataset import Dataset
 from stoker.elements.foreign import array_of
 from stoker.elements.spec import Spec
@@ -39,35 +39,13 @@ def from_torch(
     """
     is_iterable = isinstance(dataset, torch.utils.data.IterableDataset)
     if not is_iterable and hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
-        return Dataset.range(len(dataset)).map(
-            _Samples(dataset), num_parallel_calls=num_parallel_calls, element_spec=element_spec
-        )
+        return by_index(dataset, _arrays, num_parallel_calls, element_spec)
     if not hasattr(dataset, "__iter__"):
         raise InvalidTypeError(
             "`dataset` must have __getitem__ and __len__, or __iter__, as datasets of "
             f"torch.utils.data; got a {type(dataset).__qualname__}"
         )
-    return Dataset.from_generator(_Iteration(dataset), output_signature=element_spec)
-
-
-class _Samples:
-    """Function of an index that returns a sample of a map-style dataset."""
-
-    def __init__(self, dataset: Any) -> None:
-        self._dataset = dataset
-
-    def __call__(self, index: int) -> Any:
-        return _arrays(self._dataset[index])
-
-
-class _Iteration:
-    """Function that returns the samples of an iterable dataset."""
-
-    def __init__(self, dataset: Any) -> None:
-        self._dataset = dataset
-
-    def __call__(self) -> Iterator[Any]:
-        return map(_arrays, self._dataset)
+    return by_iteration(dataset, _arrays, element_spec)
 
 
 def _arrays(sample: Any, path: str = "") -> Any:

@@ -1,15 +1,10 @@
-"""Steps of an epoch that are moved to a GPU while the trainer computes."""
+"""Steps of an epoch that a thread prepares while the trainer computes."""
 
 import queue
 import threading
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
-
-import torch
-
-from stoker.elements.structure import flatten
-from stoker.torch.tensors import moved
 
 
 class Step(NamedTuple):
@@ -19,7 +14,7 @@ class Step(NamedTuple):
         batch: the batch in a list of one; empty at the end, or if there was an error.
         error: raised in place of the batch.
         position: elements and errors that were read up to here.
-        ready: event that is recorded when the batch is on its device; ``None`` if it is there.
+        ready: for the adapter; of a batch that is on its way to a device.
     """
 
     batch: list[Any]
@@ -28,51 +23,33 @@ class Step(NamedTuple):
     ready: Any = None
 
 
-class DeviceQueue:
-    """Reads steps on a thread, and copies them to a GPU on a CUDA stream of its own.
+class StepQueue:
+    """Steps that a thread reads ahead.
 
     Args:
-        read: returns the next step, in page-locked memory; called until it returns the end.
+        read: returns the next step; called on the thread until it returns the end.
         unblock: ends a call of `read` that waits.
-        device: a CUDA device.
-        size: steps that wait on the device.
+        size: steps that wait for the reader.
     """
 
-    def __init__(
-        self,
-        read: Callable[[], Step],
-        unblock: Callable[[], None],
-        device: torch.device,
-        size: int,
-    ) -> None:
-        self._device = device
+    def __init__(self, read: Callable[[], Step], unblock: Callable[[], None], size: int) -> None:
         self._steps: queue.Queue[Step] = queue.Queue(size)
         self._end: Step | None = None
         stopping = threading.Event()
         thread = threading.Thread(
-            target=_run,
-            args=(read, device, self._steps, stopping),
-            name="stoker-device",
-            daemon=True,
+            target=_run, args=(read, self._steps, stopping), name="stoker-device", daemon=True
         )
         # The thread refers to no part of this object, which therefore is freed with its reader.
         self._finalizer = weakref.finalize(self, _stop, unblock, stopping, self._steps, thread)
         thread.start()
 
     def read(self) -> Step:
-        """Return the next step; its tensors can be used on the current stream of the device."""
+        """Return the next step; wait for it."""
         if self._end is not None:
             return self._end
         step = self._steps.get()
         if not step.batch and step.error is None:
             self._end = step
-        if step.ready is not None:
-            stream = torch.cuda.current_stream(self._device)
-            stream.wait_event(step.ready)
-            for leaf in flatten(step.batch):
-                if isinstance(leaf, torch.Tensor):
-                    # The allocator must not reuse its memory before this stream has used it.
-                    leaf.record_stream(stream)
         return step
 
     def close(self) -> None:
@@ -80,31 +57,15 @@ class DeviceQueue:
         self._finalizer()
 
 
-def _run(
-    read: Callable[[], Step],
-    device: torch.device,
-    steps: "queue.Queue[Step]",
-    stopping: threading.Event,
-) -> None:
-    stream = torch.cuda.Stream(device)
+def _run(read: Callable[[], Step], steps: "queue.Queue[Step]", stopping: threading.Event) -> None:
     while not stopping.is_set():
         try:
             step = read()
-            if step.batch:
-                step = _copied(step, device, stream)
         except BaseException as error:  # noqa: BLE001 - raised by the thread that trains
             step = Step([], error)
         steps.put(step)
         if not step.batch and step.error is None:
             return
-
-
-def _copied(step: Step, device: torch.device, stream: Any) -> Step:
-    with torch.cuda.stream(stream):
-        batch = [moved(step.batch[0], device)]
-        ready = torch.cuda.Event()
-        ready.record(stream)
-    return step._replace(batch=batch, ready=ready)
 
 
 def _stop(

@@ -1,0 +1,200 @@
+"""JAX: batches as arrays on devices, sharded over a mesh.
+
+Import it as ``import stoker.jax``; it needs JAX, which stoker does not install.
+"""
+
+import json
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
+
+from stoker.adapters.epochs import Epochs, Framework
+from stoker.adapters.iteration import LoaderIterator
+from stoker.adapters.ownership import map_leaves
+from stoker.adapters.ranks import Rank, given_rank
+from stoker.adapters.reading import Agree, check_dataset
+from stoker.adapters.steps import Steps
+from stoker.dataset import arguments
+from stoker.dataset.dataset import Dataset
+from stoker.errors import InvalidArgumentError
+
+__all__ = ["DataLoader"]
+
+
+class DataLoader:
+    """The batches of a stoker Dataset as `jax.Array`; each ``iter(loader)`` is a new epoch.
+
+    With several processes (`jax.distributed`) each reads its part of the dataset, all read the same
+    number of batches, and the batches of one step are the parts of a global array. Numbers become
+    arrays with JAX's dtypes (int64 becomes int32 unless jax_enable_x64 is set); text and other
+    values stay.
+
+    Args:
+        dataset: a stoker Dataset, whose elements are batches or, with `batch_size`, samples.
+        batch_size: samples in a batch of this process; ``None``: the elements are the batches.
+        shuffle: draw the samples of each epoch in a new random order, from the whole dataset.
+        sharding: a `jax.sharding.Sharding` of the batches; a `jax.sharding.Mesh` shards their first
+            dimension over its first axis. Arrays of too few dimensions are replicated. ``None``:
+            the default device.
+        drop_last: drop a last batch with fewer samples, which a mesh may not be able to shard.
+        seed: seed of `shuffle` and of other random steps without seed. Without, it is drawn; with
+            several processes it is 0.
+        prefetch_factor: batches that are on the devices ahead of the trainer; 0: none.
+        rank: of this process; ``None``: `jax.process_index`.
+        world_size: number of processes; ``None``: `jax.process_count`.
+
+    Raises:
+        InvalidTypeError: if `dataset` is not a stoker Dataset.
+        InvalidArgumentError: if an argument is out of range.
+
+    Example:
+        >>> import stoker.jax
+        >>> dataset = stoker.Dataset.range(4).map(float)
+        >>> for batch in stoker.jax.DataLoader(dataset, batch_size=2):
+        ...     print(batch)
+        [0. 1.]
+        [2. 3.]
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        batch_size: int | None = None,
+        shuffle: bool | None = None,
+        *,
+        sharding: Sharding | Mesh | None = None,
+        drop_last: bool = False,
+        seed: int | None = None,
+        prefetch_factor: int = 2,
+        rank: int | None = None,
+        world_size: int | None = None,
+    ) -> None:
+        self.dataset = check_dataset(dataset, "stoker.jax.DataLoader")
+        self.batch_size = None if batch_size is None else arguments.size("batch_size", batch_size)
+        self.drop_last = arguments.flag("drop_last", drop_last)
+        self.sharding = _checked_sharding(sharding)
+        ahead = arguments.integer("prefetch_factor", prefetch_factor, minimum=0)
+        self.prefetch_factor = ahead
+        self._epochs = Epochs(
+            dataset,
+            JaxFramework(),
+            batch_size=self.batch_size,
+            drop_last=self.drop_last,
+            shuffle=shuffle,
+            seed=arguments.seed(seed),
+            rank=given_rank(rank, world_size),
+            prefetch=ahead,
+        )
+
+    def __iter__(self) -> LoaderIterator:
+        iterator, progress = self._epochs.start()
+        return LoaderIterator(
+            iterator,
+            progress,
+            Steps(iterator, None, drop_last=False),
+            self._convert,
+            prefetch=self.prefetch_factor,
+        )
+
+    def __len__(self) -> int:
+        return len(self._epochs)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Give the next ``iter(loader)`` the number `epoch`; the epochs after it follow.
+
+        Args:
+            epoch: 0 or more.
+        """
+        self._epochs.set_next(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the position after the last batch as small JSON, for `load_state_dict`.
+
+        Between epochs it is the number of the next epoch. It is the same in all processes.
+
+        Raises:
+            UnimplementedError: within an epoch of a dataset that reads from a service.
+        """
+        return self._epochs.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue with the next ``iter(loader)`` after the batch of a state.
+
+        Args:
+            state_dict: from `state_dict` of a loader with the same dataset and arguments.
+
+        Raises:
+            InvalidArgumentError: if it is not such a state, or its seed differs from that given.
+        """
+        self._epochs.load_state_dict(state_dict)
+
+    def _convert(self, holder: list[Any]) -> tuple[Any, None]:
+        return map_leaves(holder, self._array), None
+
+    def _array(self, leaf: Any, owned: bool) -> Any:
+        if isinstance(leaf, np.generic):
+            leaf, owned = np.asarray(leaf), True
+        if not isinstance(leaf, np.ndarray) or not _is_numeric(leaf.dtype):
+            return leaf
+        if not owned:  # arrays on a CPU may share the memory, which others could change
+            leaf = leaf.copy()
+        if self.sharding is None:
+            return jax.device_put(leaf)
+        sharding = _for_rank(self.sharding, leaf.ndim)
+        try:
+            return jax.make_array_from_process_local_data(sharding, leaf)
+        except ValueError as error:
+            raise InvalidArgumentError(
+                f"a batch of shape {leaf.shape} cannot be sharded as {sharding}: {error}. Choose "
+                "a batch_size that the mesh divides, and drop_last=True"
+            ) from error
+
+
+class JaxFramework(Framework):
+    """JAX, and the processes of jax.distributed."""
+
+    advice = "call jax.distributed.initialize() first"
+
+    def current_rank(self) -> Rank:
+        return Rank(jax.process_index(), jax.process_count())
+
+    def agree(self) -> Agree | None:
+        return _of_process_0 if jax.process_count() > 1 else None
+
+
+def _of_process_0(values: list[str]) -> list[str]:
+    """Return the values of process 0; called by all processes."""
+    data = json.dumps(values).encode()
+    lengths = multihost_utils.broadcast_one_to_all(np.array(len(data)))
+    buffer = np.zeros(int(lengths), np.uint8)
+    given = np.frombuffer(data, np.uint8)[: len(buffer)]
+    buffer[: len(given)] = given
+    found: list[str] = json.loads(
+        np.asarray(multihost_utils.broadcast_one_to_all(buffer)).astype(np.uint8).tobytes()
+    )
+    return found
+
+
+def _is_numeric(dtype: np.dtype[Any]) -> bool:
+    # Those of ml_dtypes, such as bfloat16, are of kind V, as structures are.
+    return dtype.kind in "biufc" or (dtype.kind == "V" and dtype.type is not np.void)
+
+
+def _checked_sharding(sharding: Any) -> Sharding | None:
+    if isinstance(sharding, Mesh):
+        return NamedSharding(sharding, PartitionSpec(sharding.axis_names[0]))
+    if sharding is None or isinstance(sharding, Sharding):
+        return sharding
+    raise InvalidArgumentError(
+        f"`sharding` must be a jax.sharding.Sharding or Mesh, or None; got {sharding!r}"
+    )
+
+
+def _for_rank(sharding: Sharding, dimensions: int) -> Sharding:
+    """Return the sharding of an array, replicated if it has too few dimensions."""
+    if isinstance(sharding, NamedSharding) and len(sharding.spec) > dimensions:
+        return NamedSharding(sharding.mesh, PartitionSpec())
+    return sharding

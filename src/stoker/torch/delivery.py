@@ -1,0 +1,84 @@
+"""The way from an element of a dataset to the batch that the user gets."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from stoker.adapters.step_queue import Step
+from stoker.elements.structure import flatten
+from stoker.torch.tensors import moved, pinned, to_tensors
+
+
+class Delivery:
+    """Converts elements, and copies them to the device.
+
+    Args:
+        collate_fn: makes a batch; ``None``: the element is one.
+        in_lists: `collate_fn` gets a list of elements.
+        pin_memory: copy to page-locked memory.
+        device: device of the tensors; ``None``: they stay where they are.
+    """
+
+    def __init__(
+        self,
+        collate_fn: Callable[[Any], Any] | None,
+        *,
+        in_lists: bool,
+        pin_memory: bool,
+        device: torch.device | None,
+    ) -> None:
+        self._collate_fn = collate_fn
+        self._in_lists = in_lists
+        self._pin_memory = pin_memory
+        self._device = device
+
+    def convert(self, holder: list[Any]) -> tuple[Any, Any]:
+        """Return the batch of what is in `holder`, and None."""
+        batch = self._batch_of(holder)
+        return (batch if self._device is None else moved(batch, self._device)), None
+
+    def _batch_of(self, holder: list[Any]) -> Any:
+        if self._collate_fn is None:
+            return to_tensors(holder, pin_memory=self._pin_memory)
+        if self._in_lists:
+            waiting = holder.pop()[::-1]
+            samples = []
+            while waiting:
+                samples.append(to_tensors([waiting.pop()]))
+            batch = self._collate_fn(samples)
+        else:
+            batch = self._collate_fn(to_tensors(holder))
+        return pinned(batch) if self._pin_memory else batch
+
+
+class CudaDelivery(Delivery):
+    """Copies batches on a CUDA stream of its own, so that the trainer's stream goes on."""
+
+    def __init__(
+        self, collate_fn: Callable[[Any], Any] | None, *, in_lists: bool, device: torch.device
+    ) -> None:
+        super().__init__(collate_fn, in_lists=in_lists, pin_memory=True, device=device)
+        self._gpu = device
+
+    @functools.cached_property
+    def _stream(self) -> Any:
+        return torch.cuda.Stream(self._gpu)
+
+    def convert(self, holder: list[Any]) -> tuple[Any, Any]:
+        """Return the batch, and the event that is recorded when it is on the device."""
+        with torch.cuda.stream(self._stream):
+            batch, _ = super().convert(holder)
+            ready = torch.cuda.Event()
+            ready.record(self._stream)
+        return batch, ready
+
+    def receive(self, step: Step) -> None:
+        """Let the current stream wait for the copy."""
+        stream = torch.cuda.current_stream(self._gpu)
+        stream.wait_event(step.ready)
+        for leaf in flatten(step.batch):
+            if isinstance(leaf, torch.Tensor):
+                # The allocator must not reuse its memory before this stream has used it.
+                leaf.record_stream(stream)

@@ -1,0 +1,139 @@
+"""`stoker.jax.DataLoader`: sharded batches, and a training of one and of two processes."""
+
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("jax")
+
+BATCHES = """
+import jax, numpy as np, stoker, stoker.jax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from stoker.errors import InvalidArgumentError
+
+assert len(jax.devices()) == 2
+mesh = Mesh(np.array(jax.devices()), ("data",))
+Dataset, DataLoader = stoker.Dataset, stoker.jax.DataLoader
+
+# Batches are sharded over the mesh; scalars are replicated, text stays.
+dataset = Dataset.range(10).map(lambda i: {"x": np.full(3, i, np.float32), "s": str(i)})
+loader = DataLoader(dataset, 4, shuffle=True, drop_last=True, sharding=mesh)
+assert len(loader) == 2
+batches = list(loader)
+for batch in batches:
+    assert batch["x"].sharding == NamedSharding(mesh, PartitionSpec("data"))
+    assert [shard.data.shape for shard in batch["x"].addressable_shards] == [(2, 3)] * 2
+    assert batch["x"][:, 0].tolist() == [int(s) for s in batch["s"]]
+[scalar] = DataLoader(Dataset.range(1).map(float).map(np.float32), sharding=mesh)
+assert scalar.sharding.is_fully_replicated
+
+# A batch that the mesh cannot divide is an error that says what to do.
+try:
+    list(DataLoader(Dataset.range(3), 3, sharding=mesh))
+except InvalidArgumentError as error:
+    assert "drop_last=True" in str(error)
+else:
+    raise AssertionError("no error")
+
+# Arrays never share memory with the user's.
+table = np.zeros((4, 1000), np.float32)
+[array] = DataLoader(Dataset.from_tensors(table))
+table += 1
+assert not array.any()
+
+# The state continues an epoch.
+def make():
+    return DataLoader(Dataset.range(40).shuffle(40), 4)
+
+loader = make()
+iterator = iter(loader)
+first = [next(iterator) for _ in range(3)]
+resumed = make()
+resumed.load_state_dict(loader.state_dict())
+assert [b.tolist() for b in resumed] == [b.tolist() for b in iterator]
+assert [b.tolist() for b in resumed] == [b.tolist() for b in loader]
+
+# A training over a service.
+inputs = np.random.default_rng(0).normal(size=(64, 3)).astype(np.float32)
+targets = inputs @ np.array([1.0, 2.0, 3.0], np.float32)
+
+
+@jax.jit
+def step(weights, x, y):
+    loss, gradient = jax.value_and_grad(lambda w: ((x @ w - y) ** 2).mean())(weights)
+    return weights - 0.1 * gradient, loss
+
+
+weights = np.zeros(3, np.float32)
+with stoker.LocalCluster(1) as cluster:
+    samples = Dataset.from_tensor_slices((inputs, targets)).shuffle(64).distribute(cluster)
+    loader = DataLoader(samples, 16, sharding=mesh)
+    for _ in range(20):
+        steps = 0
+        for x, y in loader:
+            weights, loss = step(weights, x, y)
+            steps += 1
+        assert steps == 4
+assert loss < 1e-3, loss
+print("trained")
+"""
+
+PROCESSES = """
+import sys
+import jax, numpy as np, stoker, stoker.jax
+from jax.sharding import Mesh
+
+jax.distributed.initialize(sys.argv[1], num_processes=2, process_id=int(sys.argv[2]))
+mesh = Mesh(np.array(jax.devices()), ("data",))
+loader = stoker.jax.DataLoader(stoker.Dataset.range(11).shuffle(11), 2, sharding=mesh)
+for epoch in range(2):
+    batches = list(loader)
+    assert [batch.shape for batch in batches] == [(4,), (4,), (2,)], batches
+    local = [int(x) for b in batches for shard in b.addressable_shards for x in shard.data]
+    print("read", epoch, *local, flush=True)
+"""
+
+
+def environment(devices):
+    flags = f"--xla_force_host_platform_device_count={devices}"
+    return {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
+
+
+@pytest.mark.timeout(200)
+def test_batches_are_sharded_over_two_devices_and_train():
+    done = subprocess.run(
+        [sys.executable, "-c", BATCHES], env=environment(2), capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "trained" in done.stdout
+
+
+@pytest.mark.timeout(200)
+def test_two_processes_get_parts_of_each_global_batch():
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        address = f"localhost:{probe.getsockname()[1]}"
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROCESSES, address, str(index)],
+            env=environment(1),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for index in range(2)
+    ]
+    outputs = [process.communicate(timeout=180) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], outputs
+    for epoch in range(2):
+        mine, theirs = (
+            [int(x) for x in line.split()[2:]]
+            for output, _ in outputs
+            for line in output.splitlines()
+            if line.startswith(f"read {epoch}")
+        )
+        assert len(mine) == len(theirs) == 5
+        assert len({*mine, *theirs}) == 10
