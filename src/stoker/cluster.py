@@ -44,7 +44,9 @@ class LocalCluster:
         self._start: Callable[[WorkerConfig], _Member] = _Thread if threads else self._start_process
         self._members: list[_Member] = []
         self._stopped = False
-        self._dispatcher = DispatchServer()
+        self._dispatcher = DispatchServer(start=False)
+        self._dispatcher.places_grow = True
+        self._dispatcher.start()
         self._session = SupervisorSession(self.target, self._active_workers)
         try:
             if not threads:

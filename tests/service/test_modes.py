@@ -70,8 +70,8 @@ def test_each_policy_has_its_mode(policy: ShardingPolicy, mode: type[Mode]):
 
 
 def test_a_policy_without_a_mode_is_refused():
-    with pytest.raises(UnimplementedError, match="HINT"):
-        mode_of(m.JobParameters(ShardingPolicy.HINT))
+    with pytest.raises(UnimplementedError, match="DETERMINISTIC"):
+        mode_of(m.JobParameters(ShardingPolicy.DETERMINISTIC))
 
 
 def test_off_lists_and_assigns_no_splits():

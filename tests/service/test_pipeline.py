@@ -52,6 +52,9 @@ class _Host:
     def exhausted(self, task_id: int) -> None:
         self.ended.set()
 
+    def need_files(self, task_id: int, source: int, start: int) -> None:
+        raise AssertionError("no task of these tests reads a shard")
+
     def need_split(self, task_id: int, source: int, source_epoch: int) -> None:
         self.asked.append((task_id, source, source_epoch))
         if self.splits:

@@ -57,6 +57,15 @@ def dispatcher(
             show_default=False,
         ),
     ] = None,
+    worker_addresses: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ADDRESS,...",
+            help="The workers of static sharding, each HOST or HOST:PORT, in the order of their "
+            "shards; others are refused. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     dispatcher_patience_ms: Annotated[
         int,
         typer.Option(min=1, help="Time for which clients wait for a dispatcher with a journal."),
@@ -70,6 +79,7 @@ def dispatcher(
         port=port,
         insecure=insecure,
         work_dir=work_dir,
+        worker_addresses=[x for each in worker_addresses or () for x in each.split(",")],
         dispatcher_patience_ms=dispatcher_patience_ms,
     )
 

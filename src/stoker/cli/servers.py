@@ -18,7 +18,13 @@ logger = logging.getLogger("stoker.worker")
 
 
 def run_dispatcher(
-    *, host: str, port: int, insecure: bool, work_dir: str | None, dispatcher_patience_ms: int
+    *,
+    host: str,
+    port: int,
+    insecure: bool,
+    work_dir: str | None,
+    worker_addresses: list[str],
+    dispatcher_patience_ms: int,
 ) -> None:
     """Run a dispatcher until it is asked to stop, or fails; print its address once it serves."""
     _log_to_stderr()
@@ -30,6 +36,7 @@ def run_dispatcher(
                 insecure=insecure,
                 work_dir=work_dir,
                 fault_tolerant_mode=work_dir is not None,
+                worker_addresses=worker_addresses,
                 dispatcher_patience_ms=dispatcher_patience_ms,
             )
             server = DispatchServer(config)

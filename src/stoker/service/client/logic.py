@@ -119,6 +119,7 @@ class Client:
         self._error: StokerError | None = None
         self._closed = False
         self._given_back: dict[int, tuple[int, int]] = {}
+        self._absent = ""
         self._actions: list[Action] = []
 
     # ── the session ───────────────────────────────────────────────────────────────────────────────
@@ -187,6 +188,7 @@ class Client:
         for lost in tasks.lost:
             self._lose(lost)
         self.computed, self.shared = tasks.computed, tasks.shared
+        self._absent = tasks.absent
         self._warn(tasks.warning or None)
 
     def _add(self, task: m.TaskInfo) -> None:
@@ -230,7 +232,7 @@ class Client:
         cursor.lost = True
         self._give_back(cursor, cursor.next_frame, 0)  # received frames are kept
         self._report_all(self._credit.disconnected(lost.task_id))
-        if complete:
+        if complete and not lost.read_again:
             return
         self._warn(self.losses.task_lost(lost))
 
@@ -451,6 +453,8 @@ class Client:
     def waiting_for(self) -> str:
         """Return what a read waits for, as the end of a sentence."""
         waiting = [str(cursor) for cursor in self.cursors.values() if not cursor.over]
+        if self._absent:
+            waiting.append(self._absent)
         if self._give_up.unreachable_since is not None:
             waiting.insert(0, self._give_up.dispatcher())
         return ", ".join(waiting) or "the dispatcher to find a worker for it"

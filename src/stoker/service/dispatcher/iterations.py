@@ -1,6 +1,12 @@
 """Iterations: opened by clients, run as tasks on workers, ended and collected."""
 
-from stoker.errors import ErrorRecord, FailedPreconditionError, from_record, to_record
+from stoker.errors import (
+    ErrorRecord,
+    FailedPreconditionError,
+    StokerError,
+    from_record,
+    to_record,
+)
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher import entities as e
@@ -56,6 +62,7 @@ class Iterations:
     def resume(self, now: float) -> None:
         """Continue the iterations of an earlier dispatcher; idle times start anew."""
         for iteration in list(self._state.iterations.values()):
+            self._check_shards(iteration)
             self._listing.resume(iteration)
             if not iteration.stopped:
                 self._assignment(iteration).resume()
@@ -68,6 +75,18 @@ class Iterations:
                 self._collector.used(job)
             else:
                 self._collector.maybe_idle(job)
+
+    def _check_shards(self, iteration: e.Iteration) -> None:
+        """Let an iteration fail if workers of its shards are not configured any more."""
+        places = self._state.places
+        ended = iteration.error is not None or iteration.finished or places.grows
+        if iteration.shards > len(places.addresses) and not ended:
+            error = FailedPreconditionError(
+                f"this epoch is read in {iteration.shards} shards, but the dispatcher was "
+                f"restarted with {len(places.addresses)} `worker_addresses`. Restart it with "
+                "those of before, or read with a new iterator and another job_name"
+            )
+            self._fail(iteration, to_record(error))
 
     def open(self, hello: m.ClientHello, now: float) -> tuple[e.Iteration, str] | None:
         """Return the iteration a client asks for, created if missing, and a warning for its user.
@@ -85,9 +104,11 @@ class Iterations:
         if job is not None and self._is_outdated(job, hello, now):
             warning = self._end_outdated(job, hello, now)
             job = None
-        if job is None:
-            requested = jobs.requested_dataset(self._state, hello)
+        requested = jobs.requested_dataset(self._state, hello)
+        if job is None or hello.epoch not in job.iterations:
             mode.check(requested, hello, self._config)
+            shards = mode.shards(requested, self._state.places.addresses)
+        if job is None:
             dataset_id = hello.dataset_id
             if hello.registration is not None:
                 dataset_id = registered_id(self._ledger, hello.registration, kept=False)
@@ -106,7 +127,8 @@ class Iterations:
         iteration = job.iterations.get(hello.epoch)
         if iteration is None:
             iteration_id, seed = self._ledger.new_id(), self._ledger.new_seed()
-            self._ledger.commit(r.IterationAdded(iteration_id, hello.job, hello.epoch, seed))
+            added = r.IterationAdded(iteration_id, hello.job, hello.epoch, seed, *shards)
+            self._ledger.commit(added)
             iteration = self._state.iterations[iteration_id]
         if iteration.error is not None:
             raise from_record(iteration.error)
@@ -191,6 +213,13 @@ class Iterations:
                 self._advance(iteration)  # if this worker lists splits, others wait for them too
             elif self._can_run(iteration):
                 self._assignment(iteration).offer(worker)
+        self._notify_waiting(worker.added)
+
+    def _notify_waiting(self, worker: r.WorkerAdded) -> None:
+        """Notify the clients that wait for the shard of a worker that has come or was lost."""
+        for iteration in self._state.iterations.values():
+            if worker.place in iteration.counts.missing and iteration.error is None:
+                self._notify_all(iteration, [])
 
     def _advance(self, iteration: e.Iteration) -> None:
         """List the splits of an iteration if needed, then start its tasks."""
@@ -216,6 +245,11 @@ class Iterations:
         if complete is None:
             return
         iteration, error = complete
+        if error is None:
+            try:
+                mode_of(iteration.parameters).check_listed(iteration)
+            except StokerError as found:
+                error = to_record(found)
         if error is not None:
             self._fail(iteration, error)
         else:
@@ -248,6 +282,7 @@ class Iterations:
 
     def lose_worker(self, worker_id: int, reason: str, undelivered: dict[int, int]) -> None:
         """Remove a worker and its tasks; `undelivered` as in `WorkerLeave`."""
+        worker = self._state.workers[worker_id].added
         tasks = self._state.workers[worker_id].tasks.values()
         lost = [(task, Assignment.readers_of(task)) for task in tasks]
         self._ledger.commit(r.WorkerLost(worker_id, reason, undelivered))
@@ -260,6 +295,7 @@ class Iterations:
             self._after(task.iteration, [task])
             if task.exhausted:  # other workers may have no task because all was computed
                 self._advance(task.iteration)
+        self._notify_waiting(worker)
 
     def remove_client(
         self, client: e.Client, consumed: dict[int, tuple[int, int]], now: float
@@ -336,9 +372,18 @@ class Iterations:
         self._assigner.settle(iteration)
         if changed or iteration.computed:
             self._notify_all(iteration, changed)
+        else:
+            self._notify_ended(iteration)
         if iteration.finished and not iteration.clients:
             self._stop(iteration)
             self._collector.maybe_idle(iteration.job)
+
+    def _notify_ended(self, iteration: e.Iteration) -> None:
+        """Notify the clients of processes whose own workers have ended before those of others."""
+        if self._state.local_workers:
+            mode = mode_of(iteration.parameters)
+            ended = [x for x in iteration.clients.values() if mode.is_computed_for(x)]
+            self._sessions.send_all((x.client_id, task_update(x, [])) for x in ended)
 
     def _notify_all(self, iteration: e.Iteration, changed: list[e.Task]) -> None:
         clients = list(iteration.clients.values())

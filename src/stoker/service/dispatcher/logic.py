@@ -40,6 +40,7 @@ class Dispatcher:
         now: seconds, on the clock of all later calls.
         tasks_per_client: the most tasks that a client reads at a time.
         journaled: its records are stored; the shell gets them by `take_unit`.
+        places_grow: as `Places.grows`.
         state: rebuilt from the journal, to continue an earlier dispatcher.
 
     Attributes:
@@ -55,10 +56,13 @@ class Dispatcher:
         tasks_per_client: int = TASKS_PER_CLIENT,
         journaled: bool = False,
         state: s.State | None = None,
+        places_grow: bool = False,
     ) -> None:
         self._journaled = journaled
         self._ledger = Ledger(rng, state, journaled)
         self.state: s.State = self._ledger.state
+        self.state.places.addresses = list(config.worker_addresses or [])
+        self.state.places.grows = places_grow
         lease = min(config.worker_timeout_ms, config.client_timeout_ms) / 1000
         # Half a lease leaves the other half for the heartbeats that were not received.
         stall = max(lease / 2, SHORTEST_STALL)

@@ -100,12 +100,13 @@ def _(state: State, record: r.DatasetRemoved) -> bool:
 
 @_fits(r.WorkerAdded)
 def _(state: State, record: r.WorkerAdded) -> bool:
-    return record.address not in state.addresses
+    is_free = record.place is None or record.place not in state.places.workers
+    return record.address not in state.addresses and is_free
 
 
 @_fits(r.IterationAdded)
 def _(state: State, record: r.IterationAdded) -> bool:
-    return record.epoch not in state.jobs[record.job].iterations
+    return record.epoch not in state.jobs[record.job].iterations and record.shards >= 0
 
 
 @_fits(r.PageStored)

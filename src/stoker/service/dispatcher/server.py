@@ -69,6 +69,9 @@ class DispatchServer:
         self._port = 0
         self.failure: StokerError | None = None
         """The internal error by which the dispatcher has stopped, if it has."""
+        self.places_grow = False
+        """Every worker that registers gets a shard under static sharding; set it before `start`,
+        and only without `worker_addresses`."""
         if start:
             self.start()
 
@@ -132,7 +135,7 @@ class DispatchServer:
 
     async def _start(self, gate: JournalGate, state: State | None) -> None:
         try:
-            self._shell = _Shell(self._config, self._failed, gate, state)
+            self._shell = _Shell(self._config, self._failed, gate, state, self.places_grow)
             await self._shell.start(self._port or self._config.port)
         except BaseException:
             await gate.close()
@@ -167,6 +170,7 @@ class _Shell:
         failed: called when the server has ended by an exception.
         gate: stores records, and holds actions and replies back until they are durable.
         state: the state to continue; a new one by default.
+        places_grow: as of `DispatchServer`.
     """
 
     def __init__(
@@ -175,9 +179,15 @@ class _Shell:
         failed: Callable[[Exception], None],
         gate: JournalGate,
         state: State | None,
+        places_grow: bool,
     ) -> None:
         self.logic = Dispatcher(
-            config, random.Random(), time.monotonic(), journaled=gate.journaled, state=state
+            config,
+            random.Random(),
+            time.monotonic(),
+            journaled=gate.journaled,
+            state=state,
+            places_grow=places_grow,
         )
         self._gate = gate
         self.server = rpc_server.RpcServer(self, config.peer_timeout_ms / 1000)

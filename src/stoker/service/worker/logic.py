@@ -22,6 +22,7 @@ from stoker.service.worker.actions import (
     CloseConnection,
     CloseTask,
     DrainPipeline,
+    GiveFiles,
     GiveSplit,
     ListSplits,
     OpenTask,
@@ -45,6 +46,7 @@ __all__ = [
     "CloseConnection",
     "CloseTask",
     "DrainPipeline",
+    "GiveFiles",
     "GiveSplit",
     "ListSplits",
     "OpenTask",
@@ -174,6 +176,8 @@ class Worker:
             self._stop(message.task_id, "the task was stopped: no client reads it any more")
         elif isinstance(message, m.SplitGrant):
             self._granted(message, now)
+        elif isinstance(message, m.ShardPage):
+            self._give_files(message)
         elif isinstance(message, m.ReturnSplits):
             self._return_splits(message.task_id, now)
         elif isinstance(message, m.ListSplits):
@@ -208,6 +212,8 @@ class Worker:
                 self._send_to_dispatcher(done)
             for queue in task.queues.values():
                 self._send_to_dispatcher(queue.reattach())
+            for request in task.files:
+                self._send_to_dispatcher(request)
             task.reported = m.TaskProgress(task.start.task_id)
             self._report(task)
 
@@ -264,6 +270,22 @@ class Worker:
             self._send_to_dispatcher(queue.need(now))
             self._give_split(task, queue, now)
         return self._take_actions()
+
+    def need_files(self, task_id: int, source: int, start: int) -> list[Action]:
+        """Get files of the shard of the task, from position `start` of them on."""
+        task = self.tasks.get(task_id)
+        if task is not None:
+            request = m.ShardRequest(task_id, source, start)
+            task.files[request] = None
+            self._send_to_dispatcher(request)
+        return self._take_actions()
+
+    def _give_files(self, page: m.ShardPage) -> None:
+        task = self.tasks.get(page.task_id)
+        request = m.ShardRequest(page.task_id, page.source, page.start)
+        if task is not None and request in task.files:  # not if it was repeated on a new session
+            del task.files[request]
+            self._do(GiveFiles(page))
 
     def _granted(self, grant: m.SplitGrant, now: float) -> None:
         task = self.tasks.get(grant.task_id)

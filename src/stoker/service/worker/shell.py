@@ -367,6 +367,10 @@ class Shell:
         """Ask for a split for the task's pipeline."""
         self._run(self.logic.need_split, task_id, source, source_epoch, time.monotonic())
 
+    def need_files(self, task_id: int, source: int, start: int) -> None:
+        """Ask for files of the shard of the task."""
+        self._run(self.logic.need_files, task_id, source, start)
+
     def _splits_listed(self, answer: m.SplitsPage | m.ListingFailed) -> None:
         self._run(self.logic.splits_listed, answer)
 
@@ -429,7 +433,8 @@ class Shell:
         | logic.DrainPipeline
         | logic.StopPipeline
         | logic.Produce
-        | logic.GiveSplit,
+        | logic.GiveSplit
+        | logic.GiveFiles,
     ) -> None:
         if isinstance(action, logic.OpenTask):
             task_id, dataset_id = action.start.task_id, action.start.dataset_id
@@ -437,13 +442,16 @@ class Shell:
             self._dataset_of[task_id] = dataset_id
             self._pipelines[task_id] = Pipeline(action.start, self)
             return
-        pipeline = self._pipelines.get(action.task_id)
+        task_id = action.page.task_id if isinstance(action, logic.GiveFiles) else action.task_id
+        pipeline = self._pipelines.get(task_id)
         if pipeline is None:
             return
         if isinstance(action, logic.Produce):
             pipeline.resume()
         elif isinstance(action, logic.GiveSplit):
             pipeline.give_split(action.source, action.source_epoch, action.split)
+        elif isinstance(action, logic.GiveFiles):
+            pipeline.give_files(action.page)
         elif isinstance(action, logic.DrainPipeline):
             pipeline.draining = True
         else:  # CloseTask or StopPipeline
