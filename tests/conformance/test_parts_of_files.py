@@ -15,8 +15,8 @@ from stoker.dataset.formats import parts
 from stoker.errors import DataLossError
 from tests.serving import eventually, iterator_with_deadline, read
 
-LINES = 300_000
-"""Of 16 bytes each: 4.8 MB, which are five parts."""
+LINES = 50_000
+"""Of 16 bytes each: 800 KB, which are 64 parts."""
 
 
 def _text(folder: Path) -> Dataset:
@@ -49,7 +49,7 @@ def _with_process(folder: Path, batch: list[bytes]) -> tuple[int, list[int]]:
 def test_two_processes_read_one_file(tmp_path, make):
     processes = tmp_path / "processes"
     processes.mkdir()
-    dataset = make(tmp_path).batch(1000).map(partial(_with_process, processes))
+    dataset = make(tmp_path).batch(100).map(partial(_with_process, processes))
     found: defaultdict[int, list[int]] = defaultdict(list)
     with stoker.LocalCluster(2) as cluster:
         for process, records in read(dataset.distribute(cluster)):
@@ -75,7 +75,7 @@ def _read_with_errors(dataset: Dataset) -> tuple[list[Any], list[str]]:
 @pytest.fixture
 def _small(monkeypatch):
     """Parts of 100 bytes, for workers in this process."""
-    monkeypatch.setattr(parts, "MIN_PART_BYTES", 100)
+    monkeypatch.setattr(parts, "part_bytes_of", lambda total: 100)
 
 
 @pytest.mark.usefixtures("_small")

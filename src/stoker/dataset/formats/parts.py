@@ -12,15 +12,14 @@ from stoker.dataset.formats.reader import RecordReader
 from stoker.dataset.formats.storage import is_url, open_file
 from stoker.errors import DataLossError, StokerError
 
-MIN_PART_BYTES = 1 << 20
-"""The size of the parts of small local files: in parts of 60 KB, reading takes 1.2 times as long."""
+SMALL_PARTS, MIN_PART_BYTES, PART_BYTES = 64, 1 << 12, 1 << 18
+"""Small files are cut into 64 parts, 8 for each of 8 workers, of 4 to 256 KiB. Smaller parts take
+much longer to get than to read: reading lines in parts of 60 KB takes 1.2 times as long."""
 
-MAX_PART_BYTES = 1 << 26
-"""The size of the parts of large files, which are lost with a worker, and of objects in a store,
-where opening a part takes as long as reading some MB."""
-
-MOST_PARTS = 1 << 12
-"""The most parts, unless they would be larger than MAX_PART_BYTES; for up to 512 workers."""
+MOST_PARTS, MAX_PART_BYTES = 1 << 12, 1 << 26
+"""Large files are cut into 4,096 parts, for up to 512 workers, of at most 64 MiB, which are lost
+with a worker. In an object store, opening a part takes as long as reading some MB, and every part
+has 64 MiB."""
 
 MOST_FILES = 1 << 10
 """More files than these are not cut: they are 8 for each of the 128 workers of a client."""
@@ -77,13 +76,26 @@ def even_cuts(total: int, most: int) -> list[int]:
     return [total * i // count for i in range(count + 1)]
 
 
+def part_bytes_of(total: int) -> int:
+    """Return the size of the parts of local files of `total` bytes.
+
+    It does not depend on the number of workers.
+
+    Example:
+        >>> [part_bytes_of(10**n) for n in (5, 7, 9, 11, 13)]
+        [4096, 156250, 262144, 24414062, 67108864]
+    """
+    small = max(MIN_PART_BYTES, min(total // SMALL_PARTS, PART_BYTES))
+    return max(small, min(total // MOST_PARTS, MAX_PART_BYTES))
+
+
 def list_parts(paths: list[str], layout: PartedFormat) -> list[str | Part]:
     """Return the parts of uncompressed files in order; for a file that is not cut, its path."""
     if len(paths) > MOST_FILES:
         return list(paths)
     sizes = _sizes_of(paths, layout.walked)
     total = sum(sizes)
-    part_bytes = max(MIN_PART_BYTES, min(total // MOST_PARTS, MAX_PART_BYTES))
+    part_bytes = part_bytes_of(total)
     uncut = total // WALKED_SHARE if layout.walked else 0
     parts: list[str | Part] = []
     for path, size in zip(paths, sizes, strict=True):
