@@ -16,6 +16,7 @@ from stoker.dataset.formats.parts import MOST_FILES, Part, list_parts, open_part
 from stoker.dataset.formats.reader import RecordReader
 from stoker.dataset.formats.text import Text
 from stoker.dataset.formats.tfrecord import TFRecord
+from stoker.dataset.nodes.encoded_names import EncodedNames
 from stoker.dataset.nodes.files import ListFiles
 from stoker.dataset.nodes.prefetch import Prefetch
 from stoker.dataset.nodes.shuffle import Shuffle
@@ -87,7 +88,7 @@ class Records(Node, frozen=True, eq=False, kw_only=True):
 
 def _is_list(names: Node) -> bool:
     """Return whether a worker can list the names, each of which it then reads once."""
-    while isinstance(names, Shuffle | Prefetch):
+    while isinstance(names, Shuffle | Prefetch | EncodedNames):
         names = names.input
     if isinstance(names, ListFiles):
         return True
