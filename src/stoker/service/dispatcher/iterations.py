@@ -2,6 +2,7 @@
 
 from stoker.errors import ErrorRecord, FailedPreconditionError, from_record, to_record
 from stoker.service import messages as m
+from stoker.service.cacheable import check_cacheable, check_repetition
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher import entities as e
 from stoker.service.dispatcher import jobs
@@ -80,6 +81,8 @@ class Iterations:
         """
         mode = mode_of(hello.parameters)  # raises before anything is recorded
         jobs.check_local(self._state, hello)
+        if hello.parameters.use_cross_trainer_cache:
+            check_repetition(hello.epoch)
         job = self._state.jobs.get(hello.job)
         warning = ""
         if job is not None and self._is_outdated(job, hello, now):
@@ -88,6 +91,8 @@ class Iterations:
         if job is None:
             requested = jobs.requested_dataset(self._state, hello)
             mode.check(requested, hello, self._config)
+            if hello.parameters.use_cross_trainer_cache:
+                check_cacheable(requested.size)
             dataset_id = hello.dataset_id
             if hello.registration is not None:
                 dataset_id = registered_id(self._ledger, hello.registration, kept=False)

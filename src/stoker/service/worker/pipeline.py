@@ -155,6 +155,8 @@ class Pipeline:
     def _open_stream(self) -> Stream:
         root, options = self._host.load(self._start.dataset_id, self._closed)
         calls = self._record_calls()
+        # Batches that are kept for other trainers would fill the shared memory.
+        keeps = self._start.buffer is m.BufferPolicy.SLIDING_WINDOW
         context = Context(
             seed=self._start.seed if options.seed is None else options.seed,
             seed_given=options.seed is not None,
@@ -164,7 +166,7 @@ class Pipeline:
             numbers=number(root),
             splits=None if self._start.split_sources is None else self,
             statistics=self._statistics,
-            allocate=self._host.allocate,
+            allocate=np.empty if keeps else self._host.allocate,
             make_dataset=Dataset,
             calls=calls,
         )
