@@ -174,10 +174,9 @@ def test_hits_and_misses_are_counted(serve):
     ):
         read(ann, 10)
         read(bob, 8)
-        # The next one may have been sent, or its count not have arrived.
-        assert eventually(lambda: ann.stats().get("cache_misses") in (10, 11))
-        assert eventually(lambda: bob.stats().get("cache_hits") in (8, 9))
-        assert (ann.stats()["cache_hits"], bob.stats()["cache_misses"]) == (0, 0)
+        # The next one may have been sent.
+        assert (ann.stats()["cache_hits"], ann.stats()["cache_misses"] - 10) in [(0, 0), (0, 1)]
+        assert (bob.stats()["cache_hits"] - 8, bob.stats()["cache_misses"]) in [(0, 0), (1, 0)]
 
 
 def test_without_a_cache_there_are_no_such_counts(serve):

@@ -128,7 +128,9 @@ class Task:
         while hungry := [x for x in hungry if min(x.room) > 0 and self._waiting(x)]:
             for reader in hungry:
                 if self._waiting(reader):
-                    yield reader, reader.send(self._take(reader))
+                    frame = reader.send(self._take(reader))
+                    yield from ((reader, message) for message in self._new_counts(reader))
+                    yield reader, frame
         if len(readers) > 1:  # round robin: the first goes last next time
             first = readers[0]
             self.readers[first.client_id] = self.readers.pop(first.client_id)
@@ -147,14 +149,18 @@ class Task:
             return reader.backlog.take(*most)
         return self.buffer.take(reader.client_id, *most)
 
-    def _updates(self, reader: ReaderState) -> Iterator[f.Message]:
-        """Yield the messages for a reader besides its frames: `Counts`, `Ready`, `End`."""
+    def _new_counts(self, reader: ReaderState) -> Iterator[f.Counts]:
+        """Yield `Counts` if they have changed; before a frame, so that they include it."""
         counts = self.counts
         if of_reader := self.buffer.counts(reader.client_id):
             counts = {**counts, **of_reader}
         if counts != reader.reported_counts:
             reader.reported_counts = counts
             yield f.Counts(counts)
+
+    def _updates(self, reader: ReaderState) -> Iterator[f.Message]:
+        """Yield the messages for a reader besides its frames: `Counts`, `Ready`, `End`."""
+        yield from self._new_counts(reader)
         if waiting := self._waiting(reader):
             # If unused credit is left, the limit in bytes blocks the reader: more credit would only
             # be missing at other workers.
