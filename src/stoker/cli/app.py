@@ -113,6 +113,13 @@ def worker(
         int,
         typer.Option(min=0, help="Memory that each process may share with trainers on this host."),
     ] = 256 << 20,
+    cross_trainer_cache_bytes: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Memory of each task that is read through a cross-trainer cache.",
+        ),
+    ] = 10 << 30,
     grace: Annotated[
         float,
         typer.Option(
@@ -134,6 +141,7 @@ def worker(
         insecure=insecure,
         data_transfer_protocol=data_transfer_protocol,
         shared_memory_bytes=shared_memory_bytes,
+        cross_trainer_cache_bytes=cross_trainer_cache_bytes,
         grace=grace,
     )
 

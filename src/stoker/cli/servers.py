@@ -64,6 +64,7 @@ def run_worker(
     insecure: bool,
     data_transfer_protocol: str | None,
     shared_memory_bytes: int,
+    cross_trainer_cache_bytes: int,
     grace: float,
 ) -> None:
     """Run `processes` workers until asked to stop, then let them drain for `grace` seconds."""
@@ -78,6 +79,7 @@ def run_worker(
                 insecure=insecure,
                 data_transfer_protocol=data_transfer_protocol,
                 shared_memory_bytes=shared_memory_bytes,
+                cross_trainer_cache_size_bytes=cross_trainer_cache_bytes,
                 shutdown_quiet_period_ms=round(grace * 1000),
             )
             supervisor = Supervisor(config, processes)

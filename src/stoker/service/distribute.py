@@ -19,6 +19,7 @@ from stoker.elements.codec.records import describe, record_classes_of
 from stoker.elements.spec import Spec, spec_from_wire
 from stoker.service import messages as m
 from stoker.service import rpc
+from stoker.service.cacheable import check_cacheable
 from stoker.service.client.credit import BUFFER_BYTES
 from stoker.service.config import ShardingPolicy, check_text, parse_service
 from stoker.service.read_options import (
@@ -69,7 +70,8 @@ def distribute(
             the bottleneck and measurements show that compression makes reading faster. "LZ4",
             "SNAPPY", "ZSTD": always compress, with that codec. ``None``: never. Elements in shared
             memory and within a process are not compressed. Clients of one job may differ in it.
-        cross_trainer_cache: a `CrossTrainerCache`; not in this version.
+        cross_trainer_cache: a `CrossTrainerCache`: clients of one job with different trainer ids
+            get the same elements, which workers compute once. The dataset must be infinite.
         target_workers: "AUTO", "ANY" or "LOCAL" (only workers of this process).
         connect_timeout: seconds to wait for the dispatcher.
         buffer_bytes: about the most bytes that all workers together have sent and this client has
@@ -85,11 +87,12 @@ def distribute(
         InvalidArgumentError: if `processing_mode`, `service`, `compression`, `target_workers` or
             `on_loss` is none of the above, `job_name` is empty, `max_outstanding_requests` or
             `buffer_bytes` is not a positive int, `consumer_index` is not in [0, `num_consumers`),
-            or one of the two is given without the other or without `job_name`.
+            or one of the two is given without the other or without `job_name`; with
+            `cross_trainer_cache`, if the dataset is finite, there is no `job_name`, or
+            `num_consumers` is given.
         NotFoundError: if the protocol of `service` or `data_transfer_protocol` does not exist.
-        UnimplementedError: if this version does not have `processing_mode`, `num_consumers` or
-            `cross_trainer_cache`, or if a source of the dataset cannot be split
-            ("distributed_epoch").
+        UnimplementedError: if this version does not have `processing_mode` or `num_consumers`, or
+            if a source of the dataset cannot be split ("distributed_epoch").
 
     Example:
         >>> import stoker
@@ -120,6 +123,8 @@ def distribute(
     def transformation(dataset: Dataset) -> Dataset:
         registration = registration_of(dataset, compression)
         check_splittable(options.processing_mode, registration.sources)
+        if cross_trainer_cache is not None:
+            check_cacheable(registration.size)
         hello = m.ClientHello(
             m.PROTOCOL_MIN,
             m.PROTOCOL_MAX,

@@ -38,6 +38,7 @@ class BufferPolicy(enum.Enum):
     """Rules for the client that gets each element of a task."""
 
     FIRST_COME = "first_come"
+    SLIDING_WINDOW = "sliding_window"
 
 
 class Shard(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, unless_finite
-from stoker.errors import InvalidArgumentError, UnimplementedError
+from stoker.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
 from stoker.service import messages as m
 from stoker.service.client.credit import BUFFER_BYTES
 from stoker.service.config import (
@@ -96,8 +96,7 @@ class ReadOptions:
             )
         if self.data_transfer_protocol is not None:
             get_transport(self.data_transfer_protocol)
-        if self.cross_trainer_cache is not None:
-            raise UnimplementedError("`cross_trainer_cache` is not in this version of stoker")
+        _check_cache(self.cross_trainer_cache, self.job_name, self.num_consumers)
         if self.num_consumers is not None:
             raise UnimplementedError(
                 "coordinated reads (`num_consumers`) are not in this version of stoker"
@@ -180,6 +179,25 @@ def _check_consumers(job_name: str | None, index: Any, count: Any) -> None:
     if not _is_positive(count) or not isinstance(index, int) or not 0 <= index < count:
         raise InvalidArgumentError(
             f"`consumer_index` must be in [0, num_consumers), got {index!r} of {count!r}"
+        )
+
+
+def _check_cache(cache: Any, job_name: str | None, num_consumers: int | None) -> None:
+    if cache is None:
+        return
+    if not isinstance(cache, CrossTrainerCache):
+        raise InvalidTypeError(
+            f"`cross_trainer_cache` must be a CrossTrainerCache or None, got {cache!r}"
+        )
+    if job_name is None:
+        raise InvalidArgumentError(
+            "Cross-trainer caching requires named jobs. Got empty `job_name`. Trainers that share "
+            "elements give the same job_name"
+        )
+    if num_consumers is not None:
+        raise InvalidArgumentError(
+            "Cross-trainer caching does not support coordinated reads. Got `num_consumers` "
+            f"{num_consumers}: leave it out, or `cross_trainer_cache`"
         )
 
 

@@ -347,7 +347,10 @@ def mode_of(parameters: m.JobParameters) -> Mode:
     Raises:
         UnimplementedError: if this version does not have the processing mode.
     """
-    return _mode(parameters.processing_mode, m.BufferPolicy.FIRST_COME)
+    buffer = m.BufferPolicy.FIRST_COME
+    if parameters.use_cross_trainer_cache:
+        buffer = m.BufferPolicy.SLIDING_WINDOW
+    return _mode(parameters.processing_mode, buffer)
 
 
 @functools.cache

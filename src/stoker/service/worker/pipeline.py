@@ -204,6 +204,8 @@ class Pipeline:
         root, options = self._host.load(self._start.dataset_id, self._closed)
         root, numbers, shard = self._shard(root)
         calls = self._record_calls()
+        # Batches that are kept for other trainers would fill the shared memory.
+        keeps = self._start.buffer is m.BufferPolicy.SLIDING_WINDOW
         context = Context(
             seed=self._start.seed if options.seed is None else options.seed,
             seed_given=options.seed is not None,
@@ -214,7 +216,7 @@ class Pipeline:
             shard=shard,
             splits=None if self._start.split_sources is None else self,
             statistics=self._statistics,
-            allocate=self._host.allocate,
+            allocate=np.empty if keeps else self._host.allocate,
             make_dataset=Dataset,
             calls=calls,
         )

@@ -130,7 +130,10 @@ class Shell:
                 instance=secrets.token_hex(KEY_BYTES),
             )
             self.logic = logic.Worker(
-                hello, self._config.buffer_bytes, self._config.peer_timeout_ms
+                hello,
+                self._config.buffer_bytes,
+                self._config.peer_timeout_ms,
+                self._config.cross_trainer_cache_size_bytes,
             )
             # The callbacks may run immediately, and need the lock.
             self._session = rpc_session.Session(
