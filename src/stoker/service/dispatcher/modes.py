@@ -82,6 +82,7 @@ class Mode:
             iteration.epoch,
             buffer=self._buffer,
             key=task.key,
+            job=iteration.job.added.job,
         )
 
     def reaches(self, client: Client, task: Task) -> bool:
