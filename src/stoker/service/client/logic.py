@@ -132,6 +132,7 @@ class Client:
     def session_lost(self, now: float, reason: str = "") -> list[Action]:
         """Handle a session that broke or could not be opened. Reading continues."""
         self._give_up.session_lost(now, reason)
+        self._hello = msgspec.structs.replace(self._hello, reason=reason)
         return self._take_actions()
 
     def session_message(self, message: m.FromDispatcher, now: float) -> list[Action]:

@@ -112,6 +112,7 @@ class Mode:
             traced=poison.traced(),
             suspects=poison.suspects(),
             poisoned=list(poison.poisoned),
+            job=iteration.job.added.job,
         )
 
     def reaches(self, client: Client, task: Task) -> bool:

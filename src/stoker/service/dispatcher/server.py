@@ -275,8 +275,8 @@ class _Shell:
                 logger.exception("a %s failed", type(request).__name__)
             return rpc.encode(m.Failed(to_record(_internal_error(error))))
 
-    def refused(self, peer: str, reason: object) -> None:
-        self._refusals.add(peer, reason)
+    def refused(self, peer: str, reason: object, *, foreign: bool = False) -> None:
+        self._refusals.add(peer, reason, foreign=foreign)
 
     async def _tick(self) -> None:
         while not self._crashed:
@@ -319,6 +319,8 @@ class _Shell:
         if self.logic.has_work and not self._works:
             self._works = True
             asyncio.get_running_loop().call_soon(self._work)
+        for line in self.logic.take_log():
+            logger.log(line.level, "%s", line.text, extra=line.fields)
         self._gate.pass_on(self.logic.take_unit(), actions)
 
     def _execute(self, action: Action) -> None:

@@ -170,9 +170,10 @@ class Worker:
         self._do(ToDispatcher(hello))
         return self._take_actions()
 
-    def session_lost(self) -> list[Action]:
+    def session_lost(self, reason: str = "") -> list[Action]:
         """Handle a broken session. Tasks continue; clients continue to read."""
         self._in_session = False
+        self._hello = msgspec.structs.replace(self._hello, reason=reason)
         return self._take_actions()
 
     def session_message(self, message: m.FromDispatcher, now: float) -> list[Action]:
