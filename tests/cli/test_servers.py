@@ -139,13 +139,10 @@ def test_an_epoch_is_seen_in_the_logs_of_both_servers():
             dispatcher.wait_for('"a client left"')
         dispatcher.wait_for("it was stopped")
     seen = [json.loads(line) for line in dispatcher.output.splitlines() if line[0] == "{"]
-    assert [line["message"] for line in seen if line.get("job") == "train"] == [
-        "a job was created: policy DYNAMIC, dataset " + seen[1]["message"].rpartition(" ")[2],
-        "an epoch begins",
-        "a client joined",
-        "the epoch ended after 1 tasks",
-        "a client left",
-    ]
+    first, *others = [line["message"] for line in seen if line.get("job") == "train"]
+    assert first.startswith("a job was created: policy DYNAMIC, dataset ")
+    assert others[:2] == ["an epoch begins", "a client joined"]
+    assert set(others[2:]) == {"the epoch ended after 1 tasks", "a client left"}
     [failure] = [
         line for line in map(json.loads, worker.output.splitlines()) if line["level"] == "ERROR"
     ]
