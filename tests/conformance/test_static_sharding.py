@@ -1,6 +1,7 @@
 """BEHAVIOUR.md, Sharding: FILE, DATA, FILE_OR_DATA and HINT, with the workers of a list."""
 
 import logging
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -348,15 +349,13 @@ def test_clients_wait_for_workers_of_the_list(serve, caplog, monkeypatch):
     with Dataset.range(20).apply(distribute(DATA, service.target)).iterator() as iterator:
         found = read(iterator, 10)
         assert found == list(range(0, 20, 2))
-        late: list = []
+        text = "shard 1 of 2 at 127.0.0.1:%port%, which has not registered"
 
         def start_late() -> None:
-            if "shard 1 of 2 at 127.0.0.1:%port%, which has not registered" in caplog.text:
-                late.append(service.add_worker())
+            if eventually(lambda: text in caplog.text):
+                service.add_worker()
 
-        import threading
-
-        starter = threading.Thread(target=lambda: eventually(lambda: start_late() or late))
+        starter = threading.Thread(target=start_late)
         starter.start()
         found += read(iterator)
         starter.join()
