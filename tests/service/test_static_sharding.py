@@ -222,7 +222,8 @@ def test_pages_of_files_divide_the_list():
     files = [str(k) for k in range(5000)]
     record_listed(state, ITERATION, 1, files)
     for task_id in (20, 21, 22):
-        found, start, end = [], 0, False
+        found: list[str] = []
+        start, end = 0, False
         while not end:
             page = shard_page(state.tasks[task_id], m.ShardRequest(task_id, 1, start))
             msgspec.msgpack.encode(page)
