@@ -14,11 +14,13 @@ from stoker.errors import FailedPreconditionError, InvalidArgumentError, NotFoun
 from stoker.service import (
     DispatchServer,
     ShardingPolicy,
+    WorkerConfig,
     WorkerServer,
     distribute,
     from_dataset_id,
     register_dataset,
 )
+from stoker.service.worker.process import WorkerProcess
 from tests.serving import Service, eventually, read, tasks_of
 
 FILE, DATA = ShardingPolicy.FILE, ShardingPolicy.DATA
@@ -266,6 +268,14 @@ def test_a_hint_divides_files_where_the_user_put_it(five, names):
     assert shards == [_records([shard, shard + 5]) for shard in range(5)]
 
 
+def test_a_hint_divides_records_after_they_are_read(five, names):
+    dataset = _listed(names).flat_map(Dataset.tfrecords).shard(stoker.SHARD_HINT, 0)
+    found = _read(dataset, HINT, five)
+    third = [x for x in found if int(x.split()[0]) in (3, 8)]
+    assert third == [b"%d of %d" % (record, file) for file in range(10) for record in (3, 8)]
+    assert Counter(found) == Counter(_records(list(range(10))))
+
+
 def test_without_a_hint_every_worker_reads_what_the_user_wrote(five):
     found = Counter(_read(Dataset.range(20).shard(1, 0), HINT, five))
     assert found == dict.fromkeys(range(20), 5)
@@ -325,6 +335,20 @@ def test_other_modes_ignore_the_order_of_workers(five):
     assert found == dict.fromkeys(range(20), 1)
 
 
+def test_other_modes_read_files_as_without_a_list(serve, names):
+    service = serve(1, worker_addresses=["localhost"])
+    dataset = _listed(names).flat_map(Dataset.tfrecords)
+    assert _read(dataset, ShardingPolicy.OFF, service) == _records(list(range(10)))
+
+
+@pytest.mark.parametrize("policy", [*STATIC, ShardingPolicy.DYNAMIC, ShardingPolicy.OFF])
+def test_every_policy_reads_files(serve, names, policy):
+    service = serve(2, worker_addresses=["localhost"] * 2)
+    found = Counter(_read(_listed(names).flat_map(Dataset.tfrecords), policy, service))
+    times = 2 if policy in (ShardingPolicy.OFF, HINT) else 1
+    assert found == dict.fromkeys(_records(list(range(10))), times)
+
+
 @pytest.mark.parametrize("policy", STATIC)
 @pytest.mark.parametrize("addresses", [None, []])
 def test_without_a_list_static_sharding_is_refused(serve, policy, addresses):
@@ -349,11 +373,11 @@ def test_clients_wait_for_workers_of_the_list(serve, caplog, monkeypatch):
     with Dataset.range(20).apply(distribute(DATA, service.target)).iterator() as iterator:
         found = read(iterator, 10)
         assert found == list(range(0, 20, 2))
-        warning = "shard 1 of 2 at 127.0.0.1:%port%, which has not registered"
+        text = "shard 1 of 2 at 127.0.0.1:%port%, which has not registered"
 
         def start_late() -> None:
-            assert eventually(lambda: warning in caplog.text)
-            service.add_worker()
+            if eventually(lambda: text in caplog.text):
+                service.add_worker()
 
         starter = threading.Thread(target=start_late)
         starter.start()
@@ -466,3 +490,77 @@ def test_an_epoch_fails_if_the_list_becomes_shorter(serve, journal):
         _restart(service, worker_addresses=["localhost"], **journal)
         with pytest.raises(FailedPreconditionError, match="restarted with 1 `worker_addresses`"):
             read(iterator)
+
+
+def test_auto_does_not_wait_for_colocated_workers_of_others(serve):
+    service = serve(0, worker_addresses=["localhost"] * 3)
+    service.add_worker(worker_tags=["COLOCATED"])
+    service.add_worker()
+    config = WorkerConfig(dispatcher_address=service.target, worker_tags=["COLOCATED"])
+    remote = WorkerProcess(config)
+    try:
+        remote.wait_serving()
+        dataset = Dataset.range(30).apply(distribute(FILE_OR_DATA, service.target))
+        assert sorted(read(dataset)) == [x for x in range(30) if x % 3 != 2]
+        local = distribute(DATA, service.target, target_workers="LOCAL")
+        assert sorted(read(Dataset.range(30).apply(local))) == [x for x in range(30) if x % 3 != 2]
+    finally:
+        remote.stop()
+
+
+# ── cardinality ──────────────────────────────────────────────────────────────────────────────────
+EMPTY, ENDLESS = Dataset.range(0), Dataset.range(10).repeat()
+INFINITE, UNKNOWN = stoker.INFINITE_CARDINALITY, stoker.UNKNOWN_CARDINALITY
+
+
+@pytest.mark.parametrize(
+    ("policy", "dataset", "expected"),
+    [
+        (FILE, EMPTY, 0),
+        (DATA, EMPTY, 0),
+        (FILE_OR_DATA, EMPTY, 0),
+        (HINT, EMPTY, UNKNOWN),
+        (FILE, ENDLESS, UNKNOWN),
+        (DATA, ENDLESS, INFINITE),
+        (FILE_OR_DATA, ENDLESS, UNKNOWN),
+        (HINT, ENDLESS, UNKNOWN),
+        *((policy, Dataset.range(10), UNKNOWN) for policy in STATIC),
+    ],
+)
+def test_the_cardinality_depends_on_the_policy(five, policy, dataset, expected):
+    assert dataset.apply(distribute(policy, five.target)).cardinality() == expected
+    dataset_id = register_dataset(five.target, dataset)
+    assert from_dataset_id(policy, five.target, dataset_id).cardinality() == expected
+
+
+def test_the_length_under_data_is_that_of_the_dataset(five):
+    dataset = Dataset.range(10).batch(3)
+    distributed = dataset.apply(distribute(DATA, five.target))
+    assert len(distributed) == 4 == len(read(distributed))
+    for without_length in (
+        distribute(DATA, five.target, job_name="job"),
+        distribute(DATA, five.target, target_workers="LOCAL"),
+        distribute(FILE_OR_DATA, five.target),
+    ):
+        with pytest.raises(TypeError):
+            len(dataset.apply(without_length))
+
+
+# ── clients that do not agree ────────────────────────────────────────────────────────────────────
+def test_clients_of_a_job_agree_on_the_policy(five):
+    with Dataset.range(9).apply(distribute(DATA, five.target, job_name="a")).iterator() as first:
+        read(first, 1)
+        with pytest.raises(InvalidArgumentError, match="Existing processing mode: <DATA>; got <H"):
+            _read(Dataset.range(9), HINT, five, job_name="a")
+
+
+def test_a_named_job_is_collected_and_starts_afresh(serve):
+    service = serve(
+        2, worker_addresses=["localhost"] * 2, job_gc_check_interval_ms=50, job_gc_timeout_ms=50
+    )
+    dataset = Dataset.range(20).apply(distribute(DATA, service.target, job_name="job"))
+    with dataset.iterator() as iterator:
+        read(iterator, 3)
+    assert eventually(lambda: not service.state.jobs)
+    again = Dataset.range(20).apply(distribute(DATA, service.target, job_name="job"))
+    assert sorted(read(again)) == list(range(20))

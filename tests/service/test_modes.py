@@ -1,6 +1,5 @@
 """The rules of each processing mode, on states made by records."""
 
-import msgspec
 import pytest
 
 from stoker.dataset.options import Options
@@ -10,9 +9,9 @@ from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig, ShardingPolicy
 from stoker.service.dispatcher import records as r
 from stoker.service.dispatcher.entities import Worker
-from stoker.service.dispatcher.listed_values import page_digest
 from stoker.service.dispatcher.modes import Dynamic, Mode, Off, mode_of
 from stoker.service.dispatcher.state import State
+from tests.service.listed import record_listed
 
 VERSIONS = m.Versions("3.11", "2")
 DATASET = r.DatasetAdded(
@@ -45,11 +44,7 @@ def _state(policy: ShardingPolicy, *, named: bool = False, workers: int = 2) -> 
     for k in range(workers):
         state.apply(r.WorkerAdded(WORKER + k, f"host:{k}", {}, [], VERSIONS))
     for source, values in LISTED.items():
-        page = msgspec.msgpack.encode(values)
-        digest = page_digest(page)
-        if digest not in state.pages:
-            state.apply(r.PageStored(digest, page))
-        state.apply(r.PageListed(ITERATION, source, len(values), digest))
+        record_listed(state, ITERATION, source, values)
     state.apply(r.SplitsKnown(ITERATION, mode.split_sources(DATASET, COUNTS, 2)))
     for worker in _workers_to_start(mode, state):
         k = worker.added.worker_id - WORKER

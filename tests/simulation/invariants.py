@@ -5,6 +5,7 @@ from collections import Counter
 from stoker.errors import NotFoundError, UnavailableError
 from tests.simulation.client import SimClient
 from tests.simulation.pipeline import CHUNK_BYTES, Element
+from tests.simulation.shards import check_shards
 from tests.simulation.simulation import Outcome
 
 
@@ -16,7 +17,10 @@ def violations(outcome: Outcome) -> list[str]:
         return [f"the epoch has not ended: {'; '.join(waiting)}"]
     checks = [_ends_well, _bounded, _nothing_left, _nothing_begun_twice, _registered_once]
     checks += [_memory_bounded, _replayed]
-    checks.append(_dynamic if outcome.scenario.dynamic else _off)
+    if outcome.scenario.static is not None:
+        checks.append(check_shards)
+    else:
+        checks.append(_dynamic if outcome.scenario.dynamic else _off)
     return [found for check in checks for found in check(outcome)]
 
 

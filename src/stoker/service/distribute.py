@@ -54,7 +54,9 @@ def distribute(
 
     Args:
         processing_mode: a `ShardingPolicy`, or "parallel_epochs" (every worker yields the whole
-            dataset) or "distributed_epoch" (each element is yielded by one worker).
+            dataset) or "distributed_epoch" (each element is yielded by one worker). Under FILE,
+            DATA, FILE_OR_DATA and HINT each worker of `DispatcherConfig.worker_addresses` yields
+            its own shard.
         service: "grpc://host:port" of the dispatcher, (protocol, address), or a `LocalCluster`.
         job_name: clients with the same name share one job, first come, first served. ``None``: a
             job of this dataset only and of its copies in forked or unpickled processes.
@@ -137,8 +139,11 @@ def distribute(
         )
         spec, size = dataset.element_spec, options.cardinality(registration.size)
         classes = _record_classes(spec, dataset)
-        alone = job_name is None and assigns_splits(options.processing_mode)
-        length = split_cardinality(dataset.node) if alone else UNKNOWN_CARDINALITY
+        length = UNKNOWN_CARDINALITY
+        if job_name is None and assigns_splits(options.processing_mode):
+            length = split_cardinality(dataset.node)
+        elif job_name is None and options.divides_elements:
+            length = registration.size
         return _dataset(options, hello, spec, classes, size, site, dataset.options(), length)
 
     return transformation

@@ -112,6 +112,11 @@ class ReadOptions:
             self.cross_trainer_cache is not None,
         )
 
+    @property
+    def divides_elements(self) -> bool:
+        """True if all shards of the elements of the dataset are read."""
+        return self.processing_mode is ShardingPolicy.DATA and self.target_workers != "LOCAL"
+
     def cardinality(self, size: int) -> int:
         """Return the cardinality of an epoch that holds also if workers are lost or added.
 
