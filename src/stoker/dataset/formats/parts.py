@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 from stoker.dataset.formats.opening import FileBuffer, open_buffer
 from stoker.dataset.formats.reader import RecordReader
 from stoker.dataset.formats.storage import is_url, open_file
-from stoker.errors import DataLossError, StokerError
+from stoker.errors import DataLossError
 
 SMALL_PARTS, MIN_PART_BYTES, PART_BYTES = 64, 1 << 12, 1 << 18
 """Small files are cut into 64 parts, 8 for each of 8 workers, of 4 to 256 KiB. Smaller parts take
@@ -151,7 +151,7 @@ def _size(path: str, walked: bool) -> int:
         with open_file(path, "rb") as file:
             size: Any = getattr(file, "size", None)
             return size if isinstance(size, int) and file.seekable() else 0
-    except (OSError, StokerError):
+    except Exception:  # noqa: BLE001 - of any file system; reading the file raises it
         return 0
 
 

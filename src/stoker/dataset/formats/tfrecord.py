@@ -66,7 +66,7 @@ class TFRecord(msgspec.Struct, frozen=True, tag="tfrecord"):
         return TFRecordReader(buffer, start)
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=64)
 def _remembered_cuts(version: counts.Version, part_bytes: int) -> tuple[int, ...]:
     return tuple(_walked_cuts(version.path, version.size, part_bytes))
 
