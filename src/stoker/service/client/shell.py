@@ -201,8 +201,8 @@ class ServiceStream(Stream):
             if self._crashed and not self._closed:
                 return self._failure
             raise self._failure
-        if self._closed:
-            raise StopIteration
+        if self._closed:  # by another thread
+            raise FailedPreconditionError("this iterator was closed while it was read")
         if (loss := self._logic.losses.take()) is not None:
             raise DataLossError(loss)
         try:

@@ -137,6 +137,7 @@ class Iterations:
             iteration = self._state.iterations[iteration_id]
         if iteration.error is not None:
             raise from_record(iteration.error)
+        mode.check_reopened(iteration, hello)
         self._idle_since.pop(iteration.iteration_id, None)
         self._left_at.pop(hello.job, None)
         self._collector.used(job)

@@ -352,6 +352,8 @@ class Worker:
         """Handle the end of the task's pipeline."""
         task = self.tasks.get(task_id)
         if task is not None:
+            # With a cache the data has no end, so that an infinite `repeat` has stopped.
+            task.cut = task.cut or (self._draining and task.buffer.keeps_sent)
             task.finish()
             self._deliver(task)
         return self._take_actions()

@@ -270,7 +270,7 @@ class Pipeline:
 
     def _deliver(self, chunk: Chunk) -> None:
         self._report_counts()
-        if chunk.error is not None:
+        if chunk.error is not None and not self._closed.is_set():
             self._host.failed(self._start, chunk.error)
         # Cleared first: the room may be made while `produced` returns.
         self._room.clear()

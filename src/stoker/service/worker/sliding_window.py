@@ -150,6 +150,11 @@ class SlidingWindow(Buffer):
         return self._window.nbytes + self._ahead.nbytes
 
     @property
+    def kept_bytes(self) -> int:
+        """About how many bytes of elements are kept that a trainer was sent."""
+        return self._window.nbytes
+
+    @property
     def undelivered(self) -> int:
         """The number of positions that the slowest trainer has not been sent."""
         return max(map(self.waiting, self._trainer_of), default=0)
