@@ -17,6 +17,7 @@ from stoker.dataset.tree.splitting import split_cardinality
 from stoker.dataset.tree.structure import structure_of
 from stoker.elements.codec.records import describe, record_classes_of
 from stoker.elements.spec import Spec, spec_from_wire
+from stoker.errors import InvalidTypeError
 from stoker.service import messages as m
 from stoker.service import rpc
 from stoker.service.cacheable import check_cacheable
@@ -175,7 +176,8 @@ def register_dataset(
     As `tf.data.experimental.service.register_dataset`.
     """
     check_compression(compression)
-    check_text("dataset_id", dataset_id)
+    if dataset_id is not None:
+        _check_dataset_id(dataset_id)
     address = parse_service(service)[1]
     registration = msgspec.structs.replace(
         registration_of(dataset, compression), dataset_id=dataset_id or ""
@@ -228,7 +230,7 @@ def from_dataset_id(
 
     As `tf.data.experimental.service.from_dataset_id`.
     """
-    check_text("dataset_id", dataset_id)
+    _check_dataset_id(dataset_id)
     options = parse_read_options(
         processing_mode,
         service,
@@ -265,6 +267,12 @@ def from_dataset_id(
 # ── parts ────────────────────────────────────────────────────────────────────────────────────────
 def _anonymous_job() -> str:
     return f"anonymous:{uuid.uuid4().hex}"
+
+
+def _check_dataset_id(dataset_id: str) -> None:
+    if not isinstance(dataset_id, str):
+        raise InvalidTypeError(f"`dataset_id` must be a str, got {dataset_id!r}")
+    check_text("dataset_id", dataset_id)
 
 
 def _record_classes(spec: Spec, dataset: Dataset | None = None) -> RecordClasses:

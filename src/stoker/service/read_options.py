@@ -30,7 +30,7 @@ class CrossTrainerCache:
         trainer_id: id of the trainer, unique in its job.
 
     Raises:
-        InvalidArgumentError: if `trainer_id` is empty.
+        InvalidArgumentError: if `trainer_id` is empty, or not a str.
 
     As `tf.data.experimental.service.CrossTrainerCache`.
     """
@@ -40,6 +40,8 @@ class CrossTrainerCache:
             raise InvalidArgumentError(
                 "tf.data service cross-trainer cache requires a non-empty trainer ID."
             )
+        if not isinstance(trainer_id, str):
+            raise InvalidTypeError(f"`trainer_id` must be a str, got {trainer_id!r}")
         check_text("trainer_id", trainer_id)
         self.trainer_id = trainer_id
 

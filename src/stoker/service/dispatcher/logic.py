@@ -144,6 +144,7 @@ class Dispatcher:
             else:
                 self._clients.expired(holder, now)
         self._iterations.warn(now)
+        self.assigner.reclaim(now)
         if now >= self._next_collection:
             self._next_collection = now + self._collection_interval
             self._iterations.collect(now)
