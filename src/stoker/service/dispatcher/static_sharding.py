@@ -49,6 +49,11 @@ def check_static(
         )
     if shard_by(policy, dataset) is not ShardBy.FILES:
         return
+    if not dataset.file_sources:
+        raise NotFoundError(
+            "Found an unshardable source dataset: its sources are not known, because it was "
+            "registered by an earlier version of stoker; register it again"
+        )
     for source in dataset.file_sources:
         if isinstance(source.splits, Unsplittable):
             raise NotFoundError(
