@@ -494,6 +494,12 @@ def test_a_dispatcher_restarts_with_another_list(serve, journal):
     assert sorted(read(dataset)) == list(range(20))
 
 
+def test_workers_get_places_of_a_list_that_is_new(serve, journal):
+    service = serve(2, **journal)
+    _restart(service, worker_addresses=["localhost"] * 2, **journal)
+    assert sorted(_read(Dataset.range(20), DATA, service)) == list(range(20))
+
+
 def test_an_epoch_fails_if_the_list_becomes_shorter(serve, journal):
     service = serve(1, worker_addresses=["localhost"] * 2, **journal)
     with Dataset.range(20).apply(distribute(DATA, service.target)).iterator() as iterator:
