@@ -18,6 +18,7 @@ import pytest
 
 import stoker
 from stoker.errors import FailedPreconditionError
+from stoker.service import ShardingPolicy
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -76,8 +77,8 @@ def running(*words: str) -> Iterator[Command]:
 
 
 @contextlib.contextmanager
-def running_dispatcher() -> Iterator[str]:
-    with running("dispatcher", "--port", "0") as dispatcher:
+def running_dispatcher(*words: str) -> Iterator[str]:
+    with running("dispatcher", "--port", "0", *words) as dispatcher:
         yield dispatcher.wait_for(r"dispatcher serves at grpc://(localhost:\d+)\n")[1]
 
 
@@ -99,6 +100,24 @@ def test_grpc_workers_need_clients_that_name_grpc():
         unnamed = stoker.Dataset.range(100).distribute(address)
         with pytest.raises(FailedPreconditionError, match="data_transfer_protocol='grpc'"):
             list(unnamed)
+
+
+def test_workers_of_the_list_read_shards_and_others_are_refused():
+    """A killed process takes its place again, at another port."""
+    places = ("--worker-addresses", "localhost,localhost:%port%")
+    with (
+        running_dispatcher(*places) as address,
+        running("worker", "--dispatcher", address, "--processes", "2") as workers,
+    ):
+        pid = int(workers.wait_for(r"worker 0 \(process (\d+)\) serves at")[1])
+        workers.wait_for(r"worker 1 \(process \d+\) serves at")
+        with running("worker", "--dispatcher", address) as refused:
+            assert refused.end() == 1
+        assert "other workers are already running at the configured host" in refused.output
+        os.kill(pid, signal.SIGKILL)
+        workers.wait_for(rf"worker 0 \(process (?!{pid}\b)\d+\) serves at")
+        dataset = stoker.Dataset.range(100).distribute(address, processing_mode=ShardingPolicy.DATA)
+        assert sorted(dataset) == list(range(100))
 
 
 def test_unknown_transport_is_one_line():

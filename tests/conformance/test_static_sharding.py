@@ -365,6 +365,17 @@ def test_a_local_cluster_numbers_its_workers(threads):
         assert sorted(read(dataset)) == list(range(20))
 
 
+def test_a_killed_worker_of_a_cluster_is_replaced():
+    with stoker.LocalCluster(2) as cluster:
+        dataset = Dataset.range(2000).distribute(cluster, processing_mode=DATA)
+        with dataset.apply(lambda x: x).iterator() as iterator:
+            found = read(iterator, 1)
+            cluster.kill_worker(0)
+            cluster.add_worker()
+            found += read(iterator)
+        assert set(found) == set(range(2000))
+
+
 # ── workers that come and go ─────────────────────────────────────────────────────────────────────
 def test_clients_wait_for_workers_of_the_list(serve, caplog, monkeypatch):
     monkeypatch.setattr("stoker.service.client.shell.STALL_SECONDS", 0.05)
@@ -481,6 +492,12 @@ def test_a_dispatcher_restarts_with_another_list(serve, journal):
     _restart(service, worker_addresses=["localhost"] * 3, **journal)
     service.add_worker()
     assert sorted(read(dataset)) == list(range(20))
+
+
+def test_workers_get_places_of_a_list_that_is_new(serve, journal):
+    service = serve(2, **journal)
+    _restart(service, worker_addresses=["localhost"] * 2, **journal)
+    assert sorted(_read(Dataset.range(20), DATA, service)) == list(range(20))
 
 
 def test_an_epoch_fails_if_the_list_becomes_shorter(serve, journal):

@@ -3,7 +3,7 @@
 import pytest
 
 from stoker.service import messages as m
-from stoker.service.dispatcher.places import Places, fits, place_of
+from stoker.service.dispatcher.places import Places, place_of
 from stoker.service.dispatcher.records import WorkerAdded
 
 VERSIONS = m.Versions("3.11", "2")
@@ -43,16 +43,45 @@ def test_places_of_a_host_are_taken_in_order():
     assert place_of("a:7", configured, {0, 2}) == 3
 
 
-def test_an_entry_with_a_port_is_for_one_worker_only():
-    assert fits("a:1", "a:1")
-    assert not fits("a:2", "a:1")
+def _worker(place: int | None, address: str) -> WorkerAdded:
+    return WorkerAdded(place or 0, address, {}, [], VERSIONS, place=place)
+
+
+def test_only_a_worker_that_is_not_live_leaves_its_place():
+    places = Places()
+    assert places.find("a:1", lambda _: True) is None
+    places.addresses = ["a", "a"]
+    for place in range(2):
+        assert places.find(f"a:{place}", lambda _: True) == place
+        places.add(_worker(place, f"a:{place}"))
+    with pytest.raises(RuntimeError, match=r"for worker a:2. Configured workers list: \[{a, a}\]"):
+        places.find("a:2", lambda _: True)
+    assert places.find("a:2", lambda worker: worker.place == 0) == 1
+
+
+@pytest.mark.parametrize(
+    ("place", "addresses", "kept"),
+    [
+        (None, [], True),
+        (None, ["a"], False),
+        (0, [], True),
+        (0, ["a"], True),
+        (0, ["b", "a"], False),
+        (1, ["a"], False),
+    ],
+)
+def test_workers_keep_places_that_fit_the_list(place, addresses, kept):
+    places = Places()
+    places.addresses = addresses
+    assert places.keeps(_worker(place, "a:1")) is kept
 
 
 def test_places_that_grow_are_used_again():
     places = Places()
+    places.grows = True
     for place in range(3):
-        assert places.grow(f"a:{place}") == place
-        places.add(WorkerAdded(place, f"a:{place}", {}, [], VERSIONS, place=place))
+        assert places.find(f"a:{place}", lambda _: True) == place
+        places.add(_worker(place, f"a:{place}"))
     places.remove(places.workers[1])
-    assert places.grow("a:9") == 1
+    assert places.find("a:9", lambda _: True) == 1
     assert places.addresses == ["a:0", "a:9", "a:2"]

@@ -6,7 +6,7 @@ import pytest
 
 from stoker.dataset.options import Options
 from stoker.dataset.streams.call_ranges import CallRange
-from stoker.dataset.tree.splits import IndexSplits, Source
+from stoker.dataset.tree.splits import IndexSplits, ShardBy, Source
 from stoker.errors import ErrorRecord
 from stoker.service import messages as m
 from stoker.service.config import ShardingPolicy
@@ -71,6 +71,8 @@ IMPOSSIBLE = [
     r.IterationAdded(1, "job", (1,), 7),
     r.IterationAdded(4, "job", (0,), 7),
     r.IterationAdded(4, "job", (1,), 7, -1),
+    r.IterationAdded(4, "job", (1,), 7, 2),
+    r.IterationAdded(4, "job", (1,), 7, 0, ShardBy.HINT),
     r.IterationFailed(4, ErrorRecord("InternalError", "it failed")),
     r.PageStored(b"page", b"\x91\x01"),
     r.PageListed(1, 1, 1, b"unknown"),

@@ -1,8 +1,9 @@
 """Iterations: opened by clients, run as tasks on workers, ended and collected."""
 
+from collections.abc import Callable
+
 from stoker.errors import (
     ErrorRecord,
-    FailedPreconditionError,
     StokerError,
     from_record,
     to_record,
@@ -21,6 +22,7 @@ from stoker.service.dispatcher.modes import mode_of
 from stoker.service.dispatcher.sessions import Sessions
 from stoker.service.dispatcher.split_assigner import SplitAssigner
 from stoker.service.dispatcher.split_listing import SplitListing
+from stoker.service.dispatcher.static_sharding import check_places
 from stoker.service.dispatcher.task_updates import task_update, whole_update
 
 OUTDATED_SECONDS = 10.0
@@ -63,7 +65,8 @@ class Iterations:
     def resume(self, now: float) -> None:
         """Continue the iterations of an earlier dispatcher; idle times start anew."""
         for iteration in list(self._state.iterations.values()):
-            self._check_shards(iteration)
+            if iteration.error is None and not iteration.finished:
+                self._fail_if_raised(iteration, check_places)
             self._listing.resume(iteration)
             if not iteration.stopped:
                 self._assignment(iteration).resume()
@@ -76,18 +79,6 @@ class Iterations:
                 self._collector.used(job)
             else:
                 self._collector.maybe_idle(job)
-
-    def _check_shards(self, iteration: e.Iteration) -> None:
-        """Let an iteration fail if workers of its shards are not configured any more."""
-        places = self._state.places
-        ended = iteration.error is not None or iteration.finished or places.grows
-        if iteration.shards > len(places.addresses) and not ended:
-            error = FailedPreconditionError(
-                f"this epoch is read in {iteration.shards} shards, but the dispatcher was "
-                f"restarted with {len(places.addresses)} `worker_addresses`. Restart it with "
-                "those of before, or read with a new iterator and another job_name"
-            )
-            self._fail(iteration, to_record(error))
 
     def open(self, hello: m.ClientHello, now: float) -> tuple[e.Iteration, str] | None:
         """Return the iteration a client asks for, created if missing, and a warning for its user.
@@ -238,11 +229,10 @@ class Iterations:
             return False
         # With tasks it can run somewhere; workers that cannot run it may come and go.
         if iteration.clients and not iteration.tasks:
-            try:
-                jobs.check_runnable(self._state, self._state.datasets[iteration.job.dataset_id])
-            except FailedPreconditionError as error:
-                self._fail(iteration, to_record(error))
-                return False
+            dataset = self._state.datasets[iteration.job.dataset_id]
+            return not self._fail_if_raised(
+                iteration, lambda _: jobs.check_runnable(self._state, dataset)
+            )
         return True
 
     def splits_listed(self, worker_id: int, answer: m.SplitsPage | m.ListingFailed) -> None:
@@ -251,14 +241,9 @@ class Iterations:
         if complete is None:
             return
         iteration, error = complete
-        if error is None:
-            try:
-                mode_of(iteration.parameters).check_listed(iteration)
-            except StokerError as found:
-                error = to_record(found)
         if error is not None:
             self._fail(iteration, error)
-        else:
+        elif not self._fail_if_raised(iteration, mode_of(iteration.parameters).check_listed):
             self._advance(iteration)
 
     def task_progressed(self, task: e.Task, progress: m.TaskProgress) -> None:
@@ -394,6 +379,15 @@ class Iterations:
     def _notify_all(self, iteration: e.Iteration, changed: list[e.Task]) -> None:
         clients = list(iteration.clients.values())
         self._sessions.send_all((c.client_id, task_update(c, changed)) for c in clients)
+
+    def _fail_if_raised(self, iteration: e.Iteration, check: Callable[[e.Iteration], None]) -> bool:
+        """Let an iteration fail with the error of a check; return whether it does."""
+        try:
+            check(iteration)
+        except StokerError as error:
+            self._fail(iteration, to_record(error))
+            return True
+        return False
 
     def _fail(self, iteration: e.Iteration, error: ErrorRecord) -> None:
         self._listing.forget(iteration)

@@ -3,9 +3,10 @@
 The place of a worker is the shard that it reads under static sharding.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from itertools import count
 
+from stoker.errors import FailedPreconditionError
 from stoker.service.dispatcher.records import WorkerAdded
 
 ANY_PORT = "%"
@@ -34,7 +35,44 @@ class Places:
         if worker.place is not None:
             self.workers[worker.place] = worker
 
-    def grow(self, address: str) -> int:
+    def find(self, address: str, is_live: Callable[[WorkerAdded], bool]) -> int | None:
+        """Return the place of a new worker; ``None`` if no addresses are configured.
+
+        The place may be that of a worker that is not live, which leaves it.
+
+        Args:
+            address: of the worker.
+            is_live: returns whether a worker shows signs of life.
+
+        Raises:
+            FailedPreconditionError: if there is no place for the worker.
+        """
+        if self.grows:
+            return self._grow(address)
+        if not self.addresses:
+            return None
+        live = [place for place, worker in self.workers.items() if is_live(worker)]
+        for taken in (self.workers, live):
+            place = place_of(address, self.addresses, taken)
+            if place is not None:
+                return place
+        raise FailedPreconditionError(
+            f"Failed to assign an index for worker {address}. Configured workers list: "
+            f"[{{{', '.join(self.addresses)}}}]. The worker's address is not configured, or other "
+            "workers are already running at the configured host. If your worker has restarted, "
+            "make sure it runs at the same address and port. The list is `worker_addresses` of "
+            "the dispatcher"
+        )
+
+    def keeps(self, worker: WorkerAdded) -> bool:
+        """Return False if a restarted dispatcher has another place for a worker, or none."""
+        if not self.addresses or self.grows:
+            return True
+        if worker.place is None or worker.place >= len(self.addresses):
+            return False
+        return place_of(worker.address, [self.addresses[worker.place]]) is not None
+
+    def _grow(self, address: str) -> int:
         """Return the first free place, perhaps a new one, after its entry is set to `address`."""
         place = next(place for place in count() if place not in self.workers)
         self.addresses[place : place + 1] = [address]
@@ -66,7 +104,7 @@ def place_of(address: str, configured: Sequence[str], taken: Container[int] = ()
     """
     free = [place for place in range(len(configured)) if place not in taken]
     for place in free:
-        if is_same_address(address, configured[place]):
+        if _is_same_address(address, configured[place]):
             return place
     host, _ = _split(address)
     for place in free:
@@ -76,12 +114,7 @@ def place_of(address: str, configured: Sequence[str], taken: Container[int] = ()
     return None
 
 
-def fits(address: str, entry: str) -> bool:
-    """Return whether a worker at `address` may have the place of an entry."""
-    return place_of(address, [entry]) is not None
-
-
-def is_same_address(address: str, entry: str) -> bool:
+def _is_same_address(address: str, entry: str) -> bool:
     """Return whether an entry names the host and the port of a worker."""
     return _split(address) == _split(entry)
 

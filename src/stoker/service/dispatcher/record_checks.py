@@ -106,7 +106,8 @@ def _(state: State, record: r.WorkerAdded) -> bool:
 
 @_fits(r.IterationAdded)
 def _(state: State, record: r.IterationAdded) -> bool:
-    return record.epoch not in state.jobs[record.job].iterations and record.shards >= 0
+    divided = (record.shard_by is not None) == (record.shards > 0) and record.shards >= 0
+    return divided and record.epoch not in state.jobs[record.job].iterations
 
 
 @_fits(r.PageStored)

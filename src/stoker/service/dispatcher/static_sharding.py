@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 
 from stoker.dataset.nodes.shard import too_few_files
 from stoker.dataset.tree.splits import IndexSplits, ListedSplits, ShardBy, Unsplittable
-from stoker.errors import InvalidArgumentError, NotFoundError
+from stoker.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
 from stoker.service import messages as m
 from stoker.service.config import ShardingPolicy
-from stoker.service.dispatcher.entities import Client
+from stoker.service.dispatcher.entities import Client, Iteration
 from stoker.service.dispatcher.placement import can_read
 from stoker.service.dispatcher.records import DatasetAdded
 
@@ -49,6 +49,11 @@ def check_static(
         )
     if shard_by(policy, dataset) is not ShardBy.FILES:
         return
+    if not dataset.file_sources:
+        raise NotFoundError(
+            "Found an unshardable source dataset: its sources are not known, because it was "
+            "registered by an earlier version of stoker; register it again"
+        )
     for source in dataset.file_sources:
         if isinstance(source.splits, Unsplittable):
             raise NotFoundError(
@@ -68,6 +73,21 @@ def check_files(files: int, shards: int) -> None:
     """
     if 0 < files < shards:
         raise InvalidArgumentError(too_few_files(files, shards))
+
+
+def check_places(iteration: Iteration) -> None:
+    """Check that a restarted dispatcher has a place for every shard of an iteration.
+
+    Raises:
+        FailedPreconditionError: if its list of workers has become shorter.
+    """
+    shards, places = iteration.shards, iteration.places
+    if shards > len(places.addresses) and not places.grows:
+        raise FailedPreconditionError(
+            f"this epoch is read in {shards} shards, but the dispatcher was restarted with "
+            f"{len(places.addresses)} `worker_addresses`. Restart it with those of before, or "
+            "read with a new iterator and another job_name"
+        )
 
 
 def listed_files(policy: ShardingPolicy, dataset: DatasetAdded) -> list[int]:

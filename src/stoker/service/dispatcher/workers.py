@@ -1,6 +1,6 @@
 """Workers: registered, resumed after a broken session, and lost."""
 
-from stoker.errors import AlreadyExistsError, FailedPreconditionError, InvalidArgumentError
+from stoker.errors import AlreadyExistsError, InvalidArgumentError
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher import entities as e
@@ -9,7 +9,6 @@ from stoker.service.dispatcher.event_log import STOPPED
 from stoker.service.dispatcher.iterations import Iterations
 from stoker.service.dispatcher.ledger import Ledger
 from stoker.service.dispatcher.modes import mode_of
-from stoker.service.dispatcher.places import fits, place_of
 from stoker.service.dispatcher.sessions import Sessions, check_key, negotiate
 from stoker.service.dispatcher.shard_files import shard_page
 from stoker.service.dispatcher.split_assigner import SplitAssigner
@@ -44,7 +43,8 @@ class Workers:
         """Register a new worker, or resume one that lost its session.
 
         Raises:
-            FailedPreconditionError: if there is no common protocol version.
+            FailedPreconditionError: if there is no common protocol version, or no place for it
+                among the configured addresses.
             PermissionDeniedError: if it does not have the key of the worker that it resumes.
             InvalidArgumentError: if it has no address.
             AlreadyExistsError: if a live worker has its address, or it has opened a newer session.
@@ -102,15 +102,7 @@ class Workers:
             return None
         if hello.session < self._newest_sessions.get(known, 0):
             raise AlreadyExistsError("this worker has opened a newer session")
-        return known if self._keeps_place(self._state.workers[known].added) else None
-
-    def _keeps_place(self, worker: r.WorkerAdded) -> bool:
-        """Return False if a restarted dispatcher has another place for a worker, or none."""
-        addresses = self._state.places.addresses
-        if not addresses or self._state.places.grows:
-            return True
-        known = worker.place is not None and worker.place < len(addresses)
-        return known and fits(worker.address, addresses[worker.place or 0])
+        return known if self._state.places.keeps(self._state.workers[known].added) else None
 
     def _of_instance(self, hello: m.WorkerHello) -> int | None:
         """Return the worker at the address of a hello if it is the same process."""
@@ -194,7 +186,13 @@ class Workers:
                 )
             # Two workers cannot serve one address: the older one is dead before its lease ends.
             self.lose(older, "it starts over" if same else "another process took its address")
-        place = self._place(hello, now)
+        places = self._state.places
+        place = places.find(
+            hello.address, lambda worker: self._sessions.is_live(worker.worker_id, now)
+        )
+        if place in places.workers:
+            reason = f"the worker at {hello.address} took its place"
+            self.lose(places.workers[place].worker_id, reason)
         worker_id = self._ledger.new_id()
         self._ledger.commit(
             r.WorkerAdded(
@@ -209,39 +207,6 @@ class Workers:
             )
         )
         return worker_id
-
-    def _place(self, hello: m.WorkerHello, now: float) -> int | None:
-        """Return the place of a new worker among the configured addresses, if there are any.
-
-        A worker that shows no sign of life leaves its place to another one.
-
-        Raises:
-            FailedPreconditionError: if there is no place for it.
-        """
-        places = self._state.places
-        if places.grows:
-            return places.grow(hello.address)
-        if not places.addresses:
-            return None
-        live = {
-            place: worker
-            for place, worker in places.workers.items()
-            if self._sessions.is_live(worker.worker_id, now)
-        }
-        for taken in (places.workers, live):
-            place = place_of(hello.address, places.addresses, taken)
-            if place is not None:
-                holder = places.workers.get(place)
-                if holder is not None:
-                    self.lose(holder.worker_id, f"the worker at {hello.address} took its place")
-                return place
-        raise FailedPreconditionError(
-            f"Failed to assign an index for worker {hello.address}. Configured workers list: "
-            f"[{{{', '.join(places.addresses)}}}]. The worker's address is not configured, or "
-            "other workers are already running at the configured host. If your worker has "
-            "restarted, make sure it runs at the same address and port. The list is "
-            "`worker_addresses` of the dispatcher"
-        )
 
     def _holds_address(self, older: int, hello: m.WorkerHello, now: float) -> bool:
         """Return whether a worker keeps its address from another process that wants it.
