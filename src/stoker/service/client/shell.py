@@ -31,6 +31,7 @@ from stoker.service.client import logic
 from stoker.service.client.connections import WorkerConnections
 from stoker.service.client.route import Route
 from stoker.service.keys import KEY_BYTES
+from stoker.service.own_threads import run_apart
 from stoker.service.read_options import ReadOptions
 from stoker.wire import frames as f
 
@@ -118,10 +119,7 @@ class ServiceStream(Stream):
     def close(self) -> None:
         if self._pid != os.getpid():
             return  # the threads and sockets are the parent's
-        if threading.current_thread().name.startswith("stoker-"):
-            # An iterator that is not closed is finalized on the thread that collects it, which may
-            # be one that `close` waits for.
-            threading.Thread(target=self.close, name="closing-stoker").start()
+        if run_apart(self.close):
             return
         with self._lock:
             if self._closed:
