@@ -1,6 +1,8 @@
 """Closing on a thread of stoker: a finalizer runs on the thread that collects the garbage."""
 
 import contextlib
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 
@@ -43,3 +45,20 @@ def test_a_server_may_be_stopped_on_the_control_loop(running):
         returned = threading.Event()
         loop.call_soon_threadsafe(lambda: (stop(), returned.set()))
         assert returned.wait(5)
+
+
+def test_a_server_may_be_stopped_while_the_interpreter_exits():
+    code = """
+import builtins, stoker.service
+class Owner:
+    def __init__(self):
+        self.dispatcher = stoker.service.DispatchServer()
+        self.worker = stoker.service.WorkerServer(dispatcher_address=self.dispatcher.target)
+    def __del__(self):
+        self.worker.stop()
+        self.dispatcher.stop()
+builtins.owner = Owner()
+print("began")
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=25)
+    assert (found.stdout, found.returncode) == ("began\n", 0)

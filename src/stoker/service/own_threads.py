@@ -1,5 +1,6 @@
 """Threads of stoker on which nothing may wait for them."""
 
+import sys
 import threading
 from collections.abc import Callable
 
@@ -8,11 +9,13 @@ _PREFIX = "stoker-"
 
 
 def run_apart(work: Callable[[], None]) -> bool:
-    """Run `work` on a new thread if the caller runs on a thread of stoker; return whether it does.
+    """Return whether `work`, which waits for threads of stoker, must not run on this thread.
 
-    A finalizer runs on the thread that collects the garbage. `work` may wait for that thread, so it
-    must not run there.
+    A finalizer runs on the thread that collects the garbage. If that is one of stoker, `work` runs
+    on a new thread. While the interpreter exits, it does not run: threads do not continue.
     """
+    if sys.is_finalizing():
+        return True
     if not threading.current_thread().name.startswith(_PREFIX):
         return False
     threading.Thread(target=work, name="closing-stoker").start()
