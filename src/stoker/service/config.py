@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from stoker.errors import (
     InvalidArgumentError,
+    InvalidConfigError,
     InvalidTypeError,
     NotFoundError,
     UnimplementedError,
@@ -300,7 +301,7 @@ class DispatcherConfig:
         )
         _check_peer_timeout(self.peer_timeout_ms)
         if self.fault_tolerant_mode and not self.work_dir:
-            raise InvalidArgumentError(
+            raise InvalidConfigError(
                 "Cannot enable fault tolerant mode without configuring a work dir. Make sure to "
                 "set `work_dir` in the `config` object passed to `DispatcherServer`."
             )
@@ -384,7 +385,7 @@ class WorkerConfig:
         _positive(self, "cross_trainer_cache_size_bytes")
         _check_peer_timeout(self.peer_timeout_ms)
         if any(not tag for tag in self.worker_tags):
-            raise InvalidArgumentError(
+            raise InvalidConfigError(
                 f"Worker tags cannot be empty. Got tags {{{', '.join(self.worker_tags)}}}"
             )
         if self.shared_memory_bytes < 0:

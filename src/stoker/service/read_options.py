@@ -54,6 +54,9 @@ class ReadOptions:
         dispatcher_address: "host:port" of the dispatcher.
         target_workers: "AUTO", "ANY" or "LOCAL".
         on_loss: "warn" or "raise".
+        tensorflow_timing: as in tf.data service, a source that cannot be split is an error of the
+            first read, opening an iterator waits for its tasks, and elements are requested from
+            the first read on, few at first.
 
     Raises:
         InvalidArgumentError: if an option is not valid; names it and its valid range.
@@ -73,6 +76,7 @@ class ReadOptions:
     connect_timeout: float = CONNECT_TIMEOUT
     buffer_bytes: int = BUFFER_BYTES
     on_loss: str = "warn"
+    tensorflow_timing: bool = False
 
     def __post_init__(self) -> None:
         _check_job_name(self.job_name)

@@ -388,6 +388,7 @@ class Client:
             seconds: time that the user has worked on the last chunk.
             now: seconds.
         """
+        self._report_all(self._credit.begin())
         before, self._current = self._current, None
         if before is not None:
             self._unsettled.append(Consumed(before, seconds, now))
@@ -513,8 +514,8 @@ class Client:
 def _flow_control(options: ReadOptions, order: Order) -> WindowedCredit:
     limit, nbytes = options.max_outstanding_requests, options.buffer_bytes
     if limit is None:
-        return WindowedCredit(nbytes)
-    return LimitedCredit(limit, nbytes, order.needed_first)
+        return WindowedCredit(nbytes, gradual=options.tensorflow_timing)
+    return LimitedCredit(limit, nbytes, order.needed_first, gradual=options.tensorflow_timing)
 
 
 def _resumed(hello: m.ClientHello, welcome: m.ClientWelcome) -> m.ClientHello:

@@ -329,7 +329,7 @@ class Iterations:
             assignment.warn(now)
 
     def collect(self, now: float) -> None:
-        """Remove iterations idle for `job_gc_timeout_ms`; stop the tasks of those to keep."""
+        """Remove iterations idle for `job_gc_timeout_ms`; keep the tasks of those to keep."""
         timeout = self._config.job_gc_timeout
         if timeout < 0:
             return
@@ -341,7 +341,6 @@ class Iterations:
                 self._remove(iteration)
             else:
                 del self._idle_since[iteration_id]
-                self._drop_tasks(iteration, f"nobody has read it for {timeout:g} s")
                 self._collector.unused(iteration.job)
 
     def _assignment(self, iteration: e.Iteration) -> Assignment:
@@ -394,15 +393,6 @@ class Iterations:
         self._ledger.commit(r.IterationFailed(iteration.iteration_id, error))
         for client_id in iteration.clients:
             self._sessions.send(client_id, m.Refused(error))
-
-    def _drop_tasks(self, iteration: e.Iteration, reason: str) -> None:
-        """Stop the tasks; what they have computed is lost, splits not begun are kept."""
-        self._listing.forget(iteration)
-        for task in iteration.tasks.values():
-            if not task.over:
-                self._assignment(iteration).drop(task, reason)
-        if iteration.finished:
-            self._stop(iteration)
 
     def _stop(self, iteration: e.Iteration) -> None:
         """Stop the tasks; no client will get another element."""

@@ -26,6 +26,7 @@ from stoker.service.dispatcher.journal_gate import JournalGate
 from stoker.service.dispatcher.logic import Action, Dispatcher, Send
 from stoker.service.dispatcher.state import State
 from stoker.service.open_files import raise_open_files_limit
+from stoker.service.own_threads import run_apart
 from stoker.wire.refusal_log import RefusalLog
 
 logger = logging.getLogger("stoker.dispatcher")
@@ -117,7 +118,12 @@ class DispatchServer:
                 self._state = "started"
 
     def stop(self) -> None:
-        """End all sessions and free the port; idempotent."""
+        """End all sessions and free the port; idempotent.
+
+        On a thread of stoker, where a finalizer may call it, it does not wait for the end.
+        """
+        if run_apart(self.stop):
+            return
         with self._lock:
             if self._state == "started":
                 run_on(self._loop, self._shell.stop(), 30)
