@@ -43,7 +43,12 @@ def _cluster() -> Iterator[Callable[[], None]]:
 def test_a_server_may_be_stopped_on_the_control_loop(running):
     with running() as stop, holding_control_loop() as loop:
         returned = threading.Event()
-        loop.call_soon_threadsafe(lambda: (stop(), returned.set()))
+
+        def stop_here() -> None:
+            stop()
+            returned.set()
+
+        loop.call_soon_threadsafe(stop_here)
         assert returned.wait(5)
 
 
