@@ -20,9 +20,9 @@ SOURCE = ROOT / "src"
 ADAPTERS = {
     *(
         SOURCE / "stoker" / f"{name}.py"
-        for name in ("keras", "tensorflow", "hugging_face", "grain")
+        for name in ("jax", "keras", "tensorflow", "hugging_face", "grain")
     ),
-    *(path for name in ("torch", "jax") for path in (SOURCE / "stoker" / name).rglob("*.py")),
+    *(SOURCE / "stoker" / "torch").rglob("*.py"),
 }
 """Modules that need a framework; tests/adapters runs their examples."""
 
