@@ -73,7 +73,7 @@ def test_off_lists_and_assigns_no_splits():
     mode, state = Off(), _state(ShardingPolicy.OFF)
     assert mode.sources_to_list(DATASET) == []
     start = mode.task_start(state.tasks[TASK])
-    assert start == m.TaskStart(TASK, ITERATION, "data", 70, (0,))
+    assert start == m.TaskStart(TASK, ITERATION, "data", 70, (0,), job="job")
 
 
 def test_dynamic_lists_files_and_assigns_all_sources():

@@ -12,7 +12,7 @@ from stoker.elements.spec import UnknownSpec, spec_to_wire
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from stoker.service.keys import KEY_BYTES
-from stoker.service.read_options import ReadOptions
+from stoker.service.read_options import CrossTrainerCache, ReadOptions
 from tests.simulation.client import SimClient
 from tests.simulation.disk import Disk
 from tests.simulation.dispatcher import SimDispatcher
@@ -80,6 +80,7 @@ class Cluster:
             self.scenario.plan,
             self.scenario.workers[number].seconds,
             self.scenario.buffer_bytes,
+            self.scenario.cache_bytes,
         )
         self._by_address[address] = worker
         self.workers.append(worker)
@@ -107,12 +108,17 @@ class Cluster:
             dispatcher_address="sim",
             max_outstanding_requests=scenario.max_outstanding_requests,
             connect_timeout=30.0,
+            job_name="job",
+            cross_trainer_cache=self._trainer_of(number),
         )
         key = self.world.rng.randbytes(KEY_BYTES)
         hello = m.ClientHello(1, 1, "sim", "job", options.job_parameters, (0,), named=True, key=key)
         if not scenario.registered:
             hello = msgspec.structs.replace(hello, dataset_id="", registration=self._registration)
         last = number == len(scenario.clients)
+        stop_after = scenario.clients[-1 if last else number].stop_after
+        if last and scenario.cache_bytes is None:
+            stop_after = None
         client = SimClient(
             self.world,
             f"C{number}",
@@ -121,9 +127,15 @@ class Cluster:
             hello,
             options,
             scenario.client_seconds,
-            None if last else scenario.clients[number].stop_after,
+            stop_after,
         )
         self.clients.append(client)
+
+    def _trainer_of(self, number: int) -> CrossTrainerCache | None:
+        """Return the option of a client that names its trainer, if there is a cache."""
+        if self.scenario.cache_bytes is None:
+            return None
+        return CrossTrainerCache(f"T{number % self.scenario.trainers}")
 
     def leftovers(self) -> list[str]:
         """Return the state that is held, as sentences."""

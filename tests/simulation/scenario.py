@@ -1,5 +1,6 @@
 """Scenarios of simulated runs, drawn from a seed."""
 
+import dataclasses
 import random
 from collections import Counter
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from tests.simulation.faults import (
     last_end,
     stops_dispatcher,
 )
-from tests.simulation.pipeline import Plan, SourcePlan
+from tests.simulation.pipeline import ENDLESS, Plan, SourcePlan
 from tests.simulation.shard_plan import draw_policy, with_all_back
 
 CLIENT_LEASE = 4.0
@@ -31,6 +32,9 @@ WORKER_LEASE = 2.0
 
 JOIN_SECONDS = 3.0
 """Time until which clients join."""
+
+STOP_AFTER = 150
+"""Most elements after which a client of a cross-trainer cache closes."""
 
 MARGIN_SECONDS = 2.0
 """Time for all that follows the end of a lease."""
@@ -60,6 +64,9 @@ class Scenario:
         slowest_commit: the longest time of a commit of the journal; ``None``: there is no journal.
         compaction_pause: average time between compactions; ``None``: there are none.
         static: the policy if sharding is static; otherwise `dynamic` decides.
+        cache_bytes: size of the cross-trainer cache; ``None``: the job has none. With it the
+            dataset is endless.
+        trainers: the number of trainers, which have clients in turn, if there is a cache.
     """
 
     kind: str
@@ -77,6 +84,8 @@ class Scenario:
     slowest_commit: float | None
     compaction_pause: float | None
     static: ShardingPolicy | None = None
+    cache_bytes: int | None = None
+    trainers: int = 1
 
     @property
     def policy(self) -> ShardingPolicy:
@@ -136,7 +145,9 @@ class Scenario:
             found["client closes early"] = 1
         if self.slowest_commit is None:
             found["without a journal"] = 1
-        if self.lossless:
+        if self.cache_bytes is not None:
+            found["cross-trainer cache"] = 1
+        elif self.lossless:
             found["must lose nothing"] = 1
         return found
 
@@ -189,7 +200,7 @@ def draw(seed: int) -> Scenario:
     replaced = kind == "replaced"
     journaled = not replaced and (stops_dispatcher(faults) or rng.random() < 0.7)
     static = draw_policy(seed, plan, len(workers))
-    return Scenario(
+    scenario = Scenario(
         kind=kind,
         dynamic=rng.random() < 0.7 and static is None,
         plan=plan,
@@ -205,6 +216,26 @@ def draw(seed: int) -> Scenario:
         slowest_commit=rng.choice([0.003, 0.02, 0.1, 0.3]) if journaled else None,
         compaction_pause=rng.choice([None, 1.0, 0.1]),
         static=static,
+    )
+    is_cached = static is None and rng.random() < 0.1
+    return _with_cache(scenario, rng) if is_cached else scenario
+
+
+def _with_cache(scenario: Scenario, rng: random.Random) -> Scenario:
+    """Return a scenario in which trainers share a cache, and each client stops early."""
+    sources = [dataclasses.replace(x, count=max(x.count, 5)) for x in scenario.plan.sources]
+    clients = [
+        ClientPlan(
+            rng.uniform(0, JOIN_SECONDS) if rng.random() < 0.5 else 0.0, rng.randint(1, STOP_AFTER)
+        )
+        for _ in range(rng.choice([2, 3, 5]))
+    ]
+    return dataclasses.replace(
+        scenario,
+        plan=Plan(tuple(sources), ENDLESS, scenario.plan.errors),
+        clients=tuple(clients),
+        cache_bytes=rng.choice([300, 1000, 5000, 10**6]),
+        trainers=rng.choice([2, 3, 5]),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from stoker.errors import (
     InvalidArgumentError,
+    InvalidConfigError,
     InvalidTypeError,
     NotFoundError,
     UnimplementedError,
@@ -300,7 +301,7 @@ class DispatcherConfig:
         )
         _check_peer_timeout(self.peer_timeout_ms)
         if self.fault_tolerant_mode and not self.work_dir:
-            raise InvalidArgumentError(
+            raise InvalidConfigError(
                 "Cannot enable fault tolerant mode without configuring a work dir. Make sure to "
                 "set `work_dir` in the `config` object passed to `DispatcherServer`."
             )
@@ -330,7 +331,8 @@ class WorkerConfig:
         data_transfer_address: as `worker_address`, for elements. A port in it is the one at which
             others reach `port`.
         worker_tags: labels, such as "COLOCATED".
-        cross_trainer_cache_size_bytes: size of the cross-trainer cache; not in this version.
+        cross_trainer_cache_size_bytes: about how many bytes of elements each task with a
+            cross-trainer cache keeps for slower trainers, besides `buffer_bytes`.
         shutdown_quiet_period_ms: time for which `stop` lets trainers continue to read.
         host: the address to bind; other than loopback only with `insecure`.
         insecure: serve other machines without authentication.
@@ -380,9 +382,10 @@ class WorkerConfig:
         check_exposure(self.host, self.insecure)
         _check_port(self.port)
         _positive(self, "heartbeat_interval_ms", "dispatcher_timeout_ms", "buffer_bytes")
+        _positive(self, "cross_trainer_cache_size_bytes")
         _check_peer_timeout(self.peer_timeout_ms)
         if any(not tag for tag in self.worker_tags):
-            raise InvalidArgumentError(
+            raise InvalidConfigError(
                 f"Worker tags cannot be empty. Got tags {{{', '.join(self.worker_tags)}}}"
             )
         if self.shared_memory_bytes < 0:

@@ -38,6 +38,7 @@ class BufferPolicy(enum.Enum):
     """Rules for the client that gets each element of a task."""
 
     FIRST_COME = "first_come"
+    SLIDING_WINDOW = "sliding_window"
 
 
 class Shard(msgspec.Struct, frozen=True):
@@ -112,7 +113,7 @@ class WorkerHello(Message, frozen=True, tag=True):
     `readers` are the reader ids it keeps something for, by task, and `listings` the lists of splits
     that it keeps. `draining`: it gets no tasks. `key` is that of the `WorkerWelcome`. `instance` is
     a secret of the worker, which tells it from another at its address, and `session` counts its
-    sessions, as an older one may be heard later.
+    sessions, as an older one may be heard later. `reason`: why the last session ended.
     """
 
     protocol_min: int
@@ -130,6 +131,7 @@ class WorkerHello(Message, frozen=True, tag=True):
     key: bytes = b""
     instance: str = ""
     session: int = 0
+    reason: str = ""
 
 
 class Heartbeat(Message, frozen=True, tag=True):
@@ -227,7 +229,7 @@ class TaskStart(Message, frozen=True, tag=True):
     `split_sources` is ``None`` unless the dispatcher assigns splits; `buffer` decides which client
     gets which element; `key` proves which client may read it (`reader_key`). Of the calls of user
     functions, `traced` ones are recorded one by one, `suspects` run alone, and `poisoned` ones are
-    replaced by an error. `shard`: what to read under static sharding.
+    replaced by an error. `shard`: what to read under static sharding. `job` is for the log.
     """
 
     task_id: int
@@ -242,6 +244,7 @@ class TaskStart(Message, frozen=True, tag=True):
     suspects: list[CallRange] = []
     poisoned: list[PoisonedCall] = []
     shard: Shard | None = None
+    job: str = ""
 
 
 class TaskStop(Message, frozen=True, tag=True):
@@ -365,6 +368,7 @@ class ClientHello(Message, frozen=True, tag=True):
     Without, `key` is the one that the client chooses: a hello whose answer was lost is recognized
     by it. `process` identifies workers in the same process. `registration` names the dataset in
     place of `dataset_id`, at first without its tree. `consumer_index`: of a coordinated read.
+    `reason`: why the last session ended.
     """
 
     protocol_min: int
@@ -380,6 +384,7 @@ class ClientHello(Message, frozen=True, tag=True):
     registration: "RegisterDataset | None" = None
     key: bytes = b""
     consumer_index: int | None = None
+    reason: str = ""
 
 
 class TaskRead(Message, frozen=True, tag=True):

@@ -132,6 +132,7 @@ class Client:
     def session_lost(self, now: float, reason: str = "") -> list[Action]:
         """Handle a session that broke or could not be opened. Reading continues."""
         self._give_up.session_lost(now, reason)
+        self._hello = msgspec.structs.replace(self._hello, reason=reason)
         return self._take_actions()
 
     def session_message(self, message: m.FromDispatcher, now: float) -> list[Action]:
@@ -387,6 +388,7 @@ class Client:
             seconds: time that the user has worked on the last chunk.
             now: seconds.
         """
+        self._report_all(self._credit.begin())
         before, self._current = self._current, None
         if before is not None:
             self._unsettled.append(Consumed(before, seconds, now))
@@ -512,8 +514,8 @@ class Client:
 def _flow_control(options: ReadOptions, order: Order) -> WindowedCredit:
     limit, nbytes = options.max_outstanding_requests, options.buffer_bytes
     if limit is None:
-        return WindowedCredit(nbytes)
-    return LimitedCredit(limit, nbytes, order.needed_first)
+        return WindowedCredit(nbytes, gradual=options.tensorflow_timing)
+    return LimitedCredit(limit, nbytes, order.needed_first, gradual=options.tensorflow_timing)
 
 
 def _resumed(hello: m.ClientHello, welcome: m.ClientWelcome) -> m.ClientHello:

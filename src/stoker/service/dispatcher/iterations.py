@@ -9,6 +9,7 @@ from stoker.errors import (
     to_record,
 )
 from stoker.service import messages as m
+from stoker.service.cacheable import check_cacheable, check_repetition
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher import entities as e
 from stoker.service.dispatcher import jobs
@@ -90,6 +91,8 @@ class Iterations:
         """
         mode = mode_of(hello.parameters)  # raises before anything is recorded
         jobs.check_local(self._state, hello)
+        if hello.parameters.use_cross_trainer_cache:
+            check_repetition(hello.epoch)
         job = self._state.jobs.get(hello.job)
         warning = ""
         if job is not None and self._is_outdated(job, hello, now):
@@ -98,6 +101,8 @@ class Iterations:
         requested = jobs.requested_dataset(self._state, hello)
         if job is None or hello.epoch not in job.iterations:
             mode.check(requested, hello, self._config)
+            if hello.parameters.use_cross_trainer_cache:
+                check_cacheable(requested.size)
             shards = mode.shards(requested, self._state.places.addresses)
         if job is None:
             dataset_id = hello.dataset_id
@@ -123,6 +128,7 @@ class Iterations:
             iteration = self._state.iterations[iteration_id]
         if iteration.error is not None:
             raise from_record(iteration.error)
+        mode.check_reopened(iteration, hello)
         self._idle_since.pop(iteration.iteration_id, None)
         self._left_at.pop(hello.job, None)
         self._collector.used(job)
@@ -323,7 +329,7 @@ class Iterations:
             assignment.warn(now)
 
     def collect(self, now: float) -> None:
-        """Remove iterations idle for `job_gc_timeout_ms`; stop the tasks of those to keep."""
+        """Remove iterations idle for `job_gc_timeout_ms`; keep the tasks of those to keep."""
         timeout = self._config.job_gc_timeout
         if timeout < 0:
             return
@@ -335,7 +341,6 @@ class Iterations:
                 self._remove(iteration)
             else:
                 del self._idle_since[iteration_id]
-                self._drop_tasks(iteration, f"nobody has read it for {timeout:g} s")
                 self._collector.unused(iteration.job)
 
     def _assignment(self, iteration: e.Iteration) -> Assignment:
@@ -388,15 +393,6 @@ class Iterations:
         self._ledger.commit(r.IterationFailed(iteration.iteration_id, error))
         for client_id in iteration.clients:
             self._sessions.send(client_id, m.Refused(error))
-
-    def _drop_tasks(self, iteration: e.Iteration, reason: str) -> None:
-        """Stop the tasks; what they have computed is lost, splits not begun are kept."""
-        self._listing.forget(iteration)
-        for task in iteration.tasks.values():
-            if not task.over:
-                self._assignment(iteration).drop(task, reason)
-        if iteration.finished:
-            self._stop(iteration)
 
     def _stop(self, iteration: e.Iteration) -> None:
         """Stop the tasks; no client will get another element."""

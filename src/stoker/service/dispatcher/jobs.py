@@ -85,7 +85,7 @@ def difference(
 
 
 def _tried_to_create(hello: m.ClientHello) -> str:
-    return f"Tried to create job with name {hello.job!r}, but found an existing job with different"
+    return f"Tried to create job with name {hello.job}, but found an existing job with different"
 
 
 def _shown(value: Any) -> str:

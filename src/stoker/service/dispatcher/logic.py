@@ -15,6 +15,7 @@ from stoker.service.dispatcher.actions import Action, EndSession, Send
 from stoker.service.dispatcher.assignment import TASKS_PER_CLIENT
 from stoker.service.dispatcher.catalog import find_dataset, registered_id
 from stoker.service.dispatcher.clients import Clients
+from stoker.service.dispatcher.event_log import LogLine
 from stoker.service.dispatcher.iterations import Iterations
 from stoker.service.dispatcher.leases import Leases
 from stoker.service.dispatcher.ledger import Ledger
@@ -111,6 +112,10 @@ class Dispatcher:
         """
         return self._ledger.take_unit()
 
+    def take_log(self) -> list[LogLine]:
+        """Return the lines to log since the last call."""
+        return self._ledger.events.take()
+
     def received(self, peer: int, message: m.ToDispatcher, now: float) -> list[Action]:
         """Handle a message on the session of `peer`."""
         try:
@@ -139,6 +144,7 @@ class Dispatcher:
             else:
                 self._clients.expired(holder, now)
         self._iterations.warn(now)
+        self.assigner.reclaim(now)
         if now >= self._next_collection:
             self._next_collection = now + self._collection_interval
             self._iterations.collect(now)

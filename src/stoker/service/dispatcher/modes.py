@@ -14,6 +14,7 @@ import msgspec
 from stoker.dataset.streams.call_ranges import CallRange
 from stoker.dataset.tree.node import INFINITE_CARDINALITY
 from stoker.dataset.tree.splits import IndexSplits, ListedSplits, ShardBy
+from stoker.errors import FailedPreconditionError
 from stoker.service import messages as m
 from stoker.service.config import (
     STATIC_POLICIES,
@@ -23,7 +24,7 @@ from stoker.service.config import (
 )
 from stoker.service.dispatcher import static_sharding as static
 from stoker.service.dispatcher.entities import Client, Iteration, Job, Task, TaskCounts, Worker
-from stoker.service.dispatcher.placement import can_read, can_run
+from stoker.service.dispatcher.placement import NO_LOCAL_CLIENT, can_read, can_run, process_of
 from stoker.service.dispatcher.records import DatasetAdded, TaskDied
 from stoker.service.dispatcher.split_tracker import split_total
 from stoker.service.splittable import check_splittable
@@ -112,11 +113,26 @@ class Mode:
             traced=poison.traced(),
             suspects=poison.suspects(),
             poisoned=list(poison.poisoned),
+            job=iteration.job.added.job,
         )
 
     def reaches(self, client: Client, task: Task) -> bool:
         """Return whether `client` can read `task`, and hears of its loss."""
         return can_read(client.process, client.iteration.parameters.target_workers, task.worker)
+
+    def frees_local_tasks(self, parameters: m.JobParameters) -> bool:
+        """Return whether tasks for one process end with its last client.
+
+        Others stay, so that the next client of the job gets their elements.
+        """
+        return False
+
+    def check_reopened(self, iteration: Iteration, hello: m.ClientHello) -> None:
+        """Check that a client may open an iteration that others have opened before.
+
+        Raises:
+            FailedPreconditionError: if the tasks for its process have ended.
+        """
 
     def died(self, task: Task, calls: list[CallRange], alone: int, how: str) -> TaskDied | None:
         """Return the record of calls that may have ended the worker of `task`.
@@ -195,6 +211,33 @@ class Mode:
 
 class Off(Mode):
     """Every task yields the whole dataset."""
+
+    def frees_local_tasks(self, parameters: m.JobParameters) -> bool:
+        """Return True for LOCAL reads: their tasks occupy the processor of the trainer.
+
+        A cross-trainer cache stays for other trainers.
+        """
+        is_cache = parameters.use_cross_trainer_cache
+        return parameters.target_workers == "LOCAL" and not is_cache
+
+    def check_reopened(self, iteration: Iteration, hello: m.ClientHello) -> None:
+        """Check that no task for the client's process was dropped.
+
+        Another one would start from the beginning, and the client expect the rest.
+        """
+        if not self.frees_local_tasks(hello.parameters):
+            return
+        for task in iteration.tasks.values():
+            dropped = task.lost == NO_LOCAL_CLIENT and not task.read
+            if dropped and process_of(task.worker) == hello.process:
+                raise FailedPreconditionError(
+                    f"Got request for local task {task.task_id} of worker {task.worker.address}, "
+                    "which has been deleted. You may be creating a duplicate iteration which has "
+                    "already finished. To fix this, make sure to create your dataset only once, as "
+                    "opposed to re-creating it repeatedly inside a loop. The first iterator of job "
+                    f"{hello.job!r} in this process was closed before its end; each iter() of one "
+                    "dataset object, and another job_name, reads the data anew"
+                )
 
     def accepts_tasks(self, iteration: Iteration) -> bool:
         """Return True until all tasks are computed and clients have consumed one of them.
@@ -347,7 +390,10 @@ def mode_of(parameters: m.JobParameters) -> Mode:
     Raises:
         UnimplementedError: if this version does not have the processing mode.
     """
-    return _mode(parameters.processing_mode, m.BufferPolicy.FIRST_COME)
+    buffer = m.BufferPolicy.FIRST_COME
+    if parameters.use_cross_trainer_cache:
+        buffer = m.BufferPolicy.SLIDING_WINDOW
+    return _mode(parameters.processing_mode, buffer)
 
 
 @functools.cache

@@ -26,6 +26,7 @@ from stoker.service.dispatcher.journal_gate import JournalGate
 from stoker.service.dispatcher.logic import Action, Dispatcher, Send
 from stoker.service.dispatcher.state import State
 from stoker.service.open_files import raise_open_files_limit
+from stoker.service.own_threads import run_apart
 from stoker.wire.refusal_log import RefusalLog
 
 logger = logging.getLogger("stoker.dispatcher")
@@ -117,7 +118,12 @@ class DispatchServer:
                 self._state = "started"
 
     def stop(self) -> None:
-        """End all sessions and free the port; idempotent."""
+        """End all sessions and free the port; idempotent.
+
+        On a thread of stoker, where a finalizer may call it, it does not wait for the end.
+        """
+        if run_apart(self.stop):
+            return
         with self._lock:
             if self._state == "started":
                 run_on(self._loop, self._shell.stop(), 30)
@@ -275,8 +281,8 @@ class _Shell:
                 logger.exception("a %s failed", type(request).__name__)
             return rpc.encode(m.Failed(to_record(_internal_error(error))))
 
-    def refused(self, peer: str, reason: object) -> None:
-        self._refusals.add(peer, reason)
+    def refused(self, peer: str, reason: object, *, foreign: bool = False) -> None:
+        self._refusals.add(peer, reason, foreign=foreign)
 
     async def _tick(self) -> None:
         while not self._crashed:
@@ -319,6 +325,8 @@ class _Shell:
         if self.logic.has_work and not self._works:
             self._works = True
             asyncio.get_running_loop().call_soon(self._work)
+        for line in self.logic.take_log():
+            logger.log(line.level, "%s", line.text, extra=line.fields)
         self._gate.pass_on(self.logic.take_unit(), actions)
 
     def _execute(self, action: Action) -> None:

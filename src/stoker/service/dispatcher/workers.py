@@ -5,6 +5,7 @@ from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher import entities as e
 from stoker.service.dispatcher import records as r
+from stoker.service.dispatcher.event_log import STOPPED
 from stoker.service.dispatcher.iterations import Iterations
 from stoker.service.dispatcher.ledger import Ledger
 from stoker.service.dispatcher.modes import mode_of
@@ -70,6 +71,7 @@ class Workers:
             ),
         )
         if known:
+            self._ledger.events.worker_resumed(worker, hello.reason)
             self._resume(worker, hello)
         if hello.draining:
             self._drain(worker_id)
@@ -133,7 +135,7 @@ class Workers:
         elif isinstance(message, m.WorkerDraining):
             self._drain(worker_id)
         elif isinstance(message, m.WorkerLeave):
-            self.lose(worker_id, "it was stopped", message.undelivered)
+            self.lose(worker_id, STOPPED, message.undelivered)
 
     def expired(self, worker_id: int) -> None:
         """Remove a worker whose lease has expired."""

@@ -1,21 +1,34 @@
 """Buffers of computed elements; they decide which client of a task gets which element.
 
-One small class for each `BufferPolicy`. A buffer knows nothing of connections, credit or frames.
+One small class for each `BufferPolicy` (`buffer_policies.py`). A buffer knows nothing of
+connections, credit or frames.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from stoker.service.chunk import Chunk
-from stoker.service.messages import BufferPolicy
 from stoker.service.worker.chunk_queue import ChunkQueue
 
 MAX_ELEMENTS = 131_072
 """Most elements that a task computes ahead, however small they are: 16 full frames."""
 
 
+def has_room(queue: ChunkQueue, max_bytes: int) -> bool:
+    """Return whether a queue of elements computed ahead has room, as `Buffer.has_room`."""
+    if not queue.positions:
+        return True
+    return queue.nbytes < max_bytes and queue.positions < MAX_ELEMENTS
+
+
 class Buffer(ABC):
-    """Elements that a task has computed and no client has been sent."""
+    """Elements that a task has computed and clients can be sent.
+
+    Attributes:
+        keeps_sent: clients that come later get elements that others have consumed.
+    """
+
+    keeps_sent = False
 
     @property
     @abstractmethod
@@ -24,12 +37,16 @@ class Buffer(ABC):
 
     @property
     @abstractmethod
-    def positions(self) -> int:
-        """The number of buffered positions."""
+    def undelivered(self) -> int:
+        """The number of buffered positions that wait for clients."""
 
     @abstractmethod
     def has_room(self, max_bytes: int) -> bool:
-        """Return whether the pipeline may compute more, with `max_bytes` as the limit."""
+        """Return whether the pipeline may compute more.
+
+        Args:
+            max_bytes: about the most bytes to compute ahead. With 0 there is room for one chunk.
+        """
 
     @abstractmethod
     def put(self, chunk: Chunk) -> None:
@@ -58,7 +75,23 @@ class Buffer(ABC):
 
     @abstractmethod
     def give_back(self, client_id: int, chunks: Sequence[Chunk]) -> None:
-        """Take back the chunks that a client was sent and its user did not consume."""
+        """Take back the chunks that a client was sent and its user did not consume; it leaves."""
+
+    @abstractmethod
+    def lose(self, client_id: int, chunks: Sequence[Chunk]) -> int:
+        """Remove a client that was lost, and may have consumed some of `chunks`.
+
+        Returns:
+            The number of positions that are lost with it.
+        """
+
+    @abstractmethod
+    def finish(self, *, cut: bool) -> None:
+        """Handle the end of the pipeline; `cut`: before the end of its data."""
+
+    @abstractmethod
+    def counts(self, client_id: int) -> dict[str, int]:
+        """Return what the client's `Counts` contain besides the totals of the task."""
 
 
 class FirstCome(Buffer):
@@ -72,11 +105,11 @@ class FirstCome(Buffer):
         return self._queue.nbytes
 
     @property
-    def positions(self) -> int:
+    def undelivered(self) -> int:
         return self._queue.positions
 
     def has_room(self, max_bytes: int) -> bool:
-        return self._queue.nbytes < max_bytes and self._queue.positions < MAX_ELEMENTS
+        return has_room(self._queue, max_bytes)
 
     def put(self, chunk: Chunk) -> None:
         self._queue.put(chunk)
@@ -93,10 +126,11 @@ class FirstCome(Buffer):
     def give_back(self, client_id: int, chunks: Sequence[Chunk]) -> None:
         self._queue.put_back(chunks)
 
+    def lose(self, client_id: int, chunks: Sequence[Chunk]) -> int:
+        return sum(chunk.positions for chunk in chunks)
 
-_BUFFERS: dict[BufferPolicy, type[Buffer]] = {BufferPolicy.FIRST_COME: FirstCome}
+    def finish(self, *, cut: bool) -> None:
+        """Do nothing: clients read the rest."""
 
-
-def new_buffer(policy: BufferPolicy) -> Buffer:
-    """Return an empty buffer that follows `policy`."""
-    return _BUFFERS[policy]()
+    def counts(self, client_id: int) -> dict[str, int]:
+        return {}

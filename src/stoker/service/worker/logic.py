@@ -33,6 +33,7 @@ from stoker.service.worker.actions import (
     ToClient,
     ToDispatcher,
 )
+from stoker.service.worker.buffer_policies import DEFAULT_CACHE_BYTES
 from stoker.service.worker.reader_state import ReaderState
 from stoker.service.worker.round_trip import RoundTrip
 from stoker.service.worker.split_queue import SplitQueue
@@ -76,6 +77,8 @@ class Worker:
         buffer_bytes: about how many bytes a task computes ahead of its readers, and how many each
             reader may be sent ahead of its user.
         peer_timeout_ms: time in which both ends of a connection notice an unreachable peer.
+        cache_bytes: about how many bytes each task keeps for other trainers in a cross-trainer
+            cache.
 
     Attributes:
         tasks: the tasks by id.
@@ -85,7 +88,11 @@ class Worker:
     """
 
     def __init__(
-        self, hello: m.WorkerHello, buffer_bytes: int, peer_timeout_ms: int = 10_000
+        self,
+        hello: m.WorkerHello,
+        buffer_bytes: int,
+        peer_timeout_ms: int = 10_000,
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> None:
         self.tasks: dict[int, Task] = {}
         self.listings: set[int] = set()
@@ -94,6 +101,7 @@ class Worker:
         self._hello = hello
         self._buffer_bytes = buffer_bytes
         self._peer_timeout_ms = peer_timeout_ms
+        self._cache_bytes = cache_bytes
         self._in_session = False
         self._journaled = False
         self._draining = False
@@ -140,7 +148,8 @@ class Worker:
         if task.ended:
             return
         if task.start.split_sources is None:
-            task.ended = task.cut = True
+            task.cut = True
+            task.finish()
             self._do(StopPipeline(task.start.task_id))
             self._deliver(task)
             return
@@ -161,9 +170,10 @@ class Worker:
         self._do(ToDispatcher(hello))
         return self._take_actions()
 
-    def session_lost(self) -> list[Action]:
+    def session_lost(self, reason: str = "") -> list[Action]:
         """Handle a broken session. Tasks continue; clients continue to read."""
         self._in_session = False
+        self._hello = msgspec.structs.replace(self._hello, reason=reason)
         return self._take_actions()
 
     def session_message(self, message: m.FromDispatcher, now: float) -> list[Action]:
@@ -223,7 +233,7 @@ class Worker:
         if self._draining:  # the dispatcher started it before it knew
             self._send_to_dispatcher(m.TaskProgress(start.task_id, delivered=True))
             return
-        self.tasks[start.task_id] = task = Task(start, self._round_trip)
+        self.tasks[start.task_id] = task = Task(start, self._round_trip, self._cache_bytes)
         self._do(OpenTask(start))
         if start.split_sources is not None and len(start.split_sources) == 1:
             # The only source is read for certain. Its first split arrives while the pipeline is
@@ -252,7 +262,7 @@ class Worker:
         if message.consumed is not None:
             task.buffer.give_back(message.client_id, reader.give_back(*message.consumed))
         else:
-            task.dropped += reader.kept_positions + reader.backlog.positions
+            task.dropped += task.buffer.lose(message.client_id, reader.give_back(0, 0))
         self._close_connection(reader.connection, _unknown_client(message.client_id))
         self._deliver(task)
 
@@ -342,7 +352,9 @@ class Worker:
         """Handle the end of the task's pipeline."""
         task = self.tasks.get(task_id)
         if task is not None:
-            task.ended = True
+            # With a cache the data has no end, so that an infinite `repeat` has stopped.
+            task.cut = task.cut or (self._draining and task.buffer.keeps_sent)
+            task.finish()
             self._deliver(task)
         return self._take_actions()
 

@@ -25,6 +25,7 @@ from stoker.elements.codec.encodable import encodable_bytes
 from stoker.errors import ErrorRecord, FailedPreconditionError, InvalidArgumentError
 from stoker.service import messages as m
 from stoker.service.chunk import Chunk
+from stoker.service.logs import epoch_text
 from stoker.service.worker.failure import describe
 from stoker.service.worker.logic import FRAME_ELEMENTS
 from stoker.service.worker.split_values import split_from_wire
@@ -64,6 +65,9 @@ class Host(Protocol):
 
     def counted(self, task_id: int, counts: dict[str, int]) -> None:
         """Report the totals of the pipeline after a change."""
+
+    def failed(self, start: m.TaskStart, error: ErrorRecord) -> None:
+        """Log an error of a task, which its clients get too."""
 
     def exhausted(self, task_id: int) -> None:
         """Report the end of the pipeline."""
@@ -195,7 +199,7 @@ class Pipeline:
             try:
                 stream.close()
             except Exception:  # all elements are delivered: the task has ended
-                logger.exception("closing the pipeline of task %d failed", self._start.task_id)
+                logger.exception("a pipeline failed at its end", extra=task_fields(self._start))
         if not self._closed.is_set():
             self._report_counts()
             self._host.exhausted(self._start.task_id)
@@ -204,6 +208,8 @@ class Pipeline:
         root, options = self._host.load(self._start.dataset_id, self._closed)
         root, numbers, shard = self._shard(root)
         calls = self._record_calls()
+        # Batches that are kept for other trainers would fill the shared memory.
+        keeps = self._start.buffer is m.BufferPolicy.SLIDING_WINDOW
         context = Context(
             seed=self._start.seed if options.seed is None else options.seed,
             seed_given=options.seed is not None,
@@ -214,7 +220,7 @@ class Pipeline:
             shard=shard,
             splits=None if self._start.split_sources is None else self,
             statistics=self._statistics,
-            allocate=self._host.allocate,
+            allocate=np.empty if keeps else self._host.allocate,
             make_dataset=Dataset,
             calls=calls,
         )
@@ -264,10 +270,17 @@ class Pipeline:
 
     def _deliver(self, chunk: Chunk) -> None:
         self._report_counts()
+        if chunk.error is not None and not self._closed.is_set():
+            self._host.failed(self._start, chunk.error)
         # Cleared first: the room may be made while `produced` returns.
         self._room.clear()
         if not self._host.produced(self._start.task_id, chunk) and not self._closed.is_set():
             self._room.wait()
+
+
+def task_fields(start: m.TaskStart) -> dict[str, Any]:
+    """Return the `logs.FIELDS` of a task."""
+    return {"job": start.job, "epoch": epoch_text(start.epoch), "task": start.task_id}
 
 
 def chunks_of(elements: list[Any], worker: str, position: int) -> Iterator[Chunk]:
