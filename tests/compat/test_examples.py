@@ -134,12 +134,23 @@ def test_two_trainers_with_a_cache_read_the_same(example):
             assert read(names["dataset"], 15, deadline=DEADLINE) == [*range(10), *range(5)]
 
 
-@pytest.mark.parametrize("policy", ["FILE", "DATA", "FILE_OR_DATA", "HINT"])
-def test_static_sharding_is_refused_by_name(policy):
+@pytest.mark.parametrize("policy", ["DATA", "FILE_OR_DATA", "HINT"])
+def test_static_sharding_divides_the_data(policy):
     """TensorFlow's module page describes it without an example."""
     service = tf.data.experimental.service
-    with pytest.raises(UnimplementedError, match=f"ShardingPolicy.{policy} is not in this version"):
-        service.distribute(service.ShardingPolicy[policy], "localhost:5000")
+    config = service.DispatcherConfig(worker_addresses=["localhost", "localhost"])
+    dataset = tf.data.Dataset.range(10)
+    if policy == "HINT":
+        hint = tf.data.experimental.SHARD_HINT
+        dataset = dataset.shard(num_shards=hint, index=hint)
+    with service.DispatchServer(config) as dispatcher:
+        address = dispatcher.target.split("://")[1]
+        worker = service.WorkerConfig(dispatcher_address=address)
+        with service.WorkerServer(worker), service.WorkerServer(worker):
+            dataset = dataset.apply(
+                service.distribute(service.ShardingPolicy[policy], dispatcher.target)
+            )
+            assert sorted(dataset.as_numpy_iterator()) == list(range(10))
 
 
 def test_coordinated_reads_are_refused_by_name():

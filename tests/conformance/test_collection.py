@@ -13,7 +13,7 @@ from stoker.service import distribute
 from stoker.service.client.shell import ServiceStream
 from tests.serving import DEADLINE, eventually, read
 
-OFF = "parallel_epochs"
+OFF, DYNAMIC = "parallel_epochs", "distributed_epoch"
 SOON = {"job_gc_check_interval_ms": 10, "job_gc_timeout_ms": 10}
 
 
@@ -44,6 +44,17 @@ def test_only_the_job_without_clients_is_collected(serve):
         assert eventually(lambda: service.workers[0].num_tasks() == 1)
         assert list(service.state.jobs) == ["two"]
         assert len(read(last, 1000)) == 1000
+
+
+def test_a_dynamic_job_without_clients_keeps_its_elements(serve):
+    service = serve(1, **SOON)
+    dataset = Dataset.range(100).apply(distribute(DYNAMIC, service.target, job_name="one"))
+    with dataset.iterator() as iterator:
+        first = read(iterator, 10)
+    assert eventually(lambda: not service.dispatcher._shell.logic._iterations._idle_since)
+    assert service.workers[0].num_tasks() == 1
+    again = Dataset.range(100).apply(distribute(DYNAMIC, service.target, job_name="one"))
+    assert sorted(first + read(again)) == list(range(100))
 
 
 def test_a_collected_job_starts_from_the_beginning(serve):

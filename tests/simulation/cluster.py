@@ -10,7 +10,7 @@ from stoker.dataset.tree.splits import IndexSplits, ListedSplits, Source
 from stoker.dataset.tree.structure import WireNode, structure_of
 from stoker.elements.spec import UnknownSpec, spec_to_wire
 from stoker.service import messages as m
-from stoker.service.config import DispatcherConfig, ShardingPolicy
+from stoker.service.config import DispatcherConfig
 from stoker.service.keys import KEY_BYTES
 from stoker.service.read_options import CrossTrainerCache, ReadOptions
 from tests.simulation.client import SimClient
@@ -20,6 +20,7 @@ from tests.simulation.network import World
 from tests.simulation.pipeline import Plan
 from tests.simulation.process import Process
 from tests.simulation.scenario import CLIENT_LEASE, WORKER_LEASE, Scenario
+from tests.simulation.shard_plan import file_sources
 from tests.simulation.worker import SimWorker
 
 
@@ -46,6 +47,7 @@ class Cluster:
             job_gc_check_interval_ms=500,
             job_gc_timeout_ms=round(scenario.kept_seconds * 1000),
             gc_dynamic_sharding_jobs=True,
+            worker_addresses=["host"] * len(scenario.workers) if scenario.static else None,
         )
         commit = scenario.slowest_commit
         disk = None if commit is None else Disk(self.world, commit)
@@ -102,7 +104,7 @@ class Cluster:
         """Start a client; the last, after those of the scenario, reads the rest."""
         scenario = self.scenario
         options = ReadOptions(
-            processing_mode=ShardingPolicy.DYNAMIC if scenario.dynamic else ShardingPolicy.OFF,
+            processing_mode=scenario.policy,
             dispatcher_address="sim",
             max_outstanding_requests=scenario.max_outstanding_requests,
             connect_timeout=30.0,
@@ -146,7 +148,7 @@ class Cluster:
             "D waiting": self.dispatcher.logic.assigner.waiting,
         }
         for worker in self.workers:
-            if worker.alive:
+            if worker.alive and not worker.refused:
                 held[f"{worker.name} tasks"] = worker.logic.tasks
                 held[f"{worker.name} connections"] = worker.logic.connections
                 held[f"{worker.name} pipelines"] = worker.pipelines
@@ -165,5 +167,12 @@ def _registration(plan: Plan) -> m.RegisterDataset:
     spec = spec_to_wire(UnknownSpec())
     structure = structure_of(tree)
     return m.RegisterDataset(
-        "digest", tree, spec, Options(), sources, dataset_id="sim", structure=structure
+        "digest",
+        tree,
+        spec,
+        Options(),
+        sources,
+        dataset_id="sim",
+        structure=structure,
+        file_sources=file_sources(plan),
     )

@@ -7,6 +7,7 @@ from stoker.errors import NotFoundError, UnavailableError
 from tests.simulation import cache
 from tests.simulation.client import SimClient
 from tests.simulation.pipeline import CHUNK_BYTES, Element
+from tests.simulation.shards import check_shards
 from tests.simulation.simulation import Outcome
 
 
@@ -26,6 +27,8 @@ def violations(outcome: Outcome) -> list[str]:
     ]
     if outcome.scenario.cache_bytes is not None:
         checks += cache.INVARIANTS
+    elif outcome.scenario.static is not None:
+        checks += [_memory_bounded, check_shards]
     else:
         checks += [_memory_bounded, _dynamic if outcome.scenario.dynamic else _off]
     return [found for check in checks for found in check(outcome)]

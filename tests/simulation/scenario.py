@@ -5,6 +5,7 @@ import random
 from collections import Counter
 from dataclasses import dataclass
 
+from stoker.service.config import ShardingPolicy
 from tests.simulation.faults import (
     SHORT_SECONDS,
     Breaks,
@@ -23,6 +24,7 @@ from tests.simulation.faults import (
     stops_dispatcher,
 )
 from tests.simulation.pipeline import ENDLESS, Plan, SourcePlan
+from tests.simulation.shard_plan import draw_policy, with_all_back
 
 CLIENT_LEASE = 4.0
 WORKER_LEASE = 2.0
@@ -61,6 +63,7 @@ class Scenario:
     Attributes:
         slowest_commit: the longest time of a commit of the journal; ``None``: there is no journal.
         compaction_pause: average time between compactions; ``None``: there are none.
+        static: the policy if sharding is static; otherwise `dynamic` decides.
         cache_bytes: size of the cross-trainer cache; ``None``: the job has none. With it the
             dataset is endless.
         trainers: the number of trainers, which have clients in turn, if there is a cache.
@@ -80,8 +83,16 @@ class Scenario:
     peer_timeout: float
     slowest_commit: float | None
     compaction_pause: float | None
+    static: ShardingPolicy | None = None
     cache_bytes: int | None = None
     trainers: int = 1
+
+    @property
+    def policy(self) -> ShardingPolicy:
+        """The processing mode of the job."""
+        if self.static is not None:
+            return self.static
+        return ShardingPolicy.DYNAMIC if self.dynamic else ShardingPolicy.OFF
 
     @property
     def lossless(self) -> bool:
@@ -124,7 +135,7 @@ class Scenario:
 
     def contents(self) -> Counter[str]:
         """Return 1 for each property of the scenario that a summary counts."""
-        found = Counter({"DYNAMIC" if self.dynamic else "OFF": 1, f"kind: {self.kind}": 1})
+        found = Counter({self.policy.name: 1, f"kind: {self.kind}": 1})
         found.update({_name(fault): 1 for fault in self.faults})
         if any(x.joins for x in self.workers):
             found["worker joins later"] = 1
@@ -188,23 +199,26 @@ def draw(seed: int) -> Scenario:
     kind, faults = draw_faults(rng, len(workers), len(clients))
     replaced = kind == "replaced"
     journaled = not replaced and (stops_dispatcher(faults) or rng.random() < 0.7)
+    static = draw_policy(seed, plan, len(workers))
     scenario = Scenario(
         kind=kind,
-        dynamic=rng.random() < 0.7,
+        dynamic=rng.random() < 0.7 and static is None,
         plan=plan,
         workers=workers,
         clients=clients,
         buffer_bytes=rng.choice([10, 100, 1000]),
         client_seconds=10 ** rng.uniform(-4, -2),
         max_outstanding_requests=rng.choice([None, None, 1, 2, 5]),
-        faults=faults,
+        faults=faults if static is None else with_all_back(faults),
         registered=rng.random() < 0.5 and not replaced,
         tasks_per_client=rng.choice([1, 1, 2, 128, 128, 128]),
         peer_timeout=rng.choice([1.0, 1.0, 3.0, 6.0]),
         slowest_commit=rng.choice([0.003, 0.02, 0.1, 0.3]) if journaled else None,
         compaction_pause=rng.choice([None, 1.0, 0.1]),
+        static=static,
     )
-    return _with_cache(scenario, rng) if rng.random() < 0.1 else scenario
+    is_cached = static is None and rng.random() < 0.1
+    return _with_cache(scenario, rng) if is_cached else scenario
 
 
 def _with_cache(scenario: Scenario, rng: random.Random) -> Scenario:

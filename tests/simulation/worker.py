@@ -17,6 +17,7 @@ from tests.simulation.network import Side, World
 from tests.simulation.pipeline import Element, Pipeline, Plan, elements_of
 from tests.simulation.process import Process
 from tests.simulation.session import Ear, Session, SessionServer
+from tests.simulation.shard_plan import ShardPipeline
 
 TICK_SECONDS = 0.1
 
@@ -39,6 +40,7 @@ class SimWorker:
         cache_bytes: as of `logic.Worker`, if there is a cross-trainer cache.
 
     Attributes:
+        refused: another worker has its place; a real one stops after a while.
         ids: the ids that dispatchers have assigned to it.
         most_buffered: the most bytes that a task had computed and not sent.
         most_cached: the most bytes that a cross-trainer cache kept.
@@ -65,6 +67,7 @@ class SimWorker:
         self.most_buffered = self.most_sent = self.most_cached = 0
         self.computed: dict[int, list[Element]] | None = None if cache_bytes is None else {}
         self.pipelines: dict[int, Pipeline] = {}
+        self.refused = False
         self._plan, self._seconds = plan, seconds
         self._sides: dict[int, Side] = {}
         self._last_connection = 0
@@ -151,8 +154,16 @@ class SimWorker:
                 self.pipelines[task_id].draining = True
             case logic.Produce(task_id) if task_id in self.pipelines:
                 self.pipelines[task_id].resume()
-            case logic.GiveSplit(task_id, _, _, split) if task_id in self.pipelines:
-                self.pipelines[task_id].give_split(split)
+            case logic.GiveSplit() | logic.GiveFiles():
+                self._give(action)
+
+    def _give(self, action: logic.GiveSplit | logic.GiveFiles) -> None:
+        if isinstance(action, logic.GiveFiles):
+            pipeline = self.pipelines.get(action.page.task_id)
+            if isinstance(pipeline, ShardPipeline):
+                pipeline.give_files(action.page)
+        elif action.task_id in self.pipelines:
+            self.pipelines[action.task_id].give_split(action.split)
 
     def _measure(self) -> None:
         for task in self.logic.tasks.values():
@@ -163,6 +174,7 @@ class SimWorker:
                 self.most_sent = max(self.most_sent, reader._kept_bytes + reader.backlog.nbytes)
 
     def _session_message(self, message: Any) -> None:
+        self.refused = isinstance(message, m.Refused)
         if isinstance(message, m.WorkerWelcome):
             self.identity = WorkerIdentity(message.worker_id, message.key)
             self.ids.add(message.worker_id)
@@ -205,7 +217,11 @@ class SimWorker:
         def exhausted(task_id: int) -> None:
             self.do(self.logic.exhausted(task_id))
 
-        self.pipelines[start.task_id] = Pipeline(
+        def need_files(task_id: int, source: int, first: int) -> None:
+            self.do(self.logic.need_files(task_id, source, first))
+
+        kind = Pipeline if start.shard is None else ShardPipeline
+        self.pipelines[start.task_id] = pipeline = kind(
             start,
             self._plan,
             random.Random(start.seed),
@@ -215,3 +231,5 @@ class SimWorker:
             produced,
             exhausted,
         )
+        if isinstance(pipeline, ShardPipeline):
+            pipeline.need_files = need_files

@@ -1,8 +1,7 @@
 """The HTTP/2 server of the control plane, which closes the connections of foreign peers."""
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from grpclib.protocol import H2Protocol
 from grpclib.server import Server
@@ -13,7 +12,13 @@ from stoker.service.config import join_address
 from stoker.service.control_connection import BytesCodec, ConnectError, WatchedProtocol
 from stoker.service.pending_connections import PendingConnections
 
-Refused = Callable[[str, object], None]
+
+class Refused(Protocol):
+    """Callback for connections that are closed because of what their peer did."""
+
+    def __call__(self, peer: str, reason: object, *, foreign: bool) -> None:
+        """Handle a closed connection; a `foreign` peer has sent no message of stoker's."""
+
 
 MAX_STREAMS = 8
 """Most sessions and calls of one connection at a time; stoker's peers have one."""
@@ -49,7 +54,7 @@ class ServedProtocol(WatchedProtocol):
         super().connection_lost(exc)
 
     def _refuse(self, reason: str) -> None:
-        self._refused(self._peer(), reason)
+        self._refused(self._peer(), reason, foreign=True)
         self._abort(ConnectError(reason))
 
     def data_received(self, data: bytes) -> None:
@@ -69,7 +74,7 @@ class ServedProtocol(WatchedProtocol):
             if not self.connection.is_closing():
                 self.connection.flush()
         except Exception as error:  # noqa: BLE001 - a peer can cause any, and harms only itself
-            self._refused(self._peer(), error)
+            self._refused(self._peer(), error, foreign=self.connection in self._pending.used_at)
             self._abort(ConnectError(f"the connection broke: {error!r}"))
 
     def _peer(self) -> str:

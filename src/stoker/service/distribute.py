@@ -1,7 +1,7 @@
 """Reading datasets from a service: `distribute`, `register_dataset`, `from_dataset_id`."""
 
+import dataclasses
 import uuid
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -50,12 +50,14 @@ def distribute(
     connect_timeout: float = CONNECT_TIMEOUT,
     buffer_bytes: int = BUFFER_BYTES,
     on_loss: str = "warn",
-) -> Callable[[Dataset], Dataset]:
+) -> "Distribution":
     """Return a transformation that runs the dataset on the workers of a service.
 
     Args:
         processing_mode: a `ShardingPolicy`, or "parallel_epochs" (every worker yields the whole
-            dataset) or "distributed_epoch" (each element is yielded by one worker).
+            dataset) or "distributed_epoch" (each element is yielded by one worker). Under FILE,
+            DATA, FILE_OR_DATA and HINT each worker of `DispatcherConfig.worker_addresses` yields
+            its own shard.
         service: "grpc://host:port" of the dispatcher, (protocol, address), or a `LocalCluster`.
         job_name: clients with the same name share one job, first come, first served. ``None``: a
             job of this dataset only and of its copies in forked or unpickled processes.
@@ -119,13 +121,31 @@ def distribute(
         buffer_bytes=buffer_bytes,
         on_loss=on_loss,
     )
-    site = call_site()
+    return Distribution(options, compression, call_site())
 
-    def transformation(dataset: Dataset) -> Dataset:
-        registration = registration_of(dataset, compression)
-        check_splittable(options.processing_mode, registration.sources)
-        if cross_trainer_cache is not None:
-            check_cacheable(registration.size)
+
+@dataclasses.dataclass(frozen=True)
+class Distribution:
+    """The transformation that `distribute` returns.
+
+    Attributes:
+        options: the options of the reader.
+        compression: as of `distribute`.
+        site: file and line of the call of `distribute`.
+    """
+
+    options: ReadOptions
+    compression: str | None
+    site: str
+
+    def __call__(self, dataset: Dataset) -> Dataset:
+        """Return a dataset that reads `dataset` from the service."""
+        options, job_name = self.options, self.options.job_name
+        registration = registration_of(dataset, self.compression)
+        if not options.tensorflow_timing:
+            check_splittable(options.processing_mode, registration.sources)
+            if options.cross_trainer_cache is not None:
+                check_cacheable(registration.size)
         hello = m.ClientHello(
             m.PROTOCOL_MIN,
             m.PROTOCOL_MAX,
@@ -134,15 +154,16 @@ def distribute(
             options.job_parameters,
             named=job_name is not None,
             registration=registration,
-            consumer_index=consumer_index,
+            consumer_index=options.consumer_index,
         )
         spec, size = dataset.element_spec, options.cardinality(registration.size)
         classes = _record_classes(spec, dataset)
-        alone = job_name is None and assigns_splits(options.processing_mode)
-        length = split_cardinality(dataset.node) if alone else UNKNOWN_CARDINALITY
-        return _dataset(options, hello, spec, classes, size, site, dataset.options(), length)
-
-    return transformation
+        length = UNKNOWN_CARDINALITY
+        if job_name is None and assigns_splits(options.processing_mode):
+            length = split_cardinality(dataset.node)
+        elif job_name is None and options.divides_elements:
+            length = registration.size
+        return _dataset(options, hello, spec, classes, size, self.site, dataset.options(), length)
 
 
 def register_dataset(

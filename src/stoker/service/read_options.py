@@ -54,6 +54,9 @@ class ReadOptions:
         dispatcher_address: "host:port" of the dispatcher.
         target_workers: "AUTO", "ANY" or "LOCAL".
         on_loss: "warn" or "raise".
+        tensorflow_timing: as in tf.data service, a source that cannot be split is an error of the
+            first read, opening an iterator waits for its tasks, and elements are requested from
+            the first read on, few at first.
 
     Raises:
         InvalidArgumentError: if an option is not valid; names it and its valid range.
@@ -73,6 +76,7 @@ class ReadOptions:
     connect_timeout: float = CONNECT_TIMEOUT
     buffer_bytes: int = BUFFER_BYTES
     on_loss: str = "warn"
+    tensorflow_timing: bool = False
 
     def __post_init__(self) -> None:
         _check_job_name(self.job_name)
@@ -113,6 +117,11 @@ class ReadOptions:
             self.num_consumers,
             self.cross_trainer_cache is not None,
         )
+
+    @property
+    def divides_elements(self) -> bool:
+        """True if all shards of the elements of the dataset are read."""
+        return self.processing_mode is ShardingPolicy.DATA and self.target_workers != "LOCAL"
 
     def cardinality(self, size: int) -> int:
         """Return the cardinality of an epoch that holds also if workers are lost or added.

@@ -333,9 +333,7 @@ class Assignment:
         """Assign the next task without a reader; one that the client leaves is for others."""
         for task in self._iteration.unread.values():
             if client.client_id not in task.leaving and not self._is_private(task.worker):
-                self._assign(task, client)
-                self._splits.settle(self._iteration)
-                return task
+                return self._assign(task, client)
         return None
 
     def _next_waiting(self, client: e.Client) -> e.Task | None:
@@ -367,7 +365,10 @@ class Assignment:
     def _assign(self, task: e.Task, client: e.Client) -> e.Task:
         left = task.task_id in client.left_tasks
         reader_id = self._ledger.new_id() if left else client.client_id
+        was_unread = task.task_id in self._iteration.unread
         self._ledger.commit(r.TaskAssigned(task.task_id, client.client_id, reader_id))
+        if was_unread:
+            self._splits.settle(self._iteration)  # it got no splits
         return task
 
     def _read_private(self, client: e.Client, worker: e.Worker) -> None:

@@ -7,15 +7,22 @@ rebuilds it.
 """
 
 import functools
+from collections.abc import Sequence
 
 import msgspec
 
 from stoker.dataset.streams.call_ranges import CallRange
 from stoker.dataset.tree.node import INFINITE_CARDINALITY
-from stoker.dataset.tree.splits import IndexSplits, ListedSplits
+from stoker.dataset.tree.splits import IndexSplits, ListedSplits, ShardBy
 from stoker.errors import FailedPreconditionError
 from stoker.service import messages as m
-from stoker.service.config import DispatcherConfig, ShardingPolicy, parse_processing_mode
+from stoker.service.config import (
+    STATIC_POLICIES,
+    DispatcherConfig,
+    ShardingPolicy,
+    parse_processing_mode,
+)
+from stoker.service.dispatcher import static_sharding as static
 from stoker.service.dispatcher.entities import Client, Iteration, Job, Task, TaskCounts, Worker
 from stoker.service.dispatcher.placement import NO_LOCAL_CLIENT, can_read, can_run, process_of
 from stoker.service.dispatcher.records import DatasetAdded, TaskDied
@@ -28,10 +35,16 @@ class Mode:
 
     Args:
         buffer: decides which client of a task gets which element.
+        policy: the policy, where a mode has several.
     """
 
-    def __init__(self, buffer: m.BufferPolicy = m.BufferPolicy.FIRST_COME) -> None:
+    def __init__(
+        self,
+        buffer: m.BufferPolicy = m.BufferPolicy.FIRST_COME,
+        policy: ShardingPolicy = ShardingPolicy.OFF,
+    ) -> None:
         self._buffer = buffer
+        self._policy = policy
 
     def check(
         self,
@@ -49,6 +62,20 @@ class Mode:
         Raises:
             StokerError: if they cannot; says why.
         """
+
+    def shards(
+        self, dataset: m.RegisterDataset | DatasetAdded, addresses: Sequence[str]
+    ) -> tuple[int, ShardBy | None]:
+        """Return the number of shards of a new iteration and what they divide; 0 without shards.
+
+        Args:
+            dataset: the dataset.
+            addresses: those of the configured workers.
+
+        Raises:
+            StokerError: if the workers cannot divide the dataset; says why.
+        """
+        return 0, None
 
     # ── tasks ─────────────────────────────────────────────────────────────────────────────────────
     def needs_task(self, iteration: Iteration, dataset: DatasetAdded, worker: Worker) -> bool:
@@ -73,8 +100,8 @@ class Mode:
         return drawn
 
     def task_start(self, task: Task) -> m.TaskStart:
-        """Return what the worker needs to run `task`."""
-        iteration = task.iteration
+        """Return what the worker needs to run `task`, also the calls that ended others."""
+        iteration, poison = task.iteration, task.iteration.poison
         return m.TaskStart(
             task.task_id,
             iteration.iteration_id,
@@ -83,6 +110,10 @@ class Mode:
             iteration.epoch,
             buffer=self._buffer,
             key=task.key,
+            traced=poison.traced(),
+            suspects=poison.suspects(),
+            poisoned=list(poison.poisoned),
+            job=iteration.job.added.job,
         )
 
     def reaches(self, client: Client, task: Task) -> bool:
@@ -107,9 +138,9 @@ class Mode:
         """Return the record of calls that may have ended the worker of `task`.
 
         Returns:
-            ``None`` if other tasks will not repeat the calls.
+            ``None`` if no other task will call the functions for the same elements.
         """
-        return None
+        return TaskDied(task.task_id, calls, alone, how)
 
     # ── splits ────────────────────────────────────────────────────────────────────────────────────
     def sources_to_list(self, dataset: DatasetAdded) -> list[int]:
@@ -127,6 +158,13 @@ class Mode:
             workers: the number of workers now.
         """
         return []
+
+    def check_listed(self, iteration: Iteration) -> None:
+        """Check what a worker has listed, before tasks start.
+
+        Raises:
+            StokerError: if tasks cannot read it.
+        """
 
     # ── ends ──────────────────────────────────────────────────────────────────────────────────────
     def end_task(self, task: Task) -> None:
@@ -157,6 +195,10 @@ class Mode:
                 mine.add(task)
         return iteration.computed or self.is_computed(mine)
 
+    def absent(self, client: Client) -> str:
+        """Return whom a client waits for that has not registered, as part of a sentence, or ""."""
+        return ""
+
     def loss(self, task: Task) -> m.TaskLost:
         """Return the message to clients about a lost task."""
         address, elements = task.worker.address, task.elements_lost
@@ -169,20 +211,6 @@ class Mode:
 
 class Off(Mode):
     """Every task yields the whole dataset."""
-
-    def task_start(self, task: Task) -> m.TaskStart:
-        """Return what the worker needs to run `task`: also the calls that ended others."""
-        poison = task.iteration.poison
-        return msgspec.structs.replace(
-            super().task_start(task),
-            traced=poison.traced(),
-            suspects=poison.suspects(),
-            poisoned=list(poison.poisoned),
-        )
-
-    def died(self, task: Task, calls: list[CallRange], alone: int, how: str) -> TaskDied | None:
-        """Return the record: another task calls the functions for the same elements."""
-        return TaskDied(task.task_id, calls, alone, how)
 
     def frees_local_tasks(self, parameters: m.JobParameters) -> bool:
         """Return True for LOCAL reads: their tasks occupy the processor of the trainer.
@@ -251,6 +279,10 @@ class Dynamic(Mode):
         assert sources is not None
         return msgspec.structs.replace(start, split_sources=list(sources.values()))
 
+    def died(self, task: Task, calls: list[CallRange], alone: int, how: str) -> TaskDied | None:
+        """Return ``None``: splits that were begun are never read again."""
+        return None
+
     def sources_to_list(self, dataset: DatasetAdded) -> list[int]:
         """Return the sources whose splits only a worker can know, such as files."""
         return [x.number for x in dataset.sources if isinstance(x.splits, ListedSplits)]
@@ -285,9 +317,70 @@ class Dynamic(Mode):
         return not job.added.named or config.gc_dynamic_sharding_jobs
 
 
+class Static(Mode):
+    """Each of the configured workers yields its shard, from its beginning after a loss."""
+
+    def shards(
+        self, dataset: m.RegisterDataset | DatasetAdded, addresses: Sequence[str]
+    ) -> tuple[int, ShardBy | None]:
+        """Return a shard for each configured worker."""
+        static.check_static(self._policy, dataset, addresses)
+        return len(addresses), static.shard_by(self._policy, dataset)
+
+    def needs_task(self, iteration: Iteration, dataset: DatasetAdded, worker: Worker) -> bool:
+        """Return True for the worker of a shard that was not read whole."""
+        missing = worker.added.place in iteration.counts.missing
+        return missing and super().needs_task(iteration, dataset, worker)
+
+    def task_seed(self, iteration: Iteration, drawn: int) -> int:
+        """Return the seed of the iteration: all workers must draw the same order to divide it."""
+        return iteration.seed
+
+    def task_start(self, task: Task) -> m.TaskStart:
+        """Return what the worker needs to run `task`: also its shard."""
+        iteration, index = task.iteration, task.shard
+        assert iteration.shard_by is not None
+        assert index is not None
+        shard = m.Shard(iteration.shard_by, iteration.shards, index)
+        return msgspec.structs.replace(super().task_start(task), shard=shard)
+
+    def sources_to_list(self, dataset: DatasetAdded) -> list[int]:
+        """Return the sources whose files are divided."""
+        return static.listed_files(self._policy, dataset)
+
+    def check_listed(self, iteration: Iteration) -> None:
+        """Check that every worker reads a file of each source."""
+        for values in iteration.values.values():
+            static.check_files(len(values), iteration.shards)
+
+    def is_computed(self, counts: TaskCounts) -> bool:
+        """Return whether every shard was read whole, or can be."""
+        return not counts.running and not counts.missing
+
+    def is_computed_for(self, client: Client) -> bool:
+        """Return whether all shards that the client waits for were read whole, or can be."""
+        unread = client.iteration.unread.values()
+        if any(self.reaches(client, task) for task in unread):
+            return False
+        return not any(True for _ in static.awaited_shards(client))
+
+    def absent(self, client: Client) -> str:
+        """Return the configured workers whose shards are missing and that are not there."""
+        return static.absent_workers(client)
+
+    def loss(self, task: Task) -> m.TaskLost:
+        """Return the message to clients: a shard that was not read whole is read again."""
+        iteration, lost = task.iteration, super().loss(task)
+        if task.shard not in iteration.counts.missing:
+            return lost
+        shard = f"shard {task.shard} of {iteration.shards}"
+        return msgspec.structs.replace(lost, read_again=shard)
+
+
 _MODES: dict[ShardingPolicy, type[Mode]] = {
     ShardingPolicy.OFF: Off,
     ShardingPolicy.DYNAMIC: Dynamic,
+    **dict.fromkeys(STATIC_POLICIES, Static),
 }
 
 
@@ -305,4 +398,4 @@ def mode_of(parameters: m.JobParameters) -> Mode:
 
 @functools.cache
 def _mode(policy: ShardingPolicy, buffer: m.BufferPolicy) -> Mode:
-    return _MODES[parse_processing_mode(policy)](buffer)
+    return _MODES[parse_processing_mode(policy)](buffer, policy)

@@ -15,7 +15,7 @@ from stoker.service.dispatcher.sessions import Sessions
 from stoker.service.dispatcher.split_ranges import to_ranges
 from stoker.service.dispatcher.split_tracker import REMEMBERED, split_range
 
-_encode = msgspec.msgpack.Encoder().encode
+encode = msgspec.msgpack.Encoder().encode
 
 RECLAIM_SECONDS = 1.0
 """Time for which tasks wait while another one holds splits that it does not begin."""
@@ -224,7 +224,7 @@ def _values(iteration: Iteration, source: int, chosen: list[int]) -> list[tuple[
     size = 0
     for split in chosen[:MAX_LISTED_BATCH]:
         value = iteration.values[source][split]
-        size += len(_encode(value))
+        size += len(encode(value))
         if values and size > MAX_LISTED_BYTES:
             break
         values.append((split, value))

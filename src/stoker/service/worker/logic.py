@@ -22,6 +22,7 @@ from stoker.service.worker.actions import (
     CloseConnection,
     CloseTask,
     DrainPipeline,
+    GiveFiles,
     GiveSplit,
     ListSplits,
     OpenTask,
@@ -46,6 +47,7 @@ __all__ = [
     "CloseConnection",
     "CloseTask",
     "DrainPipeline",
+    "GiveFiles",
     "GiveSplit",
     "ListSplits",
     "OpenTask",
@@ -168,9 +170,10 @@ class Worker:
         self._do(ToDispatcher(hello))
         return self._take_actions()
 
-    def session_lost(self) -> list[Action]:
+    def session_lost(self, reason: str = "") -> list[Action]:
         """Handle a broken session. Tasks continue; clients continue to read."""
         self._in_session = False
+        self._hello = msgspec.structs.replace(self._hello, reason=reason)
         return self._take_actions()
 
     def session_message(self, message: m.FromDispatcher, now: float) -> list[Action]:
@@ -183,6 +186,8 @@ class Worker:
             self._stop(message.task_id, "the task was stopped: no client reads it any more")
         elif isinstance(message, m.SplitGrant):
             self._granted(message, now)
+        elif isinstance(message, m.ShardPage):
+            self._give_files(message)
         elif isinstance(message, m.ReturnSplits):
             self._return_splits(message.task_id, now)
         elif isinstance(message, m.ListSplits):
@@ -217,6 +222,8 @@ class Worker:
                 self._send_to_dispatcher(done)
             for queue in task.queues.values():
                 self._send_to_dispatcher(queue.reattach())
+            for request in task.files:
+                self._send_to_dispatcher(request)
             task.reported = m.TaskProgress(task.start.task_id)
             self._report(task)
 
@@ -273,6 +280,22 @@ class Worker:
             self._send_to_dispatcher(queue.need(now))
             self._give_split(task, queue, now)
         return self._take_actions()
+
+    def need_files(self, task_id: int, source: int, start: int) -> list[Action]:
+        """Get files of the shard of the task, from position `start` of them on."""
+        task = self.tasks.get(task_id)
+        if task is not None:
+            request = m.ShardRequest(task_id, source, start)
+            task.files[request] = None
+            self._send_to_dispatcher(request)
+        return self._take_actions()
+
+    def _give_files(self, page: m.ShardPage) -> None:
+        task = self.tasks.get(page.task_id)
+        request = m.ShardRequest(page.task_id, page.source, page.start)
+        if task is not None and request in task.files:  # not if it was repeated on a new session
+            del task.files[request]
+            self._do(GiveFiles(page))
 
     def _granted(self, grant: m.SplitGrant, now: float) -> None:
         task = self.tasks.get(grant.task_id)

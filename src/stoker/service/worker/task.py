@@ -40,6 +40,7 @@ class Task:
         cache_bytes: about the most bytes of a cross-trainer cache.
         readers: client → its state.
         queues: (source, source_epoch) → its splits, while it is read.
+        files: the requests for files of its shard that are not answered.
         read: the latest requests that reported the end of an epoch of a source.
         ended: the pipeline computes no more.
         cut: the worker drains, so the pipeline ended before the data.
@@ -56,6 +57,7 @@ class Task:
     buffer: Buffer = field(init=False)
     readers: dict[int, ReaderState] = field(default_factory=dict)
     queues: dict[tuple[int, int], SplitQueue] = field(default_factory=dict)
+    files: dict[m.ShardRequest, None] = field(default_factory=dict)
     read: deque[m.SplitRequest] = field(default_factory=lambda: deque(maxlen=REPEATED_ENDS))
     ended: bool = False
     cut: bool = False
