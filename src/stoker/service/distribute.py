@@ -130,7 +130,9 @@ def distribute(
             registration=registration,
             consumer_index=consumer_index,
         )
-        spec, size = dataset.element_spec, options.cardinality(registration.size)
+        finite = dataset.options().finite_coordinated
+        spec = dataset.element_spec
+        size = options.cardinality(registration.size, finite_coordinated=finite)
         classes = _record_classes(spec, dataset)
         alone = job_name is None and assigns_splits(options.processing_mode)
         length = split_cardinality(dataset.node) if alone else UNKNOWN_CARDINALITY
@@ -238,7 +240,9 @@ def from_dataset_id(
         question = m.GetDataset(dataset_id, with_tree=False)
         reply = rpc.call_patiently(options.dispatcher_address, question, connect_timeout)
         assert isinstance(reply, m.DatasetReply)
-        element_spec, size = spec_from_wire(reply.spec), options.cardinality(reply.size)
+        finite = reply.options.finite_coordinated
+        element_spec = spec_from_wire(reply.spec)
+        size = options.cardinality(reply.size, finite_coordinated=finite)
     hello = m.ClientHello(
         m.PROTOCOL_MIN,
         m.PROTOCOL_MAX,

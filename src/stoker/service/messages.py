@@ -38,6 +38,7 @@ class BufferPolicy(enum.Enum):
     """Rules for the client that gets each element of a task."""
 
     FIRST_COME = "first_come"
+    ROUND_ROBIN = "round_robin"
 
 
 class JobParameters(msgspec.Struct, frozen=True):
@@ -93,6 +94,31 @@ class SplitSource(msgspec.Struct, frozen=True):
     number: int
     splits: int
     count: int | None = None
+
+
+class RoundPosition(msgspec.Struct, frozen=True):
+    """A place in the schedule of a coordinated read.
+
+    `slot` is the number of slots before it, `turns` are the tasks from the next turn on, and `runs`
+    the number of runs of each task before it.
+    """
+
+    slot: int = 0
+    turns: list[int] = []
+    runs: dict[int, int] = {}
+
+
+class RoundsChange(msgspec.Struct, frozen=True):
+    """The schedule of a coordinated read from a position on.
+
+    `number` counts the changes. The first `fillers` slots are for consumers that lack elements of a
+    lost worker; the others skip them. `last`: the iteration ends at the position.
+    """
+
+    number: int
+    position: RoundPosition
+    fillers: int = 0
+    last: bool = False
 
 
 # ── worker → dispatcher ──────────────────────────────────────────────────────────────────────────
@@ -209,7 +235,8 @@ class TaskStart(Message, frozen=True, tag=True):
     `split_sources` is ``None`` unless the dispatcher assigns splits; `buffer` decides which client
     gets which element; `key` proves which client may read it (`reader_key`). Of the calls of user
     functions, `traced` ones are recorded one by one, `suspects` run alone, and `poisoned` ones are
-    replaced by an error.
+    replaced by an error. In a coordinated read, `absent` are the indexes of consumers that have
+    left, and the end of the data is an error unless `finite_coordinated`.
     """
 
     task_id: int
@@ -223,6 +250,9 @@ class TaskStart(Message, frozen=True, tag=True):
     traced: list[CallRange] = []
     suspects: list[CallRange] = []
     poisoned: list[PoisonedCall] = []
+    num_consumers: int = 0
+    absent: list[int] = []
+    finite_coordinated: bool = False
 
 
 class TaskStop(Message, frozen=True, tag=True):
@@ -277,12 +307,14 @@ class ClientReleased(Message, frozen=True, tag=True):
     """The client was released.
 
     `consumed` has the values of `GiveBack` from a client that closed: ``(frame, elements of it)``;
-    the rest is for other clients. Without `consumed` the rest is dropped and counted as lost.
+    the rest is for other clients. Without `consumed` the rest is dropped and counted as lost, or
+    kept for the next consumer with `consumer_index`.
     """
 
     task_id: int
     client_id: int
     consumed: tuple[int, int] | None = None
+    consumer_index: int | None = None
 
 
 # ── supervisor → dispatcher ──────────────────────────────────────────────────────────────────────
@@ -369,9 +401,27 @@ class ClientClose(Message, frozen=True, tag=True):
     """The iterator was closed: release the client.
 
     `consumed` has the values of `GiveBack` for each task, which may be lost with its connection.
+    `position`: of a consumer of a coordinated read.
     """
 
     consumed: dict[int, tuple[int, int]] = {}
+    position: RoundPosition | None = None
+
+
+class RoundReached(Message, frozen=True, tag=True):
+    """The position of a consumer, in answer to the `hold` of `Rounds`, or of its own accord.
+
+    `hold` is 0 of its own accord: it is `ready` to start, has passed all rounds that it knows
+    (`at_end`), or has yielded `owed` elements less than the others. `received` is the number of
+    runs that it has received of each lost task.
+    """
+
+    hold: int
+    position: RoundPosition
+    received: dict[int, int] = {}
+    owed: int = 0
+    at_end: bool = False
+    ready: bool = False
 
 
 # ── dispatcher → client ──────────────────────────────────────────────────────────────────────────
@@ -413,6 +463,17 @@ class Tasks(Message, frozen=True, tag=True):
     computed: bool = False
     shared: bool = False
     warning: str = ""
+
+
+class Rounds(Message, frozen=True, tag=True):
+    """New changes of the schedule of a coordinated read.
+
+    `hold`: not 0 while the next change is being agreed on: pass no more slots than have been
+    passed, and answer with `RoundReached`.
+    """
+
+    changes: list[RoundsChange] = []
+    hold: int = 0
 
 
 class ClientClosed(Message, frozen=True, tag=True):
@@ -507,6 +568,7 @@ class CloseClient(Message, frozen=True, tag=True):
     journal_id: str
     key: bytes
     consumed: dict[int, tuple[int, int]] = {}
+    position: RoundPosition | None = None
 
 
 class Failed(Message, frozen=True, tag=True):
@@ -526,7 +588,7 @@ FromWorker: TypeAlias = (
     | WorkerLeave
 )
 FromSupervisor: TypeAlias = SupervisorHello | KeepAlive | WorkerDied
-FromClient: TypeAlias = ClientHello | Heartbeat | TaskRead | TaskLeft | ClientClose
+FromClient: TypeAlias = ClientHello | Heartbeat | TaskRead | TaskLeft | RoundReached | ClientClose
 ToDispatcher: TypeAlias = FromWorker | FromSupervisor | FromClient
 ToWorker: TypeAlias = (
     WorkerWelcome
@@ -538,7 +600,9 @@ ToWorker: TypeAlias = (
     | ReturnSplits
     | ClientReleased
 )
-ToClient: TypeAlias = ClientWelcome | DatasetUnknown | Tasks | ClientClosed | DispatcherStopped
+ToClient: TypeAlias = (
+    ClientWelcome | DatasetUnknown | Tasks | Rounds | ClientClosed | DispatcherStopped
+)
 FromDispatcher: TypeAlias = ToWorker | SupervisorWelcome | ToClient | HeartbeatInterval | Refused
 Request: TypeAlias = RegisterDataset | GetDataset | GetCluster | CloseClient
 Reply: TypeAlias = DatasetRegistered | DatasetReply | ClusterReply | ClientClosed | Failed

@@ -13,6 +13,7 @@ from stoker.service.config import (
     parse_processing_mode,
     parse_service,
 )
+from stoker.service.coordination import NOT_LOCAL
 from stoker.wire.compression import AUTO, CODECS
 from stoker.wire.transports import get_transport
 
@@ -98,10 +99,8 @@ class ReadOptions:
             get_transport(self.data_transfer_protocol)
         if self.cross_trainer_cache is not None:
             raise UnimplementedError("`cross_trainer_cache` is not in this version of stoker")
-        if self.num_consumers is not None:
-            raise UnimplementedError(
-                "coordinated reads (`num_consumers`) are not in this version of stoker"
-            )
+        if self.num_consumers is not None and self.target_workers == "LOCAL":
+            raise InvalidArgumentError(NOT_LOCAL)
 
     @property
     def job_parameters(self) -> m.JobParameters:
@@ -113,12 +112,15 @@ class ReadOptions:
             self.cross_trainer_cache is not None,
         )
 
-    def cardinality(self, size: int) -> int:
+    def cardinality(self, size: int, *, finite_coordinated: bool = False) -> int:
         """Return the cardinality of an epoch that holds also if workers are lost or added.
 
         Args:
             size: the cardinality of the dataset that the service runs.
+            finite_coordinated: as in `Options` of that dataset.
         """
+        if self.num_consumers is not None:
+            return UNKNOWN_CARDINALITY if finite_coordinated else INFINITE_CARDINALITY
         if self.processing_mode is ShardingPolicy.HINT:
             return UNKNOWN_CARDINALITY  # the shard may be anywhere in the pipeline
         by_files = (ShardingPolicy.FILE, ShardingPolicy.FILE_OR_DATA)

@@ -9,7 +9,7 @@ from stoker.service.dispatcher.listed_values import ListedValues
 from stoker.service.dispatcher.poison import PoisonSearch
 from stoker.service.dispatcher.records import JobAdded, WorkerAdded
 from stoker.service.dispatcher.split_tracker import SplitTracker
-from stoker.service.messages import JobParameters, SplitSource
+from stoker.service.messages import JobParameters, RoundPosition, RoundsChange, SplitSource
 
 REMEMBERED_CODES = 1024
 """Most fingerprints of datasets that a job remembers: its ranks may all differ."""
@@ -127,6 +127,9 @@ class Client:
     Attributes:
         tasks: those that it reads, also those that it was asked to leave until it has left.
         left_tasks: those that it has left. To read one again, it needs another reader id.
+        consumer_index: its index in a coordinated read.
+        starts_at: the number of the `RoundsChange` at which it begins; ``None`` until that is
+            agreed on.
     """
 
     client_id: int
@@ -135,6 +138,8 @@ class Client:
     key: bytes = b""
     tasks: dict[int, Task] = dataclasses.field(default_factory=dict)
     left_tasks: set[int] = dataclasses.field(default_factory=set)
+    consumer_index: int | None = None
+    starts_at: int | None = None
 
 
 @dataclasses.dataclass
@@ -191,6 +196,10 @@ class Iteration:
         computed: no task computes, and none will be added unless one is lost before its end.
         finished: no client will get another element.
         stopped: its tasks have been stopped on their workers.
+        finite_coordinated: a coordinated read of it ends with its data.
+        rounds: the schedule of a coordinated read, as far as consumers may need it.
+        indexes: the indexes of consumers that have opened it.
+        resume: the position of the farthest consumer that has closed, unless the last was lost.
     """
 
     iteration_id: int
@@ -216,6 +225,21 @@ class Iteration:
     computed: bool = False
     finished: bool = False
     stopped: bool = False
+    finite_coordinated: bool = False
+    rounds: list[RoundsChange] = dataclasses.field(default_factory=list)
+    indexes: set[int] = dataclasses.field(default_factory=set)
+    resume: RoundPosition | None = None
+
+    @property
+    def absent(self) -> list[int]:
+        """The indexes of consumers that have left."""
+        present = {client.consumer_index for client in self.clients.values()}
+        return sorted(self.indexes - present)
+
+    @property
+    def rounds_ended(self) -> bool:
+        """True once the last round of a coordinated read is known."""
+        return bool(self.rounds) and self.rounds[-1].last
 
     @property
     def parameters(self) -> JobParameters:

@@ -15,9 +15,10 @@ from stoker.dataset.tree.node import INFINITE_CARDINALITY
 from stoker.dataset.tree.splits import IndexSplits, ListedSplits
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig, ShardingPolicy, parse_processing_mode
+from stoker.service.coordination import check_coordinated
 from stoker.service.dispatcher.entities import Client, Iteration, Job, Task, TaskCounts, Worker
-from stoker.service.dispatcher.placement import can_read, can_run
-from stoker.service.dispatcher.records import DatasetAdded, TaskDied
+from stoker.service.dispatcher.placement import can_read, can_run, is_private
+from stoker.service.dispatcher.records import DatasetAdded, TaskDied, WorkerAdded
 from stoker.service.dispatcher.split_tracker import split_total
 from stoker.service.splittable import check_splittable
 
@@ -31,6 +32,11 @@ class Mode:
 
     def __init__(self, buffer: m.BufferPolicy = m.BufferPolicy.FIRST_COME) -> None:
         self._buffer = buffer
+
+    @property
+    def coordinated(self) -> bool:
+        """True if clients are consumers that read all tasks in turns, as their rounds go."""
+        return self._buffer is m.BufferPolicy.ROUND_ROBIN
 
     def check(
         self,
@@ -48,6 +54,8 @@ class Mode:
         Raises:
             StokerError: if they cannot; says why.
         """
+        if self.coordinated:
+            check_coordinated(hello, dataset.size, dataset.options)
 
     # ── tasks ─────────────────────────────────────────────────────────────────────────────────────
     def needs_task(self, iteration: Iteration, dataset: DatasetAdded, worker: Worker) -> bool:
@@ -61,7 +69,7 @@ class Mode:
 
     def accepts_tasks(self, iteration: Iteration) -> bool:
         """Return whether the iteration starts tasks on workers that have none."""
-        return not iteration.computed
+        return not iteration.computed and not iteration.rounds_ended
 
     def may_never_start(self, dataset: DatasetAdded) -> bool:
         """Return whether a worker that waits until clients can read its task may never get one."""
@@ -82,11 +90,19 @@ class Mode:
             iteration.epoch,
             buffer=self._buffer,
             key=task.key,
+            num_consumers=iteration.parameters.num_consumers or 0,
+            absent=iteration.absent,
+            finite_coordinated=iteration.finite_coordinated,
         )
 
     def reaches(self, client: Client, task: Task) -> bool:
         """Return whether `client` can read `task`, and hears of its loss."""
-        return can_read(client.process, client.iteration.parameters.target_workers, task.worker)
+        target_workers = client.iteration.parameters.target_workers
+        return self.coordinated or can_read(client.process, target_workers, task.worker)
+
+    def is_private(self, parameters: m.JobParameters, worker: WorkerAdded) -> bool:
+        """Return whether only clients in its own process read from `worker`."""
+        return not self.coordinated and is_private(parameters.target_workers, worker)
 
     def died(self, task: Task, calls: list[CallRange], alone: int, how: str) -> TaskDied | None:
         """Return the record of calls that may have ended the worker of `task`.
@@ -174,8 +190,8 @@ class Off(Mode):
 
         A task may be computed in the first moment; workers that come while it is read join.
         """
-        if not iteration.computed:
-            return True
+        if not iteration.computed or iteration.rounds_ended:
+            return not iteration.rounds_ended
         counts = iteration.counts
         return not iteration.stopped and counts.open > 0 and not counts.delivered
 
@@ -197,6 +213,7 @@ class Dynamic(Mode):
         config: DispatcherConfig,
     ) -> None:
         """Check that every source can be split."""
+        super().check(dataset, hello, config)
         check_splittable(hello.parameters.processing_mode, dataset.sources)
 
     def may_never_start(self, dataset: DatasetAdded) -> bool:
@@ -255,7 +272,9 @@ def mode_of(parameters: m.JobParameters) -> Mode:
     Raises:
         UnimplementedError: if this version does not have the processing mode.
     """
-    return _mode(parameters.processing_mode, m.BufferPolicy.FIRST_COME)
+    coordinated = parameters.num_consumers is not None
+    buffer = m.BufferPolicy.ROUND_ROBIN if coordinated else m.BufferPolicy.FIRST_COME
+    return _mode(parameters.processing_mode, buffer)
 
 
 @functools.cache

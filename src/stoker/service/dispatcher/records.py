@@ -12,7 +12,14 @@ from stoker.dataset.options import Options
 from stoker.dataset.streams.call_ranges import CallRange
 from stoker.dataset.tree.splits import Source
 from stoker.errors import ErrorRecord
-from stoker.service.messages import Function, JobParameters, SplitSource, Versions
+from stoker.service.messages import (
+    Function,
+    JobParameters,
+    RoundPosition,
+    RoundsChange,
+    SplitSource,
+    Versions,
+)
 
 
 class _Record(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -139,6 +146,7 @@ class IterationAdded(_Record, frozen=True):
     job: str
     epoch: tuple[int, ...]
     seed: int
+    finite_coordinated: bool = False
 
 
 class IterationFailed(_Record, frozen=True):
@@ -285,13 +293,27 @@ class ClientAdded(_Record, frozen=True):
     process: str
     code: str = ""
     key: bytes = b""
+    consumer_index: int | None = None
 
 
 class ClientRemoved(_Record, frozen=True):
-    """A client was released; `consumed` as in `ClientClose`."""
+    """A client was released; `consumed` and `position` as in `ClientClose`."""
 
     client_id: int
     consumed: dict[int, tuple[int, int]] = {}
+    position: RoundPosition | None = None
+
+
+class RoundsChanged(_Record, frozen=True):
+    """The schedule of a coordinated read changes.
+
+    The consumers `joined` begin with the change. Changes before number `keep_from` are dropped.
+    """
+
+    iteration_id: int
+    change: RoundsChange
+    joined: list[int]
+    keep_from: int
 
 
 class TasksStopped(_Record, frozen=True):
@@ -339,6 +361,7 @@ Record: TypeAlias = (
     | SplitsDone
     | ClientAdded
     | ClientRemoved
+    | RoundsChanged
     | TasksStopped
     | IterationRemoved
 )

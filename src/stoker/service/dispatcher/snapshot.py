@@ -28,7 +28,7 @@ from stoker.service.dispatcher.records import (
 from stoker.service.dispatcher.split_ranges import SplitRanges
 from stoker.service.dispatcher.split_tracker import SplitTracker
 from stoker.service.dispatcher.state import State
-from stoker.service.messages import SplitSource
+from stoker.service.messages import RoundPosition, RoundsChange, SplitSource
 
 PART_BYTES = 1 << 20
 """Usual size of a part."""
@@ -92,6 +92,10 @@ class _Iteration(_Entity, frozen=True):
     calls_in_common: list[CallRange]
     seeds_of_dead: list[int]
     poisoned: list[PoisonedCall]
+    finite_coordinated: bool = False
+    rounds: list[RoundsChange] = []
+    indexes: list[int] = []
+    resume: RoundPosition | None = None
 
 
 class _Client(_Entity, frozen=True):
@@ -101,6 +105,8 @@ class _Client(_Entity, frozen=True):
     key: bytes
     tasks: list[int]
     left_tasks: list[int]
+    consumer_index: int | None = None
+    starts_at: int | None = None
 
 
 class _Task(_Entity, frozen=True):
@@ -230,6 +236,8 @@ def _entities(state: State) -> Iterator[_AnyEntity]:
             client.key,
             list(client.tasks),
             sorted(client.left_tasks),
+            client.consumer_index,
+            client.starts_at,
         )
     for task in state.tasks.values():
         yield _dump_task(state, task)
@@ -263,6 +271,10 @@ def _dump_iteration(iteration: e.Iteration) -> _Iteration:
         iteration.poison.in_common,
         iteration.poison.seeds,
         iteration.poison.poisoned,
+        iteration.finite_coordinated,
+        iteration.rounds,
+        sorted(iteration.indexes),
+        iteration.resume,
     )
 
 
@@ -323,6 +335,7 @@ def _load(state: State, entity: _AnyEntity, lost_workers: dict[int, WorkerAdded]
         iteration = state.iterations[entity.iteration_id]
         client = e.Client(entity.client_id, iteration, entity.process, entity.key)
         client.left_tasks = set(entity.left_tasks)
+        client.consumer_index, client.starts_at = entity.consumer_index, entity.starts_at
         state.clients[client.client_id] = iteration.clients[client.client_id] = client
         state.clients_by_key[client.key] = client
     else:
@@ -367,6 +380,9 @@ def _load_iteration(state: State, entity: _Iteration) -> None:
     iteration.clients_opened = entity.clients_opened
     iteration.computed, iteration.finished = entity.computed, entity.finished
     iteration.stopped = entity.stopped
+    iteration.finite_coordinated = entity.finite_coordinated
+    iteration.rounds, iteration.resume = entity.rounds, entity.resume
+    iteration.indexes = set(entity.indexes)
     iteration.poison = PoisonSearch(
         entity.deaths, entity.calls_in_common, entity.seeds_of_dead, entity.poisoned
     )

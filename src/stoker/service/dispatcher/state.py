@@ -32,6 +32,7 @@ from stoker.service.dispatcher.records import (
     PageListed,
     PageStored,
     Record,
+    RoundsChanged,
     SplitsBegun,
     SplitsDone,
     SplitsKnown,
@@ -175,6 +176,7 @@ class State:
     def _(self, record: IterationAdded) -> None:
         job = self.jobs[record.job]
         iteration = Iteration(record.iteration_id, job, record.epoch, record.seed)
+        iteration.finite_coordinated = record.finite_coordinated
         self.iterations[record.iteration_id] = iteration
         job.iterations[record.epoch] = iteration
 
@@ -285,14 +287,32 @@ class State:
         self.clients_by_key[record.key] = client
         iteration.job.add_code(record.code)
         iteration.clients_opened += 1
+        if record.consumer_index is not None:
+            client.consumer_index = record.consumer_index
+            client.starts_at = _start_of(iteration, record.consumer_index)
+            iteration.indexes.add(record.consumer_index)
 
     @_applies(ClientRemoved)
     def _(self, record: ClientRemoved) -> None:
         client = self.clients.pop(record.client_id)
         self.clients_by_key.pop(client.key, None)
-        del client.iteration.clients[record.client_id]
+        iteration = client.iteration
+        del iteration.clients[record.client_id]
+        if record.position is not None:
+            if iteration.resume is None or record.position.slot >= iteration.resume.slot:
+                iteration.resume = record.position
+        elif all(other.starts_at is None for other in iteration.clients.values()):
+            iteration.resume = None
         for task in list(client.tasks.values()):
             client.iteration.remove_reader(task, client, record.consumed.get(task.task_id))
+
+    @_applies(RoundsChanged)
+    def _(self, record: RoundsChanged) -> None:
+        iteration, change = self.iterations[record.iteration_id], record.change
+        iteration.rounds = [x for x in iteration.rounds if x.number >= record.keep_from]
+        iteration.rounds.append(change)
+        for client_id in record.joined:
+            iteration.clients[client_id].starts_at = change.number
 
     @_applies(TasksStopped)
     def _(self, record: TasksStopped) -> None:
@@ -358,3 +378,13 @@ class State:
                 if not page.uses:
                     del self.pages[digest]
         iteration.values = {}  # not cleared: `SplitListing.free_pages` frees them in steps
+
+
+def _start_of(iteration: Iteration, consumer_index: int) -> int | None:
+    """Return the change at which a new consumer begins; ``None`` if that is to be agreed on."""
+    rounds = iteration.rounds
+    if not rounds:
+        return 0
+    if consumer_index not in iteration.indexes and rounds[0].number == 0:
+        return 0
+    return rounds[-1].number if rounds[-1].last else None

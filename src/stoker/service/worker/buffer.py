@@ -1,13 +1,13 @@
 """Buffers of computed elements; they decide which client of a task gets which element.
 
-One small class for each `BufferPolicy`. A buffer knows nothing of connections, credit or frames.
+One small class for each `BufferPolicy`; `buffers.py` chooses. A buffer knows nothing of connections
+or credit.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from stoker.service.chunk import Chunk
-from stoker.service.messages import BufferPolicy
 from stoker.service.worker.chunk_queue import ChunkQueue
 
 MAX_ELEMENTS = 131_072
@@ -15,7 +15,15 @@ MAX_ELEMENTS = 131_072
 
 
 class Buffer(ABC):
-    """Elements that a task has computed and no client has been sent."""
+    """Elements that a task has computed and no client has been sent.
+
+    Attributes:
+        max_frame_elements: most elements of a frame; ``None``: as many as others allow.
+        keeps_unconsumed: what a client was sent before it was lost goes to its successor.
+    """
+
+    max_frame_elements: int | None = None
+    keeps_unconsumed = False
 
     @property
     @abstractmethod
@@ -36,13 +44,45 @@ class Buffer(ABC):
         """Add what the pipeline computed next."""
 
     @abstractmethod
-    def join(self, client_id: int, trainer: str, consumer_index: int | None) -> None:
+    def join(
+        self, client_id: int, trainer: str, consumer_index: int | None, first_frame: int
+    ) -> int:
         """Add a client; called before it takes for the first time.
 
         Args:
             client_id: the client.
             trainer: the id of its trainer for the cross-trainer cache; "" if it has none.
             consumer_index: its index in a coordinated read, or ``None``.
+            first_frame: the first frame that the client asks for.
+
+        Returns:
+            The number of the client's first frame.
+
+        Raises:
+            InvalidArgumentError: if the client cannot read from this buffer.
+        """
+
+    def skip(self, client_id: int, frame: int) -> int | None:
+        """Drop what the client would take before `frame`.
+
+        Returns:
+            The number of its next frame; ``None``: no client can skip.
+        """
+        return None
+
+    def consumed(self, client_id: int, frame: int) -> None:  # noqa: B027 - most need not know
+        """Record that a client has consumed all frames before `frame`."""
+
+    def release(  # noqa: B027 - most need not know
+        self, client_id: int, consumer_index: int | None
+    ) -> None:
+        """Record that a client will not come."""
+
+    def finish(self, *, cut: bool) -> None:  # noqa: B027 - most have nothing to do
+        """Record that nothing more is put.
+
+        Args:
+            cut: the worker stops, so that this is not the end of the data.
         """
 
     @abstractmethod
@@ -81,8 +121,11 @@ class FirstCome(Buffer):
     def put(self, chunk: Chunk) -> None:
         self._queue.put(chunk)
 
-    def join(self, client_id: int, trainer: str, consumer_index: int | None) -> None:
-        """Do nothing: all clients are equal."""
+    def join(
+        self, client_id: int, trainer: str, consumer_index: int | None, first_frame: int
+    ) -> int:
+        """Return 0: all clients are equal."""
+        return 0
 
     def waiting(self, client_id: int) -> int:
         return self._queue.positions
@@ -92,11 +135,3 @@ class FirstCome(Buffer):
 
     def give_back(self, client_id: int, chunks: Sequence[Chunk]) -> None:
         self._queue.put_back(chunks)
-
-
-_BUFFERS: dict[BufferPolicy, type[Buffer]] = {BufferPolicy.FIRST_COME: FirstCome}
-
-
-def new_buffer(policy: BufferPolicy) -> Buffer:
-    """Return an empty buffer that follows `policy`."""
-    return _BUFFERS[policy]()

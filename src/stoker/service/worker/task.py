@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from stoker.service import messages as m
 from stoker.service.chunk import Chunk
-from stoker.service.worker.buffer import Buffer, new_buffer
+from stoker.service.worker.buffer import Buffer
+from stoker.service.worker.buffers import new_buffer
 from stoker.service.worker.reader_state import ReaderState
 from stoker.service.worker.round_trip import RoundTrip
 from stoker.service.worker.split_queue import SplitQueue
@@ -63,7 +64,7 @@ class Task:
     counts: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.buffer = new_buffer(self.start.buffer)
+        self.buffer = new_buffer(self.start)
         self.reported = m.TaskProgress(self.start.task_id)
 
     def queue(self, source: int, source_epoch: int) -> SplitQueue:
@@ -85,6 +86,33 @@ class Task:
         if len(self.released) > REMEMBERED_RELEASED:
             del self.released[next(iter(self.released))]
         return self.readers.pop(client_id, None)
+
+    def end(self, *, cut: bool) -> None:
+        """Record that the pipeline computes no more; `cut`: before the end of the data."""
+        self.ended, self.cut = True, cut
+        self.buffer.finish(cut=cut)
+
+    def credited(self, reader: ReaderState, credit: f.Credit) -> None:
+        """Apply a `Credit` of a reader, which may skip frames by it."""
+        reader.credit(credit)
+        if credit.consumed > reader.next_number:
+            skipped = self.buffer.skip(reader.client_id, credit.consumed)
+            reader.next_number = reader.next_number if skipped is None else skipped
+        self.buffer.consumed(reader.client_id, credit.consumed)
+
+    def give_back(self, reader: ReaderState, consumed: tuple[int, int] | None) -> None:
+        """Take back what a reader that has left has not consumed.
+
+        Args:
+            reader: no longer one of `readers`.
+            consumed: the values of `GiveBack`; ``None`` if they are unknown, as it was lost.
+        """
+        if consumed is not None:
+            self.buffer.give_back(reader.client_id, reader.give_back(*consumed))
+        elif self.buffer.keeps_unconsumed:
+            self.buffer.give_back(reader.client_id, reader.give_back(reader.first_kept, 0))
+        else:
+            self.dropped += reader.kept_positions + reader.backlog.positions
 
     @property
     def progress(self) -> m.TaskProgress:
@@ -136,7 +164,8 @@ class Task:
     def _take(self, reader: ReaderState) -> Chunk:
         """Remove the client's next frame: from its backlog first."""
         elements, nbytes = reader.frame_room
-        most = min(elements, FRAME_ELEMENTS), min(nbytes, FRAME_BYTES)
+        most_elements = self.buffer.max_frame_elements or FRAME_ELEMENTS
+        most = min(elements, most_elements), min(nbytes, FRAME_BYTES)
         if reader.backlog.positions:
             return reader.backlog.take(*most)
         return self.buffer.take(reader.client_id, *most)
