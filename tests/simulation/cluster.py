@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Collection
+from typing import Any
 
 import msgspec
 
@@ -17,7 +18,6 @@ from tests.simulation.client import SimClient
 from tests.simulation.disk import Disk
 from tests.simulation.dispatcher import SimDispatcher
 from tests.simulation.network import World
-from tests.simulation.pipeline import Plan
 from tests.simulation.process import Process
 from tests.simulation.scenario import CLIENT_LEASE, WORKER_LEASE, Scenario
 from tests.simulation.worker import SimWorker
@@ -54,7 +54,7 @@ class Cluster:
         self.clients: list[SimClient] = []
         self.broken = 0
         self._by_address: dict[str, SimWorker] = {}
-        self._registration = _registration(scenario.plan)
+        self._registration = _registration(scenario)
         if scenario.registered:
             assert isinstance(self.dispatcher.call_now(self._registration), m.DatasetRegistered)
 
@@ -105,12 +105,23 @@ class Cluster:
             dispatcher_address="sim",
             max_outstanding_requests=scenario.max_outstanding_requests,
             connect_timeout=30.0,
+            **self._consumer(number),
         )
         key = self.world.rng.randbytes(KEY_BYTES)
-        hello = m.ClientHello(1, 1, "sim", "job", options.job_parameters, (0,), named=True, key=key)
+        hello = m.ClientHello(
+            1,
+            1,
+            "sim",
+            "job",
+            options.job_parameters,
+            (0,),
+            named=True,
+            key=key,
+            consumer_index=options.consumer_index,
+        )
         if not scenario.registered:
             hello = msgspec.structs.replace(hello, dataset_id="", registration=self._registration)
-        last = number == len(scenario.clients)
+        last = number >= len(scenario.clients)
         client = SimClient(
             self.world,
             f"C{number}",
@@ -122,6 +133,13 @@ class Cluster:
             None if last else scenario.clients[number].stop_after,
         )
         self.clients.append(client)
+
+    def _consumer(self, number: int) -> dict[str, Any]:
+        """Return the options of a consumer of a coordinated read; none of another client."""
+        count = self.scenario.num_consumers
+        if not count:
+            return {}
+        return {"job_name": "job", "num_consumers": count, "consumer_index": number % count}
 
     def leftovers(self) -> list[str]:
         """Return the state that is held, as sentences."""
@@ -144,7 +162,9 @@ class Cluster:
         return [f"{name}: {list(values)}" for name, values in held.items() if values]
 
 
-def _registration(plan: Plan) -> m.RegisterDataset:
+def _registration(scenario: Scenario) -> m.RegisterDataset:
+    plan = scenario.plan
+    options = Options(finite_coordinated=scenario.num_consumers > 0)
     splits = {
         x.number: ListedSplits() if x.per_file else IndexSplits(x.count) for x in plan.sources
     }
@@ -153,5 +173,5 @@ def _registration(plan: Plan) -> m.RegisterDataset:
     spec = spec_to_wire(UnknownSpec())
     structure = structure_of(tree)
     return m.RegisterDataset(
-        "digest", tree, spec, Options(), sources, dataset_id="sim", structure=structure
+        "digest", tree, spec, options, sources, dataset_id="sim", structure=structure
     )

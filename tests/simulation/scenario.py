@@ -57,6 +57,9 @@ class Scenario:
     Attributes:
         slowest_commit: the longest time of a commit of the journal; ``None``: there is no journal.
         compaction_pause: average time between compactions; ``None``: there are none.
+        num_consumers: the clients are so many consumers of a coordinated read; 0: they are not.
+        lockstep: each consumer waits for the others after each step.
+        successors: (consumer, time at which it starts again after its crash).
     """
 
     kind: str
@@ -73,6 +76,9 @@ class Scenario:
     peer_timeout: float
     slowest_commit: float | None
     compaction_pause: float | None
+    num_consumers: int = 0
+    lockstep: bool = False
+    successors: tuple[tuple[int, float], ...] = ()
 
     @property
     def lossless(self) -> bool:

@@ -469,11 +469,12 @@ class Rounds(Message, frozen=True, tag=True):
     """New changes of the schedule of a coordinated read.
 
     `hold`: not 0 while the next change is being agreed on: pass no more slots than have been
-    passed, and answer with `RoundReached`.
+    passed, and answer with `RoundReached`. `ended`: tasks of which nothing is left.
     """
 
     changes: list[RoundsChange] = []
     hold: int = 0
+    ended: list[int] = []
 
 
 class ClientClosed(Message, frozen=True, tag=True):

@@ -255,7 +255,7 @@ class Client:
     # ── rounds ────────────────────────────────────────────────────────────────────────────────────
     def _change_rounds(self, rounds: m.Rounds) -> None:
         started = self._order.started
-        self._order.change(rounds.changes, rounds.hold)
+        self._order.change(rounds.changes, rounds.hold, rounds.ended)
         if not started and self._order.started:
             for cursor in self.cursors.values():
                 self._start_at(cursor, self._order.first_frame(cursor.task.task_id))

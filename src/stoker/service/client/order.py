@@ -80,7 +80,7 @@ class Order(ABC):
         """Record that nothing more of a task arrives."""
 
     def change(  # noqa: B027 - only in turns
-        self, changes: Sequence[RoundsChange], hold: int
+        self, changes: Sequence[RoundsChange], hold: int, ended: Sequence[int]
     ) -> None:
         """Apply the message `Rounds`."""
 

@@ -92,7 +92,7 @@ class RoundOrder(Order):
 
     def put(self, chunk: ReceivedChunk) -> None:
         task = self._task(chunk.task_id)
-        if chunk.number < task.passed:
+        if chunk.number < task.passed or self._is_last:
             self._discarded.append(chunk)
         else:
             task.chunks.append(chunk)
@@ -113,8 +113,9 @@ class RoundOrder(Order):
         return self._tasks.setdefault(task_id, _TaskRuns())
 
     # ── the schedule ──────────────────────────────────────────────────────────────────────────────
-    def change(self, changes: Sequence[RoundsChange], hold: int) -> None:
-        """Apply `Rounds`."""
+    def change(self, changes: Sequence[RoundsChange], hold: int, ended: Sequence[int]) -> None:
+        for task_id in ended:
+            self.task_ended(task_id)
         for change in changes:
             if change.number <= self._number:
                 continue
@@ -136,29 +137,37 @@ class RoundOrder(Order):
             self._fillers = change.fillers
             for task_id, runs in change.position.runs.items():
                 self._discarded += self._task(task_id).skip(runs)
-            if change.last:
-                self._discard_rest()
-
-    def _discard_rest(self) -> None:
-        for task in self._tasks.values():
-            self._discarded += task.chunks
-            task.chunks.clear()
+            for task_id, task in self._tasks.items():
+                if change.last or (task.lost and task_id not in self._turns):
+                    self._discarded += task.chunks
+                    task.chunks.clear()
 
     def take(self) -> ReceivedChunk | None:
+        self._pass_idle_slots()
+        task = self._next()
+        if task is None:
+            return self._repeat() if self._is_last and self.owed else None
+        if self._fillers:
+            self.owed -= 1
+            self.rounds_mixed += 1
+        self._latest = task.chunks.popleft()
+        self._pass(task)
+        return self._latest
+
+    def _pass_idle_slots(self) -> None:
+        """Pass the slots in which nothing is yielded: they wait for no user.
+
+        The others may be in step with this consumer, so that its user takes no more until they have
+        the elements that workers cannot compute before these are passed.
+        """
         while (task := self._next()) is not None:
-            filler = self._fillers > 0
-            chunk = task.chunks.popleft() if self._has_next(task) else None
-            self._pass(task)
-            if chunk is None:
-                self.owed += not filler
-            elif filler and not self.owed:
-                self._discarded.append(chunk)
+            if not self._has_next(task):
+                self.owed += not self._fillers
+            elif self._fillers and not self.owed:
+                self._discarded.append(task.chunks.popleft())
             else:
-                self.owed -= filler
-                self.rounds_mixed += filler
-                self._latest = chunk
-                return chunk
-        return self._repeat() if self._is_last and self.owed else None
+                return
+            self._pass(task)
 
     def _repeat(self) -> ReceivedChunk | None:
         """Return the latest chunk again: the others have yielded more, and no elements are left."""
@@ -179,15 +188,20 @@ class RoundOrder(Order):
         self._begin_due_change()
         while self._turns and not self._hold:
             task = self._task(self._turns[0])
-            if self._has_next(task) or task.passed < task.missing:
-                return task
-            if not task.ended:
-                if not (task.lost and self._changes):
-                    return None
-                if task.passed < self._changes[0].position.runs.get(self._turns[0], 0):
-                    return task  # others have passed it
+            if not self._has_passed_all(task, self._turns[0]):
+                if self._has_next(task) or task.passed < task.missing:
+                    return task
+                if not task.ended:
+                    # Of a lost task, others have passed the runs up to the next change.
+                    return task if task.lost and self._changes else None
             self._turns.popleft()
         return None
+
+    def _has_passed_all(self, task: _TaskRuns, task_id: int) -> bool:
+        """Return whether a task is known to have no more turns before the next change."""
+        if not self._changes:
+            return False
+        return task.passed >= self._changes[0].position.runs.get(task_id, 0)
 
     @staticmethod
     def _has_next(task: _TaskRuns) -> bool:
@@ -218,6 +232,7 @@ class RoundOrder(Order):
     # ── reports ───────────────────────────────────────────────────────────────────────────────────
     def take_discarded(self) -> list[ReceivedChunk]:
         """Remove and return the chunks that are not yielded."""
+        self._pass_idle_slots()
         discarded, self._discarded = self._discarded, []
         return discarded
 

@@ -128,8 +128,9 @@ class Client:
         tasks: those that it reads, also those that it was asked to leave until it has left.
         left_tasks: those that it has left. To read one again, it needs another reader id.
         consumer_index: its index in a coordinated read.
-        starts_at: the number of the `RoundsChange` at which it begins; ``None`` until that is
+        starts_at: the number of the `RoundsChange` with which it begins; ``None`` until that is
             agreed on.
+        start: its first position, if it is after that change.
     """
 
     client_id: int
@@ -140,6 +141,7 @@ class Client:
     left_tasks: set[int] = dataclasses.field(default_factory=set)
     consumer_index: int | None = None
     starts_at: int | None = None
+    start: RoundPosition | None = None
 
 
 @dataclasses.dataclass
@@ -199,7 +201,7 @@ class Iteration:
         finite_coordinated: a coordinated read of it ends with its data.
         rounds: the schedule of a coordinated read, as far as consumers may need it.
         indexes: the indexes of consumers that have opened it.
-        resume: the position of the farthest consumer that has closed, unless the last was lost.
+        left_at: index of a consumer that has closed → its position, for its successor.
     """
 
     iteration_id: int
@@ -228,7 +230,7 @@ class Iteration:
     finite_coordinated: bool = False
     rounds: list[RoundsChange] = dataclasses.field(default_factory=list)
     indexes: set[int] = dataclasses.field(default_factory=set)
-    resume: RoundPosition | None = None
+    left_at: dict[int, RoundPosition] = dataclasses.field(default_factory=dict)
 
     @property
     def absent(self) -> list[int]:

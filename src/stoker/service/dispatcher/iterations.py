@@ -216,8 +216,11 @@ class Iterations:
 
     def _replace(self, iteration: e.Iteration, tasks: list[e.Task]) -> None:
         """Stop tasks, and start others in their place."""
+        assignment = self._assignment(iteration)
         for task in tasks:
-            self._assignment(iteration).drop(task, "all consumers that read it were lost")
+            readers = Assignment.readers_of(task)
+            assignment.drop(task, "all consumers that read it were lost")
+            assignment.task_over(task, readers)
         self._after(iteration, tasks)
         self._advance(iteration)
 

@@ -213,7 +213,7 @@ def _(state: State, record: r.RoundsChanged) -> bool:
         and change.number == next_number
         and min(numbers) >= 0
         and all(task_id in iteration.tasks for task_id in (*position.turns, *position.runs))
-        and all(client_id in iteration.clients for client_id in record.joined)
+        and all(client_id in iteration.clients for client_id in record.starts)
     )
 
 

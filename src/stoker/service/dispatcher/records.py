@@ -307,12 +307,13 @@ class ClientRemoved(_Record, frozen=True):
 class RoundsChanged(_Record, frozen=True):
     """The schedule of a coordinated read changes.
 
-    The consumers `joined` begin with the change. Changes before number `keep_from` are dropped.
+    `starts`: the first position of each consumer that begins, after a change of a number. Changes
+    before number `keep_from` are dropped.
     """
 
     iteration_id: int
     change: RoundsChange
-    joined: list[int]
+    starts: dict[int, tuple[int, RoundPosition]]
     keep_from: int
 
 

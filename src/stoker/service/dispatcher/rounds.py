@@ -12,6 +12,8 @@ the same slot.
 
 from collections.abc import Callable
 
+import msgspec
+
 from stoker.service import messages as m
 from stoker.service.dispatcher import entities as e
 from stoker.service.dispatcher import records as r
@@ -76,6 +78,8 @@ class Rounds:
         self._checked = self._ledger.commits
         if self._is_over or not self._iteration.clients:
             self._hold = 0
+            if self._iteration.clients and not self._iteration.rounds_ended:
+                self._end_stopped()
         elif self._hold:
             self._complete()
         elif self._wants_change:
@@ -149,18 +153,45 @@ class Rounds:
     def _begin_again(self) -> None:
         """Let consumers begin that have all restarted."""
         iteration = self._iteration
-        if iteration.resume is not None:
-            self._commit([m.RoundReached(0, iteration.resume)])
+        if iteration.left_at:
+            self._commit([m.RoundReached(0, x) for x in iteration.left_at.values()])
             return
         # Nobody knows what the lost ones had read of each task.
         last = iteration.rounds[-1].position
         begun = [x for x in iteration.by_worker.values() if x.task_id in last.runs and not x.over]
         if begun:
             self._restart(iteration, begun)
-        position = m.RoundPosition(last.slot, [], dict.fromkeys(iteration.tasks, 0))
-        for task in self._joining:
-            position.runs.pop(task.task_id, None)
-        self._commit([m.RoundReached(0, position)], anew=True)
+        new = {task.task_id for task in self._joining}
+        runs = {task_id: 0 for task_id in iteration.tasks if task_id not in new}
+        self._commit([m.RoundReached(0, m.RoundPosition(last.slot, [], runs))], anew=True)
+
+    def _end_stopped(self) -> None:
+        """Let consumers that come after the tasks were stopped end at once."""
+        iteration = self._iteration
+        if iteration.error is not None:
+            return
+        last = iteration.rounds[-1] if iteration.rounds else None
+        position = m.RoundPosition() if last is None else last.position
+        number = 0 if last is None else last.number + 1
+        change = m.RoundsChange(
+            number, m.RoundPosition(position.slot, [], position.runs), last=True
+        )
+        starts = dict.fromkeys(iteration.clients, (number, change.position))
+        self._record(change, starts, number)
+
+    def _record(
+        self,
+        change: m.RoundsChange,
+        starts: dict[int, tuple[int, m.RoundPosition]],
+        keep_from: int,
+    ) -> None:
+        """Record a change, and send it to the consumers."""
+        iteration_id = self._iteration.iteration_id
+        self._requests.clear()
+        self._ledger.commit(r.RoundsChanged(iteration_id, change, starts, keep_from))
+        self._checked = -1
+        for client in self._consumers.values():
+            self._sessions.send(client.client_id, self._update(client))
 
     def _complete(self) -> None:
         """Change the schedule if all consumers have answered."""
@@ -178,14 +209,16 @@ class Rounds:
         """Record the change that begins at the farthest of the reported positions."""
         iteration, rounds = self._iteration, self._iteration.rounds
         tasks = iteration.tasks
+        starting = self._restarted
+        for client_id in starting:
+            if (left := self._left_at(client_id, answers)) is not None:
+                answers = [*answers, m.RoundReached(0, left)]
         farthest = max(answers, key=lambda answer: (answer.position.slot, answer.at_end))
+        slowest = min((answer.position for answer in answers), key=lambda x: x.slot)
         position = farthest.position
         runs = {x: count for x, count in position.runs.items() if x in tasks}
-        # A later change never begins if the only consumer that was as far has left.
-        before = [x for x in rounds if x.position.slot <= position.slot]
-        joining = [x.task_id for x in self._not_in(before[-1] if before else None)]
-        turns = [x for x in position.turns if x in tasks and not _is_lost(tasks[x])]
-        turns += [x for x in joining if x not in turns]
+        joining = [x.task_id for x in self._not_in(self._in_effect(position.slot))]
+        turns = [x for x in position.turns if x in tasks and not tasks[x].over] + joining
         last = farthest.at_end and iteration.computed and not joining
         owed = max(self._owed(answer, runs) for answer in answers)
         change = m.RoundsChange(
@@ -194,25 +227,53 @@ class Rounds:
             fillers=0 if last else owed,
             last=last,
         )
-        keep_from = change.number if anew else self._first_needed()
-        joined = self._restarted
-        self._requests.clear()
-        self._ledger.commit(r.RoundsChanged(iteration.iteration_id, change, joined, keep_from))
-        self._checked = -1
-        for client in self._consumers.values():
-            self._sessions.send(client.client_id, self._update(client))
+        if last:  # nothing is left for those that are not ready
+            starting = [x for x in iteration.clients if x not in self._consumers]
+        starts = {}
+        for client_id in starting:
+            start = self._left_at(client_id, answers) or slowest
+            effective = None if anew or last else self._in_effect(start.slot)
+            if effective is None:
+                starts[client_id] = (change.number, change.position)
+            else:
+                starts[client_id] = (effective.number, start)
+        keep_from = change.number if anew else self._first_needed(slowest)
+        self._record(change, starts, keep_from)
 
-    def _first_needed(self) -> int:
-        """Return the number of the first change that a consumer may not have received.
+    def _left_at(self, client_id: int, answers: list[m.RoundReached]) -> m.RoundPosition | None:
+        """Return the position at which the predecessor of a consumer has closed.
 
-        A consumer answers when it has received all changes before. One that has not come yet begins
-        with the first.
+        Returns:
+            ``None`` if it is not known, or the others are more than one round ahead.
+        """
+        iteration = self._iteration
+        index = iteration.clients[client_id].consumer_index
+        assert index is not None
+        position = iteration.left_at.get(index)
+        if position is None or self._in_effect(position.slot) is None:
+            return None
+        slowest = min(answer.position.slot for answer in answers)
+        return position if position.slot >= slowest - 1 else None
+
+    def _in_effect(self, slot: int) -> m.RoundsChange | None:
+        """Return the latest change that begins at a slot or before, if it is kept.
+
+        A later one never begins if the only consumer that was as far has left.
+        """
+        before = [x for x in self._iteration.rounds if x.position.slot <= slot]
+        return before[-1] if before else None
+
+    def _first_needed(self, slowest: m.RoundPosition) -> int:
+        """Return the number of the first change that a consumer may need.
+
+        One that has not come yet begins with the first.
         """
         iteration, rounds = self._iteration, self._iteration.rounds
         if not rounds:
             return 0
         everybody = len(iteration.indexes) == iteration.parameters.num_consumers
-        return rounds[-1].number if everybody else rounds[0].number
+        effective = self._in_effect(slowest.slot)
+        return effective.number if everybody and effective is not None else rounds[0].number
 
     def _owed(self, answer: m.RoundReached, runs: dict[int, int]) -> int:
         """Return how many elements a consumer will lack after `runs`, at most."""
@@ -224,9 +285,22 @@ class Rounds:
         return owed
 
     def _update(self, client: e.Client) -> m.Rounds:
-        first = client.starts_at
-        changes = [] if first is None else [x for x in self._iteration.rounds if x.number >= first]
-        return m.Rounds(changes, self._hold)
+        """Return all that a consumer must know."""
+        first, tasks = client.starts_at, self._iteration.tasks
+        changes = [x for x in self._iteration.rounds if first is not None and x.number >= first]
+        if changes and client.start is not None and changes[0].number == first:
+            changes[0] = _begin_at(changes[0], client.start)
+        known = {task_id for change in changes for task_id in change.position.turns}
+        ended = [x for x in sorted(known) if tasks[x].delivered and not tasks[x].lost]
+        return m.Rounds(changes, self._hold, ended)
+
+
+def _begin_at(change: m.RoundsChange, position: m.RoundPosition) -> m.RoundsChange:
+    """Return what a change is to a consumer that begins after it."""
+    passed = position.slot - change.position.slot
+    return msgspec.structs.replace(
+        change, position=position, fillers=max(0, change.fillers - passed)
+    )
 
 
 def _is_lost(task: e.Task) -> bool:

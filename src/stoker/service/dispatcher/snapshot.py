@@ -95,7 +95,7 @@ class _Iteration(_Entity, frozen=True):
     finite_coordinated: bool = False
     rounds: list[RoundsChange] = []
     indexes: list[int] = []
-    resume: RoundPosition | None = None
+    left_at: dict[int, RoundPosition] = {}
 
 
 class _Client(_Entity, frozen=True):
@@ -107,6 +107,7 @@ class _Client(_Entity, frozen=True):
     left_tasks: list[int]
     consumer_index: int | None = None
     starts_at: int | None = None
+    start: RoundPosition | None = None
 
 
 class _Task(_Entity, frozen=True):
@@ -238,6 +239,7 @@ def _entities(state: State) -> Iterator[_AnyEntity]:
             sorted(client.left_tasks),
             client.consumer_index,
             client.starts_at,
+            client.start,
         )
     for task in state.tasks.values():
         yield _dump_task(state, task)
@@ -274,7 +276,7 @@ def _dump_iteration(iteration: e.Iteration) -> _Iteration:
         iteration.finite_coordinated,
         iteration.rounds,
         sorted(iteration.indexes),
-        iteration.resume,
+        iteration.left_at,
     )
 
 
@@ -336,6 +338,7 @@ def _load(state: State, entity: _AnyEntity, lost_workers: dict[int, WorkerAdded]
         client = e.Client(entity.client_id, iteration, entity.process, entity.key)
         client.left_tasks = set(entity.left_tasks)
         client.consumer_index, client.starts_at = entity.consumer_index, entity.starts_at
+        client.start = entity.start
         state.clients[client.client_id] = iteration.clients[client.client_id] = client
         state.clients_by_key[client.key] = client
     else:
@@ -381,7 +384,7 @@ def _load_iteration(state: State, entity: _Iteration) -> None:
     iteration.computed, iteration.finished = entity.computed, entity.finished
     iteration.stopped = entity.stopped
     iteration.finite_coordinated = entity.finite_coordinated
-    iteration.rounds, iteration.resume = entity.rounds, entity.resume
+    iteration.rounds, iteration.left_at = entity.rounds, entity.left_at
     iteration.indexes = set(entity.indexes)
     iteration.poison = PoisonSearch(
         entity.deaths, entity.calls_in_common, entity.seeds_of_dead, entity.poisoned

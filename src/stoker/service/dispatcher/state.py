@@ -52,6 +52,7 @@ from stoker.service.dispatcher.records import (
     WorkerLost,
     WorkersWait,
 )
+from stoker.service.messages import RoundPosition
 
 _R = TypeVar("_R")
 
@@ -298,11 +299,8 @@ class State:
         self.clients_by_key.pop(client.key, None)
         iteration = client.iteration
         del iteration.clients[record.client_id]
-        if record.position is not None:
-            if iteration.resume is None or record.position.slot >= iteration.resume.slot:
-                iteration.resume = record.position
-        elif all(other.starts_at is None for other in iteration.clients.values()):
-            iteration.resume = None
+        if client.consumer_index is not None:
+            _leave_rounds(iteration, client.consumer_index, record.position)
         for task in list(client.tasks.values()):
             client.iteration.remove_reader(task, client, record.consumed.get(task.task_id))
 
@@ -311,8 +309,11 @@ class State:
         iteration, change = self.iterations[record.iteration_id], record.change
         iteration.rounds = [x for x in iteration.rounds if x.number >= record.keep_from]
         iteration.rounds.append(change)
-        for client_id in record.joined:
-            iteration.clients[client_id].starts_at = change.number
+        for client_id, (number, position) in record.starts.items():
+            client = iteration.clients[client_id]
+            client.starts_at, client.start = number, position
+            assert client.consumer_index is not None
+            iteration.left_at.pop(client.consumer_index, None)
 
     @_applies(TasksStopped)
     def _(self, record: TasksStopped) -> None:
@@ -388,3 +389,17 @@ def _start_of(iteration: Iteration, consumer_index: int) -> int | None:
     if consumer_index not in iteration.indexes and rounds[0].number == 0:
         return 0
     return rounds[-1].number if rounds[-1].last else None
+
+
+def _leave_rounds(
+    iteration: Iteration, consumer_index: int, position: RoundPosition | None
+) -> None:
+    """Record the position of a consumer that has left, for its successor."""
+    left_at = iteration.left_at
+    if position is not None:
+        # Workers keep what a consumer lacks as long as the others are one round ahead at most.
+        for index in [x for x, other in left_at.items() if other.slot < position.slot - 1]:
+            del left_at[index]
+        left_at[consumer_index] = position
+    elif all(other.starts_at is None for other in iteration.clients.values()):
+        left_at.clear()

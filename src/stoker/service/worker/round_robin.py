@@ -21,6 +21,11 @@ END_OF_SEQUENCE = (
 )
 
 
+RUNS_KEPT = 1
+"""Consumed runs that are kept for an absent consumer: its successor may take part in the last round
+of the others."""
+
+
 @dataclass
 class _Place:
     """The elements of one consumer index.
@@ -192,7 +197,7 @@ class RoundRobin(Buffer):
         """Drop what no successor of an absent consumer will need."""
         if not self._by_client or not any(place.absent for place in self._places):
             return
-        first = min(place.consumed for place in self._by_client.values())
+        first = min(place.consumed for place in self._by_client.values()) - RUNS_KEPT
         for place in self._places:
             if place.absent:
                 place.skip(first)

@@ -76,7 +76,12 @@ class Task:
                 for each in self.start.split_sources or ()
             )
             self.queues[key] = SplitQueue(
-                self.start.task_id, source, source_epoch, indexed, self.round_trip
+                self.start.task_id,
+                source,
+                source_epoch,
+                indexed,
+                self.round_trip,
+                on_demand=self.buffer.keeps_unconsumed,
             )
         return self.queues[key]
 
