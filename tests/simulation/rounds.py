@@ -6,6 +6,7 @@ import traceback
 from collections import Counter
 from functools import partial
 
+from stoker.service.client.round_order import RoundOrder
 from tests.simulation import invariants
 from tests.simulation.client import SimClient
 from tests.simulation.cluster import Cluster
@@ -30,7 +31,7 @@ def draw_rounds(seed: int) -> Scenario:
     total = len(base.plan.elements())
     clients = tuple(
         ClientPlan(
-            rng.uniform(0, 1.0) if rng.random() < 0.3 else 0.0,
+            rng.uniform(0, 1.0) if not lockstep and rng.random() < 0.3 else 0.0,
             rng.randint(1, max(1, total // count))
             if not lockstep and rng.random() < 0.05
             else None,
@@ -40,7 +41,7 @@ def draw_rounds(seed: int) -> Scenario:
     successors = tuple(
         (fault.client, fault.at + rng.choice([0.01, 0.5, 6.0]))
         for fault in faults
-        if isinstance(fault, ClientCrash) and rng.random() < 0.8
+        if isinstance(fault, ClientCrash) and (fault.at < 3.0 or rng.random() < 0.8)
     )
     journaled = stops_dispatcher(faults) or rng.random() < 0.7
     return dataclasses.replace(
@@ -95,10 +96,6 @@ def _prepare(cluster: Cluster) -> None:
 
 def _keep_step(cluster: Cluster, client: SimClient) -> None:
     """Let a consumer wait for the others after each step."""
-    others = [x for x in cluster.clients if x is not client]
-    reading = [x for x in others if x.state == "reading"]
-    restarted = any(x.name != client.name and _index(x) == _index(client) for x in others)
-    client.offset = min((_step(x) for x in reading), default=0) if restarted else 0  # type: ignore[attr-defined]
 
     def may_step() -> bool:
         return all(_step(x) >= _step(client) for x in cluster.clients if x.state == "reading")
@@ -111,7 +108,15 @@ def _keep_step(cluster: Cluster, client: SimClient) -> None:
 
 
 def _step(client: SimClient) -> int:
-    return len(client.delivery.steps) + getattr(client, "offset", 0)
+    """Return the number of the consumer's next step."""
+    order = _order(client)
+    return order.step - order.owed
+
+
+def _order(client: SimClient) -> RoundOrder:
+    order = client.logic._order
+    assert isinstance(order, RoundOrder)
+    return order
 
 
 def _index(client: SimClient) -> int:
@@ -134,7 +139,9 @@ def violations(outcome: Outcome) -> list[str]:
 def _ends_well(outcome: Outcome) -> list[str]:
     """Check as for other reads, but a consumer may be replaced by its successor."""
     texts = ("took the place of this one", "Unknown iteration client id")
-    replaced = [
+    lost = "nothing is left that could take their place"
+    replaced = [f"{x.name} failed:" for x in outcome.cluster.clients if lost in str(x.error)]
+    replaced += [
         f"{x.name} failed:"
         for x in outcome.cluster.clients
         if any(text in str(x.error) for text in texts)
@@ -153,8 +160,8 @@ def _ended(outcome: Outcome) -> list[SimClient]:
 
 def _ends_together(outcome: Outcome) -> list[str]:
     """Check that consumers that were there from the beginning have made equally many steps."""
-    count = outcome.scenario.num_consumers
-    first = [x for x in _ended(outcome) if int(x.name[1:]) < count]
+    restarted = [index for index, _ in outcome.scenario.successors]
+    first = [x for x in _ended(outcome) if _index(x) not in restarted]
     steps = {x.name: len(x.delivery.steps) for x in first}
     return [f"unequal numbers of steps: {steps}"] if len(set(steps.values())) > 1 else []
 
@@ -200,18 +207,16 @@ def _losses(outcome: Outcome) -> int:
 
 
 def _whole(outcome: Outcome) -> list[str]:
-    """Check that each step has elements of one run, except those in flight at a loss.
-
-    Steps are compared from the end, which all have reached.
-    """
+    """Check that each step has elements of one run, except those in flight at a loss."""
     scenario, clients = outcome.scenario, _ended(outcome)
     if len(clients) < 2:
         return []
-    shortest = min(len(x.delivery.steps) for x in clients)
-    mixed = 0
-    for back in range(1, shortest + 1):
-        runs = {x.delivery.steps[-back][:2] for x in clients}
-        mixed += len(runs) > 1
+    steps: dict[int, set[tuple[int, int]]] = {}
+    for client in clients:
+        last = _step(client)
+        for k, (task_id, run, _, _) in enumerate(reversed(client.delivery.steps)):
+            steps.setdefault(last - 1 - k, set()).add((task_id, run))
+    mixed, shortest = sum(len(runs) > 1 for runs in steps.values()), len(steps)
     if scenario.lossless and mixed:
         return [f"{mixed} steps of {shortest} are mixed, though nothing was lost"]
     if scenario.lockstep and mixed > _losses(outcome):

@@ -100,12 +100,14 @@ class RoundPosition(msgspec.Struct, frozen=True):
     """A place in the schedule of a coordinated read.
 
     `slot` is the number of slots before it, `turns` are the tasks from the next turn on, and `runs`
-    the number of runs of each task before it.
+    the number of runs of each task before it. `step`: the number of elements that a consumer which
+    owes none has yielded before it.
     """
 
     slot: int = 0
     turns: list[int] = []
     runs: dict[int, int] = {}
+    step: int = 0
 
 
 class RoundsChange(msgspec.Struct, frozen=True):

@@ -262,7 +262,8 @@ class Client:
 
     def _start_at(self, cursor: TaskCursor, frame: int) -> None:
         """Skip the frames of a task before `frame`, and let the worker send."""
-        cursor.next_frame = cursor.consumed = max(cursor.next_frame, frame)
+        if frame > cursor.next_frame:
+            cursor.next_frame = cursor.consumed = frame
         self._report(cursor)
 
     def _keep_turns(self, now: float) -> None:
@@ -449,7 +450,7 @@ class Client:
             # In turns, the end is agreed on.
             asked = self._confirm_end() if not self._order.in_turns else False
             return None if asked else End(), self._take_actions()
-        return self._error, self._take_actions()
+        return self._error or self._order.error, self._take_actions()
 
     def _confirm_end(self) -> bool:
         """Ask workers to confirm the end: another client may have given elements back since.

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
+from stoker.errors import StokerError
 from stoker.service.chunk import Chunk
 from stoker.service.messages import RoundPosition, RoundReached, RoundsChange, TaskInfo
 
@@ -99,6 +100,11 @@ class Order(ABC):
     @property
     def position(self) -> RoundPosition | None:
         """The place of the next element in a schedule, if there is one."""
+        return None
+
+    @property
+    def error(self) -> StokerError | None:
+        """An error that ends the iteration, if there is one."""
         return None
 
     @property

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
+from stoker.errors import DataLossError, StokerError
 from stoker.service.client.order import Order, ReceivedChunk
 from stoker.service.messages import RoundPosition, RoundReached, RoundsChange, TaskInfo
 
@@ -54,6 +55,7 @@ class RoundOrder(Order):
 
     Attributes:
         slot: the number of slots passed.
+        step: the number of them that were no fillers.
         owed: the number of elements that the consumer has yielded less than the others.
         rounds_mixed: the number of elements yielded in place of those of a lost worker.
         repeated: the number of elements yielded twice, as there were no others.
@@ -63,6 +65,7 @@ class RoundOrder(Order):
 
     def __init__(self) -> None:
         self.slot = 0
+        self.step = 0
         self.owed = 0
         self.rounds_mixed = 0
         self.repeated = 0
@@ -126,7 +129,7 @@ class RoundOrder(Order):
             self._changes.append(change)
             if not self._started:
                 self._started = True
-                self.slot = change.position.slot
+                self.slot, self.step = change.position.slot, change.position.step
         self._hold = hold
         self._reported = None
 
@@ -180,7 +183,10 @@ class RoundOrder(Order):
     def _pass(self, task: _TaskRuns) -> None:
         task.passed += 1
         self.slot += 1
-        self._fillers = max(0, self._fillers - 1)
+        if self._fillers:
+            self._fillers -= 1
+        else:
+            self.step += 1
         self._turns.rotate(-1)
 
     def _next(self) -> _TaskRuns | None:
@@ -211,9 +217,18 @@ class RoundOrder(Order):
     def _is_last(self) -> bool:
         return self._begun is not None and self._begun.last
 
+    @property
+    def error(self) -> StokerError | None:
+        if self._is_last and self.owed and self._latest is None:
+            return DataLossError(
+                f"{self.owed} elements for this consumer were lost with their workers, and nothing "
+                "is left that could take their place"
+            )
+        return None
+
     def is_over(self, computed: bool, ended: bool) -> bool:
         """Return whether all elements of the iteration are yielded."""
-        return self._is_last and (not self.owed or self._latest is None)
+        return self._is_last and not self.owed
 
     # ── flow control ──────────────────────────────────────────────────────────────────────────────
     def needed_first(self, task_ids: Collection[int], coming: Callable[[int], int]) -> int | None:
@@ -243,7 +258,7 @@ class RoundOrder(Order):
             return None
         self._begin_due_change()
         runs = {task_id: task.passed for task_id, task in self._tasks.items()}
-        return RoundPosition(self.slot, list(self._turns), runs)
+        return RoundPosition(self.slot, list(self._turns), runs, self.step)
 
     def report(self, ready: bool) -> RoundReached | None:
         """Return what the dispatcher must know and was not sent.

@@ -101,7 +101,8 @@ class Clients:
         if opened is None:
             return None
         iteration, warning = opened
-        self._replace_consumer(iteration, hello, now)
+        if iteration.parameters.num_consumers is not None:
+            check_index(hello)
         if iteration.finished and hello.named and not any(hello.epoch):
             warning += f"{'; ' if warning else ''}{_already_read(hello.job)}"
         client_id = self._ledger.new_id()
@@ -112,20 +113,16 @@ class Clients:
                 client_id, iteration.iteration_id, hello.process, code, key, hello.consumer_index
             )
         )
-        return self._state.clients[client_id], warning
+        client = self._state.clients[client_id]
+        self._replace_predecessor(client, hello, now)
+        return client, warning
 
-    def _replace_consumer(self, iteration: e.Iteration, hello: m.ClientHello, now: float) -> None:
-        """Release the client that has the index of a new one, which may have restarted.
-
-        Raises:
-            InvalidArgumentError: if the new client has no valid index.
-        """
-        count = hello.parameters.num_consumers
-        if count is None:
+    def _replace_predecessor(self, client: e.Client, hello: m.ClientHello, now: float) -> None:
+        """Release the client that has the index of a new consumer, which has restarted."""
+        if hello.consumer_index is None:
             return
-        check_index(hello)
-        for other in list(iteration.clients.values()):
-            if other.consumer_index == hello.consumer_index:
+        for other in list(client.iteration.clients.values()):
+            if other.consumer_index == hello.consumer_index and other is not client:
                 error = UnavailableError(
                     f"another consumer with consumer_index {hello.consumer_index} of job "
                     f"{hello.job!r} took the place of this one; each consumer needs its own index"

@@ -163,7 +163,9 @@ class Rounds:
             self._restart(iteration, begun)
         new = {task.task_id for task in self._joining}
         runs = {task_id: 0 for task_id in iteration.tasks if task_id not in new}
-        self._commit([m.RoundReached(0, m.RoundPosition(last.slot, [], runs))], anew=True)
+        self._commit(
+            [m.RoundReached(0, m.RoundPosition(last.slot, [], runs, last.step))], anew=True
+        )
 
     def _end_stopped(self) -> None:
         """Let consumers that come after the tasks were stopped end at once."""
@@ -174,7 +176,7 @@ class Rounds:
         position = m.RoundPosition() if last is None else last.position
         number = 0 if last is None else last.number + 1
         change = m.RoundsChange(
-            number, m.RoundPosition(position.slot, [], position.runs), last=True
+            number, m.RoundPosition(position.slot, [], position.runs, position.step), last=True
         )
         starts = dict.fromkeys(iteration.clients, (number, change.position))
         self._record(change, starts, number)
@@ -223,7 +225,9 @@ class Rounds:
         owed = max(self._owed(answer, runs) for answer in answers)
         change = m.RoundsChange(
             number=rounds[-1].number + 1 if rounds else 0,
-            position=m.RoundPosition(position.slot, turns, dict.fromkeys(turns, 0) | runs),
+            position=m.RoundPosition(
+                position.slot, turns, dict.fromkeys(turns, 0) | runs, position.step
+            ),
             fillers=0 if last else owed,
             last=last,
         )
