@@ -232,6 +232,7 @@ class RoundOrder(Order):
 
     # ── flow control ──────────────────────────────────────────────────────────────────────────────
     def needed_first(self, task_ids: Collection[int], coming: Callable[[int], int]) -> int | None:
+        self._begin_due_change()
         turns = [x for x in self._turns if not (self._task(x).ended or self._task(x).lost)]
         if not self._started or not turns:
             return None

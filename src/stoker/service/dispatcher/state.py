@@ -312,8 +312,8 @@ class State:
         for client_id, (number, position) in record.starts.items():
             client = iteration.clients[client_id]
             client.starts_at, client.start = number, position
-            assert client.consumer_index is not None
-            iteration.left_at.pop(client.consumer_index, None)
+            if client.consumer_index is not None:
+                iteration.left_at.pop(client.consumer_index, None)
 
     @_applies(TasksStopped)
     def _(self, record: TasksStopped) -> None:
