@@ -96,6 +96,8 @@ def _descriptors() -> dict[tuple[int, str], str]:
 def _segments() -> dict[str, str]:
     shared = Path("/dev/shm")
     found = [str(path) for path in shared.iterdir()] if shared.exists() else []
+    # stoker makes no semaphores; those of multiprocessing are another program's on this machine.
+    found = [path for path in found if not path.startswith(f"{shared}/sem.")]
     found += [str(path) for path in Path(tempfile.gettempdir()).glob(f"{SEGMENT_PREFIX}*")]
     return {name: name for name in found}
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import stoker
+from stoker.errors import FailedPreconditionError
 from stoker.service import DispatchServer, WorkerServer
 
 DEADLINE = 15.0
@@ -61,6 +62,12 @@ class Service(contextlib.ExitStack):
         server = WorkerServer(dispatcher_address=self.target, **fields)
         self.workers.append(self.enter_context(server))
         return server
+
+    def restart_dispatcher(self, **fields: Any) -> None:
+        """Replace the dispatcher by one at its port; `fields` are those of its `work_dir`."""
+        port = self.address[1]
+        self.dispatcher.stop()
+        self.dispatcher = self.enter_context(DispatchServer(port=port, **fields))
 
 
 def worker_fields_for(transport: str | None) -> dict[str, Any]:
@@ -124,6 +131,24 @@ def iterator_with_deadline(
             iterator.close()
     if hung.is_set():
         raise ReadTimeoutError(f"reading did not end within {deadline:g} s")
+
+
+@contextlib.contextmanager
+def reading(iterator: stoker.Iterator) -> Iterator[list[Any]]:
+    """Read on a thread until the context ends, then close; yield the list of elements."""
+    found = [next(iterator)]
+
+    def run() -> None:
+        with contextlib.suppress(FailedPreconditionError):  # closed while it is read
+            found.extend(iterator)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield found
+    finally:
+        iterator.close()
+        thread.join()
 
 
 def outcomes(iterator: stoker.Iterator) -> list[Any]:

@@ -45,6 +45,7 @@ ERRORS = {
     "StokerError": Exception,
     "InvalidArgumentError": ValueError,
     "InvalidTypeError": TypeError,
+    "InvalidConfigError": RuntimeError,
     "DataLossError": ValueError,
     "NotFoundError": LookupError,
     "AlreadyExistsError": Exception,

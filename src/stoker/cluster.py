@@ -9,6 +9,7 @@ from typing import Protocol, Self
 from stoker.errors import FailedPreconditionError, InvalidArgumentError
 from stoker.service import DispatchServer, WorkerConfig, WorkerServer
 from stoker.service.keys import WorkerIdentity
+from stoker.service.own_threads import run_apart
 from stoker.service.worker.process import WorkerProcess
 from stoker.service.worker.supervisor_session import SupervisorSession
 
@@ -44,7 +45,9 @@ class LocalCluster:
         self._start: Callable[[WorkerConfig], _Member] = _Thread if threads else self._start_process
         self._members: list[_Member] = []
         self._stopped = False
-        self._dispatcher = DispatchServer()
+        self._dispatcher = DispatchServer(start=False)
+        self._dispatcher.places_grow = True
+        self._dispatcher.start()
         self._session = SupervisorSession(self.target, self._active_workers)
         try:
             if not threads:
@@ -95,11 +98,16 @@ class LocalCluster:
         self._members[index].kill()
 
     def stop(self) -> None:
-        """Stop workers and dispatcher; idempotent."""
+        """Stop workers and dispatcher; idempotent.
+
+        On a thread of stoker, where a finalizer may call it, it does not wait for the end.
+        """
+        if run_apart(self.stop):
+            return
         self._stopped = True
         self._session.stop()
         stopping = [
-            threading.Thread(target=member.stop, name="stoker-stop") for member in self._members
+            threading.Thread(target=member.stop, name="closing-stoker") for member in self._members
         ]
         for thread in stopping:
             thread.start()

@@ -3,6 +3,7 @@
     StokerError
     ├── InvalidArgumentError (ValueError)
     │   ├── InvalidTypeError (TypeError)       an argument of the wrong type
+    │   ├── InvalidConfigError                 a configuration, also a FailedPreconditionError
     │   └── WireError                          bytes that are not a message of stoker
     ├── DataLossError (ValueError)             data is lost: a corrupt file, a lost worker
     ├── NotFoundError (LookupError)
@@ -65,6 +66,13 @@ class AlreadyExistsError(StokerError):
 
 class FailedPreconditionError(StokerError, RuntimeError):
     """The operation is not possible in the current state."""
+
+
+class InvalidConfigError(InvalidArgumentError, FailedPreconditionError):
+    """The configuration of a server is invalid.
+
+    A ValueError, and a RuntimeError as of the servers of tf.data service.
+    """
 
 
 class UnavailableError(StokerError, ConnectionError):
@@ -208,6 +216,7 @@ _BY_NAME: dict[str, type[StokerError]] = {
         NotFoundError,
         AlreadyExistsError,
         FailedPreconditionError,
+        InvalidConfigError,
         UnavailableError,
         UnimplementedError,
         PermissionDeniedError,

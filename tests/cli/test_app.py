@@ -26,6 +26,7 @@ def test_no_command_lists_the_commands():
     ("command", "options"),
     [
         ("dispatcher", ["--host", "--port", "--insecure", "--dispatcher-patience-ms"]),
+        ("dispatcher", ["--work-dir", "--worker-addresses"]),
         ("worker", ["--dispatcher", "--host", "--port", "--processes", "--tags", "--insecure"]),
         ("worker", ["--data-transfer-protocol", "--shared-memory-bytes"]),
         ("demo", ["--directory"]),

@@ -1,10 +1,12 @@
 """The `stoker dispatcher` and `stoker worker` commands in real processes, with signals."""
 
 import contextlib
+import json
 import os
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +18,7 @@ import pytest
 
 import stoker
 from stoker.errors import FailedPreconditionError
+from stoker.service import ShardingPolicy
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -74,8 +77,8 @@ def running(*words: str) -> Iterator[Command]:
 
 
 @contextlib.contextmanager
-def running_dispatcher() -> Iterator[str]:
-    with running("dispatcher", "--port", "0") as dispatcher:
+def running_dispatcher(*words: str) -> Iterator[str]:
+    with running("dispatcher", "--port", "0", *words) as dispatcher:
         yield dispatcher.wait_for(r"dispatcher serves at grpc://(localhost:\d+)\n")[1]
 
 
@@ -99,6 +102,24 @@ def test_grpc_workers_need_clients_that_name_grpc():
             list(unnamed)
 
 
+def test_workers_of_the_list_read_shards_and_others_are_refused():
+    """A killed process takes its place again, at another port."""
+    places = ("--worker-addresses", "localhost,localhost:%port%")
+    with (
+        running_dispatcher(*places) as address,
+        running("worker", "--dispatcher", address, "--processes", "2") as workers,
+    ):
+        pid = int(workers.wait_for(r"worker 0 \(process (\d+)\) serves at")[1])
+        workers.wait_for(r"worker 1 \(process \d+\) serves at")
+        with running("worker", "--dispatcher", address) as refused:
+            assert refused.end() == 1
+        assert "other workers are already running at the configured host" in refused.output
+        os.kill(pid, signal.SIGKILL)
+        workers.wait_for(rf"worker 0 \(process (?!{pid}\b)\d+\) serves at")
+        dataset = stoker.Dataset.range(100).distribute(address, processing_mode=ShardingPolicy.DATA)
+        assert sorted(dataset) == list(range(100))
+
+
 def test_unknown_transport_is_one_line():
     with running(
         "worker", "--dispatcher", "localhost:1", "--data-transfer-protocol", "pigeon"
@@ -120,6 +141,47 @@ def test_killed_worker_process_is_logged_and_replaced():
         )
         again = worker.wait_for(rf"worker 0 \(process (?!{pid}\b)(\d+)\) serves at")
         assert int(again[1]) != pid
+
+
+def test_an_epoch_is_seen_in_the_logs_of_both_servers():
+    def fail(number: int) -> int:
+        raise ValueError("no such image")
+
+    arguments = ("--log-format", "json")
+    with running("dispatcher", "--port", "0", *arguments) as dispatcher:
+        address = dispatcher.wait_for(r"serves at grpc://(localhost:\d+)\n")[1]
+        with running("worker", "--dispatcher", address, *arguments) as worker:
+            worker.wait_for("serves at")
+            dataset = stoker.Dataset.range(5).map(fail).distribute(address, job_name="train")
+            assert list(dataset.ignore_errors()) == []
+            worker.wait_for("no such image")
+            dispatcher.wait_for('"a client left"')
+        dispatcher.wait_for("it was stopped")
+    seen = [json.loads(line) for line in dispatcher.output.splitlines() if line[0] == "{"]
+    first, *others = [line["message"] for line in seen if line.get("job") == "train"]
+    assert first.startswith("a job was created: policy DYNAMIC, dataset ")
+    assert others[:2] == ["an epoch begins", "a client joined"]
+    assert set(others[2:]) == {"the epoch ended after 1 tasks", "a client left"}
+    [failure] = [
+        line for line in map(json.loads, worker.output.splitlines()) if line["level"] == "ERROR"
+    ]
+    assert failure["message"].startswith("ValueError: no such image (raised by the function of")
+    assert failure["job"] == "train"
+
+
+def test_foreign_connections_cost_no_line():
+    with running("dispatcher", "--port", "0") as dispatcher:
+        address = dispatcher.wait_for(r"serves at grpc://(localhost:\d+)\n")[1]
+        with running("worker", "--dispatcher", address) as worker:
+            place = worker.wait_for(r"serves at (\S+:\d+)\n")[1]
+            for target in (address, place):
+                host, _, port = target.rpartition(":")
+                for sent in (b"", b"GET / HTTP/1.1\r\n\r\n", b"\0" * 64):
+                    with socket.create_connection((host, int(port)), 5) as probe:
+                        probe.sendall(sent)
+            assert sorted(stoker.Dataset.range(3).distribute(address)) == [0, 1, 2]
+    assert "closed" not in dispatcher.output + worker.output
+    assert "broke" not in dispatcher.output + worker.output
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

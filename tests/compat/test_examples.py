@@ -28,11 +28,7 @@ SHARED = "distribute, a shared job"
 PRINTING = "distribute, before and after"
 FAULT_TOLERANT = "DispatchServer, fault tolerant"
 
-REFUSED = {
-    "The module, cross-trainer cache": "`cross_trainer_cache` is not in this version",
-    "CrossTrainerCache": "`cross_trainer_cache` is not in this version",
-}
-"""Examples of features missing in this version, with the expected error message."""
+CACHES = "The module, cross-trainer cache", "CrossTrainerCache"
 
 NEEDS_TENSORFLOW = {
     "The module, strategy.experimental_distribute_dataset": "experimental_distribute_dataset",
@@ -53,7 +49,7 @@ def with_suffix(*ends: str) -> list[Example]:
 def test_every_example_is_run_or_listed_as_unsupported():
     handled = [
         *with_suffix(*SERVERS),
-        *with_title(SHARED, PRINTING, FAULT_TOLERANT, *REFUSED, *NEEDS_TENSORFLOW),
+        *with_title(SHARED, PRINTING, FAULT_TOLERANT, *CACHES, *NEEDS_TENSORFLOW),
     ]
     assert sorted(map(str, handled)) == sorted(map(str, SCRIPTS))
     assert (len(DOCTESTS), len(SCRIPTS)) == (29, 23)
@@ -122,26 +118,39 @@ def test_a_fault_tolerant_dispatcher_remembers_its_datasets(example, tmp_path):
                 assert read(dataset, deadline=DEADLINE) == list(range(10))
 
 
-@pytest.mark.parametrize("example", with_title(*REFUSED), ids=str)
-def test_example_of_a_missing_feature_names_the_feature(example):
-    names = {
-        "tf": tf,
-        "data_service_ops": tf.data.experimental.service,
-        "FLAGS": types.SimpleNamespace(tf_data_service_address="localhost:5000"),
-        "trainer_id": lambda: "trainer",
-        "expensive_computation": lambda: tf.data.Dataset.range(10).repeat(),
-        "dataset": tf.data.Dataset.range(10).repeat(),
-    }
-    with pytest.raises(UnimplementedError, match=REFUSED[example.title]):
-        exec(example.code, names)
+@pytest.mark.parametrize("example", with_title(*CACHES), ids=str)
+def test_two_trainers_with_a_cache_read_the_same(example):
+    with Service() as service:
+        for trainer in ("one", "other"):
+            names: dict[str, Any] = {
+                "tf": tf,
+                "data_service_ops": tf.data.experimental.service,
+                "FLAGS": types.SimpleNamespace(tf_data_service_address=service.target),
+                "trainer_id": lambda trainer=trainer: trainer,
+                "expensive_computation": lambda: tf.data.Dataset.range(10).repeat(),
+                "dataset": tf.data.Dataset.range(10).repeat(),
+            }
+            exec(example.code, names)
+            assert read(names["dataset"], 15, deadline=DEADLINE) == [*range(10), *range(5)]
 
 
-@pytest.mark.parametrize("policy", ["FILE", "DATA", "FILE_OR_DATA", "HINT"])
-def test_static_sharding_is_refused_by_name(policy):
+@pytest.mark.parametrize("policy", ["DATA", "FILE_OR_DATA", "HINT"])
+def test_static_sharding_divides_the_data(policy):
     """TensorFlow's module page describes it without an example."""
     service = tf.data.experimental.service
-    with pytest.raises(UnimplementedError, match=f"ShardingPolicy.{policy} is not in this version"):
-        service.distribute(service.ShardingPolicy[policy], "localhost:5000")
+    config = service.DispatcherConfig(worker_addresses=["localhost", "localhost"])
+    dataset = tf.data.Dataset.range(10)
+    if policy == "HINT":
+        hint = tf.data.experimental.SHARD_HINT
+        dataset = dataset.shard(num_shards=hint, index=hint)
+    with service.DispatchServer(config) as dispatcher:
+        address = dispatcher.target.split("://")[1]
+        worker = service.WorkerConfig(dispatcher_address=address)
+        with service.WorkerServer(worker), service.WorkerServer(worker):
+            dataset = dataset.apply(
+                service.distribute(service.ShardingPolicy[policy], dispatcher.target)
+            )
+            assert sorted(dataset.as_numpy_iterator()) == list(range(10))
 
 
 def test_coordinated_reads_are_refused_by_name():

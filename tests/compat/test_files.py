@@ -7,7 +7,9 @@ import pytest
 
 import stoker
 from stoker.compat import tf
-from tests.serving import outcomes
+from stoker.dataset.formats import parts
+from stoker.dataset.tree.splits import ListedSplits
+from tests.serving import Service, outcomes
 
 
 def elements(dataset):
@@ -45,6 +47,20 @@ def test_files_are_interleaved_by_num_parallel_reads(lines):
 def test_listed_files_can_be_read(lines, tmp_path):
     files = tf.data.Dataset.list_files(str(tmp_path / "*.txt"), shuffle=False)
     assert len(elements(tf.data.TextLineDataset(files))) == 3
+
+
+def test_workers_share_parts_of_listed_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(parts, "part_bytes_of", lambda total: 10)
+    expected = []
+    for name in ("caf\udce9", "b"):
+        (tmp_path / name).write_text("".join(f"{name!a} {i}\n" for i in range(50)))
+        expected += [f"{name!a} {i}".encode() for i in range(50)]
+    listed = tf.data.Dataset.list_files(f"{tmp_path}/*").shuffle(5)
+    dataset = tf.data.TextLineDataset(listed)
+    assert dataset.node.splits() == ListedSplits()
+    with Service(2) as service:
+        processing = tf.data.experimental.service.distribute("distributed_epoch", service.target)
+        assert sorted(elements(dataset.apply(processing))) == sorted(expected)
 
 
 def test_records_written_are_read(tmp_path):

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +25,12 @@ def serve(request: pytest.FixtureRequest) -> Iterator[Callable[..., Service]]:
             return stack.enter_context(service)
 
         yield start
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> dict[str, Any]:
+    """Fields of `DispatcherConfig` with which a dispatcher keeps a journal."""
+    return {"work_dir": str(tmp_path / "journal"), "fault_tolerant_mode": True}
 
 
 @pytest.fixture(params=["tcp", "shm", "grpc", "local"])

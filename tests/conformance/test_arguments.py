@@ -96,7 +96,16 @@ def test_cross_trainer_cache_needs_a_trainer_id(trainer):
         CrossTrainerCache(trainer)
 
 
-@pytest.mark.parametrize("mode", ["deterministic_epoch", *list(ShardingPolicy)[2:]])
+def test_ids_are_text():
+    with pytest.raises(TypeError, match="`trainer_id` must be a str, got 3"):
+        CrossTrainerCache(3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="`dataset_id` must be a str, got 3"):
+        register_dataset(ADDRESS, DATASET, dataset_id=3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="`dataset_id` must be a str, got None"):
+        from_dataset_id("parallel_epochs", ADDRESS, None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("mode", ["deterministic_epoch", ShardingPolicy.DETERMINISTIC])
 def test_unimplemented_mode_is_refused(mode):
     for call in _both_calls(processing_mode=mode):
         with pytest.raises(NotImplementedError, match="ShardingPolicy"):

@@ -5,23 +5,10 @@ from collections import Counter
 import pytest
 
 from stoker import Dataset
-from stoker.service import DispatchServer, distribute, from_dataset_id, register_dataset
+from stoker.service import distribute, from_dataset_id, register_dataset
 from tests.serving import Service, read
 
 OFF, DYNAMIC = "parallel_epochs", "distributed_epoch"
-
-
-@pytest.fixture
-def journal(tmp_path):
-    """Fields of `DispatcherConfig` with which a dispatcher keeps a journal."""
-    return {"work_dir": str(tmp_path / "journal"), "fault_tolerant_mode": True}
-
-
-def _restart(service: Service, journal) -> None:
-    """Replace the dispatcher by one that goes on with its journal."""
-    port = service.address[1]
-    service.dispatcher.stop()
-    service.dispatcher = service.enter_context(DispatchServer(port=port, **journal))
 
 
 def _restart_worker(service: Service) -> None:
@@ -40,7 +27,7 @@ def test_a_dataset_registered_before_a_restart_is_read_after_it(serve, journal):
     service = serve(1, **journal)
     dataset_id = register_dataset(service.target, Dataset.range(100))
     dataset = Dataset.range(100).apply(distribute(OFF, service.target))
-    _restart(service, journal)
+    service.restart_dispatcher(**journal)
     assert read(from_dataset_id(OFF, service.target, dataset_id)) == list(range(100))
     assert read(dataset) == list(range(100))
 
@@ -51,7 +38,7 @@ def test_reading_goes_on_in_order_over_a_restart(serve, journal, mode):
     dataset = Dataset.range(300_000).map(lambda x: x).apply(distribute(mode, service.target))
     with dataset.iterator() as iterator:
         found = read(iterator, 1000)
-        _restart(service, journal)
+        service.restart_dispatcher(**journal)
         found += read(iterator)
     assert found == list(range(300_000))
 
@@ -63,7 +50,7 @@ def test_many_restarts_lose_and_repeat_nothing(serve, journal):
         found = []
         for _ in range(4):
             found += read(iterator, 20_000)
-            _restart(service, journal)
+            service.restart_dispatcher(**journal)
         found += read(iterator)
     assert Counter(found) == dict.fromkeys(range(20_000), 5)
 
@@ -73,7 +60,7 @@ def test_epochs_before_and_after_a_restart_are_whole(serve, journal):
     datasets = [Dataset.range(n).apply(distribute(OFF, service.target)) for n in (10, 11, 12)]
     for dataset in datasets:
         assert read(dataset)[0] == 0
-        _restart(service, journal)
+        service.restart_dispatcher(**journal)
     assert [read(dataset) for dataset in datasets] == [list(range(n)) for n in (10, 11, 12)]
 
 
@@ -81,7 +68,7 @@ def test_worker_and_dispatcher_may_both_restart(serve, journal):
     service = serve(1, **journal)
     dataset = Dataset.range(100).apply(distribute(OFF, service.target))
     for _ in range(2):
-        _restart(service, journal)
+        service.restart_dispatcher(**journal)
         _restart_worker(service)
         assert read(dataset) == list(range(100))
 
@@ -91,7 +78,7 @@ def test_two_workers_and_the_dispatcher_may_restart(serve, journal):
     dataset = Dataset.range(10**9).apply(distribute(OFF, service.target))
     with dataset.iterator() as iterator:
         read(iterator, 10)
-        _restart(service, journal)
+        service.restart_dispatcher(**journal)
         _restart_worker(service)
         _restart_worker(service)
         zeros = 0
@@ -106,4 +93,4 @@ def test_a_local_iterator_starts_from_the_beginning_after_a_restart(serve, journ
     for _ in range(2):
         with dataset.iterator() as iterator:
             assert read(iterator, 10) == list(range(10))
-        _restart(service, journal)
+        service.restart_dispatcher(**journal)

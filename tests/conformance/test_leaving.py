@@ -1,10 +1,8 @@
 """Workers and dispatchers that stop, and the losses that clients hear of."""
 
-import contextlib
 import logging
 import threading
 import time
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -12,12 +10,11 @@ import pytest
 import stoker
 from stoker.errors import (
     DataLossError,
-    FailedPreconditionError,
     InvalidArgumentError,
     UnavailableError,
 )
 from stoker.service import distribute
-from tests.serving import eventually, read
+from tests.serving import eventually, read, reading
 
 QUIET = {"shutdown_quiet_period_ms": 30_000}
 
@@ -31,24 +28,6 @@ def _stop_in_background(worker) -> threading.Thread:
     thread = threading.Thread(target=worker.stop)
     thread.start()
     return thread
-
-
-@contextlib.contextmanager
-def _reading(iterator: stoker.Iterator) -> Iterator[list]:
-    """Read on a thread until the context ends, then close; yield the list of elements."""
-    found = [next(iterator)]
-
-    def run() -> None:
-        with contextlib.suppress(FailedPreconditionError):  # closed while it is read
-            found.extend(iterator)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield found
-    finally:
-        iterator.close()
-        thread.join()
 
 
 def test_a_draining_worker_delivers_the_splits_it_has_begun(serve, transport, caplog):
@@ -72,7 +51,7 @@ def test_a_draining_worker_delivers_the_splits_it_has_begun(serve, transport, ca
 def test_an_endless_dynamic_pipeline_drains(serve):
     service = serve(1, worker=QUIET)
     dataset = stoker.Dataset.range(100).repeat().shuffle(50).batch(10).distribute(service.target)
-    with _reading(dataset.iterator()):
+    with reading(dataset.iterator()):
         service.workers[0].stop()
     assert service.dispatcher.num_workers() == 0
 
@@ -80,7 +59,7 @@ def test_an_endless_dynamic_pipeline_drains(serve):
 def test_off_computes_no_more_while_it_drains(serve):
     service = serve(1, worker=QUIET)
     dataset = stoker.Dataset.range(10**9).apply(distribute("parallel_epochs", service.target))
-    with _reading(dataset.iterator()) as found:
+    with reading(dataset.iterator()) as found:
         service.workers[0].stop()
         assert eventually(lambda: service.dispatcher.num_workers() == 0)
         computed = len(found)

@@ -3,10 +3,12 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import pytest
 
 from stoker import Dataset
+from stoker.errors import FailedPreconditionError
 from stoker.service import WorkerConfig, WorkerServer, distribute
 from stoker.service.worker.process import WorkerProcess
 from tests.serving import Service, eventually, read, tasks_of
@@ -101,6 +103,40 @@ def test_a_local_worker_may_restart_between_epochs(serve):
     service.add_worker()
     with dataset.iterator() as iterator:
         assert read(iterator, 10) == list(range(10))
+
+
+def test_tasks_of_a_closed_local_iterator_are_freed(serve):
+    service = serve(2)
+    with _numbers(service, 10**9, target_workers="LOCAL", job_name="one").iterator() as iterator:
+        read(iterator, 10)
+        assert eventually(lambda: len(service.tasks) == 2)
+    assert eventually(lambda: not service.tasks)
+
+
+@pytest.mark.parametrize("remote", [0, 2])
+def test_a_local_iteration_is_not_read_twice(serve_both, remote):
+    """A dataset that is made again in a loop would read from the beginning each time."""
+    service = serve_both(1, remote)
+    fields: dict[str, Any] = {"job_name": f"made again {remote}", "target_workers": "LOCAL"}
+    assert read(_numbers(service, 10**9, **fields), 10) == list(range(10))
+    with pytest.raises(FailedPreconditionError, match=r"which has been deleted\."):
+        read(_numbers(service, 10**9, **fields), 10)
+    assert read(_numbers(service, 10**9, **fields | {"job_name": "other"}), 10) == list(range(10))
+
+
+def test_a_local_iteration_that_was_read_is_empty(serve):
+    service = serve(1)
+    fields: dict[str, Any] = {"job_name": "one", "target_workers": "LOCAL"}
+    assert read(_numbers(service, **fields)) == list(range(10))
+    assert read(_numbers(service, **fields)) == []
+
+
+def test_the_rest_of_local_splits_is_for_the_next_client(serve):
+    service = serve(1)
+    fields: dict[str, Any] = {"job_name": "one", "target_workers": "LOCAL"}
+    found = read(Dataset.range(100).distribute(service.target, **fields), 10)
+    found += read(Dataset.range(100).distribute(service.target, **fields))
+    assert sorted(found) == list(range(100))
 
 
 # ── ANY and AUTO ─────────────────────────────────────────────────────────────────────────────────

@@ -12,7 +12,7 @@ from stoker import Dataset
 from stoker.service import distribute
 from tests.serving import eventually, read, tasks_of
 
-OFF = "parallel_epochs"
+OFF, DYNAMIC = "parallel_epochs", "distributed_epoch"
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -65,7 +65,8 @@ def test_a_large_dataset_reaches_a_worker_that_comes_later(serve):
     assert np.array_equal(found, values)
 
 
-def test_a_stuck_worker_does_not_stop_the_others(serve, tmp_path):
+@pytest.mark.parametrize("mode", [OFF, DYNAMIC])
+def test_a_stuck_worker_does_not_stop_the_others(serve, tmp_path, mode):
     """One of six never ends its first element, and it keeps no outstanding request."""
     stuck, gate = tmp_path / "stuck", tmp_path / "open"
 
@@ -77,7 +78,7 @@ def test_a_stuck_worker_does_not_stop_the_others(serve, tmp_path):
         return number
 
     dataset = Dataset.range(10).map(block_the_first).repeat()
-    dataset = dataset.apply(distribute(OFF, serve(6).target, max_outstanding_requests=1))
+    dataset = dataset.apply(distribute(mode, serve(6).target, max_outstanding_requests=1))
     try:
         with dataset.iterator() as iterator:
             assert len(read(iterator, 100)) == 100

@@ -43,6 +43,7 @@ _ELSEWHERE = {
     "map_and_batch": "made by rewrite, in every tree that runs",
     "assert_cardinality": "fails where it is wrong",
     "elements": "in the datasets that window and group_by_window make",
+    "encoded_names": "made by stoker.compat.tf",
 }
 """Kinds that no random tree holds, and why."""
 

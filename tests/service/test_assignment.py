@@ -205,6 +205,19 @@ def test_local_workers_do_not_count():
     assert not set(cluster.tasks[here]) & set(cluster.tasks[there])
 
 
+def test_the_next_client_of_a_private_task_gets_its_splits():
+    cluster = Cluster(1000)
+    [worker] = cluster.add_workers(1, "here")
+    [first] = cluster.add_clients(1, "job", process="here", target_workers="LOCAL")
+    cluster.work()
+    task_id = cluster.started[worker][0].task_id
+    cluster.say(first, m.ClientClose())
+    cluster.say(worker, m.SplitRequest(task_id, 0, 0, want=1))
+    assert not isinstance(cluster.to_workers[worker][-1], m.SplitGrant)
+    cluster.add_clients(1, "job", process="here", target_workers="LOCAL")
+    assert isinstance(cluster.to_workers[worker][-1], m.SplitGrant)
+
+
 def test_elements_that_no_client_can_read_are_lost():
     """A worker that is read in its process only has no reader left; others must not wait."""
     cluster = Cluster(1000)

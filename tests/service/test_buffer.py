@@ -4,8 +4,9 @@ from stoker.errors import ErrorRecord
 from stoker.service.chunk import Chunk
 from stoker.service.messages import BufferPolicy, TaskStart
 from stoker.service.worker.buffer import MAX_ELEMENTS, Buffer, FirstCome
-from stoker.service.worker.buffers import new_buffer
+from stoker.service.worker.buffer_policies import new_buffer
 from stoker.service.worker.round_robin import RoundRobin
+from stoker.service.worker.sliding_window import SlidingWindow
 
 ANN, BOB = 41, 42
 
@@ -21,8 +22,9 @@ def test_every_policy_has_a_buffer():
     starts = [
         TaskStart(1, 2, "set", 3, (0,), buffer=policy, num_consumers=2) for policy in BufferPolicy
     ]
-    assert [type(new_buffer(start)) for start in starts] == [FirstCome, RoundRobin]
-    assert not any(new_buffer(start).positions for start in starts)
+    buffers = [new_buffer(start) for start in starts]
+    assert [type(buffer) for buffer in buffers] == [FirstCome, SlidingWindow, RoundRobin]
+    assert not any(buffer.undelivered for buffer in buffers)
 
 
 def test_first_come_gives_each_element_to_one_client():
@@ -31,7 +33,7 @@ def test_first_come_gives_each_element_to_one_client():
     assert buffer.take(ANN, 2, 100) == Chunk([1, 2], 20)
     assert buffer.waiting(ANN) == 1
     assert buffer.take(BOB, 2, 100) == Chunk([3], 10)
-    assert not buffer.positions
+    assert not buffer.undelivered
 
 
 def test_what_a_client_gives_back_is_first_for_the_others():
@@ -50,3 +52,13 @@ def test_room_is_bounded_in_bytes_and_in_elements():
     assert _filled(Chunk([1], 99)).has_room(100)
     assert not _filled(Chunk([1], 100)).has_room(100)
     assert not _filled(Chunk([0] * MAX_ELEMENTS, 1)).has_room(100)
+
+
+def test_without_a_limit_there_is_room_for_one_chunk():
+    assert _filled().has_room(0)
+    assert not _filled(Chunk([1], 1)).has_room(0)
+
+
+def test_elements_of_a_lost_client_are_lost():
+    error = ErrorRecord("UserFunctionError", "no")
+    assert _filled().lose(ANN, [Chunk([1, 2], 20), Chunk([], 5, error)]) == 3

@@ -1,6 +1,6 @@
 import pytest
 
-from stoker.errors import InvalidArgumentError, NotFoundError, UnimplementedError
+from stoker.errors import InvalidArgumentError, NotFoundError
 from stoker.service.config import (
     DispatcherConfig,
     ShardingPolicy,
@@ -72,9 +72,23 @@ def test_invalid_worker_field_is_a_value_error(fields, message):
         WorkerConfig(**{"dispatcher_address": "localhost:1", **fields})
 
 
-def test_unimplemented_options_are_refused():
-    with pytest.raises(UnimplementedError, match="worker_addresses"):
-        DispatcherConfig(worker_addresses=["a"])
+@pytest.mark.parametrize(
+    ("addresses", "message"),
+    [
+        ("host", "must be a list of str"),
+        ([1], "must be a list of str"),
+        (["a", ""], "must be 'host' or 'host:port'"),
+        (["a:1", "b", "a:1"], "'a:1' more than once"),
+    ],
+)
+def test_invalid_worker_addresses_are_a_value_error(addresses, message):
+    with pytest.raises(ValueError, match=message):
+        DispatcherConfig(worker_addresses=addresses)
+
+
+@pytest.mark.parametrize("addresses", [None, [], ["a", "a"], ["a:%port%", "a:%port%", "a:5"]])
+def test_worker_addresses_may_name_a_host_several_times(addresses):
+    assert DispatcherConfig(worker_addresses=addresses).worker_addresses == addresses
 
 
 def test_unknown_protocol_error_names_known_protocols():

@@ -223,3 +223,19 @@ def test_a_lost_connection_keeps_credit_of_received_elements():
     credit.consumed(1, 1, 0, 0.0, 0.0)
     assert credit.ready(2, 3, 0) == [2]
     assert _granted(credit, 2) == 3
+
+
+def test_gradual_credit_begins_with_the_first_read():
+    credit = WindowedCredit(gradual=True)
+    assert [elements for elements, _ in _connect(credit, 1, 2)] == [0, 0]
+    assert credit.begin() == [1, 2]
+    assert [credit.grant(task)[0] for task in (1, 2)] == [1, 1]
+    assert credit.begin() == []
+
+
+def test_gradual_limited_credit_begins_with_the_first_read():
+    credit = LimitedCredit(2, gradual=True)
+    _connect(credit, 1)
+    assert credit.ready(1, 5, 0) == []
+    assert credit.begin() == [1]
+    assert credit.grant(1)[0] == 2

@@ -273,7 +273,7 @@ def test_messages_of_the_dispatcher_are_tensorflows():
         with pytest.raises(NotFoundError, match=r"Dataset id X not found\. It must be registered"):
             stoker.service.from_dataset_id("parallel_epochs", service.target, "X")
         R(3).distribute(service.target, job_name="one").iterator(epoch=0).close()
-        existing = "Tried to create job with name 'one', but found an existing job with different"
+        existing = "Tried to create job with name one, but found an existing job with different"
         distributed = R(30).distribute(service.target, job_name="one")
         other = R(30).distribute(service.target, "parallel_epochs", "one")
         with distributed.iterator() as iterator:

@@ -1,6 +1,5 @@
 """The rules of each processing mode, on states made by records."""
 
-import msgspec
 import pytest
 
 from stoker.dataset.options import Options
@@ -10,9 +9,9 @@ from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig, ShardingPolicy
 from stoker.service.dispatcher import records as r
 from stoker.service.dispatcher.entities import Worker
-from stoker.service.dispatcher.listed_values import page_digest
 from stoker.service.dispatcher.modes import Dynamic, Mode, Off, mode_of
 from stoker.service.dispatcher.state import State
+from tests.service.listed import record_listed
 
 VERSIONS = m.Versions("3.11", "2")
 DATASET = r.DatasetAdded(
@@ -45,11 +44,7 @@ def _state(policy: ShardingPolicy, *, named: bool = False, workers: int = 2) -> 
     for k in range(workers):
         state.apply(r.WorkerAdded(WORKER + k, f"host:{k}", {}, [], VERSIONS))
     for source, values in LISTED.items():
-        page = msgspec.msgpack.encode(values)
-        digest = page_digest(page)
-        if digest not in state.pages:
-            state.apply(r.PageStored(digest, page))
-        state.apply(r.PageListed(ITERATION, source, len(values), digest))
+        record_listed(state, ITERATION, source, values)
     state.apply(r.SplitsKnown(ITERATION, mode.split_sources(DATASET, COUNTS, 2)))
     for worker in _workers_to_start(mode, state):
         k = worker.added.worker_id - WORKER
@@ -70,15 +65,15 @@ def test_each_policy_has_its_mode(policy: ShardingPolicy, mode: type[Mode]):
 
 
 def test_a_policy_without_a_mode_is_refused():
-    with pytest.raises(UnimplementedError, match="HINT"):
-        mode_of(m.JobParameters(ShardingPolicy.HINT))
+    with pytest.raises(UnimplementedError, match="DETERMINISTIC"):
+        mode_of(m.JobParameters(ShardingPolicy.DETERMINISTIC))
 
 
 def test_off_lists_and_assigns_no_splits():
     mode, state = Off(), _state(ShardingPolicy.OFF)
     assert mode.sources_to_list(DATASET) == []
     start = mode.task_start(state.tasks[TASK])
-    assert start == m.TaskStart(TASK, ITERATION, "data", 70, (0,))
+    assert start == m.TaskStart(TASK, ITERATION, "data", 70, (0,), job="job")
 
 
 def test_dynamic_lists_files_and_assigns_all_sources():

@@ -84,3 +84,13 @@ def test_a_waiting_consumer_gets_at_most_a_second_of_elements():
     for _ in range(4):  # a slow link: 20 of 100 elements/s arrive
         now = _wait(pace, 0.8, now, rate=20.0)
     assert pace.window == pytest.approx(20 * LONGEST_HORIZON, rel=0.2)
+
+
+def test_a_gradual_start_allows_half_of_what_was_consumed():
+    pace = Pace(gradual=True)
+    windows = [pace.window]
+    pace.begin()
+    for _ in range(4):
+        windows.append(pace.window)
+        pace.consumed(20, 0.0, 0.0)
+    assert windows == [0, 1, 11, 21, 31]

@@ -10,6 +10,7 @@ import stoker
 from stoker.dataset.streams.call_recorder import CallRecorder
 from stoker.dataset.tree.node import Node
 from stoker.dataset.tree.wire_form import decode_tree, encode_tree
+from stoker.errors import ErrorRecord
 from stoker.service import messages as m
 from stoker.service.worker.pipeline import Pipeline
 from tests.serving import eventually
@@ -28,6 +29,7 @@ class _Host:
         self.tree, self.options = encode_tree(dataset.node), dataset.options()
         self.chunks: list[Any] = []
         self.counts: list[tuple[int, dict[str, int]]] = []
+        self.failures: list[tuple[int, ErrorRecord]] = []
         self.room = room
         self.ended = threading.Event()
         self.asked: list[tuple[int, int, int]] = []
@@ -49,8 +51,14 @@ class _Host:
     def counted(self, task_id: int, counts: dict[str, int]) -> None:
         self.counts.append((len(self.chunks), counts))
 
+    def failed(self, start: m.TaskStart, error: ErrorRecord) -> None:
+        self.failures.append((start.task_id, error))
+
     def exhausted(self, task_id: int) -> None:
         self.ended.set()
+
+    def need_files(self, task_id: int, source: int, start: int) -> None:
+        raise AssertionError("no task of these tests reads a shard")
 
     def need_split(self, task_id: int, source: int, source_epoch: int) -> None:
         self.asked.append((task_id, source, source_epoch))

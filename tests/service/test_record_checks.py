@@ -6,7 +6,7 @@ import pytest
 
 from stoker.dataset.options import Options
 from stoker.dataset.streams.call_ranges import CallRange
-from stoker.dataset.tree.splits import IndexSplits, Source
+from stoker.dataset.tree.splits import IndexSplits, ShardBy, Source
 from stoker.errors import ErrorRecord
 from stoker.service import messages as m
 from stoker.service.config import ShardingPolicy
@@ -33,7 +33,7 @@ HISTORY: list[r.Record] = [
     r.ClientAdded(2, 1, ""),
     r.ClientAdded(3, 1, ""),
     r.WorkerAdded(10, "host:1", {}, [], VERSIONS),
-    r.WorkerAdded(11, "host:2", {}, [], VERSIONS),
+    r.WorkerAdded(11, "host:2", {}, [], VERSIONS, place=0),
     r.PageStored(b"page", b"\x91\x01"),
     r.PageListed(1, 1, 1, b"page"),
     r.SplitsKnown(1, [m.SplitSource(0, 10, 10)]),
@@ -62,6 +62,7 @@ IMPOSSIBLE = [
     r.DatasetRemoved("data"),
     r.WorkerAdded(10, "host:3", {}, [], VERSIONS),
     r.WorkerAdded(12, "host:1", {}, [], VERSIONS),
+    r.WorkerAdded(12, "host:3", {}, [], VERSIONS, place=0),
     r.WorkerDraining(12),
     r.WorkerLost(12, "it died"),
     r.JobAdded("job", True, "data", m.JobParameters(ShardingPolicy.OFF)),
@@ -69,6 +70,9 @@ IMPOSSIBLE = [
     r.JobDatasetChanged("job", "unknown"),
     r.IterationAdded(1, "job", (1,), 7),
     r.IterationAdded(4, "job", (0,), 7),
+    r.IterationAdded(4, "job", (1,), 7, -1),
+    r.IterationAdded(4, "job", (1,), 7, 2),
+    r.IterationAdded(4, "job", (1,), 7, 0, ShardBy.HINT),
     r.IterationFailed(4, ErrorRecord("InternalError", "it failed")),
     r.PageStored(b"page", b"\x91\x01"),
     r.PageListed(1, 1, 1, b"unknown"),

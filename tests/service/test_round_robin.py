@@ -24,10 +24,10 @@ def _take(buffer, client):
 
 def test_each_consumer_gets_its_element_of_each_run():
     buffer = _buffer(0, 1, 2, 3, 4)
-    assert (buffer.positions, buffer.nbytes) == (5, 50)
+    assert (buffer.undelivered, buffer.nbytes) == (5, 50)
     assert _take(buffer, ANN) == [Chunk([0], 10), Chunk([2], 10)]
     assert _take(buffer, BOB) == [Chunk([1], 10), Chunk([3], 10)]
-    assert buffer.positions == 1  # the beginning of a run, which nobody gets before its end
+    assert buffer.undelivered == 1  # the beginning of a run, which nobody gets before its end
     buffer.put(Chunk([5], 10))
     assert _take(buffer, ANN) == [Chunk([4], 10)]
 
@@ -56,7 +56,7 @@ def test_an_incomplete_run_at_the_end_is_dropped():
     buffer = _buffer(0, 1, 2, finite_coordinated=True)
     buffer.finish(cut=False)
     assert [_take(buffer, x) for x in (ANN, BOB)] == [[Chunk([0], 10)], [Chunk([1], 10)]]
-    assert not buffer.positions
+    assert not buffer.undelivered
 
 
 def test_an_end_that_is_not_allowed_is_an_error_for_all():
@@ -100,7 +100,7 @@ def test_runs_that_are_not_dealt_yet_can_be_skipped():
 def test_an_absent_consumer_stops_nobody_and_keeps_the_last_round():
     buffer = _buffer(*range(8))
     buffer.give_back(BOB, [])
-    assert buffer.positions == 4  # of the other one
+    assert buffer.undelivered == 4  # of the other one
     _take(buffer, ANN)
     buffer.consumed(ANN, 3)
     assert buffer.has_room(21)
@@ -112,7 +112,7 @@ def test_all_are_kept_while_no_consumer_is_there():
     buffer = _buffer(*range(4))
     for client in (ANN, BOB):
         buffer.give_back(client, [])
-    assert buffer.positions == 4
+    assert buffer.undelivered == 4
     assert buffer.join(CAT, "", 1, 0) == 0
 
 
@@ -121,4 +121,4 @@ def test_a_consumer_that_has_left_before_it_came_is_absent():
         buffer.release(BOB, 1)
         _take(buffer, ANN)
         buffer.consumed(ANN, 2)
-        assert not buffer.positions
+        assert not buffer.undelivered

@@ -403,8 +403,8 @@ def test_totals_are_sent_on_change_and_before_the_end():
     worker = _running()
     assert worker.counted(20, {"errors_ignored": 1}) == []
     assert _sent(worker.produced(20, Chunk(["a"], 1))) == [
-        (1, 0, ["a"]),
         (1, f.Counts({"errors_ignored": 1})),
+        (1, 0, ["a"]),
     ]
     assert _sent(worker.produced(20, Chunk(["b"], 1))) == [(1, 1, ["b"])]
     worker.counted(20, {"errors_ignored": 3})

@@ -12,7 +12,7 @@ from stoker.service.client import logic
 from stoker.service.read_options import ReadOptions
 from stoker.wire import frames as f
 from tests.simulation.network import Link, Side, World, can_connect
-from tests.simulation.pipeline import Element
+from tests.simulation.pipeline import Element, elements_of
 from tests.simulation.process import Process
 from tests.simulation.session import Ear, Session, SessionServer
 from tests.simulation.worker import SimWorker
@@ -154,7 +154,7 @@ class SimClient:
                 return
             self._chunk = chunk
             if chunk.error is not None:
-                self._got(tuple(int(x) for x in chunk.error.message.strip("()").split(",")))
+                self._got(*elements_of(chunk))
                 return
         element = self._chunk.elements[self._taken]
         self._taken += 1

@@ -11,15 +11,16 @@ from stoker.dataset.tree.splits import IndexSplits, ListedSplits, Source
 from stoker.dataset.tree.structure import WireNode, structure_of
 from stoker.elements.spec import UnknownSpec, spec_to_wire
 from stoker.service import messages as m
-from stoker.service.config import DispatcherConfig, ShardingPolicy
+from stoker.service.config import DispatcherConfig
 from stoker.service.keys import KEY_BYTES
-from stoker.service.read_options import ReadOptions
+from stoker.service.read_options import CrossTrainerCache, ReadOptions
 from tests.simulation.client import SimClient
 from tests.simulation.disk import Disk
 from tests.simulation.dispatcher import SimDispatcher
 from tests.simulation.network import World
 from tests.simulation.process import Process
 from tests.simulation.scenario import CLIENT_LEASE, WORKER_LEASE, Scenario
+from tests.simulation.shard_plan import file_sources
 from tests.simulation.worker import SimWorker
 
 
@@ -46,6 +47,7 @@ class Cluster:
             job_gc_check_interval_ms=500,
             job_gc_timeout_ms=round(scenario.kept_seconds * 1000),
             gc_dynamic_sharding_jobs=True,
+            worker_addresses=["host"] * len(scenario.workers) if scenario.static else None,
         )
         commit = scenario.slowest_commit
         disk = None if commit is None else Disk(self.world, commit)
@@ -78,6 +80,7 @@ class Cluster:
             self.scenario.plan,
             self.scenario.workers[number].seconds,
             self.scenario.buffer_bytes,
+            self.scenario.cache_bytes,
         )
         self._by_address[address] = worker
         self.workers.append(worker)
@@ -101,10 +104,12 @@ class Cluster:
         """Start a client; the last, after those of the scenario, reads the rest."""
         scenario = self.scenario
         options = ReadOptions(
-            processing_mode=ShardingPolicy.DYNAMIC if scenario.dynamic else ShardingPolicy.OFF,
+            processing_mode=scenario.policy,
             dispatcher_address="sim",
             max_outstanding_requests=scenario.max_outstanding_requests,
             connect_timeout=30.0,
+            job_name="job",
+            cross_trainer_cache=self._trainer_of(number),
             **self._consumer(number),
         )
         key = self.world.rng.randbytes(KEY_BYTES)
@@ -122,6 +127,9 @@ class Cluster:
         if not scenario.registered:
             hello = msgspec.structs.replace(hello, dataset_id="", registration=self._registration)
         last = number >= len(scenario.clients)
+        stop_after = scenario.clients[-1 if last else number].stop_after
+        if last and scenario.cache_bytes is None:
+            stop_after = None
         client = SimClient(
             self.world,
             f"C{number}",
@@ -130,16 +138,20 @@ class Cluster:
             hello,
             options,
             scenario.client_seconds,
-            None if last else scenario.clients[number].stop_after,
+            stop_after,
         )
         self.clients.append(client)
 
     def _consumer(self, number: int) -> dict[str, Any]:
         """Return the options of a consumer of a coordinated read; none of another client."""
         count = self.scenario.num_consumers
-        if not count:
-            return {}
-        return {"job_name": "job", "num_consumers": count, "consumer_index": number % count}
+        return {"num_consumers": count, "consumer_index": number % count} if count else {}
+
+    def _trainer_of(self, number: int) -> CrossTrainerCache | None:
+        """Return the option of a client that names its trainer, if there is a cache."""
+        if self.scenario.cache_bytes is None:
+            return None
+        return CrossTrainerCache(f"T{number % self.scenario.trainers}")
 
     def leftovers(self) -> list[str]:
         """Return the state that is held, as sentences."""
@@ -152,7 +164,7 @@ class Cluster:
             "D waiting": self.dispatcher.logic.assigner.waiting,
         }
         for worker in self.workers:
-            if worker.alive:
+            if worker.alive and not worker.refused:
                 held[f"{worker.name} tasks"] = worker.logic.tasks
                 held[f"{worker.name} connections"] = worker.logic.connections
                 held[f"{worker.name} pipelines"] = worker.pipelines
@@ -173,5 +185,12 @@ def _registration(scenario: Scenario) -> m.RegisterDataset:
     spec = spec_to_wire(UnknownSpec())
     structure = structure_of(tree)
     return m.RegisterDataset(
-        "digest", tree, spec, options, sources, dataset_id="sim", structure=structure
+        "digest",
+        tree,
+        spec,
+        options,
+        sources,
+        dataset_id="sim",
+        structure=structure,
+        file_sources=file_sources(plan),
     )

@@ -122,6 +122,7 @@ class _Shell:
     def _carry_out(self, actions: Sequence[Any]) -> None:
         if self.logic.has_work:
             self.process.after(0, self._work)
+        self.logic.take_log()
         unit = self.logic.take_unit()
         self._shadow.add(unit)
         if unit and self.world.rng.random() < COMPARED:

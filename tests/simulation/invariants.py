@@ -1,10 +1,13 @@
 """Invariants of every simulated run."""
 
 from collections import Counter
+from collections.abc import Callable
 
 from stoker.errors import NotFoundError, UnavailableError
+from tests.simulation import cache
 from tests.simulation.client import SimClient
 from tests.simulation.pipeline import CHUNK_BYTES, Element
+from tests.simulation.shards import check_shards
 from tests.simulation.simulation import Outcome
 
 
@@ -14,9 +17,20 @@ def violations(outcome: Outcome) -> list[str]:
         clients = [x for x in outcome.cluster.clients if x.state == "reading"]
         waiting = [f"{c.name} waits for {c.logic.waiting_for()}" for c in clients]
         return [f"the epoch has not ended: {'; '.join(waiting)}"]
-    checks = [_ends_well, _bounded, _nothing_left, _nothing_begun_twice, _registered_once]
-    checks += [_memory_bounded, _replayed]
-    checks.append(_dynamic if outcome.scenario.dynamic else _off)
+    checks: list[Callable[[Outcome], list[str]]] = [
+        _ends_well,
+        _bounded,
+        _nothing_left,
+        _nothing_begun_twice,
+        _registered_once,
+        _replayed,
+    ]
+    if outcome.scenario.cache_bytes is not None:
+        checks += cache.INVARIANTS
+    elif outcome.scenario.static is not None:
+        checks += [_memory_bounded, check_shards]
+    else:
+        checks += [_memory_bounded, _dynamic if outcome.scenario.dynamic else _off]
     return [found for check in checks for found in check(outcome)]
 
 

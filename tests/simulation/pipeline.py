@@ -14,6 +14,9 @@ Element: TypeAlias = tuple[int, int, int]
 
 
 ELEMENT_BYTES = 10
+ENDLESS = 10**9
+"""Epochs of a dataset that does not end."""
+
 CHUNK_ELEMENTS = 7
 CHUNK_BYTES = ELEMENT_BYTES * CHUNK_ELEMENTS
 """Size of an element, and of the largest chunk."""
@@ -58,6 +61,14 @@ class Plan:
         ]
 
 
+def elements_of(chunk: Chunk) -> list[Element]:
+    """Return the elements of a chunk, or that in whose position it has an error."""
+    if chunk.error is None:
+        return chunk.elements
+    source, source_epoch, k = (int(x) for x in chunk.error.message.strip("()").split(","))
+    return [(source, source_epoch, k)]
+
+
 class Pipeline:
     """Run one task on the simulated clock, one chunk at a time.
 
@@ -84,7 +95,7 @@ class Pipeline:
         exhausted: Callable[[int], None],
     ) -> None:
         self.task_id = start.task_id
-        self.closed = False
+        self.closed = self.draining = False
         self._plan = plan
         self._rng = rng
         self._seconds = seconds
@@ -130,6 +141,8 @@ class Pipeline:
         chunk: list[Element] = []
         size = self._rng.randint(1, CHUNK_ELEMENTS)
         for source_epoch in range(self._plan.epochs):
+            if self.draining and self._plan.epochs == ENDLESS:
+                break
             for source in self._plan.sources:
                 for split in self._splits(source, source_epoch):
                     if not isinstance(split, range):

@@ -1,9 +1,11 @@
 """Scenarios of simulated runs, drawn from a seed."""
 
+import dataclasses
 import random
 from collections import Counter
 from dataclasses import dataclass
 
+from stoker.service.config import ShardingPolicy
 from tests.simulation.faults import (
     SHORT_SECONDS,
     Breaks,
@@ -21,7 +23,8 @@ from tests.simulation.faults import (
     last_end,
     stops_dispatcher,
 )
-from tests.simulation.pipeline import Plan, SourcePlan
+from tests.simulation.pipeline import ENDLESS, Plan, SourcePlan
+from tests.simulation.shard_plan import draw_policy, with_all_back
 
 CLIENT_LEASE = 4.0
 WORKER_LEASE = 2.0
@@ -29,6 +32,9 @@ WORKER_LEASE = 2.0
 
 JOIN_SECONDS = 3.0
 """Time until which clients join."""
+
+STOP_AFTER = 150
+"""Most elements after which a client of a cross-trainer cache closes."""
 
 MARGIN_SECONDS = 2.0
 """Time for all that follows the end of a lease."""
@@ -57,6 +63,10 @@ class Scenario:
     Attributes:
         slowest_commit: the longest time of a commit of the journal; ``None``: there is no journal.
         compaction_pause: average time between compactions; ``None``: there are none.
+        static: the policy if sharding is static; otherwise `dynamic` decides.
+        cache_bytes: size of the cross-trainer cache; ``None``: the job has none. With it the
+            dataset is endless.
+        trainers: the number of trainers, which have clients in turn, if there is a cache.
         num_consumers: the clients are so many consumers of a coordinated read; 0: they are not.
         lockstep: each consumer waits for the others after each step.
         successors: (consumer, time at which it starts again after its crash).
@@ -76,9 +86,19 @@ class Scenario:
     peer_timeout: float
     slowest_commit: float | None
     compaction_pause: float | None
+    static: ShardingPolicy | None = None
+    cache_bytes: int | None = None
+    trainers: int = 1
     num_consumers: int = 0
     lockstep: bool = False
     successors: tuple[tuple[int, float], ...] = ()
+
+    @property
+    def policy(self) -> ShardingPolicy:
+        """The processing mode of the job."""
+        if self.static is not None:
+            return self.static
+        return ShardingPolicy.DYNAMIC if self.dynamic else ShardingPolicy.OFF
 
     @property
     def lossless(self) -> bool:
@@ -121,7 +141,7 @@ class Scenario:
 
     def contents(self) -> Counter[str]:
         """Return 1 for each property of the scenario that a summary counts."""
-        found = Counter({"DYNAMIC" if self.dynamic else "OFF": 1, f"kind: {self.kind}": 1})
+        found = Counter({self.policy.name: 1, f"kind: {self.kind}": 1})
         found.update({_name(fault): 1 for fault in self.faults})
         if any(x.joins for x in self.workers):
             found["worker joins later"] = 1
@@ -131,7 +151,9 @@ class Scenario:
             found["client closes early"] = 1
         if self.slowest_commit is None:
             found["without a journal"] = 1
-        if self.lossless:
+        if self.cache_bytes is not None:
+            found["cross-trainer cache"] = 1
+        elif self.lossless:
             found["must lose nothing"] = 1
         return found
 
@@ -183,21 +205,43 @@ def draw(seed: int) -> Scenario:
     kind, faults = draw_faults(rng, len(workers), len(clients))
     replaced = kind == "replaced"
     journaled = not replaced and (stops_dispatcher(faults) or rng.random() < 0.7)
-    return Scenario(
+    static = draw_policy(seed, plan, len(workers))
+    scenario = Scenario(
         kind=kind,
-        dynamic=rng.random() < 0.7,
+        dynamic=rng.random() < 0.7 and static is None,
         plan=plan,
         workers=workers,
         clients=clients,
         buffer_bytes=rng.choice([10, 100, 1000]),
         client_seconds=10 ** rng.uniform(-4, -2),
         max_outstanding_requests=rng.choice([None, None, 1, 2, 5]),
-        faults=faults,
+        faults=faults if static is None else with_all_back(faults),
         registered=rng.random() < 0.5 and not replaced,
         tasks_per_client=rng.choice([1, 1, 2, 128, 128, 128]),
         peer_timeout=rng.choice([1.0, 1.0, 3.0, 6.0]),
         slowest_commit=rng.choice([0.003, 0.02, 0.1, 0.3]) if journaled else None,
         compaction_pause=rng.choice([None, 1.0, 0.1]),
+        static=static,
+    )
+    is_cached = static is None and rng.random() < 0.1
+    return _with_cache(scenario, rng) if is_cached else scenario
+
+
+def _with_cache(scenario: Scenario, rng: random.Random) -> Scenario:
+    """Return a scenario in which trainers share a cache, and each client stops early."""
+    sources = [dataclasses.replace(x, count=max(x.count, 5)) for x in scenario.plan.sources]
+    clients = [
+        ClientPlan(
+            rng.uniform(0, JOIN_SECONDS) if rng.random() < 0.5 else 0.0, rng.randint(1, STOP_AFTER)
+        )
+        for _ in range(rng.choice([2, 3, 5]))
+    ]
+    return dataclasses.replace(
+        scenario,
+        plan=Plan(tuple(sources), ENDLESS, scenario.plan.errors),
+        clients=tuple(clients),
+        cache_bytes=rng.choice([300, 1000, 5000, 10**6]),
+        trainers=rng.choice([2, 3, 5]),
     )
 
 

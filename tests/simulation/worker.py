@@ -11,11 +11,13 @@ from stoker.service import messages as m
 from stoker.service.chunk import Chunk
 from stoker.service.keys import WorkerIdentity
 from stoker.service.worker import logic
+from stoker.service.worker.sliding_window import SlidingWindow
 from stoker.wire import frames as f
 from tests.simulation.network import Side, World
-from tests.simulation.pipeline import Pipeline, Plan
+from tests.simulation.pipeline import Element, Pipeline, Plan, elements_of
 from tests.simulation.process import Process
 from tests.simulation.session import Ear, Session, SessionServer
+from tests.simulation.shard_plan import ShardPipeline
 
 TICK_SECONDS = 0.1
 
@@ -35,10 +37,14 @@ class SimWorker:
         plan: the dataset.
         seconds: time to compute a typical element.
         buffer_bytes: as of `logic.Worker`.
+        cache_bytes: as of `logic.Worker`, if there is a cross-trainer cache.
 
     Attributes:
+        refused: another worker has its place; a real one stops after a while.
         ids: the ids that dispatchers have assigned to it.
         most_buffered: the most bytes that a task had computed and not sent.
+        most_cached: the most bytes that a cross-trainer cache kept.
+        computed: the elements of each of its tasks, if there is a cross-trainer cache.
         most_sent: the most bytes sent to a reader and not known to be consumed.
     """
 
@@ -52,13 +58,16 @@ class SimWorker:
         plan: Plan,
         seconds: float,
         buffer_bytes: int,
+        cache_bytes: int | None = None,
     ) -> None:
         self.world, self.name, self.address = world, name, address
         self.process = Process(world, name, host)
         self.identity: WorkerIdentity | None = None
         self.ids: set[int] = set()
-        self.most_buffered = self.most_sent = 0
+        self.most_buffered = self.most_sent = self.most_cached = 0
+        self.computed: dict[int, list[Element]] | None = None if cache_bytes is None else {}
         self.pipelines: dict[int, Pipeline] = {}
+        self.refused = False
         self._plan, self._seconds = plan, seconds
         self._sides: dict[int, Side] = {}
         self._last_connection = 0
@@ -68,7 +77,7 @@ class SimWorker:
         versions = m.Versions("3.11", "2")
         instance = f"{name} {world.rng.getrandbits(32)}"
         hello = m.WorkerHello(1, 1, address, {"sim": address}, versions, instance=instance)
-        self.logic = logic.Worker(hello, buffer_bytes)
+        self.logic = logic.Worker(hello, buffer_bytes, cache_bytes=cache_bytes or 1)
         self.session = Session(
             self.process,
             dispatcher,
@@ -127,27 +136,45 @@ class SimWorker:
                     side.close()
                     assert side.listener is not None
                     self.process.after(0, side.listener.lost)
-                case logic.OpenTask(start):
-                    self._open(start)
-                case logic.CloseTask(task_id) | logic.StopPipeline(task_id):
-                    if task_id in self.pipelines:
-                        self.pipelines.pop(task_id).close()
-                case logic.Produce(task_id) if task_id in self.pipelines:
-                    self.pipelines[task_id].resume()
-                case logic.GiveSplit(task_id, _, _, split) if task_id in self.pipelines:
-                    self.pipelines[task_id].give_split(split)
                 case logic.ListSplits(request):
                     self.process.after(0.01, partial(self._listed, self._page(request)))
                 case logic.SetHeartbeat(milliseconds):
                     self._heartbeat = milliseconds / 1000
+                case _:
+                    self._run_on_pipeline(action)
+
+    def _run_on_pipeline(self, action: logic.Action) -> None:
+        match action:
+            case logic.OpenTask(start):
+                self._open(start)
+            case logic.CloseTask(task_id) | logic.StopPipeline(task_id):
+                if task_id in self.pipelines:
+                    self.pipelines.pop(task_id).close()
+            case logic.DrainPipeline(task_id) if task_id in self.pipelines:
+                self.pipelines[task_id].draining = True
+            case logic.Produce(task_id) if task_id in self.pipelines:
+                self.pipelines[task_id].resume()
+            case logic.GiveSplit() | logic.GiveFiles():
+                self._give(action)
+
+    def _give(self, action: logic.GiveSplit | logic.GiveFiles) -> None:
+        if isinstance(action, logic.GiveFiles):
+            pipeline = self.pipelines.get(action.page.task_id)
+            if isinstance(pipeline, ShardPipeline):
+                pipeline.give_files(action.page)
+        elif action.task_id in self.pipelines:
+            self.pipelines[action.task_id].give_split(action.split)
 
     def _measure(self) -> None:
         for task in self.logic.tasks.values():
             self.most_buffered = max(self.most_buffered, task.buffer.nbytes)
+            if isinstance(task.buffer, SlidingWindow):
+                self.most_cached = max(self.most_cached, task.buffer.kept_bytes)
             for reader in task.readers.values():
                 self.most_sent = max(self.most_sent, reader._kept_bytes + reader.backlog.nbytes)
 
     def _session_message(self, message: Any) -> None:
+        self.refused = isinstance(message, m.Refused)
         if isinstance(message, m.WorkerWelcome):
             self.identity = WorkerIdentity(message.worker_id, message.key)
             self.ids.add(message.worker_id)
@@ -182,13 +209,19 @@ class SimWorker:
             self.do(self.logic.need_split(task_id, source, source_epoch, self.world.now))
 
         def produced(task_id: int, chunk: Chunk) -> bool:
+            if self.computed is not None:
+                self.computed.setdefault(task_id, []).extend(elements_of(chunk))
             self.do(self.logic.produced(task_id, chunk))
             return self.logic.may_produce(task_id)
 
         def exhausted(task_id: int) -> None:
             self.do(self.logic.exhausted(task_id))
 
-        self.pipelines[start.task_id] = Pipeline(
+        def need_files(task_id: int, source: int, first: int) -> None:
+            self.do(self.logic.need_files(task_id, source, first))
+
+        kind = Pipeline if start.shard is None else ShardPipeline
+        self.pipelines[start.task_id] = pipeline = kind(
             start,
             self._plan,
             random.Random(start.seed),
@@ -198,3 +231,5 @@ class SimWorker:
             produced,
             exhausted,
         )
+        if isinstance(pipeline, ShardPipeline):
+            pipeline.need_files = need_files

@@ -2,7 +2,7 @@
 
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -17,6 +17,12 @@ app = typer.Typer(
 )
 
 HostOption = Annotated[str, typer.Option(help="Address to listen on.")]
+LogLevelOption = Annotated[
+    Literal["debug", "info", "warning", "error"], typer.Option(help="Least level of log lines.")
+]
+LogFormatOption = Annotated[
+    Literal["text", "json"], typer.Option(help="Format of the log on standard error.")
+]
 InsecureOption = Annotated[
     bool,
     typer.Option(
@@ -57,20 +63,34 @@ def dispatcher(
             show_default=False,
         ),
     ] = None,
+    worker_addresses: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ADDRESS,...",
+            help="The workers of static sharding, each HOST or HOST:PORT, in the order of their "
+            "shards; others are refused. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     dispatcher_patience_ms: Annotated[
         int,
         typer.Option(min=1, help="Time for which clients wait for a dispatcher with a journal."),
     ] = 600_000,
+    log_level: LogLevelOption = "info",
+    log_format: LogFormatOption = "text",
 ) -> None:
     """Start a dispatcher, which coordinates workers and trainers and runs no user code."""
     from stoker.cli import servers
+    from stoker.service.logs import LogOptions
 
     servers.run_dispatcher(
         host=host,
         port=port,
         insecure=insecure,
         work_dir=work_dir,
+        worker_addresses=[x for each in worker_addresses or () for x in each.split(",")],
         dispatcher_patience_ms=dispatcher_patience_ms,
+        log=LogOptions(log_level, log_format),
     )
 
 
@@ -103,6 +123,13 @@ def worker(
         int,
         typer.Option(min=0, help="Memory that each process may share with trainers on this host."),
     ] = 256 << 20,
+    cross_trainer_cache_bytes: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Memory of each task that is read through a cross-trainer cache.",
+        ),
+    ] = 10 << 30,
     grace: Annotated[
         float,
         typer.Option(
@@ -111,9 +138,12 @@ def worker(
             "SIGTERM ends them.",
         ),
     ] = 25.0,
+    log_level: LogLevelOption = "info",
+    log_format: LogFormatOption = "text",
 ) -> None:
     """Start worker processes and restart each that dies."""
     from stoker.cli import servers
+    from stoker.service.logs import LogOptions
 
     servers.run_worker(
         dispatcher=dispatcher,
@@ -124,7 +154,9 @@ def worker(
         insecure=insecure,
         data_transfer_protocol=data_transfer_protocol,
         shared_memory_bytes=shared_memory_bytes,
+        cross_trainer_cache_bytes=cross_trainer_cache_bytes,
         grace=grace,
+        log=LogOptions(log_level, log_format),
     )
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import sys
 import threading
 
 import typer
@@ -10,6 +9,7 @@ import typer
 from stoker.cli.failure import fail
 from stoker.errors import StokerError
 from stoker.service import DispatcherConfig, DispatchServer, WorkerConfig
+from stoker.service.logs import LogOptions, log_to_stderr
 from stoker.service.shutdown import StopRequest
 from stoker.service.worker.process import GRACE
 from stoker.service.worker.supervisor import Supervisor
@@ -18,10 +18,17 @@ logger = logging.getLogger("stoker.worker")
 
 
 def run_dispatcher(
-    *, host: str, port: int, insecure: bool, work_dir: str | None, dispatcher_patience_ms: int
+    *,
+    host: str,
+    port: int,
+    insecure: bool,
+    work_dir: str | None,
+    worker_addresses: list[str],
+    dispatcher_patience_ms: int,
+    log: LogOptions,
 ) -> None:
     """Run a dispatcher until it is asked to stop, or fails; print its address once it serves."""
-    _log_to_stderr()
+    log_to_stderr(log)
     with StopRequest() as stop:
         try:
             config = DispatcherConfig(
@@ -30,6 +37,7 @@ def run_dispatcher(
                 insecure=insecure,
                 work_dir=work_dir,
                 fault_tolerant_mode=work_dir is not None,
+                worker_addresses=worker_addresses,
                 dispatcher_patience_ms=dispatcher_patience_ms,
             )
             server = DispatchServer(config)
@@ -57,10 +65,12 @@ def run_worker(
     insecure: bool,
     data_transfer_protocol: str | None,
     shared_memory_bytes: int,
+    cross_trainer_cache_bytes: int,
     grace: float,
+    log: LogOptions,
 ) -> None:
     """Run `processes` workers until asked to stop, then let them drain for `grace` seconds."""
-    _log_to_stderr()
+    log_to_stderr(log)
     with StopRequest() as stop:
         try:
             config = WorkerConfig(
@@ -71,9 +81,10 @@ def run_worker(
                 insecure=insecure,
                 data_transfer_protocol=data_transfer_protocol,
                 shared_memory_bytes=shared_memory_bytes,
+                cross_trainer_cache_size_bytes=cross_trainer_cache_bytes,
                 shutdown_quiet_period_ms=round(grace * 1000),
             )
-            supervisor = Supervisor(config, processes)
+            supervisor = Supervisor(config, processes, log)
         except (StokerError, ValueError) as error:
             fail(str(error))
         supervisor.start()
@@ -112,12 +123,3 @@ def _ask_when_ended(supervisor: Supervisor, ended: threading.Event, stop: StopRe
 def _stop(supervisor: Supervisor, grace: float, stop: StopRequest) -> None:
     supervisor.stop(grace)
     stop.ask()
-
-
-def _log_to_stderr() -> None:
-    logging.basicConfig(
-        level=logging.INFO,
-        format="%(asctime)s %(levelname)s %(message)s",
-        datefmt="%H:%M:%S",
-        stream=sys.stderr,
-    )

@@ -150,7 +150,9 @@ class Iterator:
         splits that they had begun, of which the elements that had not arrived are lost;
         ``elements_lost``, the elements that clients of the job held when they were lost;
         ``epochs_shared``, the epochs that other clients opened too; and ``shared_memory_bytes``,
-        the memory of workers that this epoch has views of. With
+        the memory of workers that this epoch has views of. With a cross-trainer cache also
+        ``cache_hits``, ``cache_misses`` and ``elements_skipped``: the elements that came from the
+        cache, those computed for this trainer, and those that left the cache before. With
         `ignore_errors` also ``errors_ignored`` after the first one, workers' errors included.
         """
         own = {"elements": self._received(), "errors": self._errors}

@@ -13,12 +13,14 @@ class Chunk:
     Attributes:
         nbytes: about how many bytes the elements take.
         shared: other clients see the elements too, so a client must not get their memory.
+        position: the first element's position in the task, if the buffer needs it.
     """
 
     elements: list[Any]
     nbytes: int
     error: ErrorRecord | None = None
     shared: bool = False
+    position: int | None = None
 
     @property
     def positions(self) -> int:
@@ -27,8 +29,17 @@ class Chunk:
 
     def after(self, count: int) -> "Chunk":
         """Return what follows the first `count` positions; there must be more."""
-        if not count:
+        return self.part(count, self.positions)
+
+    def part(self, start: int, stop: int) -> "Chunk":
+        """Return the positions from `start` to `stop`, counted from its first."""
+        if stop - start == self.positions:
             return self
-        left = len(self.elements) - count
-        nbytes = self.nbytes * left // len(self.elements)
-        return Chunk(self.elements[count:], nbytes, shared=self.shared)
+        nbytes = self.nbytes * (stop - start) // len(self.elements)
+        position = None if self.position is None else self.position + start
+        return Chunk(self.elements[start:stop], nbytes, shared=self.shared, position=position)
+
+    @property
+    def end(self) -> int | None:
+        """The position that follows it, if its position is known."""
+        return None if self.position is None else self.position + self.positions

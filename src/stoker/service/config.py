@@ -4,10 +4,12 @@ import dataclasses
 import enum
 import inspect
 import ipaddress
+from collections import Counter
 from typing import Any, TypeVar
 
 from stoker.errors import (
     InvalidArgumentError,
+    InvalidConfigError,
     InvalidTypeError,
     NotFoundError,
     UnimplementedError,
@@ -40,7 +42,12 @@ PROCESSING_MODES = {
     "deterministic_epoch": ShardingPolicy.DETERMINISTIC,
 }
 
-_NOT_YET = {policy for policy in ShardingPolicy if policy > ShardingPolicy.DYNAMIC}
+STATIC_POLICIES = frozenset(
+    {ShardingPolicy.FILE, ShardingPolicy.DATA, ShardingPolicy.FILE_OR_DATA, ShardingPolicy.HINT}
+)
+"""Policies under which each worker of `DispatcherConfig.worker_addresses` reads its own shard."""
+
+_NOT_YET = {ShardingPolicy.DETERMINISTIC}
 
 
 def parse_processing_mode(mode: Any) -> ShardingPolicy:
@@ -62,8 +69,8 @@ def parse_processing_mode(mode: Any) -> ShardingPolicy:
         )
     if policy in _NOT_YET:
         raise UnimplementedError(
-            f"ShardingPolicy.{policy.name} is not in this version of stoker; use "
-            "ShardingPolicy.OFF or ShardingPolicy.DYNAMIC"
+            f"ShardingPolicy.{policy.name} is not in this version of stoker; use another "
+            "ShardingPolicy, such as DYNAMIC"
         )
     return policy
 
@@ -185,6 +192,21 @@ def _check_peer_timeout(milliseconds: int) -> None:
         raise InvalidArgumentError(f"`peer_timeout_ms` must be at least 1000, got {milliseconds}")
 
 
+def _check_worker_addresses(addresses: Any) -> None:
+    """Check the list of workers; a host may be in it several times, a port of it only once."""
+    _check_texts("worker_addresses", addresses)
+    if not all(addresses):
+        raise InvalidArgumentError(
+            f"`worker_addresses` must be 'host' or 'host:port', got {addresses!r}"
+        )
+    for address, times in Counter(addresses).items():
+        if address.rpartition(":")[2].isdigit() and times > 1:
+            raise InvalidArgumentError(
+                f"`worker_addresses` has {address!r} more than once, but only one worker can serve "
+                "it; for several workers on a host give the host without a port, or 'host:%port%'"
+            )
+
+
 def _positive(config: object, *names: str) -> None:
     for name in names:
         if getattr(config, name) <= 0:
@@ -221,7 +243,9 @@ class DispatcherConfig:
         insecure: serve other machines without authentication.
         work_dir: directory or URL ("gs://...", "s3://...") of the journal.
         fault_tolerant_mode: keep a journal in `work_dir`, to go on after a restart.
-        worker_addresses: workers of static sharding; not in this version.
+        worker_addresses: the workers, in the order of their shards under static sharding; others
+            are refused. Each is "host:port", or "host", "host:%port%" or "host:%name%" for a worker
+            of that host at any port. An address may be given several times unless it has a port.
         job_gc_check_interval_ms: interval between two searches for jobs without clients.
         job_gc_timeout_ms: a job without clients for this long is removed; -1 keeps it.
         worker_timeout_ms: a worker without a heartbeat for this long is removed.
@@ -277,12 +301,12 @@ class DispatcherConfig:
         )
         _check_peer_timeout(self.peer_timeout_ms)
         if self.fault_tolerant_mode and not self.work_dir:
-            raise InvalidArgumentError(
+            raise InvalidConfigError(
                 "Cannot enable fault tolerant mode without configuring a work dir. Make sure to "
                 "set `work_dir` in the `config` object passed to `DispatcherServer`."
             )
-        if self.worker_addresses:
-            raise UnimplementedError("`worker_addresses` is not in this version of stoker")
+        if self.worker_addresses is not None:
+            _check_worker_addresses(self.worker_addresses)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -307,7 +331,8 @@ class WorkerConfig:
         data_transfer_address: as `worker_address`, for elements. A port in it is the one at which
             others reach `port`.
         worker_tags: labels, such as "COLOCATED".
-        cross_trainer_cache_size_bytes: size of the cross-trainer cache; not in this version.
+        cross_trainer_cache_size_bytes: about how many bytes of elements each task with a
+            cross-trainer cache keeps for slower trainers, besides `buffer_bytes`.
         shutdown_quiet_period_ms: time for which `stop` lets trainers continue to read.
         host: the address to bind; other than loopback only with `insecure`.
         insecure: serve other machines without authentication.
@@ -357,9 +382,10 @@ class WorkerConfig:
         check_exposure(self.host, self.insecure)
         _check_port(self.port)
         _positive(self, "heartbeat_interval_ms", "dispatcher_timeout_ms", "buffer_bytes")
+        _positive(self, "cross_trainer_cache_size_bytes")
         _check_peer_timeout(self.peer_timeout_ms)
         if any(not tag for tag in self.worker_tags):
-            raise InvalidArgumentError(
+            raise InvalidConfigError(
                 f"Worker tags cannot be empty. Got tags {{{', '.join(self.worker_tags)}}}"
             )
         if self.shared_memory_bytes < 0:

@@ -49,12 +49,12 @@ class ControlLoop:
 
 
 @contextmanager
-def holding_control_loop() -> Iterator[None]:
+def holding_control_loop() -> Iterator[asyncio.AbstractEventLoop]:
     """Keep the loop's thread running between calls."""
     control = control_loop()
-    control.acquire()
+    loop = control.acquire()
     try:
-        yield
+        yield loop
     finally:
         control.release()
 

@@ -2,8 +2,7 @@
 
 import asyncio
 import weakref
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from grpclib.protocol import H2Protocol
 from grpclib.server import Server
@@ -14,7 +13,13 @@ from stoker.service.config import join_address
 from stoker.service.control_connection import BytesCodec, ConnectError, WatchedProtocol
 from stoker.service.pending_connections import PendingConnections
 
-Refused = Callable[[str, object], None]
+
+class Refused(Protocol):
+    """Callback for connections that are closed because of what their peer did."""
+
+    def __call__(self, peer: str, reason: object, *, foreign: bool) -> None:
+        """Handle a closed connection; a `foreign` peer has sent no message of stoker's."""
+
 
 MAX_STREAMS = 8
 """Most sessions and calls of one connection at a time; stoker's peers have one."""
@@ -54,7 +59,7 @@ class ServedProtocol(WatchedProtocol):
         self._abort(ConnectError("the server has stopped"))
 
     def _refuse(self, reason: str) -> None:
-        self._refused(self._peer(), reason)
+        self._refused(self._peer(), reason, foreign=True)
         self._abort(ConnectError(reason))
 
     def data_received(self, data: bytes) -> None:
@@ -74,7 +79,7 @@ class ServedProtocol(WatchedProtocol):
             if not self.connection.is_closing():
                 self.connection.flush()
         except Exception as error:  # noqa: BLE001 - a peer can cause any, and harms only itself
-            self._refused(self._peer(), error)
+            self._refused(self._peer(), error, foreign=self.connection in self._pending.used_at)
             self._abort(ConnectError(f"the connection broke: {error!r}"))
 
     def _peer(self) -> str:

@@ -1,7 +1,7 @@
 """Reading datasets from a service: `distribute`, `register_dataset`, `from_dataset_id`."""
 
+import dataclasses
 import uuid
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -17,8 +17,10 @@ from stoker.dataset.tree.splitting import split_cardinality
 from stoker.dataset.tree.structure import structure_of
 from stoker.elements.codec.records import describe, record_classes_of
 from stoker.elements.spec import Spec, spec_from_wire
+from stoker.errors import InvalidTypeError
 from stoker.service import messages as m
 from stoker.service import rpc
+from stoker.service.cacheable import check_cacheable
 from stoker.service.client.credit import BUFFER_BYTES
 from stoker.service.config import ShardingPolicy, check_text, parse_service
 from stoker.service.read_options import (
@@ -48,12 +50,14 @@ def distribute(
     connect_timeout: float = CONNECT_TIMEOUT,
     buffer_bytes: int = BUFFER_BYTES,
     on_loss: str = "warn",
-) -> Callable[[Dataset], Dataset]:
+) -> "Distribution":
     """Return a transformation that runs the dataset on the workers of a service.
 
     Args:
         processing_mode: a `ShardingPolicy`, or "parallel_epochs" (every worker yields the whole
-            dataset) or "distributed_epoch" (each element is yielded by one worker).
+            dataset) or "distributed_epoch" (each element is yielded by one worker). Under FILE,
+            DATA, FILE_OR_DATA and HINT each worker of `DispatcherConfig.worker_addresses` yields
+            its own shard.
         service: "grpc://host:port" of the dispatcher, (protocol, address), or a `LocalCluster`.
         job_name: clients with the same name share one job, first come, first served. ``None``: a
             job of this dataset only and of its copies in forked or unpickled processes.
@@ -69,7 +73,8 @@ def distribute(
             the bottleneck and measurements show that compression makes reading faster. "LZ4",
             "SNAPPY", "ZSTD": always compress, with that codec. ``None``: never. Elements in shared
             memory and within a process are not compressed. Clients of one job may differ in it.
-        cross_trainer_cache: a `CrossTrainerCache`; not in this version.
+        cross_trainer_cache: a `CrossTrainerCache`: clients of one job with different trainer ids
+            get the same elements, which workers compute once. The dataset must be infinite.
         target_workers: "AUTO", "ANY" or "LOCAL" (only workers of this process).
         connect_timeout: seconds to wait for the dispatcher.
         buffer_bytes: about the most bytes that all workers together have sent and this client has
@@ -85,11 +90,12 @@ def distribute(
         InvalidArgumentError: if `processing_mode`, `service`, `compression`, `target_workers` or
             `on_loss` is none of the above, `job_name` is empty, `max_outstanding_requests` or
             `buffer_bytes` is not a positive int, `consumer_index` is not in [0, `num_consumers`),
-            or one of the two is given without the other or without `job_name`.
+            or one of the two is given without the other or without `job_name`; with
+            `cross_trainer_cache`, if the dataset is finite, there is no `job_name`, or
+            `num_consumers` is given.
         NotFoundError: if the protocol of `service` or `data_transfer_protocol` does not exist.
-        UnimplementedError: if this version does not have `processing_mode`, `num_consumers` or
-            `cross_trainer_cache`, or if a source of the dataset cannot be split
-            ("distributed_epoch").
+        UnimplementedError: if this version does not have `processing_mode` or `num_consumers`, or
+            if a source of the dataset cannot be split ("distributed_epoch").
 
     Example:
         >>> import stoker
@@ -115,11 +121,31 @@ def distribute(
         buffer_bytes=buffer_bytes,
         on_loss=on_loss,
     )
-    site = call_site()
+    return Distribution(options, compression, call_site())
 
-    def transformation(dataset: Dataset) -> Dataset:
-        registration = registration_of(dataset, compression)
-        check_splittable(options.processing_mode, registration.sources)
+
+@dataclasses.dataclass(frozen=True)
+class Distribution:
+    """The transformation that `distribute` returns.
+
+    Attributes:
+        options: the options of the reader.
+        compression: as of `distribute`.
+        site: file and line of the call of `distribute`.
+    """
+
+    options: ReadOptions
+    compression: str | None
+    site: str
+
+    def __call__(self, dataset: Dataset) -> Dataset:
+        """Return a dataset that reads `dataset` from the service."""
+        options, job_name = self.options, self.options.job_name
+        registration = registration_of(dataset, self.compression)
+        if not options.tensorflow_timing:
+            check_splittable(options.processing_mode, registration.sources)
+            if options.cross_trainer_cache is not None:
+                check_cacheable(registration.size)
         hello = m.ClientHello(
             m.PROTOCOL_MIN,
             m.PROTOCOL_MAX,
@@ -128,17 +154,18 @@ def distribute(
             options.job_parameters,
             named=job_name is not None,
             registration=registration,
-            consumer_index=consumer_index,
+            consumer_index=options.consumer_index,
         )
         finite = dataset.options().finite_coordinated
         spec = dataset.element_spec
         size = options.cardinality(registration.size, finite_coordinated=finite)
         classes = _record_classes(spec, dataset)
-        alone = job_name is None and assigns_splits(options.processing_mode)
-        length = split_cardinality(dataset.node) if alone else UNKNOWN_CARDINALITY
-        return _dataset(options, hello, spec, classes, size, site, dataset.options(), length)
-
-    return transformation
+        length = UNKNOWN_CARDINALITY
+        if job_name is None and assigns_splits(options.processing_mode):
+            length = split_cardinality(dataset.node)
+        elif job_name is None and options.divides_elements:
+            length = registration.size
+        return _dataset(options, hello, spec, classes, size, self.site, dataset.options(), length)
 
 
 def register_dataset(
@@ -167,7 +194,8 @@ def register_dataset(
     As `tf.data.experimental.service.register_dataset`.
     """
     check_compression(compression)
-    check_text("dataset_id", dataset_id)
+    if dataset_id is not None:
+        _check_dataset_id(dataset_id)
     address = parse_service(service)[1]
     registration = msgspec.structs.replace(
         registration_of(dataset, compression), dataset_id=dataset_id or ""
@@ -220,7 +248,7 @@ def from_dataset_id(
 
     As `tf.data.experimental.service.from_dataset_id`.
     """
-    check_text("dataset_id", dataset_id)
+    _check_dataset_id(dataset_id)
     options = parse_read_options(
         processing_mode,
         service,
@@ -259,6 +287,12 @@ def from_dataset_id(
 # ── parts ────────────────────────────────────────────────────────────────────────────────────────
 def _anonymous_job() -> str:
     return f"anonymous:{uuid.uuid4().hex}"
+
+
+def _check_dataset_id(dataset_id: str) -> None:
+    if not isinstance(dataset_id, str):
+        raise InvalidTypeError(f"`dataset_id` must be a str, got {dataset_id!r}")
+    check_text("dataset_id", dataset_id)
 
 
 def _record_classes(spec: Spec, dataset: Dataset | None = None) -> RecordClasses:

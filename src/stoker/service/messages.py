@@ -15,7 +15,7 @@ import msgspec
 from stoker.dataset.options import Options
 from stoker.dataset.streams.call_ranges import NO_DIGEST, CallRange, PoisonedCall
 from stoker.dataset.tree.node import UNKNOWN_CARDINALITY
-from stoker.dataset.tree.splits import Source
+from stoker.dataset.tree.splits import ShardBy, Source
 from stoker.errors import ErrorRecord
 from stoker.service.config import ShardingPolicy
 
@@ -38,7 +38,16 @@ class BufferPolicy(enum.Enum):
     """Rules for the client that gets each element of a task."""
 
     FIRST_COME = "first_come"
+    SLIDING_WINDOW = "sliding_window"
     ROUND_ROBIN = "round_robin"
+
+
+class Shard(msgspec.Struct, frozen=True):
+    """Shard `index` of `count`, under static sharding."""
+
+    by: ShardBy
+    count: int
+    index: int
 
 
 class JobParameters(msgspec.Struct, frozen=True):
@@ -70,7 +79,8 @@ class TaskLost(msgspec.Struct, frozen=True):
     """A task that can be read no more, and what clients had not consumed of it.
 
     `elements`: the number of elements lost, 0 if all were delivered; ``None`` if unknown: then
-    elements of the `splits_begun` may be lost.
+    elements of the `splits_begun` may be lost. `read_again`: the shard that another task reads from
+    its beginning, or "".
     """
 
     task_id: int
@@ -78,6 +88,7 @@ class TaskLost(msgspec.Struct, frozen=True):
     reason: str
     splits_begun: int = 0
     elements: int | None = None
+    read_again: str = ""
 
 
 class ElementsDropped(msgspec.Struct, frozen=True):
@@ -130,7 +141,7 @@ class WorkerHello(Message, frozen=True, tag=True):
     `readers` are the reader ids it keeps something for, by task, and `listings` the lists of splits
     that it keeps. `draining`: it gets no tasks. `key` is that of the `WorkerWelcome`. `instance` is
     a secret of the worker, which tells it from another at its address, and `session` counts its
-    sessions, as an older one may be heard later.
+    sessions, as an older one may be heard later. `reason`: why the last session ended.
     """
 
     protocol_min: int
@@ -148,6 +159,7 @@ class WorkerHello(Message, frozen=True, tag=True):
     key: bytes = b""
     instance: str = ""
     session: int = 0
+    reason: str = ""
 
 
 class Heartbeat(Message, frozen=True, tag=True):
@@ -168,6 +180,14 @@ class SplitRequest(Message, frozen=True, tag=True):
     want: int = 0
     least: int = 1
     done: bool = False
+
+
+class ShardRequest(Message, frozen=True, tag=True):
+    """Ask for the files of the task's shard of a source, from position `start` of them on."""
+
+    task_id: int
+    source: int
+    start: int
 
 
 class SplitsPage(Message, frozen=True, tag=True):
@@ -237,8 +257,9 @@ class TaskStart(Message, frozen=True, tag=True):
     `split_sources` is ``None`` unless the dispatcher assigns splits; `buffer` decides which client
     gets which element; `key` proves which client may read it (`reader_key`). Of the calls of user
     functions, `traced` ones are recorded one by one, `suspects` run alone, and `poisoned` ones are
-    replaced by an error. In a coordinated read, `absent` are the indexes of consumers that have
-    left, and the end of the data is an error unless `finite_coordinated`.
+    replaced by an error. `shard`: what to read under static sharding. `job` is for the log. In a
+    coordinated read, `absent` are the indexes of consumers that have left, and the end of the data
+    is an error unless `finite_coordinated`.
     """
 
     task_id: int
@@ -252,6 +273,8 @@ class TaskStart(Message, frozen=True, tag=True):
     traced: list[CallRange] = []
     suspects: list[CallRange] = []
     poisoned: list[PoisonedCall] = []
+    shard: Shard | None = None
+    job: str = ""
     num_consumers: int = 0
     absent: list[int] = []
     finite_coordinated: bool = False
@@ -267,6 +290,7 @@ class ListSplits(Message, frozen=True, tag=True):
     """Send the page of a source's splits from position `start` on.
 
     The worker lists them when it is first asked, and keeps the list until `StopListing`.
+    `in_order`: in the order in which static shards divide them.
     """
 
     listing_id: int
@@ -275,6 +299,7 @@ class ListSplits(Message, frozen=True, tag=True):
     epoch: tuple[int, ...]
     source: int
     start: int = 0
+    in_order: bool = False
 
 
 class StopListing(Message, frozen=True, tag=True):
@@ -297,6 +322,16 @@ class SplitGrant(Message, frozen=True, tag=True):
     refused: list[int] = []
     splits: list[tuple[int, Any]] = []
     end: bool = False
+
+
+class ShardPage(Message, frozen=True, tag=True):
+    """Answer to `ShardRequest`; `end`: no more follow."""
+
+    task_id: int
+    source: int
+    start: int
+    values: list[Any]
+    end: bool
 
 
 class ReturnSplits(Message, frozen=True, tag=True):
@@ -368,6 +403,7 @@ class ClientHello(Message, frozen=True, tag=True):
     Without, `key` is the one that the client chooses: a hello whose answer was lost is recognized
     by it. `process` identifies workers in the same process. `registration` names the dataset in
     place of `dataset_id`, at first without its tree. `consumer_index`: of a coordinated read.
+    `reason`: why the last session ended.
     """
 
     protocol_min: int
@@ -383,6 +419,7 @@ class ClientHello(Message, frozen=True, tag=True):
     registration: "RegisterDataset | None" = None
     key: bytes = b""
     consumer_index: int | None = None
+    reason: str = ""
 
 
 class TaskRead(Message, frozen=True, tag=True):
@@ -456,6 +493,7 @@ class Tasks(Message, frozen=True, tag=True):
     `leave`, task → reader id: receive no more, consume what has arrived, and send `TaskLeft`.
     `computed`: none computes, and none will be added unless one is lost that clients have not read
     to its end. `shared`: another client has opened the iteration too. `warning` is for the user.
+    `absent` names the workers that have not registered and whose shards the client waits for.
     """
 
     added: list[TaskInfo] = []
@@ -465,6 +503,7 @@ class Tasks(Message, frozen=True, tag=True):
     computed: bool = False
     shared: bool = False
     warning: str = ""
+    absent: str = ""
 
 
 class Rounds(Message, frozen=True, tag=True):
@@ -512,6 +551,7 @@ class RegisterDataset(Message, frozen=True, tag=True):
     """Register a dataset. Without `tree`: ask whether the digest is registered.
 
     `structure` and `functions` describe the tree to a job that exists, which does not need it.
+    `file_sources` are the sources with the splits that shards of their files have.
     """
 
     digest: str
@@ -526,6 +566,7 @@ class RegisterDataset(Message, frozen=True, tag=True):
     size: int = UNKNOWN_CARDINALITY
     structure: bytes = b""
     functions: list[Function] = []
+    file_sources: list[Source] = []
 
 
 class DatasetRegistered(Message, frozen=True, tag=True):
@@ -584,6 +625,7 @@ FromWorker: TypeAlias = (
     WorkerHello
     | Heartbeat
     | SplitRequest
+    | ShardRequest
     | SplitsPage
     | ListingFailed
     | TaskProgress
@@ -600,6 +642,7 @@ ToWorker: TypeAlias = (
     | ListSplits
     | StopListing
     | SplitGrant
+    | ShardPage
     | ReturnSplits
     | ClientReleased
 )

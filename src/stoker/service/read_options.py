@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, unless_finite
-from stoker.errors import InvalidArgumentError, UnimplementedError
+from stoker.errors import InvalidArgumentError, InvalidTypeError
 from stoker.service import messages as m
 from stoker.service.client.credit import BUFFER_BYTES
 from stoker.service.config import (
@@ -31,7 +31,7 @@ class CrossTrainerCache:
         trainer_id: id of the trainer, unique in its job.
 
     Raises:
-        InvalidArgumentError: if `trainer_id` is empty.
+        InvalidArgumentError: if `trainer_id` is empty, or not a str.
 
     As `tf.data.experimental.service.CrossTrainerCache`.
     """
@@ -41,6 +41,8 @@ class CrossTrainerCache:
             raise InvalidArgumentError(
                 "tf.data service cross-trainer cache requires a non-empty trainer ID."
             )
+        if not isinstance(trainer_id, str):
+            raise InvalidTypeError(f"`trainer_id` must be a str, got {trainer_id!r}")
         check_text("trainer_id", trainer_id)
         self.trainer_id = trainer_id
 
@@ -53,6 +55,9 @@ class ReadOptions:
         dispatcher_address: "host:port" of the dispatcher.
         target_workers: "AUTO", "ANY" or "LOCAL".
         on_loss: "warn" or "raise".
+        tensorflow_timing: as in tf.data service, a source that cannot be split is an error of the
+            first read, opening an iterator waits for its tasks, and elements are requested from
+            the first read on, few at first.
 
     Raises:
         InvalidArgumentError: if an option is not valid; names it and its valid range.
@@ -72,6 +77,7 @@ class ReadOptions:
     connect_timeout: float = CONNECT_TIMEOUT
     buffer_bytes: int = BUFFER_BYTES
     on_loss: str = "warn"
+    tensorflow_timing: bool = False
 
     def __post_init__(self) -> None:
         _check_job_name(self.job_name)
@@ -97,8 +103,7 @@ class ReadOptions:
             )
         if self.data_transfer_protocol is not None:
             get_transport(self.data_transfer_protocol)
-        if self.cross_trainer_cache is not None:
-            raise UnimplementedError("`cross_trainer_cache` is not in this version of stoker")
+        _check_cache(self.cross_trainer_cache, self.job_name, self.num_consumers)
         if self.num_consumers is not None and self.target_workers == "LOCAL":
             raise InvalidArgumentError(NOT_LOCAL)
 
@@ -111,6 +116,11 @@ class ReadOptions:
             self.num_consumers,
             self.cross_trainer_cache is not None,
         )
+
+    @property
+    def divides_elements(self) -> bool:
+        """True if all shards of the elements of the dataset are read."""
+        return self.processing_mode is ShardingPolicy.DATA and self.target_workers != "LOCAL"
 
     def cardinality(self, size: int, *, finite_coordinated: bool = False) -> int:
         """Return the cardinality of an epoch that holds also if workers are lost or added.
@@ -182,6 +192,25 @@ def _check_consumers(job_name: str | None, index: Any, count: Any) -> None:
     if not _is_positive(count) or not isinstance(index, int) or not 0 <= index < count:
         raise InvalidArgumentError(
             f"`consumer_index` must be in [0, num_consumers), got {index!r} of {count!r}"
+        )
+
+
+def _check_cache(cache: Any, job_name: str | None, num_consumers: int | None) -> None:
+    if cache is None:
+        return
+    if not isinstance(cache, CrossTrainerCache):
+        raise InvalidTypeError(
+            f"`cross_trainer_cache` must be a CrossTrainerCache or None, got {cache!r}"
+        )
+    if job_name is None:
+        raise InvalidArgumentError(
+            "Cross-trainer caching requires named jobs. Got empty `job_name`. Trainers that share "
+            "elements give the same job_name"
+        )
+    if num_consumers is not None:
+        raise InvalidArgumentError(
+            "Cross-trainer caching does not support coordinated reads. Got `num_consumers` "
+            f"{num_consumers}: leave it out, or `cross_trainer_cache`"
         )
 
 

@@ -6,6 +6,7 @@ import msgspec
 
 from stoker.dataset.captures import large_captures
 from stoker.dataset.dataset import Dataset
+from stoker.dataset.sharding import file_sources
 from stoker.dataset.tree.call_site import warn_at_call_site
 from stoker.dataset.tree.functions import functions_of
 from stoker.dataset.tree.structure import decode_wire_nodes, source_summary, structure_of
@@ -46,6 +47,7 @@ def registration_of(dataset: Dataset, compression: str | None) -> m.RegisterData
         options=options,
         size=dataset.cardinality(),
         sources=source_summary(dataset.node),
+        file_sources=file_sources(dataset.node),
         runs_python=any(node.pickled for node in decode_wire_nodes(tree)),
         versions=versions(),
         compression=compression,

@@ -44,8 +44,11 @@ class Handlers(Protocol):
     async def answer(self, data: bytes) -> bytes:
         """Return the reply to a call."""
 
-    def refused(self, peer: str, reason: object) -> None:
-        """Handle a connection or call that ends because of what the peer at an address sent."""
+    def refused(self, peer: str, reason: object, *, foreign: bool = False) -> None:
+        """Handle a connection or call that ends because of what the peer at an address sent.
+
+        A `foreign` peer has sent no message of stoker's.
+        """
 
 
 class RpcServer:
@@ -132,7 +135,8 @@ class RpcServer:
                     self._handlers.received(peer, data)
                     data = await self._receiver.receive(stream, MAX_MESSAGE_BYTES)
         except TimeoutError:
-            self._handlers.refused(_address(stream), "it sent no whole message in time")
+            reason = "it sent no whole message in time"
+            self._handlers.refused(_address(stream), reason, foreign=True)
         except StokerError as error:
             self._handlers.refused(_address(stream), error)
         except BROKEN:

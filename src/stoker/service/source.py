@@ -15,6 +15,7 @@ from stoker.elements.spec import Spec
 from stoker.errors import StokerError
 from stoker.service import messages as m
 from stoker.service import rpc
+from stoker.service.cacheable import check_repetition
 from stoker.service.client.route import BEST_FIRST
 from stoker.service.client.shell import ServiceStream
 from stoker.wire.transports import get_transport
@@ -74,6 +75,8 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
     def open(self, context: Context) -> Stream:
         epoch = context.epoch if context.explicit_epoch else (next(_epochs_of(self)),)
         hello = msgspec.structs.replace(self.hello.value, epoch=epoch, process=process_token())
+        if hello.parameters.use_cross_trainer_cache:
+            check_repetition(epoch)
         return ServiceStream(
             hello,
             self.read_options.value,

@@ -104,7 +104,7 @@ class Frame(msgspec.Struct, frozen=True, eq=False):
 class Counts(msgspec.Struct, frozen=True, tag=True):
     """Worker to client: counters of the task since its start, such as ``errors_ignored``.
 
-    Sent when they change, after frames and before `End`, and again on each connection.
+    Sent when they change, before the next frame or `End`, and again on each connection.
     """
 
     counts: dict[str, Count]

@@ -11,6 +11,8 @@ WARN_SECONDS = 60.0
 class RefusalLog:
     """Log each closed connection at DEBUG, and one warning a minute that counts them. Thread-safe.
 
+    Foreign ones are not counted: port scans and health probes are no reason for a warning.
+
     Args:
         logger: gets the lines.
     """
@@ -22,10 +24,18 @@ class RefusalLog:
         self._unreported = 0
         self._last = ""
 
-    def add(self, peer: object, reason: object) -> None:
-        """Log that the connection from `peer` is closed for `reason`."""
+    def add(self, peer: object, reason: object, *, foreign: bool = False) -> None:
+        """Log that the connection from `peer` is closed for `reason`.
+
+        Args:
+            peer: its address.
+            reason: completes the line.
+            foreign: the peer has sent nothing of stoker's protocol.
+        """
         line = f"connection from {peer} is closed: {reason}"
         self._logger.debug("%s", line)
+        if foreign:
+            return
         with self._lock:
             self._unreported += 1
             self._last = line

@@ -16,7 +16,8 @@ from stoker import Dataset
 from stoker.dataset.formats import counts, opening
 from stoker.dataset.formats.opening import open_buffer
 from stoker.dataset.nodes import records as records_node
-from stoker.dataset.tree.splits import IndexSplits
+from stoker.dataset.tree.node import Context, number
+from stoker.dataset.tree.splits import IndexSplits, ListedSplits
 from stoker.dataset.tree.structure import source_summary
 from stoker.elements.spec import TensorSpec
 from stoker.errors import (
@@ -324,14 +325,34 @@ def test_chunks_respect_max_bytes(tmp_path: Path) -> None:
     stream.close()
 
 
-def test_files_of_a_list_are_its_splits(files: list[str]) -> None:
-    node = Dataset.text_lines(files).node
-    [source] = source_summary(node)
+def test_small_files_of_a_list_are_its_splits(files: list[str]) -> None:
+    dataset = Dataset.text_lines(files)
+    [source] = source_summary(dataset.node)
+    assert (source.kind, source.splits) == ("records", ListedSplits())
+    assert dataset.node.list_splits(Context(numbers=number(dataset.node))) == files
+    splits = ScriptedSplits({source.number: [[files[4], files[2], files[3]]]})
+    assert tape(dataset, splits=splits) == [*LINES[4], "c0", "d0", "d1"]
+
+
+def test_files_of_a_list_that_are_not_cut_are_its_splits(files: list[str]) -> None:
+    dataset = Dataset.csv(files, [str])
+    [source] = source_summary(dataset.node)
     assert source.splits == IndexSplits(5)
     splits = ScriptedSplits({source.number: [[(4, 5), (2, 4)]]})
-    stream = opened(Dataset.text_lines(files), splits=splits)
-    assert positions(stream) == [*LINES[4], "c0", "d0", "d1"]
-    stream.close()
+    assert tape(dataset, splits=splits) == [(x,) for x in [*LINES[4], "c0", "d0", "d1"]]
+
+
+def test_counts_of_parts_are_not_those_of_their_file(files: list[str]) -> None:
+    dataset = Dataset.text_lines(files[4])
+    half = ScriptedSplits({1: [[(files[4], 0, 6, 12)]]})
+    assert tape(dataset, splits=half) == LINES[4][:2]
+    whole = opened(dataset)
+    assert whole.advance(3) == 3
+    assert positions(whole) == LINES[4][3:]
+    parts = ScriptedSplits({1: [[(files[4], 0, 6, 12), (files[4], 6, 12, 12)]]})
+    stream = opened(dataset, splits=parts)
+    assert stream.advance(3) == 3
+    assert positions(stream) == LINES[4][3:]
 
 
 @pytest.mark.parametrize("reads", [None, 2])

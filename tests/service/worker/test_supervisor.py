@@ -19,7 +19,7 @@ CONFIG = WorkerConfig(dispatcher_address="localhost:1")
 CONNECT = """
 import json, os, socket, sys, time
 parent = socket.socket(fileno=int(sys.argv[1]))
-config = json.loads(parent.makefile("r").readline())
+config = json.loads(parent.makefile("r").readline())["config"]
 """
 SERVE = (
     CONNECT

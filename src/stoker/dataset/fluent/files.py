@@ -39,7 +39,8 @@ class Files(Fluent):
         r"""Yield the lines of text files, without their line ends.
 
         A line ends with ``\n`` or ``\r\n``; the end of the last one may be missing. A byte order
-        mark is part of the first line. As `tf.data.TextLineDataset`.
+        mark is part of the first line. The workers of a service share a large uncompressed file, in
+        parts. As `tf.data.TextLineDataset`.
 
         Args:
             filenames: a path, lists or arrays of paths, nested or not, or a dataset of paths; paths
@@ -82,8 +83,8 @@ class Files(Fluent):
         """Yield the records of TFRecord files, as bytes.
 
         Both checksums of each record are verified. After a record whose data is corrupt, reading
-        continues with the next record; after a corrupt length, with the next file. As
-        `tf.data.TFRecordDataset`.
+        continues with the next record; after a corrupt length, with the next file. The workers of a
+        service share a large uncompressed local file, in parts. As `tf.data.TFRecordDataset`.
 
         Args:
             filenames: a path, lists or arrays of paths, nested or not, or a dataset of paths; paths
@@ -123,7 +124,8 @@ class Files(Fluent):
     ) -> Self:
         """Yield records of `record_bytes` bytes each, as bytes.
 
-        As `tf.data.FixedLengthRecordDataset`.
+        The workers of a service share a large uncompressed file, in parts. As
+        `tf.data.FixedLengthRecordDataset`.
 
         Args:
             filenames: a path, lists or arrays of paths, nested or not, or a dataset of paths; paths

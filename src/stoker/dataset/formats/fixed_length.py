@@ -1,9 +1,12 @@
 """Files of fixed-length records, between a header and a footer."""
 
+from typing import ClassVar
+
 import msgspec
 import numpy as np
 
 from stoker.dataset.formats.opening import FileBuffer
+from stoker.dataset.formats.parts import even_cuts
 from stoker.dataset.formats.reader import RecordReader
 from stoker.elements.spec import Spec, TensorSpec
 from stoker.errors import DataLossError, InvalidArgumentError
@@ -15,6 +18,7 @@ _MAX_RECORDS = 4096
 class FixedLength(msgspec.Struct, frozen=True, tag="fixed_length"):
     """Records of `record_bytes` between a header and a footer, neither of which is yielded."""
 
+    walked: ClassVar[bool] = False
     record_bytes: int
     header_bytes: int = 0
     footer_bytes: int = 0
@@ -27,6 +31,20 @@ class FixedLength(msgspec.Struct, frozen=True, tag="fixed_length"):
         """Return a reader of the file in `buffer`."""
         return FixedLengthReader(buffer, self)
 
+    def cut(self, path: str, size: int, part_bytes: int) -> list[int]:
+        """Return where the parts of a file begin, and where the last one ends."""
+        body = size - self.header_bytes - self.footer_bytes
+        if body < 0 or body % self.record_bytes:
+            return [0, size]  # reading it raises the error
+        records = body // self.record_bytes
+        cuts = even_cuts(records, max(1, part_bytes // self.record_bytes))
+        return [self.header_bytes + cut * self.record_bytes for cut in cuts]
+
+    def open_part(self, buffer: FileBuffer, start: int, stop: int) -> RecordReader:
+        """Return a reader of one of the parts that `cut` returns."""
+        buffer.limit(stop)
+        return FixedLengthReader(buffer, FixedLength(self.record_bytes, header_bytes=start), start)
+
 
 class FixedLengthReader(RecordReader):
     """Reads fixed-length records.
@@ -35,8 +53,8 @@ class FixedLengthReader(RecordReader):
     any is read, and records are skipped in O(1).
     """
 
-    def __init__(self, buffer: FileBuffer, layout: FixedLength) -> None:
-        super().__init__(buffer)
+    def __init__(self, buffer: FileBuffer, layout: FixedLength, start: int = 0) -> None:
+        super().__init__(buffer, start)
         self._layout = layout
         self._length = layout.record_bytes
         self._footer = layout.footer_bytes

@@ -55,6 +55,10 @@ class FileBuffer(ABC):
         self.block = b""
         self.size = size
 
+    def limit(self, stop: int) -> None:
+        """End the content at byte `stop` of an uncompressed file; call it before `move`."""
+        self.size = stop
+
     @abstractmethod
     def move(self, at: int, need: int, want: int | None = None) -> bytes:
         """Move the block forward by `at` bytes, perhaps beyond its end, and return it.
@@ -65,7 +69,8 @@ class FileBuffer(ABC):
         Args:
             at: the number of bytes to move by.
             need: the least number of bytes in the block.
-            want: about the number of bytes to read in one call; ``None``: BLOCK_BYTES.
+            want: about the number of bytes to read in one call, at most BLOCK_BYTES; ``None``:
+                BLOCK_BYTES.
 
         Raises:
             DataLossError: if the compressed data is corrupt, or the file has become shorter.
@@ -152,12 +157,13 @@ class _LocalBuffer(FileBuffer):
     def __init__(self, path: str) -> None:
         self._file = open_file(path, "rb")
         super().__init__(path, os.fstat(self._file.fileno()).st_size)
+        self._opened_size = self.size
 
     def move(self, at: int, need: int, want: int | None = None) -> bytes:
         assert self.size is not None
         if not at and len(self.block) >= need:
             return self.block
-        want = BLOCK_BYTES if want is None else want
+        want = BLOCK_BYTES if want is None else min(want, BLOCK_BYTES)
         self.offset = min(self.offset + at, self.size)
         rest = self.size - self.offset
         with _named(self.path):
@@ -166,8 +172,8 @@ class _LocalBuffer(FileBuffer):
                 more = os.pread(self._file.fileno(), need - len(block), self.offset + len(block))
                 if not more:
                     raise DataLossError(
-                        f"{self.path} is truncated: it had {self.size} bytes when it was opened, "
-                        f"and now ends after {self.offset + len(block)}"
+                        f"{self.path} is truncated: it had {self._opened_size} bytes when it was "
+                        f"opened, and now ends after {self.offset + len(block)}"
                     )
                 block += more
         self.block = block
@@ -186,6 +192,11 @@ class _StreamBuffer(FileBuffer):
     def __init__(self, path: str, size: int | None, stream: "_Plain | _Inflated") -> None:
         super().__init__(path, size)
         self._stream = stream
+
+    def limit(self, stop: int) -> None:
+        super().limit(stop)
+        assert isinstance(self._stream, _Plain)
+        self._stream.stop = stop
 
     def move(self, at: int, need: int, want: int | None = None) -> bytes:
         if not at and len(self.block) >= need:
@@ -224,14 +235,22 @@ class _StreamBuffer(FileBuffer):
 
 
 class _Plain:
-    """An uncompressed file object."""
+    """An uncompressed file object.
+
+    Attributes:
+        stop: the byte that ends it; ``None``: the end of the file.
+    """
 
     def __init__(self, file: Any) -> None:
         self._file = file
+        self.stop: int | None = None
 
     def read(self) -> bytes:
         """Return the next piece; empty at the end."""
-        piece: bytes = self._file.read(BLOCK_BYTES)
+        size = BLOCK_BYTES
+        if self.stop is not None:
+            size = max(0, min(size, self.stop - self._file.tell()))
+        piece: bytes = self._file.read(size)
         return piece
 
     def skip(self, count: int) -> int:

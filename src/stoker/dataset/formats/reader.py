@@ -14,11 +14,16 @@ class RecordReader(ABC):
     A subclass keeps the offset of the next record in the buffer's block in `_at`, and its number in
     `_number`. It moves the buffer only when it has no record to return, so that an error of the
     file comes after all records that could be read.
+
+    Args:
+        buffer: the file, at its beginning.
+        start: the byte from which records are read and numbered.
     """
 
-    def __init__(self, buffer: FileBuffer) -> None:
+    def __init__(self, buffer: FileBuffer, start: int = 0) -> None:
         self._buffer = buffer
-        self._at = 0
+        self._start = start
+        self._at = start
         self._number = 0
         self._failure: Exception | None = None
         self._ended = False
@@ -90,4 +95,6 @@ class RecordReader(ABC):
 
     def _where(self, at: int) -> str:
         """Name the next record, which begins at `at` in the block, for an error."""
-        return f"{self._buffer.path}: record {self._number} at byte {self._buffer.offset + at}"
+        after = f" after byte {self._start}" if self._start else ""
+        offset = self._buffer.offset + at
+        return f"{self._buffer.path}: record {self._number}{after} at byte {offset}"

@@ -1,12 +1,13 @@
 """Text files: a record is a line."""
 
 import codecs
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
 
 from stoker.dataset.formats.opening import FileBuffer
+from stoker.dataset.formats.parts import even_cuts
 from stoker.dataset.formats.reader import RecordReader
 from stoker.elements.spec import Spec, TensorSpec
 from stoker.errors import InvalidArgumentError
@@ -15,6 +16,9 @@ from stoker.errors import InvalidArgumentError
 _STEP_BYTES = 1 << 16
 
 _NEWLINE = 10
+
+# The bytes read beyond a part for the end of its last line; a longer line takes further reads.
+_LINE_BYTES = 1 << 12
 
 # The first bytes of gzip files; UTF-8 text cannot begin with them.
 _GZIP = b"\x1f\x8b"
@@ -27,6 +31,7 @@ _STATELESS = ("utf-8", "ascii", "iso8859-1")
 class Text(msgspec.Struct, frozen=True, tag="text"):
     """Lines as text, or as bytes where `encoding` is None."""
 
+    walked: ClassVar[bool] = False
     encoding: str | None = "utf-8"
 
     def element_spec(self) -> Spec:
@@ -37,6 +42,14 @@ class Text(msgspec.Struct, frozen=True, tag="text"):
         """Return a reader of the file in `buffer`."""
         return TextReader(buffer, self.encoding)
 
+    def cut(self, path: str, size: int, part_bytes: int) -> list[int]:
+        """Return where the parts of a file begin, and where the last one ends."""
+        return even_cuts(size, part_bytes)
+
+    def open_part(self, buffer: FileBuffer, start: int, stop: int) -> RecordReader:
+        """Return a reader of the lines that begin in one of the parts that `cut` returns."""
+        return TextReader(buffer, self.encoding, start, stop)
+
 
 class TextReader(RecordReader):
     r"""Reads lines without their ends, ``\n`` or ``\r\n``; the last may have none.
@@ -44,10 +57,16 @@ class TextReader(RecordReader):
     Args:
         buffer: the file.
         encoding: one in which a newline is always the byte 10; ``None``: lines are bytes.
+        start: the first byte in which a line may begin.
+        stop: the byte after the last one in which a line may begin; ``None``: the end of the file.
     """
 
-    def __init__(self, buffer: FileBuffer, encoding: str | None) -> None:
-        super().__init__(buffer)
+    def __init__(
+        self, buffer: FileBuffer, encoding: str | None, start: int = 0, stop: int | None = None
+    ) -> None:
+        super().__init__(buffer, start)
+        self._stop = stop
+        self._at_line = not start
         self._encoding = encoding
         self._stateless = encoding is not None and codecs.lookup(encoding).name in _STATELESS
 
@@ -111,6 +130,40 @@ class TextReader(RecordReader):
         return n
 
     def _find_lines(self) -> tuple[bytes, int, int]:
+        """Return the block and the range of the next lines in it, which is empty at the end."""
+        if self._stop is None:
+            return self._find_complete_lines()
+        if not self._at_line:
+            self._find_first_line()
+        if self._buffer.offset + self._at >= self._stop:
+            return self._buffer.block, self._at, self._at
+        block, at, stop = self._find_complete_lines()
+        last = self._stop - self._buffer.offset - 1
+        if stop > last:  # the line with the last byte of the part is its last line
+            stop = block.find(b"\n", last, stop) + 1 or stop
+        return block, at, stop
+
+    def _find_first_line(self) -> None:
+        """Move to the first line that begins in the part, or to a byte that is beyond it."""
+        assert self._stop is not None
+        self._at_line = True
+        at = self._start - 1  # it may end a line
+        newline = -1
+        while newline < 0 and self._buffer.offset + at < self._stop:
+            block = self._buffer.move(at, 1, self._want(at))
+            if not block:
+                break
+            newline = block.find(b"\n")
+            at = len(block)
+        self._at = newline + 1 or at
+
+    def _want(self, at: int) -> int | None:
+        """Return about the number of bytes to read from `at` in the block."""
+        if self._stop is None:
+            return None
+        return max(0, self._stop - self._buffer.offset - at) + _LINE_BYTES
+
+    def _find_complete_lines(self) -> tuple[bytes, int, int]:
         """Return the block and the range of complete lines in it, which is empty at the end."""
         block, at = self._buffer.block, self._at
         need = len(block) - at + 1
@@ -118,7 +171,7 @@ class TextReader(RecordReader):
         while not (stop := _end_of_lines(block, at)):
             if ended:
                 return block, at, len(block)
-            block = self._buffer.move(at, need)
+            block = self._buffer.move(at, need, self._want(at))
             at = self._at = 0
             ended = len(block) < need
             need = 2 * len(block)

@@ -4,14 +4,20 @@ Each record is its length (8 bytes, little-endian), the masked CRC-32C of these 
 data, and the masked CRC-32C of the data (4).
 """
 
+import functools
+from contextlib import closing, suppress
+from typing import ClassVar
+
 import msgspec
 import numpy as np
 
+from stoker.dataset.formats import counts
 from stoker.dataset.formats.checksum import MASK_DELTA, load_crc32c, masked
-from stoker.dataset.formats.opening import FileBuffer
+from stoker.dataset.formats.opening import FileBuffer, open_buffer
+from stoker.dataset.formats.parts import even_cuts
 from stoker.dataset.formats.reader import RecordReader
 from stoker.elements.spec import Spec, TensorSpec
-from stoker.errors import DataLossError
+from stoker.errors import DataLossError, StokerError
 
 _HEADER = 12
 _FOOTER = 4
@@ -27,9 +33,13 @@ _MAX_HEADERS = 1 << 13
 _LONG_RECORD = 1 << 15
 _SHORT_BLOCK = 1 << 12
 
+_NO_LIMIT = 1 << 62
+
 
 class TFRecord(msgspec.Struct, frozen=True, tag="tfrecord"):
     """Records as bytes."""
+
+    walked: ClassVar[bool] = True
 
     def element_spec(self) -> Spec:
         """Return the spec of a record."""
@@ -39,6 +49,36 @@ class TFRecord(msgspec.Struct, frozen=True, tag="tfrecord"):
         """Return a reader of the file in `buffer`."""
         return TFRecordReader(buffer)
 
+    def cut(self, path: str, size: int, part_bytes: int) -> list[int]:
+        """Return where the parts of a file begin, and where the last one ends.
+
+        The file is walked from header to header. After a header that is corrupt or cannot be read
+        there is no cut, so that the error is raised when that record is read.
+        """
+        version = counts.version_of(path)
+        if version is None or version.size != size:
+            return _walked_cuts(path, size, part_bytes)
+        return list(_remembered_cuts(version, part_bytes))
+
+    def open_part(self, buffer: FileBuffer, start: int, stop: int) -> RecordReader:
+        """Return a reader of one of the parts that `cut` returns."""
+        buffer.limit(stop)
+        return TFRecordReader(buffer, start)
+
+
+@functools.lru_cache(maxsize=64)
+def _remembered_cuts(version: counts.Version, part_bytes: int) -> tuple[int, ...]:
+    return tuple(_walked_cuts(version.path, version.size, part_bytes))
+
+
+def _walked_cuts(path: str, size: int, part_bytes: int) -> list[int]:
+    cuts = {0}
+    with suppress(StokerError), closing(open_buffer(path, "")) as buffer:
+        reader = TFRecordReader(buffer)
+        for target in even_cuts(size, part_bytes)[1:-1]:
+            cuts.add(reader.walk(target))
+    return [*sorted(cut for cut in cuts if cut < size), size]
+
 
 class TFRecordReader(RecordReader):
     """Reads a TFRecord file; both checksums of each record are verified.
@@ -47,8 +87,8 @@ class TFRecordReader(RecordReader):
     length the next record cannot be found, and the file ends.
     """
 
-    def __init__(self, buffer: FileBuffer) -> None:
-        super().__init__(buffer)
+    def __init__(self, buffer: FileBuffer, start: int = 0) -> None:
+        super().__init__(buffer, start)
         self._crc = load_crc32c()
         self._lengths: dict[bytes, int] = {}
 
@@ -147,6 +187,19 @@ class TFRecordReader(RecordReader):
             f"{available}"
         )
 
+    def walk(self, offset: int) -> int:
+        """Move to the first record that begins at byte `offset` or later; return its byte.
+
+        Raises:
+            DataLossError: if a header before it is corrupt or truncated.
+            UnavailableError: if the file cannot be read.
+        """
+        while (at := self._buffer.offset + self._at) < offset:
+            in_block = self._skip_in_block(_NO_LIMIT, offset - self._buffer.offset)
+            if not in_block and not self._skip(1):
+                break
+        return at
+
     def _skip(self, n: int) -> int:
         if skipped := self._skip_in_block(n):
             return skipped
@@ -163,9 +216,10 @@ class TFRecordReader(RecordReader):
             raise self._truncated(size, available)
         return 1
 
-    def _skip_in_block(self, n: int) -> int:
-        """Skip records that are complete in the block, reading only their headers."""
-        block, at, size = self._buffer.block, self._at, len(self._buffer.block)
+    def _skip_in_block(self, n: int, size: int = _NO_LIMIT) -> int:
+        """Skip records that end in the first `size` bytes of the block, reading their headers."""
+        block, at = self._buffer.block, self._at
+        size = min(size, len(block))
         length_of = self._lengths.get
         skipped = 0
         while skipped < n:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from stoker.dataset.nodes.choose import SampleByWeights as SampleByWeights
     from stoker.dataset.nodes.concatenate import Concatenate as Concatenate
     from stoker.dataset.nodes.elements import Elements as Elements
+    from stoker.dataset.nodes.encoded_names import EncodedNames as EncodedNames
     from stoker.dataset.nodes.enumerate import Enumerate as Enumerate
     from stoker.dataset.nodes.files import ListFiles as ListFiles
     from stoker.dataset.nodes.filter import Filter as Filter
@@ -59,6 +60,7 @@ _MODULES = {
     "SampleByWeights": "choose",
     "Concatenate": "concatenate",
     "Elements": "elements",
+    "EncodedNames": "encoded_names",
     "Enumerate": "enumerate",
     "ListFiles": "files",
     "Filter": "filter",

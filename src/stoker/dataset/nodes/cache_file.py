@@ -20,7 +20,8 @@ class CacheFile(OneInput, frozen=True, eq=False, kw_only=True):
     """Keeps the elements of the first epoch that was read, not skipped, to its end without errors.
 
     The store is the folder ``<filename>.stoker``. A stream that finds another writing it only
-    reads its input. Under a service's splits, each reader of splits has its own unnamed store.
+    reads its input. Under a service that divides
+    its input, each reader of a part has its own unnamed store.
 
     Attributes:
         filename: a local path without the ending; pickled, because the place of the store is not
@@ -36,14 +37,14 @@ class CacheFile(OneInput, frozen=True, eq=False, kw_only=True):
     def open(self, context: Context) -> Stream:
         path = f"{self.filename.value}.stoker"
         folder = Folder(path)
-        if context.splits is not None:
-            folder = _unnamed_folder(self, context.splits, path)
+        if (reader := context.part_reader(self)) is not None:
+            folder = _unnamed_folder(self, reader, path)
         # The elements kept must not depend on which epoch was the first to be read whole.
         return LazyStream(lambda: self._open(replace(context, epoch=(0,)), folder))
 
     def _open(self, context: Context, folder: Folder) -> Stream:
         def read(found: Description) -> Stream:
-            whole = replace(context, splits=None)
+            whole = context.whole()
             return StoredStream(whole, self, folder, found.files, self.element_spec())
 
         metadata = self.fingerprint.metadata(context)

@@ -1,7 +1,6 @@
 """sample_from_datasets and choose_from_datasets: the next element of one of several inputs."""
 
 from collections import deque
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -98,7 +97,7 @@ class SampleByWeights(Node, frozen=True, eq=False, kw_only=True):
         return self.parts
 
     def open(self, context: Context) -> Stream:
-        weights = self.weights.open(replace(context, splits=None))
+        weights = self.weights.open(context.whole())
         generator = rng(context, self, self.seed, per_epoch=self.rerandomize_each_iteration)
         streams = [part.open(context) for part in self.parts]
         choices = VaryingChoices(generator, weights, len(streams))
@@ -130,7 +129,7 @@ class Choose(Node, frozen=True, eq=False, kw_only=True):
         return self.parts
 
     def open(self, context: Context) -> Stream:
-        choices = self.choices.open(replace(context, splits=None))
+        choices = self.choices.open(context.whole())
         streams = [part.open(context) for part in self.parts]
         indices = GivenChoices(choices, len(streams))
         return _ChosenStream(streams, indices, self.stop_on_empty_dataset)

@@ -1,5 +1,6 @@
 """list_files: the paths of files that match patterns."""
 
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -37,16 +38,33 @@ class ListFiles(Node, frozen=True, eq=False, kw_only=True):
         Raises:
             NotFoundError: if no file matches.
         """
+        return self._shuffled(self.list_in_order(context), context)
+
+    def list_in_order(self, context: Context) -> list[Any]:
+        """Return the paths, sorted.
+
+        Raises:
+            NotFoundError: if no file matches.
+        """
         paths = sorted(path for pattern in self.patterns for path in list_paths(pattern))
         if not paths:
             raise NotFoundError(
                 f"no files match {', '.join(map(repr, self.patterns))}; check the pattern and that "
                 "the files are there on the machine that reads them"
             )
-        if self.shuffle:
-            order = rng(context, self, self.seed).permutation(len(paths))
-            paths = [paths[i] for i in order]
         return paths
 
     def open(self, context: Context) -> Stream:
-        return ListedStream(context, self, lambda: self.list_splits(context))
+        return ListedStream(context, self, lambda: self._list(context))
+
+    def _list(self, context: Context) -> Iterable[Any]:
+        if context.splits is not None or (reader := context.part_reader(self)) is None:
+            return self.list_splits(context)
+        paths = reader.open(context.numbers[self])
+        return self._shuffled(list(paths), context) if self.shuffle else paths
+
+    def _shuffled(self, paths: list[Any], context: Context) -> list[Any]:
+        if not self.shuffle:
+            return paths
+        order = rng(context, self, self.seed).permutation(len(paths))
+        return [paths[i] for i in order]

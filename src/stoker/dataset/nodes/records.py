@@ -12,12 +12,20 @@ from stoker.dataset.formats.checksum import load_crc32c
 from stoker.dataset.formats.csv import Csv
 from stoker.dataset.formats.fixed_length import FixedLength
 from stoker.dataset.formats.opening import open_buffer
+from stoker.dataset.formats.parts import MOST_FILES, Part, list_parts, open_part
 from stoker.dataset.formats.reader import RecordReader
 from stoker.dataset.formats.text import Text
 from stoker.dataset.formats.tfrecord import TFRecord
-from stoker.dataset.streams.stream import Stream
+from stoker.dataset.nodes.encoded_names import EncodedNames
+from stoker.dataset.nodes.files import ListFiles
+from stoker.dataset.nodes.prefetch import Prefetch
+from stoker.dataset.nodes.shuffle import Shuffle
+from stoker.dataset.streams.execute import open_stream
+from stoker.dataset.streams.source import ListedStream
+from stoker.dataset.streams.stream import READ_AHEAD_BYTES, READ_AHEAD_ELEMENTS, Stream
 from stoker.dataset.streams.task_calls import TaskCalls, recorded_unplaced
 from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node
+from stoker.dataset.tree.splits import IndexSplits, ListedSplits
 from stoker.elements.sizes import element_bytes
 from stoker.elements.spec import Spec
 from stoker.errors import FailedPreconditionError, InvalidArgumentError
@@ -28,6 +36,9 @@ class Records(Node, frozen=True, eq=False, kw_only=True):
 
     An error occupies the position of its record. After one that makes the rest of the file
     unreadable (a missing file, a corrupt length) reading continues with the next file.
+
+    The splits of uncompressed files are parts of them, if their names are those of a source, in any
+    order, and their format can be read from the middle of a file.
 
     Attributes:
         input: paths, or URLs for fsspec.
@@ -46,19 +57,68 @@ class Records(Node, frozen=True, eq=False, kw_only=True):
     def cardinality(self) -> int:
         return 0 if self.input.cardinality() == 0 else UNKNOWN_CARDINALITY
 
+    def splits(self) -> ListedSplits | None:
+        if self.compression or isinstance(self.format, Csv) or not _is_list(self.input):
+            return None
+        return ListedSplits()
+
+    def list_splits(self, context: Context) -> list[Any]:
+        """Return the parts of the files; for a file that is read as a whole, its path.
+
+        Raises:
+            NotFoundError: if no file matches the patterns of `list_files`.
+            InvalidArgumentError: if an element of the input is not a path.
+        """
+        assert not isinstance(self.format, Csv)
+        stream = open_stream(self.input, context)
+        try:
+            paths = [_path_of(path) for path in _elements(stream)]
+        finally:
+            stream.close()
+        return list_parts(paths, self.format)
+
     def open(self, context: Context) -> Stream:
         if isinstance(self.format, TFRecord):
             load_crc32c()  # one error instead of one for each file
-        return _RecordsStream(self, self.input.open(context), context.calls)
+        if context.splits is None or self.splits() is None:
+            return _RecordsStream(self, self.input.open(context), context.calls)
+        splits = ListedStream(context, self, lambda: self.list_splits(context))
+        return _RecordsStream(self, splits, context.calls, splits=True)
+
+
+def _is_list(names: Node) -> bool:
+    """Return whether a worker can list the names, each of which it then reads once."""
+    while isinstance(names, Shuffle | Prefetch | EncodedNames):
+        names = names.input
+    if isinstance(names, ListFiles):
+        return True
+    # Ranges of more names than are cut are assigned with less effort than each of them.
+    indexed = not names.inputs and isinstance(names.splits(), IndexSplits)
+    return indexed and 0 <= names.cardinality() <= MOST_FILES
+
+
+def _elements(stream: Stream) -> Iterator[Any]:
+    while chunk := stream.next_chunk(READ_AHEAD_ELEMENTS, READ_AHEAD_BYTES):
+        yield from chunk
 
 
 class _RecordsStream(Stream):
-    """Reads one file after the other; any thread may call `close`, even during a read."""
+    """Reads one file after the other; any thread may call `close`, even during a read.
 
-    def __init__(self, node: Records, paths: Stream, calls: TaskCalls | None) -> None:
+    Args:
+        node: the node.
+        files: paths, or splits.
+        calls: as in `Context`.
+        splits: `files` yields what `Records.list_splits` returns.
+    """
+
+    def __init__(
+        self, node: Records, files: Stream, calls: TaskCalls | None, *, splits: bool = False
+    ) -> None:
         self._node = node
         self._calls = calls
-        self._paths = paths
+        self._files = files
+        self._yields_parts = splits
         self._layout = (node.format, node.compression)
         self._reader: RecordReader | None = None
         self._version: counts.Version | None = None
@@ -99,13 +159,13 @@ class _RecordsStream(Stream):
         self._closed = True
         self._ready = iter(())
         self._close_reader_if_closed()
-        self._paths.close()
+        self._files.close()
 
     def _read(self) -> list[Any]:
         """Return the next records; raise StopIteration at the end, errors at their positions."""
         while True:
             if self._reader is None:
-                self._open(*self._next_path())
+                self._open(*self._next_file())
             with recorded_unplaced(self._calls), self._using_reader() as reader:
                 try:
                     records = reader.read()
@@ -122,12 +182,12 @@ class _RecordsStream(Stream):
     def _skip(self, n: int) -> int:
         """Skip at most `n` positions of one file; raise StopIteration after the last file."""
         if self._reader is None:
-            path, version = self._next_path()
+            file, version = self._next_file()
             if version is not None:
                 count = counts.recorded(version, self._layout)
                 if count is not None and count <= n:
                     return count
-            self._open(path, version)
+            self._open(file, version)
         with self._using_reader() as reader:
             skipped = reader.skip(n)
         self._file_positions += skipped
@@ -135,18 +195,17 @@ class _RecordsStream(Stream):
             self._end_file()
         return skipped
 
-    def _next_path(self) -> tuple[str, counts.Version | None]:
+    def _next_file(self) -> tuple[str | Part, counts.Version | None]:
+        """Return the next file or part, and the version of a whole file."""
         self._check_open()
-        path = _path_of(self._paths.next())
+        found = self._files.next()
+        if self._yields_parts and not isinstance(found, str):
+            return Part(*found), None
+        path = _path_of(found)
         return path, counts.version_of(path)
 
-    def _open(self, path: str, version: counts.Version | None) -> None:
-        buffer = open_buffer(path, self._node.compression)
-        try:
-            self._reader = self._node.format.open(buffer)
-        except BaseException:
-            buffer.close()
-            raise
+    def _open(self, file: str | Part, version: counts.Version | None) -> None:
+        self._reader = _reader_of(file, self._node)
         self._version = version
         self._file_positions = 0
         self._close_reader_if_closed()
@@ -183,6 +242,19 @@ class _RecordsStream(Stream):
                 reader.close()
         finally:
             self._lock.release()
+
+
+def _reader_of(file: str | Part, node: Records) -> RecordReader:
+    """Open a file, or a part of it."""
+    if isinstance(file, Part):
+        assert not isinstance(node.format, Csv)
+        return open_part(file, node.format)
+    buffer = open_buffer(file, node.compression)
+    try:
+        return node.format.open(buffer)
+    except BaseException:
+        buffer.close()
+        raise
 
 
 def _path_of(element: Any) -> str:

@@ -7,7 +7,7 @@ from stoker.dataset.streams.stream import OneInputStream, Stream
 from stoker.dataset.tree.node import SHARD_HINT, Context, OneInput
 from stoker.dataset.tree.splits import IndexSplits
 from stoker.elements.sizes import element_bytes
-from stoker.errors import FailedPreconditionError
+from stoker.errors import FailedPreconditionError, InvalidArgumentError
 
 # Up to this number of shards, reading all elements of a range is cheaper than skipping some.
 _MAX_SLICED = 16
@@ -47,8 +47,59 @@ class Shard(OneInput, frozen=True, eq=False, kw_only=True):
         if context.as_rows:
             return _ShardStream(self, stream, flows=True, cheap=True, max_sliced=self.num_shards)
         cheap = not self.input.inputs and isinstance(self.input.splits(), IndexSplits)
-        flows = context.splits is None
+        flows = context.splits is None and context.shard is None
         return _ShardStream(self, stream, flows=flows, cheap=cheap and flows)
+
+
+class WorkerShard(Shard, frozen=True, eq=False, kw_only=True):
+    """The shard of a worker, of files or where the user put it: an empty one is an error.
+
+    It is not part of the wire form: the worker inserts it.
+    """
+
+    def open(self, context: Context) -> Stream:
+        stream = _NonEmptyInput(self.input.open(context), self)
+        flows = context.splits is None and context.shard is None
+        return _ShardStream(self, stream, flows=flows, cheap=False)
+
+
+class _NonEmptyInput(OneInputStream):
+    """Raises at the end if the input has elements, but fewer than there are shards."""
+
+    def __init__(self, stream: Stream, node: WorkerShard) -> None:
+        super().__init__(stream)
+        self._node = node
+        self._passed = 0
+
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
+        try:
+            chunk = self._input.next_chunk(max_elements, max_bytes, lazy)
+        except Exception:
+            self._passed += 1
+            raise
+        self._passed += len(chunk)
+        if not chunk:
+            self._check()
+        return chunk
+
+    def advance(self, n: int) -> int:
+        skipped = self._input.advance(n)
+        self._passed += skipped
+        return skipped
+
+    def _check(self) -> None:
+        passed, self._passed = self._passed, 0
+        if 0 < passed < self._node.num_shards:
+            raise InvalidArgumentError(too_few_files(passed, self._node.num_shards))
+
+
+def too_few_files(files: int, shards: int) -> str:
+    """Return the message that a dataset has fewer files than workers; as in tf.data service."""
+    return (
+        f"Could not apply FILE based sharding: the dataset only has {files} file(s), which is not "
+        f"enough for the required {shards} shards/workers. Write the data to more files, use fewer "
+        "workers, or shard by elements (ShardingPolicy.DATA)"
+    )
 
 
 class _ShardStream(OneInputStream):

@@ -55,7 +55,7 @@ class Snapshot(OneInput, frozen=True, eq=False, kw_only=True):
     def open(self, context: Context) -> Stream:
         # The elements kept must not depend on which epoch was the first to be read whole.
         first = replace(context, epoch=(0,))
-        if context.splits is not None:
+        if context.part_reader(self) is not None:
             return self.input.open(first)
         return LazyStream(lambda: self._open(context, first))
 

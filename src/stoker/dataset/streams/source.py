@@ -1,6 +1,6 @@
 """Streams of sources: ranges of an index source, values of a listed one."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from stoker.dataset.streams.row_numbers import RowNumbers
@@ -86,9 +86,9 @@ class ListedStream(Stream):
             the error is the only position of the stream.
     """
 
-    def __init__(self, context: Context, node: Node, list_all: Callable[[], list[Any]]) -> None:
+    def __init__(self, context: Context, node: Node, list_all: Callable[[], Iterable[Any]]) -> None:
         self._whole = context.splits is None
-        self._list_all: Callable[[], list[Any]] | None = list_all
+        self._list_all: Callable[[], Iterable[Any]] | None = list_all
         self._values: Iterator[Any] = iter(())
         if context.splits is not None:
             self._values = context.splits.open(context.numbers[node])

@@ -14,7 +14,7 @@ from stoker.dataset.pickled import Pickled
 from stoker.dataset.streams.statistics import Statistics
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.streams.task_calls import TaskCalls
-from stoker.dataset.tree.splits import SplitReader, Splits
+from stoker.dataset.tree.splits import SplitReader, Splits, StaticShard
 from stoker.dataset.tree.table import Allocate, Table
 from stoker.elements.spec import Spec
 from stoker.errors import FailedPreconditionError
@@ -137,6 +137,13 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
         """List the splits of a `ListedSplits` source as builtin values; called on a worker."""
         raise NotImplementedError
 
+    def list_in_order(self, context: "Context") -> list[Any]:
+        """List the splits in the order in which static shards divide them, the same in each epoch.
+
+        The source of a shard puts its part in the order of the epoch.
+        """
+        return self.list_splits(context)
+
 
 class OneInput(Node, frozen=True, eq=False, kw_only=True):
     """A node with one input; by default it yields some of the elements of its input.
@@ -241,6 +248,7 @@ class Context:
         explicit_epoch: the caller chose the epoch.
         numbers: the number of every node of the tree.
         splits: assigns splits to sources; ``None``: they read all elements.
+        shard: what is read of the tree, if it is not all of the data; ``None`` with `splits`.
         make_dataset: wraps a tree in the `Dataset` that user functions receive.
         allocate: allocates the arrays of batches that leave the pipeline; see `allocate_for`.
         output_nodes: the nodes whose batches leave the pipeline.
@@ -260,6 +268,7 @@ class Context:
     explicit_epoch: bool = False
     numbers: Mapping[Node, int] = dataclasses.field(default_factory=dict)
     splits: SplitReader | None = None
+    shard: StaticShard | None = None
     make_dataset: Callable[[Node], Any] = _no_dataset
     allocate: Allocate = np.empty
     output_nodes: frozenset[Node] = frozenset()
@@ -283,8 +292,21 @@ class Context:
         """Return the context of the k-th opening of the tree below a node."""
         return dataclasses.replace(self, epoch=(*self.epoch, k))
 
+    def whole(self) -> "Context":
+        """Return the context of an input of which every task reads all elements."""
+        return dataclasses.replace(self, splits=None, shard=None)
+
+    def part_reader(self, node: Node) -> SplitReader | None:
+        """Return the supplier of the part of the data that `node` reads; ``None`` if it reads all.
+
+        What a node stores of its input is for the epochs of one reader only.
+        """
+        if self.shard is not None and self.numbers[node] in self.shard.nodes:
+            return self.shard.reader
+        return self.splits
+
     def nested(self, root: Node, k: int) -> "Context":
         """Return the context of a dataset built inside a function, which reads all its elements."""
         return dataclasses.replace(
-            self, epoch=(*self.epoch, k), numbers=number(root), splits=None, allocate=np.empty
+            self.whole(), epoch=(*self.epoch, k), numbers=number(root), allocate=np.empty
         )

@@ -1,5 +1,7 @@
 """Units of a source that are assigned to workers, and the reader that receives them."""
 
+import dataclasses
+import enum
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -35,6 +37,31 @@ class Source(msgspec.Struct, frozen=True):
     kind: str
     site: str
     splits: IndexSplits | ListedSplits | Unsplittable
+
+
+class ShardBy(enum.Enum):
+    """The units that are divided among the workers under static sharding.
+
+    FILES: the files of every source. ELEMENTS: the elements of the dataset. HINT: the input of each
+    ``shard(SHARD_HINT, ...)``.
+    """
+
+    FILES = "files"
+    ELEMENTS = "elements"
+    HINT = "hint"
+
+
+@dataclasses.dataclass(frozen=True)
+class StaticShard:
+    """The part of the data that a worker reads under static sharding.
+
+    Attributes:
+        reader: supplies the sources with the files of the shard.
+        nodes: the numbers of the nodes that read the shard only, not all of the data.
+    """
+
+    reader: "SplitReader"
+    nodes: frozenset[int]
 
 
 class SplitReader(Protocol):

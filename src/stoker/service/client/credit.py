@@ -37,14 +37,16 @@ class WindowedCredit:
     Args:
         buffer_bytes: bytes sent and not consumed, over all workers: each worker may exceed its part
             by one element.
+        gradual: grant no elements before `begin`, and few at first.
     """
 
     metered = False
     """Credit is granted only for elements that workers have announced as ready."""
 
-    def __init__(self, buffer_bytes: int = BUFFER_BYTES) -> None:
+    def __init__(self, buffer_bytes: int = BUFFER_BYTES, *, gradual: bool = False) -> None:
         self._buffer_bytes = buffer_bytes
-        self._pace = Pace()
+        self._pace = Pace(gradual=gradual)
+        self._waits = gradual
         self._flows: defaultdict[int, FlowControl] = defaultdict(FlowControl)
 
     def grant(self, task_id: int) -> tuple[int, int]:
@@ -53,6 +55,14 @@ class WindowedCredit:
         elements, nbytes = self._elements(task_id), self._bytes(flow)
         flow.grant(elements, nbytes)
         return elements, nbytes
+
+    def begin(self) -> list[int]:
+        """Record that the consumer reads; return as `ready`. Only the first call has an effect."""
+        if not self._waits:
+            return []
+        self._waits = False
+        self._pace.begin()
+        return list(self._flows)
 
     @property
     def reserved(self) -> int:
@@ -141,6 +151,7 @@ class LimitedCredit(WindowedCredit):
         max_outstanding_requests: elements that may be outstanding.
         buffer_bytes: as for `WindowedCredit`.
         needed_first: chooses the task that gets credit next, as `Order.needed_first`.
+        gradual: grant no elements before `begin`.
         singly: it chooses for one element, not for all that a task has ready.
     """
 
@@ -153,12 +164,16 @@ class LimitedCredit(WindowedCredit):
         needed_first: NeededFirst = lambda tasks, _: next(iter(tasks)),
         *,
         singly: bool = False,
+        gradual: bool = False,
     ) -> None:
-        super().__init__(buffer_bytes)
+        super().__init__(buffer_bytes, gradual=gradual)
         self._singly = singly
         self._needed_first = needed_first
         self._free = max_outstanding_requests
         self._ready: dict[int, int] = {}
+
+    def begin(self) -> list[int]:
+        return self._grant_free() if super().begin() else []
 
     def ready(self, task_id: int, elements: int, returned: int) -> list[int]:
         self._flows[task_id].received += returned
@@ -195,7 +210,7 @@ class LimitedCredit(WindowedCredit):
     def _grant_free(self) -> list[int]:
         """Grant free credit to the tasks that are needed first; return these tasks."""
         tasks = []
-        while self._free > 0 and self._ready:
+        while self._free > 0 and self._ready and not self._waits:
             task_id = self._needed_first(self._ready, self._coming)
             if task_id is None:
                 break

@@ -124,6 +124,7 @@ class Client:
         self._error: StokerError | None = None
         self._closed = False
         self._given_back: dict[int, tuple[int, int]] = {}
+        self._absent = ""
         self._actions: list[Action] = []
 
     # ── the session ───────────────────────────────────────────────────────────────────────────────
@@ -136,6 +137,7 @@ class Client:
     def session_lost(self, now: float, reason: str = "") -> list[Action]:
         """Handle a session that broke or could not be opened. Reading continues."""
         self._give_up.session_lost(now, reason)
+        self._hello = msgspec.structs.replace(self._hello, reason=reason)
         return self._take_actions()
 
     def session_message(self, message: m.FromDispatcher, now: float) -> list[Action]:
@@ -195,6 +197,7 @@ class Client:
         for lost in tasks.lost:
             self._lose(lost)
         self.computed, self.shared = tasks.computed, tasks.shared
+        self._absent = tasks.absent
         self._warn(tasks.warning or None)
 
     def _add(self, task: m.TaskInfo) -> None:
@@ -244,7 +247,7 @@ class Client:
         self._order.task_lost(lost.task_id)
         self._give_back(cursor, cursor.next_frame, 0)  # received frames are kept
         self._report_all(self._credit.disconnected(lost.task_id))
-        if complete:
+        if complete and not lost.read_again:
             return
         self._warn(self.losses.task_lost(lost))
 
@@ -431,6 +434,7 @@ class Client:
             seconds: time that the user has worked on the last chunk.
             now: seconds.
         """
+        self._report_all(self._credit.begin())
         before, self._current = self._current, None
         if before is not None and not before.repeated:
             self._unsettled.append(Consumed(before, seconds, now))
@@ -511,6 +515,8 @@ class Client:
             assert awaited is not None
             cursors = {awaited: cursors[awaited]}
         waiting = [str(cursor) for cursor in cursors.values() if not cursor.over]
+        if self._absent:
+            waiting.append(self._absent)
         if self._give_up.unreachable_since is not None:
             waiting.insert(0, self._give_up.dispatcher())
         return ", ".join(waiting) or "the dispatcher to find a worker for it"
@@ -570,8 +576,14 @@ class Client:
 def _flow_control(options: ReadOptions, order: Order) -> WindowedCredit:
     limit, nbytes = options.max_outstanding_requests, options.buffer_bytes
     if limit is None:
-        return WindowedCredit(nbytes)
-    return LimitedCredit(limit, nbytes, order.needed_first, singly=order.in_turns)
+        return WindowedCredit(nbytes, gradual=options.tensorflow_timing)
+    return LimitedCredit(
+        limit,
+        nbytes,
+        order.needed_first,
+        singly=order.in_turns,
+        gradual=options.tensorflow_timing,
+    )
 
 
 def _resumed(hello: m.ClientHello, welcome: m.ClientWelcome) -> m.ClientHello:

@@ -25,6 +25,11 @@ class Losses:
     def task_lost(self, lost: m.TaskLost) -> str | None:
         """Count a task that was lost before its end; return what to log, if it is not raised."""
         self._count(tasks_lost=1, splits_lost=lost.splits_begun, elements_lost=lost.elements or 0)
+        if lost.read_again:
+            return (
+                f"worker {lost.worker} was lost: {lost.reason}. {lost.read_again.capitalize()} is "
+                "read again from its beginning: its elements that were read come twice"
+            )
         if lost.elements is not None:
             what = f"Up to {lost.elements} elements are lost"
         else:

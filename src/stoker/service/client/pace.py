@@ -48,6 +48,10 @@ second batch, with it 148. With 1 a consumer of 20,000/s waited 0.41 s until its
 window was full, with 4 0.27.
 """
 
+GRADUAL_FIRST, GRADUAL_GROWTH = 1, 0.5
+"""`FIRST` and `GROWTH` of a gradual start: about as little is in flight at first as in tf.data
+service, so that elements that a program has not asked for are not lost with a worker."""
+
 MEMORY_SECONDS = 0.5
 """Time constant of the measured speed; a longer pause, such as a checkpoint, counts as this.
 
@@ -63,12 +67,17 @@ class Pace:
     what the consumer wants. A consumer that waits gets a longer horizon, but at most what it really
     consumes in `LONGEST_HORIZON`, as more than that would only queue on a slow link.
 
+    Args:
+        gradual: nothing is in flight before `begin`, and then as `GRADUAL_GROWTH` says.
+
     Attributes:
         window: elements that should be sent and not yet consumed, over all workers.
     """
 
-    def __init__(self) -> None:
-        self.window = FIRST
+    def __init__(self, *, gradual: bool = False) -> None:
+        self._first = GRADUAL_FIRST if gradual else FIRST
+        self._growth = GRADUAL_GROWTH if gradual else GROWTH
+        self.window = 0 if gradual else FIRST
         self._consumed = 0
         self._elements = 0.0
         self._seconds = 0.0
@@ -77,6 +86,10 @@ class Pace:
         self._waited = 0.0
         self._period_began = 0.0
         self._period_elements = 0
+
+    def begin(self) -> None:
+        """Record that the consumer reads."""
+        self.window = max(self.window, self._first)
 
     def consumed(self, elements: int, seconds: float, now: float) -> None:
         """Record that the consumer worked `seconds` on elements."""
@@ -89,7 +102,7 @@ class Pace:
         speed = self._elements / max(self._seconds, 1e-9)
         longer = min(self._horizon * speed, LONGEST_HORIZON * self._rate)
         wanted = max(HORIZON * speed, longer)
-        limit = FIRST + GROWTH * self._consumed
+        limit = self._first + self._growth * self._consumed
         self.window = max(FEWEST, math.ceil(min(limit, wanted)))
         if limit < wanted:  # the window still grows, so waiting is expected and short
             self._waited = 0.0

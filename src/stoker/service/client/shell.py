@@ -31,6 +31,7 @@ from stoker.service.client import logic
 from stoker.service.client.connections import WorkerConnections
 from stoker.service.client.route import Route
 from stoker.service.keys import KEY_BYTES
+from stoker.service.own_threads import run_apart
 from stoker.service.read_options import ReadOptions
 from stoker.wire import frames as f
 
@@ -40,6 +41,9 @@ FAREWELL_SECONDS = 2.0
 LONGEST_TICK_SECONDS = 0.25
 """Interval of the timers while every task has a connection. With 0.05 they took a quarter of the
 trainer's CPU time where elements come one at a time."""
+
+OPENING_SECONDS = 0.25
+"""Longest wait for the first tasks when a gradual reader is opened; it goes on without them."""
 
 STALL_SECONDS = 10.0
 """Time after which a waiting read logs what it waits for, in seconds."""
@@ -89,6 +93,7 @@ class ServiceStream(Stream):
         self._closed = False
         self._failure: StokerError | None = None
         self._crashed = False
+        self._answered = threading.Event()
         # Known by it, the client is registered once, even if the answer is lost.
         hello = msgspec.structs.replace(hello, key=secrets.token_bytes(KEY_BYTES))
         self._logic = logic.Client(hello, options, random.Random(), time.monotonic())
@@ -101,6 +106,8 @@ class ServiceStream(Stream):
                 self._tick,
                 self._session_failed,
             )
+        if options.tensorflow_timing:
+            self._answered.wait(OPENING_SECONDS)
 
     # ── the three verbs ───────────────────────────────────────────────────────────────────────────
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
@@ -118,10 +125,7 @@ class ServiceStream(Stream):
     def close(self) -> None:
         if self._pid != os.getpid():
             return  # the threads and sockets are the parent's
-        if threading.current_thread().name.startswith("stoker-"):
-            # An iterator that is not closed is finalized on the thread that collects it, which may
-            # be one that `close` waits for.
-            threading.Thread(target=self.close, name="closing-stoker").start()
+        if run_apart(self.close):
             return
         with self._lock:
             if self._closed:
@@ -201,8 +205,8 @@ class ServiceStream(Stream):
             if self._crashed and not self._closed:
                 return self._failure
             raise self._failure
-        if self._closed:
-            raise StopIteration
+        if self._closed:  # by another thread
+            raise FailedPreconditionError("this iterator was closed while it was read")
         if (loss := self._logic.losses.take()) is not None:
             raise DataLossError(loss)
         try:
@@ -246,6 +250,8 @@ class ServiceStream(Stream):
             for name, count in self._logic.losses.totals.items():
                 self._statistics.add(name, count - before[name])
             self._notify()
+        if isinstance(message, m.Tasks | m.Refused):
+            self._answered.set()
         self._connections.flush()
 
     def _session_lost(self) -> None:
@@ -256,6 +262,7 @@ class ServiceStream(Stream):
 
     def _session_failed(self, error: Exception) -> None:
         """Raise an error at the next read: a callback raised, or there is no dispatcher."""
+        self._answered.set()
         with self._lock:
             if isinstance(error, StokerError):
                 self._logic.fail(error)

@@ -18,7 +18,7 @@ from stoker.service.dispatcher import entities as e
 from stoker.service.dispatcher import records as r
 from stoker.service.dispatcher.ledger import Ledger
 from stoker.service.dispatcher.modes import mode_of
-from stoker.service.dispatcher.placement import process_of
+from stoker.service.dispatcher.placement import NO_LOCAL_CLIENT, process_of
 from stoker.service.dispatcher.sessions import SLICE, Sessions
 from stoker.service.dispatcher.split_assigner import SplitAssigner
 from stoker.service.dispatcher.task_updates import task_update, waiting_warning
@@ -193,7 +193,7 @@ class Assignment:
                 # It may get no reader before the others have ended, for which all must be begun.
                 self._splits.give_back(task)
                 self._sessions.send(task.worker.worker_id, m.ReturnSplits(task.task_id))
-        if iteration.clients:
+        if iteration.clients or self._mode.frees_local_tasks(iteration.parameters):
             self._drop_unreachable(tasks)
         if iteration.unread or self._waiting:
             self._splits.settle(iteration)
@@ -301,7 +301,7 @@ class Assignment:
         for task in list(tasks):
             private = task.task_id in self._iteration.unread and self._is_private(task.worker)
             if private and process_of(task.worker) not in self._processes:
-                self.drop(task, "its elements are for clients of its process, which has none left")
+                self.drop(task, NO_LOCAL_CLIENT)
                 self._changed(self._iteration, [task])
 
     # ── clients ───────────────────────────────────────────────────────────────────────────────────
@@ -340,9 +340,7 @@ class Assignment:
         """Assign the next task without a reader; one that the client leaves is for others."""
         for task in self._iteration.unread.values():
             if client.client_id not in task.leaving and not self._is_private(task.worker):
-                self._assign(task, client)
-                self._splits.settle(self._iteration)
-                return task
+                return self._assign(task, client)
         return None
 
     def _next_waiting(self, client: e.Client) -> e.Task | None:
@@ -383,7 +381,10 @@ class Assignment:
     def _assign(self, task: e.Task, client: e.Client) -> e.Task:
         left = task.task_id in client.left_tasks
         reader_id = self._ledger.new_id() if left else client.client_id
+        was_unread = task.task_id in self._iteration.unread
         self._ledger.commit(r.TaskAssigned(task.task_id, client.client_id, reader_id))
+        if was_unread:
+            self._splits.settle(self._iteration)  # it got no splits
         return task
 
     def _read_private(self, client: e.Client, worker: e.Worker) -> None:

@@ -85,6 +85,7 @@ def new_dataset(request: m.RegisterDataset, kept: bool) -> DatasetAdded:
     structure = structure_of(request.tree)
     spec_from_wire(request.spec)
     _check_sources(request.sources)
+    _check_sources(request.file_sources)
     return DatasetAdded(
         dataset_id=request.dataset_id or request.digest,
         digest=request.digest,
@@ -99,6 +100,7 @@ def new_dataset(request: m.RegisterDataset, kept: bool) -> DatasetAdded:
         compression=request.compression,
         functions=request.functions,
         kept=kept,
+        file_sources=request.file_sources,
     )
 
 

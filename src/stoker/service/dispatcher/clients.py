@@ -84,6 +84,7 @@ class Clients:
         if is_new:
             self._iterations.client_joined(client)
         else:
+            self._ledger.events.client_resumed(client, hello.reason)
             self._iterations.client_resumed(client)
 
     def _of_key(self, hello: m.ClientHello) -> e.Client | None:

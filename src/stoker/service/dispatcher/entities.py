@@ -3,9 +3,11 @@
 import dataclasses
 from collections import Counter
 
+from stoker.dataset.tree.splits import ShardBy
 from stoker.errors import ErrorRecord
 from stoker.service.dispatcher.epoch_set import EpochSet
 from stoker.service.dispatcher.listed_values import ListedValues
+from stoker.service.dispatcher.places import Places
 from stoker.service.dispatcher.poison import PoisonSearch
 from stoker.service.dispatcher.records import JobAdded, WorkerAdded
 from stoker.service.dispatcher.split_tracker import SplitTracker
@@ -76,6 +78,11 @@ class Task:
     leaving: dict[int, int] = dataclasses.field(default_factory=dict)
 
     @property
+    def shard(self) -> int | None:
+        """The shard that it reads; ``None`` unless sharding is static."""
+        return self.worker.place if self.iteration.shards else None
+
+    @property
     def running(self) -> bool:
         """True while it may compute another element."""
         return not (self.exhausted or self.over)
@@ -102,6 +109,7 @@ class TaskCounts:
         whole: clients can read all of them, or have.
         delivered: all that they computed was consumed or dropped.
         workers_wait: workers get a task when clients can read more.
+        missing: the shards of which no task is whole.
     """
 
     running: int = 0
@@ -110,6 +118,8 @@ class TaskCounts:
     whole: int = 0
     delivered: int = 0
     workers_wait: bool = False
+    missing: set[int] = dataclasses.field(default_factory=set)
+    _whole_shards: Counter[int] = dataclasses.field(default_factory=Counter)
 
     def add(self, task: Task, sign: int = 1) -> None:
         """Count `task` in its present state; with `sign` -1, undo that before a change."""
@@ -118,6 +128,15 @@ class TaskCounts:
         self.exhausted += sign * task.exhausted
         self.whole += sign * task.whole
         self.delivered += sign * task.delivered
+        if task.shard is not None and task.whole:
+            self._count_shard(task.shard, sign)
+
+    def _count_shard(self, shard: int, sign: int) -> None:
+        self._whole_shards[shard] += sign
+        if self._whole_shards[shard]:
+            self.missing.discard(shard)
+        else:
+            self.missing.add(shard)
 
 
 @dataclasses.dataclass
@@ -182,6 +201,9 @@ class Iteration:
     """One epoch of a job.
 
     Attributes:
+        shards: the number of shards under static sharding, or 0.
+        shard_by: what they divide.
+        places: the workers that read them.
         sources: the sources whose splits are assigned to tasks; ``None`` until they are known.
         values: the values of the splits of listed sources.
         trackers: (source, its epoch) → its begun splits, until all are read.
@@ -208,6 +230,9 @@ class Iteration:
     job: Job
     epoch: tuple[int, ...]
     seed: int
+    shards: int = 0
+    shard_by: ShardBy | None = None
+    places: Places = dataclasses.field(default_factory=Places)
     tasks: dict[int, Task] = dataclasses.field(default_factory=dict)
     clients: dict[int, Client] = dataclasses.field(default_factory=dict)
     sources: dict[int, SplitSource] | None = None
@@ -242,6 +267,9 @@ class Iteration:
     def rounds_ended(self) -> bool:
         """True once the last round of a coordinated read is known."""
         return bool(self.rounds) and self.rounds[-1].last
+
+    def __post_init__(self) -> None:
+        self.counts.missing.update(range(self.shards))
 
     @property
     def parameters(self) -> JobParameters:

@@ -39,6 +39,11 @@ class FreeSplits:
         """True if every split is begun, so that none will be assigned any more."""
         return not self._free and not self.assigned
 
+    @property
+    def holders(self) -> list[int]:
+        """The tasks to which splits are assigned."""
+        return [task_id for task_id, splits in self._assigned_to.items() if splits]
+
     def choose(self, want: int, workers: int, least: int = 1) -> list[int]:
         """Return the next splits to assign to one of `workers` tasks, in order.
 

@@ -1,7 +1,15 @@
 """Iterations: opened by clients, run as tasks on workers, ended and collected."""
 
-from stoker.errors import ErrorRecord, FailedPreconditionError, from_record, to_record
+from collections.abc import Callable
+
+from stoker.errors import (
+    ErrorRecord,
+    StokerError,
+    from_record,
+    to_record,
+)
 from stoker.service import messages as m
+from stoker.service.cacheable import check_cacheable, check_repetition
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher import entities as e
 from stoker.service.dispatcher import jobs
@@ -15,6 +23,7 @@ from stoker.service.dispatcher.rounds import Rounds
 from stoker.service.dispatcher.sessions import Sessions
 from stoker.service.dispatcher.split_assigner import SplitAssigner
 from stoker.service.dispatcher.split_listing import SplitListing
+from stoker.service.dispatcher.static_sharding import check_places
 from stoker.service.dispatcher.task_updates import task_update, whole_update
 
 OUTDATED_SECONDS = 10.0
@@ -58,6 +67,8 @@ class Iterations:
     def resume(self, now: float) -> None:
         """Continue the iterations of an earlier dispatcher; idle times start anew."""
         for iteration in list(self._state.iterations.values()):
+            if iteration.error is None and not iteration.finished:
+                self._fail_if_raised(iteration, check_places)
             self._listing.resume(iteration)
             if not iteration.stopped:
                 self._assignment(iteration).resume()
@@ -83,14 +94,20 @@ class Iterations:
         """
         mode = mode_of(hello.parameters)  # raises before anything is recorded
         jobs.check_local(self._state, hello)
+        if hello.parameters.use_cross_trainer_cache:
+            check_repetition(hello.epoch)
         job = self._state.jobs.get(hello.job)
         warning = ""
         if job is not None and self._is_outdated(job, hello, now):
             warning = self._end_outdated(job, hello, now)
             job = None
-        if job is None:
-            requested = jobs.requested_dataset(self._state, hello)
+        requested = jobs.requested_dataset(self._state, hello)
+        if job is None or hello.epoch not in job.iterations:
             mode.check(requested, hello, self._config)
+            if hello.parameters.use_cross_trainer_cache:
+                check_cacheable(requested.size)
+            shards = mode.shards(requested, self._state.places.addresses)
+        if job is None:
             dataset_id = hello.dataset_id
             if hello.registration is not None:
                 dataset_id = registered_id(self._ledger, hello.registration, kept=False)
@@ -110,12 +127,14 @@ class Iterations:
         if iteration is None:
             iteration_id, seed = self._ledger.new_id(), self._ledger.new_seed()
             finite = self._state.datasets[job.dataset_id].options.finite_coordinated
-            self._ledger.commit(
-                r.IterationAdded(iteration_id, hello.job, hello.epoch, seed, finite)
+            added = r.IterationAdded(
+                iteration_id, hello.job, hello.epoch, seed, *shards, finite_coordinated=finite
             )
+            self._ledger.commit(added)
             iteration = self._state.iterations[iteration_id]
         if iteration.error is not None:
             raise from_record(iteration.error)
+        mode.check_reopened(iteration, hello)
         self._idle_since.pop(iteration.iteration_id, None)
         self._left_at.pop(hello.job, None)
         self._collector.used(job)
@@ -231,6 +250,13 @@ class Iterations:
                 self._advance(iteration)  # if this worker lists splits, others wait for them too
             elif self._can_run(iteration):
                 self._assignment(iteration).offer(worker)
+        self._notify_waiting(worker.added)
+
+    def _notify_waiting(self, worker: r.WorkerAdded) -> None:
+        """Notify the clients that wait for the shard of a worker that has come or was lost."""
+        for iteration in self._state.iterations.values():
+            if worker.place in iteration.counts.missing and iteration.error is None:
+                self._notify_all(iteration, [])
 
     def _advance(self, iteration: e.Iteration) -> None:
         """List the splits of an iteration if needed, then start its tasks."""
@@ -243,11 +269,10 @@ class Iterations:
             return False
         # With tasks it can run somewhere; workers that cannot run it may come and go.
         if iteration.clients and not iteration.tasks:
-            try:
-                jobs.check_runnable(self._state, self._state.datasets[iteration.job.dataset_id])
-            except FailedPreconditionError as error:
-                self._fail(iteration, to_record(error))
-                return False
+            dataset = self._state.datasets[iteration.job.dataset_id]
+            return not self._fail_if_raised(
+                iteration, lambda _: jobs.check_runnable(self._state, dataset)
+            )
         return True
 
     def splits_listed(self, worker_id: int, answer: m.SplitsPage | m.ListingFailed) -> None:
@@ -258,7 +283,7 @@ class Iterations:
         iteration, error = complete
         if error is not None:
             self._fail(iteration, error)
-        else:
+        elif not self._fail_if_raised(iteration, mode_of(iteration.parameters).check_listed):
             self._advance(iteration)
 
     def task_progressed(self, task: e.Task, progress: m.TaskProgress) -> None:
@@ -288,6 +313,7 @@ class Iterations:
 
     def lose_worker(self, worker_id: int, reason: str, undelivered: dict[int, int]) -> None:
         """Remove a worker and its tasks; `undelivered` as in `WorkerLeave`."""
+        worker = self._state.workers[worker_id].added
         tasks = self._state.workers[worker_id].tasks.values()
         lost = [(task, Assignment.readers_of(task)) for task in tasks]
         self._ledger.commit(r.WorkerLost(worker_id, reason, undelivered))
@@ -300,6 +326,7 @@ class Iterations:
             self._after(task.iteration, [task])
             if task.exhausted:  # other workers may have no task because all was computed
                 self._advance(task.iteration)
+        self._notify_waiting(worker)
 
     def remove_client(
         self,
@@ -352,7 +379,7 @@ class Iterations:
             assignment.warn(now)
 
     def collect(self, now: float) -> None:
-        """Remove iterations idle for `job_gc_timeout_ms`; stop the tasks of those to keep."""
+        """Remove iterations idle for `job_gc_timeout_ms`; keep the tasks of those to keep."""
         timeout = self._config.job_gc_timeout
         if timeout < 0:
             return
@@ -364,7 +391,6 @@ class Iterations:
                 self._remove(iteration)
             else:
                 del self._idle_since[iteration_id]
-                self._drop_tasks(iteration, f"nobody has read it for {timeout:g} s")
                 self._collector.unused(iteration.job)
 
     def _assignment(self, iteration: e.Iteration) -> Assignment:
@@ -386,28 +412,37 @@ class Iterations:
         self._assigner.settle(iteration)
         if changed or iteration.computed:
             self._notify_all(iteration, changed)
+        else:
+            self._notify_ended(iteration)
         if iteration.finished and not iteration.clients:
             self._stop(iteration)
             self._collector.maybe_idle(iteration.job)
 
+    def _notify_ended(self, iteration: e.Iteration) -> None:
+        """Notify the clients of processes whose own workers have ended before those of others."""
+        if self._state.local_workers:
+            mode = mode_of(iteration.parameters)
+            ended = [x for x in iteration.clients.values() if mode.is_computed_for(x)]
+            self._sessions.send_all((x.client_id, task_update(x, [])) for x in ended)
+
     def _notify_all(self, iteration: e.Iteration, changed: list[e.Task]) -> None:
         clients = list(iteration.clients.values())
         self._sessions.send_all((c.client_id, task_update(c, changed)) for c in clients)
+
+    def _fail_if_raised(self, iteration: e.Iteration, check: Callable[[e.Iteration], None]) -> bool:
+        """Let an iteration fail with the error of a check; return whether it does."""
+        try:
+            check(iteration)
+        except StokerError as error:
+            self._fail(iteration, to_record(error))
+            return True
+        return False
 
     def _fail(self, iteration: e.Iteration, error: ErrorRecord) -> None:
         self._listing.forget(iteration)
         self._ledger.commit(r.IterationFailed(iteration.iteration_id, error))
         for client_id in iteration.clients:
             self._sessions.send(client_id, m.Refused(error))
-
-    def _drop_tasks(self, iteration: e.Iteration, reason: str) -> None:
-        """Stop the tasks; what they have computed is lost, splits not begun are kept."""
-        self._listing.forget(iteration)
-        for task in iteration.tasks.values():
-            if not task.over:
-                self._assignment(iteration).drop(task, reason)
-        if iteration.finished:
-            self._stop(iteration)
 
     def _stop(self, iteration: e.Iteration) -> None:
         """Stop the tasks; no client will get another element."""

@@ -13,6 +13,7 @@ from stoker.errors import (
     InvalidArgumentError,
 )
 from stoker.service import messages as m
+from stoker.service.config import STATIC_POLICIES
 from stoker.service.dispatcher.catalog import find_dataset
 from stoker.service.dispatcher.entities import Job
 from stoker.service.dispatcher.placement import can_read, can_run
@@ -84,7 +85,7 @@ def difference(
 
 
 def _tried_to_create(hello: m.ClientHello) -> str:
-    return f"Tried to create job with name {hello.job!r}, but found an existing job with different"
+    return f"Tried to create job with name {hello.job}, but found an existing job with different"
 
 
 def _shown(value: Any) -> str:
@@ -127,6 +128,13 @@ def check_local(state: State, hello: m.ClientHello) -> None:
     if hello.parameters.target_workers == "LOCAL" and not any(
         can_read(hello.process, "LOCAL", worker.added) for worker in state.workers.values()
     ):
+        policy = hello.parameters.processing_mode
+        if policy in STATIC_POLICIES:
+            raise InvalidArgumentError(
+                f"Static sharding policy <{policy.name}> requires local tf.data workers, but no "
+                'local worker is found. target_workers="LOCAL" reads only the shards of workers of '
+                "the trainer's process; without it a trainer reads those of all workers"
+            )
         raise InvalidArgumentError(
             "Local reads require local tf.data workers, but no local worker is found. You need to "
             "run local tf.data service workers in your training workers. "

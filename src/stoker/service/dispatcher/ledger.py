@@ -4,6 +4,7 @@ import random
 
 import msgspec
 
+from stoker.service.dispatcher.event_log import EventLog
 from stoker.service.dispatcher.record_checks import check
 from stoker.service.dispatcher.records import Booted, IdsReserved, Record
 from stoker.service.dispatcher.state import State
@@ -27,6 +28,7 @@ class Ledger:
     Attributes:
         state: read-only for others; changed by `commit`.
         commits: the number of records applied.
+        events: the lines of the log.
     """
 
     def __init__(
@@ -34,6 +36,7 @@ class Ledger:
     ) -> None:
         self.state = State() if state is None else state
         self.commits = 0
+        self.events = EventLog(self.state)
         self._rng = rng
         self._journaled = journaled
         self._unit: list[msgspec.Raw] = []
@@ -59,7 +62,9 @@ class Ledger:
         check(self.state, record)
         encoded = _ENCODE(record) if self._journaled else b""
         self.commits += 1
+        before = self.events.before(record)
         self.state.apply(record)
+        self.events.after(record, before)
         if self._journaled:
             self._unit.append(msgspec.Raw(encoded))
 

@@ -15,6 +15,7 @@ from stoker.service.dispatcher.actions import Action, EndSession, Send
 from stoker.service.dispatcher.assignment import TASKS_PER_CLIENT
 from stoker.service.dispatcher.catalog import find_dataset, registered_id
 from stoker.service.dispatcher.clients import Clients
+from stoker.service.dispatcher.event_log import LogLine
 from stoker.service.dispatcher.iterations import Iterations
 from stoker.service.dispatcher.leases import Leases
 from stoker.service.dispatcher.ledger import Ledger
@@ -40,6 +41,7 @@ class Dispatcher:
         now: seconds, on the clock of all later calls.
         tasks_per_client: the most tasks that a client reads at a time.
         journaled: its records are stored; the shell gets them by `take_unit`.
+        places_grow: as `Places.grows`.
         state: rebuilt from the journal, to continue an earlier dispatcher.
 
     Attributes:
@@ -55,10 +57,13 @@ class Dispatcher:
         tasks_per_client: int = TASKS_PER_CLIENT,
         journaled: bool = False,
         state: s.State | None = None,
+        places_grow: bool = False,
     ) -> None:
         self._journaled = journaled
         self._ledger = Ledger(rng, state, journaled)
         self.state: s.State = self._ledger.state
+        self.state.places.addresses = list(config.worker_addresses or [])
+        self.state.places.grows = places_grow
         lease = min(config.worker_timeout_ms, config.client_timeout_ms) / 1000
         # Half a lease leaves the other half for the heartbeats that were not received.
         stall = max(lease / 2, SHORTEST_STALL)
@@ -107,6 +112,10 @@ class Dispatcher:
         """
         return self._ledger.take_unit()
 
+    def take_log(self) -> list[LogLine]:
+        """Return the lines to log since the last call."""
+        return self._ledger.events.take()
+
     def received(self, peer: int, message: m.ToDispatcher, now: float) -> list[Action]:
         """Handle a message on the session of `peer`."""
         try:
@@ -135,6 +144,7 @@ class Dispatcher:
             else:
                 self._clients.expired(holder, now)
         self._iterations.warn(now)
+        self.assigner.reclaim(now)
         if now >= self._next_collection:
             self._next_collection = now + self._collection_interval
             self._iterations.collect(now)

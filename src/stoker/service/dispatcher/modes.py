@@ -7,17 +7,31 @@ rebuilds it.
 """
 
 import functools
+from collections.abc import Sequence
 
 import msgspec
 
 from stoker.dataset.streams.call_ranges import CallRange
 from stoker.dataset.tree.node import INFINITE_CARDINALITY
-from stoker.dataset.tree.splits import IndexSplits, ListedSplits
+from stoker.dataset.tree.splits import IndexSplits, ListedSplits, ShardBy
+from stoker.errors import FailedPreconditionError
 from stoker.service import messages as m
-from stoker.service.config import DispatcherConfig, ShardingPolicy, parse_processing_mode
+from stoker.service.config import (
+    STATIC_POLICIES,
+    DispatcherConfig,
+    ShardingPolicy,
+    parse_processing_mode,
+)
 from stoker.service.coordination import check_coordinated
+from stoker.service.dispatcher import static_sharding as static
 from stoker.service.dispatcher.entities import Client, Iteration, Job, Task, TaskCounts, Worker
-from stoker.service.dispatcher.placement import can_read, can_run, is_private
+from stoker.service.dispatcher.placement import (
+    NO_LOCAL_CLIENT,
+    can_read,
+    can_run,
+    is_private,
+    process_of,
+)
 from stoker.service.dispatcher.records import DatasetAdded, TaskDied, WorkerAdded
 from stoker.service.dispatcher.split_tracker import split_total
 from stoker.service.splittable import check_splittable
@@ -28,10 +42,16 @@ class Mode:
 
     Args:
         buffer: decides which client of a task gets which element.
+        policy: the policy, where a mode has several.
     """
 
-    def __init__(self, buffer: m.BufferPolicy = m.BufferPolicy.FIRST_COME) -> None:
+    def __init__(
+        self,
+        buffer: m.BufferPolicy = m.BufferPolicy.FIRST_COME,
+        policy: ShardingPolicy = ShardingPolicy.OFF,
+    ) -> None:
         self._buffer = buffer
+        self._policy = policy
 
     @property
     def coordinated(self) -> bool:
@@ -57,6 +77,20 @@ class Mode:
         if self.coordinated:
             check_coordinated(hello, dataset.size, dataset.options)
 
+    def shards(
+        self, dataset: m.RegisterDataset | DatasetAdded, addresses: Sequence[str]
+    ) -> tuple[int, ShardBy | None]:
+        """Return the number of shards of a new iteration and what they divide; 0 without shards.
+
+        Args:
+            dataset: the dataset.
+            addresses: those of the configured workers.
+
+        Raises:
+            StokerError: if the workers cannot divide the dataset; says why.
+        """
+        return 0, None
+
     # ── tasks ─────────────────────────────────────────────────────────────────────────────────────
     def needs_task(self, iteration: Iteration, dataset: DatasetAdded, worker: Worker) -> bool:
         """Return whether the iteration starts a task on `worker` if a client can read it."""
@@ -80,8 +114,8 @@ class Mode:
         return drawn
 
     def task_start(self, task: Task) -> m.TaskStart:
-        """Return what the worker needs to run `task`."""
-        iteration = task.iteration
+        """Return what the worker needs to run `task`, also the calls that ended others."""
+        iteration, poison = task.iteration, task.iteration.poison
         return m.TaskStart(
             task.task_id,
             iteration.iteration_id,
@@ -90,6 +124,10 @@ class Mode:
             iteration.epoch,
             buffer=self._buffer,
             key=task.key,
+            traced=poison.traced(),
+            suspects=poison.suspects(),
+            poisoned=list(poison.poisoned),
+            job=iteration.job.added.job,
             num_consumers=iteration.parameters.num_consumers or 0,
             absent=iteration.absent,
             finite_coordinated=iteration.finite_coordinated,
@@ -104,13 +142,27 @@ class Mode:
         """Return whether only clients in its own process read from `worker`."""
         return not self.coordinated and is_private(parameters.target_workers, worker)
 
+    def frees_local_tasks(self, parameters: m.JobParameters) -> bool:
+        """Return whether tasks for one process end with its last client.
+
+        Others stay, so that the next client of the job gets their elements.
+        """
+        return False
+
+    def check_reopened(self, iteration: Iteration, hello: m.ClientHello) -> None:
+        """Check that a client may open an iteration that others have opened before.
+
+        Raises:
+            FailedPreconditionError: if the tasks for its process have ended.
+        """
+
     def died(self, task: Task, calls: list[CallRange], alone: int, how: str) -> TaskDied | None:
         """Return the record of calls that may have ended the worker of `task`.
 
         Returns:
-            ``None`` if other tasks will not repeat the calls.
+            ``None`` if no other task will call the functions for the same elements.
         """
-        return None
+        return TaskDied(task.task_id, calls, alone, how)
 
     # ── splits ────────────────────────────────────────────────────────────────────────────────────
     def sources_to_list(self, dataset: DatasetAdded) -> list[int]:
@@ -128,6 +180,13 @@ class Mode:
             workers: the number of workers now.
         """
         return []
+
+    def check_listed(self, iteration: Iteration) -> None:
+        """Check what a worker has listed, before tasks start.
+
+        Raises:
+            StokerError: if tasks cannot read it.
+        """
 
     # ── ends ──────────────────────────────────────────────────────────────────────────────────────
     def end_task(self, task: Task) -> None:
@@ -158,6 +217,10 @@ class Mode:
                 mine.add(task)
         return iteration.computed or self.is_computed(mine)
 
+    def absent(self, client: Client) -> str:
+        """Return whom a client waits for that has not registered, as part of a sentence, or ""."""
+        return ""
+
     def loss(self, task: Task) -> m.TaskLost:
         """Return the message to clients about a lost task."""
         address, elements = task.worker.address, task.elements_lost
@@ -171,19 +234,32 @@ class Mode:
 class Off(Mode):
     """Every task yields the whole dataset."""
 
-    def task_start(self, task: Task) -> m.TaskStart:
-        """Return what the worker needs to run `task`: also the calls that ended others."""
-        poison = task.iteration.poison
-        return msgspec.structs.replace(
-            super().task_start(task),
-            traced=poison.traced(),
-            suspects=poison.suspects(),
-            poisoned=list(poison.poisoned),
-        )
+    def frees_local_tasks(self, parameters: m.JobParameters) -> bool:
+        """Return True for LOCAL reads: their tasks occupy the processor of the trainer.
 
-    def died(self, task: Task, calls: list[CallRange], alone: int, how: str) -> TaskDied | None:
-        """Return the record: another task calls the functions for the same elements."""
-        return TaskDied(task.task_id, calls, alone, how)
+        A cross-trainer cache stays for other trainers.
+        """
+        is_cache = parameters.use_cross_trainer_cache
+        return parameters.target_workers == "LOCAL" and not is_cache
+
+    def check_reopened(self, iteration: Iteration, hello: m.ClientHello) -> None:
+        """Check that no task for the client's process was dropped.
+
+        Another one would start from the beginning, and the client expect the rest.
+        """
+        if not self.frees_local_tasks(hello.parameters):
+            return
+        for task in iteration.tasks.values():
+            dropped = task.lost == NO_LOCAL_CLIENT and not task.read
+            if dropped and process_of(task.worker) == hello.process:
+                raise FailedPreconditionError(
+                    f"Got request for local task {task.task_id} of worker {task.worker.address}, "
+                    "which has been deleted. You may be creating a duplicate iteration which has "
+                    "already finished. To fix this, make sure to create your dataset only once, as "
+                    "opposed to re-creating it repeatedly inside a loop. The first iterator of job "
+                    f"{hello.job!r} in this process was closed before its end; each iter() of one "
+                    "dataset object, and another job_name, reads the data anew"
+                )
 
     def accepts_tasks(self, iteration: Iteration) -> bool:
         """Return True until all tasks are computed and clients have consumed one of them.
@@ -226,6 +302,10 @@ class Dynamic(Mode):
         assert sources is not None
         return msgspec.structs.replace(start, split_sources=list(sources.values()))
 
+    def died(self, task: Task, calls: list[CallRange], alone: int, how: str) -> TaskDied | None:
+        """Return ``None``: splits that were begun are never read again."""
+        return None
+
     def sources_to_list(self, dataset: DatasetAdded) -> list[int]:
         """Return the sources whose splits only a worker can know, such as files."""
         return [x.number for x in dataset.sources if isinstance(x.splits, ListedSplits)]
@@ -260,9 +340,70 @@ class Dynamic(Mode):
         return not job.added.named or config.gc_dynamic_sharding_jobs
 
 
+class Static(Mode):
+    """Each of the configured workers yields its shard, from its beginning after a loss."""
+
+    def shards(
+        self, dataset: m.RegisterDataset | DatasetAdded, addresses: Sequence[str]
+    ) -> tuple[int, ShardBy | None]:
+        """Return a shard for each configured worker."""
+        static.check_static(self._policy, dataset, addresses)
+        return len(addresses), static.shard_by(self._policy, dataset)
+
+    def needs_task(self, iteration: Iteration, dataset: DatasetAdded, worker: Worker) -> bool:
+        """Return True for the worker of a shard that was not read whole."""
+        missing = worker.added.place in iteration.counts.missing
+        return missing and super().needs_task(iteration, dataset, worker)
+
+    def task_seed(self, iteration: Iteration, drawn: int) -> int:
+        """Return the seed of the iteration: all workers must draw the same order to divide it."""
+        return iteration.seed
+
+    def task_start(self, task: Task) -> m.TaskStart:
+        """Return what the worker needs to run `task`: also its shard."""
+        iteration, index = task.iteration, task.shard
+        assert iteration.shard_by is not None
+        assert index is not None
+        shard = m.Shard(iteration.shard_by, iteration.shards, index)
+        return msgspec.structs.replace(super().task_start(task), shard=shard)
+
+    def sources_to_list(self, dataset: DatasetAdded) -> list[int]:
+        """Return the sources whose files are divided."""
+        return static.listed_files(self._policy, dataset)
+
+    def check_listed(self, iteration: Iteration) -> None:
+        """Check that every worker reads a file of each source."""
+        for values in iteration.values.values():
+            static.check_files(len(values), iteration.shards)
+
+    def is_computed(self, counts: TaskCounts) -> bool:
+        """Return whether every shard was read whole, or can be."""
+        return not counts.running and not counts.missing
+
+    def is_computed_for(self, client: Client) -> bool:
+        """Return whether all shards that the client waits for were read whole, or can be."""
+        unread = client.iteration.unread.values()
+        if any(self.reaches(client, task) for task in unread):
+            return False
+        return not any(True for _ in static.awaited_shards(client))
+
+    def absent(self, client: Client) -> str:
+        """Return the configured workers whose shards are missing and that are not there."""
+        return static.absent_workers(client)
+
+    def loss(self, task: Task) -> m.TaskLost:
+        """Return the message to clients: a shard that was not read whole is read again."""
+        iteration, lost = task.iteration, super().loss(task)
+        if task.shard not in iteration.counts.missing:
+            return lost
+        shard = f"shard {task.shard} of {iteration.shards}"
+        return msgspec.structs.replace(lost, read_again=shard)
+
+
 _MODES: dict[ShardingPolicy, type[Mode]] = {
     ShardingPolicy.OFF: Off,
     ShardingPolicy.DYNAMIC: Dynamic,
+    **dict.fromkeys(STATIC_POLICIES, Static),
 }
 
 
@@ -272,11 +413,14 @@ def mode_of(parameters: m.JobParameters) -> Mode:
     Raises:
         UnimplementedError: if this version does not have the processing mode.
     """
-    coordinated = parameters.num_consumers is not None
-    buffer = m.BufferPolicy.ROUND_ROBIN if coordinated else m.BufferPolicy.FIRST_COME
+    buffer = m.BufferPolicy.FIRST_COME
+    if parameters.use_cross_trainer_cache:
+        buffer = m.BufferPolicy.SLIDING_WINDOW
+    elif parameters.num_consumers is not None:
+        buffer = m.BufferPolicy.ROUND_ROBIN
     return _mode(parameters.processing_mode, buffer)
 
 
 @functools.cache
 def _mode(policy: ShardingPolicy, buffer: m.BufferPolicy) -> Mode:
-    return _MODES[parse_processing_mode(policy)](buffer)
+    return _MODES[parse_processing_mode(policy)](buffer, policy)

@@ -2,6 +2,9 @@
 
 from stoker.service.dispatcher.records import DatasetAdded, WorkerAdded
 
+NO_LOCAL_CLIENT = "its elements are for clients of its process, which has none left"
+"""The reason for which a task for one process is dropped."""
+
 
 def can_run(dataset: DatasetAdded, worker: WorkerAdded) -> bool:
     """Return whether functions pickled with the dataset's versions run on the worker."""

@@ -100,12 +100,14 @@ def _(state: State, record: r.DatasetRemoved) -> bool:
 
 @_fits(r.WorkerAdded)
 def _(state: State, record: r.WorkerAdded) -> bool:
-    return record.address not in state.addresses
+    is_free = record.place is None or record.place not in state.places.workers
+    return record.address not in state.addresses and is_free
 
 
 @_fits(r.IterationAdded)
 def _(state: State, record: r.IterationAdded) -> bool:
-    return record.epoch not in state.jobs[record.job].iterations
+    divided = (record.shard_by is not None) == (record.shards > 0) and record.shards >= 0
+    return divided and record.epoch not in state.jobs[record.job].iterations
 
 
 @_fits(r.PageStored)

@@ -10,7 +10,7 @@ import msgspec
 
 from stoker.dataset.options import Options
 from stoker.dataset.streams.call_ranges import CallRange
-from stoker.dataset.tree.splits import Source
+from stoker.dataset.tree.splits import ShardBy, Source
 from stoker.errors import ErrorRecord
 from stoker.service.messages import (
     Function,
@@ -62,6 +62,7 @@ class DatasetAdded(_Record, frozen=True):
     compression: str | None
     functions: list[Function] = []
     kept: bool = False
+    file_sources: list[Source] = []
 
 
 class DatasetKept(_Record, frozen=True):
@@ -85,7 +86,8 @@ class DatasetRemoved(_Record, frozen=True):
 class WorkerAdded(_Record, frozen=True):
     """A worker registered; `instance` as in its hello.
 
-    It and its supervisor prove with `key` which worker it is.
+    It and its supervisor prove with `key` which worker it is. `place`: that of its address among
+    the configured ones.
     """
 
     worker_id: int
@@ -95,6 +97,7 @@ class WorkerAdded(_Record, frozen=True):
     versions: Versions
     instance: str = ""
     key: bytes = b""
+    place: int | None = None
 
 
 class WorkerDraining(_Record, frozen=True):
@@ -140,12 +143,17 @@ class JobDatasetChanged(_Record, frozen=True):
 
 
 class IterationAdded(_Record, frozen=True):
-    """A client asked for an epoch of a job that did not exist."""
+    """A client asked for an epoch of a job that did not exist.
+
+    `shards`: the number of shards under static sharding, or 0; `shard_by`: what they divide.
+    """
 
     iteration_id: int
     job: str
     epoch: tuple[int, ...]
     seed: int
+    shards: int = 0
+    shard_by: ShardBy | None = None
     finite_coordinated: bool = False
 
 

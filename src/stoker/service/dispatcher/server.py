@@ -26,6 +26,7 @@ from stoker.service.dispatcher.journal_gate import JournalGate
 from stoker.service.dispatcher.logic import Action, Dispatcher, Send
 from stoker.service.dispatcher.state import State
 from stoker.service.open_files import raise_open_files_limit
+from stoker.service.own_threads import run_apart
 from stoker.wire.refusal_log import RefusalLog
 
 logger = logging.getLogger("stoker.dispatcher")
@@ -69,6 +70,9 @@ class DispatchServer:
         self._port = 0
         self.failure: StokerError | None = None
         """The internal error by which the dispatcher has stopped, if it has."""
+        self.places_grow = False
+        """Every worker that registers gets a shard under static sharding; set it before `start`,
+        and only without `worker_addresses`."""
         if start:
             self.start()
 
@@ -114,7 +118,12 @@ class DispatchServer:
                 self._state = "started"
 
     def stop(self) -> None:
-        """End all sessions and free the port; idempotent."""
+        """End all sessions and free the port; idempotent.
+
+        On a thread of stoker, where a finalizer may call it, it does not wait for the end.
+        """
+        if run_apart(self.stop):
+            return
         with self._lock:
             if self._state == "started":
                 run_on(self._loop, self._shell.stop(), 30)
@@ -132,7 +141,7 @@ class DispatchServer:
 
     async def _start(self, gate: JournalGate, state: State | None) -> None:
         try:
-            self._shell = _Shell(self._config, self._failed, gate, state)
+            self._shell = _Shell(self._config, self._failed, gate, state, self.places_grow)
             await self._shell.start(self._port or self._config.port)
         except BaseException:
             await gate.close()
@@ -167,6 +176,7 @@ class _Shell:
         failed: called when the server has ended by an exception.
         gate: stores records, and holds actions and replies back until they are durable.
         state: the state to continue; a new one by default.
+        places_grow: as of `DispatchServer`.
     """
 
     def __init__(
@@ -175,9 +185,15 @@ class _Shell:
         failed: Callable[[Exception], None],
         gate: JournalGate,
         state: State | None,
+        places_grow: bool,
     ) -> None:
         self.logic = Dispatcher(
-            config, random.Random(), time.monotonic(), journaled=gate.journaled, state=state
+            config,
+            random.Random(),
+            time.monotonic(),
+            journaled=gate.journaled,
+            state=state,
+            places_grow=places_grow,
         )
         self._gate = gate
         self.server = rpc_server.RpcServer(self, config.peer_timeout_ms / 1000)
@@ -265,8 +281,8 @@ class _Shell:
                 logger.exception("a %s failed", type(request).__name__)
             return rpc.encode(m.Failed(to_record(_internal_error(error))))
 
-    def refused(self, peer: str, reason: object) -> None:
-        self._refusals.add(peer, reason)
+    def refused(self, peer: str, reason: object, *, foreign: bool = False) -> None:
+        self._refusals.add(peer, reason, foreign=foreign)
 
     async def _tick(self) -> None:
         while not self._crashed:
@@ -309,6 +325,8 @@ class _Shell:
         if self.logic.has_work and not self._works:
             self._works = True
             asyncio.get_running_loop().call_soon(self._work)
+        for line in self.logic.take_log():
+            logger.log(line.level, "%s", line.text, extra=line.fields)
         self._gate.pass_on(self.logic.take_unit(), actions)
 
     def _execute(self, action: Action) -> None:

@@ -12,6 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from stoker.dataset.streams.call_ranges import CallRange, PoisonedCall
+from stoker.dataset.tree.splits import ShardBy
 from stoker.errors import ErrorRecord, FailedPreconditionError, StokerError
 from stoker.service.dispatcher import entities as e
 from stoker.service.dispatcher.epoch_set import EpochSet
@@ -92,6 +93,8 @@ class _Iteration(_Entity, frozen=True):
     calls_in_common: list[CallRange]
     seeds_of_dead: list[int]
     poisoned: list[PoisonedCall]
+    shards: int = 0
+    shard_by: ShardBy | None = None
     finite_coordinated: bool = False
     rounds: list[RoundsChange] = []
     indexes: list[int] = []
@@ -273,6 +276,8 @@ def _dump_iteration(iteration: e.Iteration) -> _Iteration:
         iteration.poison.in_common,
         iteration.poison.seeds,
         iteration.poison.poisoned,
+        iteration.shards,
+        iteration.shard_by,
         iteration.finite_coordinated,
         iteration.rounds,
         sorted(iteration.indexes),
@@ -350,13 +355,22 @@ def _load_worker(state: State, entity: _Worker) -> None:
     worker = e.Worker(added, entity.draining)
     state.workers[added.worker_id] = worker
     state.addresses[added.address] = added.worker_id
+    state.places.add(added)
     if process := process_of(added):
         state.local_workers.setdefault(process, {})[added.worker_id] = worker
 
 
 def _load_iteration(state: State, entity: _Iteration) -> None:
     job = state.jobs[entity.job]
-    iteration = e.Iteration(entity.iteration_id, job, entity.epoch, entity.seed)
+    iteration = e.Iteration(
+        entity.iteration_id,
+        job,
+        entity.epoch,
+        entity.seed,
+        entity.shards,
+        entity.shard_by,
+        state.places,
+    )
     state.iterations[entity.iteration_id] = job.iterations[entity.epoch] = iteration
     if entity.sources is not None:
         iteration.sources = {source.number: source for source in entity.sources}

@@ -15,7 +15,10 @@ from stoker.service.dispatcher.sessions import Sessions
 from stoker.service.dispatcher.split_ranges import to_ranges
 from stoker.service.dispatcher.split_tracker import REMEMBERED, split_range
 
-_encode = msgspec.msgpack.Encoder().encode
+encode = msgspec.msgpack.Encoder().encode
+
+RECLAIM_SECONDS = 1.0
+"""Time for which tasks wait while another one holds splits that it does not begin."""
 
 MAX_LISTED_BATCH = 1024
 MAX_LISTED_BYTES = 1 << 20
@@ -31,11 +34,20 @@ class _Place:
     Attributes:
         free: its splits that are not begun.
         waiting: the tasks that wait for splits and their requests, the oldest first.
+        short_since: the time since which it is short of splits, as `reclaim` saw it.
     """
 
     def __init__(self, free: FreeSplits) -> None:
         self.free = free
         self.waiting: dict[int, m.SplitRequest] = {}
+        self.short_since: float | None = None
+
+    @property
+    def is_short(self) -> bool:
+        """True if a task without splits waits for those that are assigned to others."""
+        if self.free.available or not self.waiting:
+            return False
+        return not self.waiting.keys() <= set(self.free.holders)
 
 
 class SplitAssigner:
@@ -44,6 +56,7 @@ class SplitAssigner:
     def __init__(self, ledger: Ledger, sessions: Sessions) -> None:
         self._places: dict[int, dict[SourceEpoch, _Place]] = {}
         self._ledger = ledger
+        self._state = ledger.state
         self._sessions = sessions
 
     @property
@@ -155,6 +168,30 @@ class SplitAssigner:
         for place in self._places.get(task.iteration.iteration_id, {}).values():
             place.free.give_back(task.task_id)
 
+    def reclaim(self, now: float) -> None:
+        """Take splits back that a task holds for long without beginning them, if others wait.
+
+        It may be stuck in a user function, or read a long split. What it announces meanwhile is
+        refused.
+        """
+        for places in list(self._places.values()):
+            for place in list(places.values()):
+                if not place.is_short:
+                    place.short_since = None
+                elif place.short_since is None:
+                    place.short_since = now
+                elif now - place.short_since >= RECLAIM_SECONDS:
+                    place.short_since = None
+                    self._reclaim(place)
+
+    def _reclaim(self, place: _Place) -> None:
+        waiting = self._state.tasks[next(iter(place.waiting))]
+        for task_id in place.free.holders:
+            task = self._state.tasks[task_id]
+            self.give_back(task)
+            self._sessions.send(task.worker.worker_id, m.ReturnSplits(task_id))
+        self.settle(waiting.iteration)
+
     def forget(self, tasks: Iterable[Task]) -> None:
         """Drop the requests and the assigned splits of tasks that have ended or will ask again."""
         for task in tasks:
@@ -187,7 +224,7 @@ def _values(iteration: Iteration, source: int, chosen: list[int]) -> list[tuple[
     size = 0
     for split in chosen[:MAX_LISTED_BATCH]:
         value = iteration.values[source][split]
-        size += len(_encode(value))
+        size += len(encode(value))
         if values and size > MAX_LISTED_BYTES:
             break
         values.append((split, value))

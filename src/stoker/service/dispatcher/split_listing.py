@@ -177,6 +177,7 @@ class SplitListing:
             iteration.epoch,
             source,
             len(iteration.values.get(source, ())),
+            in_order=iteration.shards > 0,
         )
         self._sessions.send(listing.worker_id, message)
 

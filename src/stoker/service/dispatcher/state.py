@@ -14,6 +14,7 @@ from stoker.service.dispatcher.entities import Client, Iteration, Job, Page, Tas
 from stoker.service.dispatcher.listed_values import ListedValues
 from stoker.service.dispatcher.modes import mode_of
 from stoker.service.dispatcher.placement import process_of
+from stoker.service.dispatcher.places import Places
 from stoker.service.dispatcher.records import (
     Booted,
     ClientAdded,
@@ -80,6 +81,7 @@ class State:
         jobs_of: dataset → its jobs, if it has any.
         local_workers: process → the workers that only its clients may be able to read.
         pages: digest → a page of listed splits.
+        places: the workers by their places among the configured addresses.
     """
 
     def __init__(self) -> None:
@@ -96,6 +98,7 @@ class State:
         self.clients: dict[int, Client] = {}
         self.clients_by_key: dict[bytes, Client] = {}
         self.pages: dict[bytes, Page] = {}
+        self.places = Places()
 
     def apply(self, record: Record) -> None:
         """Apply a record, which fits the state (`record_checks.check`); then it does not raise."""
@@ -130,6 +133,7 @@ class State:
     @_applies(WorkerAdded)
     def _(self, record: WorkerAdded) -> None:
         self.workers[record.worker_id] = worker = Worker(record)
+        self.places.add(record)
         self.addresses[record.address] = record.worker_id
         if process := process_of(record):
             self.local_workers.setdefault(process, {})[record.worker_id] = worker
@@ -142,6 +146,7 @@ class State:
     def _(self, record: WorkerLost) -> None:
         worker = self.workers.pop(record.worker_id)
         del self.addresses[worker.added.address]
+        self.places.remove(worker.added)
         if process := process_of(worker.added):
             self.local_workers[process].pop(record.worker_id)
             if not self.local_workers[process]:
@@ -176,7 +181,15 @@ class State:
     @_applies(IterationAdded)
     def _(self, record: IterationAdded) -> None:
         job = self.jobs[record.job]
-        iteration = Iteration(record.iteration_id, job, record.epoch, record.seed)
+        iteration = Iteration(
+            record.iteration_id,
+            job,
+            record.epoch,
+            record.seed,
+            record.shards,
+            record.shard_by,
+            self.places,
+        )
         iteration.finite_coordinated = record.finite_coordinated
         self.iterations[record.iteration_id] = iteration
         job.iterations[record.epoch] = iteration

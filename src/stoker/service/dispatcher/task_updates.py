@@ -34,6 +34,7 @@ def task_update(
         ],
         mode.is_computed_for(client),
         iteration.shared,
+        absent=mode.absent(client),
     )
 
 

@@ -5,10 +5,12 @@ from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher import entities as e
 from stoker.service.dispatcher import records as r
+from stoker.service.dispatcher.event_log import STOPPED
 from stoker.service.dispatcher.iterations import Iterations
 from stoker.service.dispatcher.ledger import Ledger
 from stoker.service.dispatcher.modes import mode_of
 from stoker.service.dispatcher.sessions import Sessions, check_key, negotiate
+from stoker.service.dispatcher.shard_files import shard_page
 from stoker.service.dispatcher.split_assigner import SplitAssigner
 from stoker.service.dispatcher.split_listing import SplitListing
 
@@ -41,7 +43,8 @@ class Workers:
         """Register a new worker, or resume one that lost its session.
 
         Raises:
-            FailedPreconditionError: if there is no common protocol version.
+            FailedPreconditionError: if there is no common protocol version, or no place for it
+                among the configured addresses.
             PermissionDeniedError: if it does not have the key of the worker that it resumes.
             InvalidArgumentError: if it has no address.
             AlreadyExistsError: if a live worker has its address, or it has opened a newer session.
@@ -68,6 +71,7 @@ class Workers:
             ),
         )
         if known:
+            self._ledger.events.worker_resumed(worker, hello.reason)
             self._resume(worker, hello)
         if hello.draining:
             self._drain(worker_id)
@@ -98,7 +102,7 @@ class Workers:
             return None
         if hello.session < self._newest_sessions.get(known, 0):
             raise AlreadyExistsError("this worker has opened a newer session")
-        return known
+        return known if self._state.places.keeps(self._state.workers[known].added) else None
 
     def _of_instance(self, hello: m.WorkerHello) -> int | None:
         """Return the worker at the address of a hello if it is the same process."""
@@ -118,6 +122,10 @@ class Workers:
             task = worker.tasks.get(message.task_id)
             if task is not None and task.running:
                 self._assigner.request(task, message, draining=worker.draining)
+        elif isinstance(message, m.ShardRequest):
+            task = self._state.workers[worker_id].tasks.get(message.task_id)
+            if task is not None and task.running:
+                self._sessions.send(worker_id, shard_page(task, message))
         elif isinstance(message, m.SplitsPage | m.ListingFailed):
             self._iterations.splits_listed(worker_id, message)
         elif isinstance(message, m.TaskProgress):
@@ -127,7 +135,7 @@ class Workers:
         elif isinstance(message, m.WorkerDraining):
             self._drain(worker_id)
         elif isinstance(message, m.WorkerLeave):
-            self.lose(worker_id, "it was stopped", message.undelivered)
+            self.lose(worker_id, STOPPED, message.undelivered)
 
     def expired(self, worker_id: int) -> None:
         """Remove a worker whose lease has expired."""
@@ -178,6 +186,13 @@ class Workers:
                 )
             # Two workers cannot serve one address: the older one is dead before its lease ends.
             self.lose(older, "it starts over" if same else "another process took its address")
+        places = self._state.places
+        place = places.find(
+            hello.address, lambda worker: self._sessions.is_live(worker.worker_id, now)
+        )
+        if place in places.workers:
+            reason = f"the worker at {hello.address} took its place"
+            self.lose(places.workers[place].worker_id, reason)
         worker_id = self._ledger.new_id()
         self._ledger.commit(
             r.WorkerAdded(
@@ -188,6 +203,7 @@ class Workers:
                 hello.versions,
                 hello.instance,
                 self._ledger.new_key(),
+                place,
             )
         )
         return worker_id

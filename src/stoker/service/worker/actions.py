@@ -75,6 +75,13 @@ class GiveSplit:
 
 
 @dataclass(frozen=True)
+class GiveFiles:
+    """Give a waiting source files of its shard."""
+
+    page: m.ShardPage
+
+
+@dataclass(frozen=True)
 class ListSplits:
     """Send the page of a list of splits that `request` asks for; list them first."""
 
@@ -105,6 +112,7 @@ Action: TypeAlias = (
     | StopPipeline
     | Produce
     | GiveSplit
+    | GiveFiles
     | ListSplits
     | StopListing
     | SetHeartbeat

@@ -1,7 +1,7 @@
 """Buffers of computed elements; they decide which client of a task gets which element.
 
-One small class for each `BufferPolicy`; `buffers.py` chooses. A buffer knows nothing of connections
-or credit.
+One small class for each `BufferPolicy` (`buffer_policies.py`). A buffer knows nothing of
+connections, credit or frames.
 """
 
 from abc import ABC, abstractmethod
@@ -14,16 +14,23 @@ MAX_ELEMENTS = 131_072
 """Most elements that a task computes ahead, however small they are: 16 full frames."""
 
 
+def has_room(queue: ChunkQueue, max_bytes: int) -> bool:
+    """Return whether a queue of elements computed ahead has room, as `Buffer.has_room`."""
+    if not queue.positions:
+        return True
+    return queue.nbytes < max_bytes and queue.positions < MAX_ELEMENTS
+
+
 class Buffer(ABC):
-    """Elements that a task has computed and no client has been sent.
+    """Elements that a task has computed and clients can be sent.
 
     Attributes:
+        keeps_sent: clients that come later get elements that others have consumed.
         max_frame_elements: most elements of a frame; ``None``: as many as others allow.
-        keeps_unconsumed: what a client was sent before it was lost goes to its successor.
     """
 
+    keeps_sent = False
     max_frame_elements: int | None = None
-    keeps_unconsumed = False
 
     @property
     @abstractmethod
@@ -32,12 +39,16 @@ class Buffer(ABC):
 
     @property
     @abstractmethod
-    def positions(self) -> int:
-        """The number of buffered positions."""
+    def undelivered(self) -> int:
+        """The number of buffered positions that wait for clients."""
 
     @abstractmethod
     def has_room(self, max_bytes: int) -> bool:
-        """Return whether the pipeline may compute more, with `max_bytes` as the limit."""
+        """Return whether the pipeline may compute more.
+
+        Args:
+            max_bytes: about the most bytes to compute ahead. With 0 there is room for one chunk.
+        """
 
     @abstractmethod
     def put(self, chunk: Chunk) -> None:
@@ -45,7 +56,7 @@ class Buffer(ABC):
 
     @abstractmethod
     def join(
-        self, client_id: int, trainer: str, consumer_index: int | None, first_frame: int
+        self, client_id: int, trainer: str, consumer_index: int | None, first_frame: int = 0
     ) -> int:
         """Add a client; called before it takes for the first time.
 
@@ -78,13 +89,6 @@ class Buffer(ABC):
     ) -> None:
         """Record that a client will not come."""
 
-    def finish(self, *, cut: bool) -> None:  # noqa: B027 - most have nothing to do
-        """Record that nothing more is put.
-
-        Args:
-            cut: the worker stops, so that this is not the end of the data.
-        """
-
     @abstractmethod
     def waiting(self, client_id: int) -> int:
         """Return the number of positions that the client can take now."""
@@ -98,7 +102,23 @@ class Buffer(ABC):
 
     @abstractmethod
     def give_back(self, client_id: int, chunks: Sequence[Chunk]) -> None:
-        """Take back the chunks that a client was sent and its user did not consume."""
+        """Take back the chunks that a client was sent and its user did not consume; it leaves."""
+
+    @abstractmethod
+    def lose(self, client_id: int, chunks: Sequence[Chunk]) -> int:
+        """Remove a client that was lost, and may have consumed some of `chunks`.
+
+        Returns:
+            The number of positions that are lost with it.
+        """
+
+    @abstractmethod
+    def finish(self, *, cut: bool) -> None:
+        """Handle the end of the pipeline; `cut`: before the end of its data."""
+
+    @abstractmethod
+    def counts(self, client_id: int) -> dict[str, int]:
+        """Return what the client's `Counts` contain besides the totals of the task."""
 
 
 class FirstCome(Buffer):
@@ -112,17 +132,17 @@ class FirstCome(Buffer):
         return self._queue.nbytes
 
     @property
-    def positions(self) -> int:
+    def undelivered(self) -> int:
         return self._queue.positions
 
     def has_room(self, max_bytes: int) -> bool:
-        return self._queue.nbytes < max_bytes and self._queue.positions < MAX_ELEMENTS
+        return has_room(self._queue, max_bytes)
 
     def put(self, chunk: Chunk) -> None:
         self._queue.put(chunk)
 
     def join(
-        self, client_id: int, trainer: str, consumer_index: int | None, first_frame: int
+        self, client_id: int, trainer: str, consumer_index: int | None, first_frame: int = 0
     ) -> int:
         """Return 0: all clients are equal."""
         return 0
@@ -135,3 +155,12 @@ class FirstCome(Buffer):
 
     def give_back(self, client_id: int, chunks: Sequence[Chunk]) -> None:
         self._queue.put_back(chunks)
+
+    def lose(self, client_id: int, chunks: Sequence[Chunk]) -> int:
+        return sum(chunk.positions for chunk in chunks)
+
+    def finish(self, *, cut: bool) -> None:
+        """Do nothing: clients read the rest."""
+
+    def counts(self, client_id: int) -> dict[str, int]:
+        return {}

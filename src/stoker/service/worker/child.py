@@ -1,7 +1,7 @@
 """A worker process: ``python -P -m stoker.service.worker.child LIFELINE PAGE``.
 
 LIFELINE is the descriptor of one end of a socket pair. On it the parent (`process.WorkerProcess`)
-sends one JSON line, a `WorkerConfig`; the child answers with one `Serving` line once it accepts
+sends one JSON line, a `ChildStart`; the child answers with one `Serving` line once it accepts
 tasks, or with the error that prevents it. It sends a second line only when it exits because the
 dispatcher refuses it, so that a restart would not help. When the parent dies, its end closes and
 this process ends immediately. PAGE is the descriptor of a `SharedPage`, on which the child writes
@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from stoker.errors import ErrorRecord, InvalidArgumentError, StokerError, to_record
+from stoker.service.config import WorkerConfig
+from stoker.service.logs import LogOptions, log_to_stderr
 from stoker.service.shutdown import StopRequest
 from stoker.service.worker.allocator import tune_allocator
 from stoker.service.worker.shared_page import SharedPage
@@ -39,6 +41,13 @@ time per element was the same (scalars, 1 KB, 150 KB; two busy cores)."""
 
 PROGRESS_SECONDS = 0.25
 """Interval at which the counter of the `SharedPage` moves."""
+
+
+class ChildStart(msgspec.Struct, frozen=True):
+    """The line that the parent sends."""
+
+    config: WorkerConfig
+    log: LogOptions
 
 
 class Serving(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -60,10 +69,12 @@ def main(lifeline: int, page_descriptor: int) -> int:
     line = _receive_line(parent)
     _die_with(parent)
 
-    from stoker.service import WorkerConfig, WorkerServer
+    from stoker.service import WorkerServer
 
     try:
-        server = WorkerServer(msgspec.json.decode(line, type=WorkerConfig), start=False)
+        start = msgspec.json.decode(line, type=ChildStart)
+        log_to_stderr(start.log)
+        server = WorkerServer(start.config, start=False)
         server.on_registered = page.publish
         server.calls = page.record_calls()
         server.start()

@@ -47,22 +47,29 @@ class ChunkQueue:
     def take(self, max_elements: int, max_bytes: int) -> Chunk:
         """Remove and return the next elements, at least one; an error comes alone.
 
-        The queue must not be empty.
+        They are consecutive, if their positions are known. The queue must not be empty.
         """
         if self._chunks[0].error is not None:
             return self._remove_first()
         elements: list[Any] = []
-        nbytes = 0
-        shared = False
+        nbytes, shared = 0, False
+        position = end = self._position
         while len(elements) < max_elements and self._chunks and self._chunks[0].error is None:
             count = self._fitting(max_elements - len(elements), max_bytes - nbytes)
-            if elements and not count:
+            if elements and (not count or self._position != end):
                 break
             part = self._remove(max(1, count))
             elements += part.elements
             nbytes += part.nbytes
             shared = shared or part.shared
-        return Chunk(elements, nbytes, shared=shared)
+            end = part.end
+        return Chunk(elements, nbytes, shared=shared, position=position)
+
+    @property
+    def _position(self) -> int | None:
+        """The position of the first element, if it is known."""
+        position = self._chunks[0].position
+        return None if position is None else position + self._taken
 
     def _fitting(self, max_elements: int, max_bytes: int) -> int:
         """Return how many of the remaining elements of the first chunk may be taken."""
@@ -77,7 +84,12 @@ class ChunkQueue:
         if start == 0 and stop == len(first.elements):
             return self._remove_first()
         total = first.nbytes * stop // len(first.elements)
-        part = Chunk(first.elements[start:stop], total - self._taken_bytes, shared=first.shared)
+        part = Chunk(
+            first.elements[start:stop],
+            total - self._taken_bytes,
+            shared=first.shared,
+            position=self._position,
+        )
         self._taken, self._taken_bytes = stop, total
         self.positions -= count
         self.nbytes -= part.nbytes

@@ -84,7 +84,8 @@ class DataConnections:
         with self._lock:
             late = [client for client, (_, until) in self._greeting.items() if now > until]
         for client in late:
-            self._refuse(client, TimeoutError(f"{client.peer} sent no whole message in time"))
+            error = TimeoutError(f"{client.peer} sent no whole message in time")
+            self._refuse(client, error, foreign=True)
         self._refusals.warn_if_due()
 
     def close(self) -> None:
@@ -121,12 +122,12 @@ class DataConnections:
             self._channels[client.number] = channel
         self._client_message(client.number, hello)
 
-    def _refuse(self, client: _Client, error: Exception) -> None:
+    def _refuse(self, client: _Client, error: Exception, foreign: bool = False) -> None:
         with self._lock:
             channel, _ = self._greeting.pop(client, (None, 0.0))
             client.refused = True
         if channel is not None:
-            self._refusals.add(client.peer, error)
+            self._refusals.add(client.peer, error, foreign=foreign)
             channel.put(f.Bye(to_record(error)))
             channel.put(None)
             channel.flush()
@@ -137,7 +138,7 @@ class DataConnections:
             if client.number is not None:
                 self._channels.pop(client.number, None)
         if greeting is not None and isinstance(error, StokerError):
-            self._refusals.add(client.peer, error)
+            self._refusals.add(client.peer, error, foreign=True)
         elif error is None or isinstance(error, UnavailableError):
             logger.debug("client %s disconnected", client.peer)
         elif isinstance(error, StokerError):

@@ -74,7 +74,7 @@ class SplitLister:
             raise FailedPreconditionError(f"the dataset has no source {request.source}")
         seed = request.seed if options.seed is None else options.seed
         context = Context(seed=seed, epoch=request.epoch, explicit_epoch=True, numbers=numbers)
-        return node.list_splits(context)
+        return node.list_in_order(context) if request.in_order else node.list_splits(context)
 
     def _page(self, request: m.ListSplits) -> m.SplitsPage:
         size = PAGE_ENTRIES

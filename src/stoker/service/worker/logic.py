@@ -22,6 +22,7 @@ from stoker.service.worker.actions import (
     CloseConnection,
     CloseTask,
     DrainPipeline,
+    GiveFiles,
     GiveSplit,
     ListSplits,
     OpenTask,
@@ -32,6 +33,7 @@ from stoker.service.worker.actions import (
     ToClient,
     ToDispatcher,
 )
+from stoker.service.worker.buffer_policies import DEFAULT_CACHE_BYTES
 from stoker.service.worker.reader_state import ReaderState
 from stoker.service.worker.round_trip import RoundTrip
 from stoker.service.worker.split_queue import SplitQueue
@@ -45,6 +47,7 @@ __all__ = [
     "CloseConnection",
     "CloseTask",
     "DrainPipeline",
+    "GiveFiles",
     "GiveSplit",
     "ListSplits",
     "OpenTask",
@@ -74,6 +77,8 @@ class Worker:
         buffer_bytes: about how many bytes a task computes ahead of its readers, and how many each
             reader may be sent ahead of its user.
         peer_timeout_ms: time in which both ends of a connection notice an unreachable peer.
+        cache_bytes: about how many bytes each task keeps for other trainers in a cross-trainer
+            cache.
 
     Attributes:
         tasks: the tasks by id.
@@ -83,7 +88,11 @@ class Worker:
     """
 
     def __init__(
-        self, hello: m.WorkerHello, buffer_bytes: int, peer_timeout_ms: int = 10_000
+        self,
+        hello: m.WorkerHello,
+        buffer_bytes: int,
+        peer_timeout_ms: int = 10_000,
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> None:
         self.tasks: dict[int, Task] = {}
         self.listings: set[int] = set()
@@ -92,6 +101,7 @@ class Worker:
         self._hello = hello
         self._buffer_bytes = buffer_bytes
         self._peer_timeout_ms = peer_timeout_ms
+        self._cache_bytes = cache_bytes
         self._in_session = False
         self._journaled = False
         self._draining = False
@@ -138,7 +148,8 @@ class Worker:
         if task.ended:
             return
         if task.start.split_sources is None:
-            task.end(cut=True)
+            task.cut = True
+            task.finish()
             self._do(StopPipeline(task.start.task_id))
             self._deliver(task)
             return
@@ -159,9 +170,10 @@ class Worker:
         self._do(ToDispatcher(hello))
         return self._take_actions()
 
-    def session_lost(self) -> list[Action]:
+    def session_lost(self, reason: str = "") -> list[Action]:
         """Handle a broken session. Tasks continue; clients continue to read."""
         self._in_session = False
+        self._hello = msgspec.structs.replace(self._hello, reason=reason)
         return self._take_actions()
 
     def session_message(self, message: m.FromDispatcher, now: float) -> list[Action]:
@@ -174,6 +186,8 @@ class Worker:
             self._stop(message.task_id, "the task was stopped: no client reads it any more")
         elif isinstance(message, m.SplitGrant):
             self._granted(message, now)
+        elif isinstance(message, m.ShardPage):
+            self._give_files(message)
         elif isinstance(message, m.ReturnSplits):
             self._return_splits(message.task_id, now)
         elif isinstance(message, m.ListSplits):
@@ -208,6 +222,8 @@ class Worker:
                 self._send_to_dispatcher(done)
             for queue in task.queues.values():
                 self._send_to_dispatcher(queue.reattach())
+            for request in task.files:
+                self._send_to_dispatcher(request)
             task.reported = m.TaskProgress(task.start.task_id)
             self._report(task)
 
@@ -217,7 +233,7 @@ class Worker:
         if self._draining:  # the dispatcher started it before it knew
             self._send_to_dispatcher(m.TaskProgress(start.task_id, delivered=True))
             return
-        self.tasks[start.task_id] = task = Task(start, self._round_trip)
+        self.tasks[start.task_id] = task = Task(start, self._round_trip, self._cache_bytes)
         self._do(OpenTask(start))
         if start.split_sources is not None and len(start.split_sources) == 1:
             # The only source is read for certain. Its first split arrives while the pipeline is
@@ -267,6 +283,22 @@ class Worker:
             self._send_to_dispatcher(queue.need(now))
             self._give_split(task, queue, now)
         return self._take_actions()
+
+    def need_files(self, task_id: int, source: int, start: int) -> list[Action]:
+        """Get files of the shard of the task, from position `start` of them on."""
+        task = self.tasks.get(task_id)
+        if task is not None:
+            request = m.ShardRequest(task_id, source, start)
+            task.files[request] = None
+            self._send_to_dispatcher(request)
+        return self._take_actions()
+
+    def _give_files(self, page: m.ShardPage) -> None:
+        task = self.tasks.get(page.task_id)
+        request = m.ShardRequest(page.task_id, page.source, page.start)
+        if task is not None and request in task.files:  # not if it was repeated on a new session
+            del task.files[request]
+            self._do(GiveFiles(page))
 
     def _granted(self, grant: m.SplitGrant, now: float) -> None:
         task = self.tasks.get(grant.task_id)
@@ -323,7 +355,9 @@ class Worker:
         """Handle the end of the task's pipeline."""
         task = self.tasks.get(task_id)
         if task is not None:
-            task.end(cut=task.cut)
+            # With a cache the data has no end, so that an infinite `repeat` has stopped.
+            task.cut = task.cut or (self._draining and task.buffer.keeps_sent)
+            task.finish()
             self._deliver(task)
         return self._take_actions()
 
@@ -425,9 +459,13 @@ class Worker:
                     raise _unknown_client(hello.client_id)
                 task.release(other.client_id)
                 self._release(task, other)
-        client_id = hello.client_id
-        first = task.buffer.join(client_id, hello.trainer, index, hello.next_frame)
-        return ReaderState(client_id, self._buffer_bytes, first, index)
+        reader = ReaderState(hello.client_id, self._buffer_bytes, index)
+        if index is None:
+            _check_resumable(reader, hello, hello.next_frame)
+        reader.next_number = task.buffer.join(
+            hello.client_id, hello.trainer, index, hello.next_frame
+        )
+        return reader
 
     def _reader_of(self, connection: int) -> tuple[Task, ReaderState] | None:
         task_id, client_id = self.connections.get(connection, (-1, -1))

@@ -5,24 +5,27 @@ import logging
 import queue
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
-from typing import Any, Protocol
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from stoker.dataset.dataset import Dataset
 from stoker.dataset.options import Options
+from stoker.dataset.sharding import with_shard
 from stoker.dataset.streams.call_recorder import CallRecorder
 from stoker.dataset.streams.execute import open_stream
 from stoker.dataset.streams.statistics import Statistics
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.streams.task_calls import TaskCalls, recorded_unplaced
 from stoker.dataset.tree.node import Context, Node, number
+from stoker.dataset.tree.splits import SplitReader, StaticShard
 from stoker.elements.codec.encodable import encodable_bytes
 from stoker.errors import ErrorRecord, FailedPreconditionError, InvalidArgumentError
 from stoker.service import messages as m
 from stoker.service.chunk import Chunk
+from stoker.service.logs import epoch_text
 from stoker.service.worker.failure import describe
 from stoker.service.worker.logic import FRAME_ELEMENTS
 from stoker.service.worker.split_values import split_from_wire
@@ -63,11 +66,31 @@ class Host(Protocol):
     def counted(self, task_id: int, counts: dict[str, int]) -> None:
         """Report the totals of the pipeline after a change."""
 
+    def failed(self, start: m.TaskStart, error: ErrorRecord) -> None:
+        """Log an error of a task, which its clients get too."""
+
     def exhausted(self, task_id: int) -> None:
         """Report the end of the pipeline."""
 
     def need_split(self, task_id: int, source: int, source_epoch: int) -> None:
         """Ask for a split; `Pipeline.give_split` answers."""
+
+    def need_files(self, task_id: int, source: int, start: int) -> None:
+        """Ask for files of the task's shard; `Pipeline.give_files` answers."""
+
+
+_Answer: TypeAlias = "queue.SimpleQueue[m.ShardPage | None]"
+
+
+class _ShardFiles(SplitReader):
+    """Supplies the sources of a pipeline with the files of its shard."""
+
+    def __init__(self, pipeline: "Pipeline") -> None:
+        self._pipeline = pipeline
+
+    def open(self, source: int) -> Iterator[Any]:
+        """Yield the same files in each epoch of the source."""
+        return self._pipeline.files_of(source)
 
 
 class Pipeline:
@@ -92,6 +115,7 @@ class Pipeline:
         self._splits: dict[tuple[int, int], queue.SimpleQueue[list[Any]]] = defaultdict(
             queue.SimpleQueue
         )
+        self._files: dict[tuple[int, int], list[_Answer]] = defaultdict(list)
         self._source_epochs: dict[int, Iterator[int]] = defaultdict(itertools.count)
         self._lock = threading.Lock()
         self._thread = threading.Thread(
@@ -108,6 +132,31 @@ class Pipeline:
         with self._lock:
             self._splits[source, source_epoch].put(split)
 
+    def give_files(self, page: m.ShardPage) -> None:
+        """Answer `Host.need_files`."""
+        with self._lock:
+            for answer in self._files.pop((page.source, page.start), ()):
+                answer.put(page)
+
+    def files_of(self, source: int) -> Iterator[Any]:
+        """Yield the files of the task's shard of a source."""
+        start = 0
+        while True:
+            answer: _Answer = queue.SimpleQueue()
+            with self._lock:
+                if not self._closed.is_set():
+                    self._files[source, start].append(answer)
+                else:
+                    answer.put(None)
+            self._host.need_files(self._start.task_id, source, start)
+            page = answer.get()
+            if page is None:
+                raise FailedPreconditionError(f"task {self._start.task_id} is closed")
+            yield from map(split_from_wire, page.values)
+            start += len(page.values)
+            if page.end:
+                return
+
     def close(self) -> None:
         """Stop without waiting for a user function that runs."""
         self._closed.set()
@@ -115,6 +164,9 @@ class Pipeline:
         with self._lock:
             for waiting in self._splits.values():
                 waiting.put([])
+            for answers in self._files.values():
+                for answer in answers:
+                    answer.put(None)
 
     def join(self, timeout: float) -> None:
         """Wait for the thread to end."""
@@ -147,29 +199,41 @@ class Pipeline:
             try:
                 stream.close()
             except Exception:  # all elements are delivered: the task has ended
-                logger.exception("closing the pipeline of task %d failed", self._start.task_id)
+                logger.exception("a pipeline failed at its end", extra=task_fields(self._start))
         if not self._closed.is_set():
             self._report_counts()
             self._host.exhausted(self._start.task_id)
 
     def _open_stream(self) -> Stream:
         root, options = self._host.load(self._start.dataset_id, self._closed)
+        root, numbers, shard = self._shard(root)
         calls = self._record_calls()
+        # Batches that are kept for other trainers would fill the shared memory.
+        keeps = self._start.buffer is m.BufferPolicy.SLIDING_WINDOW
         context = Context(
             seed=self._start.seed if options.seed is None else options.seed,
             seed_given=options.seed is not None,
             threads=options.threads,
             epoch=self._start.epoch,
             explicit_epoch=True,
-            numbers=number(root),
+            numbers=numbers,
+            shard=shard,
             splits=None if self._start.split_sources is None else self,
             statistics=self._statistics,
-            allocate=self._host.allocate,
+            allocate=np.empty if keeps else self._host.allocate,
             make_dataset=Dataset,
             calls=calls,
         )
         with recorded_unplaced(calls):
             return open_stream(root, context)
+
+    def _shard(self, root: Node) -> tuple[Node, Mapping[Node, int], StaticShard | None]:
+        """Return the tree that the task reads, its numbers, and its shard under static sharding."""
+        numbers, mine = number(root), self._start.shard
+        if mine is None:
+            return root, numbers, None
+        tree, found, nodes = with_shard(root, numbers, mine.by, mine.count, mine.index)
+        return tree, found, StaticShard(_ShardFiles(self), nodes)
 
     def _record_calls(self) -> TaskCalls | None:
         start, recorder = self._start, self._host.calls
@@ -206,10 +270,17 @@ class Pipeline:
 
     def _deliver(self, chunk: Chunk) -> None:
         self._report_counts()
+        if chunk.error is not None and not self._closed.is_set():
+            self._host.failed(self._start, chunk.error)
         # Cleared first: the room may be made while `produced` returns.
         self._room.clear()
         if not self._host.produced(self._start.task_id, chunk) and not self._closed.is_set():
             self._room.wait()
+
+
+def task_fields(start: m.TaskStart) -> dict[str, Any]:
+    """Return the `logs.FIELDS` of a task."""
+    return {"job": start.job, "epoch": epoch_text(start.epoch), "task": start.task_id}
 
 
 def chunks_of(elements: list[Any], worker: str, position: int) -> Iterator[Chunk]:

@@ -20,8 +20,9 @@ from stoker.dataset.streams.call_recorder import RecordedCall
 from stoker.errors import StokerError, UnavailableError, from_record
 from stoker.service.config import WorkerConfig
 from stoker.service.keys import WorkerIdentity
+from stoker.service.logs import LogOptions, is_log_line
 from stoker.service.worker.activity import ChildActivity
-from stoker.service.worker.child import Serving
+from stoker.service.worker.child import ChildStart, Serving
 from stoker.service.worker.shared_page import SharedPage
 
 CHILD_COMMAND = (sys.executable, "-P", "-X", "faulthandler", "-m", "stoker.service.worker.child")
@@ -105,11 +106,18 @@ class WorkerProcess:
 
     Args:
         config: the worker's configuration; sent to the child as JSON.
+        log: level and format of the child's log, on its standard error.
         command: the child's command line; the descriptors of its end of the lifeline and of the
             `SharedPage` are appended.
     """
 
-    def __init__(self, config: WorkerConfig, *, command: Sequence[str] = CHILD_COMMAND) -> None:
+    def __init__(
+        self,
+        config: WorkerConfig,
+        log: LogOptions = LogOptions(),  # noqa: B008 - it is frozen
+        *,
+        command: Sequence[str] = CHILD_COMMAND,
+    ) -> None:
         self._page = SharedPage.create()
         self._lifeline, theirs = socket.socketpair()
         with theirs:
@@ -131,7 +139,7 @@ class WorkerProcess:
         self._received = b""
         self._stderr = _StderrPump(self._process)
         try:
-            self._lifeline.sendall(msgspec.json.encode(config) + b"\n")
+            self._lifeline.sendall(msgspec.json.encode(ChildStart(config, log)) + b"\n")
         except ConnectionError:
             return  # it died; `wait_serving` and `wait` raise or return the reason
 
@@ -289,7 +297,9 @@ class _StderrPump:
         self._buffer([rest])
 
     def _buffer(self, lines: list[bytes]) -> None:
-        self._lines.extend(line.decode(errors="replace").strip() for line in lines if line.strip())
+        for line in lines:
+            if line.strip() and not is_log_line(line):
+                self._lines.append(line.decode(errors="replace").strip())
 
 
 def _write_to_stderr(data: bytes) -> None:

@@ -19,7 +19,6 @@ class ReaderState:
     Args:
         client_id: the client.
         max_bytes: about the most bytes to send and keep, even if the client grants more.
-        first_frame: the number of its first frame.
         consumer_index: its index in a coordinated read, or ``None``.
 
     Attributes:
@@ -38,7 +37,6 @@ class ReaderState:
         self,
         client_id: int,
         max_bytes: int,
-        first_frame: int = 0,
         consumer_index: int | None = None,
     ) -> None:
         self.client_id = client_id
@@ -49,7 +47,7 @@ class ReaderState:
         self.ended = False
         self.metered = False
         self.announced = False
-        self.next_number = first_frame
+        self.next_number = 0
         self.kept_positions = 0
         self.reported_counts: dict[str, int] = {}
         self.backlog = ChunkQueue()

@@ -82,7 +82,6 @@ class RoundRobin(Buffer):
     """
 
     max_frame_elements = 1
-    keeps_unconsumed = True
 
     def __init__(
         self, num_consumers: int, absent: Sequence[int] = (), *, finite_coordinated: bool = False
@@ -99,15 +98,16 @@ class RoundRobin(Buffer):
         return sum(x.nbytes for x in self._places) + sum(x.nbytes for x in self._run)
 
     @property
-    def positions(self) -> int:
+    def undelivered(self) -> int:
         return sum(len(place.queue) for place in self._expected()) + len(self._run)
 
     def has_room(self, max_bytes: int) -> bool:
         """Return whether the pipeline may compute more: a run that is begun is completed."""
         places = self._expected()
-        return bool(self._run) or (
-            sum(place.nbytes for place in places) < max_bytes
-            and max(len(place.queue) for place in places) < RUNS_AHEAD
+        runs = max(len(place.queue) for place in places)
+        nbytes = sum(place.nbytes for place in places)
+        return bool(self._run and max_bytes) or (
+            not (runs or self._run) or (nbytes < max_bytes and runs < RUNS_AHEAD)
         )
 
     def put(self, chunk: Chunk) -> None:
@@ -128,7 +128,7 @@ class RoundRobin(Buffer):
             self._trim()
 
     def join(
-        self, client_id: int, trainer: str, consumer_index: int | None, first_frame: int
+        self, client_id: int, trainer: str, consumer_index: int | None, first_frame: int = 0
     ) -> int:
         """Give a client its place, from the run `first_frame` on.
 
@@ -171,12 +171,20 @@ class RoundRobin(Buffer):
             place.client, place.absent = None, True
         self._trim()
 
+    def lose(self, client_id: int, chunks: Sequence[Chunk]) -> int:
+        """Keep what the client may have consumed: its successor gets it."""
+        self.give_back(client_id, chunks)
+        return 0
+
     def release(self, client_id: int, consumer_index: int | None) -> None:
         """Mark the place of a client that has left before it connected as absent."""
         if consumer_index is not None and consumer_index < len(self._places):
             place = self._places[consumer_index]
             place.absent = place.absent or place.client is None
             self._trim()
+
+    def counts(self, client_id: int) -> dict[str, int]:
+        return {}
 
     def finish(self, *, cut: bool) -> None:
         """Drop a run that is not complete, and report the end of data that must not end."""

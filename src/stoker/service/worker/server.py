@@ -12,6 +12,7 @@ from stoker.errors import FailedPreconditionError, StokerError
 from stoker.service.config import WorkerConfig, config_of
 from stoker.service.keys import WorkerIdentity
 from stoker.service.open_files import raise_open_files_limit
+from stoker.service.own_threads import run_apart
 from stoker.service.worker.shell import REFUSED_SECONDS, Shell
 
 logger = logging.getLogger("stoker.worker")
@@ -110,11 +111,14 @@ class WorkerServer:
 
         For at most `shutdown_quiet_period_ms` the worker begins no splits, finishes those it has
         begun, and serves its buffers until trainers have read them. Under "parallel_epochs" it
-        computes no more.
+        computes no more. On a thread of stoker, where a finalizer may call it, it does not wait for
+        the end.
 
         Args:
             drain: False stops immediately, also a `stop` that is in progress on another thread.
         """
+        if run_apart(partial(self.stop, drain=drain)):
+            return
         if not drain:
             self._stop_now.set()
         with self._lock:
@@ -166,7 +170,7 @@ class WorkerServer:
         self._ended.set()
         stop = partial(self.stop, drain=False)
         try:
-            threading.Thread(target=stop, name="stoker-worker-stop", daemon=True).start()
+            threading.Thread(target=stop, name="closing-stoker", daemon=True).start()
         except RuntimeError as cannot_start:  # `join` has returned: a worker process exits now
             logger.error("the worker cannot be stopped: %s", cannot_start)
 

@@ -31,9 +31,10 @@ from stoker.service.worker import logic
 from stoker.service.worker.allocator import TRIM_SECONDS, trim_allocator
 from stoker.service.worker.data_connections import DataConnections
 from stoker.service.worker.dataset_cache import DatasetCache
+from stoker.service.worker.failure_log import FailureLog
 from stoker.service.worker.listeners import WorkerListeners, shared_segments
 from stoker.service.worker.listing import Listing
-from stoker.service.worker.pipeline import Pipeline
+from stoker.service.worker.pipeline import Pipeline, task_fields
 from stoker.wire import frames as f
 
 logger = logging.getLogger("stoker.worker")
@@ -109,6 +110,7 @@ class Shell:
         self._has_ended = False
         self._trim_at: float | None = None
         self._stopping = False
+        self._failures = FailureLog(logger)
 
     # ── life ──────────────────────────────────────────────────────────────────────────────────────
     def start(self) -> None:
@@ -130,7 +132,10 @@ class Shell:
                 instance=secrets.token_hex(KEY_BYTES),
             )
             self.logic = logic.Worker(
-                hello, self._config.buffer_bytes, self._config.peer_timeout_ms
+                hello,
+                self._config.buffer_bytes,
+                self._config.peer_timeout_ms,
+                self._config.cross_trainer_cache_size_bytes,
             )
             # The callbacks may run immediately, and need the lock.
             self._session = rpc_session.Session(
@@ -202,8 +207,11 @@ class Shell:
 
     def _why(self) -> str:
         """Return why the dispatcher cannot be reached, in parentheses."""
-        failure = "" if self._session is None else self._session.failure
-        return f" ({failure})" if failure else ""
+        return f" ({self._reason})" if self._reason else ""
+
+    @property
+    def _reason(self) -> str:
+        return "" if self._session is None else self._session.failure
 
     def _tick(self) -> None:
         if self._crashed:
@@ -213,6 +221,7 @@ class Shell:
             self._next_heartbeat = now + self._interval
             self._session.send(m.Heartbeat())
         self._run(self.logic.tick, now)
+        self._failures.report_if_due(now)
         if self._connections is not None:
             self._connections.tick(now)
         if self._trim_at is not None and now >= self._trim_at:
@@ -293,7 +302,7 @@ class Shell:
                     self._dispatcher_address,
                     self._why(),
                 )
-        self._run(self.logic.session_lost)
+        self._run(self.logic.session_lost, self._reason)
 
     # ── data connections (called on the threads of their poller) ──────────────────────────────────
     def _client_message(self, connection: int, message: f.Message) -> None:
@@ -359,6 +368,10 @@ class Shell:
         """Report the totals of the task."""
         self._run(self.logic.counted, task_id, counts)
 
+    def failed(self, start: m.TaskStart, error: ErrorRecord) -> None:
+        """Log an error of the task."""
+        self._failures.add(error, {"worker": self.address, **task_fields(start)})
+
     def exhausted(self, task_id: int) -> None:
         """Report the end of the task's pipeline."""
         self._run(self.logic.exhausted, task_id)
@@ -366,6 +379,10 @@ class Shell:
     def need_split(self, task_id: int, source: int, source_epoch: int) -> None:
         """Ask for a split for the task's pipeline."""
         self._run(self.logic.need_split, task_id, source, source_epoch, time.monotonic())
+
+    def need_files(self, task_id: int, source: int, start: int) -> None:
+        """Ask for files of the shard of the task."""
+        self._run(self.logic.need_files, task_id, source, start)
 
     def _splits_listed(self, answer: m.SplitsPage | m.ListingFailed) -> None:
         self._run(self.logic.splits_listed, answer)
@@ -412,6 +429,9 @@ class Shell:
             else:
                 self._run_on_pipeline(action)
 
+    def _log_task(self, text: str, start: m.TaskStart) -> None:
+        logger.info(text, extra={"worker": self.address, **task_fields(start)})
+
     def _list(self, request: m.ListSplits) -> None:
         listing = self._listings.get(request.listing_id)
         if listing is None:
@@ -429,21 +449,26 @@ class Shell:
         | logic.DrainPipeline
         | logic.StopPipeline
         | logic.Produce
-        | logic.GiveSplit,
+        | logic.GiveSplit
+        | logic.GiveFiles,
     ) -> None:
         if isinstance(action, logic.OpenTask):
             task_id, dataset_id = action.start.task_id, action.start.dataset_id
+            self._log_task("a task begins", action.start)
             self._datasets.acquire(dataset_id)
             self._dataset_of[task_id] = dataset_id
             self._pipelines[task_id] = Pipeline(action.start, self)
             return
-        pipeline = self._pipelines.get(action.task_id)
+        task_id = action.page.task_id if isinstance(action, logic.GiveFiles) else action.task_id
+        pipeline = self._pipelines.get(task_id)
         if pipeline is None:
             return
         if isinstance(action, logic.Produce):
             pipeline.resume()
         elif isinstance(action, logic.GiveSplit):
             pipeline.give_split(action.source, action.source_epoch, action.split)
+        elif isinstance(action, logic.GiveFiles):
+            pipeline.give_files(action.page)
         elif isinstance(action, logic.DrainPipeline):
             pipeline.draining = True
         else:  # CloseTask or StopPipeline

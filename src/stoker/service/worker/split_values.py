@@ -7,7 +7,10 @@ _ENCODING = "utf-8", "surrogateescape"
 
 
 def split_to_wire(value: Any) -> Any:
-    r"""Return a listed split for a message: its bytes, if it is a file name that is not UTF-8.
+    r"""Return a listed split for a message: as bytes, if it is a file name that is not UTF-8.
+
+    Args:
+        value: a file name or a number, or a sequence of them.
 
     Raises:
         UnicodeEncodeError: if it is text that is no file name.
@@ -15,7 +18,11 @@ def split_to_wire(value: Any) -> Any:
     Example:
         >>> split_to_wire("caf\udce9.txt"), split_to_wire("café.txt")
         (b'caf\xe9.txt', 'café.txt')
+        >>> split_to_wire(("caf\udce9.txt", 0, 5))
+        [b'caf\xe9.txt', 0, 5]
     """
+    if isinstance(value, list | tuple):
+        return list(map(split_to_wire, value))
     if not isinstance(value, str):
         return value
     try:
@@ -32,4 +39,6 @@ def split_from_wire(value: Any) -> Any:
         >>> split_from_wire(b"caf\xe9.txt")
         'caf\udce9.txt'
     """
+    if isinstance(value, list | tuple):
+        return list(map(split_from_wire, value))
     return value.decode(*_ENCODING) if isinstance(value, bytes) else value

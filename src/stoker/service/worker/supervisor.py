@@ -10,6 +10,7 @@ from stoker.dataset.streams.call_ranges import CallRange
 from stoker.errors import FailedPreconditionError, InvalidArgumentError, StokerError
 from stoker.service.config import WorkerConfig
 from stoker.service.keys import WorkerIdentity
+from stoker.service.logs import LogOptions
 from stoker.service.open_files import raise_open_files_limit
 from stoker.service.worker.backoff import Backoff
 from stoker.service.worker.process import (
@@ -43,6 +44,7 @@ class Supervisor:
         self,
         config: WorkerConfig,
         processes: int = 1,
+        log: LogOptions = LogOptions(),  # noqa: B008 - it is frozen
         *,
         command: Sequence[str] = CHILD_COMMAND,
         first_wait: float = 0.5,
@@ -50,6 +52,7 @@ class Supervisor:
         if processes < 1:
             raise InvalidArgumentError(f"`processes` must be at least 1, got {processes}")
         self._configs = [_config_of(config, number) for number in range(processes)]
+        self._log = log
         self._command = command
         self._first_wait = first_wait
         self._running: dict[int, WorkerProcess] = {}
@@ -162,7 +165,7 @@ class Supervisor:
             if self._stopping:
                 return "was not started", []
             try:
-                process = WorkerProcess(self._configs[number], command=self._command)
+                process = WorkerProcess(self._configs[number], self._log, command=self._command)
             except OSError as error:
                 return f"could not be started: {error}", []
             self._running[number] = process

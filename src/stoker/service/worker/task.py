@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from stoker.service import messages as m
 from stoker.service.chunk import Chunk
 from stoker.service.worker.buffer import Buffer
-from stoker.service.worker.buffers import new_buffer
+from stoker.service.worker.buffer_policies import DEFAULT_CACHE_BYTES, new_buffer
 from stoker.service.worker.reader_state import ReaderState
 from stoker.service.worker.round_trip import RoundTrip
 from stoker.service.worker.split_queue import SplitQueue
@@ -37,8 +37,10 @@ class Task:
     Attributes:
         start: its description.
         round_trip: the time that the dispatcher takes to answer an announcement of splits.
+        cache_bytes: about the most bytes of a cross-trainer cache.
         readers: client → its state.
         queues: (source, source_epoch) → its splits, while it is read.
+        files: the requests for files of its shard that are not answered.
         read: the latest requests that reported the end of an epoch of a source.
         ended: the pipeline computes no more.
         cut: the worker drains, so the pipeline ended before the data.
@@ -51,9 +53,11 @@ class Task:
 
     start: m.TaskStart
     round_trip: RoundTrip = field(default_factory=RoundTrip)
+    cache_bytes: int = DEFAULT_CACHE_BYTES
     buffer: Buffer = field(init=False)
     readers: dict[int, ReaderState] = field(default_factory=dict)
     queues: dict[tuple[int, int], SplitQueue] = field(default_factory=dict)
+    files: dict[m.ShardRequest, None] = field(default_factory=dict)
     read: deque[m.SplitRequest] = field(default_factory=lambda: deque(maxlen=REPEATED_ENDS))
     ended: bool = False
     cut: bool = False
@@ -64,7 +68,7 @@ class Task:
     counts: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.buffer = new_buffer(self.start)
+        self.buffer = new_buffer(self.start, self.cache_bytes)
         self.reported = m.TaskProgress(self.start.task_id)
 
     def queue(self, source: int, source_epoch: int) -> SplitQueue:
@@ -81,7 +85,7 @@ class Task:
                 source_epoch,
                 indexed,
                 self.round_trip,
-                on_demand=self.buffer.keeps_unconsumed,
+                on_demand=self.start.buffer is m.BufferPolicy.ROUND_ROBIN,
             )
         return self.queues[key]
 
@@ -91,11 +95,6 @@ class Task:
         if len(self.released) > REMEMBERED_RELEASED:
             del self.released[next(iter(self.released))]
         return self.readers.pop(client_id, None)
-
-    def end(self, *, cut: bool) -> None:
-        """Record that the pipeline computes no more; `cut`: before the end of the data."""
-        self.ended, self.cut = True, cut
-        self.buffer.finish(cut=cut)
 
     def credited(self, reader: ReaderState, credit: f.Credit) -> None:
         """Apply a `Credit` of a reader, which may skip frames by it."""
@@ -114,22 +113,20 @@ class Task:
         """
         if consumed is not None:
             self.buffer.give_back(reader.client_id, reader.give_back(*consumed))
-        elif self.buffer.keeps_unconsumed:
-            self.buffer.give_back(reader.client_id, reader.give_back(reader.first_kept, 0))
         else:
-            self.dropped += reader.kept_positions + reader.backlog.positions
+            self.dropped += self.buffer.lose(reader.client_id, reader.give_back(0, 0))
 
     @property
     def progress(self) -> m.TaskProgress:
         """The message about its state."""
         exhausted = self.ended and not self.cut
-        delivered = self.ended and not self.undelivered
+        delivered = self.ended and not self.undelivered and (self.cut or not self.buffer.keeps_sent)
         return m.TaskProgress(self.start.task_id, exhausted, delivered, self.dropped)
 
     @property
     def undelivered(self) -> int:
         """The number of positions that are not known to be consumed."""
-        return self.buffer.positions + sum(
+        return self.buffer.undelivered + sum(
             reader.kept_positions + reader.backlog.positions for reader in self.readers.values()
         )
 
@@ -140,9 +137,12 @@ class Task:
         trainer's processor, from the client that is about to connect (measured: 8 of 25 ms to the
         first of many scalars).
         """
-        if not self.readers:
-            return not self.buffer.positions
-        return self.buffer.has_room(buffer_bytes)
+        return self.buffer.has_room(buffer_bytes if self.readers else 0)
+
+    def finish(self) -> None:
+        """Handle the end of the pipeline."""
+        self.ended = True
+        self.buffer.finish(cut=self.cut)
 
     def deliver(self) -> Iterator[tuple[ReaderState, f.Message]]:
         """Yield the messages to send: frames for readers with credit, in turn, then other messages.
@@ -155,7 +155,9 @@ class Task:
         while hungry := [x for x in hungry if min(x.room) > 0 and self._waiting(x)]:
             for reader in hungry:
                 if self._waiting(reader):
-                    yield reader, reader.send(self._take(reader))
+                    frame = reader.send(self._take(reader))
+                    yield from ((reader, message) for message in self._new_counts(reader))
+                    yield reader, frame
         if len(readers) > 1:  # round robin: the first goes last next time
             first = readers[0]
             self.readers[first.client_id] = self.readers.pop(first.client_id)
@@ -175,11 +177,18 @@ class Task:
             return reader.backlog.take(*most)
         return self.buffer.take(reader.client_id, *most)
 
+    def _new_counts(self, reader: ReaderState) -> Iterator[f.Counts]:
+        """Yield `Counts` if they have changed; before a frame, so that they include it."""
+        counts = self.counts
+        if of_reader := self.buffer.counts(reader.client_id):
+            counts = {**counts, **of_reader}
+        if counts != reader.reported_counts:
+            reader.reported_counts = counts
+            yield f.Counts(counts)
+
     def _updates(self, reader: ReaderState) -> Iterator[f.Message]:
         """Yield the messages for a reader besides its frames: `Counts`, `Ready`, `End`."""
-        if self.counts != reader.reported_counts:
-            reader.reported_counts = self.counts
-            yield f.Counts(self.counts)
+        yield from self._new_counts(reader)
         if waiting := self._waiting(reader):
             # If unused credit is left, the limit in bytes blocks the reader: more credit would only
             # be missing at other workers.

@@ -16,6 +16,7 @@ from stoker.compat.tf.data.options import Options
 from stoker.compat.tf.data.tolerance import tolerant
 from stoker.compat.tf.data.values import as_constants
 from stoker.compat.tf.dtypes import as_dtype
+from stoker.dataset import nodes
 from stoker.dataset.dataset import Dataset as StokerDataset
 from stoker.dataset.fluent.fluent import Fluent
 from stoker.dataset.options import Options as StokerOptions
@@ -113,7 +114,7 @@ class Dataset(StokerDataset):
                 f"`file_pattern` must be a path or a list of paths; got {file_pattern!r}"
             ) from error
         paths = super().list_files(patterns, shuffle=shuffle, seed=seed)
-        return StokerDataset.map(paths, os.fsencode, element_spec=TensorSpec((), object))
+        return paths._derive(nodes.EncodedNames(input=paths.node, site=paths.node.site))
 
     @classmethod
     def from_generator(

@@ -1,13 +1,20 @@
-"""tf.data.experimental.service: `stoker.service`, whose datasets have TensorFlow's methods."""
+"""tf.data.experimental.service: `stoker.service` with TensorFlow's datasets and timing.
 
+Errors are raised and elements requested when tf.data service does: see `ReadOptions`.
+"""
+
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, ParamSpec
+
+import msgspec
 
 from stoker import service as _service
 from stoker.compat.tf.data.dataset import Dataset
 from stoker.compat.tf.missing import missing
 from stoker.dataset.dataset import Dataset as StokerDataset
+from stoker.dataset.pickled import Pickled
 from stoker.service import (
     CrossTrainerCache,
     DispatcherConfig,
@@ -17,6 +24,9 @@ from stoker.service import (
     WorkerServer,
     register_dataset,
 )
+from stoker.service.distribute import Distribution
+from stoker.service.read_options import ReadOptions
+from stoker.service.source import Distributed
 
 P = ParamSpec("P")
 
@@ -34,12 +44,13 @@ __all__ = [
 
 
 def _transforming(
-    function: Callable[P, Callable[[StokerDataset], StokerDataset]],
+    function: Callable[P, Distribution],
 ) -> Callable[P, Callable[[StokerDataset], Dataset]]:
     @functools.wraps(function)
     def distribute(*args: P.args, **kwargs: P.kwargs) -> Callable[[StokerDataset], Dataset]:
         transformation = function(*args, **kwargs)
-        return lambda dataset: Dataset.of(transformation(dataset))
+        timed = dataclasses.replace(transformation, options=_timed(transformation.options))
+        return lambda dataset: Dataset.of(timed(dataset))
 
     return distribute
 
@@ -47,9 +58,17 @@ def _transforming(
 def _reading(function: Callable[P, StokerDataset]) -> Callable[P, Dataset]:
     @functools.wraps(function)
     def from_dataset_id(*args: P.args, **kwargs: P.kwargs) -> Dataset:
-        return Dataset.of(function(*args, **kwargs))
+        dataset = function(*args, **kwargs)
+        node = dataset.node
+        assert isinstance(node, Distributed)
+        options = Pickled.of(_timed(node.read_options.value))
+        return Dataset(msgspec.structs.replace(node, read_options=options), dataset.options())
 
     return from_dataset_id
+
+
+def _timed(options: ReadOptions) -> ReadOptions:
+    return dataclasses.replace(options, tensorflow_timing=True)
 
 
 distribute = _transforming(_service.distribute)

@@ -1,0 +1,188 @@
+"""The dispatcher's log: lines about the changes of its state that an operator wants to know."""
+
+import logging
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from stoker.service.dispatcher import records as r
+from stoker.service.dispatcher.entities import Client, Iteration, Task, Worker
+from stoker.service.dispatcher.state import State
+from stoker.service.logs import epoch_text
+
+STOPPED = "it was stopped"
+"""Reason of the loss of a worker that was stopped as planned."""
+
+
+class LogLine(NamedTuple):
+    """A line of the log; `fields` are values of `logs.FIELDS`."""
+
+    level: int
+    text: str
+    fields: dict[str, Any]
+
+
+class Before(NamedTuple):
+    """The tasks that a record may end, and those of their iterations that had not finished."""
+
+    tasks: Sequence[Task] = ()
+    unfinished: Sequence[Iteration] = ()
+
+
+_NOTHING = Before()
+
+_LOGGED = {
+    r.ClientAdded,
+    r.ClientRemoved,
+    r.DatasetAdded,
+    r.ElementsDropped,
+    r.IterationAdded,
+    r.IterationFailed,
+    r.IterationRemoved,
+    r.JobAdded,
+    r.TaskDelivered,
+    r.TaskDied,
+    r.TaskDropped,
+    r.TaskEnded,
+    r.TaskRead,
+    r.TasksStopped,
+    r.WorkerAdded,
+    r.WorkerDraining,
+    r.WorkerLost,
+}
+"""Records with lines; the others are many."""
+
+
+class EventLog:
+    """Collect lines about records; `before` and `after` are called around each application.
+
+    Args:
+        state: the state to which the records are applied.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._lines: list[LogLine] = []
+
+    def take(self) -> list[LogLine]:
+        """Return the lines since the last call."""
+        lines, self._lines = self._lines, []
+        return lines
+
+    def add(self, level: int, text: str, **fields: Any) -> None:
+        """Add a line."""
+        self._lines.append(LogLine(level, text, fields))
+
+    def before(self, record: r.Record) -> Before:
+        """Add the line about an entity that the record removes; return what `after` needs."""
+        if type(record) not in _LOGGED:
+            return _NOTHING
+        tasks: list[Task] = []
+        match record:
+            case r.TaskEnded() | r.TaskRead() | r.TaskDelivered() | r.TaskDropped():
+                tasks = [self._state.tasks[record.task_id]]
+            case r.WorkerLost():
+                worker = self._state.workers[record.worker_id]
+                self._log_lost_worker(worker, record.reason)
+                tasks = list(worker.tasks.values())
+            case r.ClientRemoved():
+                client = self._state.clients[record.client_id]
+                self._add(client.iteration, "a client left", client=record.client_id)
+            case r.TasksStopped():
+                iteration = self._state.iterations[record.iteration_id]
+                if not iteration.finished:
+                    self._add(iteration, "the epoch was stopped: no client reads it")
+            case r.IterationRemoved():
+                iteration = self._state.iterations[record.iteration_id]
+                self._add(iteration, "the epoch was removed")
+        iterations = {task.iteration.iteration_id: task.iteration for task in tasks}
+        return Before(tasks, [each for each in iterations.values() if not each.finished])
+
+    def after(self, record: r.Record, before: Before) -> None:
+        """Add the lines about entities that the record has added or changed."""
+        if before is _NOTHING:
+            return
+        self._log_added(record)
+        self._log_changed(record)
+        self._log_losses(before.tasks)
+        for iteration in before.unfinished:
+            if iteration.finished:
+                self._add(iteration, f"the epoch ended after {len(iteration.tasks)} tasks")
+
+    def _log_added(self, record: r.Record) -> None:
+        match record:
+            case r.DatasetAdded():
+                text = f"dataset {record.dataset_id} was registered ({len(record.tree)} bytes)"
+                self.add(logging.DEBUG, text)
+            case r.WorkerAdded():
+                tags = f" with tags {', '.join(record.tags)}" if record.tags else ""
+                text = f"a worker joined{tags}; there are {len(self._state.workers)}"
+                self.add(logging.INFO, text, worker=record.address)
+            case r.JobAdded():
+                mode = record.parameters.processing_mode.name
+                text = f"a job was created: policy {mode}, dataset {record.dataset_id}"
+                self.add(logging.INFO, text, job=record.job)
+            case r.IterationAdded():
+                self._add(self._state.iterations[record.iteration_id], "an epoch begins")
+            case r.ClientAdded():
+                client = self._state.clients[record.client_id]
+                self._add(client.iteration, "a client joined", client=record.client_id)
+
+    def _log_changed(self, record: r.Record) -> None:
+        match record:
+            case r.WorkerDraining():
+                worker = self._state.workers[record.worker_id]
+                self.add(logging.INFO, "a worker drains", worker=worker.added.address)
+            case r.IterationFailed():
+                iteration = self._state.iterations[record.iteration_id]
+                self._add(iteration, f"the epoch failed: {record.error.message}", logging.ERROR)
+            case r.TaskDied():
+                task = self._state.tasks[record.task_id]
+                text = f"user functions ran in a process that died: {record.how}"
+                self._add_task(task, text, logging.WARNING)
+            case r.ElementsDropped():
+                task = self._state.tasks[record.task_id]
+                text = f"{record.elements} elements are lost: they were sent to clients that died"
+                self._add_task(task, text, logging.WARNING)
+
+    def worker_resumed(self, worker: Worker, reason: str) -> None:
+        """Add the line about a worker that has opened another session."""
+        text = f"a worker connected again{_why(reason)}"
+        self.add(logging.INFO, text, worker=worker.added.address)
+
+    def client_resumed(self, client: Client, reason: str) -> None:
+        """Add the line about a client that has opened another session."""
+        text = f"a client connected again{_why(reason)}"
+        self._add(client.iteration, text, client=client.client_id)
+
+    def _log_lost_worker(self, worker: Worker, reason: str) -> None:
+        planned = reason == STOPPED
+        ends = f"; its {len(worker.tasks)} tasks end" if worker.tasks else ""
+        self.add(
+            logging.INFO if planned else logging.WARNING,
+            f"a worker {'left' if planned else 'was lost'}: {reason}{ends}",
+            worker=worker.added.address,
+        )
+
+    def _log_losses(self, tasks: Sequence[Task]) -> None:
+        for task in tasks:
+            if task.elements_lost:
+                text = f"{task.elements_lost} elements are lost with the task"
+            elif task.lost and task.elements_lost is None and task.splits_lost:
+                text = f"elements of {task.splits_lost} splits may be lost with the task"
+            else:
+                continue
+            self._add_task(task, text, logging.WARNING)
+
+    def _add_task(self, task: Task, text: str, level: int) -> None:
+        fields = {"worker": task.worker.address, "task": task.task_id}
+        self._add(task.iteration, text, level, **fields)
+
+    def _add(
+        self, iteration: Iteration, text: str, level: int = logging.INFO, **fields: Any
+    ) -> None:
+        job, epoch = iteration.job.added.job, epoch_text(iteration.epoch)
+        self.add(level, text, job=job, epoch=epoch, **fields)
+
+
+def _why(reason: str) -> str:
+    return f": {reason}" if reason else ""
