@@ -94,10 +94,7 @@ def test_every_epoch_reads_each_part_of_each_file(serve, tmp_path, shuffle):
 
 @pytest.mark.usefixtures("_small")
 def test_each_part_is_read_once_over_a_dispatcher_restart(serve, tmp_path):
-    journal: dict[str, Any] = {
-        "work_dir": str(tmp_path / "journal"),
-        "fault_tolerant_mode": True,
-    }
+    journal: dict[str, Any] = {"work_dir": str(tmp_path / "journal"), "fault_tolerant_mode": True}
     path = tmp_path / "caf\udce9"
     path.write_text("".join(f"{i}\n" for i in range(5_000)))
     service = serve(2, **journal, worker={"buffer_bytes": 1000})

@@ -225,6 +225,26 @@ def test_lost_task_is_counted_and_received_frames_are_kept():
     assert client.session_message(m.Tasks(lost=[LOST]), 0.0) == []
 
 
+def test_a_shard_that_is_read_again_is_logged_once():
+    client = _reading()
+    lost = m.TaskLost(20, "here:1", "it died", elements=0, read_again="shard 2 of 5")
+    text = (
+        "worker here:1 was lost: it died. Shard 2 of 5 is read again from its beginning: its "
+        "elements that were read come twice"
+    )
+    assert c.Warn(text) in client.session_message(m.Tasks(lost=[lost]), 0.0)
+    assert client.losses.totals == {"tasks_lost": 1, "splits_lost": 0, "elements_lost": 0}
+
+
+def test_a_read_names_the_workers_that_it_waits_for():
+    client = _reading()
+    absent = "the worker of shard 2 of 5 at host-c, which has not registered"
+    client.session_message(m.Tasks(absent=absent), 0.0)
+    assert client.waiting_for() == f"worker here:1, {absent}"
+    client.session_message(m.Tasks(), 0.0)
+    assert client.waiting_for() == "worker here:1"
+
+
 def test_worker_lost_after_its_end_loses_nothing():
     client = _reading()
     client.worker_message(1, f.End(0), 0.0)

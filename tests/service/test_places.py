@@ -2,6 +2,7 @@
 
 import pytest
 
+from stoker.errors import AlreadyExistsError
 from stoker.service import messages as m
 from stoker.service.dispatcher.places import Places, place_of
 from stoker.service.dispatcher.records import WorkerAdded
@@ -47,16 +48,24 @@ def _worker(place: int | None, address: str) -> WorkerAdded:
     return WorkerAdded(place or 0, address, {}, [], VERSIONS, place=place)
 
 
-def test_only_a_worker_that_is_not_live_leaves_its_place():
+def _find(
+    places: Places, address: str, silent: tuple[int, ...] = (), connected: tuple[int, ...] = (0, 1)
+) -> int | None:
+    return places.find(address, silent.__contains__, connected.__contains__)
+
+
+def test_only_a_silent_worker_leaves_its_place():
     places = Places()
-    assert places.find("a:1", lambda _: True) is None
+    assert _find(places, "a:1") is None
     places.addresses = ["a", "a"]
     for place in range(2):
-        assert places.find(f"a:{place}", lambda _: True) == place
+        assert _find(places, f"a:{place}") == place
         places.add(_worker(place, f"a:{place}"))
     with pytest.raises(RuntimeError, match=r"for worker a:2. Configured workers list: \[{a, a}\]"):
-        places.find("a:2", lambda _: True)
-    assert places.find("a:2", lambda worker: worker.place == 0) == 1
+        _find(places, "a:2")
+    with pytest.raises(AlreadyExistsError, match=r"a:1 has the place of 'a'.* not connected"):
+        _find(places, "a:2", connected=(0,))
+    assert _find(places, "a:2", silent=(1,)) == 1
 
 
 @pytest.mark.parametrize(
@@ -80,8 +89,8 @@ def test_places_that_grow_are_used_again():
     places = Places()
     places.grows = True
     for place in range(3):
-        assert places.find(f"a:{place}", lambda _: True) == place
+        assert _find(places, f"a:{place}") == place
         places.add(_worker(place, f"a:{place}"))
     places.remove(places.workers[1])
-    assert places.find("a:9", lambda _: True) == 1
+    assert _find(places, "a:9") == 1
     assert places.addresses == ["a:0", "a:9", "a:2"]

@@ -181,14 +181,21 @@ def test_clients_wait_for_absent_workers_and_name_them():
     _end(state, 21)
     assert not _ended_for(state)
     assert _absent(state) == (
-        "the worker of shard 0 of 3 at a, which has not registered, "
-        "the worker of shard 2 of 3 at c, which has not registered"
+        "the worker of shard 0 of 3 at a, the worker of shard 2 of 3 at c, "
+        "which have not registered"
     )
     _add(state, "a")
     _add(state, "c")
     assert _absent(state) == ""
     _end(state, 20, 22)
     assert _ended_for(state)
+
+
+def test_few_of_many_absent_workers_are_named():
+    state = _state(workers="")
+    iteration = state.iterations[ITERATION]
+    iteration.counts.missing.update(range(3, 10))
+    assert _absent(state).endswith("2 of 3 at c and 7 more, which have not registered")
 
 
 def test_local_clients_wait_for_their_own_shards_only():

@@ -385,7 +385,7 @@ class Static(Mode):
         unread = client.iteration.unread.values()
         if any(self.reaches(client, task) for task in unread):
             return False
-        return not any(True for _ in static.awaited_shards(client))
+        return not static.awaits_shards(client)
 
     def absent(self, client: Client) -> str:
         """Return the configured workers whose shards are missing and that are not there."""

@@ -6,7 +6,7 @@ The place of a worker is the shard that it reads under static sharding.
 from collections.abc import Callable, Container, Sequence
 from itertools import count
 
-from stoker.errors import FailedPreconditionError
+from stoker.errors import AlreadyExistsError, FailedPreconditionError
 from stoker.service.dispatcher.records import WorkerAdded
 
 ANY_PORT = "%"
@@ -35,27 +35,42 @@ class Places:
         if worker.place is not None:
             self.workers[worker.place] = worker
 
-    def find(self, address: str, is_live: Callable[[WorkerAdded], bool]) -> int | None:
+    def find(
+        self,
+        address: str,
+        is_silent: Callable[[int], bool],
+        is_connected: Callable[[int], bool],
+    ) -> int | None:
         """Return the place of a new worker; ``None`` if no addresses are configured.
 
-        The place may be that of a worker that is not live, which leaves it.
+        The place may be that of a worker that is silent, which leaves it.
 
         Args:
             address: of the worker.
-            is_live: returns whether a worker shows signs of life.
+            is_silent: returns whether a worker, by its id, has missed heartbeats.
+            is_connected: returns whether it has a session.
 
         Raises:
             FailedPreconditionError: if there is no place for the worker.
+            AlreadyExistsError: if there may be one soon, after a worker that has no session.
         """
         if self.grows:
             return self._grow(address)
         if not self.addresses:
             return None
-        live = [place for place, worker in self.workers.items() if is_live(worker)]
-        for taken in (self.workers, live):
+        kept = [place for place, x in self.workers.items() if not is_silent(x.worker_id)]
+        for taken in (self.workers, kept):
             place = place_of(address, self.addresses, taken)
             if place is not None:
                 return place
+        connected = [place for place in kept if is_connected(self.workers[place].worker_id)]
+        place = place_of(address, self.addresses, connected)
+        if place is not None:
+            raise AlreadyExistsError(
+                f"worker {self.workers[place].address} has the place of "
+                f"{self.addresses[place]!r} in `worker_addresses`; it is not connected now, and "
+                f"{address} may have the place if it does not come back"
+            )
         raise FailedPreconditionError(
             f"Failed to assign an index for worker {address}. Configured workers list: "
             f"[{{{', '.join(self.addresses)}}}]. The worker's address is not configured, or other "

@@ -83,6 +83,13 @@ class Sessions:
         _, interval = self._heartbeats[holder]
         return self.leases.age(holder, now) < HEARTBEATS_MISSED * interval / 1000
 
+    def is_silent(self, holder: int, now: float) -> bool:
+        """Return whether the holder has missed heartbeats since its last session was opened."""
+        if holder not in self._heartbeats:  # a restarted dispatcher has not heard of it yet
+            return False
+        _, interval = self._heartbeats[holder]
+        return self.leases.age(holder, now) >= HEARTBEATS_MISSED * interval / 1000
+
     def disconnected(self, peer: int) -> None:
         """Remove a session that broke."""
         holder = self._holders.pop(peer, None)

@@ -1,6 +1,7 @@
 """Static sharding: what each policy divides, the checks before it, and whom clients wait for."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from heapq import nsmallest
 
 from stoker.dataset.nodes.shard import too_few_files
 from stoker.dataset.tree.splits import IndexSplits, ListedSplits, ShardBy, Unsplittable
@@ -97,31 +98,40 @@ def listed_files(policy: ShardingPolicy, dataset: DatasetAdded) -> list[int]:
     return [x.number for x in dataset.file_sources if isinstance(x.splits, ListedSplits)]
 
 
-def awaited_shards(client: Client) -> Iterable[int]:
-    """Return the shards of which no task is whole, and whose workers the client can read.
+def awaits_shards(client: Client) -> bool:
+    """Return whether a shard that the client may read was not read whole.
 
-    A shard without a worker is awaited too: its next worker may be one that the client reads. A
-    client that reads only its own process does not wait for others.
+    A shard without a worker is one: its next worker may be one that the client reads. A client that
+    reads only its own process does not wait for others.
     """
     iteration = client.iteration
-    target = iteration.parameters.target_workers
-    for shard in sorted(iteration.counts.missing):
-        worker = iteration.places.workers.get(shard)
-        if can_read(client.process, target, worker) if worker else target != "LOCAL":
-            yield shard
+    target, workers = iteration.parameters.target_workers, iteration.places.workers
+    return bool(_absent_shards(client)) or any(
+        shard in workers and can_read(client.process, target, workers[shard])
+        for shard in iteration.counts.missing
+    )
 
 
 def absent_workers(client: Client) -> str:
     """Return whom the client waits for that has not registered, as part of a sentence, or ""."""
-    places = client.iteration.places
-    shards = [shard for shard in awaited_shards(client) if shard not in places.workers]
-    if not shards:
+    absent, iteration = _absent_shards(client), client.iteration
+    if not absent:
         return ""
-    named = [_absent(shard, client.iteration.shards, places.addresses) for shard in shards]
-    more = f" and {len(shards) - NAMED_ABSENT} more" if len(shards) > NAMED_ABSENT else ""
-    return f"{', '.join(named[:NAMED_ABSENT])}{more}"
+    addresses, shards = iteration.places.addresses, iteration.shards
+    named = [_absent(x, shards, addresses) for x in nsmallest(NAMED_ABSENT, absent)]
+    more = f" and {len(absent) - NAMED_ABSENT} more" if len(absent) > NAMED_ABSENT else ""
+    have = "has" if len(absent) == 1 else "have"
+    return f"{', '.join(named)}{more}, which {have} not registered"
+
+
+def _absent_shards(client: Client) -> set[int]:
+    """Return the shards that the client waits for and that have no worker."""
+    iteration = client.iteration
+    if iteration.parameters.target_workers == "LOCAL":
+        return set()
+    return iteration.counts.missing - iteration.places.workers.keys()
 
 
 def _absent(shard: int, shards: int, addresses: Sequence[str]) -> str:
     at = f" at {addresses[shard]}" if shard < len(addresses) else ""
-    return f"the worker of shard {shard} of {shards}{at}, which has not registered"
+    return f"the worker of shard {shard} of {shards}{at}"

@@ -188,7 +188,9 @@ class Workers:
             self.lose(older, "it starts over" if same else "another process took its address")
         places = self._state.places
         place = places.find(
-            hello.address, lambda worker: self._sessions.is_live(worker.worker_id, now)
+            hello.address,
+            lambda worker_id: self._sessions.is_silent(worker_id, now),
+            self._sessions.connected,
         )
         if place in places.workers:
             reason = f"the worker at {hello.address} took its place"
