@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from stoker.dataset.dataset import Dataset
+from stoker.dataset.options import Options
 from stoker.dataset.pickled import Pickled
-from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Node, number
+from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Node, number
+from stoker.service.registration import with_options
 from stoker.service.source import Distributed
 
 
@@ -61,10 +63,23 @@ def as_consumer(
         options = dataclasses.replace(
             options, job_name=job, consumer_index=consumer_index, num_consumers=num_consumers
         )
-        parameters = options.job_parameters
-        node = _with_hello(node, job=job, parameters=parameters, consumer_index=consumer_index)
+        registration = node.hello.value.registration
+        if registration is not None:  # else the id was registered with its options
+            finite = registration.options.merge(Options(finite_coordinated=True))
+            registration = with_options(registration, finite)
+        node = _with_hello(
+            node,
+            job=job,
+            named=True,
+            parameters=options.job_parameters,
+            consumer_index=consumer_index,
+            registration=registration,
+        )
         return msgspec.structs.replace(
-            node, read_options=Pickled.of(options), length=UNKNOWN_CARDINALITY
+            node,
+            read_options=Pickled.of(options),
+            size=UNKNOWN_CARDINALITY if node.size != INFINITE_CARDINALITY else node.size,
+            length=UNKNOWN_CARDINALITY,
         )
 
     return _replaced(dataset, coordinated)

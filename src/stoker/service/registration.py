@@ -1,11 +1,13 @@
 """Registration of a dataset with a dispatcher: pickled once, sent only if it is new."""
 
 import hashlib
+from typing import Any
 
 import msgspec
 
 from stoker.dataset.captures import large_captures
 from stoker.dataset.dataset import Dataset
+from stoker.dataset.options import Options
 from stoker.dataset.sharding import file_sources
 from stoker.dataset.tree.call_site import warn_at_call_site
 from stoker.dataset.tree.functions import functions_of
@@ -37,11 +39,8 @@ def registration_of(dataset: Dataset, compression: str | None) -> m.RegisterData
     _check_size(tree, dataset)
     spec = spec_to_wire(dataset.element_spec)
     options = dataset.options()
-    digest = hashlib.blake2b(digest_size=16)
-    for part in (tree, msgspec.msgpack.encode((spec, options, compression))):
-        digest.update(len(part).to_bytes(8, "little") + part)
     return m.RegisterDataset(
-        digest=digest.hexdigest(),
+        digest=_digest(tree, spec, options, compression),
         tree=tree,
         spec=spec,
         options=options,
@@ -56,6 +55,19 @@ def registration_of(dataset: Dataset, compression: str | None) -> m.RegisterData
             m.Function(site, pickled.digest()) for site, pickled in functions_of(dataset.node)
         ],
     )
+
+
+def with_options(registration: m.RegisterDataset, options: Options) -> m.RegisterDataset:
+    """Return the registration of the dataset with other options."""
+    digest = _digest(registration.tree, registration.spec, options, registration.compression)
+    return msgspec.structs.replace(registration, options=options, digest=digest)
+
+
+def _digest(tree: bytes, spec: Any, options: Options, compression: str | None) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for part in (tree, msgspec.msgpack.encode((spec, options, compression))):
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.hexdigest()
 
 
 def _check_size(tree: bytes, dataset: Dataset) -> None:
