@@ -22,7 +22,8 @@ test-s3: .venv/.test .venv/.test-s3 ## Run the tests of a journal in S3, on a se
 	@$(BIN)/python -m pytest tests/service/journal/test_s3.py
 
 test-adapters: .venv/.test .venv/.test-adapters ## Run the tests of the adapters: PyTorch, JAX, Keras and others.
-	@$(BIN)/python -m pytest tests/adapters
+	@# Many processes import PyTorch: it is compiled once, whatever the environment says.
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest tests/adapters
 
 lint: .venv/.test ## Check lint, format and types.
 	@$(BIN)/ruff check

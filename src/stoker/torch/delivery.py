@@ -35,7 +35,7 @@ class Delivery:
         self._device = device
 
     def convert(self, holder: list[Any]) -> tuple[Any, Any]:
-        """Return the batch of what is in `holder`, and None."""
+        """Return the batch of the element in `holder`, and None."""
         batch = self._batch_of(holder)
         return (batch if self._device is None else moved(batch, self._device)), None
 
@@ -54,7 +54,7 @@ class Delivery:
 
 
 class CudaDelivery(Delivery):
-    """Copies batches on a CUDA stream of its own, so that the trainer's stream goes on."""
+    """Copies batches on a separate CUDA stream, so that the stream of the trainer continues."""
 
     def __init__(
         self, collate_fn: Callable[[Any], Any] | None, *, in_lists: bool, device: torch.device
