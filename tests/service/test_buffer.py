@@ -2,25 +2,29 @@
 
 from stoker.errors import ErrorRecord
 from stoker.service.chunk import Chunk
-from stoker.service.messages import BufferPolicy
+from stoker.service.messages import BufferPolicy, TaskStart
 from stoker.service.worker.buffer import MAX_ELEMENTS, Buffer, FirstCome
 from stoker.service.worker.buffer_policies import new_buffer
+from stoker.service.worker.round_robin import RoundRobin
 from stoker.service.worker.sliding_window import SlidingWindow
 
 ANN, BOB = 41, 42
 
 
 def _filled(*chunks: Chunk) -> Buffer:
-    buffer = new_buffer(BufferPolicy.FIRST_COME)
+    buffer = FirstCome()
     for chunk in chunks:
         buffer.put(chunk)
     return buffer
 
 
 def test_every_policy_has_a_buffer():
-    assert type(new_buffer(BufferPolicy.FIRST_COME)) is FirstCome
-    assert type(new_buffer(BufferPolicy.SLIDING_WINDOW)) is SlidingWindow
-    assert not any(new_buffer(policy).undelivered for policy in BufferPolicy)
+    starts = [
+        TaskStart(1, 2, "set", 3, (0,), buffer=policy, num_consumers=2) for policy in BufferPolicy
+    ]
+    buffers = [new_buffer(start) for start in starts]
+    assert [type(buffer) for buffer in buffers] == [FirstCome, SlidingWindow, RoundRobin]
+    assert not any(buffer.undelivered for buffer in buffers)
 
 
 def test_first_come_gives_each_element_to_one_client():

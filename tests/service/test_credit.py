@@ -191,7 +191,7 @@ def test_the_task_that_has_waited_longest_is_served_first():
 
 
 def test_the_order_decides_which_task_gets_credit_first():
-    credit = LimitedCredit(1, needed_first=max)
+    credit = LimitedCredit(1, needed_first=lambda tasks, _: max(tasks))
     credit.ready(1, 1, 0)
     credit.ready(2, 5, 0)
     credit.ready(3, 5, 0)
@@ -200,7 +200,7 @@ def test_the_order_decides_which_task_gets_credit_first():
 
 
 def test_credit_is_kept_for_a_task_that_is_needed_first():
-    credit = LimitedCredit(1, needed_first=lambda tasks: 2 if 2 in tasks else None)
+    credit = LimitedCredit(1, needed_first=lambda tasks, _: 2 if 2 in tasks else None)
     assert credit.ready(1, 1, 0) == []
     assert credit.ready(2, 1, 0) == [2]
 

@@ -1,6 +1,7 @@
 """Orders: the task that a client reads next."""
 
-from stoker.service.client.order import ArrivalOrder, ReceivedChunk, new_order
+from stoker.service.client.order import ArrivalOrder, ReceivedChunk
+from stoker.service.client.orders import new_order
 from stoker.service.config import ShardingPolicy
 from stoker.service.messages import JobParameters, TaskInfo
 
@@ -18,4 +19,4 @@ def test_chunks_are_yielded_as_they_arrive_from_all_tasks():
 
 
 def test_by_arrival_credit_goes_to_the_task_that_waits_longest():
-    assert ArrivalOrder().needed_first({21: 1, 20: 5}.keys()) == 21
+    assert ArrivalOrder().needed_first({21: 1, 20: 5}.keys(), lambda _: 0) == 21

@@ -107,6 +107,11 @@ IMPOSSIBLE = [
     r.ClientAdded(2, 1, ""),
     r.ClientAdded(4, 4, ""),
     r.ClientRemoved(4),
+    r.RoundsChanged(1, m.RoundsChange(1, m.RoundPosition()), {}, 0),
+    r.RoundsChanged(1, m.RoundsChange(0, m.RoundPosition(-1)), {}, 0),
+    r.RoundsChanged(1, m.RoundsChange(0, m.RoundPosition(0, [99])), {}, 0),
+    r.RoundsChanged(1, m.RoundsChange(0, m.RoundPosition(0, [], {99: 1})), {}, 0),
+    r.RoundsChanged(1, m.RoundsChange(0, m.RoundPosition()), {99: (0, m.RoundPosition())}, 0),
     r.TasksStopped(4),
     r.IterationRemoved(1),
 ]

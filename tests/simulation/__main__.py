@@ -10,8 +10,11 @@ import sys
 import time
 import traceback
 from collections import Counter
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple, TypeAlias
 
+from tests.simulation import rounds
 from tests.simulation.invariants import violations
 from tests.simulation.planted_bugs import NAMES, planted
 from tests.simulation.simulation import run
@@ -31,6 +34,10 @@ class Report(NamedTuple):
     failed: dict[int, list[str]]
 
 
+Check: TypeAlias = Callable[[int, list[str] | None], tuple[list[str], Counter[str]]]
+"""Signature of `check`."""
+
+
 def check(seed: int, trace: list[str] | None = None) -> tuple[list[str], Counter[str]]:
     """Run a seed; return what it violated, or the exception that it raised, and its contents.
 
@@ -45,7 +52,7 @@ def check(seed: int, trace: list[str] | None = None) -> tuple[list[str], Counter
         return [traceback.format_exc()], Counter()
 
 
-def story(seed: int, shown: int) -> str:
+def story(seed: int, shown: int, check: Check = check) -> str:
     """Return the trace of a seed, with what it violated at its start and end."""
     trace: list[str] = []
     found, _ = check(seed, trace)
@@ -54,10 +61,10 @@ def story(seed: int, shown: int) -> str:
     return "\n".join([f"seed {seed}", *found, "", *trace, f"seed {seed}", *found])
 
 
-def _check_block(seeds: range) -> Report:
+def _check_block(seeds: range, check: Check) -> Report:
     report = Report(len(seeds), Counter(), {})
     for seed in seeds:
-        found, contents = check(seed)
+        found, contents = check(seed, None)
         report.contents.update(contents)
         if found:
             report.failed[seed] = found
@@ -72,6 +79,7 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--failures", type=int, default=1, help="stop after this many failures")
     parser.add_argument("--plant", choices=NAMES, help="plant a bug that must be found")
+    parser.add_argument("--rounds", action="store_true", help="run coordinated reads")
     parser.add_argument("--whole", action="store_true", help="print whole stories")
     args = parser.parse_args()
     with planted(args.plant):  # before the processes are forked
@@ -82,9 +90,10 @@ def _run(args: argparse.Namespace) -> int:
     started = time.monotonic()
     end = args.first + args.seeds
     blocks = [range(x, min(x + BLOCK, end)) for x in range(args.first, end, BLOCK)]
+    chosen = rounds.check if args.rounds else check
     seeds, contents, failed = 0, Counter[str](), dict[int, list[str]]()
     with multiprocessing.get_context("fork").Pool(args.processes) as pool:
-        for report in pool.imap(_check_block, blocks):
+        for report in pool.imap(partial(_check_block, check=chosen), blocks):
             seeds += report.seeds
             contents += report.contents
             for seed, found in report.failed.items():
@@ -94,7 +103,7 @@ def _run(args: argparse.Namespace) -> int:
                 break
         pool.terminate()
     for seed in sorted(failed)[: args.failures]:
-        print(story(seed, sys.maxsize if args.whole else SHOWN))
+        print(story(seed, sys.maxsize if args.whole else SHOWN, chosen))
     seconds = time.monotonic() - started
     print(f"{seeds} seeds from {args.first} in {seconds:.0f} s, {len(failed)} failed")
     for name, count in sorted(contents.items(), key=lambda item: -item[1]):

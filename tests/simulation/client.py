@@ -1,7 +1,7 @@
 """The simulated shell of a client, and its user."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -29,6 +29,7 @@ class Delivery:
     last_frame: dict[int, int] = field(default_factory=dict)
 
     reader_ids: dict[int, int] = field(default_factory=dict)
+    steps: list[tuple[int, int, Element, bool]] = field(default_factory=list)
 
     def connect(self, task: m.TaskInfo) -> None:
         """Expect frames from the first on if the client reads a task that it had left."""
@@ -38,6 +39,9 @@ class Delivery:
 
     def add(self, chunk: logic.ReceivedChunk, element: Element) -> None:
         """Record a yielded element, or the error in its position."""
+        self.steps.append((chunk.task_id, chunk.number, element, chunk.repeated))
+        if chunk.repeated:
+            return
         assert chunk.number >= self.last_frame.get(chunk.task_id, 0), "frames out of order"
         self.last_frame[chunk.task_id] = chunk.number
         self.elements.append(element)
@@ -50,6 +54,8 @@ class SimClient:
     Attributes:
         state: "reading", "ended", "closed" (early), "failed" or "crashed".
         most_outstanding: the most elements it ever held or had in flight to it.
+        may_step: returns whether the user reads on now.
+        stepped: called after each element.
     """
 
     def __init__(
@@ -69,6 +75,8 @@ class SimClient:
         self.delivery = Delivery()
         self.warnings: list[str] = []
         self.most_outstanding = 0
+        self.may_step: Callable[[], bool] = lambda: True
+        self.stepped: Callable[[], None] = lambda: None
         self._workers, self._seconds, self._stop_after = workers, seconds, stop_after
         self._connecting: set[int] = set()
         self._sides: dict[int, Side] = {}
@@ -127,7 +135,7 @@ class SimClient:
     # ── the user ──────────────────────────────────────────────────────────────────────────────────
     def _read_on(self) -> None:
         """Run the user's thread: consume the next element if it has arrived."""
-        if self.state != "reading" or self._busy:
+        if self.state != "reading" or self._busy or not self.may_step():
             return
         if self._chunk is None or self._taken >= len(self._chunk.elements):
             chunk, actions = self.logic.take(self._worked, self.world.now)
@@ -162,10 +170,15 @@ class SimClient:
         self._busy = True
         seconds = self._seconds * self.world.rng.uniform(0.5, 1.5)
         self._worked += seconds
+        self.stepped()
         self.process.after(seconds, self._rested)
 
     def _rested(self) -> None:
         self._busy = False
+        self.read_on()
+
+    def read_on(self) -> None:
+        """Let the user read on, if nothing else makes it."""
         self._read_on()
 
     # ── actions ───────────────────────────────────────────────────────────────────────────────────

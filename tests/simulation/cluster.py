@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Collection
+from typing import Any
 
 import msgspec
 
@@ -17,7 +18,6 @@ from tests.simulation.client import SimClient
 from tests.simulation.disk import Disk
 from tests.simulation.dispatcher import SimDispatcher
 from tests.simulation.network import World
-from tests.simulation.pipeline import Plan
 from tests.simulation.process import Process
 from tests.simulation.scenario import CLIENT_LEASE, WORKER_LEASE, Scenario
 from tests.simulation.shard_plan import file_sources
@@ -56,7 +56,7 @@ class Cluster:
         self.clients: list[SimClient] = []
         self.broken = 0
         self._by_address: dict[str, SimWorker] = {}
-        self._registration = _registration(scenario.plan)
+        self._registration = _registration(scenario)
         if scenario.registered:
             assert isinstance(self.dispatcher.call_now(self._registration), m.DatasetRegistered)
 
@@ -110,12 +110,23 @@ class Cluster:
             connect_timeout=30.0,
             job_name="job",
             cross_trainer_cache=self._trainer_of(number),
+            **self._consumer(number),
         )
         key = self.world.rng.randbytes(KEY_BYTES)
-        hello = m.ClientHello(1, 1, "sim", "job", options.job_parameters, (0,), named=True, key=key)
+        hello = m.ClientHello(
+            1,
+            1,
+            "sim",
+            "job",
+            options.job_parameters,
+            (0,),
+            named=True,
+            key=key,
+            consumer_index=options.consumer_index,
+        )
         if not scenario.registered:
             hello = msgspec.structs.replace(hello, dataset_id="", registration=self._registration)
-        last = number == len(scenario.clients)
+        last = number >= len(scenario.clients)
         stop_after = scenario.clients[-1 if last else number].stop_after
         if last and scenario.cache_bytes is None:
             stop_after = None
@@ -130,6 +141,11 @@ class Cluster:
             stop_after,
         )
         self.clients.append(client)
+
+    def _consumer(self, number: int) -> dict[str, Any]:
+        """Return the options of a consumer of a coordinated read; none of another client."""
+        count = self.scenario.num_consumers
+        return {"num_consumers": count, "consumer_index": number % count} if count else {}
 
     def _trainer_of(self, number: int) -> CrossTrainerCache | None:
         """Return the option of a client that names its trainer, if there is a cache."""
@@ -158,7 +174,9 @@ class Cluster:
         return [f"{name}: {list(values)}" for name, values in held.items() if values]
 
 
-def _registration(plan: Plan) -> m.RegisterDataset:
+def _registration(scenario: Scenario) -> m.RegisterDataset:
+    plan = scenario.plan
+    options = Options(finite_coordinated=scenario.num_consumers > 0)
     splits = {
         x.number: ListedSplits() if x.per_file else IndexSplits(x.count) for x in plan.sources
     }
@@ -170,7 +188,7 @@ def _registration(plan: Plan) -> m.RegisterDataset:
         "digest",
         tree,
         spec,
-        Options(),
+        options,
         sources,
         dataset_id="sim",
         structure=structure,

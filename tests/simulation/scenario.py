@@ -67,6 +67,9 @@ class Scenario:
         cache_bytes: size of the cross-trainer cache; ``None``: the job has none. With it the
             dataset is endless.
         trainers: the number of trainers, which have clients in turn, if there is a cache.
+        num_consumers: the clients are so many consumers of a coordinated read; 0: they are not.
+        lockstep: each consumer waits for the others after each step.
+        successors: (consumer, time at which it starts again after its crash).
     """
 
     kind: str
@@ -86,6 +89,9 @@ class Scenario:
     static: ShardingPolicy | None = None
     cache_bytes: int | None = None
     trainers: int = 1
+    num_consumers: int = 0
+    lockstep: bool = False
+    successors: tuple[tuple[int, float], ...] = ()
 
     @property
     def policy(self) -> ShardingPolicy:

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -48,8 +49,25 @@ def run(seed: int, trace: list[str] | None = None) -> Outcome:
         seed: the seed.
         trace: receives the story of the run: messages and faults, with their times.
     """
-    scenario = draw(seed)
+    return run_scenario(draw(seed), seed, trace)
+
+
+def run_scenario(
+    scenario: Scenario,
+    seed: int,
+    trace: list[str] | None = None,
+    prepare: Callable[[Cluster], None] = lambda cluster: None,
+) -> Outcome:
+    """Run a scenario; arguments as of `run`.
+
+    Args:
+        scenario: the scenario.
+        seed: of the random delays.
+        trace: as of `run`.
+        prepare: schedules what the scenario has besides.
+    """
     cluster = Cluster(scenario, random.Random(f"network {seed}"), trace)
+    prepare(cluster)
     world, outcome = cluster.world, Outcome(scenario, cluster)
     for k, worker in enumerate(scenario.workers):
         world.at(worker.joins, partial(cluster.start_worker, k, f"host:{k}"))

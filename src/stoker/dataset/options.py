@@ -18,6 +18,9 @@ class Options:
             ``None``: 32 MiB per core, at least 256 MiB. One element, or batch, always fits.
         per_lane: let nodes that apply to the whole dataset (take, skip) apply to one lane if a
             deterministic epoch cannot keep their usual meaning.
+        finite_coordinated: let a coordinated read (`num_consumers`) of data that may end, end for
+            all consumers at the same step. Elements at the end of a worker's data that are too few
+            for all consumers are dropped.
 
     Raises:
         InvalidTypeError: if a value has the wrong type.
@@ -25,13 +28,14 @@ class Options:
 
     Example:
         >>> Options(seed=1).merge(Options(threads=2))
-        Options(seed=1, threads=2, autotune_bytes=None, per_lane=False)
+        Options(seed=1, threads=2, autotune_bytes=None, per_lane=False, finite_coordinated=False)
     """
 
     seed: int | None = None
     threads: int | None = None
     autotune_bytes: int | None = None
     per_lane: bool = False
+    finite_coordinated: bool = False
 
     def __post_init__(self) -> None:
         for name in ("seed", "threads", "autotune_bytes"):
@@ -42,8 +46,10 @@ class Options:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InvalidArgumentError(f"`{name}` must be at least 1; got {value}")
-        if not isinstance(self.per_lane, bool):
-            raise InvalidTypeError(f"`per_lane` must be a bool; got {self.per_lane!r}")
+        for name in ("per_lane", "finite_coordinated"):
+            value = getattr(self, name)
+            if not isinstance(value, bool):
+                raise InvalidTypeError(f"`{name}` must be a bool; got {value!r}")
 
     def merge(self, later: "Options") -> "Options":
         """Return these options, with the fields of `later` that differ from their default."""

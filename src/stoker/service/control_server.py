@@ -1,6 +1,7 @@
 """The HTTP/2 server of the control plane, which closes the connections of foreign peers."""
 
 import asyncio
+import weakref
 from typing import Any, Protocol
 
 from grpclib.protocol import H2Protocol
@@ -52,6 +53,10 @@ class ServedProtocol(WatchedProtocol):
     def connection_lost(self, exc: BaseException | None) -> None:
         self._pending.closed(self.connection)
         super().connection_lost(exc)
+
+    def disconnect(self) -> None:
+        """Close the connection."""
+        self._abort(ConnectError("the server has stopped"))
 
     def _refuse(self, reason: str) -> None:
         self._refused(self._peer(), reason, foreign=True)
@@ -111,7 +116,15 @@ class ControlServer(Server):
         self._peer_timeout = peer_timeout
         self._refused = refused
         self._pending = pending
+        self._connections: weakref.WeakSet[ServedProtocol] = weakref.WeakSet()
+
+    def disconnect_all(self) -> None:
+        """Close all connections: a peer whose call was cancelled would wait for its answer."""
+        for connection in list(self._connections):
+            connection.disconnect()
 
     def _protocol_factory(self) -> H2Protocol:
         base = super()._protocol_factory()
-        return ServedProtocol(base, self._peer_timeout, self._refused, self._pending)
+        served = ServedProtocol(base, self._peer_timeout, self._refused, self._pending)
+        self._connections.add(served)
+        return served

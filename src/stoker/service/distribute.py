@@ -156,7 +156,9 @@ class Distribution:
             registration=registration,
             consumer_index=options.consumer_index,
         )
-        spec, size = dataset.element_spec, options.cardinality(registration.size)
+        finite = dataset.options().finite_coordinated
+        spec = dataset.element_spec
+        size = options.cardinality(registration.size, finite_coordinated=finite)
         classes = _record_classes(spec, dataset)
         length = UNKNOWN_CARDINALITY
         if job_name is None and assigns_splits(options.processing_mode):
@@ -266,7 +268,9 @@ def from_dataset_id(
         question = m.GetDataset(dataset_id, with_tree=False)
         reply = rpc.call_patiently(options.dispatcher_address, question, connect_timeout)
         assert isinstance(reply, m.DatasetReply)
-        element_spec, size = spec_from_wire(reply.spec), options.cardinality(reply.size)
+        finite = reply.options.finite_coordinated
+        element_spec = spec_from_wire(reply.spec)
+        size = options.cardinality(reply.size, finite_coordinated=finite)
     hello = m.ClientHello(
         m.PROTOCOL_MIN,
         m.PROTOCOL_MAX,

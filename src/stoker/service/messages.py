@@ -39,6 +39,7 @@ class BufferPolicy(enum.Enum):
 
     FIRST_COME = "first_come"
     SLIDING_WINDOW = "sliding_window"
+    ROUND_ROBIN = "round_robin"
 
 
 class Shard(msgspec.Struct, frozen=True):
@@ -104,6 +105,33 @@ class SplitSource(msgspec.Struct, frozen=True):
     number: int
     splits: int
     count: int | None = None
+
+
+class RoundPosition(msgspec.Struct, frozen=True):
+    """A place in the schedule of a coordinated read.
+
+    `slot` is the number of slots before it, `turns` are the tasks from the next turn on, and `runs`
+    the number of runs of each task before it. `step`: the number of elements that a consumer which
+    owes none has yielded before it.
+    """
+
+    slot: int = 0
+    turns: list[int] = []
+    runs: dict[int, int] = {}
+    step: int = 0
+
+
+class RoundsChange(msgspec.Struct, frozen=True):
+    """The schedule of a coordinated read from a position on.
+
+    `number` counts the changes. The first `fillers` slots are for consumers that lack elements of a
+    lost worker; the others skip them. `last`: the iteration ends at the position.
+    """
+
+    number: int
+    position: RoundPosition
+    fillers: int = 0
+    last: bool = False
 
 
 # ── worker → dispatcher ──────────────────────────────────────────────────────────────────────────
@@ -229,7 +257,9 @@ class TaskStart(Message, frozen=True, tag=True):
     `split_sources` is ``None`` unless the dispatcher assigns splits; `buffer` decides which client
     gets which element; `key` proves which client may read it (`reader_key`). Of the calls of user
     functions, `traced` ones are recorded one by one, `suspects` run alone, and `poisoned` ones are
-    replaced by an error. `shard`: what to read under static sharding. `job` is for the log.
+    replaced by an error. `shard`: what to read under static sharding. `job` is for the log. In a
+    coordinated read, `absent` are the indexes of consumers that have left, and the end of the data
+    is an error unless `finite_coordinated`.
     """
 
     task_id: int
@@ -245,6 +275,9 @@ class TaskStart(Message, frozen=True, tag=True):
     poisoned: list[PoisonedCall] = []
     shard: Shard | None = None
     job: str = ""
+    num_consumers: int = 0
+    absent: list[int] = []
+    finite_coordinated: bool = False
 
 
 class TaskStop(Message, frozen=True, tag=True):
@@ -311,12 +344,14 @@ class ClientReleased(Message, frozen=True, tag=True):
     """The client was released.
 
     `consumed` has the values of `GiveBack` from a client that closed: ``(frame, elements of it)``;
-    the rest is for other clients. Without `consumed` the rest is dropped and counted as lost.
+    the rest is for other clients. Without `consumed` the rest is dropped and counted as lost, or
+    kept for the next consumer with `consumer_index`.
     """
 
     task_id: int
     client_id: int
     consumed: tuple[int, int] | None = None
+    consumer_index: int | None = None
 
 
 # ── supervisor → dispatcher ──────────────────────────────────────────────────────────────────────
@@ -405,9 +440,27 @@ class ClientClose(Message, frozen=True, tag=True):
     """The iterator was closed: release the client.
 
     `consumed` has the values of `GiveBack` for each task, which may be lost with its connection.
+    `position`: of a consumer of a coordinated read.
     """
 
     consumed: dict[int, tuple[int, int]] = {}
+    position: RoundPosition | None = None
+
+
+class RoundReached(Message, frozen=True, tag=True):
+    """The position of a consumer, in answer to the `hold` of `Rounds`, or of its own accord.
+
+    `hold` is 0 of its own accord: it is `ready` to start, has passed all rounds that it knows
+    (`at_end`), or has yielded `owed` elements less than the others. `received` is the number of
+    runs that it has received of each lost task.
+    """
+
+    hold: int
+    position: RoundPosition
+    received: dict[int, int] = {}
+    owed: int = 0
+    at_end: bool = False
+    ready: bool = False
 
 
 # ── dispatcher → client ──────────────────────────────────────────────────────────────────────────
@@ -451,6 +504,18 @@ class Tasks(Message, frozen=True, tag=True):
     shared: bool = False
     warning: str = ""
     absent: str = ""
+
+
+class Rounds(Message, frozen=True, tag=True):
+    """New changes of the schedule of a coordinated read.
+
+    `hold`: not 0 while the next change is being agreed on: pass no more slots than have been
+    passed, and answer with `RoundReached`. `ended`: tasks of which nothing is left.
+    """
+
+    changes: list[RoundsChange] = []
+    hold: int = 0
+    ended: list[int] = []
 
 
 class ClientClosed(Message, frozen=True, tag=True):
@@ -547,6 +612,7 @@ class CloseClient(Message, frozen=True, tag=True):
     journal_id: str
     key: bytes
     consumed: dict[int, tuple[int, int]] = {}
+    position: RoundPosition | None = None
 
 
 class Failed(Message, frozen=True, tag=True):
@@ -567,7 +633,7 @@ FromWorker: TypeAlias = (
     | WorkerLeave
 )
 FromSupervisor: TypeAlias = SupervisorHello | KeepAlive | WorkerDied
-FromClient: TypeAlias = ClientHello | Heartbeat | TaskRead | TaskLeft | ClientClose
+FromClient: TypeAlias = ClientHello | Heartbeat | TaskRead | TaskLeft | RoundReached | ClientClose
 ToDispatcher: TypeAlias = FromWorker | FromSupervisor | FromClient
 ToWorker: TypeAlias = (
     WorkerWelcome
@@ -580,7 +646,9 @@ ToWorker: TypeAlias = (
     | ReturnSplits
     | ClientReleased
 )
-ToClient: TypeAlias = ClientWelcome | DatasetUnknown | Tasks | ClientClosed | DispatcherStopped
+ToClient: TypeAlias = (
+    ClientWelcome | DatasetUnknown | Tasks | Rounds | ClientClosed | DispatcherStopped
+)
 FromDispatcher: TypeAlias = ToWorker | SupervisorWelcome | ToClient | HeartbeatInterval | Refused
 Request: TypeAlias = RegisterDataset | GetDataset | GetCluster | CloseClient
 Reply: TypeAlias = DatasetRegistered | DatasetReply | ClusterReply | ClientClosed | Failed

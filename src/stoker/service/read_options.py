@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, unless_finite
-from stoker.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
+from stoker.errors import InvalidArgumentError, InvalidTypeError
 from stoker.service import messages as m
 from stoker.service.client.credit import BUFFER_BYTES
 from stoker.service.config import (
@@ -13,6 +13,7 @@ from stoker.service.config import (
     parse_processing_mode,
     parse_service,
 )
+from stoker.service.coordination import NOT_LOCAL
 from stoker.wire.compression import AUTO, CODECS
 from stoker.wire.transports import get_transport
 
@@ -103,10 +104,8 @@ class ReadOptions:
         if self.data_transfer_protocol is not None:
             get_transport(self.data_transfer_protocol)
         _check_cache(self.cross_trainer_cache, self.job_name, self.num_consumers)
-        if self.num_consumers is not None:
-            raise UnimplementedError(
-                "coordinated reads (`num_consumers`) are not in this version of stoker"
-            )
+        if self.num_consumers is not None and self.target_workers == "LOCAL":
+            raise InvalidArgumentError(NOT_LOCAL)
 
     @property
     def job_parameters(self) -> m.JobParameters:
@@ -123,12 +122,15 @@ class ReadOptions:
         """True if all shards of the elements of the dataset are read."""
         return self.processing_mode is ShardingPolicy.DATA and self.target_workers != "LOCAL"
 
-    def cardinality(self, size: int) -> int:
+    def cardinality(self, size: int, *, finite_coordinated: bool = False) -> int:
         """Return the cardinality of an epoch that holds also if workers are lost or added.
 
         Args:
             size: the cardinality of the dataset that the service runs.
+            finite_coordinated: as in `Options` of that dataset.
         """
+        if self.num_consumers is not None:
+            return UNKNOWN_CARDINALITY if finite_coordinated else INFINITE_CARDINALITY
         if self.processing_mode is ShardingPolicy.HINT:
             return UNKNOWN_CARDINALITY  # the shard may be anywhere in the pipeline
         by_files = (ShardingPolicy.FILE, ShardingPolicy.FILE_OR_DATA)

@@ -102,6 +102,7 @@ class RpcServer:
             await asyncio.wait(self._sessions, timeout=FAREWELL_SECONDS)
         self._server.close()
         await self._server.wait_closed()
+        self._server.disconnect_all()
         self._pending.stop()
 
     async def _session(self, stream: "ServerStream[bytes, bytes]") -> None:

@@ -102,7 +102,9 @@ def _learned_size(node: Distributed) -> int:
         except StokerError:  # reading raises it, if it lasts
             return UNKNOWN_CARDINALITY
         assert isinstance(reply, m.DatasetReply)
-        size = _sizes[node] = node.read_options.value.cardinality(reply.size)
+        finite = reply.options.finite_coordinated
+        options = node.read_options.value
+        size = _sizes[node] = options.cardinality(reply.size, finite_coordinated=finite)
     return size
 
 

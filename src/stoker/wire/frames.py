@@ -53,19 +53,22 @@ class Welcome(msgspec.Struct, frozen=True, tag=True):
     """Worker to client, in answer to `Hello`: the protocol version of the connection.
 
     Regardless of credit, the worker keeps at most about `buffer_bytes` sent and not consumed. Both
-    sides notice within `peer_timeout_ms` that the other cannot be reached.
+    sides notice within `peer_timeout_ms` that the other cannot be reached. Frames before
+    `first_frame` are not sent.
     """
 
     protocol: int
     worker: str
     buffer_bytes: Count = 0
     peer_timeout_ms: Count = 10_000
+    first_frame: Count = 0
 
 
 class Credit(msgspec.Struct, frozen=True, tag=True):
     """Client to worker: frames before `consumed` may be dropped, and more may be sent.
 
-    The worker sends at most `elements` positions in total on this connection, and only while less
+    If `consumed` is more than the next frame, a coordinated reader skips to it. The worker sends at
+    most `elements` positions in total on this connection, and only while less
     than about `bytes` bytes are sent and not consumed (one frame may exceed them).
     """
 

@@ -3,6 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Callable, Collection
+from typing import TypeAlias
 
 from stoker.service.client.flow_control import CONNECTION_BYTES, FlowControl
 from stoker.service.client.pace import Pace
@@ -19,6 +20,10 @@ BUFFER_BYTES = 256 << 20
 
 WORKERS = 128
 """Workers for which bytes are kept free until they send: 0.5 MiB each of 256."""
+
+
+NeededFirst: TypeAlias = Callable[[Collection[int], Callable[[int], int]], int | None]
+"""Signature of `Order.needed_first`."""
 
 
 class WindowedCredit:
@@ -78,6 +83,10 @@ class WindowedCredit:
         Returns:
             The tasks to send new credit to.
         """
+        return []
+
+    def order_changed(self) -> list[int]:
+        """Record that other tasks may be needed first; return as `ready`."""
         return []
 
     def received(self, task_id: int, positions: int, waited: float) -> None:
@@ -143,6 +152,7 @@ class LimitedCredit(WindowedCredit):
         buffer_bytes: as for `WindowedCredit`.
         needed_first: chooses the task that gets credit next, as `Order.needed_first`.
         gradual: grant no elements before `begin`.
+        singly: it chooses for one element, not for all that a task has ready.
     """
 
     metered = True
@@ -151,11 +161,13 @@ class LimitedCredit(WindowedCredit):
         self,
         max_outstanding_requests: int,
         buffer_bytes: int = BUFFER_BYTES,
-        needed_first: Callable[[Collection[int]], int | None] = lambda tasks: next(iter(tasks)),
+        needed_first: NeededFirst = lambda tasks, _: next(iter(tasks)),
         *,
+        singly: bool = False,
         gradual: bool = False,
     ) -> None:
         super().__init__(buffer_bytes, gradual=gradual)
+        self._singly = singly
         self._needed_first = needed_first
         self._free = max_outstanding_requests
         self._ready: dict[int, int] = {}
@@ -199,11 +211,22 @@ class LimitedCredit(WindowedCredit):
         """Grant free credit to the tasks that are needed first; return these tasks."""
         tasks = []
         while self._free > 0 and self._ready and not self._waits:
-            task_id = self._needed_first(self._ready)
+            task_id = self._needed_first(self._ready, self._coming)
             if task_id is None:
                 break
-            granted = min(self._ready.pop(task_id), self._free)
+            ready = self._ready.pop(task_id)
+            granted = min(ready, 1 if self._singly else self._free)
+            if self._singly and ready > granted:
+                self._ready[task_id] = ready - granted
             self._free -= granted
             self._flows[task_id].granted += granted
             tasks.append(task_id)
         return tasks
+
+    def _coming(self, task_id: int) -> int:
+        """Return the number of elements that a worker may send, or has sent."""
+        flow = self._flows[task_id]
+        return flow.granted - flow.received
+
+    def order_changed(self) -> list[int]:
+        return self._grant_free()

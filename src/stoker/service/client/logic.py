@@ -25,7 +25,8 @@ from stoker.service.client.actions import (
 from stoker.service.client.credit import LimitedCredit, WindowedCredit
 from stoker.service.client.give_up_policy import GiveUpPolicy
 from stoker.service.client.losses import Losses
-from stoker.service.client.order import Order, ReceivedChunk, new_order
+from stoker.service.client.order import Order, ReceivedChunk
+from stoker.service.client.orders import new_order
 from stoker.service.client.task_cursor import TaskCursor
 from stoker.service.read_options import ReadOptions
 from stoker.service.splittable import assigns_splits
@@ -54,11 +55,15 @@ a tenth of the trainer's CPU time.
 
 
 class Consumed(NamedTuple):
-    """A chunk that the user has consumed at time `at`, after `seconds` of work on it."""
+    """A chunk that the user has consumed at time `at`, after `seconds` of work on it.
+
+    `discarded`: the user has not seen it.
+    """
 
     chunk: ReceivedChunk
     seconds: float
     at: float
+    discarded: bool = False
 
 
 class End:
@@ -147,10 +152,13 @@ class Client:
             self._do(Warn(self._give_up.dispatcher_stopped()))
         elif isinstance(message, m.Tasks):
             self._change_tasks(message)
+        elif isinstance(message, m.Rounds):
+            self._change_rounds(message)
         elif isinstance(message, m.HeartbeatInterval):
             self._do(SetHeartbeat(message.heartbeat_ms))
         elif isinstance(message, m.Refused):
             self.fail(from_record(message.error))
+        self._keep_turns(now)
         return self._take_actions()
 
     @property
@@ -196,7 +204,10 @@ class Client:
         known = self.cursors.get(task.task_id)
         again = known is not None and known.left and known.task.reader_id != task.reader_id
         if (known is None or again) and self._order.reads(task):
-            self.cursors[task.task_id] = TaskCursor(task)
+            first = self._order.first_frame(task.task_id)
+            self.cursors[task.task_id] = TaskCursor(
+                task, next_frame=first, consumed=first, reported=first
+            )
             self._connect(self.cursors[task.task_id])
 
     def _leave(self, task_id: int, reader_id: int) -> None:
@@ -231,6 +242,9 @@ class Client:
             return
         complete = cursor.ended or lost.elements == 0
         cursor.lost = True
+        if complete:
+            self._order.task_ended(lost.task_id)
+        self._order.task_lost(lost.task_id)
         self._give_back(cursor, cursor.next_frame, 0)  # received frames are kept
         self._report_all(self._credit.disconnected(lost.task_id))
         if complete and not lost.read_again:
@@ -240,6 +254,33 @@ class Client:
     def _warn(self, text: str | None) -> None:
         if text is not None:
             self._do(Warn(text))
+
+    # ── rounds ────────────────────────────────────────────────────────────────────────────────────
+    def _change_rounds(self, rounds: m.Rounds) -> None:
+        started = self._order.started
+        self._order.change(rounds.changes, rounds.hold, rounds.ended)
+        if not started and self._order.started:
+            for cursor in self.cursors.values():
+                self._start_at(cursor, self._order.first_frame(cursor.task.task_id))
+
+    def _start_at(self, cursor: TaskCursor, frame: int) -> None:
+        """Skip the frames of a task before `frame`, and let the worker send."""
+        if frame > cursor.next_frame:
+            cursor.next_frame = cursor.consumed = frame
+        self._report(cursor)
+
+    def _keep_turns(self, now: float) -> None:
+        """Account for chunks that are not yielded, and do what a change of the order demands."""
+        if not self._order.in_turns:
+            return
+        if discarded := self._order.take_discarded():
+            self._unsettled += [Consumed(x, 0.0, now, discarded=True) for x in discarded]
+            self._settle()
+        self._report_all(self._credit.order_changed())
+        ready = all(cursor.open or cursor.over for cursor in self.cursors.values())
+        report = self._order.report(ready and self._hello.client_id is not None)
+        if report is not None:
+            self._do(ToDispatcher(report))
 
     # ── workers ───────────────────────────────────────────────────────────────────────────────────
     def connected(self, connection: int) -> list[Action]:
@@ -282,7 +323,9 @@ class Client:
         elif isinstance(message, f.Welcome):
             cursor.open, cursor.attempts, cursor.reason = True, 0, ""
             self._credit.connected(cursor.task.task_id, message.buffer_bytes)
-            self._report(cursor)
+            if message.first_frame > cursor.next_frame:
+                self._order.skipped(cursor.task.task_id, message.first_frame)
+            self._start_at(cursor, message.first_frame)
         elif isinstance(message, f.Ready):
             cursor.ended = cursor.ended and not message.elements
             task_id = cursor.task.task_id
@@ -292,12 +335,14 @@ class Client:
             self._count(cursor, message.counts)
         elif isinstance(message, f.End):
             cursor.ended = True
+            self._order.task_ended(cursor.task.task_id)
             self._credit.ended(cursor.task.task_id)
             if not cursor.read:
                 cursor.read = True
                 self._do(ToDispatcher(m.TaskRead(cursor.task.task_id)))
         elif isinstance(message, f.Bye):
             self._dismissed(cursor, message.error, now)
+        self._keep_turns(now)
         return self._take_actions()
 
     def tick(self, now: float) -> list[Action]:
@@ -310,6 +355,7 @@ class Client:
             if waits and not self._closed and now >= cursor.try_at:
                 self._connect(cursor)
         self._check_give_up(now)
+        self._keep_turns(now)
         return self._take_actions()
 
     def _receive(self, cursor: TaskCursor, frame: f.Frame, now: float) -> None:
@@ -390,7 +436,7 @@ class Client:
         """
         self._report_all(self._credit.begin())
         before, self._current = self._current, None
-        if before is not None:
+        if before is not None and not before.repeated:
             self._unsettled.append(Consumed(before, seconds, now))
             self._unsettled_positions += before.positions
             self._unsettled_bytes += before.nbytes
@@ -398,15 +444,17 @@ class Client:
             if self._credit.urgent(before.task_id, *unsettled):
                 self._settle()
         self._current = self._order.take()
+        self._keep_turns(now)
         if self._current is not None:
             return self._current, self._take_actions()
         if self._waits_since is None:
             self._waits_since = now
-        if self.computed and all(cursor.over for cursor in self.cursors.values()):
+        if self._order.is_over(self.computed, all(x.over for x in self.cursors.values())):
             self._settle()
-            asked = self._confirm_end()
+            # In turns, the end is agreed on.
+            asked = self._confirm_end() if not self._order.in_turns else False
             return None if asked else End(), self._take_actions()
-        return self._error, self._take_actions()
+        return self._error or self._order.error, self._take_actions()
 
     def _confirm_end(self) -> bool:
         """Ask workers to confirm the end: another client may have given elements back since.
@@ -427,6 +475,8 @@ class Client:
         self._account()
         self._closed = True
         current = self._current
+        if current is not None and current.repeated:
+            current = None
         if current is not None:
             self.elements_delivered += min(consumed, len(current.elements))
             consumed = consumed if current.error is None else 1
@@ -438,7 +488,7 @@ class Client:
             self._give_back(cursor, cursor.consumed, mine)
         # The dispatcher passes it on: a connection may break before `GiveBack` arrives.
         self._given_back = given_back
-        self._do(ToDispatcher(m.ClientClose(given_back)))
+        self._do(ToDispatcher(m.ClientClose(given_back, self._order.position)))
         return self._take_actions()
 
     def farewell(self, now: float) -> m.CloseClient | None:
@@ -450,11 +500,21 @@ class Client:
         hello = self._hello
         if hello.client_id is None or self._give_up.is_hopeless(now):
             return None
-        return m.CloseClient(hello.client_id, hello.journal_id, hello.key, self._given_back)
+        return m.CloseClient(
+            hello.client_id,
+            hello.journal_id,
+            hello.key,
+            self._given_back,
+            self._order.position,
+        )
 
     def waiting_for(self) -> str:
         """Return what a read waits for, as the end of a sentence."""
-        waiting = [str(cursor) for cursor in self.cursors.values() if not cursor.over]
+        cursors = self.cursors
+        if (awaited := self._order.awaited) in cursors:
+            assert awaited is not None
+            cursors = {awaited: cursors[awaited]}
+        waiting = [str(cursor) for cursor in cursors.values() if not cursor.over]
         if self._absent:
             waiting.append(self._absent)
         if self._give_up.unreachable_since is not None:
@@ -478,8 +538,8 @@ class Client:
         consumed, self._unsettled = self._unsettled, []
         self._unsettled_positions = self._unsettled_bytes = 0
         due: list[int] = []
-        for chunk, seconds, at in consumed:
-            self.elements_delivered += len(chunk.elements)
+        for chunk, seconds, at, discarded in consumed:
+            self.elements_delivered += 0 if discarded else len(chunk.elements)
             self.outstanding -= chunk.positions
             self.cursors[chunk.task_id].consumed = chunk.number + 1
             due += self._credit.consumed(chunk.task_id, chunk.positions, chunk.nbytes, seconds, at)
@@ -488,6 +548,8 @@ class Client:
     # ── mechanics ─────────────────────────────────────────────────────────────────────────────────
     def _report(self, cursor: TaskCursor) -> None:
         """Send the worker the consumed frames and its credit."""
+        if not self._order.started:
+            return
         if cursor.open and cursor.connection is not None and not cursor.leaving:
             elements, nbytes = self._credit.grant(cursor.task.task_id)
             self._do(ToWorker(cursor.connection, f.Credit(cursor.consumed, elements, nbytes)))
@@ -515,7 +577,13 @@ def _flow_control(options: ReadOptions, order: Order) -> WindowedCredit:
     limit, nbytes = options.max_outstanding_requests, options.buffer_bytes
     if limit is None:
         return WindowedCredit(nbytes, gradual=options.tensorflow_timing)
-    return LimitedCredit(limit, nbytes, order.needed_first, gradual=options.tensorflow_timing)
+    return LimitedCredit(
+        limit,
+        nbytes,
+        order.needed_first,
+        singly=order.in_turns,
+        gradual=options.tensorflow_timing,
+    )
 
 
 def _resumed(hello: m.ClientHello, welcome: m.ClientWelcome) -> m.ClientHello:

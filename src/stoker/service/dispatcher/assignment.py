@@ -18,7 +18,7 @@ from stoker.service.dispatcher import entities as e
 from stoker.service.dispatcher import records as r
 from stoker.service.dispatcher.ledger import Ledger
 from stoker.service.dispatcher.modes import mode_of
-from stoker.service.dispatcher.placement import NO_LOCAL_CLIENT, is_private, process_of
+from stoker.service.dispatcher.placement import NO_LOCAL_CLIENT, process_of
 from stoker.service.dispatcher.sessions import SLICE, Sessions
 from stoker.service.dispatcher.split_assigner import SplitAssigner
 from stoker.service.dispatcher.task_updates import task_update, waiting_warning
@@ -167,12 +167,18 @@ class Assignment:
         self._leaving -= 1
         self._sessions.in_slices(self._refill([client.client_id]))
 
-    def remove_client(self, client: e.Client, consumed: dict[int, tuple[int, int]]) -> None:
+    def remove_client(
+        self,
+        client: e.Client,
+        consumed: dict[int, tuple[int, int]],
+        position: m.RoundPosition | None,
+    ) -> None:
         """Remove a client; assign its tasks to others.
 
         Args:
             client: the client.
             consumed: as in `ClientClose`.
+            position: as in `ClientClose`.
         """
         iteration, tasks = self._iteration, list(client.tasks.values())
         self._leaving -= sum(client.client_id in task.leaving for task in tasks)
@@ -181,7 +187,7 @@ class Assignment:
         own.pop(client.client_id, None)
         if not own:
             self._processes.pop(client.process, None)
-        self._ledger.commit(r.ClientRemoved(client.client_id, consumed))
+        self._ledger.commit(r.ClientRemoved(client.client_id, consumed, position))
         for task in tasks:
             if task.task_id in iteration.unread and iteration.sources:
                 # It may get no reader before the others have ended, for which all must be begun.
@@ -245,8 +251,9 @@ class Assignment:
             own = list(self._processes.get(process_of(worker.added), ()))
             return self._add(worker, own) if own else None
         workers = self._state.workers
-        readers = list(islice(self._roomy, self._share if len(workers) > self._most else None))
-        if not readers:
+        limited = len(workers) > self._most and not self._mode.coordinated
+        readers = list(islice(self._roomy, self._share if limited else None))
+        if not readers or not self._may_add:
             self._waiting.put(worker.added.worker_id, workers, 2 * len(workers))
             self.note_waiting()
             return None
@@ -339,12 +346,21 @@ class Assignment:
     def _next_waiting(self, client: e.Client) -> e.Task | None:
         """Start a task on the next worker that waits, and assign it."""
         task = None
-        while self._waiting and task is None and self._mode.accepts_tasks(self._iteration):
+        accepts = self._mode.accepts_tasks(self._iteration) and self._may_add
+        while self._waiting and task is None and accepts:
             worker = self._state.workers.get(self._waiting.take())
             if worker is not None and self._needs_task(worker):
-                task = self._add(worker, [client.client_id])
+                readers = list(self._iteration.clients) if self._mode.coordinated else []
+                task = self._add(worker, readers or [client.client_id])
                 self._open.appendleft(task.task_id)
+                others = [x for x in task.readers if x != client.client_id]
+                self._notify(others, [task])
         return task
+
+    @property
+    def _may_add(self) -> bool:
+        """True unless another task could not be read by all consumers of a coordinated read."""
+        return not self._mode.coordinated or self._iteration.counts.open < self._most
 
     def _next_shared(self, client: e.Client) -> e.Task | None:
         """Assign the next open task that the client does not read."""
@@ -409,6 +425,8 @@ class Assignment:
     def _wanted(self) -> int:
         """The number of places that clients are to be asked for."""
         iteration = self._iteration
+        if self._mode.coordinated:
+            return 0
         spare = iteration.readings > iteration.counts.open - len(iteration.unread)
         if self._roomy or iteration.stopped or not spare:
             return 0
@@ -427,6 +445,8 @@ class Assignment:
     @property
     def _is_limited(self) -> bool:
         """True if there are, or will be, more tasks than a client reads."""
+        if self._mode.coordinated:
+            return False
         return len(self._iteration.tasks) > self._most or self._iteration.counts.workers_wait
 
     @property
@@ -440,7 +460,7 @@ class Assignment:
         return self._mode.needs_task(self._iteration, dataset, worker)
 
     def _is_private(self, worker: r.WorkerAdded) -> bool:
-        return is_private(self._iteration.parameters.target_workers, worker)
+        return self._mode.is_private(self._iteration.parameters, worker)
 
     def _notify_readers(self, tasks: Iterable[e.Task]) -> None:
         by_client: dict[int, list[e.Task]] = {}
@@ -453,3 +473,8 @@ class Assignment:
             for client_id, mine in by_client.items()
             if client_id in clients
         )
+
+    def _notify(self, client_ids: Iterable[int], tasks: list[e.Task]) -> None:
+        for client_id in client_ids:
+            client = self._iteration.clients[client_id]
+            self._sessions.send(client_id, task_update(client, tasks))

@@ -3,6 +3,7 @@
 from stoker.errors import InvalidArgumentError, NotFoundError, UnavailableError, to_record
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
+from stoker.service.coordination import check_index
 from stoker.service.dispatcher import entities as e
 from stoker.service.dispatcher import records as r
 from stoker.service.dispatcher.iterations import Iterations
@@ -101,15 +102,35 @@ class Clients:
         if opened is None:
             return None
         iteration, warning = opened
+        if iteration.parameters.num_consumers is not None:
+            check_index(hello)
         if iteration.finished and hello.named and not any(hello.epoch):
             warning += f"{'; ' if warning else ''}{_already_read(hello.job)}"
         client_id = self._ledger.new_id()
         code = fingerprint(requested_dataset(self._state, hello))
         key = hello.key if len(hello.key) == KEY_BYTES else self._ledger.new_key()
         self._ledger.commit(
-            r.ClientAdded(client_id, iteration.iteration_id, hello.process, code, key)
+            r.ClientAdded(
+                client_id, iteration.iteration_id, hello.process, code, key, hello.consumer_index
+            )
         )
-        return self._state.clients[client_id], warning
+        client = self._state.clients[client_id]
+        self._replace_predecessor(client, hello, now)
+        return client, warning
+
+    def _replace_predecessor(self, client: e.Client, hello: m.ClientHello, now: float) -> None:
+        """Release the client that has the index of a new consumer, which has restarted."""
+        if hello.consumer_index is None:
+            return
+        for other in list(client.iteration.clients.values()):
+            if other.consumer_index == hello.consumer_index and other is not client:
+                error = UnavailableError(
+                    f"another consumer with consumer_index {hello.consumer_index} of job "
+                    f"{hello.job!r} took the place of this one; each consumer needs its own index"
+                )
+                self._iterations.remove_client(other, {}, now)
+                self._sessions.send(other.client_id, m.Refused(to_record(error)))
+                self._sessions.release(other.client_id)
 
     def received(self, client_id: int, message: m.ToDispatcher, now: float) -> None:
         """Handle a message on the session of a client.
@@ -122,8 +143,11 @@ class Clients:
         elif isinstance(message, m.TaskLeft):
             _check_consumed({message.task_id: message.consumed})
             self._iterations.task_left(self._state.clients[client_id], message)
+        elif isinstance(message, m.RoundReached):
+            _check_position(message.position)
+            self._iterations.round_reached(self._state.clients[client_id], message)
         elif isinstance(message, m.ClientClose):
-            self._close(client_id, message.consumed, now)
+            self._close(client_id, message.consumed, message.position, now)
 
     def close(self, request: m.CloseClient, now: float) -> None:
         """Release a client whose session is broken, unless it was released before.
@@ -135,7 +159,7 @@ class Clients:
         client = self._state.clients.get(request.client_id)
         if client is not None and request.journal_id == self._ledger.journal_id:
             check_key(request.key, client.key, f"client {request.client_id}")
-            self._close(client.client_id, request.consumed, now)
+            self._close(client.client_id, request.consumed, request.position, now)
 
     def expired(self, client_id: int, now: float) -> None:
         """Release a client whose lease has expired."""
@@ -143,9 +167,17 @@ class Clients:
         self._sessions.send(client_id, m.Refused(to_record(self._unknown(client_id))))
         self._sessions.release(client_id)
 
-    def _close(self, client_id: int, consumed: dict[int, tuple[int, int]], now: float) -> None:
+    def _close(
+        self,
+        client_id: int,
+        consumed: dict[int, tuple[int, int]],
+        position: m.RoundPosition | None,
+        now: float,
+    ) -> None:
         _check_consumed(consumed)
-        self._iterations.remove_client(self._state.clients[client_id], consumed, now)
+        if position is not None:
+            _check_position(position)
+        self._iterations.remove_client(self._state.clients[client_id], consumed, now, position)
         self._sessions.send(client_id, m.ClientClosed())
         self._sessions.release(client_id)
 
@@ -169,6 +201,11 @@ def _check_consumed(consumed: dict[int, tuple[int, int]]) -> None:
             raise InvalidArgumentError(
                 f"`consumed` of task {task_id} must not be negative, got {numbers}"
             )
+
+
+def _check_position(position: m.RoundPosition) -> None:
+    if min([position.slot, *position.runs.values()]) < 0:
+        raise InvalidArgumentError(f"a position must not be negative, got {position}")
 
 
 def _already_read(job: str) -> str:

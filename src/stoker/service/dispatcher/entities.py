@@ -11,7 +11,7 @@ from stoker.service.dispatcher.places import Places
 from stoker.service.dispatcher.poison import PoisonSearch
 from stoker.service.dispatcher.records import JobAdded, WorkerAdded
 from stoker.service.dispatcher.split_tracker import SplitTracker
-from stoker.service.messages import JobParameters, SplitSource
+from stoker.service.messages import JobParameters, RoundPosition, RoundsChange, SplitSource
 
 REMEMBERED_CODES = 1024
 """Most fingerprints of datasets that a job remembers: its ranks may all differ."""
@@ -146,6 +146,10 @@ class Client:
     Attributes:
         tasks: those that it reads, also those that it was asked to leave until it has left.
         left_tasks: those that it has left. To read one again, it needs another reader id.
+        consumer_index: its index in a coordinated read.
+        starts_at: the number of the `RoundsChange` with which it begins; ``None`` until that is
+            agreed on.
+        start: its first position, if it is after that change.
     """
 
     client_id: int
@@ -154,6 +158,9 @@ class Client:
     key: bytes = b""
     tasks: dict[int, Task] = dataclasses.field(default_factory=dict)
     left_tasks: set[int] = dataclasses.field(default_factory=set)
+    consumer_index: int | None = None
+    starts_at: int | None = None
+    start: RoundPosition | None = None
 
 
 @dataclasses.dataclass
@@ -213,6 +220,10 @@ class Iteration:
         computed: no task computes, and none will be added unless one is lost before its end.
         finished: no client will get another element.
         stopped: its tasks have been stopped on their workers.
+        finite_coordinated: a coordinated read of it ends with its data.
+        rounds: the schedule of a coordinated read, as far as consumers may need it.
+        indexes: the indexes of consumers that have opened it.
+        left_at: index of a consumer that has closed → its position, for its successor.
     """
 
     iteration_id: int
@@ -241,6 +252,21 @@ class Iteration:
     computed: bool = False
     finished: bool = False
     stopped: bool = False
+    finite_coordinated: bool = False
+    rounds: list[RoundsChange] = dataclasses.field(default_factory=list)
+    indexes: set[int] = dataclasses.field(default_factory=set)
+    left_at: dict[int, RoundPosition] = dataclasses.field(default_factory=dict)
+
+    @property
+    def absent(self) -> list[int]:
+        """The indexes of consumers that have left."""
+        present = {client.consumer_index for client in self.clients.values()}
+        return sorted(self.indexes - present)
+
+    @property
+    def rounds_ended(self) -> bool:
+        """True once the last round of a coordinated read is known."""
+        return bool(self.rounds) and self.rounds[-1].last
 
     def __post_init__(self) -> None:
         self.counts.missing.update(range(self.shards))

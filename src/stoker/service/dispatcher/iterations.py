@@ -19,6 +19,7 @@ from stoker.service.dispatcher.catalog import find_dataset, registered_id
 from stoker.service.dispatcher.dataset_collector import DatasetCollector
 from stoker.service.dispatcher.ledger import Ledger
 from stoker.service.dispatcher.modes import mode_of
+from stoker.service.dispatcher.rounds import Rounds
 from stoker.service.dispatcher.sessions import Sessions
 from stoker.service.dispatcher.split_assigner import SplitAssigner
 from stoker.service.dispatcher.split_listing import SplitListing
@@ -59,6 +60,7 @@ class Iterations:
         self._collector = DatasetCollector(ledger)
         self._tasks_per_client = tasks_per_client
         self._assignments: dict[int, Assignment] = {}
+        self._rounds: dict[int, Rounds] = {}
         self._idle_since: dict[int, float] = {}
         self._left_at: dict[str, float] = {}
 
@@ -70,6 +72,7 @@ class Iterations:
             self._listing.resume(iteration)
             if not iteration.stopped:
                 self._assignment(iteration).resume()
+                self._rounds_of(iteration)
             if not iteration.clients:
                 self._idle_since[iteration.iteration_id] = now
         for name, job in list(self._state.jobs.items()):
@@ -123,7 +126,10 @@ class Iterations:
         iteration = job.iterations.get(hello.epoch)
         if iteration is None:
             iteration_id, seed = self._ledger.new_id(), self._ledger.new_seed()
-            added = r.IterationAdded(iteration_id, hello.job, hello.epoch, seed, *shards)
+            finite = self._state.datasets[job.dataset_id].options.finite_coordinated
+            added = r.IterationAdded(
+                iteration_id, hello.job, hello.epoch, seed, *shards, finite_coordinated=finite
+            )
             self._ledger.commit(added)
             iteration = self._state.iterations[iteration_id]
         if iteration.error is not None:
@@ -198,10 +204,44 @@ class Iterations:
         if update is not None:
             self._sessions.send(client.client_id, update)
         self._advance(client.iteration)
+        rounds = self._rounds_of(client.iteration)
+        if rounds is not None:
+            rounds.client_resumed(client)
 
     def task_left(self, client: e.Client, message: m.TaskLeft) -> None:
         """Handle a client that has left a task as it was asked."""
         self._assignment(client.iteration).task_left(client, message)
+
+    def round_reached(self, client: e.Client, message: m.RoundReached) -> None:
+        """Handle the report of a consumer of a coordinated read."""
+        rounds = self._rounds_of(client.iteration)
+        if rounds is not None:
+            rounds.reached(client.client_id, message)
+
+    def advance_rounds(self) -> None:
+        """Change the schedules of coordinated reads after what has happened."""
+        for rounds in self._rounds.values():
+            rounds.advance()
+
+    def _rounds_of(self, iteration: e.Iteration) -> Rounds | None:
+        """Return the schedule of an iteration, if it has one."""
+        if iteration.parameters.num_consumers is None:
+            return None
+        rounds = self._rounds.get(iteration.iteration_id)
+        if rounds is None:
+            rounds = Rounds(iteration, self._ledger, self._sessions, self._replace)
+            self._rounds[iteration.iteration_id] = rounds
+        return rounds
+
+    def _replace(self, iteration: e.Iteration, tasks: list[e.Task]) -> None:
+        """Stop tasks, and start others in their place."""
+        assignment = self._assignment(iteration)
+        for task in tasks:
+            readers = Assignment.readers_of(task)
+            assignment.drop(task, "all consumers that read it were lost")
+            assignment.task_over(task, readers)
+        self._after(iteration, tasks)
+        self._advance(iteration)
 
     def worker_added(self, worker: e.Worker) -> None:
         """Start tasks of all iterations on a worker that has registered."""
@@ -289,7 +329,11 @@ class Iterations:
         self._notify_waiting(worker)
 
     def remove_client(
-        self, client: e.Client, consumed: dict[int, tuple[int, int]], now: float
+        self,
+        client: e.Client,
+        consumed: dict[int, tuple[int, int]],
+        now: float,
+        position: m.RoundPosition | None = None,
     ) -> None:
         """Remove a client; after the last one the iteration may be collected.
 
@@ -297,8 +341,11 @@ class Iterations:
             client: the client.
             consumed: as in `ClientClose`.
             now: seconds.
+            position: as in `ClientClose`.
         """
-        iteration = client.iteration
+        iteration, index = client.iteration, client.consumer_index
+        if (rounds := self._rounds_of(iteration)) is not None:
+            rounds.client_removed(client.client_id)
         if not iteration.stopped:
             # The client sends `GiveBack` too, but its data connection may be broken.
             readers = [
@@ -306,10 +353,13 @@ class Iterations:
                 for task in client.tasks.values()
             ]
             self._sessions.send_all(
-                (x.worker.worker_id, m.ClientReleased(x.task_id, reader, consumed.get(x.task_id)))
+                (
+                    x.worker.worker_id,
+                    m.ClientReleased(x.task_id, reader, consumed.get(x.task_id), index),
+                )
                 for x, reader in readers
             )
-        self._assignment(iteration).remove_client(client, consumed)
+        self._assignment(iteration).remove_client(client, consumed, position)
         if iteration.clients:
             return
         if iteration.error is not None:
@@ -407,6 +457,7 @@ class Iterations:
     def _remove(self, iteration: e.Iteration) -> None:
         self._stop(iteration)
         self._assignments.pop(iteration.iteration_id, None)
+        self._rounds.pop(iteration.iteration_id, None)
         self._idle_since.pop(iteration.iteration_id, None)
         self._ledger.commit(r.IterationRemoved(iteration.iteration_id))
         if not iteration.job.iterations:

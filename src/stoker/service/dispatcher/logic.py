@@ -122,18 +122,18 @@ class Dispatcher:
             self._receive(peer, message, now)
         except StokerError as error:
             self._sessions.refuse(peer, error)
-        return self._sessions.take_actions()
+        return self._take_actions()
 
     def refuse(self, peer: int, error: StokerError) -> list[Action]:
         """End a session with an error, after an exception of `received`."""
         self._sessions.refuse(peer, error)
-        return self._sessions.take_actions()
+        return self._take_actions()
 
     def disconnected(self, peer: int, now: float) -> list[Action]:
         """Handle a broken session. Its holder keeps its lease and may open another session."""
         self._sessions.disconnected(peer)
         self._supervisors.disconnected(peer)
-        return self._sessions.take_actions()
+        return self._take_actions()
 
     def tick(self, now: float) -> list[Action]:
         """Expire leases and collect iterations without clients."""
@@ -148,7 +148,7 @@ class Dispatcher:
         if now >= self._next_collection:
             self._next_collection = now + self._collection_interval
             self._iterations.collect(now)
-        return self._sessions.take_actions()
+        return self._take_actions()
 
     @property
     def has_work(self) -> bool:
@@ -158,13 +158,13 @@ class Dispatcher:
     def work(self, now: float) -> list[Action]:
         """Continue with long work; call it while `has_work`, and let others run in between."""
         self._sessions.work()
-        return self._sessions.take_actions()
+        return self._take_actions()
 
     def stop(self) -> list[Action]:
         """Notify the clients that the dispatcher ends; with a journal they wait for the next."""
         for client_id in () if self._journaled else self.state.clients:
             self._sessions.send(client_id, m.DispatcherStopped())
-        return self._sessions.take_actions()
+        return self._take_actions()
 
     def call(self, request: m.Request, now: float) -> tuple[m.Reply, list[Action]]:
         """Answer a request that needs no session."""
@@ -172,7 +172,12 @@ class Dispatcher:
             reply = self._answer(request, now)
         except StokerError as error:
             reply = m.Failed(to_record(error))
-        return reply, self._sessions.take_actions()
+        return reply, self._take_actions()
+
+    def _take_actions(self) -> list[Action]:
+        """Return the actions, after the schedules of coordinated reads are changed if needed."""
+        self._iterations.advance_rounds()
+        return self._sessions.take_actions()
 
     def _receive(self, peer: int, message: m.ToDispatcher, now: float) -> None:
         if isinstance(message, m.WorkerHello | m.ClientHello | m.SupervisorHello):

@@ -22,10 +22,17 @@ from stoker.service.config import (
     ShardingPolicy,
     parse_processing_mode,
 )
+from stoker.service.coordination import check_coordinated
 from stoker.service.dispatcher import static_sharding as static
 from stoker.service.dispatcher.entities import Client, Iteration, Job, Task, TaskCounts, Worker
-from stoker.service.dispatcher.placement import NO_LOCAL_CLIENT, can_read, can_run, process_of
-from stoker.service.dispatcher.records import DatasetAdded, TaskDied
+from stoker.service.dispatcher.placement import (
+    NO_LOCAL_CLIENT,
+    can_read,
+    can_run,
+    is_private,
+    process_of,
+)
+from stoker.service.dispatcher.records import DatasetAdded, TaskDied, WorkerAdded
 from stoker.service.dispatcher.split_tracker import split_total
 from stoker.service.splittable import check_splittable
 
@@ -46,6 +53,11 @@ class Mode:
         self._buffer = buffer
         self._policy = policy
 
+    @property
+    def coordinated(self) -> bool:
+        """True if clients are consumers that read all tasks in turns, as their rounds go."""
+        return self._buffer is m.BufferPolicy.ROUND_ROBIN
+
     def check(
         self,
         dataset: m.RegisterDataset | DatasetAdded,
@@ -62,6 +74,8 @@ class Mode:
         Raises:
             StokerError: if they cannot; says why.
         """
+        if self.coordinated:
+            check_coordinated(hello, dataset.size, dataset.options)
 
     def shards(
         self, dataset: m.RegisterDataset | DatasetAdded, addresses: Sequence[str]
@@ -89,7 +103,7 @@ class Mode:
 
     def accepts_tasks(self, iteration: Iteration) -> bool:
         """Return whether the iteration starts tasks on workers that have none."""
-        return not iteration.computed
+        return not iteration.computed and not iteration.rounds_ended
 
     def may_never_start(self, dataset: DatasetAdded) -> bool:
         """Return whether a worker that waits until clients can read its task may never get one."""
@@ -114,11 +128,19 @@ class Mode:
             suspects=poison.suspects(),
             poisoned=list(poison.poisoned),
             job=iteration.job.added.job,
+            num_consumers=iteration.parameters.num_consumers or 0,
+            absent=iteration.absent,
+            finite_coordinated=iteration.finite_coordinated,
         )
 
     def reaches(self, client: Client, task: Task) -> bool:
         """Return whether `client` can read `task`, and hears of its loss."""
-        return can_read(client.process, client.iteration.parameters.target_workers, task.worker)
+        target_workers = client.iteration.parameters.target_workers
+        return self.coordinated or can_read(client.process, target_workers, task.worker)
+
+    def is_private(self, parameters: m.JobParameters, worker: WorkerAdded) -> bool:
+        """Return whether only clients in its own process read from `worker`."""
+        return not self.coordinated and is_private(parameters.target_workers, worker)
 
     def frees_local_tasks(self, parameters: m.JobParameters) -> bool:
         """Return whether tasks for one process end with its last client.
@@ -244,8 +266,8 @@ class Off(Mode):
 
         A task may be computed in the first moment; workers that come while it is read join.
         """
-        if not iteration.computed:
-            return True
+        if not iteration.computed or iteration.rounds_ended:
+            return not iteration.rounds_ended
         counts = iteration.counts
         return not iteration.stopped and counts.open > 0 and not counts.delivered
 
@@ -267,6 +289,7 @@ class Dynamic(Mode):
         config: DispatcherConfig,
     ) -> None:
         """Check that every source can be split."""
+        super().check(dataset, hello, config)
         check_splittable(hello.parameters.processing_mode, dataset.sources)
 
     def may_never_start(self, dataset: DatasetAdded) -> bool:
@@ -393,6 +416,8 @@ def mode_of(parameters: m.JobParameters) -> Mode:
     buffer = m.BufferPolicy.FIRST_COME
     if parameters.use_cross_trainer_cache:
         buffer = m.BufferPolicy.SLIDING_WINDOW
+    elif parameters.num_consumers is not None:
+        buffer = m.BufferPolicy.ROUND_ROBIN
     return _mode(parameters.processing_mode, buffer)
 
 

@@ -204,6 +204,21 @@ def _(state: State, record: r.ClientAdded) -> bool:
     return state.iterations[record.iteration_id].error is None
 
 
+@_fits(r.RoundsChanged)
+def _(state: State, record: r.RoundsChanged) -> bool:
+    iteration, change = state.iterations[record.iteration_id], record.change
+    rounds, position = iteration.rounds, change.position
+    next_number = rounds[-1].number + 1 if rounds else 0
+    numbers = [position.slot, change.fillers, *position.runs.values()]
+    return (
+        not iteration.rounds_ended
+        and change.number == next_number
+        and min(numbers) >= 0
+        and all(task_id in iteration.tasks for task_id in (*position.turns, *position.runs))
+        and all(client_id in iteration.clients for client_id in record.starts)
+    )
+
+
 @_fits(r.TasksStopped)
 def _(state: State, record: r.TasksStopped) -> bool:
     iteration = state.iterations[record.iteration_id]

@@ -12,7 +12,14 @@ from stoker.dataset.options import Options
 from stoker.dataset.streams.call_ranges import CallRange
 from stoker.dataset.tree.splits import ShardBy, Source
 from stoker.errors import ErrorRecord
-from stoker.service.messages import Function, JobParameters, SplitSource, Versions
+from stoker.service.messages import (
+    Function,
+    JobParameters,
+    RoundPosition,
+    RoundsChange,
+    SplitSource,
+    Versions,
+)
 
 
 class _Record(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -147,6 +154,7 @@ class IterationAdded(_Record, frozen=True):
     seed: int
     shards: int = 0
     shard_by: ShardBy | None = None
+    finite_coordinated: bool = False
 
 
 class IterationFailed(_Record, frozen=True):
@@ -293,13 +301,28 @@ class ClientAdded(_Record, frozen=True):
     process: str
     code: str = ""
     key: bytes = b""
+    consumer_index: int | None = None
 
 
 class ClientRemoved(_Record, frozen=True):
-    """A client was released; `consumed` as in `ClientClose`."""
+    """A client was released; `consumed` and `position` as in `ClientClose`."""
 
     client_id: int
     consumed: dict[int, tuple[int, int]] = {}
+    position: RoundPosition | None = None
+
+
+class RoundsChanged(_Record, frozen=True):
+    """The schedule of a coordinated read changes.
+
+    `starts`: the first position of each consumer that begins, after a change of a number. Changes
+    before number `keep_from` are dropped.
+    """
+
+    iteration_id: int
+    change: RoundsChange
+    starts: dict[int, tuple[int, RoundPosition]]
+    keep_from: int
 
 
 class TasksStopped(_Record, frozen=True):
@@ -347,6 +370,7 @@ Record: TypeAlias = (
     | SplitsDone
     | ClientAdded
     | ClientRemoved
+    | RoundsChanged
     | TasksStopped
     | IterationRemoved
 )

@@ -29,7 +29,7 @@ from stoker.service.dispatcher.records import (
 from stoker.service.dispatcher.split_ranges import SplitRanges
 from stoker.service.dispatcher.split_tracker import SplitTracker
 from stoker.service.dispatcher.state import State
-from stoker.service.messages import SplitSource
+from stoker.service.messages import RoundPosition, RoundsChange, SplitSource
 
 PART_BYTES = 1 << 20
 """Usual size of a part."""
@@ -95,6 +95,10 @@ class _Iteration(_Entity, frozen=True):
     poisoned: list[PoisonedCall]
     shards: int = 0
     shard_by: ShardBy | None = None
+    finite_coordinated: bool = False
+    rounds: list[RoundsChange] = []
+    indexes: list[int] = []
+    left_at: dict[int, RoundPosition] = {}
 
 
 class _Client(_Entity, frozen=True):
@@ -104,6 +108,9 @@ class _Client(_Entity, frozen=True):
     key: bytes
     tasks: list[int]
     left_tasks: list[int]
+    consumer_index: int | None = None
+    starts_at: int | None = None
+    start: RoundPosition | None = None
 
 
 class _Task(_Entity, frozen=True):
@@ -233,6 +240,9 @@ def _entities(state: State) -> Iterator[_AnyEntity]:
             client.key,
             list(client.tasks),
             sorted(client.left_tasks),
+            client.consumer_index,
+            client.starts_at,
+            client.start,
         )
     for task in state.tasks.values():
         yield _dump_task(state, task)
@@ -268,6 +278,10 @@ def _dump_iteration(iteration: e.Iteration) -> _Iteration:
         iteration.poison.poisoned,
         iteration.shards,
         iteration.shard_by,
+        iteration.finite_coordinated,
+        iteration.rounds,
+        sorted(iteration.indexes),
+        iteration.left_at,
     )
 
 
@@ -328,6 +342,8 @@ def _load(state: State, entity: _AnyEntity, lost_workers: dict[int, WorkerAdded]
         iteration = state.iterations[entity.iteration_id]
         client = e.Client(entity.client_id, iteration, entity.process, entity.key)
         client.left_tasks = set(entity.left_tasks)
+        client.consumer_index, client.starts_at = entity.consumer_index, entity.starts_at
+        client.start = entity.start
         state.clients[client.client_id] = iteration.clients[client.client_id] = client
         state.clients_by_key[client.key] = client
     else:
@@ -381,6 +397,9 @@ def _load_iteration(state: State, entity: _Iteration) -> None:
     iteration.clients_opened = entity.clients_opened
     iteration.computed, iteration.finished = entity.computed, entity.finished
     iteration.stopped = entity.stopped
+    iteration.finite_coordinated = entity.finite_coordinated
+    iteration.rounds, iteration.left_at = entity.rounds, entity.left_at
+    iteration.indexes = set(entity.indexes)
     iteration.poison = PoisonSearch(
         entity.deaths, entity.calls_in_common, entity.seeds_of_dead, entity.poisoned
     )

@@ -33,6 +33,7 @@ from stoker.service.dispatcher.records import (
     PageListed,
     PageStored,
     Record,
+    RoundsChanged,
     SplitsBegun,
     SplitsDone,
     SplitsKnown,
@@ -52,6 +53,7 @@ from stoker.service.dispatcher.records import (
     WorkerLost,
     WorkersWait,
 )
+from stoker.service.messages import RoundPosition
 
 _R = TypeVar("_R")
 
@@ -188,6 +190,7 @@ class State:
             record.shard_by,
             self.places,
         )
+        iteration.finite_coordinated = record.finite_coordinated
         self.iterations[record.iteration_id] = iteration
         job.iterations[record.epoch] = iteration
 
@@ -298,14 +301,32 @@ class State:
         self.clients_by_key[record.key] = client
         iteration.job.add_code(record.code)
         iteration.clients_opened += 1
+        if record.consumer_index is not None:
+            client.consumer_index = record.consumer_index
+            client.starts_at = _start_of(iteration, record.consumer_index)
+            iteration.indexes.add(record.consumer_index)
 
     @_applies(ClientRemoved)
     def _(self, record: ClientRemoved) -> None:
         client = self.clients.pop(record.client_id)
         self.clients_by_key.pop(client.key, None)
-        del client.iteration.clients[record.client_id]
+        iteration = client.iteration
+        del iteration.clients[record.client_id]
+        if client.consumer_index is not None:
+            _leave_rounds(iteration, client.consumer_index, record.position)
         for task in list(client.tasks.values()):
             client.iteration.remove_reader(task, client, record.consumed.get(task.task_id))
+
+    @_applies(RoundsChanged)
+    def _(self, record: RoundsChanged) -> None:
+        iteration, change = self.iterations[record.iteration_id], record.change
+        iteration.rounds = [x for x in iteration.rounds if x.number >= record.keep_from]
+        iteration.rounds.append(change)
+        for client_id, (number, position) in record.starts.items():
+            client = iteration.clients[client_id]
+            client.starts_at, client.start = number, position
+            if client.consumer_index is not None:
+                iteration.left_at.pop(client.consumer_index, None)
 
     @_applies(TasksStopped)
     def _(self, record: TasksStopped) -> None:
@@ -371,3 +392,27 @@ class State:
                 if not page.uses:
                     del self.pages[digest]
         iteration.values = {}  # not cleared: `SplitListing.free_pages` frees them in steps
+
+
+def _start_of(iteration: Iteration, consumer_index: int) -> int | None:
+    """Return the change at which a new consumer begins; ``None`` if that is to be agreed on."""
+    rounds = iteration.rounds
+    if not rounds:
+        return 0
+    if consumer_index not in iteration.indexes and rounds[0].number == 0:
+        return 0
+    return rounds[-1].number if rounds[-1].last else None
+
+
+def _leave_rounds(
+    iteration: Iteration, consumer_index: int, position: RoundPosition | None
+) -> None:
+    """Record the position of a consumer that has left, for its successor."""
+    left_at = iteration.left_at
+    if position is not None:
+        # Workers keep what a consumer lacks as long as the others are one round ahead at most.
+        for index in [x for x, other in left_at.items() if other.slot < position.slot - 1]:
+            del left_at[index]
+        left_at[consumer_index] = position
+    elif all(other.starts_at is None for other in iteration.clients.values()):
+        left_at.clear()

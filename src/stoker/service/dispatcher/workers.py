@@ -240,6 +240,8 @@ class Workers:
                     consumed = task.iteration.left.get(reader_id, {}).get(task_id)
                     released = m.ClientReleased(task_id, reader_id, consumed)
                     self._sessions.send(worker_id, released)
+            for index in task.iteration.absent if not task.over else ():
+                self._sessions.send(worker_id, m.ClientReleased(task_id, 0, consumer_index=index))
         self._listing.resend(worker_id, hello.listings)
         for task in tasks.values():
             self._assigner.settle(task.iteration)

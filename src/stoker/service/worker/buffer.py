@@ -26,9 +26,11 @@ class Buffer(ABC):
 
     Attributes:
         keeps_sent: clients that come later get elements that others have consumed.
+        max_frame_elements: most elements of a frame; ``None``: as many as others allow.
     """
 
     keeps_sent = False
+    max_frame_elements: int | None = None
 
     @property
     @abstractmethod
@@ -53,14 +55,39 @@ class Buffer(ABC):
         """Add what the pipeline computed next."""
 
     @abstractmethod
-    def join(self, client_id: int, trainer: str, consumer_index: int | None) -> None:
+    def join(
+        self, client_id: int, trainer: str, consumer_index: int | None, first_frame: int = 0
+    ) -> int:
         """Add a client; called before it takes for the first time.
 
         Args:
             client_id: the client.
             trainer: the id of its trainer for the cross-trainer cache; "" if it has none.
             consumer_index: its index in a coordinated read, or ``None``.
+            first_frame: the first frame that the client asks for.
+
+        Returns:
+            The number of the client's first frame.
+
+        Raises:
+            InvalidArgumentError: if the client cannot read from this buffer.
         """
+
+    def skip(self, client_id: int, frame: int) -> int | None:
+        """Drop what the client would take before `frame`.
+
+        Returns:
+            The number of its next frame; ``None``: no client can skip.
+        """
+        return None
+
+    def consumed(self, client_id: int, frame: int) -> None:  # noqa: B027 - most need not know
+        """Record that a client has consumed all frames before `frame`."""
+
+    def release(  # noqa: B027 - most need not know
+        self, client_id: int, consumer_index: int | None
+    ) -> None:
+        """Record that a client will not come."""
 
     @abstractmethod
     def waiting(self, client_id: int) -> int:
@@ -114,8 +141,11 @@ class FirstCome(Buffer):
     def put(self, chunk: Chunk) -> None:
         self._queue.put(chunk)
 
-    def join(self, client_id: int, trainer: str, consumer_index: int | None) -> None:
-        """Do nothing: all clients are equal."""
+    def join(
+        self, client_id: int, trainer: str, consumer_index: int | None, first_frame: int = 0
+    ) -> int:
+        """Return 0: all clients are equal."""
+        return 0
 
     def waiting(self, client_id: int) -> int:
         return self._queue.positions

@@ -1,21 +1,25 @@
 """The buffer of each policy."""
 
-from stoker.service.messages import BufferPolicy
+from stoker.service.messages import BufferPolicy, TaskStart
 from stoker.service.worker.buffer import Buffer, FirstCome
+from stoker.service.worker.round_robin import RoundRobin
 from stoker.service.worker.sliding_window import SlidingWindow
 
 DEFAULT_CACHE_BYTES = 10 << 30
 
 
-def new_buffer(policy: BufferPolicy, cache_bytes: int = DEFAULT_CACHE_BYTES) -> Buffer:
-    """Return an empty buffer that follows `policy`.
+def new_buffer(start: TaskStart, cache_bytes: int = DEFAULT_CACHE_BYTES) -> Buffer:
+    """Return an empty buffer for a task, by its policy.
 
     Args:
-        policy: decides which client gets which element.
+        start: the task.
         cache_bytes: about the most bytes that a cross-trainer cache keeps for slower trainers.
     """
-    match policy:
+    match start.buffer:
         case BufferPolicy.FIRST_COME:
             return FirstCome()
         case BufferPolicy.SLIDING_WINDOW:
             return SlidingWindow(cache_bytes)
+        case BufferPolicy.ROUND_ROBIN:
+            finite = start.finite_coordinated
+            return RoundRobin(start.num_consumers, start.absent, finite_coordinated=finite)

@@ -257,14 +257,17 @@ class Worker:
         if task is None:
             return
         reader = task.release(message.client_id)
-        if reader is None:
-            return
-        if message.consumed is not None:
-            task.buffer.give_back(message.client_id, reader.give_back(*message.consumed))
+        if reader is not None:
+            self._release(task, reader, message.consumed)
         else:
-            task.dropped += task.buffer.lose(message.client_id, reader.give_back(0, 0))
-        self._close_connection(reader.connection, _unknown_client(message.client_id))
+            task.buffer.release(message.client_id, message.consumer_index)
         self._deliver(task)
+
+    def _release(
+        self, task: Task, reader: ReaderState, consumed: tuple[int, int] | None = None
+    ) -> None:
+        task.give_back(reader, consumed)
+        self._close_connection(reader.connection, _unknown_client(reader.client_id))
 
     # ── splits ────────────────────────────────────────────────────────────────────────────────────
     def need_split(self, task_id: int, source: int, source_epoch: int, now: float) -> list[Action]:
@@ -374,11 +377,10 @@ class Worker:
         elif (found := self._reader_of(connection)) is not None:
             task, reader = found
             if isinstance(message, f.Credit):
-                reader.credit(message)
+                task.credited(reader, message)
             elif isinstance(message, f.GiveBack):
-                rest = reader.give_back(message.frame, message.consumed)
-                task.buffer.give_back(reader.client_id, rest)
                 del task.readers[reader.client_id]
+                task.give_back(reader, (message.frame, message.consumed))
                 self._close_connection(connection, None)
             elif isinstance(message, f.Bye):
                 reader.connection = None
@@ -425,23 +427,45 @@ class Worker:
             if hello.client_id in task.released:
                 raise _unknown_client(hello.client_id)
             known = task.readers.get(hello.client_id)
-            reader = known or ReaderState(hello.client_id, self._buffer_bytes)
-            _check_resumable(reader, hello)
+            reader = known or self._new_reader(task, hello)
+            next_frame = hello.next_frame
+            if known is None:
+                next_frame = max(next_frame, reader.next_number)
+            _check_resumable(reader, hello, next_frame)
         except StokerError as error:
             self._close_connection(connection, error)
             return
         self._close_connection(reader.connection, UnavailableError("the client connected again"))
-        if known is None:
-            task.buffer.join(hello.client_id, hello.trainer, hello.consumer_index)
         task.readers[hello.client_id] = reader
         reader.metered = hello.metered
         self.connections[connection] = (hello.task_id, hello.client_id)
         welcome = f.Welcome(
-            protocol, self._hello.address, self._buffer_bytes, self._peer_timeout_ms
+            protocol, self._hello.address, self._buffer_bytes, self._peer_timeout_ms, next_frame
         )
         self._do(ToClient(connection, welcome))
-        reader.connect(connection, hello.attempt, hello.next_frame)
+        reader.connect(connection, hello.attempt, next_frame)
         self._deliver(task)
+
+    def _new_reader(self, task: Task, hello: f.Hello) -> ReaderState:
+        """Return the state of a new client, after the release of one that it replaces.
+
+        Raises:
+            StokerError: if it cannot read the task.
+        """
+        index = hello.consumer_index
+        for other in list(task.readers.values()):
+            if index is not None and other.consumer_index == index:
+                if other.client_id > hello.client_id:  # the older of the two was replaced
+                    raise _unknown_client(hello.client_id)
+                task.release(other.client_id)
+                self._release(task, other)
+        reader = ReaderState(hello.client_id, self._buffer_bytes, index)
+        if index is None:
+            _check_resumable(reader, hello, hello.next_frame)
+        reader.next_number = task.buffer.join(
+            hello.client_id, hello.trainer, index, hello.next_frame
+        )
+        return reader
 
     def _reader_of(self, connection: int) -> tuple[Task, ReaderState] | None:
         task_id, client_id = self.connections.get(connection, (-1, -1))
@@ -487,8 +511,8 @@ class Worker:
         return actions
 
 
-def _check_resumable(reader: ReaderState, hello: f.Hello) -> None:
-    """Check that a client that connects can continue where it stopped.
+def _check_resumable(reader: ReaderState, hello: f.Hello, next_frame: int) -> None:
+    """Check that a client that connects can continue from `next_frame` on.
 
     Raises:
         UnavailableError: if a newer connection of the client arrived before.
@@ -496,10 +520,9 @@ def _check_resumable(reader: ReaderState, hello: f.Hello) -> None:
     """
     if hello.attempt <= reader.attempt:
         raise UnavailableError("a newer connection of the client arrived before")
-    if not reader.can_resume(hello.next_frame):
+    if not reader.can_resume(next_frame):
         raise FailedPreconditionError(
-            f"frame {hello.next_frame} of task {hello.task_id} is not kept for client "
-            f"{hello.client_id}"
+            f"frame {next_frame} of task {hello.task_id} is not kept for client {hello.client_id}"
         )
 
 

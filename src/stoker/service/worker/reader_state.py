@@ -19,6 +19,7 @@ class ReaderState:
     Args:
         client_id: the client.
         max_bytes: about the most bytes to send and keep, even if the client grants more.
+        consumer_index: its index in a coordinated read, or ``None``.
 
     Attributes:
         connection: the shell's number of the open connection; ``None`` while it is broken.
@@ -32,8 +33,14 @@ class ReaderState:
         backlog: chunks of an earlier connection that did not arrive; sent first.
     """
 
-    def __init__(self, client_id: int, max_bytes: int) -> None:
+    def __init__(
+        self,
+        client_id: int,
+        max_bytes: int,
+        consumer_index: int | None = None,
+    ) -> None:
         self.client_id = client_id
+        self.consumer_index = consumer_index
         self._max_bytes = max_bytes
         self.connection: int | None = None
         self.attempt = -1
@@ -62,10 +69,14 @@ class ReaderState:
         (elements, nbytes), (most, most_bytes) = self.room, self._frame_limits
         return min(elements, most), min(nbytes, most_bytes)
 
+    @property
+    def first_kept(self) -> int:
+        """The first frame that is kept."""
+        return self._kept[0][0] if self._kept else self.next_number
+
     def can_resume(self, next_frame: int) -> bool:
         """Return whether everything from `next_frame` on is still kept."""
-        first = self._kept[0][0] if self._kept else self.next_number
-        return first <= next_frame <= self.next_number
+        return self.first_kept <= next_frame <= self.next_number
 
     def connect(self, connection: int, attempt: int, next_frame: int) -> None:
         """Continue on a new connection; the client has not received `next_frame`.

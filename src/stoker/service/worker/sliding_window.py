@@ -185,7 +185,9 @@ class SlidingWindow(Buffer):
             )
         )
 
-    def join(self, client_id: int, trainer: str, consumer_index: int | None) -> None:
+    def join(
+        self, client_id: int, trainer: str, consumer_index: int | None, first_frame: int = 0
+    ) -> int:
         """Let the client read for its trainer; a new trainer begins at the window's start."""
         for name, other in list(self._trainers.items()):
             # What a trainer misses while it does not read was not skipped.
@@ -198,6 +200,7 @@ class SlidingWindow(Buffer):
         place.clients.add(client_id)
         self._trainer_of[client_id] = place
         self._counts[client_id] = {"cache_hits": 0, "cache_misses": 0, "elements_skipped": 0}
+        return 0
 
     def waiting(self, client_id: int) -> int:
         trainer = self._trainer_of[client_id]

@@ -41,6 +41,8 @@ class SplitQueue:
         opened: the source has asked for a split.
         ahead: the number of splits to begin ahead; with 1, the next one is begun shortly before the
             source asks for it (`look_ahead`).
+        on_demand: hold no splits that the source does not wait for. In a coordinated read all wait
+            for the task whose turn it is: what it waits for must not lie idle with the others.
     """
 
     task_id: int
@@ -57,6 +59,7 @@ class SplitQueue:
     needed: bool = False
     opened: bool = False
     ahead: int = 1
+    on_demand: bool = False
     _reading_time: float = LOOKAHEAD_SECONDS
     _deviation: float = 0.0
     _paced: bool = False
@@ -106,7 +109,7 @@ class SplitQueue:
             now: seconds.
             seconds: the time until the next call, at the latest.
         """
-        if self._given is None:
+        if self._given is None or self.on_demand:
             return None
         if self.ahead > 1:
             return self.ask(now)
@@ -141,10 +144,19 @@ class SplitQueue:
         """Return the number of splits to ask for; 0 if there are enough, or it has asked."""
         if len(self.assigned) >= self.ahead or self.asked or self.ended:
             return 0
+        if self.on_demand and not self._is_short:
+            return 0
         self.asked = True
         return self._want()
 
+    @property
+    def _is_short(self) -> bool:
+        """True if the source waits, and nothing is on its way."""
+        return self.needed and not (self.begun or self.beginning or self.assigned)
+
     def _want(self) -> int:
+        if self.on_demand:
+            return 1
         return (GROWTH if self.indexed else 2) * self.ahead
 
     def _request(self, begin: list[int], want: int) -> SplitRequest | None:
@@ -170,7 +182,8 @@ class SplitQueue:
             # One that was given back may be granted before the answer to its announcement.
             self.assigned.extend(x for x in grant.splits if x[0] not in self.beginning)
         self.ended = self.ended or grant.end
-        return self.ask(now) if self.needed or self.ahead > 1 or not self.opened else None
+        asks = self.needed or self.ahead > 1 or not self.opened or self.on_demand
+        return self.ask(now) if asks else None
 
     def _measure(self, grant: SplitGrant, now: float) -> None:
         """Measure the round trip of the oldest announcement, if this is its answer."""
@@ -217,5 +230,5 @@ class SplitQueue:
         """Return the request for a new session: announcements may be lost, assignments are void."""
         self.assigned.clear()
         self._measured = None  # the wait for the dispatcher is not a round trip
-        self.asked = not self.ended
-        return self._request(list(self.beginning), 0 if self.ended else self._want())
+        self.asked = not self.ended and (self._is_short or not self.on_demand)
+        return self._request(list(self.beginning), self._want() if self.asked else 0)

@@ -68,7 +68,7 @@ class Task:
     counts: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.buffer = new_buffer(self.start.buffer, self.cache_bytes)
+        self.buffer = new_buffer(self.start, self.cache_bytes)
         self.reported = m.TaskProgress(self.start.task_id)
 
     def queue(self, source: int, source_epoch: int) -> SplitQueue:
@@ -80,7 +80,12 @@ class Task:
                 for each in self.start.split_sources or ()
             )
             self.queues[key] = SplitQueue(
-                self.start.task_id, source, source_epoch, indexed, self.round_trip
+                self.start.task_id,
+                source,
+                source_epoch,
+                indexed,
+                self.round_trip,
+                on_demand=self.start.buffer is m.BufferPolicy.ROUND_ROBIN,
             )
         return self.queues[key]
 
@@ -90,6 +95,26 @@ class Task:
         if len(self.released) > REMEMBERED_RELEASED:
             del self.released[next(iter(self.released))]
         return self.readers.pop(client_id, None)
+
+    def credited(self, reader: ReaderState, credit: f.Credit) -> None:
+        """Apply a `Credit` of a reader, which may skip frames by it."""
+        reader.credit(credit)
+        if credit.consumed > reader.next_number:
+            skipped = self.buffer.skip(reader.client_id, credit.consumed)
+            reader.next_number = reader.next_number if skipped is None else skipped
+        self.buffer.consumed(reader.client_id, credit.consumed)
+
+    def give_back(self, reader: ReaderState, consumed: tuple[int, int] | None) -> None:
+        """Take back what a reader that has left has not consumed.
+
+        Args:
+            reader: no longer one of `readers`.
+            consumed: the values of `GiveBack`; ``None`` if they are unknown, as it was lost.
+        """
+        if consumed is not None:
+            self.buffer.give_back(reader.client_id, reader.give_back(*consumed))
+        else:
+            self.dropped += self.buffer.lose(reader.client_id, reader.give_back(0, 0))
 
     @property
     def progress(self) -> m.TaskProgress:
@@ -146,7 +171,8 @@ class Task:
     def _take(self, reader: ReaderState) -> Chunk:
         """Remove the client's next frame: from its backlog first."""
         elements, nbytes = reader.frame_room
-        most = min(elements, FRAME_ELEMENTS), min(nbytes, FRAME_BYTES)
+        most_elements = self.buffer.max_frame_elements or FRAME_ELEMENTS
+        most = min(elements, most_elements), min(nbytes, FRAME_BYTES)
         if reader.backlog.positions:
             return reader.backlog.take(*most)
         return self.buffer.take(reader.client_id, *most)

@@ -1,0 +1,20 @@
+"""Coordinated reads in the simulation. To repeat a seed that failed:
+
+python -m tests.simulation --rounds --first 17
+"""
+
+import pytest
+
+from tests.simulation.__main__ import SHOWN, story
+from tests.simulation.rounds import check
+
+SEEDS = 480
+BLOCK = 40
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
+def test_rounds_are_whole_for_every_seed(first: int) -> None:
+    for seed in range(first, first + BLOCK):
+        found, _ = check(seed)
+        if found:
+            pytest.fail(story(seed, SHOWN, check))
