@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from stoker.dataset.options import Options
+from stoker.dataset.streams.call_ranges import CallRange
 from stoker.dataset.tree.splits import IndexSplits, ListedSplits, ShardBy, Source, Unsplittable
 from stoker.errors import InvalidArgumentError, NotFoundError
 from stoker.service import messages as m
@@ -164,6 +165,18 @@ def test_a_drained_task_leaves_its_shard_unread():
     state = _state(workers="a")
     state.apply(r.TaskDelivered(20))  # without `TaskEnded`: it computed no more
     assert state.iterations[ITERATION].counts.missing == {0, 1, 2}
+
+
+def test_calls_that_ended_a_worker_are_searched_by_the_next_one():
+    state = _state()
+    mode, calls = mode_of(m.JobParameters(DATA)), [CallRange(5, 3, 4)]
+    died = mode.died(state.tasks[20], calls, 0, "it crashed")
+    assert died == r.TaskDied(20, calls, 0, "it crashed")
+    for worker_id, task_id in ((10, 20), (50, 60)):
+        state.apply(r.TaskDied(task_id, calls, 0, "it crashed"))
+        state.apply(r.WorkerLost(worker_id, "it crashed"))
+        _add(state, "a", worker_id + 40)
+    assert mode.task_start(state.tasks[100]).suspects == calls
 
 
 # ── the end ──────────────────────────────────────────────────────────────────────────────────────
