@@ -6,7 +6,7 @@ import pytest
 from stoker.dataset.options import Options
 from stoker.dataset.streams.call_ranges import CallRange
 from stoker.dataset.tree.splits import IndexSplits, ListedSplits, ShardBy, Source, Unsplittable
-from stoker.errors import InvalidArgumentError, NotFoundError
+from stoker.errors import InvalidArgumentError, NotFoundError, UnimplementedError
 from stoker.service import messages as m
 from stoker.service.config import ShardingPolicy
 from stoker.service.dispatcher import records as r
@@ -105,6 +105,13 @@ def test_a_source_without_files_is_named():
     mode = mode_of(m.JobParameters(FILE))
     with pytest.raises(NotFoundError, match=r"unshardable source dataset: `range` \(train.py:7\)"):
         mode.shards(_dataset(FILES, RANGE), PLACES)
+
+
+@pytest.mark.parametrize("policy", [DATA, FILE_OR_DATA, HINT])
+def test_elements_of_another_service_are_not_divided(policy):
+    source = Source(0, "distribute", "train.py:3", Unsplittable("it reads from another service"))
+    with pytest.raises(UnimplementedError, match=r"`distribute` \(train.py:3\) cannot be read"):
+        mode_of(m.JobParameters(policy)).shards(_dataset(source), PLACES)
 
 
 def test_a_dataset_of_an_older_journal_is_not_divided_by_file():
