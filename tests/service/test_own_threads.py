@@ -43,7 +43,8 @@ def _cluster() -> Iterator[Callable[[], None]]:
 def test_a_server_may_be_stopped_on_the_control_loop(running):
     with running() as stop, holding_control_loop() as loop:
         returned = threading.Event()
-        loop.call_soon_threadsafe(lambda: (stop(), returned.set()))
+        loop.call_soon_threadsafe(stop)
+        loop.call_soon_threadsafe(returned.set)
         assert returned.wait(5)
 
 
