@@ -81,8 +81,7 @@ def test_one_outstanding_request_is_enough_for_three_workers(serve, consumers):
     assert _all_whole(_read(iterators, 200))
 
 
-@pytest.mark.parametrize("limit", [None, 1, 3])
-@pytest.mark.parametrize("added", [1, 3, 10])
+@pytest.mark.parametrize(("added", "limit"), [(1, None), (1, 1), (3, 2), (10, None)])
 def test_all_workers_that_are_added_join_at_a_round(serve, consumers, added, limit):
     service = serve(3)
     iterators = consumers(service, ENDLESS, 7, max_outstanding_requests=limit)
@@ -259,10 +258,10 @@ def test_all_consumers_may_close_and_open_again(serve, consumers):
 
 
 def test_others_read_on_when_a_consumer_closes(serve, consumers):
-    iterators = consumers(serve(2), Dataset.range(20_000).with_options(FINITE), 2)
+    iterators = consumers(serve(2), Dataset.range(4000).with_options(FINITE), 2)
     _read(iterators, 5)
     iterators[1].close()
-    assert [len(x) for x in _read_to_end(iterators[:1])] == [20_000 - 5]
+    assert [len(x) for x in _read_to_end(iterators[:1])] == [4000 - 5]
 
 
 def test_consumers_may_be_read_at_different_speeds(serve, consumers):

@@ -165,6 +165,7 @@ def test_a_consumer_that_restarts_begins_at_its_position():
     order.change([_change(4, 10, [B, A], {A: 5, B: 5}, 9)], 0, [])
     assert order.started
     assert (order.slot, order.step) == (10, 9)
+    assert [order.first_frame(task_id) for task_id in (A, B, C)] == [5, 5, 0]
     _put(order, A, 5)
     _put(order, B, 5)
     assert _taken(order) == [(B, 5), (A, 5)]

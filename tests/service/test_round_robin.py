@@ -45,11 +45,16 @@ def test_a_client_without_a_valid_index_is_refused():
             RoundRobin(2).join(ANN, "", index, 0)
 
 
-def test_room_is_bounded_in_bytes_and_runs_but_completes_a_run():
+def test_room_is_bounded_in_bytes_and_runs():
     assert not _buffer(0, 1).has_room(20)
     assert _buffer(0, 1).has_room(21)
-    assert _buffer(0, 1, 2).has_room(20)
     assert not _buffer(*range(2 * RUNS_AHEAD)).has_room(10**9)
+
+
+def test_the_first_run_is_computed_whatever_its_size():
+    assert _buffer(0).has_room(1)
+    assert not _buffer(0).has_room(0)  # without a reader
+    assert _buffer().has_room(0)
 
 
 def test_an_incomplete_run_at_the_end_is_dropped():

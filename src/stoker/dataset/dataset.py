@@ -159,8 +159,8 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
             processing_mode: a `ShardingPolicy`, or "distributed_epoch" (each element is yielded by
                 one worker) or "parallel_epochs" (every worker yields the whole dataset).
             job_name: clients with the same name share one job.
-            consumer_index: index of a coordinated reader.
-            num_consumers: number of coordinated readers.
+            consumer_index: index of this consumer of a coordinated read.
+            num_consumers: number of consumers of a coordinated read.
             max_outstanding_requests: most elements sent and not yet yielded.
             data_transfer_protocol: "local", "shm", "tcp" or "grpc".
             compression: codec of the elements.

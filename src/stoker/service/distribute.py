@@ -61,8 +61,10 @@ def distribute(
         service: "grpc://host:port" of the dispatcher, (protocol, address), or a `LocalCluster`.
         job_name: clients with the same name share one job, first come, first served. ``None``: a
             job of this dataset only and of its copies in forked or unpickled processes.
-        consumer_index: index of a coordinated reader; not in this version.
-        num_consumers: number of coordinated readers; not in this version.
+        consumer_index: index of this consumer of a coordinated read, in [0, `num_consumers`).
+        num_consumers: number of consumers of a coordinated read: in each step all of them get
+            elements of one worker, which are consecutive. It needs `job_name`, and infinite data
+            unless the dataset has `Options(finite_coordinated=True)`.
         max_outstanding_requests: most elements that workers have sent and this client has not
             yielded; ``None``: bounded by `buffer_bytes` and the speed of the reader.
         data_transfer_protocol: "local" (within this process), "shm" (shared memory, on this host),

@@ -132,6 +132,7 @@ class RoundOrder(Order):
                 self.slot, self.step = change.position.slot, change.position.step
         self._hold = hold
         self._reported = None
+        self._begin_due_change()
 
     def _begin_due_change(self) -> None:
         while self._changes and self._changes[0].position.slot <= self.slot:

@@ -33,6 +33,10 @@ from stoker.service.worker.split_values import split_from_wire
 logger = logging.getLogger("stoker.worker")
 
 
+RUNS = 64
+"""Runs of a coordinated read that are computed at a time: buffers hold a few times as many."""
+
+
 class Host(Protocol):
     """Interface of the worker to its pipelines; callable from any thread.
 
@@ -243,9 +247,11 @@ class Pipeline:
 
     def _produce(self, stream: Stream) -> None:
         position = 0
+        # More runs than are buffered would only delay the first.
+        most = min(FRAME_ELEMENTS, RUNS * (self._start.num_consumers or FRAME_ELEMENTS))
         while not self._closed.is_set():
             try:
-                elements = stream.next_chunk(FRAME_ELEMENTS, self._host.chunk_bytes)
+                elements = stream.next_chunk(most, self._host.chunk_bytes)
             except Exception as error:  # noqa: BLE001 - it occupies its element's position
                 self._report(describe(error, self._host.address, position))
                 position += 1

@@ -102,13 +102,15 @@ class RoundRobin(Buffer):
         return sum(len(place.queue) for place in self._expected()) + len(self._run)
 
     def has_room(self, max_bytes: int) -> bool:
-        """Return whether the pipeline may compute more: a run that is begun is completed."""
+        """Return whether the pipeline may compute more.
+
+        Before a whole run is computed there always is: consumers wait for it.
+        """
         places = self._expected()
         runs = max(len(place.queue) for place in places)
-        nbytes = sum(place.nbytes for place in places)
-        return bool(self._run and max_bytes) or (
-            not (runs or self._run) or (nbytes < max_bytes and runs < RUNS_AHEAD)
-        )
+        if not runs:
+            return bool(max_bytes) or not self._run
+        return sum(place.nbytes for place in places) < max_bytes and runs < RUNS_AHEAD
 
     def put(self, chunk: Chunk) -> None:
         if chunk.error is not None:
