@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+import stoker
+
 pytest.importorskip("jax")
 
 BATCHES = """
@@ -88,7 +90,10 @@ from jax.sharding import Mesh
 
 jax.distributed.initialize(sys.argv[1], num_processes=2, process_id=int(sys.argv[2]))
 mesh = Mesh(np.array(jax.devices()), ("data",))
-loader = stoker.jax.DataLoader(stoker.Dataset.range(11).shuffle(11), 2, sharding=mesh)
+dataset = stoker.Dataset.range(11).shuffle(11)
+if sys.argv[3] != "local":
+    dataset = dataset.distribute(sys.argv[3])
+loader = stoker.jax.DataLoader(dataset, 2, sharding=mesh)
 for epoch in range(2):
     batches = list(loader)
     assert [batch.shape for batch in batches] == [(4,), (4,), (2,)], batches
@@ -112,13 +117,22 @@ def test_batches_are_sharded_over_two_devices_and_train():
 
 
 @pytest.mark.timeout(200)
-def test_two_processes_get_parts_of_each_global_batch():
+@pytest.mark.parametrize("where", ["local", "service"])
+def test_two_processes_get_parts_of_each_global_batch(where):
+    if where == "local":
+        check_two_processes("local")
+        return
+    with stoker.LocalCluster(1) as cluster:
+        check_two_processes(cluster.target)
+
+
+def check_two_processes(service):
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
         address = f"localhost:{probe.getsockname()[1]}"
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", PROCESSES, address, str(index)],
+            [sys.executable, "-c", PROCESSES, address, str(index), service],
             env=environment(1),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -141,4 +141,4 @@ def _insert(dataset: Dataset, above: tuple[str, ...], make: Callable[[Node], Nod
     node = make(node)
     for upper in reversed(passed):
         node = upper.with_inputs([node])
-    return dataset.with_node(node)
+    return dataset._with_node(node)

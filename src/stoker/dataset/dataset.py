@@ -214,11 +214,11 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
             raise InvalidTypeError(f"`options` must be stoker.Options; got {options!r}")
         return type(self)(self.node, self._options.merge(options), _seed=self._seed)
 
-    def with_node(self, node: Node) -> Self:
+    def _with_node(self, node: Node) -> Self:
         """Return a dataset of another tree with the options and the seed of this one."""
         return self._derive(node)
 
-    def draw_seed(self) -> None:
+    def _draw_seed(self) -> None:
         """Draw the seed now, if none was given, so that copies in forked processes have it."""
         self._seed.get()
 

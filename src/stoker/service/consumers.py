@@ -99,4 +99,4 @@ def _replaced(dataset: Dataset, replace: Callable[[Distributed], Node]) -> Datas
     for node in number(dataset.node):
         child = node.with_inputs([done[child] for child in node.inputs])
         done[node] = replace(child) if isinstance(child, Distributed) else child
-    return dataset.with_node(done[dataset.node])
+    return dataset._with_node(done[dataset.node])

@@ -57,7 +57,7 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
         world_size: int | None = None,
     ) -> None:
         check_dataset(dataset, "stoker.torch.IterableDataset")
-        dataset.draw_seed()  # the copies that are forked would draw others
+        dataset._draw_seed()  # the copies that are forked would draw others
         self._dataset = with_seed(dataset, arguments.seed(seed))
         if is_distributed(dataset):
             self._dataset = with_own_jobs(self._dataset)
