@@ -180,7 +180,7 @@ def test_iterating_yields_python_and_numpy_values():
 
 
 def test_range_has_an_output_type():
-    dataset = tf.data.Dataset.range(2, 5, output_type=tf.float32)
+    dataset = tf.data.Dataset.range(2, 5, output_type=tf.float32, dtype=tf.int8)
     assert dataset.element_spec == tf.TensorSpec((), tf.float32)
     assert [type(element) for element in dataset] == [np.float32] * 3
 

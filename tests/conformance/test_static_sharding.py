@@ -10,7 +10,12 @@ import pytest
 
 import stoker
 from stoker import Dataset, TFRecordWriter
-from stoker.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
+from stoker.errors import (
+    FailedPreconditionError,
+    InvalidArgumentError,
+    NotFoundError,
+    UnimplementedError,
+)
 from stoker.service import (
     DispatchServer,
     ShardingPolicy,
@@ -252,6 +257,12 @@ def test_few_files_are_divided_by_data(five, names):
 def test_a_source_without_files_is_named(five, dataset):
     with pytest.raises(NotFoundError, match=r"unshardable source dataset.*`(range|from_gen)"):
         _read(dataset, FILE, five)
+
+
+def test_a_dataset_that_reads_from_a_service_is_not_divided(serve, five):
+    inner = Dataset.range(9).apply(distribute(ShardingPolicy.OFF, serve(1).target))
+    with pytest.raises(UnimplementedError, match=r"`distribute`.* part of its part"):
+        _read(inner, DATA, five)
 
 
 # ── the hint ─────────────────────────────────────────────────────────────────────────────────────

@@ -508,7 +508,17 @@ def test_client_without_a_session_gives_back_by_a_call():
 def test_lease_shorter_than_the_tick_interval_expires():
     talk = Talk(worker_timeout_ms=200)
     talk.join(W1)
+    talk.logic.disconnected(W1, talk.now)
     talk.pass_time(1.0)
+    assert talk.logic.state.workers == {}
+
+
+def test_a_worker_in_session_is_not_lost_within_a_second():
+    talk = Talk(worker_timeout_ms=200)
+    talk.join(W1)
+    talk.pass_time(0.75)
+    assert len(talk.logic.state.workers) == 1
+    talk.pass_time(0.5)
     assert talk.logic.state.workers == {}
 
 

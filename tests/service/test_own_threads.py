@@ -43,12 +43,8 @@ def _cluster() -> Iterator[Callable[[], None]]:
 def test_a_server_may_be_stopped_on_the_control_loop(running):
     with running() as stop, holding_control_loop() as loop:
         returned = threading.Event()
-
-        def stop_here() -> None:
-            stop()
-            returned.set()
-
-        loop.call_soon_threadsafe(stop_here)
+        loop.call_soon_threadsafe(stop)
+        loop.call_soon_threadsafe(returned.set)
         assert returned.wait(5)
 
 

@@ -4,8 +4,9 @@ import msgspec
 import pytest
 
 from stoker.dataset.options import Options
+from stoker.dataset.streams.call_ranges import CallRange
 from stoker.dataset.tree.splits import IndexSplits, ListedSplits, ShardBy, Source, Unsplittable
-from stoker.errors import InvalidArgumentError, NotFoundError
+from stoker.errors import InvalidArgumentError, NotFoundError, UnimplementedError
 from stoker.service import messages as m
 from stoker.service.config import ShardingPolicy
 from stoker.service.dispatcher import records as r
@@ -106,6 +107,13 @@ def test_a_source_without_files_is_named():
         mode.shards(_dataset(FILES, RANGE), PLACES)
 
 
+@pytest.mark.parametrize("policy", [DATA, FILE_OR_DATA, HINT])
+def test_elements_of_another_service_are_not_divided(policy):
+    source = Source(0, "distribute", "train.py:3", Unsplittable("it reads from another service"))
+    with pytest.raises(UnimplementedError, match=r"`distribute` \(train.py:3\) cannot be read"):
+        mode_of(m.JobParameters(policy)).shards(_dataset(source), PLACES)
+
+
 def test_a_dataset_of_an_older_journal_is_not_divided_by_file():
     with pytest.raises(NotFoundError, match="register it again"):
         mode_of(m.JobParameters(FILE)).shards(_dataset(), PLACES)
@@ -164,6 +172,18 @@ def test_a_drained_task_leaves_its_shard_unread():
     state = _state(workers="a")
     state.apply(r.TaskDelivered(20))  # without `TaskEnded`: it computed no more
     assert state.iterations[ITERATION].counts.missing == {0, 1, 2}
+
+
+def test_calls_that_ended_a_worker_are_searched_by_the_next_one():
+    state = _state()
+    mode, calls = mode_of(m.JobParameters(DATA)), [CallRange(5, 3, 4)]
+    died = mode.died(state.tasks[20], calls, 0, "it crashed")
+    assert died == r.TaskDied(20, calls, 0, "it crashed")
+    for worker_id, task_id in ((10, 20), (50, 60)):
+        state.apply(r.TaskDied(task_id, calls, 0, "it crashed"))
+        state.apply(r.WorkerLost(worker_id, "it crashed"))
+        _add(state, "a", worker_id + 40)
+    assert mode.task_start(state.tasks[100]).suspects == calls
 
 
 # ── the end ──────────────────────────────────────────────────────────────────────────────────────

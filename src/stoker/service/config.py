@@ -248,7 +248,8 @@ class DispatcherConfig:
             of that host at any port. An address may be given several times unless it has a port.
         job_gc_check_interval_ms: interval between two searches for jobs without clients.
         job_gc_timeout_ms: a job without clients for this long is removed; -1 keeps it.
-        worker_timeout_ms: a worker without a heartbeat for this long is removed.
+        worker_timeout_ms: a worker without a heartbeat for this long is removed; after 1 s at the
+            earliest if its session is open.
         worker_max_concurrent_snapshots: as in tf.data service; has no effect in this version.
         client_timeout_ms: a client without a heartbeat for this long is released.
         gc_dynamic_sharding_jobs: also collect named jobs with dynamic sharding.

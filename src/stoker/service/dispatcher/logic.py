@@ -28,6 +28,10 @@ from stoker.service.dispatcher.workers import Workers
 __all__ = ["Action", "Dispatcher", "EndSession", "Send"]
 
 
+LEAST_LEASE_SECONDS = 1.0
+"""Silence for which a worker with an open session is not lost, however short its lease: a process
+whose cores are busy may send nothing for as long, and one that dies closes its session."""
+
 SHORTEST_STALL = 1.0
 """Shortest time between two ticks that counts as a stall, in seconds: four of the shell's ticks."""
 
@@ -140,7 +144,8 @@ class Dispatcher:
         self._listing.free_pages()
         for holder in self._sessions.leases.expired(now):
             if holder in self.state.workers:
-                self._workers.expired(holder)
+                if not self._sessions.is_late(holder, LEAST_LEASE_SECONDS, now):
+                    self._workers.expired(holder)
             else:
                 self._clients.expired(holder, now)
         self._iterations.warn(now)

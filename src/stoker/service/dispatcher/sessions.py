@@ -90,6 +90,10 @@ class Sessions:
         _, interval = self._heartbeats[holder]
         return self.leases.age(holder, now) >= HEARTBEATS_MISSED * interval / 1000
 
+    def is_late(self, holder: int, seconds: float, now: float) -> bool:
+        """Return whether the holder has an open session and was silent for less than `seconds`."""
+        return holder in self._peers and self.leases.age(holder, now) < seconds
+
     def disconnected(self, peer: int) -> None:
         """Remove a session that broke."""
         holder = self._holders.pop(peer, None)

@@ -5,7 +5,12 @@ from heapq import nsmallest
 
 from stoker.dataset.nodes.shard import too_few_files
 from stoker.dataset.tree.splits import IndexSplits, ListedSplits, ShardBy, Unsplittable
-from stoker.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
+from stoker.errors import (
+    FailedPreconditionError,
+    InvalidArgumentError,
+    NotFoundError,
+    UnimplementedError,
+)
 from stoker.service import messages as m
 from stoker.service.config import ShardingPolicy
 from stoker.service.dispatcher.entities import Client, Iteration
@@ -14,6 +19,9 @@ from stoker.service.dispatcher.records import DatasetAdded
 
 NAMED_ABSENT = 3
 """Most absent workers that a message to a client names."""
+
+READS_SERVICE = "distribute"
+"""The kind of the sources that read from a service, of which each reader gets other elements."""
 
 _BY = {
     ShardingPolicy.FILE: ShardBy.FILES,
@@ -40,6 +48,7 @@ def check_static(
         NotFoundError: if no addresses are configured, or files are to be divided and a source has
             none; names it.
         InvalidArgumentError: if an array has fewer names of files than there are workers.
+        UnimplementedError: if elements are to be divided and a source reads from a service.
     """
     if not addresses:
         raise NotFoundError(
@@ -49,6 +58,7 @@ def check_static(
             "DispatcherConfig, `stoker dispatcher --worker-addresses`)"
         )
     if shard_by(policy, dataset) is not ShardBy.FILES:
+        _check_repeatable(policy, dataset)
         return
     if not dataset.file_sources:
         raise NotFoundError(
@@ -64,6 +74,18 @@ def check_static(
             )
         if isinstance(source.splits, IndexSplits):
             check_files(source.splits.count, len(addresses))
+
+
+def _check_repeatable(policy: ShardingPolicy, dataset: m.RegisterDataset | DatasetAdded) -> None:
+    """Check that every worker reads the same elements, of which it keeps its part."""
+    for source in dataset.file_sources:
+        if source.kind == READS_SERVICE:
+            raise UnimplementedError(
+                f"`{source.kind}` ({source.site}) cannot be read under "
+                f"ShardingPolicy.{policy.name}: the workers share the elements of the service that "
+                "it reads, so that each would keep a part of its part. Use "
+                'processing_mode="parallel_epochs", in which they yield each element once'
+            )
 
 
 def check_files(files: int, shards: int) -> None:

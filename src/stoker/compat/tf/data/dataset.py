@@ -71,8 +71,11 @@ class Dataset(StokerDataset):
         return super()._derive(_seeded(node), *others)
 
     @classmethod
-    def range(cls, *args: int, output_type: npt.DTypeLike = np.int64) -> Self:
-        """Yield ints, of `output_type` if given; as `tf.data.Dataset.range`."""
+    def range(cls, *args: int, output_type: npt.DTypeLike = np.int64, **_ignored: Any) -> Self:
+        """Yield ints, of `output_type` if given; as `tf.data.Dataset.range`.
+
+        As there, other keywords are ignored.
+        """
         return super().range(*args)._cast(output_type)
 
     @classmethod
