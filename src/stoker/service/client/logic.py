@@ -121,6 +121,7 @@ class Client:
         self._unsettled: list[Consumed] = []
         self._unsettled_positions = self._unsettled_bytes = 0
         self._counted: dict[str, int] = {}
+        self._order_counts: dict[str, int] = {}
         self._error: StokerError | None = None
         self._closed = False
         self._given_back: dict[int, tuple[int, int]] = {}
@@ -387,6 +388,10 @@ class Client:
     def take_counts(self) -> dict[str, int]:
         """Return the counts of the tasks since the last call."""
         counts, self._counted = self._counted, {}
+        for name, count in self._order.counts.items():
+            if count > self._order_counts.get(name, 0):
+                counts[name] = counts.get(name, 0) + count - self._order_counts.get(name, 0)
+                self._order_counts[name] = count
         return counts
 
     def _dismissed(self, cursor: TaskCursor, error: ErrorRecord | None, now: float) -> None:

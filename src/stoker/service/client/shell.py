@@ -193,6 +193,11 @@ class ServiceStream(Stream):
                     self._logic.waiting_for(),
                 )
 
+    def _count(self) -> None:
+        """Add what the logic has counted to the statistics. Under the lock."""
+        for name, count in self._logic.take_counts().items():
+            self._statistics.add(name, count)
+
     def _notify(self) -> None:
         """Make the thread that waits look again, if it is another one. Under the lock."""
         if self._waiter is not None and self._waiter != threading.get_ident():
@@ -213,6 +218,8 @@ class ServiceStream(Stream):
             item, actions = self._logic.take(worked, time.monotonic())
             self._chunk_size = 0
             self._execute(actions)
+            if not isinstance(item, logic.ReceivedChunk) or item.repeated:
+                self._count()
         except Exception as error:  # noqa: BLE001 - raised as the iterator's failure
             self._crash(error)
             return self._failure
@@ -318,8 +325,7 @@ class ServiceStream(Stream):
                 return
             try:
                 self._execute(self._logic.worker_message(number, message, time.monotonic()))
-                for name, count in self._logic.take_counts().items():
-                    self._statistics.add(name, count)
+                self._count()
             except BaseException as error:
                 self._crash(error)
                 if not isinstance(error, Exception):
