@@ -88,7 +88,7 @@ def test_what_a_lost_task_owes_comes_in_filler_slots():
     assert _taken(order) == []  # nobody knows what the others have
     order.change([_change(1, 2, [B], {A: 1, B: 1}, fillers=1)], 0, [])
     assert (order.owed, _taken(order)) == (0, [(B, 0), (B, 1)])
-    assert (order.step, order.owed, order.rounds_mixed) == (2, 0, 1)
+    assert (order.step, order.owed, order.counts["rounds_mixed"]) == (2, 0, 1)
 
 
 def test_consumers_that_owe_nothing_skip_filler_slots():
@@ -134,7 +134,7 @@ def test_the_latest_element_is_repeated_if_nothing_is_left():
     assert (again.number, again.repeated) == (0, True)
     assert order.take() is None
     assert order.is_over(True, True)
-    assert order.repeated == 1
+    assert order.counts["elements_repeated"] == 1
 
 
 def test_a_consumer_that_got_nothing_raises_what_it_lacks():

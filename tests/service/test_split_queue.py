@@ -190,3 +190,16 @@ def test_splits_that_were_given_back_are_asked_for_again():
     queue.granted(_grant(begun=[4]), 0.0)
     assert queue.take(0.0) == ["a"]
     assert queue.need(1.0) == _request(begin=[6], want=2)
+
+
+def test_on_demand_nothing_lies_idle():
+    """It asks when the source waits, and announces at once all that it gets."""
+    queue = SplitQueue(1, 0, 0, ahead=3, on_demand=True)
+    assert queue.ask(0.0) is None
+    assert queue.need(0.0) == _request(want=3)
+    given = _grant(splits=[(4, "a"), (5, "b"), (6, "c"), (7, "d")])
+    assert queue.granted(given, 0.0) == _request(begin=[4, 5, 6, 7])
+    assert queue.granted(_grant(begun=[4, 5, 6, 7]), 0.0) is None
+    assert queue.take(0.0) == ["a"]
+    assert queue.look_ahead(9.0, 1.0) is None
+    assert queue.reattach() is None

@@ -448,9 +448,9 @@ class ClientClose(Message, frozen=True, tag=True):
 
 
 class RoundReached(Message, frozen=True, tag=True):
-    """The position of a consumer, in answer to the `hold` of `Rounds`, or of its own accord.
+    """The position of a consumer, in answer to the `hold` of `Rounds`, or unasked.
 
-    `hold` is 0 of its own accord: it is `ready` to start, has passed all rounds that it knows
+    `hold` is 0 if it is unasked: it is `ready` to start, has passed all rounds that it knows
     (`at_end`), or has yielded `owed` elements less than the others. `received` is the number of
     runs that it has received of each lost task.
     """

@@ -103,6 +103,11 @@ class Order(ABC):
         return None
 
     @property
+    def counts(self) -> dict[str, int]:
+        """Totals for the statistics."""
+        return {}
+
+    @property
     def error(self) -> StokerError | None:
         """An error that ends the iteration, if there is one."""
         return None

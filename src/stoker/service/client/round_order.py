@@ -57,8 +57,9 @@ class RoundOrder(Order):
         slot: the number of slots passed.
         step: the number of them that were no fillers.
         owed: the number of elements that the consumer has yielded less than the others.
-        rounds_mixed: the number of elements yielded in place of those of a lost worker.
+        mixed: the number of elements yielded in place of those of a lost worker.
         repeated: the number of elements yielded twice, as there were no others.
+        skipped_elements: the number of elements that were not yielded.
     """
 
     in_turns = True
@@ -67,8 +68,9 @@ class RoundOrder(Order):
         self.slot = 0
         self.step = 0
         self.owed = 0
-        self.rounds_mixed = 0
+        self.mixed = 0
         self.repeated = 0
+        self.skipped_elements = 0
         self._tasks: dict[int, _TaskRuns] = {}
         self._turns: deque[int] = deque()
         self._fillers = 0
@@ -153,7 +155,7 @@ class RoundOrder(Order):
             return self._repeat() if self._is_last and self.owed else None
         if self._fillers:
             self.owed -= 1
-            self.rounds_mixed += 1
+            self.mixed += 1
         self._latest = task.chunks.popleft()
         self._pass(task)
         return self._latest
@@ -251,7 +253,16 @@ class RoundOrder(Order):
         """Remove and return the chunks that are not yielded."""
         self._pass_idle_slots()
         discarded, self._discarded = self._discarded, []
+        self.skipped_elements += len(discarded)
         return discarded
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {
+            "rounds_mixed": self.mixed,
+            "elements_repeated": self.repeated,
+            "elements_skipped": self.skipped_elements,
+        }
 
     @property
     def position(self) -> RoundPosition | None:

@@ -194,6 +194,11 @@ class ServiceStream(Stream):
                     self._logic.waiting_for(),
                 )
 
+    def _count(self) -> None:
+        """Add what the logic has counted to the statistics. Under the lock."""
+        for name, count in self._logic.take_counts().items():
+            self._statistics.add(name, count)
+
     def _notify(self) -> None:
         """Make the thread that waits look again, if it is another one. Under the lock."""
         if self._waiter is not None and self._waiter != threading.get_ident():
@@ -214,6 +219,8 @@ class ServiceStream(Stream):
             item, actions = self._logic.take(worked, time.monotonic())
             self._chunk_size = 0
             self._execute(actions)
+            if not isinstance(item, logic.ReceivedChunk) or item.repeated:
+                self._count()
         except Exception as error:  # noqa: BLE001 - raised as the iterator's failure
             self._crash(error)
             return self._failure
@@ -297,7 +304,7 @@ class ServiceStream(Stream):
                 self._next_heartbeat = now + self._heartbeat
                 self._session.send(m.Heartbeat())
             self._execute(self._logic.tick(now))
-            if self._logic.error is not None:
+            if self._logic.error is not None or self._logic.ends:
                 self._notify()
             quarter = min(self._heartbeat / 4, LONGEST_TICK_SECONDS)
             seconds = rpc_session.TICK_SECONDS if self._logic.reconnecting else quarter
@@ -319,8 +326,7 @@ class ServiceStream(Stream):
                 return
             try:
                 self._execute(self._logic.worker_message(number, message, time.monotonic()))
-                for name, count in self._logic.take_counts().items():
-                    self._statistics.add(name, count)
+                self._count()
             except BaseException as error:
                 self._crash(error)
                 if not isinstance(error, Exception):

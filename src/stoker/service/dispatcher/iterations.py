@@ -238,7 +238,7 @@ class Iterations:
         assignment = self._assignment(iteration)
         for task in tasks:
             readers = Assignment.readers_of(task)
-            assignment.drop(task, "all consumers that read it were lost")
+            assignment.drop(task, "all consumers of its task were lost, so that it begins anew")
             assignment.task_over(task, readers)
         self._after(iteration, tasks)
         self._advance(iteration)

@@ -85,7 +85,7 @@ class Rounds:
         elif self._wants_change:
             self._begin()
 
-    # ── what is to be done ────────────────────────────────────────────────────────────────────────
+    # ── pending changes ───────────────────────────────────────────────────────────────────────────
     @property
     def _is_over(self) -> bool:
         iteration = self._iteration
@@ -168,7 +168,7 @@ class Rounds:
         )
 
     def _end_stopped(self) -> None:
-        """Let consumers that come after the tasks were stopped end at once."""
+        """Let consumers that come after the tasks were stopped end immediately."""
         iteration = self._iteration
         if iteration.error is not None:
             return

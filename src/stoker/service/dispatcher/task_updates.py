@@ -60,10 +60,12 @@ def waiting_warning(client: Client, waiting: int, most: int) -> m.Tasks:
         most: the number of tasks that a client reads at a time.
     """
     iteration = client.iteration
+    remedy = "read it with more clients, or use fewer workers"
+    if mode_of(iteration.parameters).coordinated:
+        remedy = "all consumers read the same, so use fewer workers"
     text = (
         f"{waiting} workers have no task of job {iteration.job.added.job!r}: each of its "
-        f"{len(iteration.clients)} clients reads at most {most} workers at a time; read it with "
-        "more clients, or use fewer workers"
+        f"{len(iteration.clients)} clients reads at most {most} workers at a time; {remedy}"
     )
     return msgspec.structs.replace(task_update(client, []), warning=text)
 

@@ -41,8 +41,9 @@ class SplitQueue:
         opened: the source has asked for a split.
         ahead: the number of splits to begin ahead; with 1, the next one is begun shortly before the
             source asks for it (`look_ahead`).
-        on_demand: hold no splits that the source does not wait for. In a coordinated read all wait
-            for the task whose turn it is: what it waits for must not lie idle with the others.
+        on_demand: ask when the source waits, and announce all that is assigned. In a coordinated
+            read all wait for the task whose turn it is: what it waits for must not lie idle with
+            the others, which begin it or never get it.
     """
 
     task_id: int
@@ -131,11 +132,14 @@ class SplitQueue:
     def _begin(self, now: float) -> list[int]:
         """Announce the next splits, if half of those ahead are left; return their numbers."""
         begin: list[int] = []
-        if len(self.begun) + len(self.beginning) <= self.ahead // 2:
-            while self.assigned and len(self.begun) + len(self.beginning) < self.ahead:
-                number, value = self.assigned.popleft()
-                self.beginning[number] = value
-                begin.append(number)
+        ahead = len(self.begun) + len(self.beginning)
+        room = self.ahead - ahead if ahead <= self.ahead // 2 else 0
+        if self.on_demand:
+            room = len(self.assigned)
+        for _ in range(min(room, len(self.assigned))):
+            number, value = self.assigned.popleft()
+            self.beginning[number] = value
+            begin.append(number)
         if begin and self._measured is None:
             self._measured = begin[0], now
         return begin
@@ -156,7 +160,7 @@ class SplitQueue:
 
     def _want(self) -> int:
         if self.on_demand:
-            return 1
+            return self.ahead
         return (GROWTH if self.indexed else 2) * self.ahead
 
     def _request(self, begin: list[int], want: int) -> SplitRequest | None:
