@@ -35,7 +35,11 @@ def train(tmp_path, service, processes, epochs):
             rank.kill()
             rank.wait()
     assert [rank.returncode for rank in ranks] == [0] * RANKS, [error for _, error in outputs]
-    return [json.loads(output.splitlines()[-1]) for output, _ in outputs]
+    # Gloo writes lines of its own to stdout.
+    return [
+        json.loads(next(line for line in output.splitlines() if line.startswith('{"steps"')))
+        for output, _ in outputs
+    ]
 
 
 def check(results, epochs, most_dropped):
