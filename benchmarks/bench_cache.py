@@ -1,6 +1,6 @@
 """Trainers that share elements by a cross-trainer cache, beside tf.data service's.
 
-One worker computes arrays of 256 KB, about a millisecond each; 1, 2 and 4 trainer processes of one
+One worker computes arrays of 256 KB, a few milliseconds each; 1, 2 and 4 trainer processes of one
 job read them, with a cache and, for comparison, each a job of its own. Prints the elements per
 second of all trainers together. ``python benchmarks/bench_cache.py --rounds 3 --seconds 2``
 """
@@ -19,6 +19,9 @@ from typing import Any
 import numpy as np
 
 SIDE = 256
+COSINES = 10
+"""Calls per element. Products of matrices would measure the threads of BLAS."""
+
 WARM_ELEMENTS = 20
 TRAINERS = (1, 2, 4)
 
@@ -49,7 +52,9 @@ def _read_stoker(target: str, job: str, trainer: str) -> Iterator[Any]:
 
     def compute(k: int) -> np.ndarray[Any, Any]:
         values = np.full((SIDE, SIDE), k % 7, np.float32)
-        return values @ values
+        for _ in range(COSINES):
+            values = np.cos(values)
+        return values
 
     dataset = stoker.Dataset.range(10**9).repeat().map(compute)
     cache = CrossTrainerCache(trainer) if trainer else None
@@ -63,7 +68,9 @@ def _read_tensorflow(target: str, job: str, trainer: str) -> Iterator[Any]:
 
     def compute(k: Any) -> Any:
         values = tf.fill((SIDE, SIDE), tf.cast(k % 7, tf.float32))
-        return tf.matmul(values, values)
+        for _ in range(COSINES):
+            values = tf.cos(values)
+        return values
 
     service = tf.data.experimental.service
     cache = service.CrossTrainerCache(trainer) if trainer else None

@@ -162,9 +162,8 @@ def test_an_epoch_is_seen_in_the_logs_of_both_servers():
     assert first.startswith("a job was created: policy DYNAMIC, dataset ")
     assert others[:2] == ["an epoch begins", "a client joined"]
     assert set(others[2:]) == {"the epoch ended after 1 tasks", "a client left"}
-    [failure] = [
-        line for line in map(json.loads, worker.output.splitlines()) if line["level"] == "ERROR"
-    ]
+    logged = [json.loads(line) for line in worker.output.splitlines()]
+    [failure] = [line for line in logged if "no such image" in line["message"]]
     assert failure["message"].startswith("ValueError: no such image (raised by the function of")
     assert failure["job"] == "train"
 

@@ -332,7 +332,7 @@ def test_local_workers_are_refused():
 def test_consumers_must_agree_on_their_number(serve, consumers):
     service = serve(1)
     next(consumers(service, ENDLESS, 3)[0])
-    with pytest.raises(InvalidArgumentError, match="Existing num consumers: <3>; got <2>"):
+    with pytest.raises(InvalidArgumentError, match="Existing number of consumers: <3>; got <2>"):
         next(consumers(service, ENDLESS, 2)[0])
 
 

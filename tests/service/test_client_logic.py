@@ -574,3 +574,24 @@ def test_frames_of_a_lost_task_are_ignored():
     _frame(client, 1, ["b"])
     assert client.worker_message(1, f.Ready(3), 0.0) == []
     assert [_taken(client), type(_taken(client))] == [["a"], c.End]
+
+
+def test_the_end_waits_for_the_dispatcher_with_tensorflows_timing():
+    """A worker that registered before the end is read, too."""
+    options = ReadOptions(
+        processing_mode=ShardingPolicy.OFF,
+        dispatcher_address="service:1",
+        tensorflow_timing=True,
+    )
+    client = c.Client(HELLO, options, random.Random(0), 0.0)
+    client.session_message(WELCOME, 0.0)
+    client.session_message(m.Tasks(added=[TASK], computed=True), 0.0)
+    client.connected(1)
+    client.worker_message(1, f.Welcome(1, "here:1"), 0.0)
+    client.worker_message(1, f.End(0), 0.0)
+    assert client.take(0.0, 0.0)[0] is None  # the worker confirms the end
+    client.worker_message(1, f.End(0), 0.0)
+    assert (client.take(0.0, 0.1)[0], client.ends) == (None, True)
+    assert isinstance(client.take(0.0, 0.0 + c.END_SECONDS)[0], c.End)
+    client.session_message(m.Tasks(computed=True), 0.1)
+    assert isinstance(client.take(0.0, 0.1)[0], c.End)

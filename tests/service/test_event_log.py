@@ -43,7 +43,7 @@ def test_worker_joins_drains_and_leaves():
     assert lines(talk) == [
         (INFO, "a worker joined with tags COLOCATED; there are 1", place),
         (INFO, "a worker drains", place),
-        (INFO, "a worker left: it was stopped", place),
+        (INFO, "worker host:1 left: it was stopped", place),
     ]
 
 
@@ -52,7 +52,7 @@ def test_lost_worker_is_a_warning_with_the_reason_and_its_tasks():
     talk.pass_time(11.0)
     assert (
         WARNING,
-        "a worker was lost: no heartbeat for 10 s; its 1 tasks end",
+        "worker host:1 was lost: no heartbeat for 10 s; its 1 tasks end",
         {"worker": "host:1"},
     ) in lines(talk)
 
@@ -89,8 +89,8 @@ def test_epoch_that_nobody_reads_is_stopped():
 @pytest.mark.parametrize(
     ("undelivered", "text"),
     [
-        (3, "3 elements are lost with the task"),
-        (None, "elements of 2 splits may be lost with the task"),
+        (3, "3 elements are lost"),
+        (None, "elements of 2 splits may be lost"),
     ],
 )
 def test_losses_are_warnings(undelivered, text):
@@ -98,14 +98,24 @@ def test_losses_are_warnings(undelivered, text):
     task = talk.task(W1)
     talk.say(W1, m.SplitRequest(task, 0, 0, begin=[0, 1]))
     talk.say(W1, m.WorkerLeave({} if undelivered is None else {task: undelivered}))
+    text = f"job 'job': {text} with worker host:1"
     assert lines(talk, WARNING) == [(WARNING, text, {**EPOCH, "worker": "host:1", "task": task})]
+
+
+def test_losses_of_an_epoch_without_clients_are_no_warning():
+    talk = reading()
+    task = talk.task(W1)
+    talk.say(W1, m.SplitRequest(task, 0, 0, begin=[0, 1]))
+    talk.say(C1, m.ClientClose())
+    talk.say(W1, m.WorkerLeave({task: 3}))
+    assert lines(talk, WARNING) == []
 
 
 def test_elements_dropped_with_a_client_are_a_warning():
     talk = reading()
     task = talk.task(W1)
     talk.say(W1, m.TaskProgress(task, dropped=7))
-    text = "7 elements are lost: they were sent to clients that died"
+    text = "job 'job': 7 elements are lost: they were sent to clients that died"
     assert lines(talk, WARNING) == [(WARNING, text, {**EPOCH, "worker": "host:1", "task": task})]
 
 

@@ -56,8 +56,8 @@ class ReadOptions:
         target_workers: "AUTO", "ANY" or "LOCAL".
         on_loss: "warn" or "raise".
         tensorflow_timing: as in tf.data service, a source that cannot be split is an error of the
-            first read, opening an iterator waits for its tasks, and elements are requested from
-            the first read on, few at first.
+            first read, opening an iterator waits for its tasks, elements are requested from the
+            first read on, few at first, and the end waits for workers that have registered.
 
     Raises:
         InvalidArgumentError: if an option is not valid; names it and its valid range.

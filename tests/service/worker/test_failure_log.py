@@ -9,6 +9,11 @@ from stoker.service.worker.failure_log import FailureLog
 logger = logging.getLogger("stoker.test")
 
 
+@pytest.fixture(autouse=True)
+def _log_all(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "stoker.test")
+
+
 def error(kind: str, element: int, site: str = "train.py:3") -> ErrorRecord:
     text = f"{kind}: element {element}"
     return ErrorRecord(

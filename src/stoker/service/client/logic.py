@@ -54,6 +54,11 @@ a tenth of the trainer's CPU time.
 """
 
 
+END_SECONDS = 0.25
+"""Longest wait for the dispatcher's answer to the end of a task, with TensorFlow's timing. A worker
+that registered before is then read, too."""
+
+
 class Consumed(NamedTuple):
     """A chunk that the user has consumed at time `at`, after `seconds` of work on it.
 
@@ -124,6 +129,8 @@ class Client:
         self._order_counts: dict[str, int] = {}
         self._error: StokerError | None = None
         self._closed = False
+        self._awaits_answers = options.tensorflow_timing
+        self._unanswered_since: float | None = None
         self._given_back: dict[int, tuple[int, int]] = {}
         self._absent = ""
         self._actions: list[Action] = []
@@ -152,6 +159,7 @@ class Client:
         elif isinstance(message, m.DispatcherStopped):
             self._do(Warn(self._give_up.dispatcher_stopped()))
         elif isinstance(message, m.Tasks):
+            self._unanswered_since = None
             self._change_tasks(message)
         elif isinstance(message, m.Rounds):
             self._change_rounds(message)
@@ -341,6 +349,7 @@ class Client:
             if not cursor.read:
                 cursor.read = True
                 self._do(ToDispatcher(m.TaskRead(cursor.task.task_id)))
+                self._unanswered_since = now if self._awaits_answers else None
         elif isinstance(message, f.Bye):
             self._dismissed(cursor, message.error, now)
         self._keep_turns(now)
@@ -454,12 +463,26 @@ class Client:
             return self._current, self._take_actions()
         if self._waits_since is None:
             self._waits_since = now
-        if self._order.is_over(self.computed, all(x.over for x in self.cursors.values())):
+        if self._is_read:
             self._settle()
             # In turns, the end is agreed on.
-            asked = self._confirm_end() if not self._order.in_turns else False
-            return None if asked else End(), self._take_actions()
+            waits = not self._order.in_turns and (self._confirm_end() or self.awaits_answer(now))
+            return None if waits else End(), self._take_actions()
         return self._error or self._order.error, self._take_actions()
+
+    @property
+    def ends(self) -> bool:
+        """True if all is read but the end may wait for an answer."""
+        return self._unanswered_since is not None and self._is_read
+
+    @property
+    def _is_read(self) -> bool:
+        return self._order.is_over(self.computed, all(x.over for x in self.cursors.values()))
+
+    def awaits_answer(self, now: float) -> bool:
+        """Return whether the end waits for the answer of the dispatcher."""
+        since = self._unanswered_since
+        return since is not None and now - since < END_SECONDS
 
     def _confirm_end(self) -> bool:
         """Ask workers to confirm the end: another client may have given elements back since.

@@ -303,7 +303,7 @@ class ServiceStream(Stream):
                 self._next_heartbeat = now + self._heartbeat
                 self._session.send(m.Heartbeat())
             self._execute(self._logic.tick(now))
-            if self._logic.error is not None:
+            if self._logic.error is not None or self._logic.ends:
                 self._notify()
             quarter = min(self._heartbeat / 4, LONGEST_TICK_SECONDS)
             seconds = rpc_session.TICK_SECONDS if self._logic.reconnecting else quarter

@@ -137,12 +137,12 @@ class EventLog:
                 self._add(iteration, f"the epoch failed: {record.error.message}", logging.ERROR)
             case r.TaskDied():
                 task = self._state.tasks[record.task_id]
-                text = f"user functions ran in a process that died: {record.how}"
+                text = f"user functions ran when worker {task.worker.address} died: {record.how}"
                 self._add_task(task, text, logging.WARNING)
             case r.ElementsDropped():
                 task = self._state.tasks[record.task_id]
                 text = f"{record.elements} elements are lost: they were sent to clients that died"
-                self._add_task(task, text, logging.WARNING)
+                self._add_task(task, f"{_job(task)}: {text}", logging.WARNING)
 
     def worker_resumed(self, worker: Worker, reason: str) -> None:
         """Add the line about a worker that has opened another session."""
@@ -159,19 +159,20 @@ class EventLog:
         ends = f"; its {len(worker.tasks)} tasks end" if worker.tasks else ""
         self.add(
             logging.INFO if planned else logging.WARNING,
-            f"a worker {'left' if planned else 'was lost'}: {reason}{ends}",
+            f"worker {worker.added.address} {'left' if planned else 'was lost'}: {reason}{ends}",
             worker=worker.added.address,
         )
 
     def _log_losses(self, tasks: Sequence[Task]) -> None:
         for task in tasks:
             if task.elements_lost:
-                text = f"{task.elements_lost} elements are lost with the task"
+                what = f"{task.elements_lost} elements are lost"
             elif task.lost and task.elements_lost is None and task.splits_lost:
-                text = f"elements of {task.splits_lost} splits may be lost with the task"
+                what = f"elements of {task.splits_lost} splits may be lost"
             else:
                 continue
-            self._add_task(task, text, logging.WARNING)
+            level = logging.WARNING if task.iteration.clients else logging.INFO
+            self._add_task(task, f"{_job(task)}: {what} with worker {task.worker.address}", level)
 
     def _add_task(self, task: Task, text: str, level: int) -> None:
         fields = {"worker": task.worker.address, "task": task.task_id}
@@ -182,6 +183,10 @@ class EventLog:
     ) -> None:
         job, epoch = iteration.job.added.job, epoch_text(iteration.epoch)
         self.add(level, text, job=job, epoch=epoch, **fields)
+
+
+def _job(task: Task) -> str:
+    return f"job {task.iteration.job.added.job!r}"
 
 
 def _why(reason: str) -> str:

@@ -21,7 +21,10 @@ from stoker.service.dispatcher.records import DatasetAdded
 from stoker.service.dispatcher.state import State
 
 _ARGUMENTS = {"use_cross_trainer_cache": "cross_trainer_cache"}
-_LABELS = {"use_cross_trainer_cache": "cross-trainer cache"}
+_LABELS = {
+    "use_cross_trainer_cache": "cross-trainer cache",
+    "num_consumers": "number of consumers",
+}
 """The argument of `distribute`, and the words of a message, for fields of `JobParameters`."""
 
 

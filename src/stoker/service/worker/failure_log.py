@@ -1,4 +1,8 @@
-"""Log of the exceptions of user functions: the first of each kind, then their number."""
+"""Log of the exceptions of user functions: the first of each kind, then their number.
+
+They are logged at INFO: trainers raise them, and a worker in a trainer's process must not print
+them too.
+"""
 
 import logging
 import threading
@@ -39,7 +43,7 @@ class FailureLog:
                 del self._others[next(iter(self._others))]
         if others is None:
             details = f"\n{error.remote_traceback.rstrip()}" if error.remote_traceback else ""
-            self._logger.error("%s%s", error.message, details, extra=fields)
+            self._logger.info("%s%s", error.message, details, extra=fields)
 
     def report_if_due(self, now: float) -> None:
         """Log the numbers of exceptions since the last report, if that was a minute ago."""
@@ -51,4 +55,4 @@ class FailureLog:
             self._others |= {kind: 0 for kind, _ in repeated}
         for (exception, node, site), others in repeated:
             place = f" of `{node}` ({site})" if node else ""
-            self._logger.error("%d more %s%s in the last minute", others, exception, place)
+            self._logger.info("%d more %s%s in the last minute", others, exception, place)
