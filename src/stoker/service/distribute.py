@@ -1,6 +1,7 @@
 """Reading datasets from a service: `distribute`, `register_dataset`, `from_dataset_id`."""
 
 import dataclasses
+import enum
 import uuid
 from typing import Any
 
@@ -22,7 +23,7 @@ from stoker.service import messages as m
 from stoker.service import rpc
 from stoker.service.cacheable import check_cacheable
 from stoker.service.client.credit import BUFFER_BYTES
-from stoker.service.config import ShardingPolicy, check_text, parse_service
+from stoker.service.config import check_text, parse_service
 from stoker.service.read_options import (
     CONNECT_TIMEOUT,
     CrossTrainerCache,
@@ -36,7 +37,7 @@ from stoker.service.splittable import assigns_splits, check_splittable
 
 
 def distribute(
-    processing_mode: ShardingPolicy | str,
+    processing_mode: enum.IntEnum | str,
     service: Any,
     job_name: str | None = None,
     consumer_index: int | None = None,
@@ -206,7 +207,7 @@ def register_dataset(
 
 
 def from_dataset_id(
-    processing_mode: ShardingPolicy | str,
+    processing_mode: enum.IntEnum | str,
     service: Any,
     dataset_id: str,
     element_spec: Spec | None = None,

@@ -14,7 +14,6 @@ import msgspec
 from stoker.dataset.streams.call_ranges import CallRange
 from stoker.dataset.tree.node import INFINITE_CARDINALITY
 from stoker.dataset.tree.splits import IndexSplits, ListedSplits, ShardBy
-from stoker.errors import FailedPreconditionError
 from stoker.service import messages as m
 from stoker.service.config import (
     STATIC_POLICIES,
@@ -34,6 +33,7 @@ from stoker.service.dispatcher.placement import (
 )
 from stoker.service.dispatcher.records import DatasetAdded, TaskDied, WorkerAdded
 from stoker.service.dispatcher.split_tracker import split_total
+from stoker.service.local_tasks import deleted, frees_local_tasks
 from stoker.service.splittable import check_splittable
 
 
@@ -235,12 +235,8 @@ class Off(Mode):
     """Every task yields the whole dataset."""
 
     def frees_local_tasks(self, parameters: m.JobParameters) -> bool:
-        """Return True for LOCAL reads: their tasks occupy the processor of the trainer.
-
-        A cross-trainer cache stays for other trainers.
-        """
-        is_cache = parameters.use_cross_trainer_cache
-        return parameters.target_workers == "LOCAL" and not is_cache
+        """Return True for LOCAL reads without a cross-trainer cache."""
+        return frees_local_tasks(parameters)
 
     def check_reopened(self, iteration: Iteration, hello: m.ClientHello) -> None:
         """Check that no task for the client's process was dropped.
@@ -252,14 +248,7 @@ class Off(Mode):
         for task in iteration.tasks.values():
             dropped = task.lost == NO_LOCAL_CLIENT and not task.read
             if dropped and process_of(task.worker) == hello.process:
-                raise FailedPreconditionError(
-                    f"Got request for local task {task.task_id} of worker {task.worker.address}, "
-                    "which has been deleted. You may be creating a duplicate iteration which has "
-                    "already finished. To fix this, make sure to create your dataset only once, as "
-                    "opposed to re-creating it repeatedly inside a loop. The first iterator of job "
-                    f"{hello.job!r} in this process was closed before its end; each iter() of one "
-                    "dataset object, and another job_name, reads the data anew"
-                )
+                raise deleted(task.task_id, task.worker.address, hello.job)
 
     def accepts_tasks(self, iteration: Iteration) -> bool:
         """Return True until all tasks are computed and clients have consumed one of them.
