@@ -249,8 +249,10 @@ class ServiceStream(Stream):
             self._execute(actions)
             if not isinstance(item, logic.ReceivedChunk) or item.repeated:
                 self._count()
-        except Exception as error:  # noqa: BLE001 - raised as the iterator's failure
+        except BaseException as error:
             self._crash(error)
+            if not isinstance(error, Exception):
+                raise
             return self._failure
         if item is not None:
             self._taken_at = time.monotonic()
