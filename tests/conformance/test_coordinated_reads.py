@@ -13,7 +13,13 @@ import pytest
 from stoker import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset, Options
 from stoker.compat import tf
 from stoker.errors import FailedPreconditionError, InvalidArgumentError, UnavailableError
-from stoker.service import DispatchServer, distribute, from_dataset_id, register_dataset
+from stoker.service import (
+    DispatchServer,
+    ShardingPolicy,
+    distribute,
+    from_dataset_id,
+    register_dataset,
+)
 from tests.serving import DEADLINE, eventually
 
 OFF, DYNAMIC = "parallel_epochs", "distributed_epoch"
@@ -197,6 +203,16 @@ def test_ends_are_equal_while_workers_come_and_go(serve, consumers, mode):
     assert len({len(elements) for elements in found}) == 1
     if mode == DYNAMIC:
         assert max(Counter(itertools.chain(*found)).values()) == 1
+
+
+def test_static_shards_are_read_in_rounds_too(serve, consumers):
+    service = serve(2, worker_addresses=["localhost", "localhost"])
+    dataset = Dataset.range(21).with_options(FINITE)
+    found = _read_to_end(consumers(service, dataset, 2, ShardingPolicy.DATA))
+    assert found == [
+        [0, 1, 4, 5, 8, 9, 12, 13, 16, 17],
+        [2, 3, 6, 7, 10, 11, 14, 15, 18, 19],
+    ]
 
 
 def test_an_empty_dataset_ends_for_all(serve, consumers):

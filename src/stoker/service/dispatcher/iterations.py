@@ -414,8 +414,9 @@ class Iterations:
             self._notify_all(iteration, changed)
         else:
             self._notify_ended(iteration)
-        if iteration.finished and not iteration.clients:
-            self._stop(iteration)
+        if not iteration.clients:
+            if iteration.finished:
+                self._stop(iteration)
             self._collector.maybe_idle(iteration.job)
 
     def _notify_ended(self, iteration: e.Iteration) -> None:
