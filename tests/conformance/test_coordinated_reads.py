@@ -324,9 +324,17 @@ def test_data_that_ends_unexpectedly_is_an_error_for_all(serve, consumers):
             next(iterator)
 
 
-def test_local_workers_are_refused():
-    with pytest.raises(InvalidArgumentError, match="Coordinated reads require non-local workers"):
-        distribute(OFF, "here:1", "job", consumer_index=0, num_consumers=2, target_workers="local")
+def test_local_workers_are_refused(serve):
+    """As tf.data service, compat raises it at the read."""
+    service = serve(1)
+    words = "Coordinated reads require non-local workers"
+    fields: dict[str, Any] = {"consumer_index": 0, "num_consumers": 2, "target_workers": "local"}
+    with pytest.raises(InvalidArgumentError, match=words):
+        ENDLESS.apply(distribute(OFF, service.target, "job", **fields))
+    transformation = tf.data.experimental.service.distribute(OFF, service.target, "job", **fields)
+    dataset = tf.data.Dataset.range(10).repeat().apply(transformation)
+    with pytest.raises(InvalidArgumentError, match=words):
+        next(iter(dataset))
 
 
 def test_consumers_must_agree_on_their_number(serve, consumers):

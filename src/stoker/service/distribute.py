@@ -24,6 +24,7 @@ from stoker.service import rpc
 from stoker.service.cacheable import check_cacheable
 from stoker.service.client.credit import BUFFER_BYTES
 from stoker.service.config import check_text, parse_service
+from stoker.service.coordination import check_not_local
 from stoker.service.read_options import (
     CONNECT_TIMEOUT,
     CrossTrainerCache,
@@ -147,6 +148,7 @@ class Distribution:
         registration = registration_of(dataset, self.compression)
         if not options.tensorflow_timing:
             check_splittable(options.processing_mode, registration.sources)
+            check_not_local(options.job_parameters)
             if options.cross_trainer_cache is not None:
                 check_cacheable(registration.size)
         hello = m.ClientHello(
