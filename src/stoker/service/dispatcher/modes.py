@@ -15,6 +15,7 @@ from stoker.dataset.streams.call_ranges import CallRange
 from stoker.dataset.tree.node import INFINITE_CARDINALITY
 from stoker.dataset.tree.splits import IndexSplits, ListedSplits, ShardBy
 from stoker.service import messages as m
+from stoker.service.cacheable import check_cacheable, check_repetition
 from stoker.service.config import (
     STATIC_POLICIES,
     DispatcherConfig,
@@ -76,6 +77,9 @@ class Mode:
         """
         if self.coordinated:
             check_coordinated(hello, dataset.size, dataset.options)
+        if self._buffer is m.BufferPolicy.SLIDING_WINDOW:
+            check_repetition(hello.epoch)
+            check_cacheable(dataset.size)
 
     def shards(
         self, dataset: m.RegisterDataset | DatasetAdded, addresses: Sequence[str]
