@@ -100,7 +100,7 @@ class Iterations:
             job = None
         requested = jobs.requested_dataset(self._state, hello)
         if job is None or hello.epoch not in job.iterations:
-            mode.check(requested, hello, self._config)
+            mode.check(requested, hello)
             shards = mode.shards(requested, self._state.places.addresses)
         if job is None:
             dataset_id = hello.dataset_id

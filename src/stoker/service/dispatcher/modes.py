@@ -59,18 +59,12 @@ class Mode:
         """True if clients are consumers that read all tasks in turns, as their rounds go."""
         return self._buffer is m.BufferPolicy.ROUND_ROBIN
 
-    def check(
-        self,
-        dataset: m.RegisterDataset | DatasetAdded,
-        hello: m.ClientHello,
-        config: DispatcherConfig,
-    ) -> None:
+    def check(self, dataset: m.RegisterDataset | DatasetAdded, hello: m.ClientHello) -> None:
         """Check that clients can read a dataset by these rules, before anything is recorded.
 
         Args:
             dataset: the dataset that `hello` names.
             hello: the request of a client.
-            config: the configuration of the dispatcher.
 
         Raises:
             StokerError: if they cannot; says why.
@@ -275,14 +269,9 @@ class Off(Mode):
 class Dynamic(Mode):
     """The dispatcher assigns splits to tasks, so that each element is yielded by one of them."""
 
-    def check(
-        self,
-        dataset: m.RegisterDataset | DatasetAdded,
-        hello: m.ClientHello,
-        config: DispatcherConfig,
-    ) -> None:
+    def check(self, dataset: m.RegisterDataset | DatasetAdded, hello: m.ClientHello) -> None:
         """Check that every source can be split."""
-        super().check(dataset, hello, config)
+        super().check(dataset, hello)
         check_splittable(hello.parameters.processing_mode, dataset.sources)
 
     def may_never_start(self, dataset: DatasetAdded) -> bool:
