@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from stoker.compat import tf
-from stoker.errors import UnimplementedError
 from stoker.service import WorkerServer
 from tests.compat.session import (
     DEADLINE,
@@ -151,13 +150,6 @@ def test_static_sharding_divides_the_data(policy):
                 service.distribute(service.ShardingPolicy[policy], dispatcher.target)
             )
             assert sorted(dataset.as_numpy_iterator()) == list(range(10))
-
-
-def test_coordinated_reads_are_refused_by_name():
-    """TensorFlow's module page describes them without an example."""
-    distribute = tf.data.experimental.service.distribute
-    with pytest.raises(UnimplementedError, match="`num_consumers`"):
-        distribute("parallel_epochs", "localhost:5000", "job", consumer_index=0, num_consumers=2)
 
 
 class Strategy:

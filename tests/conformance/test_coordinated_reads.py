@@ -13,7 +13,13 @@ import pytest
 from stoker import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset, Options
 from stoker.compat import tf
 from stoker.errors import FailedPreconditionError, InvalidArgumentError, UnavailableError
-from stoker.service import DispatchServer, distribute, from_dataset_id, register_dataset
+from stoker.service import (
+    DispatchServer,
+    ShardingPolicy,
+    distribute,
+    from_dataset_id,
+    register_dataset,
+)
 from tests.serving import DEADLINE, eventually
 
 OFF, DYNAMIC = "parallel_epochs", "distributed_epoch"
@@ -199,6 +205,16 @@ def test_ends_are_equal_while_workers_come_and_go(serve, consumers, mode):
         assert max(Counter(itertools.chain(*found)).values()) == 1
 
 
+def test_static_shards_are_read_in_rounds_too(serve, consumers):
+    service = serve(2, worker_addresses=["localhost", "localhost"])
+    dataset = Dataset.range(21).with_options(FINITE)
+    found = _read_to_end(consumers(service, dataset, 2, ShardingPolicy.DATA))
+    assert found == [
+        [0, 1, 4, 5, 8, 9, 12, 13, 16, 17],
+        [2, 3, 6, 7, 10, 11, 14, 15, 18, 19],
+    ]
+
+
 def test_an_empty_dataset_ends_for_all(serve, consumers):
     dataset = Dataset.range(0).with_options(FINITE)
     assert _read_to_end(consumers(serve(2), dataset, 2)) == [[], []]
@@ -308,9 +324,17 @@ def test_data_that_ends_unexpectedly_is_an_error_for_all(serve, consumers):
             next(iterator)
 
 
-def test_local_workers_are_refused():
-    with pytest.raises(InvalidArgumentError, match="Coordinated reads require non-local workers"):
-        distribute(OFF, "here:1", "job", consumer_index=0, num_consumers=2, target_workers="local")
+def test_local_workers_are_refused(serve):
+    """As tf.data service, compat raises it at the read."""
+    service = serve(1)
+    words = "Coordinated reads require non-local workers"
+    fields: dict[str, Any] = {"consumer_index": 0, "num_consumers": 2, "target_workers": "local"}
+    with pytest.raises(InvalidArgumentError, match=words):
+        ENDLESS.apply(distribute(OFF, service.target, "job", **fields))
+    transformation = tf.data.experimental.service.distribute(OFF, service.target, "job", **fields)
+    dataset = tf.data.Dataset.range(10).repeat().apply(transformation)
+    with pytest.raises(InvalidArgumentError, match=words):
+        next(iter(dataset))
 
 
 def test_consumers_must_agree_on_their_number(serve, consumers):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from stoker import Dataset
+from stoker.compat import tf
 from stoker.errors import InvalidArgumentError
 from stoker.service import CrossTrainerCache, distribute, from_dataset_id, register_dataset
 from tests.serving import Service, eventually, outcomes, read, reading
@@ -58,6 +59,21 @@ def test_a_trainer_that_comes_late_begins_where_the_cache_does(serve):
         found = read(_cached(service, trainer), 200)
         assert found[0] > 0
         assert found == list(range(found[0], found[0] + 200))
+
+
+def test_the_first_trainer_that_reads_skips_nothing(serve):
+    """With TensorFlow's timing, one that is open and not read requests nothing."""
+    library = tf.data.experimental.service
+    target = serve(worker={SIZE: 500}).target
+
+    def cached(trainer: str) -> Dataset:
+        cache = library.CrossTrainerCache(trainer)
+        return NUMBERS.apply(library.distribute(OFF, target, "job", cross_trainer_cache=cache))
+
+    with cached("unread").iterator() as unread, cached("ann").iterator() as iterator:
+        assert read(iterator, 200) == list(range(200))
+        assert iterator.stats()["elements_skipped"] == 0
+        assert read(unread, 1)[0] >= 198
 
 
 def test_a_slow_trainer_skips_what_has_left_the_cache(serve):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from stoker import Dataset
+from stoker.compat import tf
 from stoker.errors import FailedPreconditionError
 from stoker.service import WorkerConfig, WorkerServer, distribute
 from stoker.service.worker.process import WorkerProcess
@@ -122,6 +123,63 @@ def test_a_local_iteration_is_not_read_twice(serve_both, remote):
     with pytest.raises(FailedPreconditionError, match=r"which has been deleted\."):
         read(_numbers(service, 10**9, **fields), 10)
     assert read(_numbers(service, 10**9, **fields | {"job_name": "other"}), 10) == list(range(10))
+
+
+@pytest.mark.parametrize("remote", [0, 2])
+def test_an_unread_local_iterator_is_deleted_too(serve_both, remote):
+    """It would miss what the closed one has read."""
+    service = serve_both(1, remote)
+    fields: dict[str, Any] = {"job_name": f"unread {remote}", "target_workers": "LOCAL"}
+    with ExitStack() as stack:
+        iterators = [
+            stack.enter_context(_numbers(service, 10**9, **fields).iterator()) for _ in range(3)
+        ]
+        assert len(read(iterators[0], 10)) == 10
+        iterators[0].close()
+        deleted: list[Any] = [*iterators[1:], *iterators[1:], _numbers(service, 10**9, **fields)]
+        for each in deleted:
+            with pytest.raises(FailedPreconditionError, match=r"which has been deleted\."):
+                read(each, 1)
+
+
+def test_local_iterators_that_are_read_share_the_elements(serve):
+    """Also one that is opened while others are read, and read after one of them was closed."""
+    service = serve(1)
+    fields: dict[str, Any] = {"job_name": "shared", "target_workers": "LOCAL"}
+    fields["max_outstanding_requests"] = 1
+    with ExitStack() as stack:
+        first, second, third = [
+            stack.enter_context(_numbers(service, 100, **fields).iterator()) for _ in range(3)
+        ]
+        found = read(first, 10) + read(second, 10)
+        first.close()
+        found += read(third, 10) + read(second)
+        found += read(third)
+    assert sorted(found) == list(range(100))
+
+
+def test_a_local_iterator_that_was_not_read_closes_alone(serve):
+    tf_service = tf.data.experimental.service  # its iterators open when they know their tasks
+    distribute = tf_service.distribute(OFF, serve(1).target, "alone", target_workers="LOCAL")
+    with Dataset.range(100).apply(distribute).iterator() as second:
+        Dataset.range(100).apply(distribute).iterator().close()
+        assert read(second) == list(range(100))
+
+
+def test_a_local_iterator_that_has_ended_closes_alone(serve):
+    service = serve(1)
+    fields: dict[str, Any] = {"job_name": "ended", "target_workers": "LOCAL"}
+    with _numbers(service, **fields).iterator() as second:
+        with _numbers(service, max_outstanding_requests=1, **fields).iterator() as first:
+            found = read(first)
+        assert sorted(found + read(second)) == list(range(10))
+
+
+def test_jobs_of_other_names_keep_their_local_tasks(serve):
+    service = serve(1)
+    with _numbers(service, job_name="one", target_workers="LOCAL").iterator() as one:
+        assert read(_numbers(service, job_name="two", target_workers="LOCAL"), 5) == [*range(5)]
+        assert read(one) == list(range(10))
 
 
 def test_a_local_iteration_that_was_read_is_empty(serve):

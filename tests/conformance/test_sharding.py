@@ -267,18 +267,6 @@ def test_local_without_a_local_worker_is_an_error(serve, in_other_process):
         read(dataset)
 
 
-def test_local_with_coordinated_reads_is_an_error():
-    with pytest.raises((ValueError, NotImplementedError)):
-        distribute(
-            "parallel_epochs",
-            ADDRESS,
-            job_name="j",
-            num_consumers=2,
-            consumer_index=0,
-            target_workers="LOCAL",
-        )
-
-
 @pytest.mark.parametrize("tags", [[""], ["a", ""]])
 def test_empty_worker_tag_is_refused(tags):
     for error in (ValueError, RuntimeError):

@@ -1,3 +1,5 @@
+import enum
+
 import pytest
 
 from stoker.errors import InvalidArgumentError, NotFoundError
@@ -138,6 +140,16 @@ def test_processing_modes_are_policies_or_their_names():
     assert parse_processing_mode("parallel_epochs") is ShardingPolicy.OFF
     assert parse_processing_mode("distributed_epoch") is ShardingPolicy.DYNAMIC
     assert parse_processing_mode(ShardingPolicy.DYNAMIC) is ShardingPolicy.DYNAMIC
+
+
+def test_equal_members_of_other_enums_are_policies():
+    class TensorFlows(enum.IntEnum):
+        DYNAMIC = 1
+        FILE = 3
+
+    assert parse_processing_mode(TensorFlows.DYNAMIC) is ShardingPolicy.DYNAMIC
+    with pytest.raises(InvalidArgumentError, match=r"Got <TensorFlows\.FILE: 3>"):
+        parse_processing_mode(TensorFlows.FILE)
 
 
 @pytest.mark.parametrize("port", [-1, 65536])

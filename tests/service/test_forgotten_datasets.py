@@ -11,7 +11,7 @@ from stoker.service import messages as m
 from stoker.service.config import ShardingPolicy
 from stoker.service.dispatcher import dataset_collector
 from stoker.service.worker import dataset_cache
-from tests.service.test_dispatcher_logic import FOUR, W1, Talk, only
+from tests.service.test_dispatcher_logic import FOUR, W1, W2, Talk, only
 from tests.serving import Service, read
 
 SHORT = {
@@ -74,16 +74,20 @@ def _held(talk: Talk) -> dict[str, bool]:
     return {name: bool(x.tree) for name, x in talk.logic.state.datasets.items() if name != "data"}
 
 
-def test_a_dataset_is_removed_with_its_last_job(talk):
+def test_a_dataset_is_removed_with_its_last_job(talk, monkeypatch):
+    monkeypatch.setattr(dataset_collector, "IDLE_TREE_BYTES", 0)
     readers = [_Reader(talk, "one"), _Reader(talk, "one", job="named")]
     assert [reader.sent_tree for reader in readers] == [True, False]
     readers[0].close()
     talk.pass_time(3)
     assert _held(talk) == {"one": True}
     readers[1].close()
-    talk.logic.state.jobs["named"]
     talk.pass_time(3)
-    assert _held(talk) == {"one": False}  # a named job with dynamic sharding stays
+    assert _held(talk) == {"one": True}  # a named job with dynamic sharding stays, with its tasks
+    talk.say(W1, m.WorkerLeave())
+    talk.join(W2)
+    _Reader(talk, "two").close()
+    assert _held(talk) == {"one": False, "two": True}
 
 
 def test_nothing_is_left_of_anonymous_jobs(talk):
@@ -160,10 +164,13 @@ def test_a_running_task_of_a_named_job_keeps_the_tree(talk, monkeypatch):
     assert dropped.code == unknown.code == "NotFoundError"
 
 
-def test_a_job_goes_on_with_the_dataset_of_another_client(talk):
+def test_a_job_goes_on_with_the_dataset_of_another_client(talk, monkeypatch):
+    monkeypatch.setattr(dataset_collector, "IDLE_TREE_BYTES", 0)
     _Reader(talk, "one", job="named").close()
+    talk.say(W1, m.WorkerLeave())
+    _Reader(talk, "other").close()
     talk.pass_time(3)
-    [job] = talk.logic.state.jobs.values()
+    job = talk.logic.state.jobs["named"]
     job.add_code("two")  # as if it had been read by such a client before: it does not start anew
     talk.logic._iterations._left_at.clear()
     reader = _Reader(talk, "two", job="named")

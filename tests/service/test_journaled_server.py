@@ -75,7 +75,7 @@ def test_a_dispatcher_that_cannot_bind_frees_its_journal(tmp_path: Path):
     serve(tmp_path).stop()
 
 
-def test_a_journal_of_other_records_is_refused(tmp_path: Path):
+def test_a_journal_of_other_records_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     journal = open_journal(
         str(tmp_path), lambda _parts, _units: iter(()), failed=print, durable=lambda _: None
     )
@@ -84,6 +84,7 @@ def test_a_journal_of_other_records_is_refused(tmp_path: Path):
     for _ in range(2):
         with pytest.raises(FailedPreconditionError, match="does not hold the records"):
             serve(tmp_path)
+    assert "is not closed" not in caplog.text  # the refused start freed it before it returned
 
 
 def test_a_journal_that_fails_stops_its_dispatcher(tmp_path: Path):

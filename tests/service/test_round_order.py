@@ -228,7 +228,7 @@ class _Schedule:
             if joining:
                 waiting = [x for x in waiting if x not in joining]
                 turns = turns + joining
-                runs = dict(enumerate(passed))
+                runs = {x: count for x, count in enumerate(passed) if x not in waiting}
                 slot, number = len(self.slots), len(self.changes)
                 self.changes.append(_change(number, slot, list(turns), runs))
             while turns and passed[turns[0]] == self.lengths[turns[0]]:

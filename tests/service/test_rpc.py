@@ -46,6 +46,7 @@ EVERY_MESSAGE = [
         registration=m.RegisterDataset("x", b"tree"),
     ),
     m.ClientClose(),
+    m.RoundReached(7, m.RoundPosition(3, [20], {20: 3}, 3), {21: 2}, 1),
 ]
 
 
@@ -67,6 +68,7 @@ def test_messages_to_the_dispatcher_survive_encoding(message):
         m.ClientWelcome(1, 2, 3, "j", 1000, "careful"),
         m.DatasetUnknown(),
         m.DispatcherStopped(),
+        m.Rounds([m.RoundsChange(1, m.RoundPosition(3, [20], {20: 3}, 3), 2)], 7, [21]),
         m.Tasks(
             [m.TaskInfo(1, "h:1", {"tcp": "h:1"}, [], 7)],
             {3: 7},
@@ -462,3 +464,29 @@ def test_patient_call_waits_for_the_successor_of_a_stopping_dispatcher(monkeypat
 
     monkeypatch.setattr(rpc, "send_call", send_call)
     assert rpc.call_patiently("localhost:1", m.GetCluster(), 60.0) == m.ClusterReply(["a"])
+
+
+def test_a_call_in_flight_ends_with_the_server(monkeypatch):
+    """The caller and the server are one process, so that its end closes no connection."""
+    waiting = threading.Event()
+
+    async def never(self: Any, data: bytes) -> bytes:
+        waiting.set()
+        return await asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr("stoker.service.dispatcher.server._Shell.answer", never)
+    errors: list[Exception] = []
+    with Service(0) as service:
+
+        def call() -> None:
+            try:
+                rpc.call(service.target.removeprefix("grpc://"), m.GetCluster(), 60.0)
+            except UnavailableError as error:
+                errors.append(error)
+
+        calling = threading.Thread(target=call)
+        calling.start()
+        assert waiting.wait(10)
+    calling.join(10)
+    assert not calling.is_alive()
+    assert "cannot be reached" in str(errors[0])

@@ -68,6 +68,18 @@ def test_a_slow_trainer_skips_to_the_oldest_kept_element():
     assert window.counts(ANN) == {"cache_hits": 1, "cache_misses": 4, "elements_skipped": 0}
 
 
+def test_what_no_trainer_was_sent_never_leaves():
+    """However small the cache, and whoever has joined without a read."""
+    window = _window(0, ROOM_FOR_TWO)
+    for first in range(0, 100, 10):
+        window.put(Chunk(list(range(first, first + 10)), 10 * SIZE))
+    window.join(44, "eve", None)
+    assert _take(window, ANN, 50) == list(range(50))
+    assert _take(window, BOB, 52) == list(range(48, 100))
+    assert _take(window, ANN, 2) == [98, 99]
+    assert [window.counts(x)["elements_skipped"] for x in (ANN, BOB)] == [48, 48]
+
+
 def test_a_new_trainer_begins_at_the_oldest_kept_element():
     window = _window(5, ROOM_FOR_TWO)
     _take(window, ANN, 5)

@@ -501,3 +501,70 @@ def test_end_of_a_source_is_reported_again_on_a_new_session():
     worker.session_opened()
     actions = worker.session_message(WELCOME, 0.0)
     assert w.ToDispatcher(m.SplitRequest(20, 0, 0, done=True)) in actions
+
+
+def _consumer(client: int, **fields) -> f.Hello:
+    return msgspec.structs.replace(_hello(client, **fields), consumer_index=0)
+
+
+def _with_consumer(*elements: int) -> w.Worker:
+    """Return a worker with a task of a coordinated read that client 40 reads on connection 1."""
+    start = m.TaskStart(
+        20, 30, "dataset", 1, (0,), buffer=m.BufferPolicy.ROUND_ROBIN, num_consumers=1
+    )
+    worker = _worker()
+    worker.session_message(start, 0.0)
+    worker.client_message(1, _consumer(40), 0.0)
+    worker.client_message(1, CREDIT, 0.0)
+    worker.produced(20, Chunk(list(elements), 10 * len(elements)))
+    return worker
+
+
+def _first_frame(actions: list[w.Action]) -> int:
+    """Return the first frame that a `Welcome` announces."""
+    messages = [action.message for action in actions if isinstance(action, w.ToClient)]
+    [welcome] = [message for message in messages if isinstance(message, f.Welcome)]
+    return welcome.first_frame
+
+
+def test_frames_of_a_coordinated_read_have_the_numbers_of_the_runs():
+    worker = _with_consumer(0, 1, 2)
+    worker.client_message(1, f.GiveBack(1, 0), 0.0)
+    assert _first_frame(worker.client_message(2, _consumer(41, next_frame=0), 0.0)) == 1
+    sent = _sent(worker.client_message(2, CREDIT, 0.0))
+    assert sent == [(2, 1, [1]), (2, 2, [2])]
+
+
+def test_a_consumer_whose_welcome_was_lost_connects_again():
+    worker = _with_consumer(0, 1, 2)
+    worker.client_message(1, f.GiveBack(2, 0), 0.0)
+    assert _first_frame(worker.client_message(2, _consumer(41), 0.0)) == 2
+    worker.client_lost(2)
+    assert _first_frame(worker.client_message(3, _consumer(41, attempt=2), 0.0)) == 2
+
+
+def test_a_consumer_skips_to_the_run_that_it_needs():
+    worker = _with_consumer(0, 1, 2)
+    worker.client_message(1, f.GiveBack(0, 0), 0.0)
+    worker.client_message(2, _consumer(41), 0.0)
+    sent = _sent(worker.client_message(2, f.Credit(2, 100, 1 << 20), 0.0))
+    assert sent == [(2, 2, [2])]
+
+
+def test_a_consumer_whose_skip_was_lost_connects_again():
+    worker = _with_consumer(0, 1, 2)
+    worker.client_message(1, f.GiveBack(0, 0), 0.0)
+    worker.client_message(2, _consumer(41), 0.0)
+    worker.client_lost(2)
+    again = _consumer(41, attempt=2, next_frame=2)
+    assert _first_frame(worker.client_message(3, again, 0.0)) == 2
+    assert _sent(worker.client_message(3, CREDIT, 0.0)) == [(3, 2, [2])]
+
+
+def test_a_consumer_takes_the_place_of_one_that_the_dispatcher_has_replaced():
+    worker = _with_consumer(0, 1)
+    sent = _sent(worker.client_message(2, _consumer(41), 0.0))
+    bye = _bye("NotFoundError", "Unknown iteration client id 40. It was released")
+    assert sent[0] == (1, bye)
+    [refused, *_] = _sent(worker.client_message(3, _consumer(40, attempt=2), 0.0))
+    assert refused == (3, bye)

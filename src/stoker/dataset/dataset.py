@@ -178,7 +178,7 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
         from stoker.service import distribute
 
         transformation = distribute(
-            processing_mode,  # type: ignore[arg-type]  # checked by `distribute`
+            processing_mode,
             service,
             job_name,
             consumer_index,

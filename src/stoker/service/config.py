@@ -53,12 +53,16 @@ _NOT_YET = {ShardingPolicy.DETERMINISTIC}
 def parse_processing_mode(mode: Any) -> ShardingPolicy:
     """Return the policy that `mode` names.
 
+    Args:
+        mode: a `ShardingPolicy`, an equal member of another IntEnum, such as that of
+            `stoker.compat.tf` or of TensorFlow, or a name.
+
     Raises:
-        InvalidArgumentError: if `mode` is neither a `ShardingPolicy` nor a name of one.
+        InvalidArgumentError: if `mode` is none of them.
         UnimplementedError: if this version does not have the policy.
     """
-    if isinstance(mode, ShardingPolicy):
-        policy = mode
+    if isinstance(mode, enum.IntEnum) and ShardingPolicy.__members__.get(mode.name) == mode:
+        policy = ShardingPolicy(mode)
     elif isinstance(mode, str) and mode in PROCESSING_MODES:
         policy = PROCESSING_MODES[mode]
     else:

@@ -5,11 +5,6 @@ from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from stoker.errors import FailedPreconditionError, InvalidArgumentError
 from stoker.service import messages as m
 
-NOT_LOCAL = (
-    'Coordinated reads require non-local workers, but `target_workers` is "LOCAL". All consumers '
-    'read the same workers: use target_workers="ANY" or "AUTO"'
-)
-
 
 def check_index(hello: m.ClientHello) -> None:
     """Check that a consumer has a valid index.
@@ -24,6 +19,19 @@ def check_index(hello: m.ClientHello) -> None:
         )
 
 
+def check_not_local(parameters: m.JobParameters) -> None:
+    """Check that a coordinated read is not one of local workers.
+
+    Raises:
+        InvalidArgumentError: if it is.
+    """
+    if parameters.num_consumers is not None and parameters.target_workers == "LOCAL":
+        raise InvalidArgumentError(
+            'Coordinated reads require non-local workers, but `target_workers` is "LOCAL". All '
+            'consumers read the same workers: use target_workers="ANY" or "AUTO"'
+        )
+
+
 def check_coordinated(hello: m.ClientHello, size: int, options: Options) -> None:
     """Check that a dataset can be read in rounds.
 
@@ -32,8 +40,7 @@ def check_coordinated(hello: m.ClientHello, size: int, options: Options) -> None
         FailedPreconditionError: if the dataset is finite and its options do not allow that.
     """
     check_index(hello)
-    if hello.parameters.target_workers == "LOCAL":
-        raise InvalidArgumentError(NOT_LOCAL)
+    check_not_local(hello.parameters)
     unknown = size in (INFINITE_CARDINALITY, UNKNOWN_CARDINALITY)
     if not unknown and not options.finite_coordinated:
         raise FailedPreconditionError(

@@ -1,6 +1,7 @@
 """Reading datasets from a service: `distribute`, `register_dataset`, `from_dataset_id`."""
 
 import dataclasses
+import enum
 import uuid
 from typing import Any
 
@@ -22,7 +23,8 @@ from stoker.service import messages as m
 from stoker.service import rpc
 from stoker.service.cacheable import check_cacheable
 from stoker.service.client.credit import BUFFER_BYTES
-from stoker.service.config import ShardingPolicy, check_text, parse_service
+from stoker.service.config import check_text, parse_service
+from stoker.service.coordination import check_not_local
 from stoker.service.read_options import (
     CONNECT_TIMEOUT,
     CrossTrainerCache,
@@ -36,7 +38,7 @@ from stoker.service.splittable import assigns_splits, check_splittable
 
 
 def distribute(
-    processing_mode: ShardingPolicy | str,
+    processing_mode: enum.IntEnum | str,
     service: Any,
     job_name: str | None = None,
     consumer_index: int | None = None,
@@ -146,6 +148,7 @@ class Distribution:
         registration = registration_of(dataset, self.compression)
         if not options.tensorflow_timing:
             check_splittable(options.processing_mode, registration.sources)
+            check_not_local(options.job_parameters)
             if options.cross_trainer_cache is not None:
                 check_cacheable(registration.size)
         hello = m.ClientHello(
@@ -206,7 +209,7 @@ def register_dataset(
 
 
 def from_dataset_id(
-    processing_mode: ShardingPolicy | str,
+    processing_mode: enum.IntEnum | str,
     service: Any,
     dataset_id: str,
     element_spec: Spec | None = None,

@@ -13,7 +13,6 @@ from stoker.service.config import (
     parse_processing_mode,
     parse_service,
 )
-from stoker.service.coordination import NOT_LOCAL
 from stoker.wire.compression import AUTO, CODECS
 from stoker.wire.transports import get_transport
 
@@ -104,8 +103,6 @@ class ReadOptions:
         if self.data_transfer_protocol is not None:
             get_transport(self.data_transfer_protocol)
         _check_cache(self.cross_trainer_cache, self.job_name, self.num_consumers)
-        if self.num_consumers is not None and self.target_workers == "LOCAL":
-            raise InvalidArgumentError(NOT_LOCAL)
 
     @property
     def job_parameters(self) -> m.JobParameters:

@@ -519,6 +519,12 @@ class Client:
         self._do(ToDispatcher(m.ClientClose(given_back, self._order.position)))
         return self._take_actions()
 
+    @property
+    def partly_read(self) -> m.TaskInfo | None:
+        """A task of which elements were consumed before `close`, and its end was not received."""
+        consumed = (self.cursors[task_id] for task_id, x in self._given_back.items() if any(x))
+        return next((cursor.task for cursor in consumed if not cursor.read), None)
+
     def farewell(self, now: float) -> m.CloseClient | None:
         """Return the call in place of a `ClientClose` that did not arrive; call it after `close`.
 

@@ -144,7 +144,8 @@ class RoundOrder(Order):
             for task_id, runs in change.position.runs.items():
                 self._discarded += self._task(task_id).skip(runs)
             for task_id, task in self._tasks.items():
-                if change.last or (task.lost and task_id not in self._turns):
+                over = task_id in change.position.runs and task_id not in self._turns
+                if change.last or over:
                     self._discarded += task.chunks
                     task.chunks.clear()
 

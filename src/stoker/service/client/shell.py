@@ -20,18 +20,22 @@ from stoker.elements.codec.elements import TypeResolver
 from stoker.elements.spec import Spec, compatible, spec_of
 from stoker.errors import (
     DataLossError,
+    ErrorRecord,
     FailedPreconditionError,
     InvalidArgumentError,
     StokerError,
     from_record,
+    to_record,
 )
 from stoker.service import messages as m
 from stoker.service import rpc_session
-from stoker.service.client import logic
+from stoker.service.client import local_readers, logic
 from stoker.service.client.connections import WorkerConnections
+from stoker.service.client.local_readers import LocalIteration
 from stoker.service.client.ready_elements import ready_elements
 from stoker.service.client.route import Route
 from stoker.service.keys import KEY_BYTES
+from stoker.service.local_tasks import deleted, frees_local_tasks
 from stoker.service.own_threads import run_apart
 from stoker.service.read_options import ReadOptions
 from stoker.wire import frames as f
@@ -95,6 +99,11 @@ class ServiceStream(Stream):
         self._failure: StokerError | None = None
         self._crashed = False
         self._answered = threading.Event()
+        self.was_read = False
+        self.iteration: LocalIteration | None = None
+        if frees_local_tasks(hello.parameters):
+            address = options.dispatcher_address
+            self.iteration = LocalIteration(address, hello.job, hello.epoch)
         # Known by it, the client is registered once, even if the answer is lost.
         hello = msgspec.structs.replace(hello, key=secrets.token_bytes(KEY_BYTES))
         self._logic = logic.Client(hello, options, random.Random(), time.monotonic())
@@ -107,6 +116,7 @@ class ServiceStream(Stream):
                 self._tick,
                 self._session_failed,
             )
+        local_readers.opened(self)
         if options.tensorflow_timing:
             self._answered.wait(OPENING_SECONDS)
 
@@ -137,10 +147,28 @@ class ServiceStream(Stream):
             self._notify()
             deadline = time.monotonic() + FAREWELL_SECONDS
             farewell = self._logic.farewell(time.monotonic())
+        local_readers.closed(self, self._error_of_others())
         self._connections.flush()
         self._session.close(FAREWELL_SECONDS, farewell)
         self._connections.wait_disconnected(max(0.0, deadline - time.monotonic()))
         self._connections.close()
+
+    def delete(self, error: StokerError) -> None:
+        """Close the stream, unless it was read; each read raises `error`."""
+        if self._pid != os.getpid():
+            return  # nor can its lock be acquired if another thread of the parent had it
+        with self._lock:
+            if self.was_read or self._closed or self._failure is not None:
+                return
+            self._failure = error
+        self.close()
+
+    def _error_of_others(self) -> ErrorRecord | None:
+        """Return the error of those that would read on where this stream stops, if they may not."""
+        task = self._logic.partly_read
+        if self.iteration is None or self._failure is not None or task is None:
+            return None
+        return to_record(deleted(task.task_id, task.worker, self.iteration.job))
 
     def _close_logic(self) -> None:
         if self._crashed:
@@ -215,14 +243,17 @@ class ServiceStream(Stream):
             raise FailedPreconditionError("this iterator was closed while it was read")
         if (loss := self._logic.losses.take()) is not None:
             raise DataLossError(loss)
+        self.was_read = True
         try:
             item, actions = self._logic.take(worked, time.monotonic())
             self._chunk_size = 0
             self._execute(actions)
             if not isinstance(item, logic.ReceivedChunk) or item.repeated:
                 self._count()
-        except Exception as error:  # noqa: BLE001 - raised as the iterator's failure
+        except BaseException as error:
             self._crash(error)
+            if not isinstance(error, Exception):
+                raise
             return self._failure
         if item is not None:
             self._taken_at = time.monotonic()

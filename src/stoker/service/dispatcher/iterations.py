@@ -9,7 +9,6 @@ from stoker.errors import (
     to_record,
 )
 from stoker.service import messages as m
-from stoker.service.cacheable import check_cacheable, check_repetition
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher import entities as e
 from stoker.service.dispatcher import jobs
@@ -94,8 +93,6 @@ class Iterations:
         """
         mode = mode_of(hello.parameters)  # raises before anything is recorded
         jobs.check_local(self._state, hello)
-        if hello.parameters.use_cross_trainer_cache:
-            check_repetition(hello.epoch)
         job = self._state.jobs.get(hello.job)
         warning = ""
         if job is not None and self._is_outdated(job, hello, now):
@@ -103,9 +100,7 @@ class Iterations:
             job = None
         requested = jobs.requested_dataset(self._state, hello)
         if job is None or hello.epoch not in job.iterations:
-            mode.check(requested, hello, self._config)
-            if hello.parameters.use_cross_trainer_cache:
-                check_cacheable(requested.size)
+            mode.check(requested, hello)
             shards = mode.shards(requested, self._state.places.addresses)
         if job is None:
             dataset_id = hello.dataset_id
@@ -414,8 +409,9 @@ class Iterations:
             self._notify_all(iteration, changed)
         else:
             self._notify_ended(iteration)
-        if iteration.finished and not iteration.clients:
-            self._stop(iteration)
+        if not iteration.clients:
+            if iteration.finished:
+                self._stop(iteration)
             self._collector.maybe_idle(iteration.job)
 
     def _notify_ended(self, iteration: e.Iteration) -> None:

@@ -15,7 +15,7 @@ from stoker.service.journal import Journal, open_journal
 logger = logging.getLogger("stoker.dispatcher")
 
 FAREWELL_SECONDS = 5.0
-"""Longest time in which a dispatcher that stops waits for its journal."""
+"""Longest time that a dispatcher that stops, or fails to start, waits for its journal."""
 
 
 class JournalGate:
@@ -56,7 +56,7 @@ class JournalGate:
             history = self._journal.read()
             state = rebuild(history.snapshot, history.units)
         except BaseException:
-            self._journal.close(0)
+            self._journal.close(FAREWELL_SECONDS)
             raise
         return state if state.journal_id else None
 

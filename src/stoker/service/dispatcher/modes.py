@@ -14,8 +14,8 @@ import msgspec
 from stoker.dataset.streams.call_ranges import CallRange
 from stoker.dataset.tree.node import INFINITE_CARDINALITY
 from stoker.dataset.tree.splits import IndexSplits, ListedSplits, ShardBy
-from stoker.errors import FailedPreconditionError
 from stoker.service import messages as m
+from stoker.service.cacheable import check_cacheable, check_repetition
 from stoker.service.config import (
     STATIC_POLICIES,
     DispatcherConfig,
@@ -34,6 +34,7 @@ from stoker.service.dispatcher.placement import (
 )
 from stoker.service.dispatcher.records import DatasetAdded, TaskDied, WorkerAdded
 from stoker.service.dispatcher.split_tracker import split_total
+from stoker.service.local_tasks import deleted, frees_local_tasks
 from stoker.service.splittable import check_splittable
 
 
@@ -58,24 +59,21 @@ class Mode:
         """True if clients are consumers that read all tasks in turns, as their rounds go."""
         return self._buffer is m.BufferPolicy.ROUND_ROBIN
 
-    def check(
-        self,
-        dataset: m.RegisterDataset | DatasetAdded,
-        hello: m.ClientHello,
-        config: DispatcherConfig,
-    ) -> None:
+    def check(self, dataset: m.RegisterDataset | DatasetAdded, hello: m.ClientHello) -> None:
         """Check that clients can read a dataset by these rules, before anything is recorded.
 
         Args:
             dataset: the dataset that `hello` names.
             hello: the request of a client.
-            config: the configuration of the dispatcher.
 
         Raises:
             StokerError: if they cannot; says why.
         """
         if self.coordinated:
             check_coordinated(hello, dataset.size, dataset.options)
+        if self._buffer is m.BufferPolicy.SLIDING_WINDOW:
+            check_repetition(hello.epoch)
+            check_cacheable(dataset.size)
 
     def shards(
         self, dataset: m.RegisterDataset | DatasetAdded, addresses: Sequence[str]
@@ -235,12 +233,8 @@ class Off(Mode):
     """Every task yields the whole dataset."""
 
     def frees_local_tasks(self, parameters: m.JobParameters) -> bool:
-        """Return True for LOCAL reads: their tasks occupy the processor of the trainer.
-
-        A cross-trainer cache stays for other trainers.
-        """
-        is_cache = parameters.use_cross_trainer_cache
-        return parameters.target_workers == "LOCAL" and not is_cache
+        """Return True for LOCAL reads without a cross-trainer cache."""
+        return frees_local_tasks(parameters)
 
     def check_reopened(self, iteration: Iteration, hello: m.ClientHello) -> None:
         """Check that no task for the client's process was dropped.
@@ -252,14 +246,7 @@ class Off(Mode):
         for task in iteration.tasks.values():
             dropped = task.lost == NO_LOCAL_CLIENT and not task.read
             if dropped and process_of(task.worker) == hello.process:
-                raise FailedPreconditionError(
-                    f"Got request for local task {task.task_id} of worker {task.worker.address}, "
-                    "which has been deleted. You may be creating a duplicate iteration which has "
-                    "already finished. To fix this, make sure to create your dataset only once, as "
-                    "opposed to re-creating it repeatedly inside a loop. The first iterator of job "
-                    f"{hello.job!r} in this process was closed before its end; each iter() of one "
-                    "dataset object, and another job_name, reads the data anew"
-                )
+                raise deleted(task.task_id, task.worker.address, hello.job)
 
     def accepts_tasks(self, iteration: Iteration) -> bool:
         """Return True until all tasks are computed and clients have consumed one of them.
@@ -282,14 +269,9 @@ class Off(Mode):
 class Dynamic(Mode):
     """The dispatcher assigns splits to tasks, so that each element is yielded by one of them."""
 
-    def check(
-        self,
-        dataset: m.RegisterDataset | DatasetAdded,
-        hello: m.ClientHello,
-        config: DispatcherConfig,
-    ) -> None:
+    def check(self, dataset: m.RegisterDataset | DatasetAdded, hello: m.ClientHello) -> None:
         """Check that every source can be split."""
-        super().check(dataset, hello, config)
+        super().check(dataset, hello)
         check_splittable(hello.parameters.processing_mode, dataset.sources)
 
     def may_never_start(self, dataset: DatasetAdded) -> bool:

@@ -428,9 +428,10 @@ class Worker:
                 raise _unknown_client(hello.client_id)
             known = task.readers.get(hello.client_id)
             reader = known or self._new_reader(task, hello)
-            next_frame = hello.next_frame
-            if known is None:
-                next_frame = max(next_frame, reader.next_number)
+            # The `Welcome` that named the first frame may be lost, or the `Credit` that skips.
+            if known is not None:
+                task.skip(known, hello.next_frame)
+            next_frame = max(hello.next_frame, reader.first_number)
             _check_resumable(reader, hello, next_frame)
         except StokerError as error:
             self._close_connection(connection, error)
@@ -462,9 +463,8 @@ class Worker:
         reader = ReaderState(hello.client_id, self._buffer_bytes, index)
         if index is None:
             _check_resumable(reader, hello, hello.next_frame)
-        reader.next_number = task.buffer.join(
-            hello.client_id, hello.trainer, index, hello.next_frame
-        )
+        first = task.buffer.join(hello.client_id, hello.trainer, index, hello.next_frame)
+        reader.begin_at(first)
         return reader
 
     def _reader_of(self, connection: int) -> tuple[Task, ReaderState] | None:

@@ -27,6 +27,7 @@ class ReaderState:
         ended: `End` was sent on this connection after the last frame.
         metered: the client grants credit only for elements announced by `Ready`.
         announced: `Ready` was sent since the client last granted credit.
+        first_number: the number of its first frame; others before it are never sent.
         next_number: the number of the next frame.
         kept_positions: the number of positions sent and not known to be consumed.
         reported_counts: the task's totals as last sent on this connection.
@@ -47,6 +48,7 @@ class ReaderState:
         self.ended = False
         self.metered = False
         self.announced = False
+        self.first_number = 0
         self.next_number = 0
         self.kept_positions = 0
         self.reported_counts: dict[str, int] = {}
@@ -73,6 +75,10 @@ class ReaderState:
     def first_kept(self) -> int:
         """The first frame that is kept."""
         return self._kept[0][0] if self._kept else self.next_number
+
+    def begin_at(self, frame: int) -> None:
+        """Send frames from `frame` on; nothing was sent."""
+        self.first_number = self.next_number = frame
 
     def can_resume(self, next_frame: int) -> bool:
         """Return whether everything from `next_frame` on is still kept."""

@@ -96,12 +96,17 @@ class Task:
             del self.released[next(iter(self.released))]
         return self.readers.pop(client_id, None)
 
+    def skip(self, reader: ReaderState, frame: int) -> None:
+        """Let a reader that was sent nothing begin at a later frame, if it can."""
+        if frame > reader.next_number:
+            skipped = self.buffer.skip(reader.client_id, frame)
+            if skipped is not None:
+                reader.begin_at(skipped)
+
     def credited(self, reader: ReaderState, credit: f.Credit) -> None:
         """Apply a `Credit` of a reader, which may skip frames by it."""
         reader.credit(credit)
-        if credit.consumed > reader.next_number:
-            skipped = self.buffer.skip(reader.client_id, credit.consumed)
-            reader.next_number = reader.next_number if skipped is None else skipped
+        self.skip(reader, credit.consumed)
         self.buffer.consumed(reader.client_id, credit.consumed)
 
     def give_back(self, reader: ReaderState, consumed: tuple[int, int] | None) -> None:

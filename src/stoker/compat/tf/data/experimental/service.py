@@ -4,6 +4,7 @@ Errors are raised and elements requested when tf.data service does: see `ReadOpt
 """
 
 import dataclasses
+import enum
 import functools
 from collections.abc import Callable
 from typing import Any, ParamSpec
@@ -19,7 +20,6 @@ from stoker.service import (
     CrossTrainerCache,
     DispatcherConfig,
     DispatchServer,
-    ShardingPolicy,
     WorkerConfig,
     WorkerServer,
     register_dataset,
@@ -41,6 +41,21 @@ __all__ = [
     "from_dataset_id",
     "register_dataset",
 ]
+
+
+class ShardingPolicy(enum.IntEnum):
+    """Division of the dataset among workers: the members of TensorFlow.
+
+    stoker's own policies are members of `stoker.service.ShardingPolicy` only; both are accepted
+    wherever one is.
+    """
+
+    OFF = 0
+    DYNAMIC = 1
+    FILE = 2
+    DATA = 3
+    FILE_OR_DATA = 4
+    HINT = 5
 
 
 def _transforming(
