@@ -1,6 +1,6 @@
 """Trainers that share elements by a cross-trainer cache, beside tf.data service's.
 
-One worker computes arrays of 256 KB, a few milliseconds each; 1, 2 and 4 trainer processes of one
+One worker computes arrays of 256 KB, about 0.3 ms each; 1, 2 and 4 trainer processes of one
 job read them, with a cache and, for comparison, each a job of its own. Prints the elements per
 second of all trainers together. ``python benchmarks/bench_cache.py --rounds 3 --seconds 2``
 """

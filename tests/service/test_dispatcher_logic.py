@@ -87,6 +87,18 @@ def only(said, kind):
     return [(peer, message) for peer, message in said if isinstance(message, kind)]
 
 
+def talk_with_held_split(splits: int) -> tuple[Talk, int, int]:
+    """Return a dispatcher and two tasks: the first has begun a split and holds the last."""
+    talk = Talk(IndexSplits(splits))
+    talk.join(W1)
+    talk.join(W2)
+    talk.read(C1)
+    first, second = talk.task(W1), talk.task(W2)
+    talk.say(W1, m.SplitRequest(first, 0, 0, want=1))
+    talk.say(W1, m.SplitRequest(first, 0, 0, begin=[0], want=1))
+    return talk, first, second
+
+
 def page(
     listing_id: int, values: list, start: int = 0, total: int | None = None, source: int = 0
 ) -> m.SplitsPage:
@@ -236,13 +248,7 @@ def test_end_is_sent_when_all_splits_are_begun():
 
 
 def test_splits_of_a_lost_worker_are_reassigned_or_counted():
-    talk = Talk(IndexSplits(2))
-    talk.join(W1)
-    talk.join(W2)
-    talk.read(C1)
-    first, second = talk.task(W1), talk.task(W2)
-    talk.say(W1, m.SplitRequest(first, 0, 0, want=1))
-    talk.say(W1, m.SplitRequest(first, 0, 0, begin=[0], want=1))
+    talk, first, second = talk_with_held_split(2)
     assert talk.say(W2, m.SplitRequest(second, 0, 0, want=1)) == []
     said = talk.say(W1, m.WorkerLeave())
     lost = m.TaskLost(first, "host:1", "it was stopped", splits_begun=1)

@@ -1,20 +1,7 @@
 """Splits that a task holds without beginning them, while other tasks wait."""
 
-from stoker.dataset.tree.splits import IndexSplits
 from stoker.service import messages as m
-from tests.service.test_dispatcher_logic import C1, W1, W2, Talk
-
-
-def _held(splits: int) -> tuple[Talk, int, int]:
-    """Return a dispatcher and two tasks: the first has begun a split and holds the last."""
-    talk = Talk(IndexSplits(splits))
-    talk.join(W1)
-    talk.join(W2)
-    talk.read(C1)
-    first, second = talk.task(W1), talk.task(W2)
-    talk.say(W1, m.SplitRequest(first, 0, 0, want=1))
-    talk.say(W1, m.SplitRequest(first, 0, 0, begin=[0], want=1))
-    return talk, first, second
+from tests.service.test_dispatcher_logic import C1, W1, W2, Talk, talk_with_held_split
 
 
 def _pass(talk: Talk, seconds: float) -> list[tuple[int, object]]:
@@ -28,7 +15,7 @@ def _pass(talk: Talk, seconds: float) -> list[tuple[int, object]]:
 
 
 def test_a_waiting_task_gets_what_another_does_not_begin():
-    talk, first, second = _held(2)
+    talk, first, second = talk_with_held_split(2)
     assert talk.say(W2, m.SplitRequest(second, 0, 0, want=1)) == []
     assert _pass(talk, 1.0) == []
     assert _pass(talk, 0.5) == [
@@ -45,7 +32,7 @@ def test_a_waiting_task_gets_what_another_does_not_begin():
 
 
 def test_a_split_that_is_begun_in_time_is_kept():
-    talk, first, second = _held(3)
+    talk, first, second = talk_with_held_split(3)
     talk.say(W2, m.SplitRequest(second, 0, 0, want=1))
     talk.say(W2, m.SplitRequest(second, 0, 0, begin=[2], want=1))
     for _ in range(5):
@@ -55,11 +42,11 @@ def test_a_split_that_is_begun_in_time_is_kept():
 
 
 def test_a_task_that_waits_for_itself_keeps_its_splits():
-    talk, first, _ = _held(2)
+    talk, first, _ = talk_with_held_split(2)
     talk.say(W1, m.SplitRequest(first, 0, 0, want=1))
     assert _pass(talk, 5.0) == []
 
 
 def test_without_a_waiting_task_nothing_is_taken_back():
-    talk, _, _ = _held(2)
+    talk, _, _ = talk_with_held_split(2)
     assert _pass(talk, 5.0) == []
