@@ -14,7 +14,6 @@ from stoker.errors import (
     NotFoundError,
     UnimplementedError,
 )
-from stoker.wire.transports import get_transport
 
 PROTOCOLS = ("grpc",)
 DATA_TRANSFER_PROTOCOLS = ("grpc", "tcp")
@@ -178,9 +177,9 @@ def check_exposure(host: str, insecure: bool) -> None:
     """
     if not is_loopback(host) and not insecure:
         raise InvalidArgumentError(
-            f"host {host!r} can be reached from other machines, and everyone who reaches a stoker "
-            "server can run code on it. On a network you trust, pass insecure=True (--insecure on "
-            "the command line); otherwise bind localhost"
+            f"`host` {host!r} can be reached from other machines, and everyone who reaches a "
+            "stoker server can run code on it. On a network you trust, pass insecure=True "
+            "(--insecure on the command line); otherwise bind localhost"
         )
 
 
@@ -404,6 +403,8 @@ class WorkerConfig:
                 f"there are {known}"
             )
         if self.data_transfer_protocol is not None:
+            from stoker.wire.transports import get_transport  # costs more than all of this module
+
             get_transport(self.data_transfer_protocol)
 
 
