@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 import stoker
 from stoker.cli.app import app
+from stoker.cli.options.servers import TABLES
 
 
 def test_version_is_the_package_version():
@@ -25,15 +26,15 @@ def test_no_command_lists_the_commands():
 @pytest.mark.parametrize(
     ("command", "options"),
     [
-        ("dispatcher", ["--host", "--port", "--insecure", "--dispatcher-patience-ms"]),
-        ("dispatcher", ["--work-dir", "--worker-addresses"]),
-        ("worker", ["--dispatcher", "--host", "--port", "--processes", "--tags", "--insecure"]),
-        ("worker", ["--data-transfer-protocol", "--shared-memory-bytes"]),
+        ("dispatcher", [option.flag for option in TABLES["dispatcher"]]),
+        ("worker", [option.flag for option in TABLES["worker"]]),
+        ("worker", ["--dispatcher", "--tags", "--grace", "--cross-trainer-cache-bytes"]),
         ("demo", ["--directory"]),
     ],
 )
 def test_help_lists_every_option(command, options):
-    result = CliRunner(env={"COLUMNS": "200", "TERM": "dumb"}).invoke(app, [command, "--help"])
+    """In a terminal of 80 columns, no name is cut off."""
+    result = CliRunner(env={"COLUMNS": "80", "TERM": "dumb"}).invoke(app, [command, "--help"])
     assert result.exit_code == 0
     assert [option for option in options if option not in result.output] == []
 
@@ -46,8 +47,8 @@ def test_worker_requires_dispatcher():
 
 def test_help_loads_no_server():
     code = (
-        "import sys; from stoker.cli.app import app\n"
-        "print([name for name in ('grpclib', 'stoker.service', 'PIL') if name in sys.modules])"
+        "import sys; from stoker.cli.app import app; names = ('grpclib', 'numpy', 'PIL')\n"
+        "print([name for name in (*names, 'stoker.service.rpc') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -121,11 +121,11 @@ def test_workers_of_the_list_read_shards_and_others_are_refused():
 
 
 def test_unknown_transport_is_one_line():
-    with running(
-        "worker", "--dispatcher", "localhost:1", "--data-transfer-protocol", "pigeon"
-    ) as command:
-        assert command.end() == 1
-    assert "no data transfer protocol 'pigeon' to serve; there are 'grpc', 'tcp'" in command.output
+    command = Command("worker", "--dispatcher", "localhost:1", "--data-transfer-protocol", "pigeon")
+    assert command.end() == 2
+    assert command.output == (
+        "stoker: --data-transfer-protocol: there is no 'pigeon'; choose from grpc, tcp\n"
+    )
 
 
 def test_killed_worker_process_is_logged_and_replaced():
@@ -234,7 +234,7 @@ def _slow(x):
 @pytest.mark.parametrize("words", [["dispatcher"], ["worker", "--dispatcher", "localhost:5050"]])
 def test_non_loopback_address_needs_insecure(words):
     command = Command(*words, "--host", "0.0.0.0")
-    assert command.end() == 1
+    assert command.end() == 2
     assert "insecure" in command.output
     assert "Traceback" not in command.output
     assert command.output.count("\n") == 1

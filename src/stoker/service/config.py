@@ -330,7 +330,7 @@ class WorkerConfig:
             sets the interval by its lease and the number of workers.
         dispatcher_timeout_ms: the worker stops when it cannot reach the dispatcher for this long.
         data_transfer_protocol: how other processes read elements: "tcp" at `port` only, "grpc" at
-            `port` only, or ``None``, "tcp" at `port` and shared memory. "grpc" needs the extra
+            `port` only, by default "tcp" at `port` and shared memory. "grpc" needs the extra
             ``stoker[grpc]``, and clients that name it too.
         data_transfer_address: as `worker_address`, for elements. A port in it is the one at which
             others reach `port`.
