@@ -80,7 +80,7 @@ def test_client_opens_its_iteration_and_connects_to_tasks():
     assert client.session_opened() == [c.ToDispatcher(HELLO)]
     assert client.session_message(WELCOME, 0.0) == [c.SetHeartbeat(500)]
     assert client.session_message(m.Tasks(added=[TASK]), 0.0) == [c.Connect(1, TASK)]
-    assert client.connected(1) == [c.ToWorker(1, f.Hello(1, 1, 40, 20, 0, attempt=1))]
+    assert client.connected(1) == [c.ToWorker(1, f.Hello(1, 1, 40, 20, 0, attempt=1, reports=True))]
     assert client.worker_message(1, f.Welcome(1, "here:1"), 0.0) == [
         c.ToWorker(1, f.Credit(0, FIRST, EVEN))
     ]
@@ -106,7 +106,7 @@ def test_compression_of_the_first_welcome_is_sent_to_workers():
     client.session_message(msgspec.structs.replace(WELCOME, compression="ZSTD"), 0.0)
     client.session_message(WELCOME, 0.0)  # a resumed session does not repeat it
     client.session_message(m.Tasks(added=[TASK]), 0.0)
-    hello = f.Hello(1, 1, 40, 20, 0, attempt=1, compression="ZSTD")
+    hello = f.Hello(1, 1, 40, 20, 0, attempt=1, compression="ZSTD", reports=True)
     assert client.connected(1) == [c.ToWorker(1, hello)]
 
 
@@ -169,7 +169,7 @@ def test_reconnection_resumes_at_the_first_missing_frame():
     client.connection_lost(1, "reset", 10.0)
     assert client.tick(10.001) == []
     assert client.tick(10.1) == [c.Connect(2, TASK)]
-    assert client.connected(2) == [c.ToWorker(2, f.Hello(1, 1, 40, 20, 1, attempt=2))]
+    assert client.connected(2) == [c.ToWorker(2, f.Hello(1, 1, 40, 20, 1, attempt=2, reports=True))]
     _frame(client, 1, ["stale"], connection=1)
     assert _taken(client) == ["a"]
     assert _taken(client) is None
@@ -547,7 +547,7 @@ def test_client_reads_a_task_that_it_had_left_from_the_first_frame():
     again = msgspec.structs.replace(TASK, reader_id=77)
     [connect] = client.session_message(m.Tasks(added=[again]), 0.0)
     assert connect == c.Connect(2, again)
-    assert client.connected(2) == [c.ToWorker(2, f.Hello(1, 1, 77, 20, 0, attempt=2))]
+    assert client.connected(2) == [c.ToWorker(2, f.Hello(1, 1, 77, 20, 0, attempt=2, reports=True))]
     client.worker_message(2, f.Welcome(1, "here:1"), 0.0)
     _frame(client, 0, ["b"], connection=2)
     assert _taken(client) == ["b"]

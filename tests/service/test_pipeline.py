@@ -12,6 +12,7 @@ from stoker.dataset.tree.node import Node
 from stoker.dataset.tree.wire_form import decode_tree, encode_tree
 from stoker.errors import ErrorRecord
 from stoker.service import messages as m
+from stoker.service.task_evidence import TaskEvidence
 from stoker.service.worker.pipeline import Pipeline
 from tests.serving import eventually
 
@@ -53,6 +54,9 @@ class _Host:
 
     def failed(self, start: m.TaskStart, error: ErrorRecord) -> None:
         self.failures.append((start.task_id, error))
+
+    def measured(self, task_id: int, evidence: TaskEvidence) -> None:
+        self.evidence = evidence
 
     def exhausted(self, task_id: int) -> None:
         self.ended.set()

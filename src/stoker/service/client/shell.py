@@ -32,12 +32,14 @@ from stoker.service import rpc_session
 from stoker.service.client import local_readers, logic
 from stoker.service.client.connections import WorkerConnections
 from stoker.service.client.local_readers import LocalIteration
+from stoker.service.client.reading import Reading
 from stoker.service.client.ready_elements import ready_elements
 from stoker.service.client.route import Route
 from stoker.service.keys import KEY_BYTES
 from stoker.service.local_tasks import deleted, frees_local_tasks
 from stoker.service.own_threads import run_apart
 from stoker.service.read_options import ReadOptions
+from stoker.service.stopwatch import Stopwatch
 from stoker.wire import frames as f
 
 logger = logging.getLogger("stoker.client")
@@ -94,6 +96,9 @@ class ServiceStream(Stream):
         self._next_heartbeat = math.inf  # none before the welcome
         self._chunk_size = 0
         self._taken_at = time.monotonic()
+        self._began: float | None = None  # the first read
+        self._finished_at: float | None = None
+        self._get_wait = Stopwatch(time.monotonic)
         self._ended = False
         self._closed = False
         self._failure: StokerError | None = None
@@ -142,6 +147,7 @@ class ServiceStream(Stream):
             if self._closed:
                 return
             self._closed = True
+            self._finished_at = self._finished_at or time.monotonic()
             self._close_logic()
             self.ready = iter(())
             self._notify()
@@ -199,18 +205,27 @@ class ServiceStream(Stream):
         if self._logic.shared and not self._ended:
             self._statistics.add("epochs_shared", 1)
         self._ended = True
+        self._finished_at = self._finished_at or time.monotonic()
         raise StopIteration
 
     def _wait_item(self) -> logic.ReceivedChunk | logic.End | StokerError:
         """Return the next chunk, the end or an error; meanwhile receive on this thread."""
-        began = warned = time.monotonic()
+        began = time.monotonic()
+        if self._began is None:
+            self._began = began
         worked = began - self._taken_at
+        item = self._look(worked)
+        if item is None:
+            with self._get_wait:
+                item = self._await_item(began, worked)
+        return item
+
+    def _await_item(
+        self, began: float, worked: float
+    ) -> logic.ReceivedChunk | logic.End | StokerError:
+        """Receive until there is an item; `began` is when the read began, in seconds."""
+        warned = began
         while True:
-            with self._lock:
-                item = self._take_item(worked)
-                if item is not None:
-                    return item
-                self._waiter = threading.get_ident()
             self._connections.flush()
             self._connections.poller.poll(max(0.0, warned + STALL_SECONDS - time.monotonic()))
             self._waiter = None
@@ -221,6 +236,24 @@ class ServiceStream(Stream):
                     warned - began,
                     self._logic.waiting_for(),
                 )
+            if (item := self._look(worked)) is not None:
+                return item
+
+    def reading(self) -> Reading:
+        """Return where the time of this client and its tasks goes."""
+        with self._lock:
+            now = time.monotonic()
+            until = now if self._finished_at is None else self._finished_at
+            seconds = 0.0 if self._began is None else until - self._began
+            return self._logic.reading(seconds, self._get_wait.seconds, until)
+
+    def _look(self, worked: float) -> logic.ReceivedChunk | logic.End | StokerError | None:
+        """Return what has arrived; with ``None`` this thread is known to wait."""
+        with self._lock:
+            item = self._take_item(worked)
+            if item is None:
+                self._waiter = threading.get_ident()
+            return item
 
     def _count(self) -> None:
         """Add what the logic has counted to the statistics. Under the lock."""
@@ -346,7 +379,8 @@ class ServiceStream(Stream):
     def _connection_opened(self, number: int) -> None:
         with self._lock:
             if not self._crashed:
-                self._execute(self._logic.connected(number))
+                protocol = self._connections.protocol(number)
+                self._execute(self._logic.connected(number, protocol))
         self._connections.flush()
 
     def _worker_message(self, number: int, message: f.Message) -> None:

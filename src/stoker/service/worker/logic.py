@@ -17,6 +17,7 @@ from stoker.errors import (
 from stoker.service import messages as m
 from stoker.service.chunk import Chunk
 from stoker.service.keys import are_equal, reader_key
+from stoker.service.task_evidence import TaskEvidence
 from stoker.service.worker.actions import (
     Action,
     CloseConnection,
@@ -340,7 +341,7 @@ class Worker:
         """Buffer what the task's pipeline computed; `may_produce` tells whether to continue."""
         task = self.tasks.get(task_id)
         if task is not None and not task.ended:
-            task.buffer.put(chunk)
+            task.put(chunk, self._buffer_bytes)
             self._deliver(task)
         return self._take_actions()
 
@@ -349,6 +350,14 @@ class Worker:
         task = self.tasks.get(task_id)
         if task is not None:
             task.counts = counts
+        return self._take_actions()
+
+    def measured(self, task_id: int, evidence: TaskEvidence) -> list[Action]:
+        """Send the task's readers new evidence of where its time goes."""
+        task = self.tasks.get(task_id)
+        if task is not None:
+            task.measured(evidence)
+            self._deliver(task)
         return self._take_actions()
 
     def exhausted(self, task_id: int) -> list[Action]:
@@ -438,7 +447,7 @@ class Worker:
             return
         self._close_connection(reader.connection, UnavailableError("the client connected again"))
         task.readers[hello.client_id] = reader
-        reader.metered = hello.metered
+        reader.metered, reader.reports = hello.metered, hello.reports
         self.connections[connection] = (hello.task_id, hello.client_id)
         welcome = f.Welcome(
             protocol, self._hello.address, self._buffer_bytes, self._peer_timeout_ms, next_frame
