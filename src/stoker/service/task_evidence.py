@@ -2,6 +2,8 @@
 
 import msgspec
 
+from stoker.dataset.streams.stage_report import StageReport
+
 
 class TaskEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
     """Totals of one task on its worker, since its pipeline was opened.
@@ -22,6 +24,7 @@ class TaskEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
         ended: the pipeline has ended.
         cores: the number of processors that the worker may use.
         splits: number of a source → the number of its splits, where the dispatcher assigns them.
+        stages: the stages of its pipeline.
     """
 
     seconds: float = 0.0
@@ -35,6 +38,7 @@ class TaskEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
     ended: bool = False
     cores: int = 1
     splits: dict[int, int] = {}
+    stages: list[StageReport] = []
 
     def since(self, before: "TaskEvidence") -> "TaskEvidence":
         """Return the part after `before`, an earlier evidence of the same task."""
@@ -47,7 +51,25 @@ class TaskEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
             chunks=self.chunks - before.chunks,
             elements=self.elements - before.elements,
             bytes=self.bytes - before.bytes,
+            stages=_since(self.stages, before.stages),
         )
+
+
+def _since(stages: list[StageReport], before: list[StageReport]) -> list[StageReport]:
+    earlier = {stage.number: stage for stage in before}
+    return [
+        msgspec.structs.replace(
+            stage,
+            elements=stage.elements - first.elements,
+            bytes=stage.bytes - first.bytes,
+            busy=stage.busy - first.busy,
+            get_wait=stage.get_wait - first.get_wait,
+            put_wait=stage.put_wait - first.put_wait,
+        )
+        if (first := earlier.get(stage.number)) is not None
+        else stage
+        for stage in stages
+    ]
 
 
 _ENCODER = msgspec.msgpack.Encoder()

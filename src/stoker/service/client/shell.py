@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from stoker.dataset.bottleneck import Bottleneck
 from stoker.dataset.streams.statistics import Statistics
 from stoker.dataset.streams.stream import Stream
 from stoker.elements.codec.elements import TypeResolver
@@ -35,6 +36,7 @@ from stoker.service.client.local_readers import LocalIteration
 from stoker.service.client.reading import Reading
 from stoker.service.client.ready_elements import ready_elements
 from stoker.service.client.route import Route
+from stoker.service.client.verdict import find_bottleneck, find_limit
 from stoker.service.keys import KEY_BYTES
 from stoker.service.local_tasks import deleted, frees_local_tasks
 from stoker.service.own_threads import run_apart
@@ -246,6 +248,14 @@ class ServiceStream(Stream):
             until = now if self._finished_at is None else self._finished_at
             seconds = 0.0 if self._began is None else until - self._began
             return self._logic.reading(seconds, self._get_wait.seconds, until)
+
+    def bottleneck(self) -> Bottleneck:
+        """Return what limits the reader: itself or the service; from any thread."""
+        return find_bottleneck(self.reading())
+
+    def limit(self) -> Bottleneck:
+        """Return what limits the service, given that its reader waits; from any thread."""
+        return find_limit(self.reading())
 
     def _look(self, worked: float) -> logic.ReceivedChunk | logic.End | StokerError | None:
         """Return what has arrived; with ``None`` this thread is known to wait."""

@@ -234,6 +234,7 @@ class Pipeline:
             shard=shard,
             splits=None if self._start.split_sources is None else self,
             statistics=self._statistics,
+            meters=self.meter.stages,
             allocate=np.empty if keeps else self._host.allocate,
             make_dataset=Dataset,
             calls=calls,

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
+from stoker.dataset.streams.meters import Meters
 from stoker.dataset.threads.pool import available_cpus
 from stoker.service.stopwatch import Stopwatch
 from stoker.service.task_evidence import TaskEvidence
@@ -55,6 +56,7 @@ class TaskMeter:
         computing: runs while the pipeline computes; waits for splits are subtracted later.
         put_wait: runs while the pipeline waits for room.
         split_wait: runs while a source waits for a split.
+        stages: measures the stages of the pipeline.
         elements: the number of elements computed.
         bytes: about how many bytes they take.
     """
@@ -72,6 +74,7 @@ class TaskMeter:
         self.computing = Stopwatch(clock)
         self.put_wait = Stopwatch(clock)
         self.split_wait = SplitWaits(clock)
+        self.stages = Meters()
         self.elements = self.bytes = 0
 
     def begin(self) -> None:
@@ -106,4 +109,5 @@ class TaskMeter:
             ended=self.ended,
             cores=self._cores,
             splits=self._splits,
+            stages=self.stages.reports(),
         )
