@@ -13,6 +13,7 @@ from stoker.service.client.give_up_policy import DISPATCHER_TIMEOUT
 from stoker.service.client.pace import FIRST, GROWTH
 from stoker.service.config import ShardingPolicy
 from stoker.service.read_options import ReadOptions
+from stoker.service.task_evidence import TaskEvidence, encode
 from stoker.wire import frames as f
 
 EVEN = BUFFER_BYTES // (4 * WORKERS)
@@ -595,3 +596,28 @@ def test_the_end_waits_for_the_dispatcher_with_tensorflows_timing():
     assert isinstance(client.take(0.0, 0.0 + c.END_SECONDS)[0], c.End)
     client.session_message(m.Tasks(computed=True), 0.1)
     assert isinstance(client.take(0.0, 0.1)[0], c.End)
+
+
+def test_a_reading_contains_what_came_from_each_task():
+    client = _reading(None, TASK, OTHER)
+    client.connected(2, "tcp")
+    client.worker_message(1, f.Frame(0, ["a", "b"], nbytes=20), 1.0)
+    client.worker_message(1, f.Report(encode(TaskEvidence(seconds=1.0)), 4, 3), 2.0)
+    client.worker_message(2, f.End(0), 5.0)
+    reading = client.reading(9.0, 3.0, 6.0)
+    assert (reading.seconds, reading.waited) == (9.0, 3.0)
+    assert (reading.elements, reading.bytes) == (2, 20)
+    assert reading.assigns_splits
+    first, second = reading.tasks
+    assert (first.worker, first.elements, first.bytes, first.silent) == ("here:1", 2, 20, 5.0)
+    assert (first.evidence, first.chunks, first.backlogged) == (TaskEvidence(seconds=1.0), 4, 3)
+    assert (second.protocol, second.silent, second.ended) == ("tcp", None, 1.0)
+
+
+def test_the_occupancy_is_that_of_the_window():
+    client = _reading(4)
+    client.worker_message(1, f.Ready(4), 0.0)
+    _frame(client, 0, [1, 2])
+    _taken(client)
+    _taken(client)
+    assert client.reading(1.0, 0.0, 1.0).occupancy == 0.5

@@ -192,3 +192,21 @@ def test_pipeline_without_totals_reports_none():
     host.run()
     assert _ends(host.pipeline)
     assert host.counts == []
+
+
+def test_a_pipeline_measures_its_waits():
+    host = _Host(stoker.Dataset.range(4), room=1)
+    pipeline = host.run([m.SplitSource(0, 1, 4)])
+    assert eventually(lambda: pipeline.meter.split_wait.seconds > 0)
+    assert eventually(lambda: host.asked)
+    pipeline.give_split(0, 0, [(0, 4)])
+    assert eventually(lambda: pipeline.meter.put_wait.seconds > 0)
+    waited = pipeline.meter.put_wait.seconds
+    host.room, host.splits = 1 << 30, [[]]
+    pipeline.resume()
+    assert _ends(pipeline)
+    evidence = host.evidence
+    assert (evidence.elements, evidence.ended, evidence.splits) == (4, True, {0: 1})
+    assert waited <= evidence.put_wait < evidence.seconds
+    assert 0 < evidence.split_wait < evidence.seconds
+    assert evidence.computing + evidence.split_wait + evidence.put_wait <= evidence.seconds
