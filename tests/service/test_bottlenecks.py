@@ -168,13 +168,18 @@ def test_a_straggling_worker_is_named(tmp_path: Path):
         )
         stats = _stats(numbers, tasks=3)
         [slow] = [
-            worker.address
-            for worker in service.workers
-            for task_id in worker._shell.logic.tasks
+            address
+            for address, task_id in _tasks(service)
             if straggler.read_text() == f"stoker-task-{task_id & 0xFFFFF}"
         ]
     assert stats["bottleneck"] == "straggler"
     assert slow in stats["sentence"]
+
+
+def _tasks(service: Service) -> list[tuple[str, int]]:
+    """Return the address of the worker and the id of each task."""
+    shells: list[Any] = [worker._shell for worker in service.workers]
+    return [(shell.address, task_id) for shell in shells for task_id in shell.logic.tasks]
 
 
 def _is_first(file: Path) -> bool:

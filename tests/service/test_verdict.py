@@ -182,7 +182,7 @@ def test_a_worker_that_just_ended_is_no_lack_of_splits():
 
 
 def test_a_straggler_is_named_in_a_coordinated_read():
-    others = {"computing": 0.4, "put_wait": 9.0, "elements": 100, "backlogged": 90}
+    others: dict[str, Any] = {"computing": 0.4, "put_wait": 9.0, "elements": 100, "backlogged": 90}
     found = find_limit(
         _reading(_task("a:1", **others), _task("b:1"), _task("c:1", **others), in_turns=True)
     )
@@ -192,14 +192,14 @@ def test_a_straggler_is_named_in_a_coordinated_read():
 
 
 def test_a_worker_that_yields_nothing_is_a_straggler():
-    others = {"computing": 0.4, "put_wait": 9.0, "backlogged": 90}
+    others: dict[str, Any] = {"computing": 0.4, "put_wait": 9.0, "backlogged": 90}
     stuck = _task("b:1", elements=0, chunks=0, computing=9.9)
     found = find_limit(_reading(_task("a:1", **others), stuck, in_turns=True))
     assert (found.kind, found.worker) == ("straggler", "b:1")
 
 
 def test_the_last_worker_is_a_straggler_only_if_it_is_slower():
-    done = {"computing": 2.0, "seconds": 2.0, "ended_for": 8.0, "elements": 100}
+    done: dict[str, Any] = {"computing": 2.0, "seconds": 2.0, "ended_for": 8.0, "elements": 100}
     slow, usual = _task("b:1"), _task("b:1", elements=450)
     found = find_limit(_reading(_task("a:1", **done), slow))
     assert (found.kind, found.worker) == ("straggler", "b:1")
@@ -213,7 +213,7 @@ def test_equal_workers_in_turns_are_no_stragglers():
 
 
 def test_a_slow_consumer_holds_up_the_others():
-    full = {"put_wait": 9.0, "computing": 0.5}
+    full: dict[str, Any] = {"put_wait": 9.0, "computing": 0.5}
     found = find_limit(_reading(_task("a:1", **full), _task("b:1", **full), in_turns=True))
     assert found.kind == "trainer"
     assert "Another consumer limits training" in found.sentence

@@ -615,8 +615,9 @@ def test_the_last_evidence_comes_before_the_end_and_stays():
     hello = msgspec.structs.replace(_hello(), reports=True)
     worker.client_message(1, hello, 0.0)
     last = TaskEvidence(seconds=2.0, ended=True)
-    sent = _sent(worker.measured(20, last)) + _sent(worker.exhausted(20))
-    assert [type(message).__name__ for _, message in sent] == ["Report", "End"]
+    actions = worker.measured(20, last) + worker.exhausted(20)
+    messages = [action.message for action in actions if isinstance(action, w.ToClient)]
+    assert [type(message) for message in messages] == [f.Report, f.End]
     assert worker.measured(20, TaskEvidence(seconds=1.0)) == []
     again = msgspec.structs.replace(hello, attempt=2)
     [(connection, evidence, _, _)] = _reported(worker.client_message(2, again, 0.0))
