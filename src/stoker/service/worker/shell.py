@@ -26,7 +26,7 @@ from stoker.service import rpc, rpc_session
 from stoker.service.chunk import Chunk
 from stoker.service.config import WorkerConfig, parse_service
 from stoker.service.keys import KEY_BYTES, WorkerIdentity
-from stoker.service.versions import versions
+from stoker.service.versions import stoker_version, versions
 from stoker.service.worker import logic
 from stoker.service.worker.allocator import TRIM_SECONDS, trim_allocator
 from stoker.service.worker.data_connections import DataConnections
@@ -105,7 +105,8 @@ class Shell:
         self._datasets = DatasetCache(self._fetch)
         self._dataset_of: dict[int, str] = {}
         self._interval = config.heartbeat_interval
-        self._lost_at: float | None = time.monotonic()
+        self._started_at = time.monotonic()
+        self._lost_at: float | None = self._started_at
         self._next_heartbeat = 0.0
         self._has_ended = False
         self._trim_at: float | None = None
@@ -130,6 +131,7 @@ class Shell:
                 versions(),
                 self._config.worker_tags,
                 instance=secrets.token_hex(KEY_BYTES),
+                version=stoker_version(),
             )
             self.logic = logic.Worker(
                 hello,
@@ -219,7 +221,7 @@ class Shell:
         now = time.monotonic()
         if now >= self._next_heartbeat and self._session is not None:
             self._next_heartbeat = now + self._interval
-            self._session.send(m.Heartbeat())
+            self._session.send(self._heartbeat(now))
         self._run(self.logic.tick, now)
         self._failures.report_if_due(now)
         if self._connections is not None:
@@ -234,6 +236,10 @@ class Shell:
             where = self._dispatcher_address + self._why()
             logger.error("no dispatcher at %s for %g s: stopping", where, limit)
             self._end(None)
+
+    def _heartbeat(self, now: float) -> m.Heartbeat:
+        with self._lock:
+            return self.logic.heartbeat(now - self._started_at)
 
     def _fail(self, error: Exception) -> None:
         """Stop the worker after an internal error; from any thread."""
