@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from stoker.cli import status_commands
 from stoker.cli.failure import fail
 from stoker.errors import StokerError
 
@@ -158,6 +159,9 @@ def worker(
         grace=grace,
         log=LogOptions(log_level, log_format),
     )
+
+
+app.command()(status_commands.status)
 
 
 @app.command()

@@ -19,7 +19,7 @@ class TaskEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
         occupancy: the mean fraction of the buffer in use when a chunk was added; ``None`` for a
             cross-trainer cache, which is always full.
         chunks: the number of chunks computed.
-        elements: the number of elements computed.
+        elements: the number of elements computed, errors in place of elements included.
         bytes: about how many bytes they take.
         ended: the pipeline has ended.
         cores: the number of processors that the worker may use.

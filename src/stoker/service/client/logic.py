@@ -104,6 +104,7 @@ class Client:
         self.computed = False
         self.shared = False
         self.elements_delivered = 0
+        self.bytes_delivered = 0
         self.losses = Losses(raised=options.on_loss == "raise")
         self.outstanding = 0
         self._hello = hello
@@ -586,7 +587,9 @@ class Client:
         self._unsettled_positions = self._unsettled_bytes = 0
         due: list[int] = []
         for chunk, seconds, at, discarded in consumed:
-            self.elements_delivered += 0 if discarded else len(chunk.elements)
+            if not discarded:
+                self.elements_delivered += len(chunk.elements)
+                self.bytes_delivered += chunk.nbytes
             self.outstanding -= chunk.positions
             self.cursors[chunk.task_id].consumed = chunk.number + 1
             due += self._credit.consumed(chunk.task_id, chunk.positions, chunk.nbytes, seconds, at)

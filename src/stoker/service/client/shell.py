@@ -97,7 +97,7 @@ class ServiceStream(Stream):
         self._heartbeat = 1.0
         self._next_heartbeat = math.inf  # none before the welcome
         self._chunk_size = 0
-        self._taken_at = time.monotonic()
+        self._opened_at = self._taken_at = time.monotonic()
         self._began: float | None = None  # the first read
         self._finished_at: float | None = None
         self._get_wait = Stopwatch(time.monotonic)
@@ -371,12 +371,13 @@ class ServiceStream(Stream):
 
     def _tick(self) -> None:
         now = time.monotonic()
+        report = self._report(now) if now >= self._next_heartbeat else None
         with self._lock:
             if self._closed or self._crashed:
                 return
-            if now >= self._next_heartbeat:
+            if report is not None:
                 self._next_heartbeat = now + self._heartbeat
-                self._session.send(m.Heartbeat())
+                self._session.send(m.Heartbeat(reading=report))
             self._execute(self._logic.tick(now))
             if self._logic.error is not None or self._logic.ends:
                 self._notify()
@@ -384,6 +385,19 @@ class ServiceStream(Stream):
             seconds = rpc_session.TICK_SECONDS if self._logic.reconnecting else quarter
             self._session.tick_seconds = max(rpc_session.TICK_SECONDS, seconds)
         self._connections.flush()
+
+    def _report(self, now: float) -> m.ReadReport:
+        """Return the totals for the status of the service, and what is slow."""
+        found = self.bottleneck()  # not under the lock: frames arrive meanwhile
+        with self._lock:
+            return m.ReadReport(
+                self._logic.elements_delivered,
+                self._logic.bytes_delivered,
+                self._get_wait.seconds,
+                now - self._opened_at,
+                found.kind,
+                found.sentence,
+            )
 
     # ── workers (called on the threads of the connections) ────────────────────────────────────────
     def _connection_opened(self, number: int) -> None:

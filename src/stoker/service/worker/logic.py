@@ -38,7 +38,7 @@ from stoker.service.worker.buffer_policies import DEFAULT_CACHE_BYTES
 from stoker.service.worker.reader_state import ReaderState
 from stoker.service.worker.round_trip import RoundTrip
 from stoker.service.worker.split_queue import SplitQueue
-from stoker.service.worker.task import FRAME_BYTES, FRAME_ELEMENTS, Task
+from stoker.service.worker.task import FRAME_BYTES, FRAME_ELEMENTS, NOTHING_COMPUTED, Task
 from stoker.wire import frames as f
 
 __all__ = [
@@ -107,6 +107,7 @@ class Worker:
         self._journaled = False
         self._draining = False
         self._round_trip = RoundTrip()
+        self._reported: dict[int, m.TaskReport] = {}
         self._ticked_at: float | None = None
         self._tick_seconds = 0.0
         self._actions: list[Action] = []
@@ -217,6 +218,7 @@ class Worker:
             key=welcome.key,
         )
         self._in_session, self._journaled = True, welcome.journaled
+        self._reported = {}
         self._do(SetHeartbeat(welcome.heartbeat_ms))
         for task in self.tasks.values():
             for done in task.read:
@@ -249,6 +251,7 @@ class Worker:
         task = self.tasks.pop(task_id, None)
         if task is None:
             return
+        self._reported.pop(task_id, None)
         self._do(CloseTask(task_id))
         for reader in task.readers.values():
             self._close_connection(reader.connection, NotFoundError(why))
@@ -269,6 +272,20 @@ class Worker:
     ) -> None:
         task.give_back(reader, consumed)
         self._close_connection(reader.connection, _unknown_client(reader.client_id))
+
+    def heartbeat(self, uptime: float) -> m.Heartbeat:
+        """Return the heartbeat to send now, with the tasks that have computed anything since.
+
+        Args:
+            uptime: seconds since the worker was started.
+        """
+        if not self._in_session:
+            return m.Heartbeat(uptime=uptime)
+        tasks = {}
+        for task_id, task in self.tasks.items():
+            if task.computed != self._reported.get(task_id, NOTHING_COMPUTED):
+                self._reported[task_id] = tasks[task_id] = task.computed
+        return m.Heartbeat(tasks, uptime)
 
     # ── splits ────────────────────────────────────────────────────────────────────────────────────
     def need_split(self, task_id: int, source: int, source_epoch: int, now: float) -> list[Action]:

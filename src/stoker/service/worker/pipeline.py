@@ -288,7 +288,6 @@ class Pipeline:
             self._host.counted(self._start.task_id, counts)
 
     def _deliver(self, chunk: Chunk) -> None:
-        self.meter.add(chunk.positions, chunk.nbytes)
         self._report_counts()
         if chunk.error is not None and not self._closed.is_set():
             self._host.failed(self._start, chunk.error)

@@ -27,7 +27,7 @@ from stoker.service.chunk import Chunk
 from stoker.service.config import WorkerConfig, parse_service
 from stoker.service.keys import KEY_BYTES, WorkerIdentity
 from stoker.service.task_evidence import TaskEvidence
-from stoker.service.versions import versions
+from stoker.service.versions import stoker_version, versions
 from stoker.service.worker import logic
 from stoker.service.worker.allocator import TRIM_SECONDS, trim_allocator
 from stoker.service.worker.data_connections import DataConnections
@@ -109,7 +109,8 @@ class Shell:
         self._datasets = DatasetCache(self._fetch)
         self._dataset_of: dict[int, str] = {}
         self._interval = config.heartbeat_interval
-        self._lost_at: float | None = time.monotonic()
+        self._started_at = time.monotonic()
+        self._lost_at: float | None = self._started_at
         self._next_heartbeat = 0.0
         self._has_ended = False
         self._trim_at: float | None = None
@@ -135,6 +136,7 @@ class Shell:
                 versions(),
                 self._config.worker_tags,
                 instance=secrets.token_hex(KEY_BYTES),
+                version=stoker_version(),
             )
             self.logic = logic.Worker(
                 hello,
@@ -224,7 +226,7 @@ class Shell:
         now = time.monotonic()
         if now >= self._next_heartbeat and self._session is not None:
             self._next_heartbeat = now + self._interval
-            self._session.send(m.Heartbeat())
+            self._session.send(self._heartbeat(now))
         self._run(self.logic.tick, now)
         self._report_evidence(now)
         self._failures.report_if_due(now)
@@ -245,19 +247,16 @@ class Shell:
         """Send clients where the time of their tasks goes, about once a second."""
         if now < self._evidence_at:
             return
-        pipelines = self._running()
+        with self._lock:
+            pipelines = dict(self._pipelines)
         self._evidence_at = now + max(EVIDENCE_SECONDS, len(pipelines) * EVIDENCE_SECONDS_PER_TASK)
         for task_id, pipeline in pipelines.items():
             if not pipeline.meter.ended:
                 self.measured(task_id, pipeline.meter.evidence())
 
-    def task_evidence(self) -> dict[int, TaskEvidence]:
-        """Return the evidence of each running task, such as the elements and bytes computed."""
-        return {key: pipeline.meter.evidence() for key, pipeline in self._running().items()}
-
-    def _running(self) -> dict[int, Pipeline]:
+    def _heartbeat(self, now: float) -> m.Heartbeat:
         with self._lock:
-            return dict(self._pipelines)
+            return self.logic.heartbeat(now - self._started_at)
 
     def _fail(self, error: Exception) -> None:
         """Stop the worker after an internal error; from any thread."""

@@ -32,6 +32,8 @@ REPEATED_ENDS = 16
 """Latest epochs of sources whose end is reported again on a new session. If the report is lost, the
 dispatcher keeps the epoch's splits until the iteration ends."""
 
+NOTHING_COMPUTED = m.TaskReport(0, 0)
+
 
 @dataclass
 class Task:
@@ -52,6 +54,7 @@ class Task:
         released: the latest clients that were released, which may not read again.
         reported: the progress last sent to the dispatcher.
         counts: totals of the pipeline, such as errors ignored.
+        computed: totals of what the pipeline has computed.
         evidence: where its time goes, encoded for `Report`.
     """
 
@@ -70,6 +73,7 @@ class Task:
     released: dict[int, None] = field(default_factory=dict)
     reported: m.TaskProgress = field(init=False)
     counts: dict[str, int] = field(default_factory=dict)
+    computed: m.TaskReport = NOTHING_COMPUTED
     evidence: bytes = b""
     _chunks: int = 0
     _filled: float = 0.0
@@ -154,12 +158,22 @@ class Task:
 
     def put(self, chunk: Chunk, buffer_bytes: int) -> None:
         """Add what the pipeline computed next; `buffer_bytes` is the size of the buffer."""
+        self._count(chunk)
         self._chunks += 1
         self._filled += min(1.0, self.buffer.nbytes / buffer_bytes)
         for reader in self.readers.values():
             reader.chunks += 1
             reader.backlogged += self._waiting(reader) > 0
         self.buffer.put(chunk)
+
+    def _count(self, chunk: Chunk) -> None:
+        """Add what the pipeline has computed to the totals."""
+        before, errors = self.computed, chunk.error is not None
+        self.computed = m.TaskReport(
+            before.elements + len(chunk.elements),
+            before.bytes + chunk.nbytes,
+            before.errors + errors,
+        )
 
     def measured(self, evidence: TaskEvidence) -> None:
         """Update the evidence that readers get, which lacks what is known here.
@@ -171,7 +185,13 @@ class Task:
         self._measured_last = evidence.ended
         occupancy = None if self.buffer.keeps_sent else self._filled / max(1, self._chunks)
         self.evidence = encode(
-            msgspec.structs.replace(evidence, occupancy=occupancy, chunks=self._chunks)
+            msgspec.structs.replace(
+                evidence,
+                occupancy=occupancy,
+                chunks=self._chunks,
+                elements=self.computed.elements + self.computed.errors,
+                bytes=self.computed.bytes,
+            )
         )
 
     def finish(self) -> None:

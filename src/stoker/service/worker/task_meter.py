@@ -46,7 +46,7 @@ class SplitWaits:
 
 
 class TaskMeter:
-    """Times and totals of one task. Its pipeline's threads update it, and any thread reads it.
+    """Times of one task. Its pipeline's threads update it, and any thread reads it.
 
     Args:
         splits: as in `TaskEvidence`.
@@ -57,8 +57,6 @@ class TaskMeter:
         put_wait: runs while the pipeline waits for room.
         split_wait: runs while a source waits for a split.
         stages: measures the stages of the pipeline.
-        elements: the number of elements computed.
-        bytes: about how many bytes they take.
     """
 
     def __init__(
@@ -75,16 +73,10 @@ class TaskMeter:
         self.put_wait = Stopwatch(clock)
         self.split_wait = SplitWaits(clock)
         self.stages = Meters()
-        self.elements = self.bytes = 0
 
     def begin(self) -> None:
         """Record that the pipeline is open; importing what its functions need does not count."""
         self._began = self._clock()
-
-    def add(self, elements: int, nbytes: int) -> None:
-        """Count elements that the pipeline computed."""
-        self.elements += elements
-        self.bytes += nbytes
 
     def end(self) -> None:
         """Record the end of the pipeline."""
@@ -104,8 +96,6 @@ class TaskMeter:
             computing=max(0.0, self.computing.seconds - waited),
             put_wait=self.put_wait.seconds,
             split_wait=waited,
-            elements=self.elements,
-            bytes=self.bytes,
             ended=self.ended,
             cores=self._cores,
             splits=self._splits,
