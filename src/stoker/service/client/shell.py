@@ -33,6 +33,7 @@ from stoker.service import rpc_session
 from stoker.service.client import local_readers, logic
 from stoker.service.client.connections import WorkerConnections
 from stoker.service.client.local_readers import LocalIteration
+from stoker.service.client.read_meter import ReadMeter
 from stoker.service.client.reading import Reading
 from stoker.service.client.ready_elements import ready_elements
 from stoker.service.client.route import Route
@@ -41,7 +42,6 @@ from stoker.service.keys import KEY_BYTES
 from stoker.service.local_tasks import deleted, frees_local_tasks
 from stoker.service.own_threads import run_apart
 from stoker.service.read_options import ReadOptions
-from stoker.service.stopwatch import Stopwatch
 from stoker.wire import frames as f
 
 logger = logging.getLogger("stoker.client")
@@ -97,10 +97,8 @@ class ServiceStream(Stream):
         self._heartbeat = 1.0
         self._next_heartbeat = math.inf  # none before the welcome
         self._chunk_size = 0
-        self._opened_at = self._taken_at = time.monotonic()
-        self._began: float | None = None  # the first read
-        self._finished_at: float | None = None
-        self._get_wait = Stopwatch(time.monotonic)
+        self._taken_at = time.monotonic()
+        self._meter = ReadMeter()
         self._ended = False
         self._closed = False
         self._failure: StokerError | None = None
@@ -149,7 +147,7 @@ class ServiceStream(Stream):
             if self._closed:
                 return
             self._closed = True
-            self._finished_at = self._finished_at or time.monotonic()
+            self._meter.end()
             self._close_logic()
             self.ready = iter(())
             self._notify()
@@ -207,18 +205,17 @@ class ServiceStream(Stream):
         if self._logic.shared and not self._ended:
             self._statistics.add("epochs_shared", 1)
         self._ended = True
-        self._finished_at = self._finished_at or time.monotonic()
+        self._meter.end()
         raise StopIteration
 
     def _wait_item(self) -> logic.ReceivedChunk | logic.End | StokerError:
         """Return the next chunk, the end or an error; meanwhile receive on this thread."""
         began = time.monotonic()
-        if self._began is None:
-            self._began = began
+        self._meter.begin(began)
         worked = began - self._taken_at
         item = self._look(worked)
         if item is None:
-            with self._get_wait:
+            with self._meter.get_wait:
                 item = self._await_item(began, worked)
         return item
 
@@ -243,11 +240,9 @@ class ServiceStream(Stream):
 
     def reading(self) -> Reading:
         """Return where the time of this client and its tasks goes."""
+        meter = self._meter
         with self._lock:
-            now = time.monotonic()
-            until = now if self._finished_at is None else self._finished_at
-            seconds = 0.0 if self._began is None else until - self._began
-            return self._logic.reading(seconds, self._get_wait.seconds, until)
+            return self._logic.reading(meter.seconds, meter.get_wait.seconds, meter.until)
 
     def bottleneck(self) -> Bottleneck:
         """Return what limits the reader: itself or the service; from any thread."""
@@ -393,8 +388,8 @@ class ServiceStream(Stream):
             return m.ReadReport(
                 self._logic.elements_delivered,
                 self._logic.bytes_delivered,
-                self._get_wait.seconds,
-                now - self._opened_at,
+                self._meter.get_wait.seconds,
+                now - self._meter.opened_at,
                 found.kind,
                 found.sentence,
             )
