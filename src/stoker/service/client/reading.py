@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import msgspec
 
 from stoker.service.client.task_cursor import TaskCursor
 from stoker.service.task_evidence import TaskEvidence
@@ -28,6 +31,29 @@ class TaskState:
     evidence: TaskEvidence | None = None
     chunks: int = 0
     backlogged: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the task for `Iterator.stats`."""
+        found: dict[str, Any] = {
+            "worker": self.worker,
+            "protocol": self.protocol,
+            "elements": self.elements,
+            "bytes": self.bytes,
+            "lost": self.lost,
+            "ended": self.ended is not None,
+        }
+        if (evidence := self.evidence) is not None:
+            found |= {
+                "seconds": evidence.seconds,
+                "computed": evidence.elements,
+                "computing": evidence.computing,
+                "put_wait": evidence.put_wait,
+                "split_wait": evidence.split_wait,
+                "occupancy": evidence.occupancy,
+                "backlog": self.backlogged / max(1, self.chunks),
+                "stages": [msgspec.structs.asdict(stage) for stage in evidence.stages],
+            }
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)

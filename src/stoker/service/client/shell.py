@@ -244,6 +244,10 @@ class ServiceStream(Stream):
         with self._lock:
             return self._logic.reading(meter.seconds, meter.get_wait.seconds, meter.until)
 
+    def tasks(self) -> list[dict[str, Any]]:
+        """Return the amounts and waits of each task, for `Iterator.stats`."""
+        return [task.to_dict() for task in self.reading().tasks]
+
     def bottleneck(self) -> Bottleneck:
         """Return what limits the reader: itself or the service; from any thread."""
         return find_bottleneck(self.reading())
