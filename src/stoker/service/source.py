@@ -84,7 +84,7 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
             self.classes.value.classes,
             context.statistics,
         )
-        context.meters.services[context.numbers[self]] = stream.limit
+        context.meters.services[context.numbers[self]] = stream.latest.limit
         return stream
 
 

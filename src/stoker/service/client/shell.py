@@ -32,12 +32,13 @@ from stoker.service import messages as m
 from stoker.service import rpc_session
 from stoker.service.client import local_readers, logic
 from stoker.service.client.connections import WorkerConnections
+from stoker.service.client.latest_reading import LatestReading
 from stoker.service.client.local_readers import LocalIteration
 from stoker.service.client.read_meter import ReadMeter
 from stoker.service.client.reading import Reading
 from stoker.service.client.ready_elements import ready_elements
 from stoker.service.client.route import Route
-from stoker.service.client.verdict import find_bottleneck, find_limit
+from stoker.service.client.verdict import find_bottleneck
 from stoker.service.keys import KEY_BYTES
 from stoker.service.local_tasks import deleted, frees_local_tasks
 from stoker.service.own_threads import run_apart
@@ -99,6 +100,7 @@ class ServiceStream(Stream):
         self._chunk_size = 0
         self._taken_at = time.monotonic()
         self._meter = ReadMeter()
+        self.latest = LatestReading(self.reading)
         self._ended = False
         self._closed = False
         self._failure: StokerError | None = None
@@ -149,6 +151,7 @@ class ServiceStream(Stream):
             self._closed = True
             self._meter.end()
             self._close_logic()
+            self.latest.update()
             self.ready = iter(())
             self._notify()
             deadline = time.monotonic() + FAREWELL_SECONDS
@@ -244,17 +247,9 @@ class ServiceStream(Stream):
         with self._lock:
             return self._logic.reading(meter.seconds, meter.get_wait.seconds, meter.until)
 
-    def tasks(self) -> list[dict[str, Any]]:
-        """Return the amounts and waits of each task, for `Iterator.stats`."""
-        return [task.to_dict() for task in self.reading().tasks]
-
     def bottleneck(self) -> Bottleneck:
         """Return what limits the reader: itself or the service; from any thread."""
         return find_bottleneck(self.reading())
-
-    def limit(self) -> Bottleneck:
-        """Return what limits the service, given that its reader waits; from any thread."""
-        return find_limit(self.reading())
 
     def _look(self, worked: float) -> logic.ReceivedChunk | logic.End | StokerError | None:
         """Return what has arrived; with ``None`` this thread is known to wait."""
