@@ -34,26 +34,23 @@ class TaskState:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the task for `Iterator.stats`."""
-        found: dict[str, Any] = {
+        evidence = self.evidence or TaskEvidence()
+        return {
             "worker": self.worker,
             "protocol": self.protocol,
             "elements": self.elements,
             "bytes": self.bytes,
             "lost": self.lost,
             "ended": self.ended is not None,
+            "seconds": evidence.seconds,
+            "computed": evidence.elements,
+            "computing": evidence.computing,
+            "put_wait": evidence.put_wait,
+            "split_wait": evidence.split_wait,
+            "occupancy": evidence.occupancy,
+            "backlog": self.backlogged / max(1, self.chunks),
+            "stages": [msgspec.structs.asdict(stage) for stage in evidence.stages],
         }
-        if (evidence := self.evidence) is not None:
-            found |= {
-                "seconds": evidence.seconds,
-                "computed": evidence.elements,
-                "computing": evidence.computing,
-                "put_wait": evidence.put_wait,
-                "split_wait": evidence.split_wait,
-                "occupancy": evidence.occupancy,
-                "backlog": self.backlogged / max(1, self.chunks),
-                "stages": [msgspec.structs.asdict(stage) for stage in evidence.stages],
-            }
-        return found
 
 
 @dataclass(frozen=True, kw_only=True)
