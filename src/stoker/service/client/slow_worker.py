@@ -14,6 +14,11 @@ from stoker.service.task_evidence import TaskEvidence
 BUSY = 0.5
 """Fraction of their time from which the pipelines limit the workers."""
 
+SOURCE_ADVICE = (
+    "read several files or generators at once with interleave(num_parallel_calls=stoker.AUTOTUNE), "
+    "or keep the elements with cache()"
+)
+
 WAITS = 0.5
 """A function that has a core for less than this fraction of its time waits for something."""
 
@@ -37,7 +42,7 @@ def slow_workers(
     cores = max(x.cores for x in evidence)
     source = not slow.report.inputs
     subject = "The source" if source else "The pipeline on the workers"
-    advice = slow.advice if source else _advice(slow, cores)
+    advice = SOURCE_ADVICE if source else _advice(slow, cores)
     return Bottleneck(
         "source" if source else "worker",
         f"{subject} limits training: {waited_text(reading)}, and {where}: {evidence_text(slow)}; "
