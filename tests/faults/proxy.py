@@ -123,6 +123,7 @@ class Forwarder:
         swallows: acknowledge all bytes and pass nothing, not even the end of a connection.
         swallows_replies: the same for bytes from `target` alone.
         delay: seconds by which bytes are passed on later, in both directions.
+        rate: about the most bytes a second that are passed on from `target`; 0: as fast as it can.
         accepted: the number of connections accepted.
     """
 
@@ -130,6 +131,7 @@ class Forwarder:
         self.resets = self.swallows = self.swallows_replies = False
         self.accepted = 0
         self.delay = 0.0
+        self.rate = 0
         self.target = target
         self._closing = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -209,6 +211,8 @@ class Forwarder:
             while data := source.recv(65536):
                 if self.delay:
                     self._closing.wait(self.delay)
+                if self.rate and replies:
+                    self._closing.wait(len(data) / self.rate)
                 # Nothing is passed on after a gap: that would be another fault.
                 swallowed = swallowed or self._swallowing(replies)
                 if not swallowed:

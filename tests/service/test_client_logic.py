@@ -13,6 +13,7 @@ from stoker.service.client.give_up_policy import DISPATCHER_TIMEOUT
 from stoker.service.client.pace import FIRST, GROWTH
 from stoker.service.config import ShardingPolicy
 from stoker.service.read_options import ReadOptions
+from stoker.service.task_evidence import TaskEvidence, encode
 from stoker.wire import frames as f
 
 EVEN = BUFFER_BYTES // (4 * WORKERS)
@@ -80,7 +81,7 @@ def test_client_opens_its_iteration_and_connects_to_tasks():
     assert client.session_opened() == [c.ToDispatcher(HELLO)]
     assert client.session_message(WELCOME, 0.0) == [c.SetHeartbeat(500)]
     assert client.session_message(m.Tasks(added=[TASK]), 0.0) == [c.Connect(1, TASK)]
-    assert client.connected(1) == [c.ToWorker(1, f.Hello(1, 1, 40, 20, 0, attempt=1))]
+    assert client.connected(1) == [c.ToWorker(1, f.Hello(1, 1, 40, 20, 0, attempt=1, reports=True))]
     assert client.worker_message(1, f.Welcome(1, "here:1"), 0.0) == [
         c.ToWorker(1, f.Credit(0, FIRST, EVEN))
     ]
@@ -106,7 +107,7 @@ def test_compression_of_the_first_welcome_is_sent_to_workers():
     client.session_message(msgspec.structs.replace(WELCOME, compression="ZSTD"), 0.0)
     client.session_message(WELCOME, 0.0)  # a resumed session does not repeat it
     client.session_message(m.Tasks(added=[TASK]), 0.0)
-    hello = f.Hello(1, 1, 40, 20, 0, attempt=1, compression="ZSTD")
+    hello = f.Hello(1, 1, 40, 20, 0, attempt=1, compression="ZSTD", reports=True)
     assert client.connected(1) == [c.ToWorker(1, hello)]
 
 
@@ -169,7 +170,7 @@ def test_reconnection_resumes_at_the_first_missing_frame():
     client.connection_lost(1, "reset", 10.0)
     assert client.tick(10.001) == []
     assert client.tick(10.1) == [c.Connect(2, TASK)]
-    assert client.connected(2) == [c.ToWorker(2, f.Hello(1, 1, 40, 20, 1, attempt=2))]
+    assert client.connected(2) == [c.ToWorker(2, f.Hello(1, 1, 40, 20, 1, attempt=2, reports=True))]
     _frame(client, 1, ["stale"], connection=1)
     assert _taken(client) == ["a"]
     assert _taken(client) is None
@@ -547,7 +548,7 @@ def test_client_reads_a_task_that_it_had_left_from_the_first_frame():
     again = msgspec.structs.replace(TASK, reader_id=77)
     [connect] = client.session_message(m.Tasks(added=[again]), 0.0)
     assert connect == c.Connect(2, again)
-    assert client.connected(2) == [c.ToWorker(2, f.Hello(1, 1, 77, 20, 0, attempt=2))]
+    assert client.connected(2) == [c.ToWorker(2, f.Hello(1, 1, 77, 20, 0, attempt=2, reports=True))]
     client.worker_message(2, f.Welcome(1, "here:1"), 0.0)
     _frame(client, 0, ["b"], connection=2)
     assert _taken(client) == ["b"]
@@ -595,3 +596,28 @@ def test_the_end_waits_for_the_dispatcher_with_tensorflows_timing():
     assert isinstance(client.take(0.0, 0.0 + c.END_SECONDS)[0], c.End)
     client.session_message(m.Tasks(computed=True), 0.1)
     assert isinstance(client.take(0.0, 0.1)[0], c.End)
+
+
+def test_a_reading_contains_what_came_from_each_task():
+    client = _reading(None, TASK, OTHER)
+    client.connected(2, "tcp")
+    client.worker_message(1, f.Frame(0, ["a", "b"], nbytes=20), 1.0)
+    client.worker_message(1, f.Report(encode(TaskEvidence(seconds=1.0)), 4, 3), 2.0)
+    client.worker_message(2, f.End(0), 5.0)
+    reading = client.reading(9.0, 3.0, 6.0)
+    assert (reading.seconds, reading.waited) == (9.0, 3.0)
+    assert (reading.elements, reading.bytes) == (2, 20)
+    assert reading.assigns_splits
+    first, second = reading.tasks
+    assert (first.worker, first.elements, first.bytes, first.silent) == ("here:1", 2, 20, 5.0)
+    assert (first.evidence, first.chunks, first.backlogged) == (TaskEvidence(seconds=1.0), 4, 3)
+    assert (second.protocol, second.silent, second.ended) == ("tcp", None, 1.0)
+
+
+def test_the_occupancy_is_that_of_the_window():
+    client = _reading(4)
+    client.worker_message(1, f.Ready(4), 0.0)
+    _frame(client, 0, [1, 2])
+    _taken(client)
+    _taken(client)
+    assert client.reading(1.0, 0.0, 1.0).occupancy == 0.5

@@ -12,6 +12,7 @@ from stoker.dataset.tree.node import Node
 from stoker.dataset.tree.wire_form import decode_tree, encode_tree
 from stoker.errors import ErrorRecord
 from stoker.service import messages as m
+from stoker.service.task_evidence import TaskEvidence
 from stoker.service.worker.pipeline import Pipeline
 from tests.serving import eventually
 
@@ -53,6 +54,9 @@ class _Host:
 
     def failed(self, start: m.TaskStart, error: ErrorRecord) -> None:
         self.failures.append((start.task_id, error))
+
+    def measured(self, task_id: int, evidence: TaskEvidence) -> None:
+        self.evidence = evidence
 
     def exhausted(self, task_id: int) -> None:
         self.ended.set()
@@ -188,3 +192,21 @@ def test_pipeline_without_totals_reports_none():
     host.run()
     assert _ends(host.pipeline)
     assert host.counts == []
+
+
+def test_a_pipeline_measures_its_waits():
+    host = _Host(stoker.Dataset.range(4), room=1)
+    pipeline = host.run([m.SplitSource(0, 1, 4)])
+    assert eventually(lambda: pipeline.meter.split_wait.seconds > 0)
+    assert eventually(lambda: host.asked)
+    pipeline.give_split(0, 0, [(0, 4)])
+    assert eventually(lambda: pipeline.meter.put_wait.seconds > 0)
+    waited = pipeline.meter.put_wait.seconds
+    host.room, host.splits = 1 << 30, [[]]
+    pipeline.resume()
+    assert _ends(pipeline)
+    evidence = host.evidence
+    assert (evidence.ended, evidence.splits) == (True, {0: 1})
+    assert waited <= evidence.put_wait < evidence.seconds
+    assert 0 < evidence.split_wait < evidence.seconds
+    assert evidence.computing + evidence.split_wait + evidence.put_wait <= evidence.seconds

@@ -8,6 +8,7 @@ from stoker.errors import ErrorRecord
 from stoker.service import messages as m
 from stoker.service.chunk import Chunk
 from stoker.service.keys import reader_key
+from stoker.service.task_evidence import TaskEvidence, decode
 from stoker.service.worker import logic as w
 from stoker.service.worker import task as task_module
 from stoker.wire import frames as f
@@ -568,3 +569,79 @@ def test_a_consumer_takes_the_place_of_one_that_the_dispatcher_has_replaced():
     assert sent[0] == (1, bye)
     [refused, *_] = _sent(worker.client_message(3, _consumer(40, attempt=2), 0.0))
     assert refused == (3, bye)
+
+
+def _reported(actions: list[w.Action]) -> list[tuple[int, TaskEvidence | None, int, int]]:
+    return [
+        (
+            action.connection,
+            decode(action.message.evidence),
+            action.message.chunks,
+            action.message.backlogged,
+        )
+        for action in actions
+        if isinstance(action, w.ToClient) and isinstance(action.message, f.Report)
+    ]
+
+
+def test_evidence_is_sent_to_readers_that_ask_for_it():
+    worker = _running()
+    worker.client_message(2, _hello(41), 0.0)
+    reports = msgspec.structs.replace(_hello(42), reports=True)
+    worker.client_message(3, reports, 0.0)
+    evidence = TaskEvidence(seconds=2.0)
+    assert _reported(worker.measured(20, evidence)) == [
+        (3, msgspec.structs.replace(evidence, occupancy=0.0), 0, 0)
+    ]
+    assert _reported(worker.produced(20, Chunk(["a"], 1))) == [], "nothing has changed"
+    assert worker.measured(77, evidence) == []
+
+
+def test_evidence_contains_the_buffer_and_its_backlog():
+    worker = _worker()
+    worker.session_message(START, 0.0)
+    worker.client_message(1, msgspec.structs.replace(_hello(), reports=True), 0.0)
+    for element in "abcd":  # no credit: all elements wait
+        worker.produced(20, Chunk([element], 250))
+    [(_, evidence, chunks, backlogged)] = _reported(worker.measured(20, TaskEvidence()))
+    assert evidence is not None
+    assert (evidence.chunks, evidence.occupancy) == (4, (0 + 0.25 + 0.5 + 0.75) / 4)
+    assert (evidence.elements, evidence.bytes) == (4, 1000)
+    assert (chunks, backlogged) == (4, 3)
+
+
+def test_the_last_evidence_comes_before_the_end_and_stays():
+    worker = _worker()
+    worker.session_message(START, 0.0)
+    hello = msgspec.structs.replace(_hello(), reports=True)
+    worker.client_message(1, hello, 0.0)
+    last = TaskEvidence(seconds=2.0, ended=True)
+    actions = worker.measured(20, last) + worker.exhausted(20)
+    messages = [action.message for action in actions if isinstance(action, w.ToClient)]
+    assert [type(message) for message in messages] == [f.Report, f.End]
+    assert worker.measured(20, TaskEvidence(seconds=1.0)) == []
+    again = msgspec.structs.replace(hello, attempt=2)
+    [(connection, evidence, _, _)] = _reported(worker.client_message(2, again, 0.0))
+    assert (connection, evidence) == (2, msgspec.structs.replace(last, occupancy=0.0))
+
+
+def test_heartbeat_has_the_tasks_that_have_computed_since_the_last():
+    worker = _running()
+    assert worker.heartbeat(1.0) == m.Heartbeat({}, 1.0)
+    worker.produced(20, Chunk([1, 2], 16))
+    worker.produced(20, Chunk([], 0, ErrorRecord("ValueError", "no")))
+    assert worker.heartbeat(2.0) == m.Heartbeat({20: m.TaskReport(2, 16, 1)}, 2.0)
+    assert worker.heartbeat(3.0) == m.Heartbeat({}, 3.0)
+    worker.produced(20, Chunk([3], 8))
+    assert worker.heartbeat(4.0).tasks == {20: m.TaskReport(3, 24, 1)}
+
+
+def test_heartbeats_of_a_new_session_have_all_tasks_again():
+    worker = _running()
+    worker.produced(20, Chunk([1], 8))
+    worker.heartbeat(1.0)
+    worker.session_lost()
+    worker.session_opened()
+    assert worker.heartbeat(2.0).tasks == {}  # before the welcome
+    worker.session_message(WELCOME, 0.0)
+    assert worker.heartbeat(3.0).tasks == {20: m.TaskReport(1, 8)}

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from stoker.cli import status_commands
 from stoker.cli.failure import fail
 from stoker.cli.options.flags import NOTES, with_options
 from stoker.cli.options.servers import TABLES
@@ -53,6 +54,9 @@ def worker(values: Values) -> None:
     from stoker.cli import servers
 
     servers.run_worker(values)
+
+
+app.command()(status_commands.status)
 
 
 @app.command()

@@ -77,13 +77,15 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
         hello = msgspec.structs.replace(self.hello.value, epoch=epoch, process=process_token())
         if hello.parameters.use_cross_trainer_cache:
             check_repetition(epoch)
-        return ServiceStream(
+        stream = ServiceStream(
             hello,
             self.read_options.value,
             self.spec.value,
             self.classes.value.classes,
             context.statistics,
         )
+        context.meters.services[context.numbers[self]] = stream.latest.limit
+        return stream
 
 
 _SIZE_TIMEOUT = 1.0

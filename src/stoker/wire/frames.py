@@ -33,7 +33,8 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
     one that arrives after a newer one. A `metered` client is sent `Ready`. `compression` is "AUTO",
     the name of a codec or ``None``: a request, which the worker follows per frame if it can. `key`
     is the one of this client for this task, from the dispatcher. `trainer`: its id for the
-    cross-trainer cache; `consumer_index`: its index in a coordinated read.
+    cross-trainer cache; `consumer_index`: its index in a coordinated read. Only a client with
+    `reports` knows `Report`.
     """
 
     protocol_min: int
@@ -47,6 +48,7 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
     compression: str | None = None
     key: bytes = b""
     consumer_index: Count | None = None
+    reports: bool = False
 
 
 class Welcome(msgspec.Struct, frozen=True, tag=True):
@@ -110,6 +112,18 @@ class Counts(msgspec.Struct, frozen=True, tag=True):
     counts: dict[str, Count]
 
 
+class Report(msgspec.Struct, frozen=True, tag=True):
+    """Worker to client, about once a second and before `End`: where the task's time goes.
+
+    `evidence` is opaque here. `backlogged` of `chunks` chunks were computed while earlier elements
+    still waited in the worker for this client.
+    """
+
+    evidence: bytes
+    chunks: Count = 0
+    backlogged: Count = 0
+
+
 class End(msgspec.Struct, frozen=True, tag=True):
     """Worker to client: the task has ended after `frames` frames for this client."""
 
@@ -148,13 +162,15 @@ class FrameHeader(msgspec.Struct, frozen=True, tag="Frame", omit_defaults=True):
     size: Count = 0
 
 
-Message: TypeAlias = Hello | Welcome | Credit | Ready | Frame | Counts | End | GiveBack | Bye
+Message: TypeAlias = (
+    Hello | Welcome | Credit | Ready | Frame | Counts | Report | End | GiveBack | Bye
+)
 
 PREFIX = struct.Struct("<4sIQ")
 _MAGIC = b"stk1"
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(
-    Hello | Welcome | Credit | Ready | FrameHeader | Counts | End | GiveBack | Bye
+    Hello | Welcome | Credit | Ready | FrameHeader | Counts | Report | End | GiveBack | Bye
 )
 _DEFAULT_TYPES = TypeResolver()
 

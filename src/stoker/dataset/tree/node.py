@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from stoker.dataset.pickled import Pickled
+from stoker.dataset.streams.meters import Meters
 from stoker.dataset.streams.statistics import Statistics
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.streams.task_calls import TaskCalls
@@ -256,6 +257,7 @@ class Context:
         autotune_bytes: the most bytes that one step with AUTOTUNE may buffer; ``None``: depends on
             the number of cores.
         statistics: counters of the streams that the reader may ask for.
+        meters: measurements of the stages of the tree.
         record_classes: returns the namedtuple and dataclass classes that the functions of the tree
             refer to; stored elements are rebuilt with them.
         as_rows: chunks are the `RowNumbers` of the elements in `Node.table`, which is not None.
@@ -275,6 +277,7 @@ class Context:
     threads: int | None = None
     autotune_bytes: int | None = None
     statistics: Statistics = dataclasses.field(default_factory=Statistics)
+    meters: Meters = dataclasses.field(default_factory=Meters)
     record_classes: Callable[[], Iterable[type]] = tuple
     as_rows: bool = False
     calls: TaskCalls | None = None

@@ -56,6 +56,11 @@ class WorkerConnections:
             channels = [channel for channel in self._channels.values() if channel is not None]
         return sum(channel.connection.shared_bytes for channel in channels)
 
+    def protocol(self, number: int) -> str:
+        """Return the name of the transport of an open connection."""
+        channel = self._channels.get(number)
+        return "" if channel is None else channel.connection.protocol
+
     def connect(self, number: int, task: m.TaskInfo) -> None:
         """Connect to the worker of `task`, on another thread."""
         with self._changed:

@@ -56,6 +56,11 @@ class WindowedCredit:
         flow.grant(elements, nbytes)
         return elements, nbytes
 
+    @property
+    def window(self) -> int:
+        """Elements that may be sent and not consumed, over all workers."""
+        return max(1, self._pace.window)
+
     def begin(self) -> list[int]:
         """Record that the consumer reads; return as `ready`. Only the first call has an effect."""
         if not self._waits:
@@ -169,8 +174,12 @@ class LimitedCredit(WindowedCredit):
         super().__init__(buffer_bytes, gradual=gradual)
         self._singly = singly
         self._needed_first = needed_first
-        self._free = max_outstanding_requests
+        self._limit = self._free = max_outstanding_requests
         self._ready: dict[int, int] = {}
+
+    @property
+    def window(self) -> int:
+        return self._limit
 
     def begin(self) -> list[int]:
         return self._grant_free() if super().begin() else []

@@ -27,6 +27,7 @@ from stoker.service.client.give_up_policy import GiveUpPolicy
 from stoker.service.client.losses import Losses
 from stoker.service.client.order import Order, ReceivedChunk
 from stoker.service.client.orders import new_order
+from stoker.service.client.reading import Reading, state_of
 from stoker.service.client.task_cursor import TaskCursor
 from stoker.service.read_options import ReadOptions
 from stoker.service.splittable import assigns_splits
@@ -103,6 +104,7 @@ class Client:
         self.computed = False
         self.shared = False
         self.elements_delivered = 0
+        self.bytes_delivered = 0
         self.losses = Losses(raised=options.on_loss == "raise")
         self.outstanding = 0
         self._hello = hello
@@ -123,6 +125,11 @@ class Client:
         self._waits_since: float | None = None
         self._current: ReceivedChunk | None = None
         self._leaving: dict[int, TaskCursor] = {}
+        self._began = now
+        self._limit = options.max_outstanding_requests
+        self._assigns_splits = assigns_splits(options.processing_mode)
+        self._accounts = 0
+        self._filled = 0.0
         self._unsettled: list[Consumed] = []
         self._unsettled_positions = self._unsettled_bytes = 0
         self._counted: dict[str, int] = {}
@@ -292,10 +299,11 @@ class Client:
             self._do(ToDispatcher(report))
 
     # ── workers ───────────────────────────────────────────────────────────────────────────────────
-    def connected(self, connection: int) -> list[Action]:
-        """Send the hello on a new connection to a worker."""
+    def connected(self, connection: int, protocol: str = "") -> list[Action]:
+        """Send the hello on a new connection to a worker, over the transport `protocol`."""
         cursor = self._by_connection.get(connection)
         if cursor is not None:
+            cursor.reading.protocol = protocol
             hello = f.Hello(
                 f.PROTOCOL_MIN,
                 f.PROTOCOL_MAX,
@@ -308,6 +316,7 @@ class Client:
                 compression=self._compression,
                 key=cursor.task.key,
                 consumer_index=self._hello.consumer_index,
+                reports=True,
             )
             self._do(ToWorker(connection, hello))
         return self._take_actions()
@@ -342,8 +351,10 @@ class Client:
             self._report_all(grown)
         elif isinstance(message, f.Counts):
             self._count(cursor, message.counts)
+        elif isinstance(message, f.Report):
+            cursor.reading.reported(message, now - self._began)
         elif isinstance(message, f.End):
-            cursor.ended = True
+            cursor.ended, cursor.reading.ended_at = True, now
             self._order.task_ended(cursor.task.task_id)
             self._credit.ended(cursor.task.task_id)
             if not cursor.read:
@@ -383,6 +394,7 @@ class Client:
             frame.elements, frame.nbytes, frame.error, task_id=task_id, number=frame.number
         )
         self._order.put(chunk)
+        cursor.reading.received(chunk.positions, chunk.nbytes, now)
         self.outstanding += chunk.positions
         waited = 0.0 if self._waits_since is None else now - self._waits_since
         self._waits_since = None  # the wait for this chunk is over
@@ -570,14 +582,31 @@ class Client:
     def _account(self) -> list[int]:
         """Account for consumed chunks; return the tasks whose workers need new credit."""
         consumed, self._unsettled = self._unsettled, []
+        self._accounts += 1
+        self._filled += min(1.0, self.outstanding / self._credit.window)
         self._unsettled_positions = self._unsettled_bytes = 0
         due: list[int] = []
         for chunk, seconds, at, discarded in consumed:
-            self.elements_delivered += 0 if discarded else len(chunk.elements)
+            if not discarded:
+                self.elements_delivered += len(chunk.elements)
+                self.bytes_delivered += chunk.nbytes
             self.outstanding -= chunk.positions
             self.cursors[chunk.task_id].consumed = chunk.number + 1
             due += self._credit.consumed(chunk.task_id, chunk.positions, chunk.nbytes, seconds, at)
         return due
+
+    # ── statistics ────────────────────────────────────────────────────────────────────────────────
+    def reading(self, seconds: float, waited: float, now: float) -> Reading:
+        """Return where the time goes; the shell measures the first two arguments."""
+        return Reading(
+            seconds=seconds,
+            waited=waited,
+            occupancy=self._filled / max(1, self._accounts),
+            tasks=[state_of(cursor, now) for cursor in self.cursors.values()],
+            in_turns=self._order.in_turns,
+            max_outstanding_requests=self._limit,
+            assigns_splits=self._assigns_splits,
+        )
 
     # ── mechanics ─────────────────────────────────────────────────────────────────────────────────
     def _report(self, cursor: TaskCursor) -> None:

@@ -56,6 +56,7 @@ class Route:
                 failed[place] = error
                 continue
             self._succeeded(place, failed, task)
+            connection.protocol = place[0]
             return connection
         with self._lock:
             # No transport is known to work any more: try all of them next time.

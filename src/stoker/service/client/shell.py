@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from stoker.dataset.bottleneck import Bottleneck
 from stoker.dataset.streams.statistics import Statistics
 from stoker.dataset.streams.stream import Stream
 from stoker.elements.codec.elements import TypeResolver
@@ -31,9 +32,13 @@ from stoker.service import messages as m
 from stoker.service import rpc_session
 from stoker.service.client import local_readers, logic
 from stoker.service.client.connections import WorkerConnections
+from stoker.service.client.latest_reading import LatestReading
 from stoker.service.client.local_readers import LocalIteration
+from stoker.service.client.read_meter import ReadMeter
+from stoker.service.client.reading import Reading
 from stoker.service.client.ready_elements import ready_elements
 from stoker.service.client.route import Route
+from stoker.service.client.verdict import find_bottleneck
 from stoker.service.keys import KEY_BYTES
 from stoker.service.local_tasks import deleted, frees_local_tasks
 from stoker.service.own_threads import run_apart
@@ -94,6 +99,8 @@ class ServiceStream(Stream):
         self._next_heartbeat = math.inf  # none before the welcome
         self._chunk_size = 0
         self._taken_at = time.monotonic()
+        self._meter = ReadMeter()
+        self.latest = LatestReading(self.reading)
         self._ended = False
         self._closed = False
         self._failure: StokerError | None = None
@@ -142,7 +149,9 @@ class ServiceStream(Stream):
             if self._closed:
                 return
             self._closed = True
+            self._meter.end()
             self._close_logic()
+            self.latest.update()
             self.ready = iter(())
             self._notify()
             deadline = time.monotonic() + FAREWELL_SECONDS
@@ -199,18 +208,26 @@ class ServiceStream(Stream):
         if self._logic.shared and not self._ended:
             self._statistics.add("epochs_shared", 1)
         self._ended = True
+        self._meter.end()
         raise StopIteration
 
     def _wait_item(self) -> logic.ReceivedChunk | logic.End | StokerError:
         """Return the next chunk, the end or an error; meanwhile receive on this thread."""
-        began = warned = time.monotonic()
+        began = time.monotonic()
+        self._meter.begin(began)
         worked = began - self._taken_at
+        item = self._look(worked)
+        if item is None:
+            with self._meter.get_wait:
+                item = self._await_item(began, worked)
+        return item
+
+    def _await_item(
+        self, began: float, worked: float
+    ) -> logic.ReceivedChunk | logic.End | StokerError:
+        """Receive until there is an item; `began` is when the read began, in seconds."""
+        warned = began
         while True:
-            with self._lock:
-                item = self._take_item(worked)
-                if item is not None:
-                    return item
-                self._waiter = threading.get_ident()
             self._connections.flush()
             self._connections.poller.poll(max(0.0, warned + STALL_SECONDS - time.monotonic()))
             self._waiter = None
@@ -221,6 +238,26 @@ class ServiceStream(Stream):
                     warned - began,
                     self._logic.waiting_for(),
                 )
+            if (item := self._look(worked)) is not None:
+                return item
+
+    def reading(self) -> Reading:
+        """Return where the time of this client and its tasks goes."""
+        meter = self._meter
+        with self._lock:
+            return self._logic.reading(meter.seconds, meter.get_wait.seconds, meter.until)
+
+    def bottleneck(self) -> Bottleneck:
+        """Return what limits the reader: itself or the service; from any thread."""
+        return find_bottleneck(self.reading())
+
+    def _look(self, worked: float) -> logic.ReceivedChunk | logic.End | StokerError | None:
+        """Return what has arrived; with ``None`` this thread is known to wait."""
+        with self._lock:
+            item = self._take_item(worked)
+            if item is None:
+                self._waiter = threading.get_ident()
+            return item
 
     def _count(self) -> None:
         """Add what the logic has counted to the statistics. Under the lock."""
@@ -328,12 +365,13 @@ class ServiceStream(Stream):
 
     def _tick(self) -> None:
         now = time.monotonic()
+        report = self._report(now) if now >= self._next_heartbeat else None
         with self._lock:
             if self._closed or self._crashed:
                 return
-            if now >= self._next_heartbeat:
+            if report is not None:
                 self._next_heartbeat = now + self._heartbeat
-                self._session.send(m.Heartbeat())
+                self._session.send(m.Heartbeat(reading=report))
             self._execute(self._logic.tick(now))
             if self._logic.error is not None or self._logic.ends:
                 self._notify()
@@ -342,11 +380,25 @@ class ServiceStream(Stream):
             self._session.tick_seconds = max(rpc_session.TICK_SECONDS, seconds)
         self._connections.flush()
 
+    def _report(self, now: float) -> m.ReadReport:
+        """Return the totals for the status of the service, and what is slow."""
+        found = self.bottleneck()  # not under the lock: frames arrive meanwhile
+        with self._lock:
+            return m.ReadReport(
+                self._logic.elements_delivered,
+                self._logic.bytes_delivered,
+                self._meter.get_wait.seconds,
+                now - self._meter.opened_at,
+                found.kind,
+                found.sentence,
+            )
+
     # ── workers (called on the threads of the connections) ────────────────────────────────────────
     def _connection_opened(self, number: int) -> None:
         with self._lock:
             if not self._crashed:
-                self._execute(self._logic.connected(number))
+                protocol = self._connections.protocol(number)
+                self._execute(self._logic.connected(number, protocol))
         self._connections.flush()
 
     def _worker_message(self, number: int, message: f.Message) -> None:

@@ -4,6 +4,7 @@ import random
 from dataclasses import dataclass, field
 
 from stoker.service import messages as m
+from stoker.service.client.task_reading import TaskReading
 
 RECONNECT_FIRST, RECONNECT_LONGEST = 0.05, 2.0
 """Seconds until a broken connection is opened again; the delay doubles with each attempt."""
@@ -33,6 +34,7 @@ class TaskCursor:
         try_at: time of the next attempt.
         reason: the last error.
         counts: the task's totals as last received.
+        reading: the amounts received, and where the time of the task goes.
     """
 
     task: m.TaskInfo
@@ -51,6 +53,7 @@ class TaskCursor:
     try_at: float = 0.0
     reason: str = ""
     counts: dict[str, int] = field(default_factory=dict)
+    reading: TaskReading = field(default_factory=TaskReading)
 
     @property
     def over(self) -> bool:

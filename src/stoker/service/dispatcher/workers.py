@@ -57,6 +57,7 @@ class Workers:
         if worker_id is None:
             worker_id = self._register(hello, now)
         self._newest_sessions[worker_id] = hello.session
+        self._sessions.reports.welcomed(worker_id, hello)
         worker = self._state.workers[worker_id]
         heartbeat_ms = self._sessions.attach(peer, worker_id, self._timeout_ms, now)
         self._sessions.send(

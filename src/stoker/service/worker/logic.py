@@ -17,6 +17,7 @@ from stoker.errors import (
 from stoker.service import messages as m
 from stoker.service.chunk import Chunk
 from stoker.service.keys import are_equal, reader_key
+from stoker.service.task_evidence import TaskEvidence
 from stoker.service.worker.actions import (
     Action,
     CloseConnection,
@@ -37,7 +38,7 @@ from stoker.service.worker.buffer_policies import DEFAULT_CACHE_BYTES
 from stoker.service.worker.reader_state import ReaderState
 from stoker.service.worker.round_trip import RoundTrip
 from stoker.service.worker.split_queue import SplitQueue
-from stoker.service.worker.task import FRAME_BYTES, FRAME_ELEMENTS, Task
+from stoker.service.worker.task import FRAME_BYTES, FRAME_ELEMENTS, NOTHING_COMPUTED, Task
 from stoker.wire import frames as f
 
 __all__ = [
@@ -106,6 +107,7 @@ class Worker:
         self._journaled = False
         self._draining = False
         self._round_trip = RoundTrip()
+        self._reported: dict[int, m.TaskReport] = {}
         self._ticked_at: float | None = None
         self._tick_seconds = 0.0
         self._actions: list[Action] = []
@@ -216,6 +218,7 @@ class Worker:
             key=welcome.key,
         )
         self._in_session, self._journaled = True, welcome.journaled
+        self._reported = {}
         self._do(SetHeartbeat(welcome.heartbeat_ms))
         for task in self.tasks.values():
             for done in task.read:
@@ -248,6 +251,7 @@ class Worker:
         task = self.tasks.pop(task_id, None)
         if task is None:
             return
+        self._reported.pop(task_id, None)
         self._do(CloseTask(task_id))
         for reader in task.readers.values():
             self._close_connection(reader.connection, NotFoundError(why))
@@ -268,6 +272,20 @@ class Worker:
     ) -> None:
         task.give_back(reader, consumed)
         self._close_connection(reader.connection, _unknown_client(reader.client_id))
+
+    def heartbeat(self, uptime: float) -> m.Heartbeat:
+        """Return the heartbeat to send now, with the tasks that have computed anything since.
+
+        Args:
+            uptime: seconds since the worker was started.
+        """
+        if not self._in_session:
+            return m.Heartbeat(uptime=uptime)
+        tasks = {}
+        for task_id, task in self.tasks.items():
+            if task.computed != self._reported.get(task_id, NOTHING_COMPUTED):
+                self._reported[task_id] = tasks[task_id] = task.computed
+        return m.Heartbeat(tasks, uptime)
 
     # ── splits ────────────────────────────────────────────────────────────────────────────────────
     def need_split(self, task_id: int, source: int, source_epoch: int, now: float) -> list[Action]:
@@ -340,7 +358,7 @@ class Worker:
         """Buffer what the task's pipeline computed; `may_produce` tells whether to continue."""
         task = self.tasks.get(task_id)
         if task is not None and not task.ended:
-            task.buffer.put(chunk)
+            task.put(chunk, self._buffer_bytes)
             self._deliver(task)
         return self._take_actions()
 
@@ -349,6 +367,14 @@ class Worker:
         task = self.tasks.get(task_id)
         if task is not None:
             task.counts = counts
+        return self._take_actions()
+
+    def measured(self, task_id: int, evidence: TaskEvidence) -> list[Action]:
+        """Send the task's readers new evidence of where its time goes."""
+        task = self.tasks.get(task_id)
+        if task is not None:
+            task.measured(evidence)
+            self._deliver(task)
         return self._take_actions()
 
     def exhausted(self, task_id: int) -> list[Action]:
@@ -438,7 +464,7 @@ class Worker:
             return
         self._close_connection(reader.connection, UnavailableError("the client connected again"))
         task.readers[hello.client_id] = reader
-        reader.metered = hello.metered
+        reader.metered, reader.reports = hello.metered, hello.reports
         self.connections[connection] = (hello.task_id, hello.client_id)
         welcome = f.Welcome(
             protocol, self._hello.address, self._buffer_bytes, self._peer_timeout_ms, next_frame

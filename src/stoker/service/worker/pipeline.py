@@ -26,9 +26,11 @@ from stoker.errors import ErrorRecord, FailedPreconditionError, InvalidArgumentE
 from stoker.service import messages as m
 from stoker.service.chunk import Chunk
 from stoker.service.logs import epoch_text
+from stoker.service.task_evidence import TaskEvidence
 from stoker.service.worker.failure import describe
 from stoker.service.worker.logic import FRAME_ELEMENTS
 from stoker.service.worker.split_values import split_from_wire
+from stoker.service.worker.task_meter import TaskMeter
 
 logger = logging.getLogger("stoker.worker")
 
@@ -73,6 +75,9 @@ class Host(Protocol):
     def failed(self, start: m.TaskStart, error: ErrorRecord) -> None:
         """Log an error of a task, which its clients get too."""
 
+    def measured(self, task_id: int, evidence: TaskEvidence) -> None:
+        """Report the last evidence of the pipeline, before `exhausted`."""
+
     def exhausted(self, task_id: int) -> None:
         """Report the end of the pipeline."""
 
@@ -106,10 +111,12 @@ class Pipeline:
 
     Attributes:
         draining: as in `SplitReader`.
+        meter: measures where its time goes.
     """
 
     def __init__(self, start: m.TaskStart, host: Host) -> None:
         self.draining = False
+        self.meter = TaskMeter({x.number: x.splits for x in start.split_sources or ()})
         self._start = start
         self._host = host
         self._statistics = Statistics()
@@ -182,8 +189,9 @@ class Pipeline:
         with self._lock:
             splits = self._splits[key]
         while not self._closed.is_set():
-            self._host.need_split(self._start.task_id, *key)
-            split = splits.get()
+            with self.meter.split_wait:
+                self._host.need_split(self._start.task_id, *key)
+                split = splits.get()
             if split:
                 yield split_from_wire(split[0])
             elif not self._closed.is_set():
@@ -204,8 +212,10 @@ class Pipeline:
                 stream.close()
             except Exception:  # all elements are delivered: the task has ended
                 logger.exception("a pipeline failed at its end", extra=task_fields(self._start))
+        self.meter.end()
         if not self._closed.is_set():
             self._report_counts()
+            self._host.measured(self._start.task_id, self.meter.evidence())
             self._host.exhausted(self._start.task_id)
 
     def _open_stream(self) -> Stream:
@@ -224,6 +234,7 @@ class Pipeline:
             shard=shard,
             splits=None if self._start.split_sources is None else self,
             statistics=self._statistics,
+            meters=self.meter.stages,
             allocate=np.empty if keeps else self._host.allocate,
             make_dataset=Dataset,
             calls=calls,
@@ -247,11 +258,13 @@ class Pipeline:
 
     def _produce(self, stream: Stream) -> None:
         position = 0
+        self.meter.begin()
         # More runs than are buffered would only delay the first.
         most = min(FRAME_ELEMENTS, RUNS * (self._start.num_consumers or FRAME_ELEMENTS))
         while not self._closed.is_set():
             try:
-                elements = stream.next_chunk(most, self._host.chunk_bytes)
+                with self.meter.computing:
+                    elements = stream.next_chunk(most, self._host.chunk_bytes)
             except Exception as error:  # noqa: BLE001 - it occupies its element's position
                 self._report(describe(error, self._host.address, position))
                 position += 1
@@ -281,7 +294,8 @@ class Pipeline:
         # Cleared first: the room may be made while `produced` returns.
         self._room.clear()
         if not self._host.produced(self._start.task_id, chunk) and not self._closed.is_set():
-            self._room.wait()
+            with self.meter.put_wait:
+                self._room.wait()
 
 
 def task_fields(start: m.TaskStart) -> dict[str, Any]:

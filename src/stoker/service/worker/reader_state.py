@@ -31,6 +31,10 @@ class ReaderState:
         next_number: the number of the next frame.
         kept_positions: the number of positions sent and not known to be consumed.
         reported_counts: the task's totals as last sent on this connection.
+        reports: the client knows `Report`.
+        reported: the evidence of the task last sent on this connection.
+        chunks: the number of chunks that the task has computed since the client came.
+        backlogged: how many of them came while earlier elements waited for this client.
         backlog: chunks of an earlier connection that did not arrive; sent first.
     """
 
@@ -52,6 +56,9 @@ class ReaderState:
         self.next_number = 0
         self.kept_positions = 0
         self.reported_counts: dict[str, int] = {}
+        self.reports = False
+        self.reported = b""
+        self.chunks = self.backlogged = 0
         self.backlog = ChunkQueue()
         self._kept_bytes = 0
         self._kept: deque[tuple[int, Chunk]] = deque()
@@ -92,6 +99,7 @@ class ReaderState:
         self.connection, self.attempt = connection, attempt
         self.ended = self.announced = False
         self.reported_counts = {}
+        self.reported = b""
         self._credit, self._used = NO_CREDIT, 0
         unreceived: deque[Chunk] = deque()
         while self._kept and self._kept[-1][0] >= next_frame:

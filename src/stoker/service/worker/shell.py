@@ -26,7 +26,8 @@ from stoker.service import rpc, rpc_session
 from stoker.service.chunk import Chunk
 from stoker.service.config import WorkerConfig, parse_service
 from stoker.service.keys import KEY_BYTES, WorkerIdentity
-from stoker.service.versions import versions
+from stoker.service.task_evidence import TaskEvidence
+from stoker.service.versions import stoker_version, versions
 from stoker.service.worker import logic
 from stoker.service.worker.allocator import TRIM_SECONDS, trim_allocator
 from stoker.service.worker.data_connections import DataConnections
@@ -50,6 +51,9 @@ DRAIN_SECONDS = 0.02
 LONGEST_TICK_SECONDS = 0.5
 """Interval of the timers of a worker with a lease of 10 s and more; with 0.05 an idle worker used
 0.5 % of a core."""
+
+EVIDENCE_SECONDS, EVIDENCE_SECONDS_PER_TASK = 0.5, 0.02
+"""Interval of the reports of where the time of tasks goes, at least; with many tasks longer."""
 
 ADDRESS_TIMEOUTS = 1.5
 """Peer timeouts for which a new worker asks again while another process holds its address: that may
@@ -105,10 +109,12 @@ class Shell:
         self._datasets = DatasetCache(self._fetch)
         self._dataset_of: dict[int, str] = {}
         self._interval = config.heartbeat_interval
-        self._lost_at: float | None = time.monotonic()
+        self._started_at = time.monotonic()
+        self._lost_at: float | None = self._started_at
         self._next_heartbeat = 0.0
         self._has_ended = False
         self._trim_at: float | None = None
+        self._evidence_at = 0.0
         self._stopping = False
         self._failures = FailureLog(logger)
 
@@ -130,6 +136,7 @@ class Shell:
                 versions(),
                 self._config.worker_tags,
                 instance=secrets.token_hex(KEY_BYTES),
+                version=stoker_version(),
             )
             self.logic = logic.Worker(
                 hello,
@@ -219,8 +226,9 @@ class Shell:
         now = time.monotonic()
         if now >= self._next_heartbeat and self._session is not None:
             self._next_heartbeat = now + self._interval
-            self._session.send(m.Heartbeat())
+            self._session.send(self._heartbeat(now))
         self._run(self.logic.tick, now)
+        self._report_evidence(now)
         self._failures.report_if_due(now)
         if self._connections is not None:
             self._connections.tick(now)
@@ -234,6 +242,21 @@ class Shell:
             where = self._dispatcher_address + self._why()
             logger.error("no dispatcher at %s for %g s: stopping", where, limit)
             self._end(None)
+
+    def _report_evidence(self, now: float) -> None:
+        """Send clients where the time of their tasks goes, about once a second."""
+        if now < self._evidence_at:
+            return
+        with self._lock:
+            pipelines = dict(self._pipelines)
+        self._evidence_at = now + max(EVIDENCE_SECONDS, len(pipelines) * EVIDENCE_SECONDS_PER_TASK)
+        for task_id, pipeline in pipelines.items():
+            if not pipeline.meter.ended:
+                self.measured(task_id, pipeline.meter.evidence())
+
+    def _heartbeat(self, now: float) -> m.Heartbeat:
+        with self._lock:
+            return self.logic.heartbeat(now - self._started_at)
 
     def _fail(self, error: Exception) -> None:
         """Stop the worker after an internal error; from any thread."""
@@ -371,6 +394,10 @@ class Shell:
     def failed(self, start: m.TaskStart, error: ErrorRecord) -> None:
         """Log an error of the task."""
         self._failures.add(error, {"worker": self.address, **task_fields(start)})
+
+    def measured(self, task_id: int, evidence: TaskEvidence) -> None:
+        """Send clients new evidence of where the time of the task goes."""
+        self._run(self.logic.measured, task_id, evidence)
 
     def exhausted(self, task_id: int) -> None:
         """Report the end of the task's pipeline."""

@@ -4,8 +4,11 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import msgspec
+
 from stoker.service import messages as m
 from stoker.service.chunk import Chunk
+from stoker.service.task_evidence import TaskEvidence, encode
 from stoker.service.worker.buffer import Buffer
 from stoker.service.worker.buffer_policies import DEFAULT_CACHE_BYTES, new_buffer
 from stoker.service.worker.reader_state import ReaderState
@@ -29,6 +32,8 @@ REPEATED_ENDS = 16
 """Latest epochs of sources whose end is reported again on a new session. If the report is lost, the
 dispatcher keeps the epoch's splits until the iteration ends."""
 
+NOTHING_COMPUTED = m.TaskReport(0, 0)
+
 
 @dataclass
 class Task:
@@ -49,6 +54,8 @@ class Task:
         released: the latest clients that were released, which may not read again.
         reported: the progress last sent to the dispatcher.
         counts: totals of the pipeline, such as errors ignored.
+        computed: totals of what the pipeline has computed.
+        evidence: where its time goes, encoded for `Report`.
     """
 
     start: m.TaskStart
@@ -66,6 +73,11 @@ class Task:
     released: dict[int, None] = field(default_factory=dict)
     reported: m.TaskProgress = field(init=False)
     counts: dict[str, int] = field(default_factory=dict)
+    computed: m.TaskReport = NOTHING_COMPUTED
+    evidence: bytes = b""
+    _chunks: int = 0
+    _filled: float = 0.0
+    _measured_last: bool = False
 
     def __post_init__(self) -> None:
         self.buffer = new_buffer(self.start, self.cache_bytes)
@@ -144,6 +156,44 @@ class Task:
         """
         return self.buffer.has_room(buffer_bytes if self.readers else 0)
 
+    def put(self, chunk: Chunk, buffer_bytes: int) -> None:
+        """Add what the pipeline computed next; `buffer_bytes` is the size of the buffer."""
+        self._count(chunk)
+        self._chunks += 1
+        self._filled += min(1.0, self.buffer.nbytes / buffer_bytes)
+        for reader in self.readers.values():
+            reader.chunks += 1
+            reader.backlogged += self._waiting(reader) > 0
+        self.buffer.put(chunk)
+
+    def _count(self, chunk: Chunk) -> None:
+        """Add what the pipeline has computed to the totals."""
+        before, errors = self.computed, chunk.error is not None
+        self.computed = m.TaskReport(
+            before.elements + len(chunk.elements),
+            before.bytes + chunk.nbytes,
+            before.errors + errors,
+        )
+
+    def measured(self, evidence: TaskEvidence) -> None:
+        """Update the evidence that readers get, which lacks what is known here.
+
+        The last one counts: another thread may be late with an older one.
+        """
+        if self._measured_last:
+            return
+        self._measured_last = evidence.ended
+        occupancy = None if self.buffer.keeps_sent else self._filled / max(1, self._chunks)
+        self.evidence = encode(
+            msgspec.structs.replace(
+                evidence,
+                occupancy=occupancy,
+                chunks=self._chunks,
+                elements=self.computed.elements + self.computed.errors,
+                bytes=self.computed.bytes,
+            )
+        )
+
     def finish(self) -> None:
         """Handle the end of the pipeline."""
         self.ended = True
@@ -192,8 +242,14 @@ class Task:
             yield f.Counts(counts)
 
     def _updates(self, reader: ReaderState) -> Iterator[f.Message]:
-        """Yield the messages for a reader besides its frames: `Counts`, `Ready`, `End`."""
+        """Yield the messages for a reader besides its frames.
+
+        They are `Counts`, `Report`, `Ready` and `End`.
+        """
         yield from self._new_counts(reader)
+        if reader.reports and reader.reported is not self.evidence:
+            reader.reported = self.evidence
+            yield f.Report(self.evidence, reader.chunks, reader.backlogged)
         if waiting := self._waiting(reader):
             # If unused credit is left, the limit in bytes blocks the reader: more credit would only
             # be missing at other workers.

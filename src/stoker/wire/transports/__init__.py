@@ -26,6 +26,7 @@ class Connection(ABC):
 
     Attributes:
         peer: the other side, for error messages.
+        protocol: the name of the transport, where the client set it.
         types: rebuilds namedtuples and dataclasses in what is received; set it from the reader's
             element_spec before the first frame arrives.
         compressor: compresses the frames that are sent, as the peer requests; ``None``: none is. Of
@@ -34,6 +35,7 @@ class Connection(ABC):
 
     def __init__(self, peer: str) -> None:
         self.peer = peer
+        self.protocol = ""
         self.types = TypeResolver()
         self.compressor: FrameCompressor | None = None
         self._send_lock = threading.Lock()

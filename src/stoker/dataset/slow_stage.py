@@ -1,0 +1,158 @@
+"""Find the slowest stage of a pipeline, and say what would make it faster."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from stoker.dataset.streams.stage_report import FIRST_NESTED, StageReport
+
+# A function whose thread has a core for less than this fraction of the time waits for something.
+_WAITS = 0.5
+
+# Less than this fraction of the elapsed time in all stages explains no delay.
+_LEAST_SHARE = 0.02
+
+_READS_FILES = frozenset({"records", "list_files", "load"})
+_HAS_SPLITS = frozenset({"range", "tensor_slices", "tensors", "elements", "counter"})
+
+
+class SlowStage(NamedTuple):
+    """The stage that limits a pipeline.
+
+    Attributes:
+        report: its measurements.
+        share: its fraction of the time of the thread that it runs on; if `saturated`, the fraction
+            of the time in which its own threads were busy.
+        saturated: its own threads compute, rather than the thread that reads it.
+        advice: a change of the pipeline that would help, as a clause.
+    """
+
+    report: StageReport
+    share: float
+    saturated: bool
+    advice: str
+
+
+def find_slow_stage(stages: Sequence[StageReport], elapsed: float) -> SlowStage | None:
+    """Return the stage that limits a pipeline whose consumer waits; None if no time was measured.
+
+    A pipeline is cut where threads read ahead: at stages with a buffer. From the consumer on, the
+    slowest stage of a part is found: by its own time, or for a stage with a buffer by the time for
+    which it is waited for. Such a stage limits if its threads are busy, otherwise its input does.
+
+    Args:
+        stages: of one process; the one that no other reads is the last.
+        elapsed: seconds since the consumer first asked for an element.
+    """
+    by_number = {stage.number: stage for stage in stages}
+    read = {number for stage in stages for number in stage.inputs}
+    roots = [stage for stage in stages if stage.number not in read]
+    if not roots or elapsed <= 0:
+        return None
+    starts = [max(roots, key=lambda stage: stage.get_wait)]
+    threads = 1
+    while True:
+        part = list(_part(starts, by_number))
+        total = sum(map(_weight, part))
+        if total < _LEAST_SHARE * elapsed:
+            return None
+        slowest = max(part, key=_weight)
+        if slowest.occupancy is None:
+            return _slow_stage(slowest, slowest.busy / total, saturated=False, threads=threads)
+        inputs = [by_number[number] for number in slowest.inputs if number in by_number]
+        saturation = slowest.busy / (max(1, slowest.parallel) * elapsed)
+        supply = max((_pressure(each, slowest, elapsed) for each in inputs), default=0.0)
+        if saturation >= supply or not inputs:
+            if not inputs and not slowest.busy:  # a service
+                return _slow_stage(
+                    slowest, slowest.get_wait / total, saturated=False, threads=threads
+                )
+            return _slow_stage(slowest, min(1.0, saturation), saturated=True, threads=threads)
+        starts, threads = inputs, max(1, slowest.parallel)
+
+
+def _part(
+    starts: Sequence[StageReport], stages: Mapping[int, StageReport]
+) -> Iterator[StageReport]:
+    """Yield the stages that run on the thread of `starts`, and the buffered ones they read."""
+    stack, seen = list(starts), set()
+    while stack:
+        stage = stack.pop()
+        if stage.number in seen:
+            continue
+        seen.add(stage.number)
+        yield stage
+        if stage.occupancy is None:
+            stack.extend(stages[number] for number in stage.inputs if number in stages)
+
+
+def _weight(stage: StageReport) -> float:
+    return stage.busy if stage.occupancy is None else stage.get_wait
+
+
+def _pressure(stage: StageReport, reader: StageReport, elapsed: float) -> float:
+    """Return the fraction of the time in which the threads of `reader` waited for an input."""
+    # Datasets that a function returned are read by all threads of an interleave, others by one.
+    threads = max(1, reader.parallel) if stage.number >= FIRST_NESTED else 1
+    return stage.get_wait / (threads * elapsed)
+
+
+def _slow_stage(stage: StageReport, share: float, *, saturated: bool, threads: int) -> SlowStage:
+    return SlowStage(stage, min(1.0, share), saturated, _advice(stage, saturated, threads))
+
+
+def _advice(stage: StageReport, saturated: bool, threads: int) -> str:
+    waits = stage.cpu is not None and stage.cpu < _WAITS
+    if stage.kind == "map":
+        return _advice_for_map(saturated, waits)
+    if stage.kind == "generator":
+        return (
+            "run it ahead with prefetch(stoker.AUTOTUNE), or read several generators at once with "
+            "interleave(num_parallel_calls=stoker.AUTOTUNE)"
+        )
+    if stage.kind in _READS_FILES:
+        if threads > 1:
+            return "read more files at once (cycle_length), or keep the elements with cache()"
+        return (
+            "read several files at once with interleave(num_parallel_calls=stoker.AUTOTUNE), or "
+            "keep the elements with cache()"
+        )
+    if stage.kind in {"batch", "padded_batch", "ragged_batch"}:
+        return (
+            "put a map with num_parallel_calls=stoker.AUTOTUNE directly before it, whose threads "
+            "write into the batch, or run the pipeline on workers with distribute()"
+        )
+    if stage.kind == "shuffle":
+        return (
+            "use a smaller buffer_size, or shuffle file names or indices, which are small, before "
+            "the elements are read"
+        )
+    if stage.kind in _HAS_SPLITS:
+        return "keep the arrays in memory in the form that is needed, or add prefetch()"
+    if stage.function:
+        return (
+            "do that work in a map with num_parallel_calls=stoker.AUTOTUNE, or run the pipeline on "
+            "workers with distribute()"
+        )
+    return "run it ahead with prefetch(stoker.AUTOTUNE), or on workers with distribute()"
+
+
+def _advice_for_map(saturated: bool, waits: bool) -> str:
+    if saturated and waits:
+        return (
+            "it waits rather than computes, so allow more calls at once with a larger "
+            "num_parallel_calls, or stoker.AUTOTUNE"
+        )
+    if saturated:
+        return (
+            "run it on workers with distribute(), or make the function faster, since more threads "
+            "help only while cores are free and the function releases the GIL"
+        )
+    if waits:
+        return (
+            "it waits rather than computes, so call it for several elements at once with "
+            "num_parallel_calls=stoker.AUTOTUNE"
+        )
+    return (
+        "run it in parallel with num_parallel_calls=stoker.AUTOTUNE if it releases the GIL (as "
+        "NumPy and image decoders do), or on workers with distribute()"
+    )

@@ -1,0 +1,38 @@
+"""The latest reading of a client; outlives its stream."""
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from stoker.dataset.bottleneck import Bottleneck
+from stoker.service.client.reading import Reading
+from stoker.service.client.verdict import find_limit
+
+
+class LatestReading:
+    """Where the time of one client goes, also after its stream was closed and collected.
+
+    Statistics outlive an iterator, and must not keep the elements that it has received.
+
+    Args:
+        read: a method of the stream, which is not kept alive.
+    """
+
+    def __init__(self, read: Callable[[], Reading]) -> None:
+        self._read = weakref.WeakMethod(read)
+        self._last = Reading(seconds=0.0, waited=0.0)
+
+    def update(self) -> Reading:
+        """Return the present reading, or that of the end of the stream."""
+        read = self._read()
+        if read is not None:
+            self._last = read()
+        return self._last
+
+    def limit(self) -> Bottleneck:
+        """Return what limits the service, given that its reader waits; from any thread."""
+        return find_limit(self.update())
+
+    def tasks(self) -> list[dict[str, Any]]:
+        """Return the amounts and waits of each task, for `Iterator.stats`."""
+        return [task.to_dict() for task in self.update().tasks]

@@ -1,0 +1,104 @@
+"""Where the time of one client and its tasks goes: the input of `verdict.py`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from stoker.service.client.task_cursor import TaskCursor
+from stoker.service.task_evidence import TaskEvidence
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskState:
+    """One task as its client knows it; `TaskReading` describes the attributes that it shares.
+
+    Attributes:
+        worker: the worker's address.
+        ended: seconds since the end of the task; ``None`` before.
+        silent: seconds since the last frame; ``None`` if there was none.
+        lost: its worker was removed.
+    """
+
+    worker: str
+    protocol: str = ""
+    elements: int = 0
+    bytes: int = 0
+    ended: float | None = None
+    silent: float | None = None
+    lost: bool = False
+    evidence: TaskEvidence | None = None
+    chunks: int = 0
+    backlogged: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the task for `Iterator.stats`."""
+        evidence = self.evidence or TaskEvidence()
+        return {
+            "worker": self.worker,
+            "protocol": self.protocol,
+            "elements": self.elements,
+            "bytes": self.bytes,
+            "lost": self.lost,
+            "ended": self.ended is not None,
+            "seconds": evidence.seconds,
+            "computed": evidence.elements,
+            "computing": evidence.computing,
+            "put_wait": evidence.put_wait,
+            "split_wait": evidence.split_wait,
+            "occupancy": evidence.occupancy,
+            "backlog": self.backlogged / max(1, self.chunks),
+            "stages": [msgspec.structs.asdict(stage) for stage in evidence.stages],
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """One client since its first read.
+
+    Attributes:
+        seconds: the time since then, or until the end.
+        waited: the seconds in which the reader waited for elements.
+        occupancy: the mean fraction of the elements that may be in flight or buffered here which
+            had arrived and were not consumed.
+        tasks: all tasks of the client.
+        in_turns: they are read in turns, one element at a time (a coordinated read).
+        max_outstanding_requests: as in `distribute`.
+        assigns_splits: the tasks share the splits of the sources.
+    """
+
+    seconds: float
+    waited: float
+    occupancy: float = 0.0
+    tasks: Sequence[TaskState] = ()
+    in_turns: bool = False
+    max_outstanding_requests: int | None = None
+    assigns_splits: bool = False
+
+    @property
+    def elements(self) -> int:
+        """The number of elements received."""
+        return sum(task.elements for task in self.tasks)
+
+    @property
+    def bytes(self) -> int:
+        """About how many bytes they take."""
+        return sum(task.bytes for task in self.tasks)
+
+
+def state_of(cursor: TaskCursor, now: float) -> TaskState:
+    """Return the state of a task at the time `now`."""
+    reading = cursor.reading
+    return TaskState(
+        worker=cursor.task.worker,
+        protocol=reading.protocol,
+        elements=reading.elements,
+        bytes=reading.bytes,
+        ended=None if reading.ended_at is None else now - reading.ended_at,
+        silent=None if reading.received_at is None else now - reading.received_at,
+        lost=cursor.lost,
+        evidence=reading.evidence,
+        chunks=reading.chunks,
+        backlogged=reading.backlogged,
+    )

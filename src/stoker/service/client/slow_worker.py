@@ -1,0 +1,96 @@
+"""Find the stage of the workers' pipelines that limits them."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from stoker.dataset.bottleneck import Bottleneck, evidence_text
+from stoker.dataset.slow_stage import SlowStage, find_slow_stage
+from stoker.dataset.streams.stage_report import StageReport
+from stoker.service.client.reading import Reading, TaskState
+from stoker.service.client.verdict_text import percent, waited_text, workers_text
+from stoker.service.task_evidence import TaskEvidence
+
+BUSY = 0.5
+"""Fraction of their time from which the pipelines limit the workers."""
+
+SOURCE_ADVICE = (
+    "read several files or generators at once with interleave(num_parallel_calls=stoker.AUTOTUNE), "
+    "or keep the elements with cache()"
+)
+
+WAITS = 0.5
+"""A function that has a core for less than this fraction of its time waits for something."""
+
+
+def slow_workers(
+    reading: Reading, live: Sequence[tuple[TaskState, TaskEvidence]]
+) -> Bottleneck | None:
+    """Return the slowest stage of the workers, if their pipelines compute most of the time."""
+    computing = [(task, x) for task, x in live if not x.ended] or list(live)
+    evidence = [x for _, x in computing]
+    whole, busy = sum(x.seconds for x in evidence), sum(x.computing for x in evidence)
+    if not whole or busy < BUSY * whole:
+        return None
+    where = f"{workers_text(len(computing))} computed for {percent(busy, whole)} of the time"
+    slow = find_slow_stage(summed(x.stages for x in evidence), whole)
+    if slow is None:
+        return Bottleneck(
+            "worker",
+            f"The workers limit training: {waited_text(reading)}, and {where}; add workers.",
+        )
+    cores = max(x.cores for x in evidence)
+    source = not slow.report.inputs
+    subject = "The source" if source else "The pipeline on the workers"
+    advice = SOURCE_ADVICE if source else _advice(slow, cores)
+    return Bottleneck(
+        "source" if source else "worker",
+        f"{subject} limits training: {waited_text(reading)}, and {where}: {evidence_text(slow)}; "
+        f"{advice}.",
+        site=slow.report.site,
+        worker=computing[0][0].worker if len(computing) == 1 else "",
+    )
+
+
+def summed(stages: Iterable[Sequence[StageReport]]) -> list[StageReport]:
+    """Return the reports of several workers as those of one, which read for the sum of the times.
+
+    The times per element of a stage are those of the worker that spent most time in it.
+    """
+    totals: dict[int, StageReport] = {}
+    for stage in (stage for reports in stages for stage in reports):
+        known = totals.get(stage.number)
+        totals[stage.number] = stage if known is None else _sum(known, stage)
+    return [totals[number] for number in sorted(totals)]
+
+
+def _sum(one: StageReport, other: StageReport) -> StageReport:
+    longest = max(one, other, key=lambda stage: stage.busy)
+    occupancies = [x.occupancy for x in (one, other) if x.occupancy is not None]
+    return msgspec.structs.replace(
+        longest,
+        elements=one.elements + other.elements,
+        bytes=one.bytes + other.bytes,
+        busy=one.busy + other.busy,
+        get_wait=one.get_wait + other.get_wait,
+        put_wait=one.put_wait + other.put_wait,
+        occupancy=sum(occupancies) / len(occupancies) if occupancies else None,
+        parallel=max(one.parallel, other.parallel),
+    )
+
+
+def _advice(slow: SlowStage, cores: int) -> str:
+    report = slow.report
+    many = f"a worker has {cores} cores" if cores > 1 else "a worker has one core"
+    waits = report.cpu is not None and report.cpu < WAITS
+    if report.kind == "map" and waits:
+        return (
+            "its function waits rather than computes, so call it for several elements at once with "
+            "a larger num_parallel_calls, or stoker.AUTOTUNE"
+        )
+    if report.kind == "map" and report.parallel <= 1 and cores > 1:
+        return (
+            f"{many}, so run it with num_parallel_calls=stoker.AUTOTUNE if it releases the GIL (as "
+            f"NumPy and image decoders do), or with `stoker worker --processes {cores}` otherwise"
+        )
+    return f"add workers, or make it faster ({many})"

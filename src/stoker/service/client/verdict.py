@@ -1,0 +1,208 @@
+"""Find what limits the rate of a client of a service, from the evidence of its tasks."""
+
+import statistics
+from collections.abc import Callable, Sequence
+
+from stoker.dataset.bottleneck import TRAINER_BOUND, Bottleneck, seconds_text
+from stoker.service.client.reading import Reading, TaskState
+from stoker.service.client.slow_worker import slow_workers
+from stoker.service.client.verdict_text import percent, rate_text, waited_text, workers_text
+from stoker.service.task_evidence import TaskEvidence
+
+LEAST_SECONDS = 0.2
+"""Shorter readings are dominated by their first elements: connections open, buffers fill."""
+
+BUSY = 0.5
+"""Fraction of its time from which a task computes, waits for room or waits for splits "mostly"."""
+
+STRAGGLING = 2.5
+"""Time per element of one worker, to the median of the others, from which it is a straggler."""
+
+IDLE = 0.2
+"""Fraction of the workers' time without a split from which there are too few splits."""
+
+LEAST_CHUNKS = 5
+"""Chunks of which a smaller number says nothing about what waits in a buffer."""
+
+FEW_REQUESTS = 4
+"""Outstanding requests per worker; with fewer, each round trip counts."""
+
+Rule = Callable[[Reading, Sequence[tuple[TaskState, TaskEvidence]]], Bottleneck | None]
+
+
+def find_bottleneck(reading: Reading) -> Bottleneck:
+    """Return what limits the reader of a service: the reader itself, or the service."""
+    if reading.seconds < LEAST_SECONDS:
+        return Bottleneck(
+            "unknown",
+            f"Too little was read to name a bottleneck: {reading.elements:,} elements in "
+            f"{reading.seconds:.2f} s.",
+        )
+    if reading.waited < TRAINER_BOUND * reading.seconds:
+        return Bottleneck(
+            "trainer",
+            f"The trainer limits training: it waited for elements for only "
+            f"{percent(reading.waited, reading.seconds)} of {seconds_text(reading.seconds)}, and "
+            f"its buffer was {reading.occupancy:.0%} full, so a faster service would hardly help.",
+        )
+    return find_limit(reading)
+
+
+def find_limit(reading: Reading) -> Bottleneck:
+    """Return what limits the rate at which a service delivers, given that its reader waits."""
+    live = [(x, x.evidence) for x in reading.tasks if x.evidence is not None and not x.lost]
+    for rule in (_straggler, _other_consumer, _network, _splits, slow_workers):
+        if (found := rule(reading, live)) is not None:
+            return found
+    if not live:
+        return Bottleneck(
+            "unknown",
+            f"The service limits training: {waited_text(reading)}, but no worker has reported yet "
+            f"where its time goes ({workers_text(len(reading.tasks))}).",
+        )
+    whole = sum(evidence.seconds for _, evidence in live)
+    parts = ", ".join(
+        f"{verb} for {percent(sum(seconds), whole)}"
+        for verb, seconds in (
+            ("computed", [x.computing for _, x in live]),
+            ("waited for room", [x.put_wait for _, x in live]),
+            ("waited for splits", [x.split_wait for _, x in live]),
+        )
+    )
+    return Bottleneck(
+        "unknown",
+        f"The service limits training: {waited_text(reading)}, but no part of it was busy: "
+        f"{workers_text(len(live))} {parts} of the time.",
+    )
+
+
+def _straggler(
+    reading: Reading, live: Sequence[tuple[TaskState, TaskEvidence]]
+) -> Bottleneck | None:
+    """Return a worker that is much slower than the others, if they have to wait for it."""
+    if len(live) < 2:
+        return None
+    slowest, slow = max(live, key=lambda pair: _pace(pair[1]))
+    others = [(task, x) for task, x in live if task is not slowest]
+    waits = reading.in_turns or all(task.ended is not None or _starves(x) for task, x in others)
+    computed = [x for _, x in others if x.elements]
+    if not waits or not computed or not _mostly(slow.computing, slow):
+        return None
+    usual = statistics.median(map(_pace, computed))
+    ratio = _pace(slow) / max(usual, 1e-9)
+    if ratio < STRAGGLING:
+        return None
+    times = f"{ratio:.1f}" if ratio < 10 else f"{min(ratio, 1000):.0f}"
+    why = "whose turn all others wait for" if reading.in_turns else "while the others had ended"
+    return Bottleneck(
+        "straggler",
+        f"One worker limits training: {waited_text(reading)}, and {slowest.worker}, {why}, took "
+        f"{seconds_text(_pace(slow))} per element, {times} times as long as the median of the "
+        f"{len(others)} other{'s' if len(others) > 1 else ''}; look for other load on that "
+        f"machine, or replace it (`stoker drain {slowest.worker}`).",
+        worker=slowest.worker,
+    )
+
+
+def _other_consumer(
+    reading: Reading, live: Sequence[tuple[TaskState, TaskEvidence]]
+) -> Bottleneck | None:
+    """Return that another consumer of a coordinated read is slower, if workers wait for it."""
+    if not live or not reading.in_turns:
+        return None
+    if any(_has_backlog(task) or not _mostly(x.put_wait, x) for task, x in live):
+        return None
+    whole = sum(x.seconds for _, x in live)
+    return Bottleneck(
+        "trainer",
+        f"Another consumer limits training: {waited_text(reading)}, while "
+        f"{workers_text(len(live))} waited for room for "
+        f"{percent(sum(x.put_wait for _, x in live), whole)} of the time, although nothing waited "
+        "there for this consumer; look for the slowest consumer of this coordinated read.",
+    )
+
+
+def _network(reading: Reading, live: Sequence[tuple[TaskState, TaskEvidence]]) -> Bottleneck | None:
+    """Return the network, if elements wait in most workers while the reader waits for some."""
+    sending = [(task, x) for task, x in live if x.chunks]
+    pressed = [
+        (task, x)
+        for task, x in sending
+        if _has_backlog(task)
+        or (not reading.in_turns and _mostly(x.put_wait, x))
+        or (x.ended and task.ended is None)
+    ]
+    if not pressed or len(pressed) * (1 if reading.in_turns else 2) < len(sending):
+        return None
+    whole = sum(x.seconds for _, x in pressed)
+    protocol = max((task for task, _ in pressed), key=lambda task: task.bytes).protocol or "network"
+    return Bottleneck(
+        "network",
+        f"The network limits training: {waited_text(reading)}, while {workers_text(len(pressed))} "
+        f"of {len(live)} had elements ready (they waited for room for "
+        f"{percent(sum(x.put_wait for _, x in pressed), whole)} of the time); {protocol} delivered "
+        f"{rate_text(reading.bytes, reading.seconds)}; {_network_advice(reading, protocol)}.",
+    )
+
+
+def _network_advice(reading: Reading, protocol: str) -> str:
+    limit = reading.max_outstanding_requests
+    if limit is not None and limit < FEW_REQUESTS * len(reading.tasks):
+        return (
+            f"raise max_outstanding_requests, which is {limit}, so that elements are sent while "
+            "others are consumed"
+        )
+    if protocol in ("shm", "local"):
+        return (
+            "this process receives slowly, so make larger batches on the workers, and look for "
+            "another thread here that holds the GIL"
+        )
+    if protocol == "grpc":
+        return 'read by data_transfer_protocol="tcp", which is faster, or send smaller dtypes'
+    return (
+        'send fewer bytes, by smaller dtypes (uint8 for images) or compression="ZSTD", or run '
+        "workers on the trainer's machine, with which it shares memory"
+    )
+
+
+def _splits(reading: Reading, live: Sequence[tuple[TaskState, TaskEvidence]]) -> Bottleneck | None:
+    """Return that there are too few splits, if workers lack some while others compute."""
+    idle = [(task, x) for task, x in live if task.ended is not None or x.ended or _starves(x)]
+    computing = [
+        x for task, x in live if task.ended is None and not x.ended and _mostly(x.computing, x)
+    ]
+    idle_seconds = sum((task.ended or 0.0) + x.split_wait for task, x in idle)
+    share = idle_seconds / max(reading.seconds * len(live), 1e-9)
+    if not reading.assigns_splits or not computing or share < IDLE:
+        return None
+    splits = {number: n for _, x in live for number, n in x.splits.items()}
+    source = min(splits, key=lambda number: splits[number], default=None)
+    stage = next((s for x in computing for s in x.stages if s.number == source), None)
+    count = splits.get(-1 if source is None else source, 0)
+    return Bottleneck(
+        "splits",
+        f"There are too few splits: {waited_text(reading)}, and "
+        f"{'the source' if stage is None else stage.label} has {count:,} "
+        f"split{'' if count == 1 else 's'} for {workers_text(len(live))}, of which {len(idle)} had "
+        f"none for {percent(idle_seconds, reading.seconds * len(idle))} of the time; divide the "
+        'data into more files, or use processing_mode="parallel_epochs" if each worker may yield '
+        "the whole dataset.",
+        site="" if stage is None else stage.site,
+    )
+
+
+def _pace(evidence: TaskEvidence) -> float:
+    """Return the seconds of computation per element; of one that computes its first, until now."""
+    return evidence.computing / max(1, evidence.elements)
+
+
+def _mostly(seconds: float, evidence: TaskEvidence) -> bool:
+    return evidence.seconds > 0 and seconds >= BUSY * evidence.seconds
+
+
+def _starves(evidence: TaskEvidence) -> bool:
+    return _mostly(evidence.split_wait, evidence)
+
+
+def _has_backlog(task: TaskState) -> bool:
+    return task.chunks >= LEAST_CHUNKS and task.backlogged >= BUSY * task.chunks

@@ -1,0 +1,29 @@
+"""Phrases of the sentences that name a bottleneck."""
+
+from stoker.dataset.bottleneck import seconds_text
+from stoker.service.client.reading import Reading
+
+
+def percent(part: float, whole: float) -> str:
+    """Return a fraction of at most 1 as "87%"."""
+    return f"{min(1.0, part / whole) if whole > 0 else 0.0:.0%}"
+
+
+def waited_text(reading: Reading) -> str:
+    """Return how long the trainer waited, as a clause."""
+    waited = percent(reading.waited, reading.seconds)
+    return f"the trainer waited for elements for {waited} of {seconds_text(reading.seconds)}"
+
+
+def workers_text(count: int) -> str:
+    """Return a number of workers with its noun."""
+    return f"{count} worker{'' if count == 1 else 's'}"
+
+
+def rate_text(nbytes: int, seconds: float) -> str:
+    """Return a rate in bytes per second, such as "2.0 MB/s"."""
+    rate = nbytes / seconds if seconds > 0 else 0.0
+    for unit, scale in (("GB", 1e9), ("MB", 1e6)):
+        if rate >= scale:
+            return f"{rate / scale:.1f} {unit}/s"
+    return f"{rate / 1e3:.1f} kB/s"

@@ -1,0 +1,103 @@
+"""Measure where the time of one task goes."""
+
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+from stoker.dataset.streams.meters import Meters
+from stoker.dataset.threads.pool import available_cpus
+from stoker.service.stopwatch import Stopwatch
+from stoker.service.task_evidence import TaskEvidence
+
+
+class SplitWaits:
+    """The seconds in which at least one source of a task waits for a split.
+
+    Sources may wait on several threads at a time.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._lock = threading.Lock()
+        self._waiting = 0
+        self._watch = Stopwatch(clock)
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._waiting:
+                self._watch.__enter__()
+            self._waiting += 1
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        with self._lock:
+            self._waiting -= 1
+            if not self._waiting:
+                self._watch.__exit__(kind, error, traceback)
+
+    @property
+    def seconds(self) -> float:
+        """The total, waits that last included."""
+        return self._watch.seconds
+
+
+class TaskMeter:
+    """Times of one task. Its pipeline's threads update it, and any thread reads it.
+
+    Args:
+        splits: as in `TaskEvidence`.
+        clock: returns the time in seconds.
+
+    Attributes:
+        computing: runs while the pipeline computes; waits for splits are subtracted later.
+        put_wait: runs while the pipeline waits for room.
+        split_wait: runs while a source waits for a split.
+        stages: measures the stages of the pipeline.
+    """
+
+    def __init__(
+        self,
+        splits: dict[int, int] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._splits = splits or {}
+        self._clock = clock
+        self._cores = available_cpus()
+        self._began: float | None = None
+        self._ended_at: float | None = None
+        self.computing = Stopwatch(clock)
+        self.put_wait = Stopwatch(clock)
+        self.split_wait = SplitWaits(clock)
+        self.stages = Meters()
+
+    def begin(self) -> None:
+        """Record that the pipeline is open; importing what its functions need does not count."""
+        self._began = self._clock()
+
+    def end(self) -> None:
+        """Record the end of the pipeline."""
+        self._ended_at = self._clock()
+
+    @property
+    def ended(self) -> bool:
+        """True after the end of the pipeline."""
+        return self._ended_at is not None
+
+    def evidence(self) -> TaskEvidence:
+        """Return the present totals; the worker adds what it knows of the buffer."""
+        until = self._clock() if self._ended_at is None else self._ended_at
+        waited = self.split_wait.seconds
+        return TaskEvidence(
+            seconds=0.0 if self._began is None else until - self._began,
+            computing=max(0.0, self.computing.seconds - waited),
+            put_wait=self.put_wait.seconds,
+            split_wait=waited,
+            ended=self.ended,
+            cores=self._cores,
+            splits=self._splits,
+            stages=self.stages.reports(),
+        )

@@ -1,0 +1,208 @@
+"""Pipelines that are slow for one known reason: the sentence names it.
+
+Functions, generators and trainers that are slow sleep, so other load on the machine makes nothing
+else the slowest. A pipeline is read until its workers have measured enough.
+"""
+
+import inspect
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import stoker
+from tests.faults.proxy import Forwarder
+from tests.serving import Service, free_port
+
+MEASURED = 1.0
+"""Seconds of a task that are enough for a judgement."""
+
+SLOW = 0.02
+
+
+def _named(stage: str, build: Callable[..., Any], sentence: str) -> bool:
+    """Return whether a sentence names a stage at the marked line of the function that builds it."""
+    source, first = inspect.getsourcelines(build)
+    [offset] = [k for k, text in enumerate(source) if "# the slow line" in text]
+    place = rf"{re.escape(stage)} at \S*{Path(__file__).name}:{first + offset}\b"
+    return re.search(place, sentence) is not None
+
+
+def _stats(
+    dataset: stoker.Dataset, step: Callable[[], None] = lambda: None, tasks: int = 1
+) -> dict[str, Any]:
+    """Read until `tasks` tasks have measured enough, and return the statistics."""
+    end = time.monotonic() + 15
+    with dataset.iterator() as iterator:
+        while time.monotonic() < end:
+            next(iterator)
+            step()
+            stats = iterator.stats()
+            enough = [task for task in stats["tasks"] if task["seconds"] >= MEASURED]
+            if len(enough) >= tasks:
+                return stats
+    raise AssertionError("the tasks did not report in time")
+
+
+def _sleep() -> None:
+    time.sleep(SLOW)
+
+
+def _slowly(x: Any) -> Any:
+    time.sleep(SLOW)
+    return x
+
+
+def _quickly(x: Any) -> Any:
+    return x
+
+
+def test_a_slow_trainer_is_the_limit():
+    with Service(1) as service:
+        stats = _stats(stoker.Dataset.range(1 << 30).distribute(service.target), _sleep)
+    assert stats["bottleneck"] == "trainer"
+    assert stats["sentence"].startswith("The trainer limits training: it waited for elements for")
+
+
+def test_a_slow_map_on_workers_is_named():
+    def build() -> stoker.Dataset:
+        return stoker.Dataset.range(1 << 30).map(_slowly)  # the slow line
+
+    with Service(2) as service:
+        stats = _stats(build().distribute(service.target), tasks=2)
+    assert stats["bottleneck"] == "worker"
+    assert _named("map(_slowly)", build, stats["sentence"])
+    assert "2 workers computed for" in stats["sentence"]
+
+
+def test_the_slow_one_of_three_maps_is_named():
+    def build() -> stoker.Dataset:
+        first = stoker.Dataset.range(1 << 30).map(_quickly)
+        second = first.map(_slowly)  # the slow line
+        return second.map(_quickly)
+
+    with Service(1) as service:
+        stats = _stats(build().distribute(service.target))
+    assert stats["bottleneck"] == "worker"
+    assert _named("map(_slowly)", build, stats["sentence"])
+
+
+def test_a_slow_source_is_named():
+    def rows() -> Iterator[int]:
+        for row in range(1 << 30):
+            time.sleep(SLOW)
+            yield row
+
+    def build() -> stoker.Dataset:
+        return stoker.Dataset.from_generator(rows)  # the slow line
+
+    with Service(1) as service:
+        dataset = build().map(_quickly)
+        stats = _stats(dataset.distribute(service.target, processing_mode="parallel_epochs"))
+    assert stats["bottleneck"] == "source"
+    assert _named("from_generator(rows)", build, stats["sentence"])
+
+
+def test_a_slow_network_is_named():
+    port = free_port()
+    with Forwarder(port) as proxy:
+        proxy.rate = 2_000_000
+        worker = {
+            "port": port,
+            "data_transfer_address": proxy.address,
+            "data_transfer_protocol": "tcp",
+            "buffer_bytes": 1 << 20,
+        }
+        with Service(1, worker=worker) as service:
+            arrays = stoker.Dataset.range(1 << 30).map(lambda _: np.zeros(50_000, np.uint8))
+            stats = _stats(
+                arrays.distribute(service.target, data_transfer_protocol="tcp", compression=None)
+            )
+    assert stats["bottleneck"] == "network"
+    assert "tcp delivered" in stats["sentence"]
+
+
+def test_too_few_splits_are_counted(tmp_path: Path):
+    (tmp_path / "only").touch()
+
+    def build() -> stoker.Dataset:
+        return stoker.Dataset.list_files(f"{tmp_path}/*")  # the slow line
+
+    with Service(2) as service:
+        numbers = build().flat_map(lambda _: stoker.Dataset.range(1 << 30)).map(_slowly)
+        stats = _stats(numbers.distribute(service.target, processing_mode="distributed_epoch"))
+    assert stats["bottleneck"] == "splits"
+    assert _named("list_files", build, stats["sentence"])
+    assert "has 1 split for 2 workers" in stats["sentence"]
+
+
+def test_a_straggling_worker_is_named(tmp_path: Path):
+    straggler = tmp_path / "straggler"
+
+    def make() -> Callable[[int], int]:
+        sleeps = None
+
+        def step(x: int) -> int:
+            nonlocal sleeps
+            if sleeps is None:
+                sleeps = _is_first(straggler)
+            if sleeps:
+                time.sleep(5 * SLOW)
+            return x
+
+        return step
+
+    with Service(3) as service:
+        numbers = (
+            stoker.Dataset.range(1 << 30)
+            .repeat()
+            .map(make())
+            .distribute(
+                service.target,
+                processing_mode="parallel_epochs",
+                job_name="job",
+                consumer_index=0,
+                num_consumers=1,
+            )
+        )
+        stats = _stats(numbers, tasks=3)
+        [slow] = [
+            address
+            for address, task_id in _tasks(service)
+            if straggler.read_text() == f"stoker-task-{task_id & 0xFFFFF}"
+        ]
+    assert stats["bottleneck"] == "straggler"
+    assert slow in stats["sentence"]
+
+
+def _tasks(service: Service) -> list[tuple[str, int]]:
+    """Return the address of the worker and the id of each task."""
+    shells: list[Any] = [worker._shell for worker in service.workers]
+    return [(shell.address, task_id) for shell in shells for task_id in shell.logic.tasks]
+
+
+def _is_first(file: Path) -> bool:
+    """Return True in the first task that calls it, and write its thread's name to the file."""
+    try:
+        descriptor = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+    except FileExistsError:
+        return False
+    os.write(descriptor, threading.current_thread().name.encode())
+    os.close(descriptor)
+    return True
+
+
+def test_a_slow_stage_of_the_trainer_is_named():
+    def build(dataset: stoker.Dataset) -> stoker.Dataset:
+        return dataset.map(_slowly)  # the slow line
+
+    with Service(1) as service:
+        distributed = stoker.Dataset.range(1 << 30).map(_quickly).distribute(service.target)
+        stats = _stats(build(distributed))
+    assert stats["bottleneck"] == "pipeline"
+    assert _named("map(_slowly)", build, stats["sentence"])

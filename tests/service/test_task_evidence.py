@@ -1,0 +1,59 @@
+"""Evidence of tasks: on the wire, and as the difference of two reports."""
+
+import msgspec
+
+from stoker.dataset.streams.stage_report import StageReport
+from stoker.service.client.task_reading import JOINED_SECONDS, TaskReading
+from stoker.service.task_evidence import TaskEvidence, decode, encode
+from stoker.wire import frames as f
+
+STAGE = StageReport(2, "map", "train.py:3", "decode", [1], 10, 80, 1.5, 2.0, 0.5, None, 1, 0.1, 0.2)
+
+
+def _evidence(seconds: float, elements: int) -> TaskEvidence:
+    stage = StageReport(2, "map", elements=elements, busy=seconds / 2)
+    return TaskEvidence(
+        seconds=seconds,
+        computing=seconds / 2,
+        elements=elements,
+        bytes=8 * elements,
+        cores=4,
+        stages=[stage],
+    )
+
+
+def test_evidence_arrives_equal():
+    evidence = TaskEvidence(
+        seconds=3.0, computing=2.0, occupancy=0.5, elements=10, splits={0: 4}, stages=[STAGE]
+    )
+    assert decode(encode(evidence)) == evidence
+
+
+def test_evidence_of_another_version_is_ignored():
+    assert decode(b"\xc1") is None
+    assert decode(msgspec.msgpack.encode({"seconds": "long"})) is None
+    assert decode(msgspec.msgpack.encode({"seconds": 2.0, "new": [1]})) == TaskEvidence(seconds=2.0)
+
+
+def test_evidence_from_before_the_client_does_not_count():
+    reading = TaskReading()
+    reading.reported(f.Report(encode(_evidence(100.0, 900))), 1.0)
+    assert reading.evidence is not None
+    assert (reading.evidence.seconds, reading.evidence.elements) == (0.0, 0)
+    reading.reported(f.Report(encode(_evidence(104.0, 930)), 7, 5), 5.0)
+    assert (reading.evidence.seconds, reading.evidence.computing) == (4.0, 2.0)
+    assert (reading.evidence.elements, reading.evidence.cores) == (30, 4)
+    assert (reading.evidence.stages[0].elements, reading.evidence.stages[0].busy) == (30, 2.0)
+    assert (reading.chunks, reading.backlogged) == (7, 5)
+
+
+def test_all_evidence_of_a_task_of_the_client_counts():
+    reading = TaskReading()
+    reading.reported(f.Report(encode(_evidence(JOINED_SECONDS, 20))), 0.5)
+    assert reading.evidence == _evidence(JOINED_SECONDS, 20)
+
+
+def test_a_report_that_cannot_be_read_changes_nothing():
+    reading = TaskReading()
+    reading.reported(f.Report(b"\xc1", 3, 2), 0.5)
+    assert reading == TaskReading()

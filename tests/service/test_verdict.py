@@ -1,0 +1,238 @@
+"""The sentence about what limits a client, from tables of evidence."""
+
+from typing import Any
+
+import pytest
+
+from stoker.dataset.streams.stage_report import StageReport
+from stoker.service.client.reading import Reading, TaskState
+from stoker.service.client.verdict import find_bottleneck, find_limit
+from stoker.service.task_evidence import TaskEvidence
+
+SOURCE = StageReport(0, "list_files", "train.py:7", busy=0.1, get_wait=0.1, elements=90)
+DECODE = StageReport(
+    1, "map", "train.py:8", "decode", [0], elements=90, busy=8.8, p50=0.1, p99=0.12
+)
+
+
+def _task(
+    worker: str = "host:1",
+    *,
+    elements: int = 90,
+    ended_for: float | None = None,
+    backlogged: int = 0,
+    chunks: int = 90,
+    protocol: str = "tcp",
+    lost: bool = False,
+    **evidence: Any,
+) -> TaskState:
+    fields = {
+        "seconds": 10.0,
+        "computing": 9.0,
+        "elements": elements,
+        "chunks": chunks,
+        "cores": 8,
+        "stages": [SOURCE, DECODE],
+        **evidence,
+    }
+    return TaskState(
+        worker=worker,
+        protocol=protocol,
+        elements=elements,
+        bytes=elements * 1_000_000,
+        ended=ended_for,
+        lost=lost,
+        evidence=TaskEvidence(**fields),
+        chunks=chunks,
+        backlogged=backlogged,
+    )
+
+
+def _reading(*tasks: TaskState, waited: float = 8.0, **fields: Any) -> Reading:
+    return Reading(**{"seconds": 10.0, "waited": waited, "tasks": tasks, **fields})
+
+
+def test_a_short_reading_is_not_judged():
+    found = find_bottleneck(_reading(_task(), seconds=0.1, waited=0.1))
+    assert found.kind == "unknown"
+    assert found.sentence == ("Too little was read to name a bottleneck: 90 elements in 0.10 s.")
+
+
+def test_a_reader_that_seldom_waits_is_the_limit():
+    found = find_bottleneck(_reading(_task(), waited=0.3, occupancy=0.84))
+    assert found.kind == "trainer"
+    assert found.sentence == (
+        "The trainer limits training: it waited for elements for only 3% of 10.0 s, and its buffer "
+        "was 84% full, so a faster service would hardly help."
+    )
+
+
+def test_busy_workers_are_named_with_their_slowest_stage():
+    found = find_bottleneck(_reading(_task(), _task("host:2")))
+    assert (found.kind, found.site, found.worker) == ("worker", "train.py:8", "")
+    assert found.sentence == (
+        "The pipeline on the workers limits training: the trainer waited for elements for 80% of "
+        "10.0 s, and 2 workers computed for 90% of the time: 99% of the pipeline's time was in "
+        "map(decode) at train.py:8 (P50 100.0 ms, P99 120.0 ms per element); a worker has 8 cores, "
+        "so run it with num_parallel_calls=stoker.AUTOTUNE if it releases the GIL (as NumPy and "
+        "image decoders do), or with `stoker worker --processes 8` otherwise."
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "cores", "advice"),
+    [
+        ({"parallel": 8, "occupancy": 0.0, "busy": 70.0, "get_wait": 9.0}, 8, "add workers, or"),
+        ({"cpu": 0.01}, 8, "waits rather than computes"),
+        ({"cpu": 0.99}, 8, "num_parallel_calls=stoker.AUTOTUNE"),
+        ({}, 1, "add workers, or make it faster (a worker has one core)"),
+        ({"kind": "filter"}, 8, "add workers, or make it faster (a worker has 8 cores)"),
+    ],
+)
+def test_the_advice_fits_the_slow_stage(changes, cores, advice):
+    stage = StageReport(**{name: getattr(DECODE, name) for name in DECODE.__struct_fields__})
+    for name, value in changes.items():
+        setattr(stage, name, value)
+    found = find_limit(_reading(_task(stages=[SOURCE, stage], cores=cores)))
+    assert found.kind == "worker"
+    assert advice in found.sentence
+
+
+def test_a_slow_source_is_named():
+    source = StageReport(0, "generator", "train.py:7", "rows", elements=90, busy=8.8)
+    decode = StageReport(1, "map", "train.py:8", "decode", [0], elements=90, busy=0.2)
+    found = find_limit(_reading(_task(stages=[source, decode])))
+    assert (found.kind, found.site, found.worker) == ("source", "train.py:7", "host:1")
+    assert found.sentence.startswith("The source limits training: the trainer waited")
+    assert "98% of the pipeline's time was in generator(rows) at train.py:7" in found.sentence
+
+
+def test_workers_without_stages_are_still_named():
+    found = find_limit(_reading(_task(stages=[])))
+    assert (found.kind, found.site) == ("worker", "")
+    assert found.sentence.endswith("1 worker computed for 90% of the time; add workers.")
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        {"put_wait": 8.0, "computing": 1.0},
+        {"backlogged": 80, "computing": 5.0},
+        {"backlogged": 20, "computing": 1.0, "ended": True, "seconds": 2.0},
+    ],
+    ids=["no room", "elements wait", "all is computed"],
+)
+def test_elements_that_wait_in_workers_show_a_slow_network(evidence):
+    found = find_limit(_reading(_task(**evidence), _task("host:2", **evidence)))
+    assert found.kind == "network"
+    assert "while 2 workers of 2 had elements ready" in found.sentence
+    assert "tcp delivered 18.0 MB/s" in found.sentence
+    assert 'compression="ZSTD"' in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("protocol", "fields", "advice"),
+    [
+        ("shm", {}, "larger batches"),
+        ("grpc", {}, 'data_transfer_protocol="tcp"'),
+        ("tcp", {"max_outstanding_requests": 1}, "raise max_outstanding_requests, which is 1"),
+        ("tcp", {"max_outstanding_requests": 64}, "smaller dtypes"),
+    ],
+)
+def test_the_advice_fits_the_transport(protocol, fields, advice):
+    task = _task(put_wait=8.0, computing=1.0, protocol=protocol)
+    assert advice in find_limit(_reading(task, **fields)).sentence
+
+
+def test_one_worker_behind_a_slow_link_is_not_the_network():
+    slow = _task(put_wait=8.0, computing=1.0)
+    found = find_limit(_reading(slow, _task("host:2"), _task("host:3")))
+    assert found.kind == "worker"
+
+
+def _source(splits: int) -> dict[str, Any]:
+    return {"splits": {0: splits}}
+
+
+@pytest.mark.parametrize(
+    "idle",
+    [
+        _task("host:2", elements=0, chunks=0, computing=0.0, split_wait=9.8, **_source(1)),
+        _task(
+            "host:2", elements=0, chunks=0, computing=0.0, seconds=0.1, ended_for=9.8, **_source(1)
+        ),
+    ],
+    ids=["waiting", "ended"],
+)
+def test_workers_without_splits_are_counted(idle):
+    found = find_limit(_reading(_task(**_source(1)), idle, assigns_splits=True))
+    assert (found.kind, found.site) == ("splits", "train.py:7")
+    assert found.sentence == (
+        "There are too few splits: the trainer waited for elements for 80% of 10.0 s, and "
+        "list_files at train.py:7 has 1 split for 2 workers, of which 1 had none for 98% of the "
+        'time; divide the data into more files, or use processing_mode="parallel_epochs" if each '
+        "worker may yield the whole dataset."
+    )
+
+
+def test_a_worker_that_just_ended_is_no_lack_of_splits():
+    ended = _task("host:2", seconds=9.5, ended_for=0.5, **_source(2))
+    found = find_limit(_reading(_task(**_source(2)), ended, assigns_splits=True))
+    assert found.kind == "worker"
+
+
+def test_a_straggler_is_named_in_a_coordinated_read():
+    others: dict[str, Any] = {"computing": 0.4, "put_wait": 9.0, "elements": 100, "backlogged": 90}
+    found = find_limit(
+        _reading(_task("a:1", **others), _task("b:1"), _task("c:1", **others), in_turns=True)
+    )
+    assert (found.kind, found.worker) == ("straggler", "b:1")
+    assert "b:1, whose turn all others wait for, took 100.0 ms per element" in found.sentence
+    assert "25 times as long as the median of the 2 others" in found.sentence
+
+
+def test_a_worker_that_yields_nothing_is_a_straggler():
+    others: dict[str, Any] = {"computing": 0.4, "put_wait": 9.0, "backlogged": 90}
+    stuck = _task("b:1", elements=0, chunks=0, computing=9.9)
+    found = find_limit(_reading(_task("a:1", **others), stuck, in_turns=True))
+    assert (found.kind, found.worker) == ("straggler", "b:1")
+
+
+def test_the_last_worker_is_a_straggler_only_if_it_is_slower():
+    done: dict[str, Any] = {"computing": 2.0, "seconds": 2.0, "ended_for": 8.0, "elements": 100}
+    slow, usual = _task("b:1"), _task("b:1", elements=450)
+    found = find_limit(_reading(_task("a:1", **done), slow))
+    assert (found.kind, found.worker) == ("straggler", "b:1")
+    assert "b:1, while the others had ended, took 100.0 ms" in found.sentence
+    assert find_limit(_reading(_task("a:1", **done), usual)).kind == "worker"
+
+
+def test_equal_workers_in_turns_are_no_stragglers():
+    found = find_limit(_reading(_task("a:1"), _task("b:1"), in_turns=True))
+    assert found.kind == "worker"
+
+
+def test_a_slow_consumer_holds_up_the_others():
+    full: dict[str, Any] = {"put_wait": 9.0, "computing": 0.5}
+    found = find_limit(_reading(_task("a:1", **full), _task("b:1", **full), in_turns=True))
+    assert found.kind == "trainer"
+    assert "Another consumer limits training" in found.sentence
+
+
+def test_a_lost_worker_is_not_judged():
+    lost = _task("b:1", put_wait=9.0, computing=0.1, lost=True)
+    assert find_limit(_reading(_task("a:1"), lost)).worker == "a:1"
+
+
+def test_workers_that_report_nothing_are_unknown():
+    found = find_limit(_reading(TaskState(worker="old:1", elements=40)))
+    assert found.kind == "unknown"
+    assert "no worker has reported yet where its time goes (1 worker)" in found.sentence
+
+
+def test_idle_workers_are_unknown_with_their_figures():
+    found = find_limit(_reading(_task(computing=2.0, put_wait=1.0, split_wait=3.0)))
+    assert found.kind == "unknown"
+    assert found.sentence.endswith(
+        "1 worker computed for 20%, waited for room for 10%, waited for splits for 30% of the time."
+    )
