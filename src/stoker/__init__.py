@@ -25,6 +25,7 @@ from stoker.elements.sparse import SparseArray
 from stoker.elements.spec import RaggedSpec, SparseSpec, TensorSpec, UnknownSpec
 
 if TYPE_CHECKING:
+    from stoker.adapters.headroom import headroom
     from stoker.cluster import LocalCluster
     from stoker.dataset.formats.tfrecord_writer import TFRecordWriter
 
@@ -48,6 +49,7 @@ __all__ = [
     "UnknownSpec",
     "__version__",
     "errors",
+    "headroom",
     "per_worker",
     "random",
 ]
@@ -59,6 +61,10 @@ def __getattr__(name: str) -> Any:
         from stoker.cluster import LocalCluster
 
         return LocalCluster
+    if name == "headroom":
+        from stoker.adapters.headroom import headroom
+
+        return headroom
     if name == "TFRecordWriter":
         from stoker.dataset.formats.tfrecord_writer import TFRecordWriter
 
