@@ -19,7 +19,7 @@ NOT_THE_LIMIT = 1.05
 """Ratio below which the input is not called the limit: less than that is noise."""
 
 _UNSTEADY = 1.5
-"""Ratio of the largest to the smallest round from which the result is called unsteady."""
+"""Ratio of the longest to the shortest ideal step of the rounds from which the machine is busy."""
 
 _DRAIN = 0.2
 """Share of `seconds` in which batches are read and dropped, so that buffers are empty."""
@@ -30,21 +30,23 @@ class Headroom:
     """Result of `headroom`; as text it is one sentence.
 
     Attributes:
-        ratio: speed of the training with an ideal input, relative to that with its own.
-        seconds_per_step: with its own input.
-        ideal_seconds_per_step: with an ideal input.
-        waited_per_step: seconds of `seconds_per_step` in which the loop waited for a batch.
+        seconds_per_step: with its own input, the median of the rounds.
+        ideal_seconds_per_step: with an ideal input, the median of the rounds.
+        waited_per_step: seconds per step in which the loop waited for its own input, the median.
         steps: number of steps measured with its own input.
-        round_ratios: `ratio` of each round, in order; the other values are those of the round
-            with the median ratio.
+        rounds: (`seconds_per_step`, `ideal_seconds_per_step`) of each round, in order.
     """
 
-    ratio: float
     seconds_per_step: float
     ideal_seconds_per_step: float
     waited_per_step: float
     steps: int
-    round_ratios: tuple[float, ...]
+    rounds: tuple[tuple[float, float], ...]
+
+    @property
+    def ratio(self) -> float:
+        """Speed of the training with an ideal input, relative to that with its own."""
+        return self.seconds_per_step / self.ideal_seconds_per_step
 
     @property
     def steps_per_second(self) -> float:
@@ -66,11 +68,12 @@ class Headroom:
             claim = f"Training would be {gain} if its input cost nothing"
         own, ideal = _duration(self.seconds_per_step), _duration(self.ideal_seconds_per_step)
         sentence = f"{claim}: {own} per step now, {ideal} with an ideal input."
-        low, high = min(self.round_ratios), max(self.round_ratios)
-        if high >= _UNSTEADY * low:
+        ideals = [ideal for _, ideal in self.rounds]
+        if max(ideals) >= _UNSTEADY * min(ideals):
             sentence += (
-                f" The rounds differ, from {low:.1f} to {high:.1f} times: other programs may use "
-                "this machine; measure again with more `seconds` or `rounds`."
+                f" With the same ideal input, steps took from {_duration(min(ideals))} to "
+                f"{_duration(max(ideals))}: other programs may use this machine; measure again, "
+                "with more `rounds`."
             )
         return sentence
 
@@ -79,9 +82,9 @@ def headroom(
     dataset: Iterable[Any],
     step: Callable[[Any], Any],
     *,
-    seconds: float | None = 3.0,
+    seconds: float | None = 2.0,
     steps: int | None = None,
-    rounds: int = 3,
+    rounds: int = 5,
     warmup: int = 3,
     wait: Callable[[Any], Any] | None = None,
 ) -> Headroom:
@@ -89,8 +92,8 @@ def headroom(
 
     Each round runs `step` with an ideal input, which is the first batch of the dataset kept in
     memory as by ``dataset.take(1).cache().repeat()``, and then with the dataset itself from the
-    start of an epoch. The result is that of the round with the median ratio. The whole takes about
-    ``rounds * 2.2 * seconds``, and the time in which the pipeline starts, `rounds` times.
+    start of an epoch; the medians of the rounds count. The whole takes about 2.2 times
+    ``rounds * seconds``, and the time in which the pipeline starts for each round.
 
     Before a round with the dataset is measured, batches are read without steps for a while: what
     buffers had collected would look like a fast input. A dataset that ends is read again, as by a
@@ -243,22 +246,19 @@ class _Loop:
 def _measure(dataset: Iterable[Any], loop: _Loop, rounds: int) -> Headroom:
     with closing(_Epochs(dataset)) as epochs:
         ideal = _ideal_input(epochs.read(), loop.step)
-    runs: list[tuple[float, _Run, _Run]] = []
+    runs: list[tuple[_Run, _Run]] = []
     for _ in range(rounds):
-        best = loop.measure(ideal)
+        with_ideal = loop.measure(ideal)
         with closing(_Epochs(dataset)) as epochs:
             loop.drain(epochs.read)
-            own = loop.measure(epochs.read)
-        runs.append((own.seconds_per_step / best.seconds_per_step, own, best))
-    ratios = tuple(ratio for ratio, _, _ in runs)
-    ratio, own, best = runs[ratios.index(statistics.median_low(ratios))]
+            runs.append((loop.measure(epochs.read), with_ideal))
+    pairs = tuple((own.seconds_per_step, best.seconds_per_step) for own, best in runs)
     return Headroom(
-        ratio=ratio,
-        seconds_per_step=own.seconds_per_step,
-        ideal_seconds_per_step=best.seconds_per_step,
-        waited_per_step=own.waited / own.steps,
-        steps=sum(each.steps for _, each, _ in runs),
-        round_ratios=ratios,
+        seconds_per_step=statistics.median(own for own, _ in pairs),
+        ideal_seconds_per_step=statistics.median(best for _, best in pairs),
+        waited_per_step=statistics.median(own.waited / own.steps for own, _ in runs),
+        steps=sum(own.steps for own, _ in runs),
+        rounds=pairs,
     )
 
 
