@@ -26,6 +26,7 @@ STOKER = {
     "SHARD_HINT",
     "LocalCluster",
     "errors",
+    "headroom",
     "per_worker",
     "random",
     "__version__",

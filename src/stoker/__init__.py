@@ -18,6 +18,7 @@ from stoker.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from stoker import errors, random
+    from stoker.adapters.headroom import headroom
     from stoker.cluster import LocalCluster
     from stoker.dataset.dataset import Dataset
     from stoker.dataset.formats.tfrecord_writer import TFRecordWriter
@@ -53,6 +54,7 @@ else:
             "TensorSpec": "stoker.elements.spec",
             "UnknownSpec": "stoker.elements.spec",
             "errors": "stoker.errors",
+            "headroom": "stoker.adapters.headroom",
             "per_worker": "stoker.dataset.per_worker",
             "random": "stoker.random",
         },
@@ -78,6 +80,7 @@ __all__ = [
     "UnknownSpec",
     "__version__",
     "errors",
+    "headroom",
     "per_worker",
     "random",
 ]

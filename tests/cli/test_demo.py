@@ -1,6 +1,10 @@
 """The parts of the demo, and a small run of all of it."""
 
 import io
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -10,14 +14,21 @@ from rich.console import Console
 
 import stoker
 from stoker.cli.demo import scenario
-from stoker.cli.demo.display import LiveLine, comparison, conclusions
+from stoker.cli.demo.display import LiveLine, Run, comparison, conclusions
 from stoker.cli.demo.images import HEIGHT, WIDTH, make_images, photo_like
+from stoker.cli.demo.machine import Cores, CpuMeter, Usage
 from stoker.cli.demo.pipeline import BATCH, SIZE, load, training_samples
 from stoker.cli.demo.scenario import DemoError, follow, plan
 from stoker.cli.demo.trainer import Job, Progress, Result
 
-ALONE = Result(Progress(images=1000, seconds=2.0, waited=1.0, cpu=1.8), 1000, 0, 0)
-SERVED = Result(Progress(images=990, seconds=1.0, waited=0.02, cpu=0.2), 1000, 0, 10)
+ALONE = Run(
+    Result(Progress(images=1000, seconds=2.0, waited=1.0, cpu=1.8), 1000, 0, 0), Usage(1.9, 0.1)
+)
+SERVED = Run(
+    Result(Progress(images=990, seconds=1.0, waited=0.02, cpu=0.2), 1000, 0, 10), Usage(2.0, 0.2)
+)
+BUSY = Run(SERVED.result, Usage(2.0, 0.7))
+TWO = Cores(installed=2, usable=2)
 
 
 def rendered(*things) -> str:
@@ -96,15 +107,88 @@ def test_failing_trainer_is_one_line(tmp_path, capfd):
     assert "ZeroDivisionError" in capfd.readouterr().err
 
 
-def test_table_shows_the_measurements():
-    shown = rendered(comparison(ALONE, SERVED))
-    for words in ("500", "990", "50%", "2%", "1.80", "0.20", "1,000 of 1,000", "990 of 1,000"):
-        assert words in shown
+def test_table_leads_with_the_cpu_time_of_the_trainer():
+    shown = rendered(comparison(ALONE, SERVED, TWO))
+    rows = [
+        [cell.strip() for cell in line.strip("│").split("│")]
+        for line in shown.splitlines()
+        if line.startswith("│")
+    ]
+    assert rows == [
+        ["trainer's CPU per image, ms", "1.80", "0.20"],
+        ["with the workers' CPU, ms", "1.90", "2.02"],
+        ["images a second", "500", "990"],
+        ["device waited for data", "50%", "2%"],
+        ["images delivered", "1,000 of 1,000", "990 of 1,000"],
+        ["repeated", "0", "0"],
+        ["lost with the killed worker", "0", "10"],
+    ]
+
+
+def test_rates_of_a_busy_machine_are_left_out():
+    shown = rendered(comparison(ALONE, BUSY, TWO))
+    assert "1.80" in shown
+    assert "990 of 1,000" in shown
+    assert "images a second" not in shown
+    assert "waited" not in shown
+    text = " ".join(conclusions(ALONE, BUSY, TWO))
+    assert "Other programs used 0.7 of this machine's 2 cores" in text
+    assert "times as fast" not in text
+
+
+def test_conclusions_say_what_was_seen():
+    text = " ".join(conclusions(ALONE, SERVED, TWO))
+    assert "fell from 1.80 to 0.20 ms per image" in text
+    assert "shared 2 cores here, where the device got its images 2.0 times as fast" in text
+    assert "Other programs" not in text
 
 
 def test_lost_images_are_explained_only_if_there_are_any():
-    assert any("10 lost images" in line for line in conclusions(ALONE, SERVED, cores=2))
-    assert not any("lost" in line for line in conclusions(ALONE, ALONE, cores=2))
+    assert any("10 lost images" in line for line in conclusions(ALONE, SERVED, TWO))
+    assert not any("lost" in line for line in conclusions(ALONE, ALONE, TWO))
+
+
+@pytest.mark.parametrize(
+    ("installed", "usable", "others", "busy"),
+    [
+        (2, 2, 0.2, False),
+        (2, 2, 0.4, True),
+        (64, 4, 30.0, False),  # a container, and enough other cores
+        (64, 4, 61.0, True),
+    ],
+)
+def test_machine_is_busy_if_its_free_cores_are_too_few(installed, usable, others, busy):
+    assert Cores(installed, usable).are_busy(others) == busy
+
+
+def test_cpu_of_others_is_that_of_the_machine_without_the_demo(tmp_path):
+    stat = tmp_path / "stat"
+    ticks = os.sysconf("SC_CLK_TCK")
+    stat.write_text(f"cpu {100 * ticks} 0 0 500 0 0 0 0 0 0\ncpu0 1\n")
+    earliest = time.monotonic()
+    meter = CpuMeter(9.0, stat)
+    latest = time.monotonic()
+    # User, nice, system, interrupts and stolen time count; idle time and waiting for I/O do not.
+    stat.write_text(f"cpu {104 * ticks} {ticks} {ticks} 900 70 {ticks} {ticks} {2 * ticks} 5 5\n")
+    shortest = time.monotonic() - latest
+    usage = meter.usage()
+    longest = time.monotonic() - earliest
+    assert usage.others * shortest <= 10 - usage.cpu <= usage.others * longest
+
+
+def test_cpu_of_ended_child_processes_is_that_of_the_demo():
+    meter = CpuMeter(0.0)
+    code = "import time\nwhile time.process_time() < 0.3: pass"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert meter.usage().cpu >= 0.25
+
+
+@pytest.mark.parametrize("content", [None, "cpu 0 0 0 0 0 0 0 0 0 0\n"])
+def test_load_before_the_demo_replaces_missing_cpu_times(tmp_path, content):
+    stat = tmp_path / "stat"
+    if content is not None:
+        stat.write_text(content)
+    assert CpuMeter(1.5, stat).usage().others == 1.5
 
 
 def test_live_line_is_plain_text_without_a_terminal():
@@ -151,7 +235,8 @@ def test_all_events_happen_even_if_few_images_arrive(monkeypatch):
     monkeypatch.setattr(stoker, "LocalCluster", Cluster)
     monkeypatch.setattr(scenario, "follow", follow)
     console = Console(file=io.StringIO(), force_terminal=False, width=100)
-    assert scenario.run_served(Job("d", samples=100, step_seconds=0.1), console) == ended
+    job = Job("d", samples=100, step_seconds=0.1)
+    assert scenario.run_served(job, console, CpuMeter(0.0)).result == ended
     assert happened == ["2 workers", "killed 0", "joined", "stopped"]
 
 
@@ -167,8 +252,8 @@ def test_whole_demo_in_small(tmp_path, monkeypatch):
     for words in (
         "a worker was killed",
         "another worker joined",
-        "images a second",
-        "more machines",
+        "trainer's CPU per image",
+        "The trainer's own CPU time fell from",
     ):
         assert words in shown
     (repeated,) = [line for line in shown.splitlines() if "repeated " in line]

@@ -29,6 +29,18 @@ def named_jobs_of(dataset: Dataset) -> list[str]:
     return [node.hello.value.job for node in _sources(dataset) if node.hello.value.named]
 
 
+def reads_in_step(dataset: Dataset) -> bool:
+    """Return whether a dataset is one consumer of a coordinated read."""
+    return any(node.read_options.value.num_consumers is not None for node in _sources(dataset))
+
+
+def reads_cross_trainer_cache(dataset: Dataset) -> bool:
+    """Return whether a dataset reads a job through a cross-trainer cache."""
+    return any(
+        node.read_options.value.cross_trainer_cache is not None for node in _sources(dataset)
+    )
+
+
 def with_own_jobs(dataset: Dataset) -> Dataset:
     """Return the dataset with a new job in place of each one without a `job_name`.
 

@@ -1,1 +1,1 @@
-"""`stoker demo`: what stoker is for, in two minutes on one machine."""
+"""`stoker demo`: what stoker is for, in a minute on one machine."""

@@ -12,8 +12,9 @@ import msgspec
 from rich.console import Console
 
 import stoker
-from stoker.cli.demo.display import LiveLine, comparison, conclusions, progress_text, rate
+from stoker.cli.demo.display import LiveLine, Run, comparison, conclusions, progress_text, rate
 from stoker.cli.demo.images import make_images
+from stoker.cli.demo.machine import Cores, CpuMeter
 from stoker.cli.demo.pipeline import BATCH
 from stoker.cli.demo.trainer import Job, Progress, Result
 
@@ -43,6 +44,7 @@ def run(directory: Path, console: Console) -> None:
     Raises:
         DemoError: if a trainer failed.
     """
+    load = os.getloadavg()[0]
     images = directory / "images"
     line = LiveLine(console, f"Making {IMAGES:,} photo-like JPEG files in {images}, once", IMAGES)
     with line.shown():
@@ -52,11 +54,12 @@ def run(directory: Path, console: Console) -> None:
         f"The (simulated) device takes {BATCH} images in {job.step_seconds * 1000:.0f} ms; "
         f"an epoch is {job.samples:,} images."
     )
-    alone = run_alone(job, console)
-    served = run_served(job, console)
+    alone = run_alone(job, console, CpuMeter(load))
+    served = run_served(job, console, CpuMeter(load))
     console.print()
-    console.print(comparison(alone, served))
-    for sentence in conclusions(alone, served, os.cpu_count() or 1):
+    cores = Cores.of_this_machine()
+    console.print(comparison(alone, served, cores))
+    for sentence in conclusions(alone, served, cores):
         console.print(sentence)
 
 
@@ -91,16 +94,15 @@ def _calibrate(directory: str, console: Console) -> float:
     return (end.images - warm.images) / max(end.cpu - warm.cpu, 1e-9)
 
 
-def run_alone(job: Job, console: Console) -> Result:
+def run_alone(job: Job, console: Console, meter: CpuMeter) -> Run:
     """Run a trainer that prepares its data itself, on one core."""
-    line = LiveLine(
-        console, "1. The trainer, pinned to one core, loads its data itself", job.samples
-    )
+    line = LiveLine(console, "1. The trainer loads its data itself, on one core", job.samples)
     with line.shown():
-        return follow(job, lambda seen: line.update(seen.images, progress_text(seen)))
+        result = follow(job, lambda seen: line.update(seen.images, progress_text(seen)))
+    return Run(result, meter.usage())
 
 
-def run_served(job: Job, console: Console) -> Result:
+def run_served(job: Job, console: Console, meter: CpuMeter) -> Run:
     """Run a trainer on two workers; one is killed and another joins meanwhile."""
     line = LiveLine(
         console, "2. The same trainer reads from a dispatcher and 2 workers", job.samples
@@ -119,7 +121,8 @@ def run_served(job: Job, console: Console) -> Result:
                 action()
                 line.event(f"at {seen.images:,} images: {text}")
 
-        return follow(msgspec.structs.replace(job, service=cluster.target), on_progress)
+        result = follow(msgspec.structs.replace(job, service=cluster.target), on_progress)
+    return Run(result, meter.usage())  # now that the workers have ended
 
 
 def follow(job: Job, on_progress: Callable[[Progress], None]) -> Result:

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+import stoker
 from stoker.cli.demo.pipeline import training_samples
 
 _REPORT_EVERY = 0.1
@@ -97,6 +98,8 @@ def train(job: Job) -> Result:
     dataset = training_samples(files, job.samples)
     if job.service:
         dataset = dataset.distribute(job.service)
+    elif sys.platform != "linux":  # which `pin_to_one_core` restricts
+        dataset = dataset.with_options(stoker.Options(threads=1))
     device = SimulatedDevice(job.step_seconds)
     meter = _Meter(job.samples, device)
     with dataset.prefetch(2).iterator() as batches:
