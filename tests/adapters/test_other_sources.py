@@ -58,6 +58,8 @@ def test_grain_datasets_are_sources():
     assert list(from_grain([4, 5])) == [4, 5]
     with pytest.raises(InvalidTypeError, match=r"grain\.MapDataset"):
         from_grain(3)
+    with pytest.raises(InvalidTypeError, match="already"):
+        from_grain(stoker.Dataset.range(3))
 
 
 @pytest.mark.timeout(120)

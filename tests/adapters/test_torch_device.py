@@ -122,6 +122,17 @@ def test_pin_memory_without_device_pins_only(cuda):
     assert cuda.calls == ["pinned"]
 
 
+def test_tensor_of_a_function_is_pinned(cuda, monkeypatch):
+    def pin_memory(tensor):
+        cuda.calls.append("pinned")
+        return tensor.clone()
+
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin_memory)
+    monkeypatch.setattr(torch.Tensor, "is_pinned", lambda _: False)
+    [batch] = DataLoader(Dataset.range(1).map(lambda _: torch.ones(2)), pin_memory=True)
+    assert (batch.tolist(), cuda.calls) == ([1, 1], ["pinned"])
+
+
 def test_device_cpu_is_no_copy():
     loader = DataLoader(Dataset.range(2), batch_size=2, device="cpu")
     assert [batch.device.type for batch in loader] == ["cpu"]

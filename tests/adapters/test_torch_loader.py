@@ -12,6 +12,17 @@ import stoker.torch  # noqa: E402
 from stoker import Dataset  # noqa: E402
 from stoker.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError  # noqa: E402
 from stoker.torch import DataLoader  # noqa: E402
+from tests.adapters.torch_datasets import Countdown  # noqa: E402
+
+
+class IndexedSamples:
+    """Samples of no library."""
+
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, index):
+        return index
 
 
 def values(loader):
@@ -130,7 +141,7 @@ def test_error_of_a_sample_fails_its_collated_batch_only():
     ("argument", "message"),
     [
         ({"num_workers": 4}, "IterableDataset"),
-        ({"sampler": [1]}, "use dataset.shuffle"),
+        ({"sampler": [1]}, "ranks get their parts without one"),
         ({"batch_sampler": [[1]]}, "use batch_size"),
         ({"persistent_workers": True}, "always persist"),
         ({"colour": 1}, "unexpected keyword argument 'colour'"),
@@ -150,9 +161,14 @@ def test_pytorchs_defaults_of_other_arguments_are_accepted():
     [
         ([1, 2], "from_tensor_slices"),
         (torch.utils.data.TensorDataset(torch.zeros(2)), "from_torch"),
+        (Countdown(), "from_torch"),
+        (IndexedSamples(), r"from_torch\(dataset\) or stoker\.grain"),
+        (map(int, ()), "from_generator"),
+        (stoker.torch.IterableDataset(Dataset.range(3)), "give the Dataset that it was made of"),
+        (DataLoader(Dataset.range(3)), "give the Dataset that it was made of"),
         (7, "class methods of stoker.Dataset"),
     ],
-    ids=["list", "torch", "int"],
+    ids=["list", "torch", "subclass", "indexed", "iterator", "wrapped", "loader", "int"],
 )
 def test_other_datasets_are_refused_with_their_converter(dataset, remedy):
     with pytest.raises(InvalidTypeError, match=remedy):

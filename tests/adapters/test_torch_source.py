@@ -35,6 +35,8 @@ def test_iterable_dataset_is_read_in_order_in_each_epoch():
 def test_other_objects_are_refused():
     with pytest.raises(InvalidTypeError, match="__getitem__ and __len__"):
         from_torch(7)
+    with pytest.raises(InvalidTypeError, match="already"):
+        from_torch(Dataset.range(3))
 
 
 def test_tensors_of_functions_travel_as_arrays():

@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 import stoker  # noqa: E402
 from stoker import Dataset, RaggedArray, SparseArray  # noqa: E402
 from stoker.errors import InvalidTypeError  # noqa: E402
-from stoker.torch import DataLoader  # noqa: E402
+from stoker.torch import DataLoader, from_torch  # noqa: E402
 
 
 def loaded(value):
@@ -76,18 +76,54 @@ def test_dtype_that_pytorch_lacks_is_named(array, message):
 @pytest.mark.filterwarnings("error")
 def test_changing_a_tensor_changes_no_data_of_the_user():
     table = np.zeros((4, 1000))
+    tensors = torch.from_numpy(table)
     datasets = [
         Dataset.from_tensor_slices(table),
+        Dataset.from_tensor_slices(table).repeat(2),
+        Dataset.from_tensor_slices(tensors),
         Dataset.from_tensors(table),
         Dataset.range(4).map(lambda i: table[i]),
+        Dataset.range(4).map(lambda i: tensors[i]),
         Dataset.range(2).map(lambda _: table),
+        Dataset.range(2).map(lambda _: tensors),
+        Dataset.range(2).map(lambda _: table, num_parallel_calls=2).prefetch(2),
         Dataset.from_tensor_slices(table).batch(2),
+        Dataset.from_tensor_slices(table).batch(1),
         Dataset.from_tensor_slices(table).batch(2).cache(),
+        Dataset.from_tensor_slices(table).shuffle(4).batch(2).map(lambda x: x[:1]),
+        Dataset.from_generator(lambda: iter(table)),
+        from_torch(torch.utils.data.TensorDataset(tensors)),
+        from_torch(tensors),
     ]
     for dataset in datasets:
-        for tensor in DataLoader(dataset):
-            tensor.add_(1)
+        for batch in DataLoader(dataset):
+            (batch[0] if isinstance(batch, tuple) else batch).add_(1)
+        for batch in DataLoader(dataset, batch_size=2, collate_fn=lambda samples: samples):
+            for sample in batch:
+                (sample[0] if isinstance(sample, tuple) else sample).add_(1)
     assert not table.any()
+
+
+@pytest.mark.parametrize("target_workers", ["AUTO", "LOCAL"])
+def test_changing_a_tensor_of_a_local_worker_changes_no_data(target_workers):
+    table = np.zeros((4, 50_000))
+    with stoker.LocalCluster(1, threads=True) as cluster:
+        for dataset in (
+            Dataset.from_tensor_slices(table),
+            Dataset.range(4).map(lambda i: table[i]).repeat(2),
+            Dataset.range(4).map(lambda _: table).cache(),
+            Dataset.range(4).map(lambda i: torch.from_numpy(table)[i]),
+        ):
+            served = dataset.distribute(cluster, target_workers=target_workers)
+            for tensor in DataLoader(served):
+                tensor.add_(1)
+    assert not table.any()
+
+
+def test_changing_a_cached_tensor_changes_no_other_epoch():
+    loader = DataLoader(Dataset.range(2).map(lambda _: torch.zeros(1000)).cache())
+    for _ in range(3):
+        assert [float(tensor.add_(1).sum()) for tensor in loader] == [1000, 1000]
 
 
 def test_changing_a_tensor_changes_no_cached_element():

@@ -25,23 +25,34 @@ def check_dataset(dataset: Any, adapter: str) -> Dataset:
     """
     if isinstance(dataset, Dataset):
         return dataset
-    module = type(dataset).__module__.partition(".")[0]
-    if hasattr(dataset, "__getitem__") or hasattr(dataset, "__iter__"):
-        converter = _CONVERTERS.get(module, "stoker.torch.from_torch(dataset)")
-        advice = f"convert it with {converter}"
-    else:
-        advice = "build one with the class methods of stoker.Dataset"
+    modules = [kind.__module__.partition(".")[0] for kind in type(dataset).__mro__[:-1]]
     raise InvalidTypeError(
-        f"`dataset` of {adapter} must be a stoker.Dataset; got a {module}."
-        f"{type(dataset).__qualname__}: {advice}"
+        f"`dataset` of {adapter} must be a stoker.Dataset; got a {modules[0]}."
+        f"{type(dataset).__qualname__}: {_advice(dataset, modules)}"
     )
 
 
+def _advice(dataset: Any, modules: list[str]) -> str:
+    if "stoker" in modules:  # an IterableDataset, or a loader
+        return "give the Dataset that it was made of"
+    for module in modules:
+        if converter := _CONVERTERS.get(module):
+            return f"convert it with {converter}"
+    if isinstance(dataset, list | tuple | dict):
+        return f"convert it with {_CONVERTERS['numpy']}"
+    if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
+        return f"convert it with {_CONVERTERS['torch']} or stoker.grain.from_grain(dataset)"
+    if hasattr(dataset, "__iter__"):
+        return "convert it with stoker.Dataset.from_generator(lambda: dataset)"
+    return "build one with the class methods of stoker.Dataset"
+
+
 _CONVERTERS = {
+    "torch": "stoker.torch.from_torch(dataset)",
+    "tensorflow": "stoker.Dataset.from_generator(dataset.as_numpy_iterator)",
     "numpy": "stoker.Dataset.from_tensor_slices(dataset)",
     "datasets": "stoker.hugging_face.from_hugging_face(dataset)",
     "grain": "stoker.grain.from_grain(dataset)",
-    "builtins": "stoker.Dataset.from_tensor_slices(dataset)",
 }
 
 

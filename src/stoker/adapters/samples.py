@@ -5,6 +5,7 @@ from typing import Any
 
 from stoker.dataset.dataset import Dataset
 from stoker.elements.spec import Spec
+from stoker.errors import InvalidTypeError
 
 
 class _Sample:
@@ -36,6 +37,7 @@ def by_index(
     element_spec: Spec | None,
 ) -> Dataset:
     """Return a dataset of ``convert(samples[i])`` for all i; it can be split, shuffled, resumed."""
+    _check_unconverted(samples)
     return Dataset.range(len(samples)).map(
         _Sample(samples, convert), num_parallel_calls=num_parallel_calls, element_spec=element_spec
     )
@@ -43,4 +45,10 @@ def by_index(
 
 def by_iteration(samples: Any, convert: Callable[[Any], Any], element_spec: Spec | None) -> Dataset:
     """Return a dataset of the converted samples in order; each epoch iterates `samples` anew."""
+    _check_unconverted(samples)
     return Dataset.from_generator(_Iteration(samples, convert), output_signature=element_spec)
+
+
+def _check_unconverted(samples: Any) -> None:
+    if isinstance(samples, Dataset):
+        raise InvalidTypeError("`dataset` is a stoker.Dataset already; use it as it is")

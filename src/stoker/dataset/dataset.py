@@ -4,7 +4,7 @@ import enum
 import os
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, NoReturn, Protocol, Self, TypeVar
 
 from stoker.dataset import arguments
 from stoker.dataset.fluent.batching import Batching
@@ -257,6 +257,14 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
         if cardinality == UNKNOWN_CARDINALITY:
             raise TypeError("the length of the dataset is unknown until it is read")
         return cardinality
+
+    def __getitem__(self, index: Any) -> NoReturn:
+        # The loader of PyTorch takes an object of another class for a map-style dataset.
+        raise InvalidTypeError(
+            "a stoker.Dataset is iterated, and has no elements by index; for the DataLoader of "
+            "PyTorch wrap it in stoker.torch.IterableDataset(dataset), or use "
+            "stoker.torch.DataLoader(dataset)"
+        )
 
     def __bool__(self) -> bool:
         return True

@@ -15,7 +15,13 @@ _REPLACEMENTS: dict[str, tuple[Any, str]] = {
             "torch.utils.data.DataLoader(stoker.torch.IterableDataset(dataset), num_workers=n)"
         ),
     ),
-    "sampler": (None, "use dataset.shuffle, filter, shard or sample_from_datasets"),
+    "sampler": (
+        None,
+        (
+            "ranks get their parts without one; for an order or a choice of samples use shuffle, "
+            "dataset.filter or sample_from_datasets"
+        ),
+    ),
     "batch_sampler": (None, "use batch_size, or dataset.batch or bucket_by_sequence_length"),
     "timeout": (0, "use dataset.distribute(service, connect_timeout=seconds)"),
     "worker_init_fn": (None, "use stoker.per_worker(factory) for what each process builds once"),

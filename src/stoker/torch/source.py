@@ -29,7 +29,7 @@ def from_torch(
         element_spec: spec of the samples, if it is needed before they are read.
 
     Raises:
-        InvalidTypeError: if `dataset` is neither.
+        InvalidTypeError: if `dataset` is neither, or is a stoker Dataset.
 
     Example:
         >>> import stoker.torch, torch

@@ -18,8 +18,9 @@ def to_tensors(holder: list[Any], *, pin_memory: bool = False) -> Any:
     """Return an element with tensors in place of its arrays.
 
     Arrays and NumPy scalars become tensors of their dtype, a `RaggedArray` a nested tensor with the
-    layout ``torch.jagged``, a `SparseArray` a sparse COO tensor, arrays of text lists. Python
-    numbers, str, bytes and None stay, as in PyTorch's `default_convert`.
+    layout ``torch.jagged``, a `SparseArray` a sparse COO tensor, arrays of text lists. Tensors that
+    functions returned are copied, since others may see them. Python numbers, str, bytes and None
+    stay, as in PyTorch's `default_convert`.
 
     Args:
         holder: the element, which is removed, as of `map_leaves`.
@@ -32,6 +33,8 @@ def to_tensors(holder: list[Any], *, pin_memory: bool = False) -> Any:
 
 
 def _convert(pin_memory: bool, leaf: Any, owned: bool) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        return leaf.pin_memory() if pin_memory and not leaf.is_pinned() else leaf.clone()
     if isinstance(leaf, np.ndarray):
         if leaf.dtype.hasobject and leaf.dtype.names is None:
             return leaf.tolist()
