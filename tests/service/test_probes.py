@@ -2,6 +2,7 @@
 
 import sys
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,11 +19,19 @@ from tests.serving import Service, eventually
 linux = pytest.mark.skipif(sys.platform != "linux", reason="shared memory is Linux's")
 
 
-def _address(service):
+def _address(service: Service) -> str:
     return service.target.removeprefix("grpc://")
 
 
-def _worker_of(service):
+def _ask(service: Service) -> Any:
+    return rpc.call(_address(service), m.Probe(), 5.0)
+
+
+def _shell(service: Service) -> Any:
+    return service.workers[0]._shell
+
+
+def _worker_of(service: Service) -> Any:
     [worker] = service.state.workers.values()
     return worker.added
 
@@ -30,7 +39,7 @@ def _worker_of(service):
 def test_a_dispatcher_reports_itself_and_its_workers():
     with Service(1, worker={"data_transfer_protocol": "tcp"}) as service:
         before = time.time()
-        reply = rpc.call(_address(service), m.Probe(), 5.0)
+        reply = _ask(service)
         worker = _worker_of(service)
         assert before <= reply.clock <= time.time()
         assert reply.workers == [
@@ -47,7 +56,7 @@ def test_a_dispatcher_reports_itself_and_its_workers():
 
 def test_a_dispatcher_reports_its_journal(tmp_path):
     with Service(0, fault_tolerant_mode=True, work_dir=str(tmp_path)) as service:
-        assert rpc.call(_address(service), m.Probe(), 5.0).journaled
+        assert _ask(service).journaled
 
 
 @pytest.mark.parametrize("protocol", ["tcp", pytest.param("shm", marks=linux), "grpc"])
@@ -58,13 +67,14 @@ def test_a_worker_answers_probes_on_every_transport(protocol):
         connection = get_transport(protocol).connect(worker.data_transfer_addresses[protocol], 5)
         try:
             connection.send(f.Probe(2, 100_000))
-            reply, *elements = [connection.receive(5.0) for _ in range(3)]
+            received: list[Any] = [connection.receive(5.0) for _ in range(3)]
+            reply, *elements = received
             assert (reply.worker, reply.worker_id) == (worker.address, worker.worker_id)
             assert (reply.dispatcher, reply.stoker) == (_address(service), stoker_version())
             assert [frame.elements[0].nbytes for frame in elements] == [100_000, 100_000]
             np.testing.assert_array_equal(*(frame.elements[0] for frame in elements))
         finally:
-            del elements
+            del elements, received
             connection.close()
 
 
@@ -75,7 +85,7 @@ def test_a_probe_returns_the_shared_memory_it_was_lent():
         connection = get_transport("shm").connect(address, 5)
         connection.send(f.Probe(3, 1 << 20))
         received = [connection.receive(5.0) for _ in range(4)]
-        pool = service.workers[0]._shell.segments
+        pool = _shell(service).segments
         assert pool.statistics()["lent_bytes"] == 3 << 20
         received.clear()
         connection.close()
@@ -90,7 +100,7 @@ def test_a_probe_is_no_job_and_no_reader():
         connection.send(f.Probe())
         connection.receive(5.0)
         assert not service.state.jobs
-        assert not service.workers[0]._shell.logic.connections
+        assert not _shell(service).logic.connections
         connection.close()
         assert sorted(Dataset.range(3).distribute(service.target)) == [0, 1, 2]
 

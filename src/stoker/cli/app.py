@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from stoker.cli.doctor.command import doctor
 from stoker.cli.failure import fail
 from stoker.errors import StokerError
 
@@ -183,3 +184,6 @@ def demo(
         run(directory, Console())
     except (DemoError, StokerError) as error:
         fail(str(error))
+
+
+app.command()(doctor)
