@@ -19,7 +19,7 @@ def test_version_is_the_package_version():
 
 def test_no_command_lists_the_commands():
     result = CliRunner().invoke(app, [])
-    for command in ("dispatcher", "worker", "demo"):
+    for command in ("dispatcher", "worker", "demo", "doctor"):
         assert command in result.output
 
 
@@ -30,6 +30,7 @@ def test_no_command_lists_the_commands():
         ("worker", [option.flag for option in TABLES["worker"]]),
         ("worker", ["--dispatcher", "--tags", "--grace", "--cross-trainer-cache-bytes"]),
         ("demo", ["--directory"]),
+        ("doctor", ["ADDRESS", "--json", "--timeout"]),
     ],
 )
 def test_help_lists_every_option(command, options):

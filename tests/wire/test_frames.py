@@ -20,6 +20,8 @@ from stoker.wire.frames import (
     FrameHeader,
     GiveBack,
     Hello,
+    Probe,
+    ProbeReply,
     Ready,
     Report,
     Welcome,
@@ -33,6 +35,8 @@ from tests.wire.elements import frames_of_elements, message_bytes, parse
 MESSAGES = [
     Hello(1, 2, -5, 2**63 - 1, 0, "trainer-a"),
     Hello(1, 2, 3, 4, 5, compression="ZSTD"),
+    Probe(3, 65536),
+    ProbeReply(1, 1, "host:1", 7, "host:5050", "0.1", 1.5e9, "boot"),
     Welcome(1, "host:1"),
     Credit(1, 2, 3),
     Ready(4),

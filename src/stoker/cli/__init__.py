@@ -1,4 +1,4 @@
-"""The command line: ``stoker dispatcher | worker | demo``."""
+"""The command line: ``stoker dispatcher | worker | demo | doctor``."""
 
 
 def main() -> None:

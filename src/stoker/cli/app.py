@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from stoker.cli import status_commands
+from stoker.cli.doctor.command import doctor
 from stoker.cli.failure import fail
 from stoker.cli.options.flags import NOTES, with_options
 from stoker.cli.options.servers import TABLES
@@ -82,3 +83,6 @@ def demo(
         run(directory, Console())
     except (DemoError, StokerError) as error:
         fail(str(error))
+
+
+app.command()(doctor)

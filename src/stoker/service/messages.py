@@ -639,6 +639,34 @@ class ClusterReply(Message, frozen=True, tag=True):
     workers: list[str]
 
 
+class Probe(Message, frozen=True, tag=True):
+    """Get the versions and the clock of the dispatcher, and the places of its workers."""
+
+
+class WorkerPlace(msgspec.Struct, frozen=True):
+    """A registered worker, as it advertises itself; a `draining` one gets no more tasks."""
+
+    worker_id: int
+    address: str
+    data_transfer_addresses: dict[str, str]
+    versions: Versions
+    draining: bool = False
+
+
+class ProbeReply(Message, frozen=True, tag=True):
+    """The dispatcher's range of protocol versions, its version of stoker, and its clock.
+
+    `clock` is in seconds since 1970. `journaled`: a restarted dispatcher goes on.
+    """
+
+    protocol_min: int
+    protocol_max: int
+    stoker: str
+    clock: float
+    workers: list[WorkerPlace] = []
+    journaled: bool = False
+
+
 class CloseClient(Message, frozen=True, tag=True):
     """Release a client, as `ClientClose` does; for one whose session is broken.
 
@@ -703,7 +731,13 @@ ToClient: TypeAlias = (
     ClientWelcome | DatasetUnknown | Tasks | Rounds | ClientClosed | DispatcherStopped
 )
 FromDispatcher: TypeAlias = ToWorker | SupervisorWelcome | ToClient | HeartbeatInterval | Refused
-Request: TypeAlias = RegisterDataset | GetDataset | GetCluster | CloseClient | GetStatus
+Request: TypeAlias = RegisterDataset | GetDataset | GetCluster | Probe | CloseClient | GetStatus
 Reply: TypeAlias = (
-    DatasetRegistered | DatasetReply | ClusterReply | ClientClosed | StatusReply | Failed
+    DatasetRegistered
+    | DatasetReply
+    | ClusterReply
+    | ProbeReply
+    | ClientClosed
+    | StatusReply
+    | Failed
 )

@@ -51,6 +51,40 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
     reports: bool = False
 
 
+MAX_PROBE_ELEMENTS = 64
+MAX_PROBE_BYTES = 1 << 20
+"""Most elements that one `Probe` asks for, and most bytes of each."""
+
+
+class Probe(msgspec.Struct, frozen=True, tag=True):
+    """Client to worker in place of `Hello`, any number of times: send a `ProbeReply`.
+
+    The worker sends `elements` frames after it, each with one array of `element_bytes` bytes. It
+    needs no task: `stoker doctor` measures the connection with it.
+    """
+
+    elements: Annotated[int, msgspec.Meta(ge=0, le=MAX_PROBE_ELEMENTS)] = 0
+    element_bytes: Annotated[int, msgspec.Meta(ge=0, le=MAX_PROBE_BYTES)] = 0
+
+
+class ProbeReply(msgspec.Struct, frozen=True, tag=True):
+    """Worker to client, in answer to `Probe`: its identity, its versions and its clock.
+
+    `worker_id` is the one that the dispatcher at address `dispatcher` assigned, 0 before that.
+    `clock` is in seconds since 1970. `host` identifies the kernel that the worker runs on; "" if it
+    is unknown.
+    """
+
+    protocol_min: int
+    protocol_max: int
+    worker: str
+    worker_id: int
+    dispatcher: str
+    stoker: str
+    clock: float
+    host: str = ""
+
+
 class Welcome(msgspec.Struct, frozen=True, tag=True):
     """Worker to client, in answer to `Hello`: the protocol version of the connection.
 
@@ -163,14 +197,36 @@ class FrameHeader(msgspec.Struct, frozen=True, tag="Frame", omit_defaults=True):
 
 
 Message: TypeAlias = (
-    Hello | Welcome | Credit | Ready | Frame | Counts | Report | End | GiveBack | Bye
+    Hello
+    | Probe
+    | ProbeReply
+    | Welcome
+    | Credit
+    | Ready
+    | Frame
+    | Counts
+    | Report
+    | End
+    | GiveBack
+    | Bye
 )
 
 PREFIX = struct.Struct("<4sIQ")
 _MAGIC = b"stk1"
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(
-    Hello | Welcome | Credit | Ready | FrameHeader | Counts | Report | End | GiveBack | Bye
+    Hello
+    | Probe
+    | ProbeReply
+    | Welcome
+    | Credit
+    | Ready
+    | FrameHeader
+    | Counts
+    | Report
+    | End
+    | GiveBack
+    | Bye
 )
 _DEFAULT_TYPES = TypeResolver()
 

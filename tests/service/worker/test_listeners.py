@@ -7,6 +7,7 @@ from stoker.errors import UnavailableError
 from stoker.service.config import WorkerConfig
 from stoker.service.worker.data_connections import DataConnections
 from stoker.service.worker.listeners import WorkerListeners, shared_segments
+from stoker.service.worker.probing import probe_reply
 from stoker.wire.transports import get_transport
 
 DISPATCHER = "localhost:5050"
@@ -18,7 +19,11 @@ class _Listeners(WorkerListeners):
 
     def __init__(self, **fields):
         config = WorkerConfig(dispatcher_address=DISPATCHER, **fields)
-        self.connections = DataConnections(lambda number, message: None, lambda number: None)
+        self.connections = DataConnections(
+            lambda number, message: None,
+            lambda number: None,
+            lambda: probe_reply("localhost:1", 0, DISPATCHER, 0.0),
+        )
         super().__init__(config, DISPATCHER, self.connections, shared_segments(config))
 
     def close(self):

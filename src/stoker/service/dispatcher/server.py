@@ -24,6 +24,7 @@ from stoker.service.config import DispatcherConfig, config_of, join_address
 from stoker.service.control_loop import control_loop, run_on
 from stoker.service.dispatcher.journal_gate import JournalGate
 from stoker.service.dispatcher.logic import Action, Dispatcher, Send
+from stoker.service.dispatcher.probing import probe_reply
 from stoker.service.dispatcher.state import State
 from stoker.service.open_files import raise_open_files_limit
 from stoker.service.own_threads import run_apart
@@ -269,6 +270,9 @@ class _Shell:
         except msgspec.MsgspecError as error:
             self.refused("a caller", f"an invalid request: {error}")
             return rpc.encode(m.Failed(to_record(WireError(f"not a request: {error}"))))
+        if isinstance(request, m.Probe):
+            # Not the logic, which has no clock of the day.
+            return rpc.encode(probe_reply(self.logic.state, time.time(), self._gate.journaled))
         commits = self.logic.commits
         try:
             reply, actions = self.logic.call(request, time.monotonic())

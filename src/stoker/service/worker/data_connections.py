@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from stoker.errors import InvalidArgumentError, StokerError, UnavailableError, to_record
+from stoker.service.worker.probing import probe_frames
 from stoker.wire import frames as f
 from stoker.wire.frame_compressor import compressor_for
 from stoker.wire.refusal_log import RefusalLog
@@ -42,14 +43,19 @@ class DataConnections:
     Args:
         received: called with the number of a connection and a message, first with the hello.
         lost: called with the number of a connection that ended after its hello.
+        probed: returns the answer to a probe.
     """
 
     def __init__(
-        self, received: Callable[[int, f.Message], None], lost: Callable[[int], None]
+        self,
+        received: Callable[[int, f.Message], None],
+        lost: Callable[[int], None],
+        probed: Callable[[], f.ProbeReply],
     ) -> None:
         self.poller = Poller("stoker-poll", POLLING_THREADS)
         self._client_message = received
         self._client_lost = lost
+        self._probed = probed
         self._lock = threading.Lock()
         self._channels: dict[int, Channel] = {}
         self._greeting: dict[_Client, tuple[Channel, float]] = {}
@@ -101,8 +107,20 @@ class DataConnections:
     def _received(self, client: _Client, message: f.Message) -> None:
         if client.number is not None:
             self._client_message(client.number, message)
+        elif isinstance(message, f.Probe):
+            self._answer(client, message)
         elif not client.refused:
             self._greet(client, message)
+
+    def _answer(self, client: _Client, probe: f.Probe) -> None:
+        """Answer a probe; its connection is one without a hello, and has as much time."""
+        with self._lock:
+            channel, _ = self._greeting.get(client, (None, 0.0))
+        if channel is not None:
+            channel.put(self._probed())
+            for frame in probe_frames(probe):
+                channel.put(frame)
+            channel.flush()
 
     def _greet(self, client: _Client, hello: f.Message) -> None:
         try:

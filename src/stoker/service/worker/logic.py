@@ -112,6 +112,11 @@ class Worker:
         self._tick_seconds = 0.0
         self._actions: list[Action] = []
 
+    @property
+    def worker_id(self) -> int:
+        """The id that the dispatcher assigned; 0 before that."""
+        return self._hello.worker_id or 0
+
     # ── the end ───────────────────────────────────────────────────────────────────────────────────
     def drain(self, now: float) -> list[Action]:
         """Prepare to stop: begin no tasks and no splits, deliver the computed elements.

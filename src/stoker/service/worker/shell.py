@@ -36,6 +36,7 @@ from stoker.service.worker.failure_log import FailureLog
 from stoker.service.worker.listeners import WorkerListeners, shared_segments
 from stoker.service.worker.listing import Listing
 from stoker.service.worker.pipeline import Pipeline, task_fields
+from stoker.service.worker.probing import probe_reply
 from stoker.wire import frames as f
 
 logger = logging.getLogger("stoker.worker")
@@ -123,7 +124,9 @@ class Shell:
         """Bind, register, and return when the dispatcher has answered."""
         # The listeners are open before there is a logic: clients that connect wait for the lock.
         with self._lock:
-            self._connections = DataConnections(self._client_message, self._client_lost)
+            self._connections = DataConnections(
+                self._client_message, self._client_lost, self._probed
+            )
             self._listeners = WorkerListeners(
                 self._config, self._dispatcher_address, self._connections, self.segments
             )
@@ -336,6 +339,11 @@ class Shell:
 
     def _client_lost(self, connection: int) -> None:
         self._run(self.logic.client_lost, connection)
+
+    def _probed(self) -> f.ProbeReply:
+        with self._lock:  # as for a message
+            worker_id = self.logic.worker_id
+        return probe_reply(self.address, worker_id, self._dispatcher_address, time.time())
 
     # ── pipelines (called on their threads) ───────────────────────────────────────────────────────
     def load(self, dataset_id: str, closed: threading.Event | None = None) -> tuple[Node, Options]:

@@ -1,0 +1,51 @@
+"""The command ``stoker doctor``."""
+
+from typing import Annotated
+
+import typer
+
+
+def doctor(
+    address: Annotated[
+        str,
+        typer.Argument(
+            metavar="ADDRESS",
+            envvar="STOKER_DISPATCHER_ADDRESS",
+            help="The dispatcher's address, HOST:PORT.",
+        ),
+    ] = "localhost:5050",
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    timeout: Annotated[
+        float, typer.Option(min=0.01, help="Seconds for each step of a check.")
+    ] = 3.0,
+) -> None:
+    """Check a set-up from this machine, and print what to fix.
+
+    Run it where a trainer or a worker will run. It looks at the dispatcher's port, at each worker's
+    address, versions, clocks, shared memory and throughput; it creates no job. Exit code: 0 without
+    a fault, 1 with one.
+    """
+    import logging
+
+    from rich.console import Console
+
+    from stoker.cli.doctor.examination import examine
+    from stoker.cli.doctor.findings import Level
+    from stoker.cli.doctor.machine import this_machine
+    from stoker.cli.doctor.report import as_json, count_of, print_findings
+    from stoker.errors import StokerError
+    from stoker.service.config import parse_service
+
+    try:
+        target = parse_service(address)[1]
+    except StokerError as error:
+        raise typer.BadParameter(str(error), param_hint="ADDRESS") from None
+    # The findings say what is logged of connections that fail.
+    logging.getLogger("stoker").setLevel(logging.ERROR)
+    findings = examine(target, this_machine(), timeout)
+    if json:
+        typer.echo(as_json(target, findings))
+    else:
+        print_findings(Console(), target, findings)
+    if count_of(findings, Level.FAULT):
+        raise typer.Exit(1)

@@ -1,0 +1,202 @@
+"""Checks of the dispatcher: its port, its protocol and its version."""
+
+import time
+from dataclasses import dataclass
+
+from stoker.cli.doctor.data_plane import ForeignServerError, NoWorkerError, probe
+from stoker.cli.doctor.findings import Finding, Level
+from stoker.cli.doctor.machine import Machine
+from stoker.cli.doctor.ports import PortError, PortTrouble, check_port
+from stoker.errors import FailedPreconditionError, StokerError, UnavailableError, WireError
+from stoker.service import messages as m
+from stoker.service import rpc
+from stoker.service.config import is_loopback, split_address
+from stoker.service.control_connection import numeric
+from stoker.wire import frames as f
+
+SUBJECT = "dispatcher"
+
+LISTEN_FIX = (
+    "a dispatcher listens on localhost unless it is started with `--host 0.0.0.0 --insecure`"
+)
+
+PORT_FIXES = {
+    PortTrouble.UNRESOLVED: "correct the name in ADDRESS, or give the dispatcher's IP address",
+    PortTrouble.REFUSED: "start `stoker dispatcher`, or correct the host and port of ADDRESS",
+    PortTrouble.DROPPED: (
+        "a firewall, security group or network policy drops the packets, or the machine is off: "
+        "open this TCP port from here, and correct ADDRESS"
+    ),
+    PortTrouble.UNREACHABLE: (
+        "correct ADDRESS, and check that this machine has a route to the dispatcher's network"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class DispatcherReport:
+    """The dispatcher's answer.
+
+    Attributes:
+        reply: as received; of an old dispatcher, with what is known of it.
+        round_trip: seconds.
+        clock_offset: seconds by which its clock is ahead of this machine's; ``None`` if unknown.
+    """
+
+    reply: m.ProbeReply
+    round_trip: float
+    clock_offset: float | None
+
+
+def check_dispatcher(
+    address: str, machine: Machine, patience: float
+) -> tuple[list[Finding], DispatcherReport | None]:
+    """Return the findings about the dispatcher, and its answer if there is one.
+
+    Args:
+        address: "host:port".
+        machine: facts about this machine.
+        patience: seconds for each step.
+    """
+    host, port = split_address(address)
+    try:
+        check_port(numeric(host), port, patience)
+    except PortError as error:
+        fix = PORT_FIXES[error.trouble]
+        if error.trouble is PortTrouble.REFUSED and not is_loopback(host):
+            fix = f"{fix}; {LISTEN_FIX}"
+        return [_fault(error.trouble.value, str(error), fix)], None
+    began, asked = time.monotonic(), machine.clock()
+    try:
+        reply = _call_again(address, patience)
+    except WireError:
+        return _check_old(address, machine, patience)
+    except FailedPreconditionError as error:
+        return [_check_foreign(address, machine, patience, str(error))], None
+    except UnavailableError as error:
+        silent = time.monotonic() - began >= patience
+        return [_check_closed(address, machine, patience, str(error), silent)], None
+    except StokerError as error:
+        return [_failed(error)], None
+    round_trip, offset = time.monotonic() - began, reply.clock - (asked + machine.clock()) / 2
+    return _findings_of(reply, machine, round_trip), DispatcherReport(reply, round_trip, offset)
+
+
+def _call_again(address: str, patience: float) -> m.ProbeReply:
+    """Probe the dispatcher; a server that closes the connection may have answered before."""
+    deadline = time.monotonic() + patience
+    for attempt in range(1, rpc.FOREIGN_ATTEMPTS + 1):
+        try:
+            reply = rpc.call(address, m.Probe(), deadline - time.monotonic(), patience)
+        except UnavailableError:
+            if attempt == rpc.FOREIGN_ATTEMPTS or time.monotonic() >= deadline:
+                raise
+        else:
+            assert isinstance(reply, m.ProbeReply)
+            return reply
+    raise AssertionError("unreachable")
+
+
+def _findings_of(reply: m.ProbeReply, machine: Machine, round_trip: float) -> list[Finding]:
+    first, last = machine.protocol
+    if reply.protocol_max < first or reply.protocol_min > last:
+        seen = (
+            f"it runs stoker {reply.stoker} with protocol versions {reply.protocol_min} to "
+            f"{reply.protocol_max}; here is stoker {machine.stoker} with {first} to {last}"
+        )
+        return [_fault("protocol-mismatch", seen, "install the same stoker version on both")]
+    seen = f"answers in {round_trip * 1e3:.1f} ms; stoker {reply.stoker}"
+    seen += "; keeps a journal" if reply.journaled else "; keeps no journal: its end ends all jobs"
+    return [Finding(Level.OK, "dispatcher", SUBJECT, seen)]
+
+
+def _check_old(
+    address: str, machine: Machine, patience: float
+) -> tuple[list[Finding], DispatcherReport | None]:
+    """Ask a dispatcher that knows no probes for the addresses of its workers."""
+    began = time.monotonic()
+    try:
+        reply = rpc.call(address, m.GetCluster(), patience, patience)
+    except StokerError as error:
+        return [_failed(error)], None
+    assert isinstance(reply, m.ClusterReply)
+    seen = "it runs an older version of stoker, which does not report versions and clock"
+    fix = f"install stoker {machine.stoker} on the dispatcher too"
+    places = [
+        m.WorkerPlace(0, worker, {"tcp": worker}, machine.versions) for worker in reply.workers
+    ]
+    known = m.ProbeReply(*machine.protocol, machine.stoker, 0.0, places)
+    report = DispatcherReport(known, time.monotonic() - began, None)
+    return [Finding(Level.WARNING, "dispatcher-old", SUBJECT, seen, fix)], report
+
+
+def _check_foreign(address: str, machine: Machine, patience: float, error: str) -> Finding:
+    """Return the finding about a server that answered in another protocol."""
+    try:
+        return _given_worker(address, _worker_at(address, machine, patience))
+    except NoWorkerError:
+        return _not_stoker(error)
+
+
+def _check_closed(
+    address: str, machine: Machine, patience: float, error: str, silent: bool
+) -> Finding:
+    """Return the finding about a server that accepts connections and does not answer a call."""
+    try:
+        return _given_worker(address, _worker_at(address, machine, patience))
+    except ForeignServerError as foreign:
+        return _not_stoker(f"the server at {address} {foreign}")
+    except NoWorkerError:
+        pass
+    if silent:
+        fix = (
+            "its process is frozen or its machine overloaded, or another program has this port: "
+            "look at the dispatcher's log, and correct ADDRESS"
+        )
+        seen = f"accepts connections and sent nothing for {patience:g} s"
+        return _fault("no-answer", seen, fix)
+    fix = (
+        "a proxy or port forwarder whose target is away, or a server of another protocol: check "
+        "that `stoker dispatcher` runs behind it, and correct ADDRESS"
+    )
+    return _fault("port-closes", error, fix)
+
+
+def _not_stoker(seen: str) -> Finding:
+    fix = "another program has this port: correct the port of ADDRESS (5050 by default)"
+    return _fault("not-stoker", seen, fix)
+
+
+def _worker_at(address: str, machine: Machine, patience: float) -> f.ProbeReply:
+    """Return the answer of a worker that serves elements at the address.
+
+    Raises:
+        NoWorkerError: if there is none.
+    """
+    try:
+        return probe("tcp", address, patience).reply
+    except StokerError as error:
+        raise NoWorkerError(str(error)) from error
+    except NoWorkerError:
+        if "grpc" not in machine.modules:
+            raise
+        try:
+            return probe("grpc", address, patience).reply
+        except StokerError:
+            pass
+        raise
+
+
+def _given_worker(address: str, worker: f.ProbeReply) -> Finding:
+    seen = f"{address} is where the worker {worker.worker} serves elements, not a dispatcher"
+    fix = f"give the address of its dispatcher, which it reaches at {worker.dispatcher}"
+    return _fault("not-a-dispatcher", seen, fix)
+
+
+def _failed(error: StokerError) -> Finding:
+    fix = "look at the dispatcher's log"
+    return _fault("dispatcher-failed", f"it answered with an error: {error}", fix)
+
+
+def _fault(name: str, seen: str, fix: str) -> Finding:
+    return Finding(Level.FAULT, name, SUBJECT, seen, fix)

@@ -1,0 +1,123 @@
+"""Facts about this machine and process, and the checks that need no peer."""
+
+import importlib.util
+import os
+import resource
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from stoker.cli.doctor.findings import Finding, Level
+from stoker.service import messages as m
+from stoker.service.host import host_id
+from stoker.service.versions import stoker_version, versions
+from stoker.wire import frames as f
+
+SUBJECT = "this machine"
+
+USUAL_OPEN_FILES = 1024
+"""The usual soft limit of Linux; libraries expect at least that."""
+
+OWN_FILES = 100
+"""Descriptors that a trainer has open without stoker: files of data, logs, sockets of its ranks."""
+
+FILES_PER_WORKER = 5
+"""A socket, and with shared memory up to four segments, by default."""
+
+READ_AT_A_TIME = 128
+"""Most workers that a trainer reads at a time."""
+
+SMALL_DEV_SHM = 128 << 20
+"""Containers get 64 MiB by default."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Facts that the checks compare with those of the servers.
+
+    Attributes:
+        stoker: version of the package.
+        versions: those that must match where functions run.
+        protocol: first and last version of the control protocol.
+        data_protocol: first and last version of the data protocol.
+        host: identifies the running kernel; "" if unknown.
+        open_files: soft limit of this process.
+        dev_shm_bytes: size of the file system at /dev/shm; ``None`` if there is none.
+        modules: those of "grpc" and "torch" that are installed.
+        clock: returns the time of day, in seconds since 1970.
+    """
+
+    stoker: str
+    versions: m.Versions
+    protocol: tuple[int, int]
+    data_protocol: tuple[int, int]
+    host: str
+    open_files: int
+    dev_shm_bytes: int | None
+    modules: frozenset[str]
+    clock: Callable[[], float] = time.time
+
+
+def this_machine() -> Machine:
+    """Return the facts about the machine and process that this function runs in."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return Machine(
+        stoker=stoker_version(),
+        versions=versions(),
+        protocol=(m.PROTOCOL_MIN, m.PROTOCOL_MAX),
+        data_protocol=(f.PROTOCOL_MIN, f.PROTOCOL_MAX),
+        host=host_id(),
+        open_files=1 << 30 if soft == resource.RLIM_INFINITY else soft,
+        dev_shm_bytes=_size_of_dev_shm(),
+        modules=frozenset(
+            name for name in ("grpc", "torch") if importlib.util.find_spec(name) is not None
+        ),
+    )
+
+
+def _size_of_dev_shm() -> int | None:
+    try:
+        found = os.statvfs("/dev/shm")
+    except OSError:
+        return None
+    return found.f_blocks * found.f_frsize
+
+
+def check_machine(machine: Machine, workers: int) -> list[Finding]:
+    """Return the findings about this machine.
+
+    Args:
+        machine: its facts.
+        workers: the number of workers that a trainer here would read.
+    """
+    return [*_check_open_files(machine, workers), *_check_dev_shm(machine)]
+
+
+def _check_open_files(machine: Machine, workers: int) -> list[Finding]:
+    limit, needed = machine.open_files, OWN_FILES + FILES_PER_WORKER * min(workers, READ_AT_A_TIME)
+    if limit >= max(needed, USUAL_OPEN_FILES):
+        return []
+    level = Level.WARNING if limit >= needed else Level.FAULT
+    seen = (
+        f"this process may open {limit} files; reading {workers} workers needs up to {needed}, and "
+        f"libraries expect at least {USUAL_OPEN_FILES}"
+    )
+    fix = (
+        "raise the limit where the trainer starts: `ulimit -n 65536`, LimitNOFILE= of a systemd "
+        "unit, or --ulimit nofile=65536 of a container"
+    )
+    return [Finding(level, "few-open-files", SUBJECT, seen, fix)]
+
+
+def _check_dev_shm(machine: Machine) -> list[Finding]:
+    """Check /dev/shm for PyTorch; stoker's own shared memory is not there."""
+    size = machine.dev_shm_bytes
+    if "torch" not in machine.modules or size is None or size >= SMALL_DEV_SHM:
+        return []
+    seen = (
+        f"/dev/shm has {size / (1 << 20):.0f} MiB; the worker processes of a PyTorch DataLoader "
+        "pass batches through it and die with a bus error when it is full (stoker's own shared "
+        "memory needs none of it)"
+    )
+    fix = "start the container with --shm-size=2g or --ipc=host, or use num_workers=0"
+    return [Finding(Level.WARNING, "small-dev-shm", SUBJECT, seen, fix)]

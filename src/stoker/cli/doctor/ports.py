@@ -1,0 +1,89 @@
+"""Reachability of a TCP port from this machine."""
+
+import enum
+import queue
+import socket
+import threading
+import time
+
+from stoker.errors import UnavailableError
+from stoker.service.config import join_address
+from stoker.service.control_connection import unresolvable
+from stoker.wire.transports.stream_socket import dial
+
+
+class PortTrouble(enum.Enum):
+    """The reasons that a port cannot be reached; the values are names of findings."""
+
+    UNRESOLVED = "name-unresolved"
+    REFUSED = "port-refused"
+    DROPPED = "port-dropped"
+    UNREACHABLE = "host-unreachable"
+
+
+class PortError(Exception):
+    """A port cannot be reached; the text says why, with the address."""
+
+    def __init__(self, trouble: PortTrouble, seen: str) -> None:
+        super().__init__(seen)
+        self.trouble = trouble
+
+
+def check_port(host: str, port: int, patience: float) -> None:
+    """Connect to a port and close the connection.
+
+    Args:
+        host: name or address.
+        port: its port.
+        patience: seconds for the name server, and again for the connection.
+
+    Raises:
+        PortError: if no address of the host can be connected.
+    """
+    addresses = _resolve(host, patience)
+    deadline = time.monotonic() + patience
+    error = PortError(PortTrouble.UNRESOLVED, f"{host!r} has no address")
+    for tried, address in enumerate(addresses):
+        # A family that is not routed must not leave the other one without time.
+        left = (deadline - time.monotonic()) / (len(addresses) - tried)
+        try:
+            dial(join_address(address, port), left).close()
+        except UnavailableError as failure:
+            error = _port_error(join_address(address, port), failure.__cause__, patience)
+        else:
+            return
+    raise error
+
+
+def _resolve(host: str, patience: float) -> list[str]:
+    """Return the addresses of a host, each once."""
+    answers: queue.SimpleQueue[list[str] | OSError | UnicodeError] = queue.SimpleQueue()
+
+    def look_up() -> None:
+        try:
+            found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            answers.put(error)
+        else:
+            answers.put(list(dict.fromkeys(str(entry[4][0]) for entry in found)))
+
+    # It cannot be interrupted, and a name server that does not answer takes half a minute.
+    threading.Thread(target=look_up, name="stoker-resolve", daemon=True).start()
+    try:
+        answer = answers.get(timeout=patience)
+    except queue.Empty:
+        seen = f"the name server did not answer for {patience:g} s about {host!r}"
+        raise PortError(PortTrouble.UNRESOLVED, seen) from None
+    if isinstance(answer, OSError | UnicodeError):
+        raise PortError(PortTrouble.UNRESOLVED, unresolvable(host, answer))
+    return answer
+
+
+def _port_error(address: str, cause: BaseException | None, patience: float) -> PortError:
+    if isinstance(cause, TimeoutError):
+        seen = f"{address} does not answer within {patience:g} s"
+        return PortError(PortTrouble.DROPPED, seen)
+    if cause is None or isinstance(cause, ConnectionRefusedError):
+        return PortError(PortTrouble.REFUSED, f"{address} refuses connections")
+    why = (cause.strerror if isinstance(cause, OSError) else None) or cause
+    return PortError(PortTrouble.UNREACHABLE, f"{address} cannot be reached: {why}")

@@ -1,0 +1,64 @@
+"""Output of the findings: a list for people, or JSON."""
+
+import msgspec
+from rich.console import Console
+from rich.text import Text
+
+from stoker.cli.doctor.findings import Finding, Level
+
+STYLES = {
+    Level.OK: "green",
+    Level.WARNING: "yellow",
+    Level.FAULT: "bold red",
+    Level.NOT_CHECKED: "dim",
+}
+
+SHOWN = 5
+"""Most findings of one name that are printed; JSON has all."""
+
+
+def print_findings(console: Console, address: str, findings: list[Finding]) -> None:
+    """Print a list of the findings and a line with their numbers."""
+    console.print(f"dispatcher address: {address}\n", highlight=False)
+    printed: dict[tuple[Level, str], int] = {}
+    for finding in findings:
+        kind = (finding.level, finding.name)
+        printed[kind] = printed.get(kind, 0) + 1
+        if printed[kind] <= SHOWN:
+            _print(console, finding)
+    for (level, name), count in printed.items():
+        if count > SHOWN:
+            console.print(f"{'':13}and {count - SHOWN} more of {level.value} {name}")
+    faults, warnings = count_of(findings, Level.FAULT), count_of(findings, Level.WARNING)
+    console.print(f"\n{_number(faults, 'fault')}, {_number(warnings, 'warning')}", highlight=False)
+
+
+def _print(console: Console, finding: Finding) -> None:
+    line = Text(f"{finding.level.value:12} ", style=STYLES[finding.level])
+    line.append(f"{finding.subject}: {finding.seen}", style="default")
+    if finding.level in (Level.WARNING, Level.FAULT):
+        line.append(f" ({finding.name})", style="dim")
+    # Not wrapped: a line is a finding, also for grep.
+    console.print(line, soft_wrap=True)
+    if finding.fix:
+        console.print(Text(f"{'':13}fix: {finding.fix}"), soft_wrap=True)
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count or 'no'} {noun}{'' if count == 1 else 's'}"
+
+
+def as_json(address: str, findings: list[Finding]) -> str:
+    """Return the findings and their numbers as one JSON object."""
+    report = {
+        "address": address,
+        "faults": count_of(findings, Level.FAULT),
+        "warnings": count_of(findings, Level.WARNING),
+        "findings": findings,
+    }
+    return msgspec.json.format(msgspec.json.encode(report)).decode()
+
+
+def count_of(findings: list[Finding], level: Level) -> int:
+    """Return the number of findings of a level."""
+    return sum(finding.level is level for finding in findings)

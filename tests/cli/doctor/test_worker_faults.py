@@ -1,0 +1,260 @@
+"""Staged faults of workers: the doctor names each, with its remedy."""
+
+import errno
+import os
+import sys
+import threading
+from typing import Any
+
+import msgspec
+import pytest
+
+from stoker.cli.doctor import data_plane
+from stoker.cli.doctor.findings import Level
+from stoker.service import messages as m
+from stoker.service.versions import versions
+from stoker.service.worker import shell
+from stoker.service.worker.probing import probe_reply
+from stoker.wire import frames as f
+from stoker.wire.transports.shm import SHM, borrowing
+from tests.cli.doctor import staging
+from tests.cli.doctor.staging import HOST, findings, fix_of, troubles
+from tests.faults.proxy import Forwarder
+from tests.serving import Service, eventually, free_port
+
+FAULT, WARNING = Level.FAULT, Level.WARNING
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="shared memory is Linux's")
+
+
+@pytest.fixture(autouse=True)
+def _other_machine(monkeypatch):
+    staging.resolve_host(monkeypatch)
+
+
+def over_tcp(**fields: Any) -> Service:
+    """Return a service with one worker, which serves by TCP only."""
+    return Service(1, worker={"data_transfer_protocol": "tcp", **fields})
+
+
+def test_an_advertised_name_that_does_not_resolve_here():
+    with over_tcp(worker_address="worker.invalid") as service:
+        found = findings(service)
+    assert troubles(found) == [(FAULT, "name-unresolved")]
+    assert "`worker_address`" in fix_of(found, "name-unresolved")
+
+
+def test_an_advertised_port_that_refuses():
+    with over_tcp(worker_address=f"{HOST}:{free_port()}") as service:
+        found = findings(service)
+    assert troubles(found) == [(FAULT, "port-refused")]
+
+
+def test_an_advertised_port_behind_a_firewall():
+    with staging.dropping_port() as port, over_tcp(worker_address=f"{HOST}:{port}") as service:
+        found = findings(service, patience=0.3)
+    assert troubles(found) == [(FAULT, "port-dropped")]
+    assert "open this TCP port" in fix_of(found, "port-dropped")
+
+
+def test_an_advertised_address_that_is_none():
+    with over_tcp(worker_address="fe80::1") as service:
+        found = findings(service)
+    assert troubles(found) == [(FAULT, "address-invalid")]
+    assert "'fe80::1'" in found[1].seen
+
+
+@pytest.mark.parametrize("host", ["localhost", "0.0.0.0"])
+def test_a_worker_on_another_machine_advertises_loopback(host):
+    with over_tcp(worker_address=f"{host}:{free_port()}") as service:
+        found = findings(service)
+    assert troubles(found) == [(FAULT, "loopback-advertised")]
+    assert "--host 0.0.0.0 --insecure" in fix_of(found, "loopback-advertised")
+
+
+def test_loopback_with_a_worker_of_this_machine_at_the_same_port():
+    with over_tcp() as here, over_tcp(worker_address=here.workers[0].address) as service:
+        found = findings(service)
+    assert troubles(found) == [(FAULT, "loopback-advertised")]
+    assert "is another worker" in found[1].seen
+
+
+def test_another_worker_answers_at_the_address():
+    with over_tcp() as other:
+        port = other.workers[0].address.rpartition(":")[2]
+        with over_tcp(worker_address=f"{HOST}:{port}") as service:
+            found = findings(service)
+    assert troubles(found) == [(FAULT, "another-worker")]
+
+
+@pytest.mark.parametrize("answer", [staging.answer_http, staging.send_ssh_banner, staging.close])
+def test_another_program_answers_at_the_address(answer):
+    with staging.server(answer) as port, over_tcp(worker_address=f"{HOST}:{port}") as service:
+        assert troubles(findings(service)) == [(FAULT, "not-stoker")]
+
+
+def test_one_bad_worker_of_two_is_named():
+    with over_tcp() as service:
+        bad = service.add_worker(worker_address=f"{HOST}:{free_port()}")
+        found = findings(service)
+    assert troubles(found) == [(FAULT, "port-refused")]
+    [finding] = [each for each in found if each.level is FAULT]
+    assert finding.subject == f"worker {bad.address}"
+    assert "1 of 2 can be read" in next(each.seen for each in found if each.name == "workers")
+
+
+@linux
+def test_shared_memory_softens_an_address_that_cannot_be_reached():
+    with Service(1, worker={"worker_address": f"{HOST}:{free_port()}"}) as service:
+        found = findings(service)
+    assert troubles(found) == [(WARNING, "port-refused")]
+
+
+@pytest.mark.parametrize(("python", "numpy"), [("3.9", None), (None, "1")])
+def test_other_versions_of_python_and_numpy(monkeypatch, python, numpy):
+    here = versions()
+    other = m.Versions(python or here.python, numpy or here.numpy)
+    monkeypatch.setattr(shell, "versions", lambda: other)
+    with over_tcp() as service:
+        found = findings(service)
+        assert troubles(found) == [(FAULT, "versions-differ")]
+        monkeypatch.undo()
+        service.add_worker()
+        assert troubles(findings(service)) == [(WARNING, "versions-differ")]
+
+
+def test_another_version_of_stoker_is_a_warning():
+    with over_tcp() as service:
+        found = findings(service, stoker="9.0")
+    assert troubles(found) == [(WARNING, "stoker-versions-differ")]
+    assert "the dispatcher, worker localhost" in found[2].seen
+
+
+def test_no_common_data_protocol_version():
+    with over_tcp() as service:
+        found = findings(service, data_protocol=(f.PROTOCOL_MAX + 1, f.PROTOCOL_MAX + 1))
+    assert troubles(found) == [(FAULT, "protocol-mismatch")]
+
+
+def test_an_old_worker_cannot_be_probed(monkeypatch):
+    old = msgspec.msgpack.Decoder(f.Hello | f.Welcome | f.Credit | f.Bye)
+    monkeypatch.setattr(f, "_DECODER", old)
+    with over_tcp() as service:
+        found = findings(service)
+    assert troubles(found) == [(WARNING, "worker-old")]
+    assert "1 of 1 can be read from here" in found[2].seen
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+def test_a_clock_that_is_off_by_an_hour(hours):
+    clock = staging.healthy_machine().clock
+    with over_tcp() as service:
+        found = findings(service, clock=lambda: clock() - 3600 * hours)
+    assert troubles(found) == [(WARNING, "clock-differs")]
+    assert f"3600 s {'ahead of' if hours > 0 else 'behind'} this machine" in found[2].seen
+    assert "this machine" in fix_of(found, "clock-differs")
+
+
+def test_a_worker_with_another_clock_is_named(monkeypatch):
+    with over_tcp() as service:
+        monkeypatch.setattr(
+            shell,
+            "probe_reply",
+            lambda worker, number, dispatcher, clock: probe_reply(
+                worker, number, dispatcher, clock - 60
+            ),
+        )
+        found = findings(service)
+        assert found[2].seen.startswith(f"worker {service.workers[0].address}: up to 60 s behind")
+
+
+def test_a_grpc_worker_without_grpcio_here():
+    with Service(1, worker={"data_transfer_protocol": "grpc"}) as service:
+        found = findings(service, modules=frozenset())
+        assert troubles(found) == [(FAULT, "grpc-missing")]
+        assert "pip install 'stoker[grpc]'" in fix_of(found, "grpc-missing")
+        found = findings(service)
+        assert troubles(found) == []
+        assert "data_transfer_protocol='grpc'" in found[1].seen
+
+
+def test_workers_that_drain():
+    with over_tcp() as service:
+        worker: Any = service.workers[0]
+        worker._shell.drain(0.0, threading.Event())
+        assert eventually(lambda: any(each.draining for each in service.state.workers.values()))
+        assert troubles(findings(service)) == [(FAULT, "draining")]
+        service.add_worker()
+        assert troubles(findings(service)) == [(WARNING, "draining")]
+
+
+def test_a_slow_link():
+    with Forwarder() as network, over_tcp(worker_address=f"{HOST}:{network.port}") as service:
+        worker: Any = service.workers[0]
+        network.target = int(worker._shell._listeners._listeners[0].address.rpartition(":")[2])
+        network.delay = 0.03
+        found = findings(service)
+    assert troubles(found) == [(WARNING, "long-round-trip"), (WARNING, "slow-link")]
+    assert "compression" in fix_of(found, "slow-link")
+
+
+def test_a_link_over_which_nothing_arrives_in_time(monkeypatch):
+    def time_out(*_):
+        raise TimeoutError
+
+    monkeypatch.setattr(data_plane, "_read_round", time_out)
+    with over_tcp() as service:
+        found = findings(service)
+    assert troubles(found) == [(WARNING, "slow-link")]
+    assert "64 KiB did not arrive" in found[2].seen
+
+
+def test_a_connection_that_breaks_under_load(monkeypatch):
+    with Forwarder() as network, over_tcp(worker_address=f"{HOST}:{network.port}") as service:
+        worker: Any = service.workers[0]
+        network.target = int(worker._shell._listeners._listeners[0].address.rpartition(":")[2])
+        original = data_plane._read_round
+
+        def cut(*arguments):
+            network.cut()
+            original(*arguments)
+
+        monkeypatch.setattr(data_plane, "_read_round", cut)
+        assert troubles(findings(service)) == [(FAULT, "connection-breaks")]
+
+
+# ── shared memory ─────────────────────────────────────────────────────────────────────────────────
+@linux
+def test_a_worker_of_this_host_in_another_network_namespace():
+    with Service(1) as service:
+        [worker] = service.state.workers.values()
+        # Abstract sockets of another namespace do not exist here.
+        addresses = {**worker.added.data_transfer_addresses, "shm": "@stoker-elsewhere"}
+        worker.added = msgspec.structs.replace(worker.added, data_transfer_addresses=addresses)
+        found = findings(service)
+    assert troubles(found) == [(WARNING, "shared-memory-unused")]
+    assert "--network host" in fix_of(found, "shared-memory-unused")
+
+
+@linux
+def test_a_worker_of_this_host_that_runs_as_another_user(monkeypatch):
+    user = os.geteuid()
+    with Service(1) as service:
+        monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+        found = findings(service)
+    assert troubles(found) == [(WARNING, "shared-memory-unused")]
+    assert "as one user" in fix_of(found, "shared-memory-unused")
+
+
+@linux
+def test_shared_memory_that_cannot_be_mapped(monkeypatch):
+    def fail(descriptor, _size):
+        os.close(descriptor)
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    monkeypatch.setattr(borrowing, "received_mapping", fail)
+    monkeypatch.setattr(SHM, "_unusable", "")  # set by the failure, and restored after the test
+    with Service(1) as service:
+        found = findings(service)
+    assert troubles(found) == [(WARNING, "shared-memory-fails")]
+    assert "over TCP" in found[-1].seen
