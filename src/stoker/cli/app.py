@@ -162,6 +162,7 @@ def worker(
 
 
 app.command()(status_commands.status)
+app.command()(status_commands.top)
 
 
 @app.command()

@@ -29,3 +29,13 @@ def status(address: AddressArgument = DEFAULT_ADDRESS, as_json: JsonOption = Fal
         print_json(found)
     else:
         print_status(found)
+
+
+def top(
+    address: AddressArgument = DEFAULT_ADDRESS,
+    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two frames.")] = 2.0,
+) -> None:
+    """Show the state of a running service live, until q or Ctrl-C."""
+    from stoker.cli.status_top import run_top
+
+    run_top(address, interval)
