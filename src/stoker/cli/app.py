@@ -163,6 +163,8 @@ def worker(
 
 app.command()(status_commands.status)
 app.command()(status_commands.top)
+app.add_typer(status_commands.jobs, name="jobs")
+app.add_typer(status_commands.datasets, name="datasets")
 
 
 @app.command()

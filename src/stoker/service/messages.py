@@ -668,6 +668,24 @@ class StatusReply(Message, frozen=True, tag=True):
     status: Status
 
 
+class CancelJob(Message, frozen=True, tag=True):
+    """Remove a job: its tasks stop, and the next read of each of its clients raises."""
+
+    job: str
+
+
+class ForgetDataset(Message, frozen=True, tag=True):
+    """Remove a registered dataset that no job reads."""
+
+    dataset_id: str
+
+
+class Done(Message, frozen=True, tag=True):
+    """The dispatcher has done what an operator asked for; `text` says what."""
+
+    text: str
+
+
 class Failed(Message, frozen=True, tag=True):
     """The call failed."""
 
@@ -703,7 +721,9 @@ ToClient: TypeAlias = (
     ClientWelcome | DatasetUnknown | Tasks | Rounds | ClientClosed | DispatcherStopped
 )
 FromDispatcher: TypeAlias = ToWorker | SupervisorWelcome | ToClient | HeartbeatInterval | Refused
-Request: TypeAlias = RegisterDataset | GetDataset | GetCluster | CloseClient | GetStatus
+Request: TypeAlias = (
+    RegisterDataset | GetDataset | GetCluster | CloseClient | GetStatus | CancelJob | ForgetDataset
+)
 Reply: TypeAlias = (
-    DatasetRegistered | DatasetReply | ClusterReply | ClientClosed | StatusReply | Failed
+    DatasetRegistered | DatasetReply | ClusterReply | ClientClosed | StatusReply | Done | Failed
 )
