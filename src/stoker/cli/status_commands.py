@@ -126,3 +126,26 @@ def forget_dataset(dataset_id: DatasetArgument, address: AddressArgument = DEFAU
     from stoker.service.messages import ForgetDataset
 
     request_or_fail(address, ForgetDataset(dataset_id))
+
+
+def drain(
+    workers: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="WORKER...", help="Addresses of workers, as `stoker status` shows them."
+        ),
+    ],
+    dispatcher_address: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="The dispatcher's address.",
+            envvar="STOKER_DISPATCHER_ADDRESS",
+        ),
+    ] = DEFAULT_ADDRESS,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the workers have left.")] = False,
+) -> None:
+    """Let workers begin nothing new, deliver what they have computed, and leave."""
+    from stoker.cli.draining import drain_workers
+
+    drain_workers(dispatcher_address, workers, wait=wait)

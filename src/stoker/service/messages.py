@@ -317,6 +317,13 @@ class TaskStart(Message, frozen=True, tag=True):
     finite_coordinated: bool = False
 
 
+class Drain(Message, frozen=True, tag=True):
+    """Begin no tasks and no splits, deliver what is computed, then leave: an operator asks.
+
+    Workers whose hello has no `version` do not know this message.
+    """
+
+
 class TaskStop(Message, frozen=True, tag=True):
     """Stop the task: no client reads it any more."""
 
@@ -680,6 +687,12 @@ class ForgetDataset(Message, frozen=True, tag=True):
     dataset_id: str
 
 
+class DrainWorker(Message, frozen=True, tag=True):
+    """Let the worker at an address drain and leave."""
+
+    worker: str
+
+
 class Done(Message, frozen=True, tag=True):
     """The dispatcher has done what an operator asked for; `text` says what."""
 
@@ -709,6 +722,7 @@ ToDispatcher: TypeAlias = FromWorker | FromSupervisor | FromClient
 ToWorker: TypeAlias = (
     WorkerWelcome
     | TaskStart
+    | Drain
     | TaskStop
     | ListSplits
     | StopListing
@@ -722,7 +736,14 @@ ToClient: TypeAlias = (
 )
 FromDispatcher: TypeAlias = ToWorker | SupervisorWelcome | ToClient | HeartbeatInterval | Refused
 Request: TypeAlias = (
-    RegisterDataset | GetDataset | GetCluster | CloseClient | GetStatus | CancelJob | ForgetDataset
+    RegisterDataset
+    | GetDataset
+    | GetCluster
+    | CloseClient
+    | GetStatus
+    | CancelJob
+    | ForgetDataset
+    | DrainWorker
 )
 Reply: TypeAlias = (
     DatasetRegistered | DatasetReply | ClusterReply | ClientClosed | StatusReply | Done | Failed

@@ -91,7 +91,7 @@ class Dispatcher:
         )
         self._supervisors = Supervisors(config, *shared, self._workers)
         self._clients = Clients(config, *shared, self._iterations, journaled=journaled)
-        self._operations = Operations(self.state, self._iterations)
+        self._operations = Operations(self.state, self._iterations, self._workers)
         self._status = StatusBuilder(
             self._ledger, self._sessions, self._sessions.reports, now, journaled=journaled
         )
@@ -241,6 +241,8 @@ class Dispatcher:
             return self._operations.cancel_job(request, now)
         if isinstance(request, m.ForgetDataset):
             return self._operations.forget_dataset(request)
+        if isinstance(request, m.DrainWorker):
+            return self._operations.drain_worker(request)
         if isinstance(request, m.GetStatus):
             return self._status.answer(request, now)
         if isinstance(request, m.CloseClient):

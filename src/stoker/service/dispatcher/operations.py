@@ -1,10 +1,11 @@
-"""Requests of operators that change the service: cancel a job, forget a dataset."""
+"""Requests of operators that change the service: cancel, forget, drain."""
 
 from stoker.errors import FailedPreconditionError, NotFoundError
 from stoker.service import messages as m
 from stoker.service.dispatcher.iterations import Iterations
 from stoker.service.dispatcher.jobs import NAMED_JOBS, find_job
 from stoker.service.dispatcher.state import State
+from stoker.service.dispatcher.workers import Workers
 
 
 class Operations:
@@ -13,11 +14,13 @@ class Operations:
     Args:
         state: the state, read only.
         iterations: the jobs and datasets.
+        workers: the workers.
     """
 
-    def __init__(self, state: State, iterations: Iterations) -> None:
+    def __init__(self, state: State, iterations: Iterations, workers: Workers) -> None:
         self._state = state
         self._iterations = iterations
+        self._workers = workers
 
     def cancel_job(self, request: m.CancelJob, now: float) -> m.Done:
         """Remove a job, and refuse its clients.
@@ -45,3 +48,19 @@ class Operations:
             )
         self._iterations.forget_dataset(dataset_id)
         return m.Done(f"dataset {dataset_id} was forgotten")
+
+    def drain_worker(self, request: m.DrainWorker) -> m.Done:
+        """Let a worker drain and leave.
+
+        Raises:
+            NotFoundError: if no worker has the address.
+            FailedPreconditionError: if the worker does not know the request.
+        """
+        address = request.worker
+        worker_id = self._state.addresses.get(address)
+        if worker_id is None:
+            known = ", ".join(sorted(self._state.addresses)[:NAMED_JOBS]) or "none"
+            raise NotFoundError(f"no worker is at {address!r}; the workers are at: {known}")
+        again = self._state.workers[worker_id].draining
+        self._workers.ask_to_drain(worker_id)
+        return m.Done(f"worker {address} {'was draining before' if again else 'drains'}")
