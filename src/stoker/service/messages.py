@@ -317,6 +317,13 @@ class TaskStart(Message, frozen=True, tag=True):
     finite_coordinated: bool = False
 
 
+class Drain(Message, frozen=True, tag=True):
+    """Begin no tasks and no splits, deliver what is computed, then leave: an operator asks.
+
+    Workers whose hello has no `version` do not know this message.
+    """
+
+
 class TaskStop(Message, frozen=True, tag=True):
     """Stop the task: no client reads it any more."""
 
@@ -668,6 +675,30 @@ class StatusReply(Message, frozen=True, tag=True):
     status: Status
 
 
+class CancelJob(Message, frozen=True, tag=True):
+    """Remove a job: its tasks stop, and the next read of each of its clients raises."""
+
+    job: str
+
+
+class ForgetDataset(Message, frozen=True, tag=True):
+    """Remove a registered dataset that no job reads."""
+
+    dataset_id: str
+
+
+class DrainWorker(Message, frozen=True, tag=True):
+    """Let the worker at an address drain and leave."""
+
+    worker: str
+
+
+class Done(Message, frozen=True, tag=True):
+    """The dispatcher has done what an operator asked for; `text` says what."""
+
+    text: str
+
+
 class Failed(Message, frozen=True, tag=True):
     """The call failed."""
 
@@ -691,6 +722,7 @@ ToDispatcher: TypeAlias = FromWorker | FromSupervisor | FromClient
 ToWorker: TypeAlias = (
     WorkerWelcome
     | TaskStart
+    | Drain
     | TaskStop
     | ListSplits
     | StopListing
@@ -703,7 +735,16 @@ ToClient: TypeAlias = (
     ClientWelcome | DatasetUnknown | Tasks | Rounds | ClientClosed | DispatcherStopped
 )
 FromDispatcher: TypeAlias = ToWorker | SupervisorWelcome | ToClient | HeartbeatInterval | Refused
-Request: TypeAlias = RegisterDataset | GetDataset | GetCluster | CloseClient | GetStatus
+Request: TypeAlias = (
+    RegisterDataset
+    | GetDataset
+    | GetCluster
+    | CloseClient
+    | GetStatus
+    | CancelJob
+    | ForgetDataset
+    | DrainWorker
+)
 Reply: TypeAlias = (
-    DatasetRegistered | DatasetReply | ClusterReply | ClientClosed | StatusReply | Failed
+    DatasetRegistered | DatasetReply | ClusterReply | ClientClosed | StatusReply | Done | Failed
 )
