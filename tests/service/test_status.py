@@ -209,7 +209,7 @@ def test_one_dataset_is_shown_with_its_details():
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        (m.GetStatus(job="jib"), "there is no job 'jib'; there is 'job'"),
+        (m.GetStatus(job="jib"), "no job is named 'jib'; the jobs of this dispatcher: 'job'"),
         (m.GetStatus(dataset_id="none"), "Dataset id none not found"),
     ],
 )

@@ -58,6 +58,10 @@ def worker(values: Values) -> None:
 
 
 app.command()(status_commands.status)
+app.command()(status_commands.top)
+app.command()(status_commands.drain)
+app.add_typer(status_commands.jobs, name="jobs")
+app.add_typer(status_commands.datasets, name="datasets")
 
 
 @app.command()

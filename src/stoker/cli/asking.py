@@ -1,5 +1,7 @@
 """Calls of commands to a dispatcher: an answer, or one line of error."""
 
+import typer
+
 from stoker.cli.failure import fail
 from stoker.errors import StokerError, WireError
 from stoker.service import messages as m
@@ -53,3 +55,10 @@ def status_or_fail(address: str, *, job: str = "", dataset_id: str = "") -> Stat
         return get_status(address, job=job, dataset_id=dataset_id)
     except StokerError as error:
         fail(str(error))
+
+
+def request_or_fail(address: str, request: m.Request) -> None:
+    """Let the dispatcher do something, and print what it has done or why it has not."""
+    done = answer_or_fail(address, request)
+    assert isinstance(done, m.Done)
+    typer.echo(done.text)

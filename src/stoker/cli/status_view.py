@@ -68,7 +68,7 @@ def table(*columns: str, right: str = "") -> Table:
     return found
 
 
-def _add(found: Table, cells: Iterable[str], style: str = "") -> None:
+def add_row(found: Table, cells: Iterable[str], style: str = "") -> None:
     """Add a row of plain text: names of users are no markup."""
     found.add_row(*(Text(cell) for cell in cells), style=style)
 
@@ -89,7 +89,7 @@ def workers_table(workers: Iterable[Worker]) -> Table:
             "" if worker.uptime is None else duration(worker.uptime),
             _worker_notes(worker),
         ]
-        _add(found, cells, "" if worker.connected else "red")
+        add_row(found, cells, "" if worker.connected else "red")
     return found
 
 
@@ -124,9 +124,9 @@ def epochs_table(epochs: Iterable[tuple[JobStatus, EpochStatus]]) -> Table:
             count(epoch.elements_per_second),
             losses(epoch),
         ]
-        _add(found, cells, "red" if epoch.state == "failed" else "")
+        add_row(found, cells, "red" if epoch.state == "failed" else "")
         if epoch.error:
-            _add(found, ["", "", "", epoch.error], "red")
+            add_row(found, ["", "", "", epoch.error], "red")
     return found
 
 
@@ -160,7 +160,7 @@ def clients_table(clients: Iterable[tuple[JobStatus, ClientStatus]]) -> Table:
             "" if client.waiting is None else f"{client.waiting:.0%}",
             silent or client.sentence,
         ]
-        _add(found, cells, "" if client.connected else "red")
+        add_row(found, cells, "" if client.connected else "red")
     return found
 
 
@@ -169,5 +169,5 @@ def events_table(events: Iterable[EventStatus]) -> Table:
     found = table("AGO", "LEVEL", "EVENT", right="AGO")
     for event in events:
         where = f" (job {event.job}, epoch {event.epoch})" if event.job else ""
-        _add(found, [duration(event.seconds_ago), event.level, f"{event.text}{where}"])
+        add_row(found, [duration(event.seconds_ago), event.level, f"{event.text}{where}"])
     return found

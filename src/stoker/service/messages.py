@@ -317,6 +317,13 @@ class TaskStart(Message, frozen=True, tag=True):
     finite_coordinated: bool = False
 
 
+class Drain(Message, frozen=True, tag=True):
+    """Begin no tasks and no splits, deliver what is computed, then leave: an operator asks.
+
+    Workers whose hello has no `version` do not know this message.
+    """
+
+
 class TaskStop(Message, frozen=True, tag=True):
     """Stop the task: no client reads it any more."""
 
@@ -696,6 +703,30 @@ class StatusReply(Message, frozen=True, tag=True):
     status: Status
 
 
+class CancelJob(Message, frozen=True, tag=True):
+    """Remove a job: its tasks stop, and the next read of each of its clients raises."""
+
+    job: str
+
+
+class ForgetDataset(Message, frozen=True, tag=True):
+    """Remove a registered dataset that no job reads."""
+
+    dataset_id: str
+
+
+class DrainWorker(Message, frozen=True, tag=True):
+    """Let the worker at an address drain and leave."""
+
+    worker: str
+
+
+class Done(Message, frozen=True, tag=True):
+    """The dispatcher has done what an operator asked for; `text` says what."""
+
+    text: str
+
+
 class Failed(Message, frozen=True, tag=True):
     """The call failed."""
 
@@ -719,6 +750,7 @@ ToDispatcher: TypeAlias = FromWorker | FromSupervisor | FromClient
 ToWorker: TypeAlias = (
     WorkerWelcome
     | TaskStart
+    | Drain
     | TaskStop
     | ListSplits
     | StopListing
@@ -731,7 +763,17 @@ ToClient: TypeAlias = (
     ClientWelcome | DatasetUnknown | Tasks | Rounds | ClientClosed | DispatcherStopped
 )
 FromDispatcher: TypeAlias = ToWorker | SupervisorWelcome | ToClient | HeartbeatInterval | Refused
-Request: TypeAlias = RegisterDataset | GetDataset | GetCluster | Probe | CloseClient | GetStatus
+Request: TypeAlias = (
+    RegisterDataset
+    | GetDataset
+    | GetCluster
+    | Probe
+    | CloseClient
+    | GetStatus
+    | CancelJob
+    | ForgetDataset
+    | DrainWorker
+)
 Reply: TypeAlias = (
     DatasetRegistered
     | DatasetReply
@@ -739,5 +781,6 @@ Reply: TypeAlias = (
     | ProbeReply
     | ClientClosed
     | StatusReply
+    | Done
     | Failed
 )

@@ -48,7 +48,7 @@ class TaskStatus(msgspec.Struct, frozen=True):
     """The work of one epoch on one worker.
 
     Attributes:
-        state: "running", "computed", "delivered" or "lost".
+        state: "running", "computed", "delivered", "stopped" or "lost".
         lost: the reason of its loss, or "".
         clients: the number of clients that read it.
         elements: the number of elements that it has computed, as far as heartbeats have said.

@@ -10,7 +10,7 @@ from stoker.service.client.verdict import find_limit
 
 
 class LatestReading:
-    """Where the time of one client goes, also after its stream was closed and collected.
+    """The reading of one client, also after its stream was closed and collected.
 
     Statistics outlive an iterator, and must not keep the elements that it has received.
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from stoker.errors import ErrorRecord, StokerError, from_record
+from stoker.errors import CancelledError, ErrorRecord, StokerError, from_record
 from stoker.service import messages as m
 from stoker.service.client.actions import (
     Action,
@@ -179,7 +179,7 @@ class Client:
 
     @property
     def error(self) -> StokerError | None:
-        """The error that is raised after the elements that have arrived."""
+        """The error that is raised after the elements that have arrived, or before if cancelled."""
         return self._error
 
     @property
@@ -469,6 +469,8 @@ class Client:
             unsettled = self._unsettled_positions, self._unsettled_bytes
             if self._credit.urgent(before.task_id, *unsettled):
                 self._settle()
+        if isinstance(self._error, CancelledError):
+            return self._error, self._take_actions()
         self._current = self._order.take()
         self._keep_turns(now)
         if self._current is not None:

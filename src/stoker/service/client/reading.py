@@ -1,4 +1,4 @@
-"""Where the time of one client and its tasks goes: the input of `verdict.py`."""
+"""Times of one client and its tasks: the input of `verdict.py`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

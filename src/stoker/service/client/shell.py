@@ -381,7 +381,7 @@ class ServiceStream(Stream):
         self._connections.flush()
 
     def _report(self, now: float) -> m.ReadReport:
-        """Return the totals for the status of the service, and what is slow."""
+        """Return the totals for the status of the service, with the bottleneck."""
         found = self.bottleneck()  # not under the lock: frames arrive meanwhile
         with self._lock:
             return m.ReadReport(

@@ -92,7 +92,7 @@ def _straggler(
     ratio = _pace(slow) / max(usual, 1e-9)
     if ratio < STRAGGLING:
         return None
-    times = f"{ratio:.1f}" if ratio < 10 else f"{min(ratio, 1000):.0f}"
+    times = f"{ratio:.1f}" if ratio < 10 else f"{ratio:.0f}" if ratio < 1000 else "over 1,000"
     why = "whose turn all others wait for" if reading.in_turns else "while the others had ended"
     return Bottleneck(
         "straggler",

@@ -50,7 +50,9 @@ _LOGGED = {
     r.IterationAdded,
     r.IterationFailed,
     r.IterationRemoved,
+    r.DatasetRemoved,
     r.JobAdded,
+    r.JobCancelled,
     r.TaskDelivered,
     r.TaskDied,
     r.TaskDropped,
@@ -105,6 +107,11 @@ class EventLog:
                 worker = self._state.workers[record.worker_id]
                 self._log_lost_worker(worker, record.reason)
                 tasks = list(worker.tasks.values())
+            case r.JobCancelled():
+                epochs = self._state.jobs[record.job].iterations.values()
+                clients = sum(len(each.clients) for each in epochs)
+                text = f"the job was cancelled; its {clients} clients are refused"
+                self.add(logging.WARNING, text, job=record.job)
             case r.ClientRemoved():
                 client = self._state.clients[record.client_id]
                 self._add(client.iteration, "a client left", client=record.client_id)
@@ -134,6 +141,8 @@ class EventLog:
             case r.DatasetAdded():
                 text = f"dataset {record.dataset_id} was registered ({len(record.tree)} bytes)"
                 self.add(logging.DEBUG, text)
+            case r.DatasetRemoved():
+                self.add(logging.DEBUG, f"dataset {record.dataset_id} was removed")
             case r.WorkerAdded():
                 tags = f" with tags {', '.join(record.tags)}" if record.tags else ""
                 text = f"a worker joined{tags}; there are {len(self._state.workers)}"

@@ -19,6 +19,7 @@ from stoker.service.dispatcher.event_log import LogLine
 from stoker.service.dispatcher.iterations import Iterations
 from stoker.service.dispatcher.leases import Leases
 from stoker.service.dispatcher.ledger import Ledger
+from stoker.service.dispatcher.operations import Operations
 from stoker.service.dispatcher.reports import Reports
 from stoker.service.dispatcher.sessions import Sessions
 from stoker.service.dispatcher.split_assigner import SplitAssigner
@@ -90,6 +91,7 @@ class Dispatcher:
         )
         self._supervisors = Supervisors(config, *shared, self._workers)
         self._clients = Clients(config, *shared, self._iterations, journaled=journaled)
+        self._operations = Operations(self.state, self._iterations, self._workers)
         self._status = StatusBuilder(
             self._ledger, self._sessions, self._sessions.reports, now, journaled=journaled
         )
@@ -235,6 +237,12 @@ class Dispatcher:
             return m.DatasetReply(
                 tree, dataset.spec, dataset.options, dataset.size, dataset.compression
             )
+        if isinstance(request, m.CancelJob):
+            return self._operations.cancel_job(request, now)
+        if isinstance(request, m.ForgetDataset):
+            return self._operations.forget_dataset(request)
+        if isinstance(request, m.DrainWorker):
+            return self._operations.drain_worker(request)
         if isinstance(request, m.GetStatus):
             return self._status.answer(request, now)
         if isinstance(request, m.CloseClient):

@@ -11,12 +11,12 @@ import msgspec
 from stoker.dataset.tree.outline import outline
 from stoker.dataset.tree.structure import kinds_of
 from stoker.elements.spec import spec_from_wire
-from stoker.errors import NotFoundError
 from stoker.service import messages as m
 from stoker.service import status as st
 from stoker.service.dispatcher import entities as e
 from stoker.service.dispatcher.catalog import find_dataset
 from stoker.service.dispatcher.event_log import Event
+from stoker.service.dispatcher.jobs import find_job
 from stoker.service.dispatcher.ledger import Ledger
 from stoker.service.dispatcher.modes import mode_of
 from stoker.service.dispatcher.records import DatasetAdded
@@ -70,7 +70,7 @@ class StatusBuilder:
             datasets = [state.datasets[request.dataset_id]]
         jobs = list(state.jobs.values())
         if request.job:
-            jobs = [find_job(state.jobs, request.job)]
+            jobs = [find_job(state, request.job)]
         rates, rates_of_tasks = self._rates(now)
         detailed = rates_of_tasks if request.job else None
         found = st.Status(
@@ -219,26 +219,6 @@ class StatusBuilder:
             sorted(self._state.jobs_of.get(dataset.dataset_id, ())),
             _details(dataset) if detailed else None,
         )
-
-
-def find_job(jobs: dict[str, e.Job], name: str) -> e.Job:
-    """Return the job with this name.
-
-    Raises:
-        NotFoundError: if there is none; names some that exist.
-    """
-    if name in jobs:
-        return jobs[name]
-    raise NotFoundError(f"there is no job {name!r}; there {_listed('job', list(jobs))}")
-
-
-def _listed(kind: str, names: list[str], most: int = 5) -> str:
-    """Return "are the jobs 'a', 'b' and 3 more", or so."""
-    if not names:
-        return f"are no {kind}s"
-    shown = ", ".join(map(repr, names[:most]))
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return f"{'is' if len(names) == 1 else 'are'} {shown}{more}"
 
 
 def _epoch_state(iteration: e.Iteration) -> str:

@@ -29,6 +29,7 @@ from stoker.service.worker.actions import (
     OpenTask,
     Produce,
     SetHeartbeat,
+    StopDrained,
     StopListing,
     StopPipeline,
     ToClient,
@@ -54,6 +55,7 @@ __all__ = [
     "OpenTask",
     "Produce",
     "SetHeartbeat",
+    "StopDrained",
     "StopListing",
     "StopPipeline",
     "Task",
@@ -124,12 +126,15 @@ class Worker:
         Tasks whose splits are assigned finish those that they have begun; others compute no more,
         since every worker yields the whole dataset.
         """
+        self._begin_drain(now)
+        return self._take_actions()
+
+    def _begin_drain(self, now: float) -> None:
         self._draining = True
         self._hello = msgspec.structs.replace(self._hello, draining=True)
         self._send_to_dispatcher(m.WorkerDraining())
         for task in list(self.tasks.values()):
             self._drain_task(task, now)
-        return self._take_actions()
 
     @property
     def drained(self) -> bool:
@@ -191,6 +196,9 @@ class Worker:
             self._start(message, now)
         elif isinstance(message, m.TaskStop):
             self._stop(message.task_id, "the task was stopped: no client reads it any more")
+        elif isinstance(message, m.Drain):
+            self._begin_drain(now)
+            self._do(StopDrained())
         elif isinstance(message, m.SplitGrant):
             self._granted(message, now)
         elif isinstance(message, m.ShardPage):

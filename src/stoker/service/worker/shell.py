@@ -74,6 +74,8 @@ class Shell:
         on_registered: called with each identity that a dispatcher assigns.
         refused_seconds: the worker stops after this time if the dispatcher only refuses it.
         calls: records the calls of user functions in flight.
+        asked_to_drain: called on the control loop when an operator asks the worker to drain; the
+            owner then calls `drain` and `stop`.
 
     Attributes:
         refused: the error with which the dispatcher refuses the worker; ``None`` if it does not.
@@ -86,8 +88,10 @@ class Shell:
         on_registered: Callable[[WorkerIdentity], None],
         refused_seconds: float = REFUSED_SECONDS,
         calls: CallRecorder | None = None,
+        asked_to_drain: Callable[[], None] = lambda: None,
     ) -> None:
         self._config = config
+        self._asked_to_drain = asked_to_drain
         self._on_registered = on_registered
         self._ended = ended
         self._refused_seconds = refused_seconds
@@ -456,6 +460,8 @@ class Shell:
                 if self._session is not None:
                     half = min(self._interval / 2, LONGEST_TICK_SECONDS)
                     self._session.tick_seconds = max(half, rpc_session.TICK_SECONDS)
+            elif isinstance(action, logic.StopDrained):
+                self._asked_to_drain()
             elif isinstance(action, logic.ListSplits):
                 self._list(action.request)
             elif isinstance(action, logic.StopListing):

@@ -176,7 +176,7 @@ class Task:
         )
 
     def measured(self, evidence: TaskEvidence) -> None:
-        """Update the evidence that readers get, which lacks what is known here.
+        """Add the state of the buffer to the evidence that readers get.
 
         The last one counts: another thread may be late with an older one.
         """
