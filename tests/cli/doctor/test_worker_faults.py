@@ -58,7 +58,8 @@ def test_an_advertised_port_behind_a_firewall():
 
 
 def test_an_advertised_address_that_is_none():
-    with over_tcp(worker_address="fe80::1") as service:
+    with over_tcp() as service:
+        staging.advertise(service, tcp="fe80::1")
         found = findings(service)
     assert troubles(found) == [(FAULT, "address-invalid")]
     assert "'fe80::1'" in found[1].seen
@@ -66,7 +67,8 @@ def test_an_advertised_address_that_is_none():
 
 @pytest.mark.parametrize("host", ["localhost", "0.0.0.0"])
 def test_a_worker_on_another_machine_advertises_loopback(host):
-    with over_tcp(worker_address=f"{host}:{free_port()}") as service:
+    with over_tcp() as service:
+        staging.advertise(service, tcp=f"{host}:{free_port()}")
         found = findings(service)
     assert troubles(found) == [(FAULT, "loopback-advertised")]
     assert "--host 0.0.0.0 --insecure" in fix_of(found, "loopback-advertised")
@@ -227,10 +229,7 @@ def test_a_connection_that_breaks_under_load(monkeypatch):
 @linux
 def test_a_worker_of_this_host_in_another_network_namespace():
     with Service(1) as service:
-        [worker] = service.state.workers.values()
-        # Abstract sockets of another namespace do not exist here.
-        addresses = {**worker.added.data_transfer_addresses, "shm": "@stoker-elsewhere"}
-        worker.added = msgspec.structs.replace(worker.added, data_transfer_addresses=addresses)
+        staging.advertise(service, shm="@stoker-elsewhere")  # it does not exist in this namespace
         found = findings(service)
     assert troubles(found) == [(WARNING, "shared-memory-unused")]
     assert "--network host" in fix_of(found, "shared-memory-unused")

@@ -40,7 +40,7 @@ def doctor(
         target = parse_service(address)[1]
     except StokerError as error:
         raise typer.BadParameter(str(error), param_hint="ADDRESS") from None
-    # The findings say what is logged of connections that fail.
+    # The log of connections that fail would repeat the findings.
     logging.getLogger("stoker").setLevel(logging.ERROR)
     findings = examine(target, this_machine(), timeout)
     if json:
