@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from stoker.cli.doctor import data_plane
+from stoker.cli.doctor import data_plane, workers
 from stoker.cli.doctor.findings import Level
 from stoker.service import messages as m
 from stoker.service.versions import versions
@@ -103,6 +103,16 @@ def test_one_bad_worker_of_two_is_named():
     [finding] = [each for each in found if each.level is FAULT]
     assert finding.subject == f"worker {bad.address}"
     assert "1 of 2 can be read" in next(each.seen for each in found if each.name == "workers")
+
+
+def test_checks_that_take_too_long_are_not_waited_for(monkeypatch):
+    ended = threading.Event()
+    monkeypatch.setattr(workers, "SECONDS", 0.1)
+    monkeypatch.setattr(workers, "check_worker", lambda *_: ended.wait())
+    with over_tcp() as service:
+        found = findings(service)
+    ended.set()
+    assert troubles(found) == [(Level.NOT_CHECKED, "not-checked")]
 
 
 @linux
