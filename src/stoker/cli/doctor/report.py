@@ -50,7 +50,7 @@ def _number(count: int, noun: str) -> str:
     return f"{count or 'no'} {noun}{'' if count == 1 else 's'}"
 
 
-def as_json(address: str, findings: list[Finding]) -> str:
+def to_json(address: str, findings: list[Finding]) -> str:
     """Return the findings and their numbers as one JSON object."""
     report = {
         "address": address,
