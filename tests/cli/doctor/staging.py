@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from stoker.cli.doctor.examination import examine
 from stoker.cli.doctor.findings import Finding, Level
 from stoker.cli.doctor.machine import Machine, this_machine
@@ -55,6 +57,13 @@ def resolve_host(monkeypatch: Any) -> None:
         return original("127.0.0.1" if host == HOST else host, *arguments, **options)
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
+
+
+def advertise(service: Service, **addresses: str) -> None:
+    """Let the dispatcher know the only worker by other addresses, one for each transport."""
+    [worker] = service.state.workers.values()
+    known = {**worker.added.data_transfer_addresses, **addresses}
+    worker.added = msgspec.structs.replace(worker.added, data_transfer_addresses=known)
 
 
 @contextlib.contextmanager

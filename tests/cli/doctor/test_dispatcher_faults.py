@@ -1,5 +1,8 @@
 """Staged faults of the dispatcher's address: the doctor names each, with its remedy."""
 
+import socket
+import threading
+
 import grpc
 import msgspec
 import pytest
@@ -49,6 +52,15 @@ def test_a_name_that_does_not_resolve():
     found = findings("dispatcher.invalid:5050")
     assert troubles(found) == only("name-unresolved")
     assert "'dispatcher.invalid'" in found[0].seen
+
+
+def test_a_name_server_that_does_not_answer(monkeypatch):
+    ended = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [ended.wait()][1:])
+    found = findings("dispatcher.example:5050", patience=0.1)
+    ended.set()
+    assert troubles(found) == only("name-unresolved")
+    assert "did not answer for 0.1 s" in found[0].seen
 
 
 @pytest.mark.parametrize("answer", [staging.answer_http, staging.send_ssh_banner])

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from stoker.cli.doctor import data_plane
+from stoker.cli.doctor import data_plane, workers
 from stoker.cli.doctor.findings import Level
 from stoker.service import messages as m
 from stoker.service.versions import versions
@@ -58,7 +58,8 @@ def test_an_advertised_port_behind_a_firewall():
 
 
 def test_an_advertised_address_that_is_none():
-    with over_tcp(worker_address="fe80::1") as service:
+    with over_tcp() as service:
+        staging.advertise(service, tcp="fe80::1")
         found = findings(service)
     assert troubles(found) == [(FAULT, "address-invalid")]
     assert "'fe80::1'" in found[1].seen
@@ -66,7 +67,8 @@ def test_an_advertised_address_that_is_none():
 
 @pytest.mark.parametrize("host", ["localhost", "0.0.0.0"])
 def test_a_worker_on_another_machine_advertises_loopback(host):
-    with over_tcp(worker_address=f"{host}:{free_port()}") as service:
+    with over_tcp() as service:
+        staging.advertise(service, tcp=f"{host}:{free_port()}")
         found = findings(service)
     assert troubles(found) == [(FAULT, "loopback-advertised")]
     assert "--host 0.0.0.0 --insecure" in fix_of(found, "loopback-advertised")
@@ -101,6 +103,16 @@ def test_one_bad_worker_of_two_is_named():
     [finding] = [each for each in found if each.level is FAULT]
     assert finding.subject == f"worker {bad.address}"
     assert "1 of 2 can be read" in next(each.seen for each in found if each.name == "workers")
+
+
+def test_checks_that_take_too_long_are_not_waited_for(monkeypatch):
+    ended = threading.Event()
+    monkeypatch.setattr(workers, "SECONDS", 0.1)
+    monkeypatch.setattr(workers, "check_worker", lambda *_: ended.wait())
+    with over_tcp() as service:
+        found = findings(service)
+    ended.set()
+    assert troubles(found) == [(Level.NOT_CHECKED, "not-checked")]
 
 
 @linux
@@ -227,10 +239,7 @@ def test_a_connection_that_breaks_under_load(monkeypatch):
 @linux
 def test_a_worker_of_this_host_in_another_network_namespace():
     with Service(1) as service:
-        [worker] = service.state.workers.values()
-        # Abstract sockets of another namespace do not exist here.
-        addresses = {**worker.added.data_transfer_addresses, "shm": "@stoker-elsewhere"}
-        worker.added = msgspec.structs.replace(worker.added, data_transfer_addresses=addresses)
+        staging.advertise(service, shm="@stoker-elsewhere")  # it does not exist in this namespace
         found = findings(service)
     assert troubles(found) == [(WARNING, "shared-memory-unused")]
     assert "--network host" in fix_of(found, "shared-memory-unused")

@@ -14,7 +14,7 @@ def doctor(
             help="The dispatcher's address, HOST:PORT.",
         ),
     ] = "localhost:5050",
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     timeout: Annotated[
         float, typer.Option(min=0.01, help="Seconds for each step of a check.")
     ] = 3.0,
@@ -32,7 +32,7 @@ def doctor(
     from stoker.cli.doctor.examination import examine
     from stoker.cli.doctor.findings import Level
     from stoker.cli.doctor.machine import this_machine
-    from stoker.cli.doctor.report import as_json, count_of, print_findings
+    from stoker.cli.doctor.report import count_of, print_findings, to_json
     from stoker.errors import StokerError
     from stoker.service.config import parse_service
 
@@ -40,11 +40,11 @@ def doctor(
         target = parse_service(address)[1]
     except StokerError as error:
         raise typer.BadParameter(str(error), param_hint="ADDRESS") from None
-    # The findings say what is logged of connections that fail.
+    # The log of connections that fail would repeat the findings.
     logging.getLogger("stoker").setLevel(logging.ERROR)
     findings = examine(target, this_machine(), timeout)
-    if json:
-        typer.echo(as_json(target, findings))
+    if as_json:
+        typer.echo(to_json(target, findings))
     else:
         print_findings(Console(), target, findings)
     if count_of(findings, Level.FAULT):

@@ -85,16 +85,17 @@ def check_dispatcher(
 def _call_again(address: str, patience: float) -> m.ProbeReply:
     """Probe the dispatcher; a server that closes the connection may have answered before."""
     deadline = time.monotonic() + patience
-    for attempt in range(1, rpc.FOREIGN_ATTEMPTS + 1):
+    attempts_left = rpc.FOREIGN_ATTEMPTS
+    while True:
+        attempts_left -= 1
         try:
             reply = rpc.call(address, m.Probe(), deadline - time.monotonic(), patience)
         except UnavailableError:
-            if attempt == rpc.FOREIGN_ATTEMPTS or time.monotonic() >= deadline:
+            if not attempts_left or time.monotonic() >= deadline:
                 raise
         else:
             assert isinstance(reply, m.ProbeReply)
             return reply
-    raise AssertionError("unreachable")
 
 
 def _findings_of(reply: m.ProbeReply, machine: Machine, round_trip: float) -> list[Finding]:

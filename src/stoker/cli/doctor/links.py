@@ -48,14 +48,14 @@ def _check_round_trip(report: WorkerReport) -> Finding | None:
 
 
 def _check_throughput(report: WorkerReport, protocol: str, patience: float) -> list[Finding]:
+    assert report.probed is not None
     address = report.place.data_transfer_addresses[protocol]
     try:
-        rate = measure_throughput(protocol, address, patience)
+        rate = measure_throughput(protocol, address, patience, report.probed.round_trip)
     except TimeoutError:
         return [_slow(report, f"64 KiB did not arrive over {NAMES[protocol]} in {patience:g} s")]
     except StokerError as error:
         return _check_broken(report, protocol, patience, error)
-    assert report.probed is not None
     megabytes = rate / 1e6
     seen = f"{megabytes:,.{0 if megabytes >= 10 else 2}f} MB/s over {NAMES[protocol]}"
     if rate < SLOW_BYTES:

@@ -28,9 +28,11 @@ def print_findings(console: Console, address: str, findings: list[Finding]) -> N
             _print(console, finding)
     for (level, name), count in printed.items():
         if count > SHOWN:
-            console.print(f"{'':13}and {count - SHOWN} more of {level.value} {name}")
+            more = Text(f"{'':13}and {count - SHOWN} more of {level.value} {name}")
+            console.print(more, soft_wrap=True)
     faults, warnings = count_of(findings, Level.FAULT), count_of(findings, Level.WARNING)
-    console.print(f"\n{_number(faults, 'fault')}, {_number(warnings, 'warning')}", highlight=False)
+    numbers = f"{_number(faults, 'fault')}, {_number(warnings, 'warning')}"
+    console.print(f"\n{numbers}", highlight=False)
 
 
 def _print(console: Console, finding: Finding) -> None:
@@ -48,7 +50,7 @@ def _number(count: int, noun: str) -> str:
     return f"{count or 'no'} {noun}{'' if count == 1 else 's'}"
 
 
-def as_json(address: str, findings: list[Finding]) -> str:
+def to_json(address: str, findings: list[Finding]) -> str:
     """Return the findings and their numbers as one JSON object."""
     report = {
         "address": address,

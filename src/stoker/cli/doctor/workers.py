@@ -20,7 +20,8 @@ SECONDS = 30.0
 """Workers that are checked at a time, and the time for all of them."""
 
 ADVERTISE_FIX = (
-    "start it with the address at which trainers reach it: `worker_address` of its WorkerConfig"
+    "let it advertise an address that this machine reaches: `--worker-address`, or "
+    "`worker_address` of its WorkerConfig"
 )
 
 PORT_FIXES = {
