@@ -163,7 +163,7 @@ def _positive(name: str, value: Any) -> float:
 
 
 def _own_epochs(dataset: Any, seconds: float | None) -> Iterable[Any]:
-    """Return the dataset with epochs of its own, so that the training still has all of its."""
+    """Return the dataset with another count of epochs than that of the training."""
     if not isinstance(dataset, Dataset):
         if isinstance(dataset, Iterator):
             raise InvalidTypeError(
