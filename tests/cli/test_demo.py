@@ -19,7 +19,7 @@ from stoker.cli.demo.images import HEIGHT, WIDTH, make_images, photo_like
 from stoker.cli.demo.machine import Cores, CpuMeter, Usage
 from stoker.cli.demo.pipeline import BATCH, SIZE, load, training_samples
 from stoker.cli.demo.scenario import DemoError, follow, plan
-from stoker.cli.demo.trainer import Job, Progress, Result
+from stoker.cli.demo.trainer import Job, Progress, Result, on_one_core
 
 ALONE = Run(
     Result(Progress(images=1000, seconds=2.0, waited=1.0, cpu=1.8), 1000, 0, 0), Usage(1.9, 0.1)
@@ -101,6 +101,14 @@ def test_trainer_reports_progress_and_counts(images, tmp_path):
     assert seen == sorted(seen, key=lambda progress: progress.images)
 
 
+@pytest.mark.parametrize(("platform", "threads"), [("linux", None), ("darwin", 1)])
+def test_one_core_is_one_thread_where_processes_cannot_be_pinned(
+    monkeypatch, images, platform, threads
+):
+    monkeypatch.setattr(sys, "platform", platform)
+    assert on_one_core(training_samples(images, 5)).options().threads == threads
+
+
 def test_failing_trainer_is_one_line(tmp_path, capfd):
     with pytest.raises(DemoError, match="ended without a result"):
         follow(Job(str(tmp_path), samples=5, step_seconds=0.0), lambda _: None)
@@ -169,7 +177,8 @@ def test_cpu_of_others_is_that_of_the_machine_without_the_demo(tmp_path):
     meter = CpuMeter(9.0, stat)
     latest = time.monotonic()
     # User, nice, system, interrupts and stolen time count; idle time and waiting for I/O do not.
-    stat.write_text(f"cpu {104 * ticks} {ticks} {ticks} 900 70 {ticks} {ticks} {2 * ticks} 5 5\n")
+    busy = f"{104 * ticks} {ticks} {ticks} {{}} {ticks} {ticks} {2 * ticks} 5 5"
+    stat.write_text(f"cpu {busy.format(f'{9_000 * ticks} {9_000 * ticks}')}\n")
     shortest = time.monotonic() - latest
     usage = meter.usage()
     longest = time.monotonic() - earliest

@@ -131,13 +131,13 @@ def headroom(
     Example:
         >>> import time, stoker
         >>> def load(i):
-        ...     time.sleep(0.003)
+        ...     time.sleep(0.01)
         ...     return i
         >>> def step(batch):
         ...     time.sleep(0.001)
         >>> result = stoker.headroom(stoker.Dataset.range(1000).map(load), step, seconds=0.1)
         >>> print(result)
-        Training would be ... times as fast if its input cost nothing: ... with an ideal input.
+        Training would be ... times as fast if its input cost nothing: ... with an ideal input...
         >>> result.ratio > 2
         True
     """
@@ -163,7 +163,7 @@ def _positive(name: str, value: Any) -> float:
 
 
 def _own_epochs(dataset: Any, seconds: float | None) -> Iterable[Any]:
-    """Return the dataset with epochs of its own, so that the training still has all of its."""
+    """Return the dataset with another count of epochs than that of the training."""
     if not isinstance(dataset, Dataset):
         if isinstance(dataset, Iterator):
             raise InvalidTypeError(

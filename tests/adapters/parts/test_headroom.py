@@ -269,7 +269,7 @@ def test_dataset_of_a_service_is_measured_and_left_for_the_training():
     with stoker.LocalCluster(num_workers=1, threads=True) as cluster:
         dataset = stoker.Dataset.range(40).map(slow).distribute(cluster)
         result = stoker.headroom(dataset, lambda _: None, seconds=0.2, rounds=1)
-        assert result.seconds_per_step > 0.004
+        assert result.seconds_per_step > 0.001  # on a busy machine half may be ready before
         assert result.ratio > 10
         assert sorted(dataset) == list(range(40))
 

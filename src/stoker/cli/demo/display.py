@@ -91,7 +91,7 @@ def comparison(alone: Run, served: Run, cores: Cores) -> Table:
 
 
 def is_busy(alone: Run, served: Run, cores: Cores) -> bool:
-    """Return whether other programs used so much CPU in a run that its rates mean nothing."""
+    """Return whether a run had too few cores, so that its rates mean nothing."""
     return cores.are_busy(_others(alone, served))
 
 

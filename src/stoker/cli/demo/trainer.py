@@ -96,10 +96,7 @@ def train(job: Job) -> Result:
     """Run the training loop."""
     files = sorted(str(path) for path in Path(job.directory).glob("*.jpg"))
     dataset = training_samples(files, job.samples)
-    if job.service:
-        dataset = dataset.distribute(job.service)
-    elif sys.platform != "linux":  # which `pin_to_one_core` restricts
-        dataset = dataset.with_options(stoker.Options(threads=1))
+    dataset = dataset.distribute(job.service) if job.service else on_one_core(dataset)
     device = SimulatedDevice(job.step_seconds)
     meter = _Meter(job.samples, device)
     with dataset.prefetch(2).iterator() as batches:
@@ -160,6 +157,13 @@ def pin_to_one_core() -> None:
     """Restrict this process to one core, on Linux."""
     if sys.platform == "linux":
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+
+
+def on_one_core(dataset: stoker.Dataset) -> stoker.Dataset:
+    """Return the dataset with one thread where `pin_to_one_core` cannot restrict the process."""
+    if sys.platform == "linux":
+        return dataset
+    return dataset.with_options(stoker.Options(threads=1))
 
 
 if __name__ == "__main__":
