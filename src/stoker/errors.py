@@ -24,6 +24,17 @@ from typing import Any, ClassVar
 import msgspec
 
 
+class _Message:
+    """The text of an error; empty on its class.
+
+    PyTorch's DataLoader constructs an error of a worker process anew: by position, or with the
+    keyword `message` if the class has a true attribute of that name, as it has with a property.
+    """
+
+    def __get__(self, error: "StokerError | None", owner: type["StokerError"]) -> str:
+        return "" if error is None or not error.args else str(error.args[0])
+
+
 class StokerError(Exception):
     """Base class of all exceptions that stoker raises.
 
@@ -35,10 +46,7 @@ class StokerError(Exception):
 
     op: ClassVar[None] = None
     node_def: ClassVar[None] = None
-
-    @property
-    def message(self) -> str:
-        return str(self.args[0]) if self.args else ""
+    message = _Message()
 
 
 class InvalidArgumentError(StokerError, ValueError):

@@ -9,7 +9,14 @@ torch = pytest.importorskip("torch")
 
 import stoker  # noqa: E402
 from stoker import Dataset  # noqa: E402
-from stoker.errors import FailedPreconditionError, InvalidTypeError  # noqa: E402
+from stoker.errors import (  # noqa: E402
+    FailedPreconditionError,
+    InvalidArgumentError,
+    InvalidTypeError,
+    UnavailableError,
+    UnimplementedError,
+    UserFunctionError,
+)
 from stoker.torch import IterableDataset  # noqa: E402
 from tests.adapters.torch_datasets import square  # noqa: E402
 
@@ -115,25 +122,102 @@ def test_pass_that_ends_early_loses_nothing_of_the_next(cluster):
     assert sorted(elements(batches)) == list(range(1000))
 
 
-@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # by torchdata
-@pytest.mark.parametrize("num_workers", [0, 2])
-def test_torchdata_resumes_in_the_middle_of_an_epoch(num_workers):
-    stateful = pytest.importorskip("torchdata.stateful_dataloader")
+def values(batches):
+    return [batch.tolist() for batch in batches]
 
+
+def stateful(dataset, **arguments):
+    """Return torchdata's loader of a dataset, which draws its seed if none is given."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "'set_vital' is deprecated")
+        loaders = pytest.importorskip("torchdata.stateful_dataloader")
+        return loaders.StatefulDataLoader(IterableDataset(dataset), **arguments)
+
+
+PROCESSES = pytest.mark.parametrize(
+    "processes",
+    [
+        {"num_workers": 0},
+        {"num_workers": 2},
+        {"num_workers": 2, "persistent_workers": True},
+    ],
+    ids=["none", "new", "persistent"],
+)
+
+
+@PROCESSES
+@pytest.mark.parametrize("batch_size", [None, 2])
+def test_torchdata_resumes_in_the_middle_of_an_epoch(processes, batch_size):
     def make():
-        dataset = IterableDataset(Dataset.range(40).shuffle(40, seed=1).batch(2))
-        return stateful.StatefulDataLoader(dataset, batch_size=None, num_workers=num_workers)
+        dataset = Dataset.range(40).shuffle(40)
+        if batch_size is None:
+            dataset = dataset.batch(2)
+        return stateful(dataset, batch_size=batch_size, **processes)
 
     batches = make()
     iterator = iter(batches)
     for _ in range(5):
         next(iterator)
     state = batches.state_dict()
-    rest, following = ([b.tolist() for b in passes] for passes in (iterator, batches))
+    expected = [values(iterator), values(batches), values(batches)]
     resumed = make()
     resumed.load_state_dict(state)
-    assert [b.tolist() for b in resumed] == rest
-    assert [b.tolist() for b in resumed] == following
+    assert [values(resumed) for _ in range(3)] == expected
+
+
+@PROCESSES
+def test_torchdata_resumes_at_the_end_of_an_epoch(processes):
+    def make():
+        return stateful(Dataset.range(40).shuffle(40), batch_size=4, **processes)
+
+    batches = make()
+    values(batches)
+    state = batches.state_dict()
+    expected = [values(batches), values(batches)]
+    resumed = make()
+    resumed.load_state_dict(state)
+    assert [values(resumed) for _ in range(2)] == expected
+
+
+@PROCESSES
+def test_torchdata_reads_a_service_and_resumes_between_epochs(cluster, processes):
+    def make():
+        return stateful(Dataset.range(12).distribute(cluster), batch_size=2, **processes)
+
+    batches = make()
+    assert [sorted(elements(batches)) for _ in range(2)] == [list(range(12))] * 2
+    resumed = make()
+    resumed.load_state_dict(batches.state_dict())
+    assert sorted(elements(resumed)) == list(range(12))
+
+
+def test_state_within_an_epoch_of_a_service_is_refused(cluster, monkeypatch):
+    dataset = IterableDataset(Dataset.range(12).distribute(cluster))
+    iterator = iter(dataset)
+    next(iterator)
+    with pytest.raises(UnimplementedError, match="save the state between epochs"):
+        iterator.state_dict()
+    # torchdata takes states in worker processes, unasked.
+    monkeypatch.setattr(torch.utils.data, "get_worker_info", lambda: "a worker process")
+    state = iterator.state_dict()
+    iterator.load_state_dict(state)
+    with pytest.raises(UnimplementedError, match="save the state between epochs"):
+        next(iterator)
+
+
+@pytest.mark.parametrize("error", [InvalidArgumentError, UserFunctionError, UnavailableError])
+def test_error_of_a_worker_process_keeps_its_class_and_text(error):
+    try:
+        raise error("use padded_batch")
+    except error:
+        wrapper = torch._utils.ExceptionWrapper(where="in DataLoader worker process 0")
+    with pytest.raises(error, match=r"worker process 0(.|\n)*use padded_batch"):
+        wrapper.reraise()
+
+
+def test_dataset_without_its_wrapper_is_refused_with_advice():
+    with pytest.raises(InvalidTypeError, match=r"wrap it in stoker\.torch\.IterableDataset"):
+        list(loader(Dataset.range(3), batch_size=2))
 
 
 @pytest.mark.parametrize("rank", [0, 1])

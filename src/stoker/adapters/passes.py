@@ -40,7 +40,7 @@ class PassCounter:
 
     def __init__(self) -> None:
         self._keep(_anonymous_file())
-        self._write({"next": 0, "passes": []})
+        self._write({"next": 0, "seed": None, "passes": []})
 
     def begin(self, copy: Copy) -> int:
         """Return the epoch that `copy` reads: a new one, or the one that others of its pass began.
@@ -63,6 +63,23 @@ class PassCounter:
         with self._exclusively() as values:
             values["next"] = epoch
             values["passes"] = []
+
+    def resume(self, epoch: int, seed: int) -> None:
+        """Continue after a pass that a state describes.
+
+        Args:
+            epoch: number of that pass; the next one has the number after it.
+            seed: of the copies from now on.
+        """
+        self.set_next(epoch + 1)
+        with self._exclusively() as values:
+            values["seed"] = seed
+
+    def seed(self) -> int | None:
+        """Return the seed of the last state; ``None``: there was none."""
+        with self._exclusively() as values:
+            found: int | None = values["seed"]
+            return found
 
     def next(self) -> int:
         """Return the number of the next pass."""
@@ -92,7 +109,7 @@ class PassCounter:
 
     def __reduce__(self) -> tuple[Any, ...]:
         if context.get_spawning_popen() is None:
-            return _restored, (self.next(),)
+            return _restored, (self.next(), self.seed())
         return _received, (reduction.DupFd(self._descriptor),)
 
 
@@ -101,9 +118,9 @@ def _anonymous_file() -> int:
         return os.dup(file.fileno())
 
 
-def _restored(epoch: int) -> PassCounter:
+def _restored(epoch: int, seed: int | None) -> PassCounter:
     counter = PassCounter()
-    counter.set_next(epoch)
+    counter._write({"next": epoch, "seed": seed, "passes": []})
     return counter
 
 

@@ -222,6 +222,10 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
         """Draw the seed now, if none was given, so that copies in forked processes have it."""
         self._seed.get()
 
+    def _adopt_seed(self, seed: int) -> None:
+        """Replace the seed, if none was given, by that of a state."""
+        self._seed.adopt(seed)
+
     def options(self) -> Options:
         """Return the options of the dataset; as `tf.data.Dataset.options`."""
         return self._options

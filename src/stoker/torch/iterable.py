@@ -12,6 +12,7 @@ from stoker.adapters.reading import check_dataset, common_jobs, read_as, with_se
 from stoker.dataset import arguments
 from stoker.dataset.dataset import Dataset
 from stoker.dataset.iterator import Iterator as DatasetIterator
+from stoker.errors import UnimplementedError
 from stoker.service.consumers import is_distributed, named_jobs_of, with_own_jobs
 from stoker.torch.distribution import NO_GROUP, current_rank, has_process_group, of_rank_0
 from stoker.torch.tensors import to_tensors
@@ -78,6 +79,8 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
             # The loader draws a new seed for each pass, but for persistent workers.
             copy = Copy(worker.id, f"{worker.seed - worker.id}:{self._passes_here}")
         epoch = self._passes.begin(copy)
+        if (seed := self._passes.seed()) is not None:
+            self._dataset._adopt_seed(seed)
         iterator = ElementIterator(self._read(process), epoch, self._passes)
         if worker is not None:
             # Child processes of multiprocessing end without the exit functions of Python.
@@ -141,7 +144,12 @@ class _Process(NamedTuple):
 
 
 class ElementIterator:
-    """One pass of an `IterableDataset` in one process, with the state that torchdata asks for."""
+    """One pass of an `IterableDataset` in one process, with the state that torchdata asks for.
+
+    torchdata takes states in worker processes after each batch, whether the user asks or not, and
+    at the end of a pass loads the last of them, but reads nothing. So a worker process has a state
+    where the dataset has none, and reading after it is an error.
+    """
 
     def __init__(self, dataset: Dataset, epoch: int, passes: PassCounter) -> None:
         self._dataset = dataset
@@ -149,26 +157,50 @@ class ElementIterator:
         self._passes = passes
         self._iterator: DatasetIterator | None = None
         self._resumed: dict[str, Any] | None = None
+        self._place = _BEGIN
 
     def __iter__(self) -> "ElementIterator":
         return self
 
     def __next__(self) -> Any:
-        return to_tensors([next(self._opened())])
+        if self._place == _END:
+            raise StopIteration
+        if self._place == _UNKNOWN:
+            raise UnimplementedError(_NO_STATE)
+        try:
+            holder = [next(self._opened())]
+        except StopIteration:
+            self._place = _END
+            raise
+        self._place = _WITHIN
+        return to_tensors(holder)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position of this process as small JSON.
 
         Raises:
-            UnimplementedError: if the dataset reads from a service.
+            UnimplementedError: if the dataset reads from a service, within a pass, and this is no
+                worker process.
         """
-        return {"iterator": self._resumed or self._opened().state_dict()}
+        if self._resumed is not None:
+            return {"iterator": self._resumed}
+        if not is_distributed(self._dataset):
+            return {"iterator": self._opened().state_dict()}
+        if self._place == _WITHIN and torch.utils.data.get_worker_info() is None:
+            raise UnimplementedError(_NO_STATE)
+        return {"iterator": None, "epoch": self._epoch, "place": self._place}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue after the last element of a state, which `state_dict` returned."""
         self.close()
-        state = self._resumed = state_dict["iterator"]
-        self._passes.set_next(state["epoch"] + 1)
+        state = state_dict["iterator"]
+        if state is not None:
+            self._resumed = state
+            self._passes.resume(state["epoch"], state["seed"])
+            return
+        self._epoch = state_dict["epoch"]
+        self._place = _UNKNOWN if state_dict["place"] == _WITHIN else state_dict["place"]
+        self._passes.set_next(self._epoch + 1)
 
     def close(self) -> None:
         """Release threads and connections; idempotent."""
@@ -185,6 +217,15 @@ class ElementIterator:
                 else self._dataset.iterator(state=state)
             )
         return self._iterator
+
+
+_BEGIN, _WITHIN, _END, _UNKNOWN = "begin", "within", "end", "unknown"
+"""Places in a pass."""
+
+_NO_STATE = (
+    "a dataset that reads from a service has no state within an epoch: what it yields depends on "
+    "what other machines do; save the state between epochs, or read the dataset locally"
+)
 
 
 def _close(reference: "weakref.ref[ElementIterator]") -> None:

@@ -63,11 +63,18 @@ def test_set_next_names_the_following_passes():
     assert [counter.begin(Copy()), counter.begin(Copy()), counter.next()] == [7, 8, 9]
 
 
+def test_resumed_pass_gives_the_copies_its_seed():
+    counter = PassCounter()
+    assert counter.seed() is None
+    counter.resume(4, 7)
+    assert (counter.seed(), counter.begin(Copy())) == (7, 5)
+
+
 def test_pickled_counter_is_a_copy():
     counter = PassCounter()
-    counter.set_next(3)
+    counter.resume(2, 7)
     copy = pickle.loads(pickle.dumps(counter))
-    assert (copy.begin(Copy()), counter.next()) == (3, 3)
+    assert (copy.begin(Copy()), counter.next(), copy.seed()) == (3, 3, 7)
 
 
 def test_descriptor_is_closed_with_the_counter():
