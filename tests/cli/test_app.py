@@ -7,8 +7,10 @@ import pytest
 from typer.testing import CliRunner
 
 import stoker
+import stoker.cli.servers
 from stoker.cli.app import app
 from stoker.cli.options.servers import TABLES
+from stoker.service import DispatcherConfig
 
 
 def test_version_is_the_package_version():
@@ -44,6 +46,25 @@ def test_worker_requires_dispatcher():
     result = CliRunner().invoke(app, ["worker"])
     assert result.exit_code == 2
     assert "--dispatcher" in result.output
+
+
+def test_a_dispatcher_that_fails_ends_with_code_1(monkeypatch):
+    class FailingServer:
+        target = "grpc://localhost:1"
+        failure = stoker.errors.UnavailableError("the disk is full")
+
+        def __init__(self, config: DispatcherConfig) -> None:
+            self.config = config
+
+        def join(self) -> None:
+            """Return immediately: the server has stopped by itself."""
+
+        def stop(self) -> None:
+            """Do nothing: it is stopped."""
+
+    monkeypatch.setattr(stoker.cli.servers, "DispatchServer", FailingServer)
+    result = CliRunner().invoke(app, ["dispatcher"])
+    assert (result.exit_code, result.stderr) == (1, "stoker: the disk is full\n")
 
 
 def test_help_loads_no_server():
