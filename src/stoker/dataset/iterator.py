@@ -143,7 +143,7 @@ class Iterator:
         position = begin.position + self._received() + self._errors
         return msgspec.structs.replace(begin, position=position).to_dict()
 
-    def stats(self) -> dict[str, int]:
+    def stats(self) -> dict[str, Any]:
         """Return counters of this epoch: ``elements`` yielded and ``errors`` raised.
 
         With a service also ``tasks_lost`` and ``splits_lost``: the tasks of lost workers and the
