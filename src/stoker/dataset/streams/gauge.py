@@ -16,6 +16,9 @@ from stoker.elements.sizes import element_bytes
 WINDOW_CALLS = 8
 _FAST_SECONDS = 200e-6
 
+# Streams that rest are measured again at this interval: about 10 us each.
+_INTERVAL_SECONDS = 20e-3
+
 # Asking for the CPU time of a thread costs 0.5 us, which is done after a call that took this long.
 _SLOW_SECONDS = 100e-6
 
@@ -52,6 +55,8 @@ class Clock:
         stopped: the time at which the consumer stopped reading; None while it reads.
         idle: seconds that the consumer spent between its reads, where they were measured.
         resting: gauges that measure nothing at the moment.
+        has_consumer: a `Consumer` measures the reads of the root, and begins the intervals in which
+            these gauges measure. Otherwise the gauge of the root does so, and never rests.
     """
 
     def __init__(self) -> None:
@@ -61,6 +66,19 @@ class Clock:
         self.stopped: float | None = None
         self.idle = 0.0
         self.resting: list[Gauge] = []
+        self.has_consumer = False
+
+    def begin_interval(self, now: float) -> bool:
+        """Measure the streams that rest, and return True if there are any.
+
+        Called by the thread that reads the root, when `next_interval` has come.
+        """
+        self.frames.own.is_consumer = True
+        self.next_interval = now + _INTERVAL_SECONDS
+        resting, self.resting = self.resting, []
+        for gauge in resting:
+            gauge.measure(now)
+        return bool(resting)
 
     def moment(self, now: float) -> "Moment":
         """Return the moment `now`."""
@@ -165,6 +183,8 @@ class Gauge:
         "_clock",
         "_done",
         "_ended",
+        "_is_root",
+        "_last",
         "_left",
         "_of_consumer",
         "_read",
@@ -188,6 +208,8 @@ class Gauge:
         self._done: Totals | None = None
         """Sums of the intervals before; many streams never rest."""
         self._window = Totals()
+        self._is_root = False
+        self._last = 0.0
         self._left = WINDOW_CALLS
         self._reviewed = time.perf_counter()
         self._began = clock.moment(self._reviewed)
@@ -203,6 +225,10 @@ class Gauge:
     def measures(stream: Stream) -> bool:
         """Return True while a gauge measures the stream."""
         return getattr(stream.next_chunk, "__self__", stream) is not stream
+
+    def become_root(self) -> None:
+        """Begin the intervals in which others measure, unless a `Consumer` does."""
+        self._is_root = True
 
     def measure(self, now: float) -> None:
         """Begin an interval in which calls are measured, if the stream is still open."""
@@ -243,12 +269,14 @@ class Gauge:
         outer, frame.inner = frame.inner, 0.0
         count = 0
         start = time.perf_counter()
+        if self._is_root and self._last and not self._clock.has_consumer:
+            self._clock.idle += start - self._last
         try:
             chunk = self._read(stream, max_elements, max_bytes, lazy)
             count = len(chunk)
             return chunk
         finally:
-            end = time.perf_counter()
+            self._last = end = time.perf_counter()
             seconds = end - start
             own = seconds - frame.inner
             frame.inner = outer + seconds
@@ -271,12 +299,18 @@ class Gauge:
         """Rest if the last calls followed each other fast."""
         fast = now - self._reviewed < WINDOW_CALLS * _FAST_SECONDS
         self._left, self._reviewed = WINDOW_CALLS, now
+        clock = self._clock
+        if self._is_root and not clock.has_consumer:
+            clock.now = now
+            if now >= clock.next_interval:
+                clock.begin_interval(now)
+            return
         stream = self._stream()
         if fast and stream is not None:
-            self._of_consumer = self._clock.frames.own.is_consumer
-            self._ended = self._clock.moment(now)
+            self._of_consumer = clock.frames.own.is_consumer
+            self._ended = clock.moment(now)
             del stream.next_chunk
-            self._clock.resting.append(self)
+            clock.resting.append(self)
 
     def _factor(self, until: Moment) -> float:
         """Return how many calls there were for each that the last interval measured."""
