@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn, Protocol, Self, TypeVar
 
 from stoker.dataset import arguments
+from stoker.dataset.explanation import Explanation
 from stoker.dataset.fluent.batching import Batching
 from stoker.dataset.fluent.caching import Caching
 from stoker.dataset.fluent.combining import Combining
@@ -17,6 +18,7 @@ from stoker.dataset.fluent.grouping import Grouping
 from stoker.dataset.fluent.ordering import Ordering
 from stoker.dataset.fluent.sources import Sources
 from stoker.dataset.iterator import Iterator
+from stoker.dataset.measurements import Measurements
 from stoker.dataset.options import Options
 from stoker.dataset.state import State, check_resumable, digest_of, parse_state
 from stoker.dataset.streams.execute import open_stream
@@ -93,6 +95,8 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
         self._options = options or Options()
         self._seed = _seed or _DrawnSeed()
         self._epochs_started = 0
+        self._measurements: Measurements | None = None
+        """Of the iterator that was made last."""
 
     @property
     def node(self) -> Node:
@@ -252,6 +256,23 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
         """
         return self.node.cardinality()
 
+    def explain(self) -> Explanation:
+        """Return the stages of the pipeline, each with its line in your program, to be printed.
+
+        After a pass, or during one, it contains the times of the stages, and a sentence that says
+        what limits the rate. They are those of the last iterator that was made of this very object.
+        No function of the dataset is called.
+
+        Example:
+            >>> dataset = Dataset.range(3).map(abs)
+            >>> print(dataset.explain())  # doctest: +ELLIPSIS
+            stage     line...  cardinality  element_spec
+            range     ...  3            TensorSpec(shape=(), dtype=int64)
+            map(abs)  ...  3            UnknownSpec()
+            Not read yet: the times of the stages are known after a pass.
+        """
+        return Explanation(self.node, self._measurements)
+
     def __len__(self) -> int:
         cardinality = self.cardinality()
         if cardinality == UNKNOWN_CARDINALITY:
@@ -312,7 +333,7 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
                 index = self._epochs_started
                 self._epochs_started += 1
         stream, context = self._open(index, explicit=explicit)
-        return Iterator(stream, context.statistics, lambda: self._state(context, 0))
+        return self._iterate(stream, context, 0)
 
     def _resume(self, given: Any, epoch: int | None) -> Iterator:
         if epoch is not None:
@@ -337,7 +358,7 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
         except BaseException:
             stream.close()
             raise
-        return Iterator(stream, context.statistics, lambda: self._state(context, state.position))
+        return self._iterate(stream, context, state.position)
 
     def _open(self, epoch: int, *, explicit: bool) -> tuple[Stream, Context]:
         seed = self._options.seed
@@ -351,6 +372,12 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
             make_dataset=Dataset,
         )
         return open_stream(self.node, context), context
+
+    def _iterate(self, stream: Stream, context: Context, position: int) -> Iterator:
+        self._measurements = measurements = Measurements(context.meters)
+        return Iterator(
+            stream, context.statistics, lambda: self._state(context, position), measurements
+        )
 
     def _state(self, context: Context, position: int) -> State:
         check_resumable(self.node)
