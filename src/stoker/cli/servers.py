@@ -44,7 +44,7 @@ def run_dispatcher(
             server = DispatchServer(config)
         except (StokerError, ValueError, OSError) as error:
             fail(str(error))
-        where = " (all interfaces)" if is_unspecified(host) else ""
+        where = " (all interfaces)" if is_unspecified(config.host) else ""
         typer.echo(f"dispatcher serves at {server.target}{where}")
         waiting = threading.Thread(target=_ask_when_stopped, args=(server, stop))
         waiting.start()
