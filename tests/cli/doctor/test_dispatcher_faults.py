@@ -73,7 +73,7 @@ def test_a_server_that_is_not_stoker(answer):
 
 def test_another_grpc_server():
     server = grpc.server(None)
-    port = server.add_insecure_port("localhost:0")
+    port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     try:
         assert troubles(findings(f"localhost:{port}")) == only("not-stoker")
