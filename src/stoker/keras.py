@@ -4,7 +4,9 @@ Import it as ``import stoker.keras``; it needs Keras and the framework of its ba
 does not install.
 """
 
-from collections.abc import Iterator
+import contextlib
+import itertools
+from collections.abc import Generator, Iterator
 from typing import Any
 
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
@@ -14,6 +16,7 @@ from stoker.adapters.ranks import Rank, given_rank, rank_of_environment
 from stoker.adapters.reading import Agree, check_dataset
 from stoker.dataset import arguments
 from stoker.dataset.dataset import Dataset
+from stoker.dataset.tree.node import UNKNOWN_CARDINALITY
 
 __all__ = ["adapt"]
 
@@ -70,15 +73,15 @@ class Adapted(DataAdapter):
     def __init__(self, epochs: Epochs) -> None:
         self._epochs = epochs
 
-    def get_numpy_iterator(self) -> Iterator[Any]:
+    def get_numpy_iterator(self) -> Generator[Any]:
         """Start an epoch; yield its batches as tuples of arrays."""
         iterator, progress = self._epochs.start()
         with iterator:
             for batch in iterator:
-                yield batch if isinstance(batch, tuple) else (batch,)
+                yield _as_tuple(batch)
         progress.ended = True
 
-    def get_jax_iterator(self) -> Iterator[Any]:
+    def get_jax_iterator(self) -> Generator[Any]:
         """Start an epoch; yield its batches as tuples of arrays."""
         return self.get_numpy_iterator()
 
@@ -88,9 +91,19 @@ class Adapted(DataAdapter):
 
     def get_tf_dataset(self) -> Any:
         """Return a tf.data.Dataset of the batches."""
-        from stoker.tensorflow import as_tf
+        from stoker.tensorflow import is_vague, spec_of_batches, tf_dataset
 
-        return as_tf(self._epochs.dataset().map(_as_tuple))
+        spec = _as_tuple(self._epochs.dataset().element_spec)
+        if not is_vague(spec):
+            return tf_dataset(self.get_numpy_iterator, spec, UNKNOWN_CARDINALITY)
+        epoch = self.get_numpy_iterator()
+        batches = list(itertools.islice(epoch, _BATCHES_FOR_SPEC))
+        begun = [_continued(batches, epoch)]
+        return tf_dataset(
+            lambda: begun.pop() if begun else self.get_numpy_iterator(),
+            spec_of_batches(batches),
+            UNKNOWN_CARDINALITY,
+        )
 
     @property
     def num_batches(self) -> int | None:
@@ -148,8 +161,19 @@ def _taken(batches: Iterator[Any]) -> list[Any]:
         return []
 
 
-def _as_tuple(*batch: Any) -> Any:
-    return batch
+_BATCHES_FOR_SPEC = 2
+"""Batches that are read for an unknown spec; as Keras does with generators."""
+
+
+def _as_tuple(batch: Any) -> tuple[Any, ...]:
+    """Return ``(x,)``, ``(x, y)`` or ``(x, y, sample_weight)``."""
+    return tuple(batch) if isinstance(batch, tuple | list) else (batch,)
+
+
+def _continued(batches: list[Any], epoch: Generator[Any]) -> Generator[Any]:
+    with contextlib.closing(epoch):
+        yield from batches
+        yield from epoch
 
 
 def _framework() -> Framework:

@@ -4,7 +4,8 @@ Import it as ``import stoker.tensorflow``; it needs TensorFlow, which stoker doe
 `stoker.compat.tf` has the names of tf.data without TensorFlow.
 """
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,21 +13,24 @@ import tensorflow as tf
 
 from stoker.adapters.reading import check_dataset
 from stoker.dataset.dataset import Dataset
+from stoker.dataset.iterator import Iterator
 from stoker.dataset.tree.node import UNKNOWN_CARDINALITY
 from stoker.elements.ragged import RaggedArray
 from stoker.elements.sparse import SparseArray
 from stoker.elements.spec import RaggedSpec, SparseSpec, Spec, TensorSpec, UnknownSpec, spec_of
-from stoker.elements.structure import flatten, map_structure
+from stoker.elements.structure import children, flatten, is_leaf, map_structure, rebuild
 from stoker.errors import InvalidArgumentError
 
 __all__ = ["as_tf"]
+
+_Elements = Iterator | Generator[Any]
 
 
 def as_tf(dataset: Dataset, *, element_spec: Spec | None = None) -> Any:
     """Return a tf.data.Dataset of the elements of a stoker Dataset.
 
-    Text is tf.string, a `RaggedArray` a tf.RaggedTensor, a `SparseArray` a tf.SparseTensor. Each
-    iteration is a new epoch. The elements are read in this process, as of `from_generator`.
+    Text is tf.string, a `RaggedArray` a tf.RaggedTensor, a `SparseArray` a tf.SparseTensor, a list
+    a tuple. Each iteration is a new epoch. The elements are read in this process, as of `from_generator`.
 
     Args:
         dataset: a stoker Dataset.
@@ -39,25 +43,71 @@ def as_tf(dataset: Dataset, *, element_spec: Spec | None = None) -> Any:
     """
     check_dataset(dataset, "stoker.tensorflow.as_tf")
     spec = dataset.element_spec if element_spec is None else element_spec
-    if any(_is_vague(leaf) for leaf in flatten(spec)):
+    if is_vague(spec):
         spec = _spec_of_first(dataset)
-    signature = map_structure(_signature, spec)
+    return tf_dataset(dataset.iterator, spec, dataset.cardinality())
 
-    def elements() -> Iterator[Any]:
-        with dataset.iterator() as iterator:
+
+def tf_dataset(start: Callable[[], _Elements], spec: Spec, cardinality: int) -> Any:
+    """Return a tf.data.Dataset.
+
+    Args:
+        start: returns the elements of an epoch, with a method `close`.
+        spec: of the elements.
+        cardinality: number of elements, or `stoker.UNKNOWN_CARDINALITY`.
+
+    Raises:
+        InvalidArgumentError: if an element has no form in TensorFlow.
+    """
+
+    def elements() -> Generator[Any]:
+        with contextlib.closing(start()) as iterator:
             for element in iterator:
-                yield map_structure(_value, element)
+                yield _pack(map_structure(_value, element))
 
+    signature = _pack(map_structure(_signature, spec))
     result = tf.data.Dataset.from_generator(elements, output_signature=signature)
-    count = dataset.cardinality()
-    if count == UNKNOWN_CARDINALITY:
+    if cardinality == UNKNOWN_CARDINALITY:
         return result
-    return result.apply(tf.data.experimental.assert_cardinality(count))
+    return result.apply(tf.data.experimental.assert_cardinality(cardinality))
 
 
-def _is_vague(spec: Any) -> bool:
-    # The dtype object is that of str, bytes and None.
-    return isinstance(spec, UnknownSpec)
+def is_vague(spec: Spec) -> bool:
+    """Return whether a part of a spec is unknown."""
+    return any(isinstance(leaf, UnknownSpec) for leaf in flatten(spec))
+
+
+def spec_of_batches(batches: Sequence[Any]) -> Spec:
+    """Return the spec of batches that are like the given ones.
+
+    The first dimension has any length, and so have dimensions in which the given ones differ.
+
+    Raises:
+        InvalidArgumentError: if there is none, or a value has no form in TensorFlow.
+    """
+    if not batches:
+        raise InvalidArgumentError("the dataset is empty, so that it has no batch with a spec")
+    first, *others = (spec_of(batch) for batch in batches)
+    return map_structure(_batch_spec, first, *others)
+
+
+def _batch_spec(spec: Any, *others: Any) -> Any:
+    any_length = _any_length(spec)
+    if not isinstance(spec, TensorSpec):
+        return any_length
+    shape = [
+        length if i > 0 and all(other.shape[i : i + 1] == (length,) for other in others) else None
+        for i, length in enumerate(spec.shape)
+    ]
+    return TensorSpec(shape, spec.dtype)
+
+
+def _pack(value: Any) -> Any:
+    """Replace lists by tuples: TensorFlow would take a list for a tensor."""
+    if is_leaf(value):
+        return value
+    members = [_pack(member) for _, member in children(value)]
+    return tuple(members) if isinstance(value, list) else rebuild(value, members)
 
 
 def _spec_of_first(dataset: Dataset) -> Spec:

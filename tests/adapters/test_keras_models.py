@@ -67,6 +67,21 @@ def main():
         warnings.simplefilter("ignore")  # Keras warns where the first epoch finds the length
         model().fit(unknown, epochs=2, verbose=0, callbacks=[counter])
     assert counter.steps == [4, 4], counter.steps
+    # A list is (x, y).
+    listed = samples.batch(16).map(lambda x, y: [x, y])
+    assert model().fit(stoker.keras.adapt(listed), verbose=0).history["loss"]
+
+    # The named epoch is read, wherever the model began others.
+    order = []
+    seen = samples.shuffle(64).map(lambda x, y: (order.append(float(y[0])), (x, y))[1]).batch(64)
+    named = stoker.keras.adapt(seen, seed=1)
+    orders = []
+    for _ in range(2):
+        named.set_epoch(5)
+        order.clear()
+        model().fit(named, steps_per_epoch=1, verbose=0)
+        orders.append(order[:64])
+    assert orders[0] == orders[1], orders
     print("fitted with", keras.backend.backend())
 
 
@@ -75,8 +90,10 @@ main()
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("backend", ["torch", "jax"])
+@pytest.mark.parametrize("backend", ["torch", "jax", "tensorflow"])
 def test_models_are_fitted_evaluated_and_predict(backend):
+    if importlib.util.find_spec(backend) is None:
+        pytest.skip(f"{backend} is not installed")
     done = subprocess.run(
         [sys.executable, "-c", TRAINING],
         env={**os.environ, "KERAS_BACKEND": backend},
