@@ -6,7 +6,7 @@ from dataclasses import dataclass
 RUNNABLE = {"python": "python", "console": "console", "bash": "console", "sh": "console"}
 """Languages whose snippets are executed, with the interpreter of each."""
 
-NOT_CODE = {"", "text", "mermaid", "json", "toml", "yaml"}
+NOT_CODE = {"", "text", "mermaid", "json", "toml", "yaml", "ini", "dockerfile"}
 """Languages of blocks that are not executed; any other language is an error."""
 
 _FENCE = re.compile(

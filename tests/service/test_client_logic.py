@@ -182,11 +182,49 @@ def test_reconnection_delays_grow_with_jitter():
     for connection in range(1, 9):
         client.connection_lost(connection, "refused", now)
         began = now
-        while not client.tick(now):
+        while not any(isinstance(action, c.Connect) for action in client.tick(now)):
             now += 0.01
         pauses.append(now - began)
     assert pauses[0] < 0.07
     assert 1.0 <= pauses[-1] <= 2.1
+
+
+def _warnings(client: c.Client, now: float) -> list[str]:
+    return [action.text for action in client.tick(now) if isinstance(action, c.Warn)]
+
+
+def test_worker_that_is_not_reached_is_named_once_while_others_deliver():
+    client = _reading(None, TASK)
+    client.session_message(m.Tasks(added=[OTHER]), 10.0)
+    client.connection_lost(2, "cannot connect to there:1: no answer", 14.9)
+    _frame(client, 0, ["a"])
+    assert _warnings(client, 14.9) == []
+    [text] = _warnings(client, 15.0)
+    assert "worker there:1 has not been reached from here for 5 s: cannot connect" in text
+    assert "(`worker_address`)" in text
+    assert _warnings(client, 60.0) == []
+
+
+def test_another_outage_of_a_worker_is_named_again():
+    client = _reading()
+    client.connection_lost(1, "reset", 10.0)
+    client.tick(10.1)
+    assert _warnings(client, 15.0) == []
+    [first] = _warnings(client, 15.2)
+    assert "or lost when the dispatcher removes it" in first
+    client.connected(2)
+    client.worker_message(2, f.Welcome(1, "here:1"), 16.0)
+    client.connection_lost(2, "reset", 20.0)
+    client.tick(20.1)
+    assert len(_warnings(client, 26.0)) == 1
+
+
+def test_worker_on_loopback_elsewhere_is_told_to_listen_on_all_interfaces():
+    client = _reading(None, TASK)
+    client.session_message(m.Tasks(added=[m.TaskInfo(21, "localhost:1", {"tcp": "[::1]:1"})]), 0.0)
+    client.connection_lost(2, "refused", 1.0)
+    [text] = _warnings(client, 5.0)
+    assert "--host 0.0.0.0 --insecure" in text
 
 
 def test_missing_frame_breaks_the_connection():

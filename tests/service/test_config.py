@@ -66,6 +66,11 @@ def test_invalid_dispatcher_field_is_a_value_error(fields, message):
         ({"dispatcher_address": ""}, "must not be empty"),
         ({"dispatcher_address": "host"}, "'host:port'"),
         ({"host": "::"}, "insecure=True"),
+        ({"worker_address": "0.0.0.0"}, "`worker_address` must be the host or 'host:port' at whi"),
+        ({"worker_address": "[::]:7000"}, "`worker_address` must be the host or 'host:port' at w"),
+        ({"worker_address": "a/b"}, "`worker_address` must be the host or 'host:port' at which"),
+        ({"data_transfer_address": "grpc://a:1"}, "`data_transfer_address` must be the host or"),
+        ({"data_transfer_address": "a:70000"}, "'a:70000' is not an address"),
         ({"peer_timeout_ms": 999}, "`peer_timeout_ms` must be at least 1000, got 999"),
     ],
 )

@@ -109,8 +109,9 @@ def test_all_transports_are_retried_after_total_failure(network):
     network.open = set()
     with pytest.raises(UnavailableError, match=r"tcp is shut"):
         route.connect(ELSEWHERE, 1)
-    with pytest.raises(UnavailableError, match=r"shm: .*shm is shut; tcp: .*tcp is shut"):
+    with pytest.raises(UnavailableError, match=r"tcp is shut"):
         route.connect(ELSEWHERE, 1)
+    assert network.tried[-2:] == ["shm", "tcp"]
     network.open = {"shm"}
     assert _connect(route, ELSEWHERE, network) == ["shm"]
 
@@ -125,6 +126,20 @@ def test_error_of_a_single_transport_is_raised_unchanged(network):
     network.open = set()
     with pytest.raises(UnavailableError, match=r"^cannot connect to worker:1: tcp is shut$"):
         Route(None).connect(_task(tcp="worker:1"), 1)
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        (None, r"^cannot connect to worker:1: tcp is shut$"),
+        ("shm", r"shm: .*shm is shut; tcp: .*tcp is shut"),
+        ("grpc", r"grpc: .*grpc is shut; tcp: .*tcp is shut$"),
+    ],
+)
+def test_shared_memory_is_no_reason_unless_it_is_named(network, named, message):
+    network.open = set()
+    with pytest.raises(UnavailableError, match=message):
+        Route(named).connect(ELSEWHERE, 1)
 
 
 @pytest.mark.parametrize("name", ["local", "shm", "tcp", "grpc"])

@@ -11,6 +11,7 @@ from stoker.cli.options.servers import LogFields, ProcessFields
 from stoker.cli.options.values import Values
 from stoker.errors import InvalidArgumentError, StokerError
 from stoker.service import DispatcherConfig, DispatchServer, WorkerConfig
+from stoker.service.config import is_unspecified
 from stoker.service.logs import LogOptions, log_to_stderr
 from stoker.service.shutdown import StopRequest
 from stoker.service.worker.process import GRACE
@@ -28,7 +29,8 @@ def run_dispatcher(values: Values) -> None:
             server = DispatchServer(config)
         except (StokerError, ValueError, OSError) as error:
             fail(str(error))
-        typer.echo(f"dispatcher serves at {server.target}")
+        where = " (all interfaces)" if is_unspecified(config.host) else ""
+        typer.echo(f"dispatcher serves at {server.target}{where}")
         waiting = threading.Thread(target=_ask_when_stopped, args=(server, stop))
         waiting.start()
         try:

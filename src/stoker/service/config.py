@@ -159,6 +159,22 @@ def join_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def is_ipv6(host: str) -> bool:
+    """Return whether `host` is an IPv6 address, without brackets."""
+    try:
+        return ipaddress.ip_address(host).version == 6
+    except ValueError:
+        return False
+
+
+def is_unspecified(host: str) -> bool:
+    """Return whether a server bound to `host` listens on every interface of its machine."""
+    try:
+        return not host or ipaddress.ip_address(host).is_unspecified
+    except ValueError:  # a name
+        return False
+
+
 def is_loopback(host: str) -> bool:
     """Return whether only this machine can reach a server bound to `host`."""
     if host == "localhost":
@@ -180,6 +196,20 @@ def check_exposure(host: str, insecure: bool) -> None:
             f"`host` {host!r} can be reached from other machines, and everyone who reaches a "
             "stoker server can run code on it. On a network you trust, pass insecure=True "
             "(--insecure on the command line); otherwise bind localhost"
+        )
+
+
+def _check_advertised(name: str, address: str | None) -> None:
+    """Check an address that is advertised to others: "host" or "host:port"."""
+    if not address:
+        return
+    bare = address.removeprefix("[").removesuffix("]")
+    if ":" in bare and not is_ipv6(bare):
+        bare = split_address(address.replace("%port%", "1").replace("%dts_port%", "1"))[0]
+    if "/" in bare or is_unspecified(bare):
+        raise InvalidArgumentError(
+            f"`{name}` must be the host or 'host:port' at which others reach the worker, got "
+            f"{address!r}; `host` is the address to listen on"
         )
 
 
@@ -330,8 +360,9 @@ class WorkerConfig:
 
     Attributes:
         dispatcher_address: "host:port" or "grpc://host:port"; required.
-        worker_address: the host or "host:port" at which others reach this worker; by default the
-            address of the interface that reaches the dispatcher. "%port%" is replaced by the port.
+        worker_address: the host or "host:port" at which others reach this worker; by default
+            `host`, or if that means all interfaces, the address of the interface that reaches the
+            dispatcher. "%port%" is replaced by the port.
         port: the port to serve elements on; 0 chooses a free one.
         protocol: "grpc".
         heartbeat_interval_ms: interval between heartbeats until the dispatcher answers, which
@@ -392,6 +423,8 @@ class WorkerConfig:
         _check_texts("worker_tags", self.worker_tags)
         parse_service(self.dispatcher_address)
         check_exposure(self.host, self.insecure)
+        _check_advertised("worker_address", self.worker_address)
+        _check_advertised("data_transfer_address", self.data_transfer_address)
         _check_port(self.port)
         _positive(self, "heartbeat_interval_ms", "dispatcher_timeout_ms", "buffer_bytes")
         _positive(self, "cross_trainer_cache_size_bytes")

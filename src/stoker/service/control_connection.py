@@ -240,15 +240,27 @@ def numeric(host: str) -> str:
     return "127.0.0.1" if host == "localhost" else host
 
 
+def _bindable(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, int]]:
+    """Return the family and the address by which one socket is bound to `host`."""
+    if not host:
+        host = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
+    return family, address  # type: ignore[return-value]
+
+
 def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens; accepted sockets inherit its options.
+
+    "::" and "" accept IPv4 too, where the system can; a name is bound by one address, IPv4 if it
+    has one.
 
     Raises:
         OSError: if the address cannot be bound.
     """
-    bind_host = numeric(host)
-    family = socket.AF_INET6 if ":" in bind_host else socket.AF_INET
-    listener = socket.create_server((bind_host, port), family=family, backlog=BACKLOG)
+    family, address = _bindable(numeric(host), port)
+    dual = family == socket.AF_INET6 and address[0] == "::" and socket.has_dualstack_ipv6()
+    listener = socket.create_server(address, family=family, backlog=BACKLOG, dualstack_ipv6=dual)
     listener.setblocking(False)
     # grpclib sets it only on listeners that asyncio creates; without it the second of two small
     # messages waits 40 ms for the peer's delayed acknowledgement.

@@ -4,7 +4,8 @@ import sys
 import pytest
 
 from stoker.errors import UnavailableError
-from stoker.service.config import WorkerConfig
+from stoker.service.config import WorkerConfig, split_address
+from stoker.service.host_addresses import own_host
 from stoker.service.worker.data_connections import DataConnections
 from stoker.service.worker.listeners import WorkerListeners, shared_segments
 from stoker.wire.transports import get_transport
@@ -94,6 +95,11 @@ def test_failure_to_open_shared_memory_is_a_warning(monkeypatch, caplog):
         ("worker.example:%port%", "worker.example:{port}"),
         ("worker.example:%dts_port%", "worker.example:{port}"),
         ("worker.example:7000", "worker.example:7000"),
+        ("10.0.0.7", "10.0.0.7:{port}"),
+        ("fd00::7", "[fd00::7]:{port}"),
+        ("[fd00::7]", "[fd00::7]:{port}"),
+        ("[fd00::7]:%port%", "[fd00::7]:{port}"),
+        ("[fd00::7]:7000", "[fd00::7]:7000"),
     ],
 )
 @pytest.mark.parametrize("name", ["tcp", "grpc"])
@@ -102,6 +108,16 @@ def test_configured_data_address_is_advertised(name, data_address, expected):
     listening.close()
     port = listening.address.removeprefix("localhost:")
     assert listening.data_transfer_addresses[name] == expected.format(port=port)
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this system has no IPv6")
+def test_worker_on_all_interfaces_advertises_none_that_means_all():
+    for host in ("0.0.0.0", "::", ""):
+        listening = _listeners(host=host, insecure=True)
+        listening.close()
+        name, port = split_address(listening.address)
+        assert name == own_host(host)
+        assert port > 0
 
 
 def test_port_in_use_leaves_nothing_open():

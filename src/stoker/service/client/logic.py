@@ -160,7 +160,7 @@ class Client:
             self._do(Warn(self._give_up.dispatcher_stopped()))
         elif isinstance(message, m.Tasks):
             self._unanswered_since = None
-            self._change_tasks(message)
+            self._change_tasks(message, now)
         elif isinstance(message, m.Rounds):
             self._change_rounds(message)
         elif isinstance(message, m.HeartbeatInterval):
@@ -196,9 +196,9 @@ class Client:
             if cursor.read:  # the message may be lost
                 self._do(ToDispatcher(m.TaskRead(cursor.task.task_id)))
 
-    def _change_tasks(self, tasks: m.Tasks) -> None:
+    def _change_tasks(self, tasks: m.Tasks, now: float) -> None:
         for task in tasks.added:
-            self._add(task)
+            self._add(task, now)
         for task_id, reader_id in tasks.leave.items():
             self._leave(task_id, reader_id)
         for dropped in tasks.dropped:
@@ -209,7 +209,7 @@ class Client:
         self._absent = tasks.absent
         self._warn(tasks.warning or None)
 
-    def _add(self, task: m.TaskInfo) -> None:
+    def _add(self, task: m.TaskInfo, now: float) -> None:
         known = self.cursors.get(task.task_id)
         again = known is not None and known.left and known.task.reader_id != task.reader_id
         if (known is None or again) and self._order.reads(task):
@@ -217,7 +217,7 @@ class Client:
             self.cursors[task.task_id] = TaskCursor(
                 task, next_frame=first, consumed=first, reported=first
             )
-            self._connect(self.cursors[task.task_id])
+            self._connect(self.cursors[task.task_id], now)
 
     def _leave(self, task_id: int, reader_id: int) -> None:
         """Receive no more of a task; leave it when what has arrived is consumed."""
@@ -325,6 +325,7 @@ class Client:
         if cursor is None or cursor.leaving:  # the worker gets back what the client leaves
             return []
         self._give_up.worker_message(now)
+        cursor.heard()
         if self._unsettled and self._is_due():
             self._settle()
         if isinstance(message, f.Frame):
@@ -363,7 +364,8 @@ class Client:
                 self._report(cursor)
             waits = cursor.connection is None and not (cursor.lost or cursor.leaving)
             if waits and not self._closed and now >= cursor.try_at:
-                self._connect(cursor)
+                self._connect(cursor, now)
+            self._warn(cursor.unreachable(now))
         self._check_give_up(now)
         self._keep_turns(now)
         return self._take_actions()
@@ -411,9 +413,9 @@ class Client:
             self.fail(from_record(error))
         self._retry(cursor, reason, now)
 
-    def _connect(self, cursor: TaskCursor) -> None:
+    def _connect(self, cursor: TaskCursor, now: float) -> None:
         self._last_connection += 1
-        cursor.connection = self._last_connection
+        cursor.dial(self._last_connection, now)
         self._by_connection[self._last_connection] = cursor
         self._do(Connect(self._last_connection, cursor.task))
 

@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+from collections.abc import Iterable
 
 from stoker.errors import FailedPreconditionError, StokerError, UnavailableError
 from stoker.service import messages as m
@@ -13,6 +14,8 @@ logger = logging.getLogger("stoker.client")
 
 BEST_FIRST = ("local", "shm", "tcp")
 """Transports that are tried without being named. "grpc" is not one: it does not survive a fork."""
+
+_NETWORK = frozenset({"tcp", "grpc"})
 
 
 class Route:
@@ -60,11 +63,18 @@ class Route:
         with self._lock:
             # No transport is known to work any more: try all of them next time.
             self._useless.difference_update(task.data_transfer_addresses.items())
-        if len(failed) == 1:
-            [only] = failed.values()
+        # That a worker elsewhere shares no memory with this process is not worth a word.
+        told = {place[0]: error for place, error in failed.items() if self._is_told(place, failed)}
+        if len(told) == 1:
+            [only] = told.values()
             raise only
-        reasons = "; ".join(f"{name}: {error}" for (name, _), error in failed.items())
+        reasons = "; ".join(f"{name}: {error}" for name, error in told.items())
         raise UnavailableError(f"no transport reaches worker {task.worker}: {reasons}")
+
+    def _is_told(self, place: tuple[str, str], failed: Iterable[tuple[str, str]]) -> bool:
+        """Return whether the error of a transport is part of the error that all of them failed."""
+        network = any(name in _NETWORK for name, _ in failed)
+        return place[0] in _NETWORK or place[0] == self._data_transfer_protocol or not network
 
     def _places(self, task: m.TaskInfo) -> list[tuple[str, str]]:
         """Return the transports and addresses to try for a task, in order."""

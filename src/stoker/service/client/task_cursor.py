@@ -4,6 +4,7 @@ import random
 from dataclasses import dataclass, field
 
 from stoker.service import messages as m
+from stoker.service.config import is_loopback
 
 RECONNECT_FIRST, RECONNECT_LONGEST = 0.05, 2.0
 """Seconds until a broken connection is opened again; the delay doubles with each attempt."""
@@ -11,6 +12,10 @@ RECONNECT_FIRST, RECONNECT_LONGEST = 0.05, 2.0
 
 _DOUBLINGS = 6
 """Doublings after which the delay exceeds the longest."""
+
+UNREACHABLE_SECONDS = 5.0
+"""Time for which attempts to connect fail until the user is warned, once, also if other workers
+deliver: what this worker has computed waits there, and the epoch ends only with it."""
 
 
 @dataclass
@@ -31,6 +36,9 @@ class TaskCursor:
         left: all that had arrived is consumed, and the rest was given back.
         attempts: the number of failed attempts to connect since the last success.
         try_at: time of the next attempt.
+        dialed_at: time of the first attempt since the worker sent something; ``None`` before it.
+        reached: the worker has sent something.
+        warned: `unreachable` has returned a warning since the worker sent something.
         reason: the last error.
         counts: the task's totals as last received.
     """
@@ -49,6 +57,9 @@ class TaskCursor:
     left: bool = False
     attempts: int = 0
     try_at: float = 0.0
+    dialed_at: float | None = None
+    reached: bool = False
+    warned: bool = False
     reason: str = ""
     counts: dict[str, int] = field(default_factory=dict)
 
@@ -56,6 +67,43 @@ class TaskCursor:
     def over(self) -> bool:
         """True if no more frames are expected."""
         return self.ended or self.lost or self.leaving
+
+    def dial(self, connection: int, now: float) -> None:
+        """Record an attempt to connect."""
+        self.connection = connection
+        self.dialed_at = now if self.dialed_at is None else self.dialed_at
+
+    def heard(self) -> None:
+        """Record that the worker sent something."""
+        self.dialed_at, self.reached, self.warned = None, True, False
+
+    def unreachable(self, now: float) -> str | None:
+        """Return a warning if attempts to connect have failed for long, once in a row of them."""
+        since = self.dialed_at
+        if self.warned or self.over or since is None or not self.reason:
+            return None
+        if now - since < UNREACHABLE_SECONDS:
+            return None
+        self.warned = True
+        return (
+            f"worker {self.task.worker} has not been reached from here for {now - since:.0f} s: "
+            f"{self.reason}. The elements that it has computed wait there; {self._remedy}"
+        )
+
+    @property
+    def _remedy(self) -> str:
+        if self.reached:
+            return "they are read when it can be reached, or lost when the dispatcher removes it"
+        address = self.task.data_transfer_addresses.get("tcp", self.task.worker)
+        if is_loopback(address.rpartition(":")[0].strip("[]")):
+            return (
+                "its address is one of its own machine: for trainers on others start it with "
+                "--host 0.0.0.0 --insecure (`host`, `insecure`)"
+            )
+        return (
+            "open its port to this machine, or let it advertise an address that this machine "
+            "reaches (`worker_address`)"
+        )
 
     def postpone(self, reason: str, now: float, rng: random.Random) -> None:
         """Schedule another attempt to connect, after a delay that doubles with each failure."""

@@ -20,11 +20,18 @@ from stoker.errors import (
 )
 from stoker.service import messages as m
 from stoker.service import rpc, rpc_server
-from stoker.service.config import DispatcherConfig, config_of, join_address
+from stoker.service.config import (
+    DispatcherConfig,
+    config_of,
+    is_loopback,
+    is_unspecified,
+    join_address,
+)
 from stoker.service.control_loop import control_loop, run_on
 from stoker.service.dispatcher.journal_gate import JournalGate
 from stoker.service.dispatcher.logic import Action, Dispatcher, Send
 from stoker.service.dispatcher.state import State
+from stoker.service.host_addresses import loopback_of, own_host
 from stoker.service.open_files import raise_open_files_limit
 from stoker.service.own_threads import run_apart
 from stoker.wire.refusal_log import RefusalLog
@@ -80,6 +87,8 @@ class DispatchServer:
     def target(self) -> str:
         """Address for clients and workers: ``"grpc://localhost:5050"``.
 
+        On all interfaces, its host is the address of the interface of the default route.
+
         Raises:
             FailedPreconditionError: before `start`, if the port is 0: `start` chooses it.
         """
@@ -89,7 +98,7 @@ class DispatchServer:
                 "the dispatcher has no target before start(), which chooses its port; call it, or "
                 "give a port"
             )
-        return f"{self._config.protocol}://{join_address(self._config.host, port)}"
+        return f"{self._config.protocol}://{join_address(own_host(self._config.host), port)}"
 
     def start(self) -> None:
         """Start to serve; idempotent.
@@ -104,6 +113,7 @@ class DispatchServer:
                 )
             if self._state == "new":
                 raise_open_files_limit()
+                self._warn_if_local()
                 self._control = control_loop()
                 self._loop = self._control.acquire()
                 gate = JournalGate()
@@ -138,6 +148,17 @@ class DispatchServer:
     def num_workers(self) -> int:
         """Return the number of registered workers."""
         return len(self._shell.logic.state.workers)
+
+    def _warn_if_local(self) -> None:
+        """Warn of a name by which others look for this machine, but which is loopback here."""
+        host = self._config.host
+        if not (is_loopback(host) or is_unspecified(host)) and (here := loopback_of(host)):
+            logger.warning(
+                "host %r is %s on this machine, which others cannot reach; give an address of its "
+                "network, or 0.0.0.0 for all interfaces",
+                host,
+                here,
+            )
 
     async def _start(self, gate: JournalGate, state: State | None) -> None:
         try:

@@ -1,12 +1,11 @@
 """Listeners of a worker for trainers, and the addresses that it advertises."""
 
 import logging
-import socket
 import sys
 
 from stoker.errors import UnavailableError
-from stoker.service.config import WorkerConfig, is_loopback, join_address, split_address
-from stoker.service.control_connection import unresolvable
+from stoker.service.config import WorkerConfig, is_ipv6, join_address, split_address
+from stoker.service.host_addresses import host_for_peers
 from stoker.service.worker.data_connections import DataConnections
 from stoker.wire.transports import Listener, Transport, get_transport
 from stoker.wire.transports.shm import Segments, ShmTransport
@@ -37,7 +36,10 @@ class WorkerListeners:
         data_transfer_addresses: data transfer protocol → address to connect to.
 
     Raises:
-        UnavailableError: if `config.port` cannot be bound; nothing is left open.
+        UnavailableError: if `config.port` cannot be bound, or no route leads to the dispatcher;
+            nothing is left open.
+        InvalidArgumentError: if only this machine would reach the worker, and the dispatcher is
+            another one.
     """
 
     def __init__(
@@ -91,31 +93,13 @@ class WorkerListeners:
     def _advertised(self, configured: str | None, port: int) -> str:
         """Return the address for others: as configured, or that of the route to the dispatcher."""
         if configured:
-            configured = configured.replace("%port%", str(port)).replace("%dts_port%", str(port))
-            return configured if ":" in configured else join_address(configured, port)
-        host = self._config.host
-        if is_loopback(host):
-            return join_address("localhost", port)
-        if host not in ("0.0.0.0", "::", ""):
-            return join_address(host, port)
-        return join_address(_route_to(split_address(self._dispatcher_address)), port)
+            return _with_port(configured, port)
+        dispatcher = split_address(self._dispatcher_address)
+        return join_address(host_for_peers(self._config.host, dispatcher), port)
 
 
-def _route_to(address: tuple[str, int]) -> str:
-    """Return the local address of the route to another machine; nothing is sent.
-
-    Raises:
-        UnavailableError: if its name cannot be resolved.
-    """
-    try:
-        found = socket.getaddrinfo(*address, type=socket.SOCK_DGRAM)
-    except (socket.gaierror, UnicodeError) as error:
-        raise UnavailableError(unresolvable(address[0], error)) from error
-    for family, kind, protocol, _, target in found:
-        with socket.socket(family, kind, protocol) as probe:
-            try:
-                probe.connect(target)
-            except OSError:
-                continue
-            return str(probe.getsockname()[0])
-    return socket.gethostname()
+def _with_port(configured: str, port: int) -> str:
+    """Return a configured address, with the port of the listener if it names none."""
+    address = configured.replace("%port%", str(port)).replace("%dts_port%", str(port))
+    host = address.removeprefix("[").removesuffix("]")
+    return join_address(host, port) if ":" not in host or is_ipv6(host) else address

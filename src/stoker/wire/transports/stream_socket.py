@@ -370,6 +370,12 @@ def dial(address: str, timeout: float) -> socket.socket:
         except OSError:
             sock.close()
             raise
+    except TimeoutError as error:
+        # A server that has ended would be answered for by its machine.
+        raise UnavailableError(
+            f"cannot connect to {address}: no answer within {timeout:.1f} s; its machine cannot be "
+            "reached, or a firewall drops what is sent there"
+        ) from error
     except OSError as error:
         raise UnavailableError(f"cannot connect to {address}: {error}") from error
     if itself:
