@@ -2,14 +2,12 @@
 
 import contextlib
 import logging
-import os
 import threading
 
 import typer
 
 from stoker.cli.failure import fail, refuse
-from stoker.cli.options.environment import unknown_variables
-from stoker.cli.options.servers import TABLES, LogFields, ProcessFields
+from stoker.cli.options.servers import LogFields, ProcessFields
 from stoker.cli.options.values import Values
 from stoker.errors import InvalidArgumentError, StokerError
 from stoker.service import DispatcherConfig, DispatchServer, WorkerConfig
@@ -25,7 +23,7 @@ logger = logging.getLogger("stoker.cli")
 def run_dispatcher(values: Values) -> None:
     """Run a dispatcher until it is asked to stop, or fails; print its address once it serves."""
     config = values.build(DispatcherConfig, fault_tolerant_mode="work_dir" in values)
-    _start_log(values.build(LogFields))
+    _start_log(values)
     with StopRequest() as stop:
         try:
             server = DispatchServer(config)
@@ -49,7 +47,7 @@ def run_worker(values: Values) -> None:
     config = values.build(WorkerConfig)
     processes = values.build(ProcessFields).processes
     grace = config.shutdown_quiet_period_ms / 1000
-    log = _start_log(values.build(LogFields))
+    log = _start_log(values)
     with StopRequest() as stop:
         try:
             supervisor = Supervisor(config, processes, log)
@@ -76,12 +74,12 @@ def run_worker(values: Values) -> None:
         fail(str(error))
 
 
-def _start_log(fields: LogFields) -> LogOptions:
+def _start_log(values: Values) -> LogOptions:
     """Write the log to standard error, first the variables STOKER_* that have no effect."""
+    fields = values.build(LogFields)
     log = LogOptions(fields.log_level, fields.log_format)
     log_to_stderr(log)
-    known = {option.variable for options in TABLES.values() for option in options}
-    for warning in unknown_variables(os.environ, known):
+    for warning in values.warnings:
         logger.warning(warning)
     return log
 

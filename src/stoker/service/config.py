@@ -246,6 +246,14 @@ def _positive(config: object, *names: str) -> None:
             raise InvalidArgumentError(f"`{name}` must be positive, got {getattr(config, name)}")
 
 
+def _not_negative(config: object, *names: str) -> None:
+    for name in names:
+        if getattr(config, name) < 0:
+            raise InvalidArgumentError(
+                f"`{name}` must not be negative, got {getattr(config, name)}"
+            )
+
+
 def _fill_in(config: Any) -> None:
     """Replace ``None`` by the field's default, as the configurations of tf.data service do."""
     for field in dataclasses.fields(config):
@@ -425,10 +433,7 @@ class WorkerConfig:
             raise InvalidConfigError(
                 f"Worker tags cannot be empty. Got tags {{{', '.join(self.worker_tags)}}}"
             )
-        if self.shared_memory_bytes < 0:
-            raise InvalidArgumentError(
-                f"`shared_memory_bytes` must not be negative, got {self.shared_memory_bytes}"
-            )
+        _not_negative(self, "shared_memory_bytes", "shutdown_quiet_period_ms")
         if self.data_transfer_protocol not in (None, *DATA_TRANSFER_PROTOCOLS):
             known = ", ".join(repr(name) for name in DATA_TRANSFER_PROTOCOLS)
             raise NotFoundError(

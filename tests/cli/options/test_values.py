@@ -137,3 +137,25 @@ def test_a_value_that_is_no_address_names_its_origin():
     assert str(caught.value) == (
         "--dispatcher-address: 'localhost' is not an address; write it as 'host:port'"
     )
+
+
+def test_a_missing_address_names_a_variable_with_a_typing_error():
+    with pytest.raises(OptionError) as caught:
+        values("worker", environ={"STOKER_DISPATCHER_ADRESS": "host:1"}).build(WorkerConfig)
+    assert str(caught.value).endswith(
+        "the environment variable STOKER_DISPATCHER_ADRESS has no effect: it is no option of "
+        "stoker; did you mean STOKER_DISPATCHER_ADDRESS?"
+    )
+
+
+@pytest.mark.parametrize("empty", [None, False, (), []])
+def test_an_empty_flag_leaves_the_variable(empty):
+    environ = {"STOKER_WORKER_TAGS": "a", "STOKER_INSECURE": "yes"}
+    config = worker(environ=environ, worker_tags=empty, tags=empty, insecure=empty)
+    assert (config.worker_tags, config.insecure) == (["a"], True)
+
+
+def test_a_negative_grace_is_refused():
+    message = "--grace: `shutdown_quiet_period_ms` must not be negative, got -1"
+    with pytest.raises(OptionError, match=message):
+        worker(grace="-1")

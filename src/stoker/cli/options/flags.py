@@ -31,6 +31,7 @@ _PANELS = {
     "Memory": (),
     "Log": ("log_level", "log_format"),
     "Without effect": ("worker_max_concurrent_snapshots",),
+    "Other": (),
 }
 
 PANELS = tuple(_PANELS)
@@ -79,8 +80,7 @@ def panel_of(option: Option) -> str:
     """Return the title of the group of an option in the help."""
     if option.quantity is not None:
         return "Times" if option.quantity is TIME else "Memory"
-    [title] = [title for title, names in _PANELS.items() if option.name in names]
-    return title
+    return next((title for title, names in _PANELS.items() if option.name in names), "Other")
 
 
 def _parameters_of(option: Option, names: set[str]) -> list[inspect.Parameter]:

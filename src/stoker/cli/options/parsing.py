@@ -61,5 +61,5 @@ def _check_choice(option: Option, value: Any) -> Any:
 
 
 def _toml_text(value: Any) -> str:
-    """Return `value` roughly as it stands in the file."""
+    """Return `value` roughly in the syntax of TOML."""
     return str(value).lower() if isinstance(value, bool) else repr(value)

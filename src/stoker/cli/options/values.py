@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from stoker.cli.options.environment import stoker_variables
+from stoker.cli.options.environment import stoker_variables, unknown_variables
 from stoker.cli.options.errors import OptionError
 from stoker.cli.options.fields import Alias, Option, flag_of
 from stoker.cli.options.parsing import parse_text
@@ -32,12 +32,23 @@ class Values:
         options: the command's.
         given: the values that the user wrote, by option.
         table: the command's table in a configuration file, for errors.
+        warnings: a text for each variable STOKER_* that has no effect.
+
+    Attributes:
+        warnings: as given.
     """
 
-    def __init__(self, options: Sequence[Option], given: Mapping[str, Given], table: str) -> None:
+    def __init__(
+        self,
+        options: Sequence[Option],
+        given: Mapping[str, Given],
+        table: str,
+        warnings: Sequence[str],
+    ) -> None:
         self._options = options
         self._given = given
         self._table = table
+        self.warnings = warnings
 
     def __contains__(self, name: str) -> bool:
         """Return whether the user wrote a value of the option `name`."""
@@ -61,16 +72,21 @@ class Values:
             if option.name in self._given:
                 fields[option.name] = self._given[option.name].value
             elif option.required:
-                raise OptionError(
-                    f"{option.name} is missing: pass {option.flag}, set {option.variable}, or "
-                    f"write the key {option.name} in [{self._table}] of a file for --config"
-                )
+                raise OptionError(self._missing(option))
             elif option.name not in others:
                 fields[option.name] = option.default
         try:
             return cls(**fields)
         except (StokerError, ValueError) as error:
             raise OptionError(self._with_origins(str(error))) from error
+
+    def _missing(self, option: Option) -> str:
+        near = [warning for warning in self.warnings if warning.endswith(f"{option.variable}?")]
+        ways = (
+            f"{option.name} is missing: pass {option.flag}, set {option.variable}, or write the "
+            f"key {option.name} in [{self._table}] of a file for --config"
+        )
+        return "; ".join([ways, *near])
 
     def _with_origins(self, message: str) -> str:
         """Return `message` after the origins of the options, or else values, that it names."""
@@ -94,7 +110,8 @@ def read_values(
     Args:
         table: the command's table.
         tables: the tables of a configuration file.
-        flags: text, a list of texts or a bool for each flag and alias; `None` if it is not given.
+        flags: a text, texts or True for each flag that is given; the others are empty, since
+            versions of typer differ in `None`, `False` and ``()``.
         config: path of the configuration file.
         environ: the environment.
 
@@ -103,6 +120,7 @@ def read_values(
     """
     in_file = {} if config is None else read_file(config, tables).get(table, {})
     variables = stoker_variables(environ)
+    flags = {name: value for name, value in flags.items() if isinstance(value, str) or value}
     given = {}
     for option in tables[table]:
         found = _of_flag(option, flags)
@@ -112,7 +130,8 @@ def read_values(
             found = Given(in_file[option.name], f"{config}: [{table}] {option.name}")
         if found is not None:
             given[option.name] = found
-    return Values(tables[table], given, table)
+    known = {option.variable for options in tables.values() for option in options}
+    return Values(tables[table], given, table, unknown_variables(environ, known))
 
 
 def _of_flag(option: Option, flags: Mapping[str, Any]) -> Given | None:
@@ -135,10 +154,11 @@ def _with_unit(written: Any, alias: Alias | None) -> Any:
 
 
 def _parsed(option: Option, written: Any, origin: str) -> Given:
+    """Return the value of a text, of the texts of a repeated flag, or of a flag without text."""
     try:
         if isinstance(written, bool):
             return Given(written, origin)
-        if isinstance(written, list):
+        if isinstance(written, list | tuple):
             return Given([x for text in written for x in parse_text(option, text)], origin)
         return Given(parse_text(option, written), origin)
     except OptionError as error:
