@@ -63,7 +63,7 @@ def test_what_is_ready_is_read_and_counted_one_by_one() -> None:
     with pytest.raises(ValueError, match="between"):
         next(iterator)
     assert list(iterator) == [3, 4]
-    assert iterator.stats() == {"elements": 5, "errors": 1}
+    assert {"elements": 5, "errors": 1}.items() <= iterator.stats().items()
 
 
 def test_what_is_ready_is_not_read_after_closing() -> None:
@@ -113,7 +113,7 @@ def test_an_error_is_a_position_and_reading_goes_on_behind_it() -> None:
     with pytest.raises(ZeroDivisionError):
         next(iterator)
     assert [*seen, *iterator] == [-12, 12, 6]
-    assert iterator.stats() == {"elements": 3, "errors": 1}
+    assert {"elements": 3, "errors": 1}.items() <= iterator.stats().items()
 
 
 def test_stream_and_dataset_hold_no_element_ahead_of_the_reader() -> None:

@@ -161,7 +161,7 @@ def test_reading_a_closed_iterator_does_not_move_its_state() -> None:
     with pytest.raises(FailedPreconditionError):
         next(iterator)
     assert iterator.state_dict()["position"] == 1
-    assert iterator.stats() == {"elements": 1, "errors": 0}
+    assert {"elements": 1, "errors": 0}.items() <= iterator.stats().items()
 
 
 def test_a_state_at_the_end_has_nothing_left() -> None:

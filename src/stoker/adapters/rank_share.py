@@ -57,7 +57,7 @@ class RankShare(OneInput, frozen=True, eq=False, kw_only=True):
         return nodes.Take(input=shard, count=count, site=self.site)
 
     def open(self, context: Context) -> Stream:
-        return _CompleteGroups(self, self.input.open(context))
+        return _CompleteGroups(self, context.open(self.input))
 
     def _is_counted_by_reading(self) -> bool:
         return self.input.cardinality() < 0 and self.input.cardinality() != INFINITE_CARDINALITY

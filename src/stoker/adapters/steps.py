@@ -51,8 +51,7 @@ class Steps:
 
     def position(self) -> int:
         """Return the number of elements and errors that were read."""
-        counts = self._iterator.stats()
-        return counts["elements"] + counts["errors"]
+        return self._iterator.position()
 
     def close(self) -> None:
         """Close the iterator."""

@@ -17,6 +17,7 @@ from stoker.dataset.fluent.grouping import Grouping
 from stoker.dataset.fluent.ordering import Ordering
 from stoker.dataset.fluent.sources import Sources
 from stoker.dataset.iterator import Iterator
+from stoker.dataset.measurements import Measurements
 from stoker.dataset.options import Options
 from stoker.dataset.state import State, check_resumable, digest_of, parse_state
 from stoker.dataset.streams.execute import open_stream
@@ -93,6 +94,8 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
         self._options = options or Options()
         self._seed = _seed or _DrawnSeed()
         self._epochs_started = 0
+        self._measurements: Measurements | None = None
+        """Of the iterator that was made last."""
 
     @property
     def node(self) -> Node:
@@ -300,7 +303,7 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
                 index = self._epochs_started
                 self._epochs_started += 1
         stream, context = self._open(index, explicit=explicit)
-        return Iterator(stream, context.statistics, lambda: self._state(context, 0))
+        return self._iterate(stream, context, 0)
 
     def _resume(self, given: Any, epoch: int | None) -> Iterator:
         if epoch is not None:
@@ -325,7 +328,7 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
         except BaseException:
             stream.close()
             raise
-        return Iterator(stream, context.statistics, lambda: self._state(context, state.position))
+        return self._iterate(stream, context, state.position)
 
     def _open(self, epoch: int, *, explicit: bool) -> tuple[Stream, Context]:
         seed = self._options.seed
@@ -339,6 +342,12 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
             make_dataset=Dataset,
         )
         return open_stream(self.node, context), context
+
+    def _iterate(self, stream: Stream, context: Context, position: int) -> Iterator:
+        self._measurements = measurements = Measurements(context.meters)
+        return Iterator(
+            stream, context.statistics, lambda: self._state(context, position), measurements
+        )
 
     def _state(self, context: Context, position: int) -> State:
         check_resumable(self.node)

@@ -5,16 +5,21 @@ import weakref
 from collections import abc
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import repeat
 from operator import length_hint
-from types import TracebackType
-from typing import Any, NoReturn
+from types import MethodType, TracebackType
+from typing import Any, NoReturn, TypeAlias
 
 import msgspec
 
+from stoker.dataset.measurements import Measurements
 from stoker.dataset.state import State
+from stoker.dataset.streams.meters import Meters
 from stoker.dataset.streams.statistics import Statistics
 from stoker.dataset.streams.stream import READ_AHEAD_BYTES, READ_AHEAD_ELEMENTS, Stream
 from stoker.errors import FailedPreconditionError, UnimplementedError
+
+_Read: TypeAlias = Callable[[int, int, bool], list[Any]]
 
 
 class Iterator:
@@ -37,11 +42,17 @@ class Iterator:
         stream: Stream,
         statistics: Statistics | None = None,
         begin: Callable[[], State] | None = None,
+        measurements: Measurements | None = None,
     ) -> None:
         self._stream = stream
         self._begin = begin
         self._statistics = Statistics() if statistics is None else statistics
-        self._read: Callable[[int, int, bool], list[Any]] = stream.next_chunk
+        self._measurements = measurements or Measurements(Meters())
+        self._consumer = self._measurements.consumer
+        # The method of the class: a gauge may hide it in the stream.
+        self._read: _Read = MethodType(type(stream).next_chunk, stream)
+        self._unmeasured: abc.Iterator[_Read] = iter(())
+        """`_read` for each of the next reads that is not measured."""
         self._follows_ready = stream.ready is not None
         self._ready: abc.Iterator[Any] = iter(()) if stream.ready is None else stream.ready
         self._elements = 0  # counts those in `_ready` too
@@ -56,8 +67,12 @@ class Iterator:
     def __next__(self) -> Any:
         for element in self._ready:  # a third of what calling the stream takes
             return element
+        for read in self._unmeasured:  # noqa: B007 - it is called below
+            break
+        else:
+            read = self._read_measured
         try:
-            chunk = self._read(READ_AHEAD_ELEMENTS, READ_AHEAD_BYTES, True)
+            chunk = read(READ_AHEAD_ELEMENTS, READ_AHEAD_BYTES, True)
         except Exception:
             if self._finalizer.alive:  # what a closed iterator says is no position's error
                 self._errors += 1
@@ -73,6 +88,16 @@ class Iterator:
         if self._follows_ready:
             self._follow_ready()
         return element
+
+    def _read_measured(self, max_elements: int, max_bytes: int, lazy: bool) -> list[Any]:
+        consumer, read = self._consumer, self._read
+        start = consumer.begin()
+        try:
+            return self._stream.next_chunk(max_elements, max_bytes, lazy)
+        finally:
+            unmeasured = repeat(read, consumer.end(start))
+            if self._read is read:  # else it was closed meanwhile
+                self._unmeasured = unmeasured
 
     def _take_first(self, chunk: list[Any]) -> Any:
         if not chunk:
@@ -107,16 +132,17 @@ class Iterator:
         if self._read is not _end:
             self._shut(_closed)
 
-    def _shut(self, then: Callable[[int, int, bool], list[Any]]) -> None:
+    def _shut(self, then: _Read) -> None:
         if self._read is not _inherited:
             self._leave(then)
             self._finalizer()
         _open_iterators.discard(self)
 
-    def _leave(self, then: Callable[[int, int, bool], list[Any]]) -> None:
+    def _leave(self, then: _Read) -> None:
         """Drop the elements that were not yielded; later reads call `then`."""
         self._elements, self._ready = self._received(), iter(())
-        self._read = then
+        self._read, self._unmeasured = then, repeat(then)
+        self._measurements.end(self._elements)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position of this epoch as a dict of a few numbers that JSON can represent.
@@ -140,10 +166,14 @@ class Iterator:
         if self._begin is None:
             raise UnimplementedError("this iterator was not created by a Dataset and has no state")
         begin = self._begin()
-        position = begin.position + self._received() + self._errors
+        position = begin.position + self.position()
         return msgspec.structs.replace(begin, position=position).to_dict()
 
-    def stats(self) -> dict[str, int]:
+    def position(self) -> int:
+        """Return the number of elements and errors that were read."""
+        return self._received() + self._errors
+
+    def stats(self) -> dict[str, Any]:
         """Return counters of this epoch: ``elements`` yielded and ``errors`` raised.
 
         With a service also ``tasks_lost`` and ``splits_lost``: the tasks of lost workers and the
@@ -154,9 +184,16 @@ class Iterator:
         ``cache_hits``, ``cache_misses`` and ``elements_skipped``: the elements that came from the
         cache, those computed for this trainer, and those that left the cache before. With
         `ignore_errors` also ``errors_ignored`` after the first one, workers' errors included.
+
+        Also what is slow: ``seconds`` from the first to the last read and how many of them it
+        ``waited`` for elements; ``bottleneck``, the kind of what limits the rate: "trainer",
+        "worker", "source", "network", "splits", "straggler", "pipeline" or "unknown"; a
+        ``sentence`` that names it with its evidence; and ``stages``, a list of dicts with the
+        fields of `StageReport` for the stages in this process.
         """
-        own = {"elements": self._received(), "errors": self._errors}
-        return own | self._statistics.snapshot()
+        own: dict[str, Any] = {"elements": self._received(), "errors": self._errors}
+        own |= self._statistics.snapshot()
+        return own | self._measurements.snapshot(own["elements"])
 
     def __enter__(self) -> "Iterator":
         return self

@@ -52,7 +52,7 @@ def test_failed_elements_are_skipped_and_counted(calls):
     dataset = stoker.Dataset.range(9).map(even, num_parallel_calls=calls).ignore_errors()
     with dataset.iterator() as iterator:
         assert list(iterator) == [0, 2, 4, 6, 8]
-        assert iterator.stats() == {"elements": 5, "errors": 0, "errors_ignored": 4}
+        assert {"elements": 5, "errors": 0, "errors_ignored": 4}.items() <= iterator.stats().items()
 
 
 def test_nothing_is_counted_where_nothing_fails():
@@ -71,7 +71,7 @@ def test_one_more_than_max_errors_is_raised_as_it_is():
     assert [x if isinstance(x, int) else repr(x) for x in found] == [
         *(0, 2, 4, "Odd(5)", 6, "Odd(7)", 8, "Odd(9)"),
     ]
-    assert iterator.stats() == {"elements": 5, "errors": 3, "errors_ignored": 2}
+    assert {"elements": 5, "errors": 3, "errors_ignored": 2}.items() <= iterator.stats().items()
 
 
 def test_with_no_errors_allowed_it_is_as_if_it_were_not_there():

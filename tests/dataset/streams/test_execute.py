@@ -17,7 +17,7 @@ def test_inner_and_nested_contexts_extend_the_epoch() -> None:
     context = Context(seed=1, epoch=(4,), splits=ScriptedSplits({}))
     assert context.inner(2).epoch == (4, 2)
     assert context.inner(2).splits is context.splits
-    nested = context.nested(root, 5)
+    nested = context.nested(root, 5, context.meters)
     assert nested.epoch == (4, 5)
     assert nested.splits is None
     assert nested.numbers == number(root)

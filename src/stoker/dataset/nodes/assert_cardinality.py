@@ -21,7 +21,7 @@ class AssertCardinality(OneInput, frozen=True, eq=False, kw_only=True):
         return self.expected
 
     def open(self, context: Context) -> Stream:
-        stream = self.input.open(context)
+        stream = context.open(self.input)
         return stream if context.splits is not None else _CountedStream(stream, self.expected)
 
 

@@ -63,7 +63,7 @@ class Batch(Node, frozen=True, eq=False, kw_only=True):
         table = self.input.table()
         if table is not None:
             return GatheredBatches(
-                self.input.open(replace(context, as_rows=True)),
+                replace(context, as_rows=True).open(self.input),
                 self.batch_size,
                 self.drop_remainder,
                 table,
@@ -71,7 +71,7 @@ class Batch(Node, frozen=True, eq=False, kw_only=True):
                 origin,
             )
         return BatchStream(
-            self.input.open(context),
+            context.open(self.input),
             self.batch_size,
             self.drop_remainder,
             partial(collate, allocate=allocate),
@@ -95,6 +95,10 @@ class MapAndBatch(Node, frozen=True, eq=False, kw_only=True):
     batch_size: int
     drop_remainder: bool = False
 
+    @property
+    def stage_kind(self) -> str:
+        return "batch"
+
     def element_spec(self) -> Spec:
         return batched_spec(self.input.element_spec(), self.batch_size, self.drop_remainder)
 
@@ -108,8 +112,10 @@ class MapAndBatch(Node, frozen=True, eq=False, kw_only=True):
         mapping = self.input
         assert isinstance(mapping, Map)
         slots = _SlotsOfBatches(self.batch_size, context.allocate_for(self))
+        calls = mapping.open_calls(context, slots.writer, self.batch_size)
+        context.meters.watch(mapping, context.numbers, calls)
         return BatchStream(
-            mapping.open_calls(context, slots.writer, self.batch_size),
+            calls,
             self.batch_size,
             self.drop_remainder,
             slots.collate,

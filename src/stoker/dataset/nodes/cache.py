@@ -30,7 +30,7 @@ class Cache(OneInput, frozen=True, eq=False, kw_only=True):
             return _CachedStream(store.elements)
         # The stored elements must not depend on which epoch was the first to be read completely: a
         # stream is a function of (tree, seed, epoch, splits).
-        return _CachingStream(self.input.open(replace(context, epoch=(0,))), store)
+        return _CachingStream(replace(context, epoch=(0,)).open(self.input), store)
 
 
 def is_filled(node: Cache) -> bool:

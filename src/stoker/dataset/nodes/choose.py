@@ -60,7 +60,7 @@ class Sample(Node, frozen=True, eq=False, kw_only=True):
         return UNKNOWN_CARDINALITY if UNKNOWN_CARDINALITY in counts else sum(counts)
 
     def open(self, context: Context) -> Stream:
-        streams = [part.open(context) for part in self.parts]
+        streams = [context.open(part) for part in self.parts]
         if len(streams) == 1:
             return streams[0]
         generator = rng(context, self, self.seed, per_epoch=self.rerandomize_each_iteration)
@@ -97,9 +97,9 @@ class SampleByWeights(Node, frozen=True, eq=False, kw_only=True):
         return self.parts
 
     def open(self, context: Context) -> Stream:
-        weights = self.weights.open(context.whole())
+        weights = context.whole().open(self.weights)
         generator = rng(context, self, self.seed, per_epoch=self.rerandomize_each_iteration)
-        streams = [part.open(context) for part in self.parts]
+        streams = [context.open(part) for part in self.parts]
         choices = VaryingChoices(generator, weights, len(streams))
         return _ChosenStream(streams, choices, self.stop_on_empty_dataset)
 
@@ -129,8 +129,8 @@ class Choose(Node, frozen=True, eq=False, kw_only=True):
         return self.parts
 
     def open(self, context: Context) -> Stream:
-        choices = self.choices.open(context.whole())
-        streams = [part.open(context) for part in self.parts]
+        choices = context.whole().open(self.choices)
+        streams = [context.open(part) for part in self.parts]
         indices = GivenChoices(choices, len(streams))
         return _ChosenStream(streams, indices, self.stop_on_empty_dataset)
 

@@ -45,7 +45,7 @@ class _ConcatenateStream(Stream):
         if self._input is None and self._at < len(self._parts):
             part = self._parts[self._at]
             self._at += 1
-            self._input = part.open(self._context)
+            self._input = self._context.open(part)
         return self._input
 
     def _end_part(self) -> None:

@@ -23,7 +23,7 @@ class EncodedNames(OneInput, frozen=True, eq=False, kw_only=True):
         return TensorSpec((), np.dtype(object))
 
     def open(self, context: Context) -> Stream:
-        return _EncodedStream(self.input.open(context))
+        return _EncodedStream(context.open(self.input))
 
 
 class _EncodedStream(OneInputStream):

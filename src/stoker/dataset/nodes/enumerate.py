@@ -28,7 +28,7 @@ class Enumerate(OneInput, frozen=True, eq=False, kw_only=True):
         return None if table is None else ZippedTable([NumberTable(0, 1), table], (0, 1))
 
     def open(self, context: Context) -> Stream:
-        return _EnumerateStream(self.input.open(context), self.start)
+        return _EnumerateStream(context.open(self.input), self.start)
 
 
 class _EnumerateStream(OneInputStream):

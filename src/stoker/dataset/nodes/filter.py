@@ -24,7 +24,7 @@ class Filter(OneInput, frozen=True, eq=False, kw_only=True):
     function: Pickled
 
     def open(self, context: Context) -> Stream:
-        return _FilterStream(context, self, self.input.open(context))
+        return _FilterStream(context, self, context.open(self.input))
 
 
 class _FilterStream(BlockStream):

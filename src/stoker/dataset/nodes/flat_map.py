@@ -29,7 +29,7 @@ class FlatMap(OneInput, frozen=True, eq=False, kw_only=True):
 
     def open(self, context: Context) -> Stream:
         nested = NestedDatasets(context, self, self.function.value)
-        return _FlatMapStream(self.input.open(context), nested)
+        return _FlatMapStream(context.open(self.input), nested)
 
 
 class _FlatMapStream(OneInputStream):

@@ -44,7 +44,7 @@ class GroupByWindow(OneInput, frozen=True, eq=False, kw_only=True):
         return unless_finite(self.input.cardinality())
 
     def open(self, context: Context) -> Stream:
-        return _GroupStream(context, self, self.input.open(context))
+        return _GroupStream(context, self, context.open(self.input))
 
 
 class _GroupStream(OneInputStream):

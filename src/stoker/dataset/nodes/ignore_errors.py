@@ -28,7 +28,7 @@ class IgnoreErrors(OneInput, frozen=True, eq=False, kw_only=True):
         return unless_finite(self.input.cardinality())
 
     def open(self, context: Context) -> Stream:
-        return _IgnoreErrorsStream(self, context, self.input.open(context))
+        return _IgnoreErrorsStream(self, context, context.open(self.input))
 
 
 class _IgnoreErrorsStream(OneInputStream):

@@ -9,6 +9,7 @@ from stoker.dataset.pickled import Pickled
 from stoker.dataset.streams.caching import LazyStream
 from stoker.dataset.streams.failures import Failure
 from stoker.dataset.streams.stream import Stream
+from stoker.dataset.streams.work import Work
 from stoker.dataset.threads import pool
 from stoker.dataset.threads.readmany import ReadMany
 from stoker.dataset.threads.turns import TurnsStream
@@ -68,7 +69,7 @@ class Interleave(Node, frozen=True, eq=False, kw_only=True):
         def make_stream(index: int, element: Any) -> Stream:
             return LazyStream(partial(_open, nested, index, element))
 
-        stream = self.input.open(context)
+        stream = context.open(self.input)
         limit = self._limit(context)
         if limit is None:
             in_turn = _InTurn(stream, make_stream)
@@ -85,7 +86,7 @@ class Interleave(Node, frozen=True, eq=False, kw_only=True):
         )
         if not self.deterministic:
             return _AnyOrderStream(many, self.block_length)
-        return TurnsStream(many, self.cycle_length, self.block_length)
+        return _TurnsAhead(many, self.cycle_length, self.block_length)
 
     def _limit(self, context: Context) -> int | None:
         """Return the number of threads; None to read inline, as always in a pool thread."""
@@ -129,17 +130,33 @@ class _InTurn:
         self._stream.close()
 
 
+class _TurnsAhead(TurnsStream):
+    """Yields the elements of datasets that are read ahead."""
+
+    def __init__(self, many: ReadMany, cycle_length: int, block_length: int) -> None:
+        super().__init__(many, cycle_length, block_length)
+        self._many = many
+        self.work: Work = many.work
+
+    def filled(self) -> float:
+        return self._many.filled()
+
+
 class _AnyOrderStream(Stream):
     """Yields the elements that are ready first, up to a block of each dataset."""
 
     def __init__(self, many: ReadMany, block_length: int) -> None:
         self._many = many
+        self.work: Work = many.work
         self._block = block_length
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         if lazy:
             max_elements = 1
         return self._many.take_any(max_elements, max_bytes, self._block)
+
+    def filled(self) -> float:
+        return self._many.filled()
 
     def close(self) -> None:
         self._many.close()

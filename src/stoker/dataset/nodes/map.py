@@ -63,14 +63,21 @@ class Map(Node, frozen=True, eq=False, kw_only=True):
         origin = Origin(self.kind, self.site, None)
         new_calls = partial(Calls, context, self)
         limit = self._limit(context, group)
-        stream = self.input.open(context)
+        stream = context.open(self.input)
         if limit is None:
             return InlineCalls(stream, function, origin, new_calls())
         return AdaptiveCalls(
             stream,
-            lambda inputs: InlineCalls(inputs, function, origin, new_calls()),
-            lambda inputs: OrderedCalls(
-                inputs, function, limit, origin, new_calls, finish_with=finish_with, group=group
+            lambda inputs, work: InlineCalls(inputs, function, origin, new_calls(), work),
+            lambda inputs, work: OrderedCalls(
+                inputs,
+                function,
+                limit,
+                origin,
+                new_calls,
+                finish_with=finish_with,
+                group=group,
+                work=work,
             ),
             begin_inline=self.num_parallel_calls == AUTOTUNE,
         )

@@ -7,6 +7,7 @@ from typing import Any
 from stoker.dataset.random import keyed, stream_calls
 from stoker.dataset.streams.execute import open_stream
 from stoker.dataset.streams.failures import Origin, raise_failure
+from stoker.dataset.streams.meters import OpenedSampler
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context, Node
 from stoker.errors import InvalidTypeError
@@ -31,6 +32,7 @@ class NestedDatasets:
         self._recorded = stream_calls(context, node)
         # Datasets of two nodes draw differently: the node's number is in their epoch.
         self._context = context.inner(context.numbers[node])
+        self._meters = OpenedSampler(context.meters.nested(node, context.numbers))
 
     def open(self, index: int, arguments: tuple[Any, ...]) -> Stream:
         """Call the function and open the dataset that it returns.
@@ -57,7 +59,7 @@ class NestedDatasets:
                 f"the function of {self._node.kind} must return a Dataset; it returned a "
                 f"{type(result).__qualname__}; wrap it, as in Dataset.from_tensor_slices(...)"
             )
-        context = self._context.nested(root, index)
+        context = self._context.nested(root, index, self._meters.next())
         seed = result.options().seed
         if seed is not None:
             context = dataclasses.replace(context, seed=seed)

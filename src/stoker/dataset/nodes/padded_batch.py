@@ -55,7 +55,7 @@ class PaddedBatch(OneInput, frozen=True, eq=False, kw_only=True):
     def open(self, context: Context) -> Stream:
         shapes, values = self.padding.value
         return BatchStream(
-            self.input.open(context),
+            context.open(self.input),
             self.batch_size,
             self.drop_remainder,
             partial(pad, shapes=shapes, values=values, allocate=context.allocate_for(self)),

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 from stoker.dataset.streams.failures import Failure
 from stoker.dataset.streams.stream import Stream
+from stoker.dataset.streams.work import Work
 from stoker.dataset.threads import pool
 from stoker.dataset.threads.readahead import ReadAhead
 from stoker.dataset.threads.tuning import default_bytes
@@ -47,7 +48,7 @@ class Prefetch(Node, frozen=True, eq=False, kw_only=True):
         return self.input.table()
 
     def open(self, context: Context) -> Stream:
-        stream = self.input.open(context)
+        stream = context.open(self.input)
         if self.buffer_size == 0 or context.as_rows:  # row numbers take no time to wait for
             return stream
         if self.buffer_size == AUTOTUNE:
@@ -72,7 +73,8 @@ class _PrefetchStream(Stream):
         self._was_full = False
         self._buffer: deque[Any] = deque()
         self._bytes = 0
-        self._reader = ReadAhead(stream, self._room, self._accept)
+        self.work: Work = Work(threads=1)
+        self._reader = ReadAhead(stream, self._room, self._accept, self.work)
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         return self._take(1 if lazy else max_elements, max_bytes)
@@ -86,6 +88,9 @@ class _PrefetchStream(Stream):
                 if held == n or self._reader.ended:
                     return held
             return held + self._stream.advance(n - held)
+
+    def filled(self) -> float:
+        return min(1.0, len(self._buffer) / self._max_elements)
 
     def close(self) -> None:
         self._reader.close()

@@ -57,7 +57,7 @@ class RaggedBatch(OneInput, frozen=True, eq=False, kw_only=True):
         leaves = zip(leaf_names(spec), flatten(spec), strict=True)
         ranks = {n: _ragged_rank(leaf) for n, leaf in leaves if isinstance(leaf, TensorSpec)}
         return BatchStream(
-            self.input.open(context),
+            context.open(self.input),
             self.batch_size,
             self.drop_remainder,
             partial(_lay, ranks=ranks, allocate=context.allocate_for(self)),

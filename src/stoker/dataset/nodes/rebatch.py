@@ -61,7 +61,7 @@ class Rebatch(OneInput, frozen=True, eq=False, kw_only=True):
         return batches + (last > 0 and not self.drop_remainder)
 
     def open(self, context: Context) -> Stream:
-        return _RebatchStream(self, self.input.open(context), context.allocate_for(self))
+        return _RebatchStream(self, context.open(self.input), context.allocate_for(self))
 
 
 def _batches_of(rows: int, first: int, sizes: Sequence[int]) -> tuple[int, int]:

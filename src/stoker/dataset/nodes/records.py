@@ -81,7 +81,7 @@ class Records(Node, frozen=True, eq=False, kw_only=True):
         if isinstance(self.format, TFRecord):
             load_crc32c()  # one error instead of one for each file
         if context.splits is None or self.splits() is None:
-            return _RecordsStream(self, self.input.open(context), context.calls)
+            return _RecordsStream(self, context.open(self.input), context.calls)
         splits = ListedStream(context, self, lambda: self.list_splits(context))
         return _RecordsStream(self, splits, context.calls, splits=True)
 

@@ -51,7 +51,7 @@ class RejectionResample(OneInput, frozen=True, eq=False, kw_only=True):
         return unless_finite(self.input.cardinality())
 
     def open(self, context: Context) -> Stream:
-        return _ResampleStream(self, context, self.input.open(context))
+        return _ResampleStream(self, context, context.open(self.input))
 
 
 class _ResampleStream(Stepwise):

@@ -4,6 +4,7 @@ import time
 from typing import Any, ClassVar
 
 from stoker.dataset.streams.deadline import CHUNK_SECONDS
+from stoker.dataset.streams.meters import OpenedSampler
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import (
     INFINITE_CARDINALITY,
@@ -41,6 +42,7 @@ class _RepeatStream(Stream):
     def __init__(self, node: Repeat, context: Context) -> None:
         self._node = node
         self._context = context
+        self._meters = OpenedSampler(context.meters)
         self._epoch = 0
         self._epochs_shared = 0
         self._input: Stream | None = None
@@ -58,7 +60,8 @@ class _RepeatStream(Stream):
                 return None
             self._yielded = False
             self._epochs_shared = self._context.statistics.count("epochs_shared")
-            self._input = self._node.input.open(self._context.inner(self._epoch))
+            context = self._context.inner(self._epoch, self._meters.next())
+            self._input = context.open(self._node.input)
         return self._input
 
     def _end_epoch(self) -> None:

@@ -31,7 +31,7 @@ class Scan(OneInput, frozen=True, eq=False, kw_only=True):
         return UnknownSpec() if self.spec is None else self.spec.value
 
     def open(self, context: Context) -> Stream:
-        return _ScanStream(context, self, self.input.open(context))
+        return _ScanStream(context, self, context.open(self.input))
 
 
 class _ScanStream(Stepwise):

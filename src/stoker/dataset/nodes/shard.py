@@ -43,7 +43,7 @@ class Shard(OneInput, frozen=True, eq=False, kw_only=True):
                 "`tf.data.experimental.service.ShardingPolicy.HINT` processing mode. Read the "
                 "dataset with processing_mode=ShardingPolicy.HINT, or give `shard` numbers"
             )
-        stream = self.input.open(context)
+        stream = context.open(self.input)
         if context.as_rows:
             return _ShardStream(self, stream, flows=True, cheap=True, max_sliced=self.num_shards)
         cheap = not self.input.inputs and isinstance(self.input.splits(), IndexSplits)
@@ -58,7 +58,7 @@ class WorkerShard(Shard, frozen=True, eq=False, kw_only=True):
     """
 
     def open(self, context: Context) -> Stream:
-        stream = _NonEmptyInput(self.input.open(context), self)
+        stream = _NonEmptyInput(context.open(self.input), self)
         flows = context.splits is None and context.shard is None
         return _ShardStream(self, stream, flows=flows, cheap=False)
 

@@ -53,10 +53,10 @@ class Shuffle(OneInput, frozen=True, eq=False, kw_only=True):
         draws = Draws(generator, size)
         table = None if context.as_rows else self.input.table()
         if context.as_rows or table is not None:
-            rows = self.input.open(replace(context, as_rows=True))
+            rows = replace(context, as_rows=True).open(self.input)
             shuffled = ShuffledRows(rows, size, draws, known)
             return shuffled if table is None else RowElements(shuffled, table)
-        return _ShuffleStream(self.input.open(context), size, draws, known)
+        return _ShuffleStream(context.open(self.input), size, draws, known)
 
 
 class _ShuffleStream(OneInputStream):

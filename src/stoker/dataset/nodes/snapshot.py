@@ -56,7 +56,7 @@ class Snapshot(OneInput, frozen=True, eq=False, kw_only=True):
         # The elements kept must not depend on which epoch was the first to be read whole.
         first = replace(context, epoch=(0,))
         if context.part_reader(self) is not None:
-            return self.input.open(first)
+            return first.open(self.input)
         return LazyStream(lambda: self._open(context, first))
 
     def _open(self, context: Context, first: Context) -> Stream:

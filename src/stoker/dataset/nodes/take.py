@@ -26,7 +26,7 @@ class Take(OneInput, frozen=True, eq=False, kw_only=True):
         return self.count if whole != UNKNOWN_CARDINALITY or self.count == 0 else whole
 
     def open(self, context: Context) -> Stream:
-        stream = self.input.open(context)
+        stream = context.open(self.input)
         return stream if self.count < 0 else _TakeStream(stream, self.count)
 
 
@@ -59,7 +59,7 @@ class TakeWhile(OneInput, frozen=True, eq=False, kw_only=True):
     function: Pickled
 
     def open(self, context: Context) -> Stream:
-        return _TakeWhileStream(context, self, self.input.open(context))
+        return _TakeWhileStream(context, self, context.open(self.input))
 
 
 class _TakeWhileStream(Stepwise):
@@ -86,7 +86,7 @@ class Skip(OneInput, frozen=True, eq=False, kw_only=True):
         return max(0, whole - self.count) if whole >= 0 else whole
 
     def open(self, context: Context) -> Stream:
-        stream = self.input.open(context)
+        stream = context.open(self.input)
         return _TakeStream(stream, 0) if self.count < 0 else _SkipStream(stream, self.count)
 
 

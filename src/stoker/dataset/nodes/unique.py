@@ -26,7 +26,7 @@ class Unique(OneInput, frozen=True, eq=False, kw_only=True):
     kind: ClassVar[str] = "unique"
 
     def open(self, context: Context) -> Stream:
-        return _UniqueStream(context, self, self.input.open(context))
+        return _UniqueStream(context, self, context.open(self.input))
 
 
 class _UniqueStream(Stepwise):

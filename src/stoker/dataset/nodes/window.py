@@ -54,7 +54,7 @@ class Window(OneInput, frozen=True, eq=False, kw_only=True):
         return max(0, (elements - span) // self.shift + 1)
 
     def open(self, context: Context) -> Stream:
-        stream = self.input.open(context)
+        stream = context.open(self.input)
         # Only every step-th element is in any window: the others are skipped, not computed.
         step = math.gcd(self.shift, self.stride)
         if step == 1:

@@ -74,7 +74,7 @@ class Zip(Node, frozen=True, eq=False, kw_only=True):
 
     def open(self, context: Context) -> Stream:
         streams = [
-            part.open(branch)
+            branch.open(part)
             for part, branch in zip(
                 self.parts, aligned_branches(self, self.parts, context), strict=True
             )

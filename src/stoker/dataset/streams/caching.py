@@ -53,11 +53,11 @@ def read_or_write(
         try:
             writer = StoreWriter(folder, spec, compression, metadata, file_of)
         except StoreBusyError:
-            return node.input.open(context)
+            return context.open(node.input)
         try:
             found = read_description(folder)  # another may have completed it before the lock
             if found is None:
-                return CachingStream(node.input.open(context), writer, f"`{owner}` ({node.site})")
+                return CachingStream(context.open(node.input), writer, f"`{owner}` ({node.site})")
         except BaseException:
             writer.abandon()
             raise

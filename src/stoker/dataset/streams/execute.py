@@ -19,14 +19,12 @@ def open_stream(root: Node, context: Context) -> Stream:
     numbers = context.numbers if root in context.numbers else number(root)
     tree, numbers = rewrite(root, numbers)
     enclosing = context.record_classes
-    return tree.open(
-        dataclasses.replace(
-            context,
-            numbers=numbers,
-            output_nodes=_output_nodes(tree),
-            record_classes=lambda: chain(enclosing(), classes_of_functions(root)),
-        )
-    )
+    return dataclasses.replace(
+        context,
+        numbers=numbers,
+        output_nodes=_output_nodes(tree),
+        record_classes=lambda: chain(enclosing(), classes_of_functions(root)),
+    ).open(tree)
 
 
 def _output_nodes(root: Node) -> frozenset[Node]:

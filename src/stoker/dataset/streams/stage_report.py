@@ -25,6 +25,7 @@ class StageReport(msgspec.Struct):
         p99: 99th percentile of the seconds per element.
         cpu: fraction of `busy` in which its thread had a core; None if it was not measured. A
             function with a low fraction waits: for files, the network or a lock.
+        estimated: its calls are so short that only some were measured; sums are estimates.
     """
 
     number: int
@@ -42,6 +43,7 @@ class StageReport(msgspec.Struct):
     p50: float = 0.0
     p99: float = 0.0
     cpu: float | None = None
+    estimated: bool = False
 
     @property
     def label(self) -> str:

@@ -4,6 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
+from stoker.dataset.streams.work import Work
+
 READ_AHEAD_ELEMENTS = 128
 READ_AHEAD_BYTES = 64 << 10
 """The most read in one lazy call where one element is asked for.
@@ -26,9 +28,11 @@ class Stream(ABC):
     Attributes:
         ready: received elements that can be consumed without a call; None for most streams.
             Consuming one consumes it from the stream; only reading replaces the iterator.
+        work: the time in its function or on threads of its own; None if it does not measure that.
     """
 
     ready: Iterator[Any] | None = None
+    work: Work | None = None
 
     def next(self) -> Any:
         """Return the next element; block until there is one.
@@ -75,6 +79,10 @@ class Stream(ABC):
                 break
             left -= skipped
         return n - left
+
+    def filled(self) -> float | None:
+        """Return the fraction of the buffer that is ready to be read; None without a buffer."""
+        return None
 
     def close(self) -> None:  # noqa: B027 - most streams hold nothing
         """Close the inputs and leave no thread running; idempotent."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stoker.dataset.streams.stream import OneInputStream, Stream
+from stoker.dataset.streams.work import Work
 from stoker.dataset.threads.inline import InlineCalls
 from stoker.dataset.threads.parallel import OrderedCalls
 from stoker.errors import FailedPreconditionError
@@ -38,21 +39,22 @@ class AdaptiveCalls(Stream):
 
     Args:
         stream: the input.
-        make_inline: makes the inline one over the input.
-        make_parallel: makes the parallel one over the input.
+        make_inline: makes the inline one over the input, which adds its times to a `Work`.
+        make_parallel: makes the parallel one over the input, likewise.
         begin_inline: begin inline and measure (AUTOTUNE) instead of beginning in parallel.
     """
 
     def __init__(
         self,
         stream: Stream,
-        make_inline: Callable[[Stream], InlineCalls],
-        make_parallel: Callable[[Stream], OrderedCalls],
+        make_inline: Callable[[Stream, Work], InlineCalls],
+        make_parallel: Callable[[Stream, Work], OrderedCalls],
         *,
         begin_inline: bool,
     ) -> None:
         self._input = _PushbackStream(stream)
-        self._inline = make_inline(self._input)
+        self.work: Work = Work()
+        self._inline = make_inline(self._input, self.work)
         self._make_parallel = make_parallel
         self._parallel: OrderedCalls | None = None
         self._inline_mean = 0.0
@@ -86,6 +88,10 @@ class AdaptiveCalls(Stream):
                 return skipped
             self._go_inline(parallel)
         return skipped + self._inline.advance(n - skipped)
+
+    def filled(self) -> float | None:
+        parallel = self._parallel
+        return None if parallel is None else parallel.filled()
 
     def close(self) -> None:
         with self._switch:
@@ -125,7 +131,7 @@ class AdaptiveCalls(Stream):
         self._input.push_back(inputs)
         with self._switch:
             self._check_open()
-            self._parallel = self._make_parallel(self._input)
+            self._parallel = self._make_parallel(self._input, self.work)
             self._parallel.start(index)
 
     def _go_inline(self, parallel: OrderedCalls) -> None:
@@ -133,6 +139,7 @@ class AdaptiveCalls(Stream):
             self._check_open()
             self._parallel = None
             parallel.close(close_stream=False)
+            self.work.threads = 0
             self._inline.resume(parallel.next_index())
             self._trial = min(self._trial * 2, _LONGEST_TRIAL)
 

@@ -35,6 +35,11 @@ class ChunkBuffer:
             return 0
         return max(0, self._max_elements - self._held)
 
+    def filled(self) -> float:
+        """Return the fraction of the capacity that is used."""
+        used = max(self._held / self._max_elements, self._held * self.unit / self._max_bytes)
+        return min(1.0, used)
+
     def half_empty(self) -> bool:
         """Return whether at most half of the capacity is used."""
         twice = 2 * self._held

@@ -12,6 +12,7 @@ from stoker.dataset.streams.blocks import BlockStream
 from stoker.dataset.streams.deadline import CHUNK_SECONDS
 from stoker.dataset.streams.failures import Origin, raise_failure
 from stoker.dataset.streams.stream import Stream
+from stoker.dataset.streams.work import Work
 from stoker.dataset.unpacking import apply
 from stoker.elements.sizes import element_bytes
 
@@ -30,20 +31,25 @@ class InlineCalls(BlockStream):
         function: the user's.
         origin: kind and site of the map node, for its errors.
         keyed: keys the randomness of the calls.
-
-    Attributes:
-        seconds: spent in the function since `mean_seconds` last returned a number.
+        work: the time in the function is added to it.
     """
 
+    work: Work
+
     def __init__(
-        self, stream: Stream, function: Callable[..., Any], origin: Origin, keyed: Calls
+        self,
+        stream: Stream,
+        function: Callable[..., Any],
+        origin: Origin,
+        keyed: Calls,
+        work: Work | None = None,
     ) -> None:
         super().__init__(stream, origin, keyed)
         self._function = function
         self._size = 1
         self._result_bytes = 1 << 20
-        self.seconds = 0.0
-        self._calls = 0
+        self.work = work or Work()
+        self._measure_anew()
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         if (lazy or max_elements == 1) and self._failure is None:
@@ -69,10 +75,11 @@ class InlineCalls(BlockStream):
 
     def mean_seconds(self, least: float) -> float | None:
         """Return the mean duration of a call, and measure anew; None before `least` seconds."""
-        seconds, calls = self.seconds, self._calls
+        seconds = self.work.busy - self._busy_before
         if seconds < least:
             return None
-        self.seconds, self._calls = 0.0, 0
+        calls = self.work.calls - self._calls_before
+        self._measure_anew()
         return seconds / calls
 
     def release_inputs(self) -> tuple[list[Any], int] | None:
@@ -88,7 +95,10 @@ class InlineCalls(BlockStream):
     def resume(self, index: int) -> None:
         """Go on with the element of this number, which the stream yields next."""
         self._stop = index
-        self.seconds, self._calls = 0.0, 0
+        self._measure_anew()
+
+    def _measure_anew(self) -> None:
+        self._busy_before, self._calls_before = self.work.busy, self.work.calls
 
     def _call_one(self, element: Any) -> list[Any]:
         recorded = self._recorded
@@ -104,8 +114,9 @@ class InlineCalls(BlockStream):
         finally:
             if recorded is not None and slot >= 0:
                 recorded.end(slot)
-            self.seconds += time.perf_counter() - start
-            self._calls += 1
+            work = self.work
+            work.busy += time.perf_counter() - start
+            work.calls += 1
 
     def _compute(self, chunk: list[Any], max_elements: int, max_bytes: int) -> None:
         start = time.perf_counter()
@@ -117,7 +128,7 @@ class InlineCalls(BlockStream):
                 return
             done = self._call_block(chunk, size)
             now = time.perf_counter()
-            self.seconds += now - start
+            self.work.busy += now - start
             self._size = _next_size(self._size, now - start)
             start = now
             if self._failure is not None:
@@ -145,7 +156,7 @@ class InlineCalls(BlockStream):
             error = StopIteration()  # the function's own: it ended `extend` early
         if error is not None:
             self._fail(error)
-        self._calls += done + (error is not None)
+        self.work.calls += done + (error is not None)
         return done
 
 

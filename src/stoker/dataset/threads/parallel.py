@@ -10,6 +10,7 @@ from typing import Any
 from stoker.dataset.random import Calls
 from stoker.dataset.streams.failures import Failure, Origin, mark_failure
 from stoker.dataset.streams.stream import Stream
+from stoker.dataset.streams.work import Work
 from stoker.dataset.threads import pool
 from stoker.dataset.threads.readahead import ReadAhead
 from stoker.dataset.threads.runnable import runnable_seconds
@@ -20,6 +21,9 @@ from stoker.errors import FailedPreconditionError
 
 # Interval at which a waiting consumer checks if it could run a call itself (see `_wait`).
 _HELP_SECONDS = 0.05
+
+# One in this number of calls measures its CPU time, which takes 1 us.
+_SAMPLED = 4
 
 Finish = Callable[[Any], Any]
 
@@ -69,7 +73,10 @@ class OrderedCalls(Stream):
             applies to the result; called in order.
         group: consecutive elements that the consumer needs together; it is woken once for all of
             them. Groups begin at multiples of this number.
+        work: the time in the function is added to it.
     """
+
+    work: Work
 
     def __init__(
         self,
@@ -81,6 +88,7 @@ class OrderedCalls(Stream):
         *,
         finish_with: Callable[[int], Finish] | None = None,
         group: int = 1,
+        work: Work | None = None,
     ) -> None:
         self._stream = stream
         self._function = function
@@ -100,10 +108,11 @@ class OrderedCalls(Stream):
         self._awaited = 0
         """Calls before `_until` that the consumer waits for."""
         self._draining = False
-        self._seconds = 0.0
-        self._measured = 0
+        self.work = work or Work()
+        self.work.threads = self._limit
+        self._busy_before, self._calls_before = self.work.busy, self.work.calls
         self._lease = pool.lease(self._limit)
-        self._reader = ReadAhead(stream, self._room, self._accept)
+        self._reader = ReadAhead(stream, self._room, self._accept, self.work)
         self._lock = self._reader.lock
 
     def start(self, index: int) -> None:
@@ -124,6 +133,7 @@ class OrderedCalls(Stream):
         if tuning is not None and tuning.wants_runnable():
             runnable = runnable_seconds()
         nbytes = 0
+        on_core = self._on_core()
         start = time.perf_counter()
         if not call.dropped:
             try:
@@ -136,13 +146,14 @@ class OrderedCalls(Stream):
             except BaseException as raised:  # noqa: BLE001 - same; of sys.exit there is no origin
                 error = raised
         now = time.perf_counter()
+        if on_core is not None:
+            on_core = time.thread_time() - on_core
         if runnable is not None:
             runnable = runnable_seconds() - runnable
         used = nbytes if tuning is None else nbytes + element_bytes(call.element)
         call.element = call.finish = None
         with self._lock:
-            self._seconds += now - start
-            self._measured += 1
+            self.work.add_call(now - start, on_core)
             call.done = True
             if not call.dropped:
                 call.value, call.error, call.nbytes = value, error, nbytes
@@ -162,6 +173,10 @@ class OrderedCalls(Stream):
                 self._awaited -= 1
                 if not self._awaited:
                     self._reader.filled.notify_all()
+
+    def _on_core(self) -> float | None:
+        """Return the CPU time of this thread if it should be measured for the next call."""
+        return None if self.work.calls % _SAMPLED else time.thread_time()
 
     def _apply(self, call: _Call) -> Any:
         recorded = self._recorded
@@ -205,6 +220,10 @@ class OrderedCalls(Stream):
                 skipped += unread
         return skipped
 
+    def filled(self) -> float:
+        with self._lock:
+            return (len(self._calls) - self._pending) / max(1, self._read_ahead)
+
     def close(self, *, close_stream: bool = True) -> None:
         """Forget what has not begun, wait for no running function; idempotent."""
         self._lease.release()
@@ -227,10 +246,11 @@ class OrderedCalls(Stream):
     def mean_seconds(self, least: int) -> float | None:
         """Return the mean duration of a call, and measure anew; None before `least` calls."""
         with self._lock:
-            seconds, calls = self._seconds, self._measured
+            seconds = self.work.busy - self._busy_before
+            calls = self.work.calls - self._calls_before
             if calls < least:
                 return None
-            self._seconds, self._measured = 0.0, 0
+            self._busy_before, self._calls_before = self.work.busy, self.work.calls
             return seconds / calls
 
     def _tune(self, tuning: Tuning, report: Report) -> None:
@@ -246,7 +266,7 @@ class OrderedCalls(Stream):
         """Run and read ahead as far as `tuning` allows."""
         self._read_ahead = tuning.read_ahead
         if self._limit != tuning.limit:
-            self._limit = tuning.limit
+            self._limit = self.work.threads = tuning.limit
             self._lease.resize(self._limit)
 
     def _is_wide(self) -> bool:

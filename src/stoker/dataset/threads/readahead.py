@@ -3,12 +3,14 @@
 import itertools
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from stoker.dataset.streams.failures import Failure
 from stoker.dataset.streams.stream import Stream
+from stoker.dataset.streams.work import Work
 
 # The most bytes requested from the input per call.
 CHUNK_BYTES = 1 << 20
@@ -26,6 +28,12 @@ class ReadAhead:
     it accepts now) and `accept` (add these items; a failed position is a `Failure`) are called with
     the lock held.
 
+    Args:
+        stream: read on the thread.
+        room: of the owner.
+        accept: of the owner.
+        work: the time in which the thread waits for room is added to it.
+
     Attributes:
         lock: the lock; re-entrant, since a collected iterator may be closed anywhere.
         filled: notified when elements arrived, the stream ended or the reader was closed.
@@ -35,11 +43,16 @@ class ReadAhead:
     """
 
     def __init__(
-        self, stream: Stream, room: Callable[[], int], accept: Callable[[list[Any]], None]
+        self,
+        stream: Stream,
+        room: Callable[[], int],
+        accept: Callable[[list[Any]], None],
+        work: Work,
     ) -> None:
         self._stream = stream
         self._room = room
         self._accept = accept
+        self._work = work
         self.lock = threading.RLock()
         self.filled = threading.Condition(self.lock)
         self._wake = threading.Condition(self.lock)
@@ -132,5 +145,7 @@ class ReadAhead:
                 if room > 0:
                     self.reading = True
                     return room
+                start = time.perf_counter()
                 self._wake.wait()
+                self._work.put_wait += time.perf_counter() - start
             return 0

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from stoker.dataset.streams.stream import Stream
+from stoker.dataset.streams.work import Work
 from stoker.dataset.threads import pool
 from stoker.dataset.threads.readahead import ReadAhead
 from stoker.dataset.threads.source import Source
@@ -37,6 +38,9 @@ class ReadMany:
         most_open: the most streams being read or waiting for that.
         max_elements: the most buffered elements of one stream.
         max_bytes: about the most buffered bytes of one stream; one element always fits.
+
+    Attributes:
+        work: the time in which threads read the streams.
     """
 
     def __init__(
@@ -64,8 +68,9 @@ class ReadMany:
         """Calls submitted to the pool that have not started."""
         self._consumer_waits = False
         self._awaited: Source | None = None
+        self.work = Work(threads=limit, includes_inputs=True)
         self._lease = pool.lease(limit)
-        self._reader = ReadAhead(stream, self._room, self._accept)
+        self._reader = ReadAhead(stream, self._room, self._accept, Work())
         self._lock = self._reader.lock
 
     def next(self) -> Stream | None:
@@ -158,6 +163,12 @@ class ReadMany:
             reading = source.reading
         if not reading:
             source.stream.close()
+
+    def filled(self) -> float:
+        """Return the mean fraction of the buffers in use, of the streams that are read."""
+        with self._lock:
+            live = list(self._live)
+            return sum(source.buffer.filled() for source in live) / max(1, len(live))
 
     def close(self) -> None:
         """Close all streams without waiting for running functions; idempotent."""
@@ -257,8 +268,11 @@ class ReadMany:
         """Read `source` once, and on while it has room and time is left; never raise."""
         more, abandoned = True, False
         while more:
+            start = time.perf_counter()
             items, ended = source.read()
+            seconds = time.perf_counter() - start
             with self._lock:
+                self.work.busy += seconds
                 if not source.closed:
                     source.buffer.put(items)
                     source.ended = ended

@@ -59,6 +59,11 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
     sums_inputs: ClassVar[bool] = False
     site: str = ""
 
+    @property
+    def stage_kind(self) -> str:
+        """The kind under which users know it; differs for nodes that `fused` makes."""
+        return getattr(self, "kind", "")  # a node that is never sent needs none
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         kind = cls.__dict__.get("kind")
@@ -90,6 +95,14 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
     def cardinality(self) -> int:
         """Return the number of elements, INFINITE_CARDINALITY or UNKNOWN_CARDINALITY."""
         raise NotImplementedError
+
+    def function_name(self) -> str:
+        """Return the name of the user's function that it calls; "" without one."""
+        for name in layout_of(type(self)).pickled:
+            if name.endswith("function"):
+                function = getattr(self, name)
+                return "" if function is None else _name_of(function.value)
+        return ""
 
     def counted(self) -> "Node":
         """Return the node with the cardinality of an epoch that nothing disturbs; for ``len``.
@@ -172,6 +185,12 @@ class OneInput(Node, frozen=True, eq=False, kw_only=True):
 
     def table(self) -> Table | None:
         return self.input.table() if self.selects_rows else None
+
+
+def _name_of(function: Any) -> str:
+    function = getattr(function, "func", function)  # of functools.partial
+    name: str = getattr(function, "__name__", type(function).__name__)
+    return name.replace("<lambda>", "lambda")
 
 
 registry: dict[str, type[Node]] = {}
@@ -282,6 +301,12 @@ class Context:
     as_rows: bool = False
     calls: TaskCalls | None = None
 
+    def open(self, node: Node) -> Stream:
+        """Open a node, and measure its stream; nodes open their inputs by this."""
+        stream = node.open(self)
+        self.meters.watch(node, self.numbers, stream)
+        return stream
+
     def allocate_for(self, node: Node) -> Allocate:
         """Return the function that allocates the batches of `node`.
 
@@ -291,9 +316,14 @@ class Context:
         """
         return self.allocate if node in self.output_nodes else np.empty
 
-    def inner(self, k: int) -> "Context":
-        """Return the context of the k-th opening of the tree below a node."""
-        return dataclasses.replace(self, epoch=(*self.epoch, k))
+    def inner(self, k: int, meters: Meters | None = None) -> "Context":
+        """Return the context of the k-th opening of the tree below a node.
+
+        Args:
+            k: counts the openings.
+            meters: of this opening; None for those of the context.
+        """
+        return dataclasses.replace(self, epoch=(*self.epoch, k), meters=meters or self.meters)
 
     def whole(self) -> "Context":
         """Return the context of an input of which every task reads all elements."""
@@ -308,8 +338,18 @@ class Context:
             return self.shard.reader
         return self.splits
 
-    def nested(self, root: Node, k: int) -> "Context":
-        """Return the context of a dataset built inside a function, which reads all its elements."""
+    def nested(self, root: Node, k: int, meters: Meters) -> "Context":
+        """Return the context of a dataset built inside a function, which reads all its elements.
+
+        Args:
+            root: of the dataset.
+            k: the number of the dataset.
+            meters: of the dataset.
+        """
         return dataclasses.replace(
-            self.whole(), epoch=(*self.epoch, k), numbers=number(root), allocate=np.empty
+            self.whole(),
+            epoch=(*self.epoch, k),
+            numbers=number(root),
+            allocate=np.empty,
+            meters=meters,
         )
