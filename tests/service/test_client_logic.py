@@ -645,17 +645,21 @@ def test_the_end_waits_for_the_dispatcher_with_tensorflows_timing():
 def test_a_reading_contains_what_came_from_each_task():
     client = _reading(None, TASK, OTHER)
     client.connected(2, "tcp")
+    assert client.take(0.0, 0.0)[0] is None  # it waits
     client.worker_message(1, f.Frame(0, ["a", "b"], nbytes=20), 1.0)
-    client.worker_message(1, f.Report(encode(TaskEvidence(seconds=1.0)), 4, 3), 2.0)
+    client.worker_message(1, f.Report(encode(TaskEvidence(seconds=2.0)), 4, 3), 2.0)
     client.worker_message(2, f.End(0), 5.0)
+    assert client.take(0.0, 5.0)[0] is not None
+    assert client.take(0.0, 5.0)[0] is None
     reading = client.reading(9.0, 3.0, 6.0)
     assert (reading.seconds, reading.waited) == (9.0, 3.0)
     assert (reading.elements, reading.bytes) == (2, 20)
     assert reading.assigns_splits
     first, second = reading.tasks
-    assert (first.worker, first.elements, first.bytes, first.silent) == ("here:1", 2, 20, 5.0)
-    assert (first.evidence, first.chunks, first.backlogged) == (TaskEvidence(seconds=1.0), 4, 3)
-    assert (second.protocol, second.silent, second.ended) == ("tcp", None, 1.0)
+    assert (first.worker, first.elements, first.bytes) == ("here:1", 2, 20)
+    assert (first.evidence, first.chunks, first.backlogged) == (TaskEvidence(seconds=2.0), 4, 3)
+    assert first.meanwhile.seconds == 1.0, "it waited for one of the first two seconds"
+    assert (second.protocol, second.ended) == ("tcp", 1.0), "it has waited for one since the end"
 
 
 def test_the_occupancy_is_that_of_the_window():

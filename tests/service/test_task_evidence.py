@@ -37,10 +37,10 @@ def test_evidence_of_another_version_is_ignored():
 
 def test_evidence_from_before_the_client_does_not_count():
     reading = TaskReading()
-    reading.reported(f.Report(encode(_evidence(100.0, 900))), 1.0)
+    reading.reported(f.Report(encode(_evidence(100.0, 900))), 1.0, 1.0)
     assert reading.evidence is not None
     assert (reading.evidence.seconds, reading.evidence.elements) == (0.0, 0)
-    reading.reported(f.Report(encode(_evidence(104.0, 930)), 7, 5), 5.0)
+    reading.reported(f.Report(encode(_evidence(104.0, 930)), 7, 5), 5.0, 5.0)
     assert (reading.evidence.seconds, reading.evidence.computing) == (4.0, 2.0)
     assert (reading.evidence.elements, reading.evidence.cores) == (30, 4)
     assert (reading.evidence.stages[0].elements, reading.evidence.stages[0].busy) == (30, 2.0)
@@ -49,11 +49,25 @@ def test_evidence_from_before_the_client_does_not_count():
 
 def test_all_evidence_of_a_task_of_the_client_counts():
     reading = TaskReading()
-    reading.reported(f.Report(encode(_evidence(JOINED_SECONDS, 20))), 0.5)
-    assert reading.evidence == _evidence(JOINED_SECONDS, 20)
+    reading.reported(f.Report(encode(_evidence(JOINED_SECONDS, 20))), 0.5, 0.5)
+    assert reading.evidence == reading.meanwhile == _evidence(JOINED_SECONDS, 20)
+
+
+def test_a_pause_of_the_reader_has_no_weight():
+    reading = TaskReading()
+    reading.reported(f.Report(encode(_evidence(10.0, 20)), 10, 1), 10.0, 10.0)
+    pause = msgspec.structs.replace(_evidence(10.0, 20), seconds=70.0, put_wait=60.0)
+    reading.reported(f.Report(encode(pause), 30, 21), 70.0, 10.0)
+    assert reading.evidence == pause
+    assert (reading.meanwhile.seconds, reading.meanwhile.put_wait) == (10.0, 0.0)
+    assert reading.backlog == 0.1
+    later = msgspec.structs.replace(pause, seconds=80.0, computing=15.0)
+    reading.reported(f.Report(encode(later), 50, 41), 80.0, 15.0)
+    assert (reading.meanwhile.seconds, reading.meanwhile.computing) == (15.0, 10.0)
+    assert reading.backlog == (1 + 10) / (10 + 10)
 
 
 def test_a_report_that_cannot_be_read_changes_nothing():
     reading = TaskReading()
-    reading.reported(f.Report(b"\xc1", 3, 2), 0.5)
+    reading.reported(f.Report(b"\xc1", 3, 2), 0.5, 0.5)
     assert reading == TaskReading()

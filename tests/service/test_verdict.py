@@ -35,6 +35,7 @@ def _task(
         "stages": [SOURCE, DECODE],
         **evidence,
     }
+    measured = TaskEvidence(**fields)
     return TaskState(
         worker=worker,
         protocol=protocol,
@@ -42,9 +43,11 @@ def _task(
         bytes=elements * 1_000_000,
         ended=ended_for,
         lost=lost,
-        evidence=TaskEvidence(**fields),
+        evidence=measured,
+        meanwhile=measured,
         chunks=chunks,
         backlogged=backlogged,
+        backlog=backlogged / max(1, chunks),
     )
 
 
@@ -72,7 +75,7 @@ def test_busy_workers_are_named_with_their_slowest_stage():
     assert (found.kind, found.site, found.worker) == ("worker", "train.py:8", "")
     assert found.sentence == (
         "The pipeline on the workers limits training: the trainer waited for elements for 80% of "
-        "10.0 s, and 2 workers computed for 90% of the time: 99% of the pipeline's time was in "
+        "10.0 s, and 2 workers computed for 90% of that time: 99% of the pipeline's time was in "
         "map(decode) at train.py:8 (P50 100.0 ms, P99 120.0 ms per element); a worker has 8 cores, "
         "so run it with num_parallel_calls=stoker.AUTOTUNE if it releases the GIL (as NumPy and "
         "image decoders do), or with `stoker worker --processes 8` otherwise."
@@ -110,7 +113,7 @@ def test_a_slow_source_is_named():
 def test_workers_without_stages_are_still_named():
     found = find_limit(_reading(_task(stages=[])))
     assert (found.kind, found.site) == ("worker", "")
-    assert found.sentence.endswith("1 worker computed for 90% of the time; add workers.")
+    assert found.sentence.endswith("1 worker computed for 90% of that time; add workers.")
 
 
 @pytest.mark.parametrize(
@@ -157,9 +160,11 @@ def _source(splits: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "idle",
     [
-        _task("host:2", elements=0, chunks=0, computing=0.0, split_wait=9.8, **_source(1)),
         _task(
-            "host:2", elements=0, chunks=0, computing=0.0, seconds=0.1, ended_for=9.8, **_source(1)
+            "host:2", elements=0, chunks=0, computing=0.0, seconds=8.0, split_wait=7.8, **_source(1)
+        ),
+        _task(
+            "host:2", elements=0, chunks=0, computing=0.0, seconds=0.1, ended_for=7.8, **_source(1)
         ),
     ],
     ids=["waiting", "ended"],
@@ -169,7 +174,7 @@ def test_workers_without_splits_are_counted(idle):
     assert (found.kind, found.site) == ("splits", "train.py:7")
     assert found.sentence == (
         "There are too few splits: the trainer waited for elements for 80% of 10.0 s, and "
-        "list_files at train.py:7 has 1 split for 2 workers, of which 1 had none for 98% of the "
+        "list_files at train.py:7 has 1 split for 2 workers, of which 1 had none for 98% of that "
         'time; divide the data into more files, or use processing_mode="parallel_epochs" if each '
         "worker may yield the whole dataset."
     )
@@ -234,5 +239,5 @@ def test_idle_workers_are_unknown_with_their_figures():
     found = find_limit(_reading(_task(computing=2.0, put_wait=1.0, split_wait=3.0)))
     assert found.kind == "unknown"
     assert found.sentence.endswith(
-        "1 worker computed for 20%, waited for room for 10%, waited for splits for 30% of the time."
+        "1 worker computed for 20%, waited for room for 10%, waited for splits for 30% of that time."
     )

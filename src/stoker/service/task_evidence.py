@@ -54,6 +54,38 @@ class TaskEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
             stages=_since(self.stages, before.stages),
         )
 
+    def plus(self, later: "TaskEvidence", weight: float) -> "TaskEvidence":
+        """Return the sum with the evidence of a later period, of which the times are weighted."""
+        return msgspec.structs.replace(
+            later,
+            seconds=self.seconds + weight * later.seconds,
+            computing=self.computing + weight * later.computing,
+            put_wait=self.put_wait + weight * later.put_wait,
+            split_wait=self.split_wait + weight * later.split_wait,
+            chunks=self.chunks + later.chunks,
+            elements=self.elements + later.elements,
+            bytes=self.bytes + later.bytes,
+            stages=_plus(self.stages, later.stages, weight),
+        )
+
+
+def _plus(stages: list[StageReport], later: list[StageReport], weight: float) -> list[StageReport]:
+    earlier = {stage.number: stage for stage in stages}
+    summed = []
+    for stage in later:
+        first = earlier.get(stage.number) or StageReport(stage.number, stage.kind)
+        summed.append(
+            msgspec.structs.replace(
+                stage,
+                elements=first.elements + stage.elements,
+                bytes=first.bytes + stage.bytes,
+                busy=first.busy + weight * stage.busy,
+                get_wait=first.get_wait + weight * stage.get_wait,
+                put_wait=first.put_wait + weight * stage.put_wait,
+            )
+        )
+    return summed
+
 
 def _since(stages: list[StageReport], before: list[StageReport]) -> list[StageReport]:
     earlier = {stage.number: stage for stage in before}

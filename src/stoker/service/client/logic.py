@@ -126,6 +126,7 @@ class Client:
         self._current: ReceivedChunk | None = None
         self._leaving: dict[int, TaskCursor] = {}
         self._began = now
+        self._waited = 0.0
         self._limit = options.max_outstanding_requests
         self._assigns_splits = assigns_splits(options.processing_mode)
         self._accounts = 0
@@ -353,9 +354,9 @@ class Client:
         elif isinstance(message, f.Counts):
             self._count(cursor, message.counts)
         elif isinstance(message, f.Report):
-            cursor.reading.reported(message, now - self._began)
+            cursor.reading.reported(message, now - self._began, self._waited_until(now))
         elif isinstance(message, f.End):
-            cursor.ended, cursor.reading.ended_at = True, now
+            cursor.ended, cursor.reading.ended_after = True, self._waited_until(now)
             self._order.task_ended(cursor.task.task_id)
             self._credit.ended(cursor.task.task_id)
             if not cursor.read:
@@ -396,9 +397,10 @@ class Client:
             frame.elements, frame.nbytes, frame.error, task_id=task_id, number=frame.number
         )
         self._order.put(chunk)
-        cursor.reading.received(chunk.positions, chunk.nbytes, now)
+        cursor.reading.received(chunk.positions, chunk.nbytes)
         self.outstanding += chunk.positions
         waited = 0.0 if self._waits_since is None else now - self._waits_since
+        self._waited += waited
         self._waits_since = None  # the wait for this chunk is over
         self._credit.received(chunk.task_id, chunk.positions, waited)
 
@@ -606,11 +608,16 @@ class Client:
             seconds=seconds,
             waited=waited,
             occupancy=self._filled / max(1, self._accounts),
-            tasks=[state_of(cursor, now) for cursor in self.cursors.values()],
+            tasks=[state_of(cursor, self._waited_until(now)) for cursor in self.cursors.values()],
             in_turns=self._order.in_turns,
             max_outstanding_requests=self._limit,
             assigns_splits=self._assigns_splits,
         )
+
+    def _waited_until(self, now: float) -> float:
+        """Return the seconds that the reader has waited for chunks to arrive."""
+        since = self._waits_since
+        return self._waited + (0.0 if since is None else max(0.0, now - since))
 
     # ── mechanics ─────────────────────────────────────────────────────────────────────────────────
     def _report(self, cursor: TaskCursor) -> None:

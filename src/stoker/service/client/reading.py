@@ -16,8 +16,8 @@ class TaskState:
 
     Attributes:
         worker: the worker's address.
-        ended: seconds since the end of the task; ``None`` before.
-        silent: seconds since the last frame; ``None`` if there was none.
+        ended: the seconds for which the reader has waited since the end of the task; ``None``
+            before.
         lost: its worker was removed.
     """
 
@@ -26,11 +26,12 @@ class TaskState:
     elements: int = 0
     bytes: int = 0
     ended: float | None = None
-    silent: float | None = None
     lost: bool = False
     evidence: TaskEvidence | None = None
+    meanwhile: TaskEvidence = TaskEvidence()
     chunks: int = 0
     backlogged: int = 0
+    backlog: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the task for `Iterator.stats`."""
@@ -87,18 +88,19 @@ class Reading:
         return sum(task.bytes for task in self.tasks)
 
 
-def state_of(cursor: TaskCursor, now: float) -> TaskState:
-    """Return the state of a task at the time `now`."""
+def state_of(cursor: TaskCursor, waited: float) -> TaskState:
+    """Return the state of a task now that the reader has waited `waited` seconds in all."""
     reading = cursor.reading
     return TaskState(
         worker=cursor.task.worker,
         protocol=reading.protocol,
         elements=reading.elements,
         bytes=reading.bytes,
-        ended=None if reading.ended_at is None else now - reading.ended_at,
-        silent=None if reading.received_at is None else now - reading.received_at,
+        ended=None if reading.ended_after is None else waited - reading.ended_after,
         lost=cursor.lost,
         evidence=reading.evidence,
+        meanwhile=reading.meanwhile,
         chunks=reading.chunks,
         backlogged=reading.backlogged,
+        backlog=reading.backlog,
     )

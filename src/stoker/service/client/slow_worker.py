@@ -32,7 +32,7 @@ def slow_workers(
     whole, busy = sum(x.seconds for x in evidence), sum(x.computing for x in evidence)
     if not whole or busy < BUSY * whole:
         return None
-    where = f"{workers_text(len(computing))} computed for {percent(busy, whole)} of the time"
+    where = f"{workers_text(len(computing))} computed for {percent(busy, whole)} of that time"
     slow = find_slow_stage(summed(x.stages for x in evidence), whole)
     if slow is None:
         return Bottleneck(

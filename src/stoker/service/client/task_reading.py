@@ -1,53 +1,81 @@
 """Amounts received of one task, and the evidence of its worker."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from stoker.service.task_evidence import TaskEvidence, decode
 from stoker.wire import frames as f
+
+JOINED_SECONDS = 2.0
+"""Age beyond which a task is older than its client: evidence of the time before does not count."""
 
 
 @dataclass
 class TaskReading:
     """Amounts that a client has received of one task, and the evidence of its worker.
 
+    Times are totals since the client was created. Those of `meanwhile` are weighted by the fraction
+    of each period between two reports in which the reader waited, so that a pause of the trainer,
+    in which buffers fill, proves nothing.
+
     Attributes:
         protocol: the transport of the connection, such as "tcp".
         elements: the number of elements received.
         bytes: about how many bytes they take.
-        received_at: the time of the last frame; ``None`` if there was none.
-        ended_at: the time of `End`; ``None`` before.
-        evidence: where the task's time goes, since this client reads it.
+        ended_after: the seconds that the reader had waited until `End`; ``None`` before it.
+        evidence: where the task's time goes, since this client reads it; ``None`` if unknown.
+        meanwhile: the same while the reader waited.
         chunks: the number of chunks that the task computed since then.
         backlogged: those that came while earlier elements waited in the worker for this client.
+        backlog: the fraction of them, among the chunks computed while the reader waited.
     """
 
     protocol: str = ""
     elements: int = 0
     bytes: int = 0
-    received_at: float | None = None
-    ended_at: float | None = None
+    ended_after: float | None = None
     evidence: TaskEvidence | None = None
+    meanwhile: TaskEvidence = field(default_factory=TaskEvidence)
     chunks: int = 0
     backlogged: int = 0
-    _before: TaskEvidence | None = None
+    _latest: TaskEvidence | None = None
+    _at: float = 0.0
+    _waited: float = 0.0
+    _weighted_chunks: float = 0.0
+    _weighted_backlog: float = 0.0
 
-    def received(self, elements: int, nbytes: int, now: float) -> None:
+    @property
+    def backlog(self) -> float:
+        """See the class."""
+        chunks = self._weighted_chunks
+        return self._weighted_backlog / chunks if chunks else 0.0
+
+    def received(self, elements: int, nbytes: int) -> None:
         """Count a frame."""
         self.elements += elements
         self.bytes += nbytes
-        self.received_at, self.ended_at = now, None
+        self.ended_after = None
 
-    def reported(self, report: f.Report, seconds: float) -> None:
-        """Apply a report of the worker, which arrived `seconds` after the client was created."""
+    def reported(self, report: f.Report, seconds: float, waited: float) -> None:
+        """Apply a report of the worker.
+
+        Args:
+            report: the message.
+            seconds: the time since the client was created.
+            waited: the seconds of these in which its reader waited.
+        """
         evidence = decode(report.evidence)
         if evidence is None:
             return
-        if self._before is None:
+        if self._latest is None:
             joined = evidence.seconds > seconds + JOINED_SECONDS
-            self._before = evidence if joined else TaskEvidence()
-        self.evidence = evidence.since(self._before)
+            self._latest = evidence if joined else TaskEvidence()
+            self.evidence = TaskEvidence()
+        part = evidence.since(self._latest)
+        period = seconds - self._at
+        weight = min(1.0, max(0.0, (waited - self._waited) / period)) if period > 0 else 0.0
+        self.evidence = (self.evidence or TaskEvidence()).plus(part, 1.0)
+        self.meanwhile = self.meanwhile.plus(part, weight)
+        self._weighted_chunks += weight * (report.chunks - self.chunks)
+        self._weighted_backlog += weight * (report.backlogged - self.backlogged)
         self.chunks, self.backlogged = report.chunks, report.backlogged
-
-
-JOINED_SECONDS = 2.0
-"""Age beyond which a task is older than its client: evidence of the time before does not count."""
+        self._latest, self._at, self._waited = evidence, seconds, waited

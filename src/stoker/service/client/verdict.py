@@ -50,7 +50,11 @@ def find_bottleneck(reading: Reading) -> Bottleneck:
 
 def find_limit(reading: Reading) -> Bottleneck:
     """Return what limits the rate at which a service delivers, given that its reader waits."""
-    live = [(x, x.evidence) for x in reading.tasks if x.evidence is not None and not x.lost]
+    live = [
+        (task, task.meanwhile if task.meanwhile.seconds else task.evidence)
+        for task in reading.tasks
+        if task.evidence is not None and not task.lost
+    ]
     for rule in (_straggler, _other_consumer, _network, _splits, slow_workers):
         if (found := rule(reading, live)) is not None:
             return found
@@ -72,7 +76,7 @@ def find_limit(reading: Reading) -> Bottleneck:
     return Bottleneck(
         "unknown",
         f"The service limits training: {waited_text(reading)}, but no part of it was busy: "
-        f"{workers_text(len(live))} {parts} of the time.",
+        f"{workers_text(len(live))} {parts} of that time.",
     )
 
 
@@ -82,14 +86,14 @@ def _straggler(
     """Return a worker that is much slower than the others, if they have to wait for it."""
     if len(live) < 2:
         return None
-    slowest, slow = max(live, key=lambda pair: _pace(pair[1]))
+    slowest, slow = max(live, key=lambda pair: _pace(pair[0]))
     others = [(task, x) for task, x in live if task is not slowest]
     waits = reading.in_turns or all(task.ended is not None or _starves(x) for task, x in others)
-    computed = [x for _, x in others if x.elements]
+    computed = [task for task, x in others if x.elements]
     if not waits or not computed or not _mostly(slow.computing, slow):
         return None
     usual = statistics.median(map(_pace, computed))
-    ratio = _pace(slow) / max(usual, 1e-9)
+    ratio = _pace(slowest) / max(usual, 1e-9)
     if ratio < STRAGGLING:
         return None
     times = f"{ratio:.1f}" if ratio < 10 else f"{ratio:.0f}" if ratio < 1000 else "over 1,000"
@@ -97,7 +101,7 @@ def _straggler(
     return Bottleneck(
         "straggler",
         f"One worker limits training: {waited_text(reading)}, and {slowest.worker}, {why}, took "
-        f"{seconds_text(_pace(slow))} per element, {times} times as long as the median of the "
+        f"{seconds_text(_pace(slowest))} per element, {times} times as long as the median of the "
         f"{len(others)} other{'s' if len(others) > 1 else ''}; look for other load on that "
         f"machine, or replace it (`stoker drain {slowest.worker}`).",
         worker=slowest.worker,
@@ -117,7 +121,7 @@ def _other_consumer(
         "trainer",
         f"Another consumer limits training: {waited_text(reading)}, while "
         f"{workers_text(len(live))} waited for room for "
-        f"{percent(sum(x.put_wait for _, x in live), whole)} of the time, although nothing waited "
+        f"{percent(sum(x.put_wait for _, x in live), whole)} of that time, although nothing waited "
         "there for this consumer; look for the slowest consumer of this coordinated read.",
     )
 
@@ -140,7 +144,7 @@ def _network(reading: Reading, live: Sequence[tuple[TaskState, TaskEvidence]]) -
         "network",
         f"The network limits training: {waited_text(reading)}, while {workers_text(len(pressed))} "
         f"of {len(live)} had elements ready (they waited for room for "
-        f"{percent(sum(x.put_wait for _, x in pressed), whole)} of the time); {protocol} delivered "
+        f"{percent(sum(x.put_wait for _, x in pressed), whole)} of that time); {protocol} delivered "
         f"{rate_text(reading.bytes, reading.seconds)}; {_network_advice(reading, protocol)}.",
     )
 
@@ -172,7 +176,7 @@ def _splits(reading: Reading, live: Sequence[tuple[TaskState, TaskEvidence]]) ->
         x for task, x in live if task.ended is None and not x.ended and _mostly(x.computing, x)
     ]
     idle_seconds = sum((task.ended or 0.0) + x.split_wait for task, x in idle)
-    share = idle_seconds / max(reading.seconds * len(live), 1e-9)
+    share = idle_seconds / max(reading.waited * len(live), 1e-9)
     if not reading.assigns_splits or not computing or share < IDLE:
         return None
     splits = {number: n for _, x in live for number, n in x.splits.items()}
@@ -184,15 +188,16 @@ def _splits(reading: Reading, live: Sequence[tuple[TaskState, TaskEvidence]]) ->
         f"There are too few splits: {waited_text(reading)}, and "
         f"{'the source' if stage is None else stage.label} has {count:,} "
         f"split{'' if count == 1 else 's'} for {workers_text(len(live))}, of which {len(idle)} had "
-        f"none for {percent(idle_seconds, reading.seconds * len(idle))} of the time; divide the "
+        f"none for {percent(idle_seconds, reading.waited * len(idle))} of that time; divide the "
         'data into more files, or use processing_mode="parallel_epochs" if each worker may yield '
         "the whole dataset.",
         site="" if stage is None else stage.site,
     )
 
 
-def _pace(evidence: TaskEvidence) -> float:
+def _pace(task: TaskState) -> float:
     """Return the seconds of computation per element; of one that computes its first, until now."""
+    evidence = task.evidence or TaskEvidence()
     return evidence.computing / max(1, evidence.elements)
 
 
@@ -205,4 +210,4 @@ def _starves(evidence: TaskEvidence) -> bool:
 
 
 def _has_backlog(task: TaskState) -> bool:
-    return task.chunks >= LEAST_CHUNKS and task.backlogged >= BUSY * task.chunks
+    return task.chunks >= LEAST_CHUNKS and task.backlog >= BUSY
