@@ -17,6 +17,8 @@ SECONDS = 0.004
 
 COUNT = 80
 
+HERE = Path(__file__).relative_to(Path.cwd())
+
 
 def slow(x: Any) -> Any:
     time.sleep(SECONDS)
@@ -43,13 +45,6 @@ def read(dataset: Dataset, step: Callable[[], object] = lambda: None) -> dict[st
     return iterator.stats()
 
 
-def blamed(stats: dict[str, Any]) -> str:
-    """Return the part of the sentence that names a stage, with the file's name only."""
-    sentence = stats["sentence"]
-    assert " in " in sentence or " of " in sentence
-    return str(sentence)
-
-
 def test_a_slow_trainer_limits_training() -> None:
     dataset = Dataset.range(COUNT).map(fast)
     stats = read(dataset, lambda: time.sleep(SECONDS))
@@ -62,8 +57,7 @@ def test_a_slow_map_is_named_with_its_line() -> None:
     dataset, at = Dataset.range(COUNT).map(slow), line()
     stats = read(dataset)
     assert stats["bottleneck"] == "pipeline"
-    assert f"in map(slow) at {Path(__file__).name}"[:13] in stats["sentence"]
-    assert f"test_slow_pipelines.py:{at} (P50 " in stats["sentence"]
+    assert f"map(slow) at {HERE}:{at} (P50 " in stats["sentence"]
     assert "it waits rather than computes" in stats["sentence"]
     assert stats["waited"] > 0.9 * stats["seconds"]
     [source, mapping] = stats["stages"]
@@ -72,15 +66,9 @@ def test_a_slow_map_is_named_with_its_line() -> None:
     assert mapping["busy"] >= COUNT * SECONDS
 
 
-def test_a_map_that_computes_is_advised_to_leave_the_gil() -> None:
-    def computing(x: int) -> int:
-        end = time.thread_time() + SECONDS
-        while time.thread_time() < end:
-            pass
-        return x
-
-    stats = read(Dataset.range(COUNT).map(computing))
-    assert "map(computing)" in stats["sentence"]
+def test_a_map_that_computes_is_not_said_to_wait() -> None:
+    stats = read(Dataset.range(100).map(lambda x: sum(range(300_000))))
+    assert "map(lambda)" in stats["sentence"]
     assert "if it releases the GIL" in stats["sentence"]
 
 
@@ -88,7 +76,7 @@ def test_the_slow_one_of_several_maps_is_named() -> None:
     dataset = Dataset.range(COUNT).map(fast)
     dataset, at = dataset.map(slow), line()
     stats = read(dataset.map(fast).batch(4))
-    assert f"map(slow) at tests/dataset/test_slow_pipelines.py:{at} " in stats["sentence"]
+    assert f"map(slow) at {HERE}:{at} " in stats["sentence"]
 
 
 def test_saturated_threads_of_a_map_are_named() -> None:
@@ -106,18 +94,18 @@ def test_a_slow_generator_is_named() -> None:
 
     stats = read(Dataset.from_generator(numbers).map(fast, num_parallel_calls=2).batch(2))
     assert stats["bottleneck"] == "source"
-    assert "in generator(numbers)" in stats["sentence"]
+    assert "in from_generator(numbers)" in stats["sentence"]
 
 
 def test_slow_files_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from stoker.dataset.nodes import records
 
-    open_records = records._open
-    monkeypatch.setattr(records, "_open", lambda *given: slow(open_records(*given)))
+    open_reader = records._reader_of
+    monkeypatch.setattr(records, "_reader_of", lambda *given: slow(open_reader(*given)))
     for i in range(COUNT):
         (tmp_path / f"{i}.txt").write_text("one\n")
     files = sorted(str(path) for path in tmp_path.iterdir())
-    stats = read(Dataset.text_line(files).map(fast))
+    stats = read(Dataset.text_lines(files).map(fast))
     assert stats["bottleneck"] == "source", stats["sentence"]
     assert "read several files at once" in stats["sentence"]
 
@@ -129,7 +117,7 @@ def test_a_slow_filter_is_named() -> None:
 
 def test_a_slow_batch_is_named() -> None:
     image = np.zeros((512, 512, 8), np.uint8)
-    stats = read(Dataset.range(300).map(lambda i: image).batch(8).take(30))
+    stats = read(Dataset.range(2400).map(lambda i: image).batch(8))
     assert "in batch at" in stats["sentence"]
 
 
