@@ -3,6 +3,8 @@
 import threading
 import time
 import weakref
+from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 from stoker.dataset.streams.durations import Durations
@@ -168,26 +170,30 @@ class Gauge:
     While it measures, the stream has an attribute `next_chunk` that hides the method of its class;
     while it rests, a call costs nothing more than without a gauge. A wrapper around the stream
     would cost 70 ns a call then, where a lazily read map takes 600 ns per element. (`vars` of a
-    stream would make all its attributes slower.) What it did not measure is estimated from the next
-    interval that it measures.
+    stream and another `__class__` would make all its attributes slower.) What is not measured is
+    estimated from the next interval that is. `close` is hidden, too, and ends this, so that a
+    closed stream is not part of a reference cycle.
 
     Args:
         stream: the stream that is measured; it is not kept alive.
         reference: refers to it.
         clock: of the pipeline.
         weight: the number of streams for which it is measured.
+
+    Attributes:
+        next_chunk: the method of the stream's class.
     """
 
     __slots__ = (
         "_began",
         "_clock",
+        "_closed",
         "_done",
         "_ended",
         "_is_root",
         "_last",
         "_left",
         "_of_consumer",
-        "_read",
         "_rested",
         "_reviewed",
         "_slow",
@@ -195,13 +201,15 @@ class Gauge:
         "_weight",
         "_window",
         "_work",
+        "next_chunk",
     )
 
     def __init__(
         self, stream: Stream, reference: "weakref.ref[Stream]", clock: Clock, weight: int
     ) -> None:
         self._stream = reference
-        self._read = type(stream).next_chunk
+        self._closed = False
+        self.next_chunk = type(stream).next_chunk
         self._work = stream.work
         self._clock = clock
         self._weight = weight
@@ -219,12 +227,10 @@ class Gauge:
         """Seconds between the last two intervals."""
         self._of_consumer = False
         self._slow = False
-        stream.next_chunk = self.next_chunk  # type: ignore[method-assign]
-
-    @staticmethod
-    def measures(stream: Stream) -> bool:
-        """Return True while a gauge measures the stream."""
-        return getattr(stream.next_chunk, "__self__", stream) is not stream
+        stream.gauge = self
+        # These keep the stream alive while one of them is called.
+        stream.close = partial(self.close, stream)  # type: ignore[method-assign]
+        stream.next_chunk = partial(self.read, stream)  # type: ignore[method-assign]
 
     def become_root(self) -> None:
         """Begin the intervals in which others measure, unless a `Consumer` does."""
@@ -233,7 +239,7 @@ class Gauge:
     def measure(self, now: float) -> None:
         """Begin an interval in which calls are measured, if the stream is still open."""
         stream, ended = self._stream(), self._ended
-        if stream is None or ended is None:
+        if stream is None or ended is None or self._closed:
             return
         if self._done is None:
             self._done = Totals()
@@ -244,7 +250,7 @@ class Gauge:
         self._left, self._reviewed = WINDOW_CALLS, now
         self._began = self._clock.moment(now)
         self._rested = ended.until(self._began, of_consumer=self._of_consumer)
-        stream.next_chunk = self.next_chunk  # type: ignore[method-assign]
+        stream.next_chunk = partial(self.read, stream)  # type: ignore[method-assign]
 
     def add_to(self, totals: Totals, work: Work, now: float) -> None:
         """Add the sums until `now`, with estimates of what was not measured."""
@@ -257,10 +263,18 @@ class Gauge:
         if self._work is not None:
             work.add(self._work, weight)
 
-    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
+    def close(self, stream: Stream) -> None:
+        """Measure no more, and close the stream."""
+        self._closed = True
+        for name in ("next_chunk", "close"):
+            with suppress(AttributeError):  # it rests, or two threads close it
+                delattr(stream, name)
+        stream.close()
+
+    def read(
+        self, stream: Stream, max_elements: int, max_bytes: int, lazy: bool = False
+    ) -> list[Any]:
         """Read the stream and measure the call."""
-        stream = self._stream()
-        assert stream is not None  # its caller has it
         window, frame, slow = self._window, self._clock.frames.own, self._slow
         if self._work is not None and (filled := stream.filled()) is not None:
             window.filled += filled
@@ -272,7 +286,7 @@ class Gauge:
         if self._is_root and self._last and not self._clock.has_consumer:
             self._clock.idle += start - self._last
         try:
-            chunk = self._read(stream, max_elements, max_bytes, lazy)
+            chunk = self.next_chunk(stream, max_elements, max_bytes, lazy)
             count = len(chunk)
             return chunk
         finally:
@@ -306,10 +320,11 @@ class Gauge:
                 clock.begin_interval(now)
             return
         stream = self._stream()
-        if fast and stream is not None:
+        if fast and stream is not None and not self._closed:
             self._of_consumer = clock.frames.own.is_consumer
             self._ended = clock.moment(now)
-            del stream.next_chunk
+            with suppress(AttributeError):  # another thread closed it
+                del stream.next_chunk
             clock.resting.append(self)
 
     def _factor(self, until: Moment) -> float:

@@ -89,7 +89,7 @@ class Meters:
             return
         with self._lock:
             stage = self._stage(node, numbers)
-            if not Gauge.measures(stream):
+            if stream.gauge is None:
                 forget = partial(self._forget, stage)
                 self._last = stage.watch(stream, self.clock, forget, self._weight)
 
