@@ -47,6 +47,8 @@ class Meters:
         clock: of the pipeline.
         services: for stages that read a service, by number, a function that returns the service's
             own bottleneck, or None if it does not know.
+        tasks: functions that return the tasks of the services that are read, as dicts.
+        judge: returns what limits the consumer of the pipeline; None if nobody measures it.
     """
 
     def __init__(self) -> None:
@@ -55,6 +57,8 @@ class Meters:
         self._stages: dict[int, _Stage] = {}
         self._nested_numbers: dict[tuple[int, int, str, str], int] = {}
         self.services: dict[int, Callable[[], Bottleneck | None]] = {}
+        self.tasks: list[Callable[[], list[dict[str, Any]]]] = []
+        self.judge: Callable[[], Bottleneck | None] = lambda: None
         self._outer: int | None = None
         self._weight = 1
 
@@ -92,6 +96,24 @@ class Meters:
             if not Gauge.measures(stream):
                 forget = partial(self._forget, stage)
                 stage.watch(stream, self.clock, forget, self._weight)
+
+    def add_service(
+        self,
+        node: StageNode,
+        numbers: Mapping[Any, int],
+        limit: Callable[[], Bottleneck | None],
+        tasks: Callable[[], list[dict[str, Any]]],
+    ) -> None:
+        """Register a stage that reads a service.
+
+        Args:
+            node: describes the stage.
+            numbers: the numbers of the nodes in the tree.
+            limit: as in `services`.
+            tasks: as in `tasks`.
+        """
+        self.services[self._number(node, numbers[node])] = limit
+        self.tasks.append(tasks)
 
     def begin_interval(self, now: float) -> bool:
         """Measure the streams that rest, and return True if there are any.
