@@ -122,7 +122,7 @@ def test_a_slow_source_is_named():
         dataset = build().map(_quickly)
         distributed = dataset.distribute(service.target, processing_mode="parallel_epochs")
         stats = _stats(distributed, "source")
-    assert _named("from_generator(rows)", build, stats["sentence"])
+    assert _named("(rows)", build, stats["sentence"])
 
 
 def test_a_slow_network_is_named():

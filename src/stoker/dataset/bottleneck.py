@@ -94,6 +94,14 @@ def find_bottleneck(
         found = ask()
         if found is not None:
             return found
+    if slow.report.kind == "distribute":
+        return Bottleneck(
+            "unknown",
+            f"The service limits training: {waited}, mostly in {slow.report.label}; its workers "
+            "have not reported yet what they do.",
+            slow.report.number,
+            slow.report.site,
+        )
     return Bottleneck(
         "pipeline" if slow.report.inputs else "source",
         _sentence(slow, waited),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, Self, TypeVar
 
 from stoker.dataset import arguments
+from stoker.dataset.explanation import Explanation
 from stoker.dataset.fluent.batching import Batching
 from stoker.dataset.fluent.caching import Caching
 from stoker.dataset.fluent.combining import Combining
@@ -250,6 +251,23 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
             3
         """
         return self.node.cardinality()
+
+    def explain(self) -> Explanation:
+        """Return the stages of the pipeline, each with its line in your program, to be printed.
+
+        After a pass, or during one, it contains the times of the stages, and a sentence that says
+        what limits the rate. They are those of the last iterator that was made of this very object.
+        No function of the dataset is called.
+
+        Example:
+            >>> dataset = Dataset.range(3).map(abs)
+            >>> print(dataset.explain())  # doctest: +ELLIPSIS
+            stage     line...  cardinality  element_spec
+            range     ...  3            TensorSpec(shape=(), dtype=int64)
+            map(abs)  ...  3            UnknownSpec()
+            Not read yet: the times of the stages are known after a pass.
+        """
+        return Explanation(self.node, self._measurements)
 
     def __len__(self) -> int:
         cardinality = self.cardinality()

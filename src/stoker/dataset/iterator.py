@@ -49,8 +49,8 @@ class Iterator:
         self._statistics = Statistics() if statistics is None else statistics
         self._measurements = measurements or Measurements(Meters())
         self._consumer = self._measurements.consumer
-        # The method of the class: a gauge may hide it in the stream.
-        self._read: _Read = MethodType(type(stream).next_chunk, stream)
+        # The method that is not measured, whether or not the stream is at the moment.
+        self._read: _Read = MethodType((stream.gauge or type(stream)).next_chunk, stream)
         self._unmeasured: abc.Iterator[_Read] = iter(())
         """`_read` for each of the next reads that is not measured."""
         self._follows_ready = stream.ready is not None

@@ -51,8 +51,9 @@ class Measurements:
     def snapshot(self, elements: int) -> dict[str, Any]:
         """Return what `Iterator.stats` adds to its counters."""
         times, stages, found = self.look(elements)
-        tasks = [task for of_service in self.meters.tasks for task in of_service()]
-        return ({"tasks": tasks} if self.meters.tasks else {}) | {
+        services = list(self.meters.tasks.values())
+        tasks = {"tasks": [task for ask in services for task in ask()]} if services else {}
+        return tasks | {
             "seconds": times.elapsed,
             "waited": times.waited,
             "bottleneck": found.kind,

@@ -52,6 +52,11 @@ class Pickled:
         return pickled
 
     @property
+    def is_unpickled(self) -> bool:
+        """True if `value` runs no code of the user."""
+        return self._value is not _UNSET
+
+    @property
     def value(self) -> Any:
         """The value, unpickled if necessary.
 

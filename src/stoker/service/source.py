@@ -66,6 +66,10 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
             return self
         return msgspec.structs.replace(self, size=self.length)
 
+    def remote_tree(self) -> bytes:
+        registration = self.hello.value.registration
+        return b"" if registration is None else registration.tree
+
     def splits(self) -> Splits:
         return Unsplittable(
             "it reads from another service (tf.data: Cannot create split providers for dataset of "
@@ -86,7 +90,7 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
             context.meters,
         )
         latest = stream.latest
-        context.meters.add_service(self, context.numbers, latest.limit, latest.tasks)
+        context.meters.add_service(self, context.numbers, latest.limit, latest.stages, latest.tasks)
         return stream
 
 

@@ -26,8 +26,8 @@ class Consumer:
     """
 
     def __init__(self, meters: Meters) -> None:
-        self._meters = meters
         self._clock = meters.clock
+        self._clock.has_consumer = True
         self._began: float | None = None
         self._ended = 0.0
         self._waited = 0.0
@@ -79,7 +79,7 @@ class Consumer:
         self._ended = self._clock.now = now
         self._reads += 1 + self._skipped
         self._skipped = 0
-        if now >= self._clock.next_interval and self._meters.begin_interval(now):
+        if now >= self._clock.next_interval and self._clock.begin_interval(now):
             self._mark, self._reads, self._left = now, 0, WINDOW_CALLS
         else:
             self._left -= 1

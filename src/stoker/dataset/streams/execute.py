@@ -19,12 +19,15 @@ def open_stream(root: Node, context: Context) -> Stream:
     numbers = context.numbers if root in context.numbers else number(root)
     tree, numbers = rewrite(root, numbers)
     enclosing = context.record_classes
-    return dataclasses.replace(
+    context = dataclasses.replace(
         context,
         numbers=numbers,
         output_nodes=_output_nodes(tree),
         record_classes=lambda: chain(enclosing(), classes_of_functions(root)),
-    ).open(tree)
+    )
+    stream = context.open(tree)
+    context.meters.end_opening()
+    return stream
 
 
 def _output_nodes(root: Node) -> frozenset[Node]:

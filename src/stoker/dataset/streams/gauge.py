@@ -1,5 +1,6 @@
 """Measurement of the calls of one open stream."""
 
+import functools
 import threading
 import time
 import weakref
@@ -15,6 +16,9 @@ from stoker.elements.sizes import element_bytes
 # are measured in each call. So it costs less than 1 %.
 WINDOW_CALLS = 8
 _FAST_SECONDS = 200e-6
+
+# Streams that rest are measured again at this interval: about 10 us each.
+_INTERVAL_SECONDS = 20e-3
 
 # Asking for the CPU time of a thread costs 0.5 us, which is done after a call that took this long.
 _SLOW_SECONDS = 100e-6
@@ -52,6 +56,8 @@ class Clock:
         stopped: the time at which the consumer stopped reading; None while it reads.
         idle: seconds that the consumer spent between its reads, where they were measured.
         resting: gauges that measure nothing at the moment.
+        has_consumer: a `Consumer` measures the reads of the root, and begins the intervals in which
+            these gauges measure. Otherwise the gauge of the root does so, and never rests.
     """
 
     def __init__(self) -> None:
@@ -61,6 +67,19 @@ class Clock:
         self.stopped: float | None = None
         self.idle = 0.0
         self.resting: list[Gauge] = []
+        self.has_consumer = False
+
+    def begin_interval(self, now: float) -> bool:
+        """Measure the streams that rest, and return True if there are any.
+
+        Called by the thread that reads the root, when `next_interval` has come.
+        """
+        self.frames.own.is_consumer = True
+        self.next_interval = now + _INTERVAL_SECONDS
+        resting, self.resting = self.resting, []
+        for gauge in resting:
+            gauge.measure(now)
+        return bool(resting)
 
     def moment(self, now: float) -> "Moment":
         """Return the moment `now`."""
@@ -147,27 +166,32 @@ class Totals:
 class Gauge:
     """Measures the calls of one stream.
 
-    While it measures, the stream has an attribute `next_chunk` that hides the method of its class;
-    while it rests, a call costs nothing more than without a gauge. A wrapper around the stream
-    would cost 70 ns a call then, where a lazily read map takes 600 ns per element. (`vars` of a
-    stream would make all its attributes slower.) What it did not measure is estimated from the next
-    interval that it measures.
+    While it measures, the class of the stream is one whose `next_chunk` is `_measured_next_chunk`;
+    while it rests, it is the stream's own, and a call costs no more than without a gauge. A wrapper
+    around the stream would cost 70 ns a call then, where a lazily read map takes 600 ns per
+    element, and an attribute of the stream that hides the method would refer to the stream. What is
+    not measured is estimated from the next interval that is.
 
     Args:
         stream: the stream that is measured; it is not kept alive.
         reference: refers to it.
         clock: of the pipeline.
         weight: the number of streams for which it is measured.
+
+    Attributes:
+        next_chunk: the method of the stream's own class.
     """
 
     __slots__ = (
         "_began",
+        "_class",
         "_clock",
         "_done",
         "_ended",
+        "_is_root",
+        "_last",
         "_left",
         "_of_consumer",
-        "_read",
         "_rested",
         "_reviewed",
         "_slow",
@@ -175,19 +199,23 @@ class Gauge:
         "_weight",
         "_window",
         "_work",
+        "next_chunk",
     )
 
     def __init__(
         self, stream: Stream, reference: "weakref.ref[Stream]", clock: Clock, weight: int
     ) -> None:
         self._stream = reference
-        self._read = type(stream).next_chunk
+        self._class = type(stream)
+        self.next_chunk = self._class.next_chunk
         self._work = stream.work
         self._clock = clock
         self._weight = weight
         self._done: Totals | None = None
         """Sums of the intervals before; many streams never rest."""
         self._window = Totals()
+        self._is_root = False
+        self._last = 0.0
         self._left = WINDOW_CALLS
         self._reviewed = time.perf_counter()
         self._began = clock.moment(self._reviewed)
@@ -197,12 +225,12 @@ class Gauge:
         """Seconds between the last two intervals."""
         self._of_consumer = False
         self._slow = False
-        stream.next_chunk = self.next_chunk  # type: ignore[method-assign]
+        stream.gauge = self
+        stream.__class__ = _measured_class(self._class)
 
-    @staticmethod
-    def measures(stream: Stream) -> bool:
-        """Return True while a gauge measures the stream."""
-        return getattr(stream.next_chunk, "__self__", stream) is not stream
+    def become_root(self) -> None:
+        """Begin the intervals in which others measure, unless a `Consumer` does."""
+        self._is_root = True
 
     def measure(self, now: float) -> None:
         """Begin an interval in which calls are measured, if the stream is still open."""
@@ -218,7 +246,7 @@ class Gauge:
         self._left, self._reviewed = WINDOW_CALLS, now
         self._began = self._clock.moment(now)
         self._rested = ended.until(self._began, of_consumer=self._of_consumer)
-        stream.next_chunk = self.next_chunk  # type: ignore[method-assign]
+        stream.__class__ = _measured_class(self._class)
 
     def add_to(self, totals: Totals, work: Work, now: float) -> None:
         """Add the sums until `now`, with estimates of what was not measured."""
@@ -231,10 +259,10 @@ class Gauge:
         if self._work is not None:
             work.add(self._work, weight)
 
-    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
+    def read(
+        self, stream: Stream, max_elements: int, max_bytes: int, lazy: bool = False
+    ) -> list[Any]:
         """Read the stream and measure the call."""
-        stream = self._stream()
-        assert stream is not None  # its caller has it
         window, frame, slow = self._window, self._clock.frames.own, self._slow
         if self._work is not None and (filled := stream.filled()) is not None:
             window.filled += filled
@@ -243,12 +271,14 @@ class Gauge:
         outer, frame.inner = frame.inner, 0.0
         count = 0
         start = time.perf_counter()
+        if self._is_root and self._last and not self._clock.has_consumer:
+            self._clock.idle += start - self._last
         try:
-            chunk = self._read(stream, max_elements, max_bytes, lazy)
+            chunk = self.next_chunk(stream, max_elements, max_bytes, lazy)
             count = len(chunk)
             return chunk
         finally:
-            end = time.perf_counter()
+            self._last = end = time.perf_counter()
             seconds = end - start
             own = seconds - frame.inner
             frame.inner = outer + seconds
@@ -271,12 +301,18 @@ class Gauge:
         """Rest if the last calls followed each other fast."""
         fast = now - self._reviewed < WINDOW_CALLS * _FAST_SECONDS
         self._left, self._reviewed = WINDOW_CALLS, now
+        clock = self._clock
+        if self._is_root and not clock.has_consumer:
+            clock.now = now
+            if now >= clock.next_interval:
+                clock.begin_interval(now)
+            return
         stream = self._stream()
         if fast and stream is not None:
-            self._of_consumer = self._clock.frames.own.is_consumer
-            self._ended = self._clock.moment(now)
-            del stream.next_chunk
-            self._clock.resting.append(self)
+            self._of_consumer = clock.frames.own.is_consumer
+            self._ended = clock.moment(now)
+            stream.__class__ = self._class
+            clock.resting.append(self)
 
     def _factor(self, until: Moment) -> float:
         """Return how many calls there were for each that the last interval measured."""
@@ -284,3 +320,16 @@ class Gauge:
         length = self._began.until(ended, of_consumer=self._of_consumer)
         rested = self._rested + ended.until(until, of_consumer=self._of_consumer)
         return 1.0 + rested / length if rested and length else 1.0
+
+
+def _measured_next_chunk(
+    self: Stream, max_elements: int, max_bytes: int, lazy: bool = False
+) -> list[Any]:
+    gauge = self.gauge
+    assert gauge is not None
+    return gauge.read(self, max_elements, max_bytes, lazy)
+
+
+@functools.cache
+def _measured_class(cls: type[Stream]) -> type[Stream]:
+    return type(cls.__name__, (cls,), {"next_chunk": _measured_next_chunk})

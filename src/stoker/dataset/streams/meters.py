@@ -14,9 +14,6 @@ from stoker.dataset.streams.stage_report import FIRST_NESTED, StageReport
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.streams.work import Work
 
-# Streams that rest are measured again at this interval: about 10 us each.
-_INTERVAL_SECONDS = 20e-3
-
 # See `OpenedSampler`.
 _SECONDS_PER_DATASET = 2e-3
 _MOST_PER_SAMPLE = 64
@@ -47,7 +44,10 @@ class Meters:
         clock: of the pipeline.
         services: for stages that read a service, by number, a function that returns the service's
             own bottleneck, or None if it does not know.
-        tasks: functions that return the tasks of the services that are read, as dicts.
+        remote: for stages that read a service, by number, a function that returns the reports of
+            the stages on workers, which are numbered by their positions in the tree's wire form.
+        tasks: for stages that read a service, by number, a function that returns its tasks as
+            dicts.
         judge: returns what limits the consumer of the pipeline; None if nobody measures it.
     """
 
@@ -57,10 +57,12 @@ class Meters:
         self._stages: dict[int, _Stage] = {}
         self._nested_numbers: dict[tuple[int, int, str, str], int] = {}
         self.services: dict[int, Callable[[], Bottleneck | None]] = {}
-        self.tasks: list[Callable[[], list[dict[str, Any]]]] = []
+        self.remote: dict[int, Callable[[], list[StageReport]]] = {}
+        self.tasks: dict[int, Callable[[], list[dict[str, Any]]]] = {}
         self.judge: Callable[[], Bottleneck | None] = lambda: None
         self._outer: int | None = None
         self._weight = 1
+        self._last: Gauge | None = None
 
     def nested(self, node: StageNode, numbers: Mapping[Any, int]) -> "Meters":
         """Return the meters of the datasets that a function returns; their stages are added.
@@ -88,20 +90,20 @@ class Meters:
             numbers: the numbers of the nodes in the tree.
             stream: of the node.
         """
-        number = numbers.get(node)
-        if number is None:  # made by a node for itself
+        if node not in numbers:  # made by a node for itself
             return
         with self._lock:
-            stage = self._stage(node, number, numbers)
-            if not Gauge.measures(stream):
+            stage = self._stage(node, numbers)
+            if stream.gauge is None:
                 forget = partial(self._forget, stage)
-                stage.watch(stream, self.clock, forget, self._weight)
+                self._last = stage.watch(stream, self.clock, forget, self._weight)
 
     def add_service(
         self,
         node: StageNode,
         numbers: Mapping[Any, int],
         limit: Callable[[], Bottleneck | None],
+        stages: Callable[[], list[StageReport]],
         tasks: Callable[[], list[dict[str, Any]]],
     ) -> None:
         """Register a stage that reads a service.
@@ -110,23 +112,18 @@ class Meters:
             node: describes the stage.
             numbers: the numbers of the nodes in the tree.
             limit: as in `services`.
+            stages: as in `remote`.
             tasks: as in `tasks`.
         """
-        self.services[self._number(node, numbers[node])] = limit
-        self.tasks.append(tasks)
+        if node in numbers:
+            number = self._number(node, numbers[node])
+            self.services[number], self.remote[number], self.tasks[number] = limit, stages, tasks
 
-    def begin_interval(self, now: float) -> bool:
-        """Measure the streams that rest, and return True if there are any.
-
-        The consumer calls this between its reads, when `clock.next_interval` has come.
-        """
-        clock = self.clock
-        clock.frames.own.is_consumer = True
-        clock.next_interval = now + _INTERVAL_SECONDS
-        resting, clock.resting = clock.resting, []
-        for gauge in resting:
-            gauge.measure(now)
-        return bool(resting)
+    def end_opening(self) -> None:
+        """Note that the stream watched last is the root of the pipeline, if it is not nested."""
+        if self._outer is None and self._last is not None:
+            self._last.become_root()
+            self._last = None
 
     def stop(self) -> None:
         """Note that the consumer reads no more."""
@@ -154,8 +151,8 @@ class Meters:
             _count_estimated(stages, reports, elements)
         return reports
 
-    def _stage(self, node: StageNode, number: int, numbers: Mapping[Any, int]) -> "_Stage":
-        key = self._number(node, number)
+    def _stage(self, node: StageNode, numbers: Mapping[Any, int]) -> "_Stage":
+        key = self._number(node, numbers[node])
         stage = self._stages.get(key)
         if stage is None:
             inputs = [self._number(i, numbers[i]) for i in node.inputs if i in numbers]
@@ -212,8 +209,8 @@ class _Stage:
 
     def watch(
         self, stream: Stream, clock: Clock, forget: Callable[[Any], None], weight: int
-    ) -> None:
-        """Measure a stream.
+    ) -> Gauge:
+        """Measure a stream; return its gauge.
 
         Args:
             stream: was just opened.
@@ -224,7 +221,8 @@ class _Stage:
         self.opened += 1
         self.works = self.works or stream.work is not None
         reference = weakref.ref(stream, forget)
-        self._gauges[reference] = Gauge(stream, reference, clock, weight)
+        gauge = self._gauges[reference] = Gauge(stream, reference, clock, weight)
+        return gauge
 
     def forget(self, reference: "weakref.ref[Stream]", now: float) -> None:
         """Keep the sums of a stream that exists no more."""

@@ -97,12 +97,16 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
         raise NotImplementedError
 
     def function_name(self) -> str:
-        """Return the name of the user's function that it calls; "" without one."""
+        """Return the name of the user's function that it calls; "" if none is unpickled."""
         for name in layout_of(type(self)).pickled:
-            if name.endswith("function"):
-                function = getattr(self, name)
-                return "" if function is None else _name_of(function.value)
+            function = getattr(self, name)
+            if name.endswith("function") and function is not None and function.is_unpickled:
+                return _name_of(function.value)
         return ""
+
+    def remote_tree(self) -> bytes:
+        """Return the wire form of the tree that other processes run for this node; b"" for none."""
+        return b""
 
     def counted(self) -> "Node":
         """Return the node with the cardinality of an epoch that nothing disturbs; for ``len``.

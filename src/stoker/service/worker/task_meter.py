@@ -45,36 +45,6 @@ class SplitWaits:
         return self._watch.seconds
 
 
-class Computing(Stopwatch):
-    """The seconds in which the pipeline computes; its stages are measured in them.
-
-    Args:
-        clock: as for `Stopwatch`.
-        stages: of the pipeline, of which the task is the consumer.
-    """
-
-    def __init__(self, clock: Callable[[], float], stages: Meters) -> None:
-        super().__init__(clock)
-        self._stages = stages
-        self._left_at: float | None = None
-
-    def __enter__(self) -> None:
-        if self._left_at is not None:
-            self._stages.clock.idle += time.perf_counter() - self._left_at
-        super().__enter__()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        super().__exit__(kind, error, traceback)
-        self._left_at = self._stages.clock.now = now = time.perf_counter()
-        if now >= self._stages.clock.next_interval:
-            self._stages.begin_interval(now)
-
-
 class TaskMeter:
     """Times of one task. Its pipeline's threads update it, and any thread reads it.
 
@@ -100,7 +70,7 @@ class TaskMeter:
         self._began: float | None = None
         self._ended_at: float | None = None
         self.stages = Meters()
-        self.computing = Computing(clock, self.stages)
+        self.computing = Stopwatch(clock)
         self.put_wait = Stopwatch(clock)
         self.split_wait = SplitWaits(clock)
 
