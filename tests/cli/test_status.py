@@ -13,7 +13,8 @@ from rich.console import Console
 import stoker
 from stoker.cli.status_summary import summary
 from stoker.cli.status_view import print_status
-from stoker.service import DispatchServer
+from stoker.service import DispatchServer, rpc
+from stoker.service import messages as m
 from stoker.service import status as st
 from tests.cli.statuses import client, epoch, job, status, worker
 from tests.serving import Service, eventually
@@ -145,3 +146,12 @@ def test_wrong_address_is_one_line():
     done = stoker_command("status", "nowhere")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "stoker: 'nowhere' is not an address; write it as 'host:port'\n"
+
+
+def test_older_dispatcher_is_one_line(monkeypatch):
+    older = m.RegisterDataset | m.GetDataset | m.GetCluster | m.CloseClient
+    monkeypatch.setattr(rpc, "decode_request", msgspec.msgpack.Decoder(older).decode)
+    with DispatchServer() as dispatcher:
+        done = stoker_command("status", dispatcher.target)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "does not know the request GetStatus: its stoker is older than this one" in done.stderr

@@ -14,10 +14,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import stoker
+from stoker.service import messages as m
+from stoker.service import rpc
+from stoker.service.status import ClientStatus
 from tests.faults.proxy import Forwarder
-from tests.serving import DEADLINE, Service, free_port, iterator_with_deadline
+from tests.serving import (
+    DEADLINE,
+    Service,
+    eventually,
+    free_port,
+    iterator_with_deadline,
+    reading,
+    worker_fields_for,
+)
 
 MEASURED = 1.0
 """Seconds of a task that are enough for a judgement."""
@@ -29,7 +41,7 @@ def _named(stage: str, build: Callable[..., Any], sentence: str) -> bool:
     """Return whether a sentence names a stage at the marked line of the function that builds it."""
     source, first = inspect.getsourcelines(build)
     [offset] = [k for k, text in enumerate(source) if "# the slow line" in text]
-    place = rf"{re.escape(stage)} at \S*{Path(__file__).name}:{first + offset}\b"
+    place = rf"{re.escape(stage)}\S* at \S*{Path(__file__).name}:{first + offset}\b"
     return re.search(place, sentence) is not None
 
 
@@ -110,7 +122,7 @@ def test_a_slow_source_is_named():
         dataset = build().map(_quickly)
         distributed = dataset.distribute(service.target, processing_mode="parallel_epochs")
         stats = _stats(distributed, "source")
-    assert _named("from_generator(rows)", build, stats["sentence"])
+    assert _named("from_generator", build, stats["sentence"])
 
 
 def test_a_slow_network_is_named():
@@ -209,3 +221,40 @@ def test_a_slow_stage_of_the_trainer_is_named():
         distributed = stoker.Dataset.range(1 << 30).map(_quickly).distribute(service.target)
         stats = _stats(build(distributed), "pipeline")
     assert _named("map(_slowly)", build, stats["sentence"])
+
+
+def test_the_dispatcher_knows_what_limits_a_client():
+    with Service(1, client_timeout_ms=1_000) as service:
+        slow = stoker.Dataset.range(1 << 30).map(_slowly).distribute(service.target)
+        with reading(slow.iterator()):
+            assert eventually(lambda: _clients(service.target)[0].bottleneck == "worker")
+            [client] = _clients(service.target)
+    assert "map(_slowly)" in client.sentence
+
+
+def _clients(target: str) -> list[ClientStatus]:
+    reply = rpc.call(target.removeprefix("grpc://"), m.GetStatus(), DEADLINE)
+    assert isinstance(reply, m.StatusReply)
+    return [client for job in reply.status.jobs for client in job.clients]
+
+
+@pytest.mark.parametrize("transport", ["local", "shm", "tcp", "grpc"])
+def test_evidence_arrives_by_each_transport(transport: str):
+    with Service(1, worker=worker_fields_for(transport)) as service:
+        slow = stoker.Dataset.range(1 << 30).map(_slowly)
+        distributed = slow.distribute(service.target, data_transfer_protocol=transport)
+        with reading(iterator := distributed.iterator()):
+            assert eventually(lambda: iterator.stats()["tasks"][0]["computed"])
+            [task] = iterator.stats()["tasks"]
+    assert task["protocol"] == transport
+    assert task["worker"] == service.workers[0].address
+    assert [stage["kind"] for stage in task["stages"]] == ["range", "map"]
+    assert task["computing"] > task["put_wait"]
+
+
+def test_statistics_outlive_the_iterator():
+    with Service(1) as service:
+        iterator = iter(stoker.Dataset.range(10_000).distribute(service.target))
+        assert len(list(iterator)) == 10_000
+    [task] = iterator.stats()["tasks"]
+    assert (task["elements"], task["computed"], task["ended"]) == (10_000, 10_000, True)

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import stoker
@@ -93,6 +94,19 @@ def test_all_epochs_of_a_job_are_cancelled():
     _, said = _cancel(talk)
     assert {peer for peer, _ in only(said, m.Refused)} == {C1, C2}
     assert not talk.logic.state.iterations
+
+
+def test_consumers_of_a_cancelled_job_are_refused():
+    talk = Talk()
+    talk.join(W1)
+    parameters = m.JobParameters(ShardingPolicy.OFF, num_consumers=2)
+    for index, peer in enumerate((C1, C2)):
+        hello = m.ClientHello(1, 1, "data", "job", parameters, (0,), named=True)
+        talk.say(peer, msgspec.structs.replace(hello, consumer_index=index))
+    _, said = _cancel(talk)
+    assert {peer for peer, _ in only(said, m.Refused)} == {C1, C2}
+    assert not talk.logic.state.jobs
+    talk.pass_time(1.0)
 
 
 def test_work_in_slices_goes_on_after_a_cancel():

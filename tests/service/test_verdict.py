@@ -239,5 +239,5 @@ def test_idle_workers_are_unknown_with_their_figures():
     found = find_limit(_reading(_task(computing=2.0, put_wait=1.0, split_wait=3.0)))
     assert found.kind == "unknown"
     assert found.sentence.endswith(
-        "1 worker computed for 20%, waited for room for 10%, waited for splits for 30% of that time."
+        "waited for room for 10%, waited for splits for 30% of that time."
     )

@@ -189,7 +189,8 @@ class Iterator:
         ``waited`` for elements; ``bottleneck``, the kind of what limits the rate: "trainer",
         "worker", "source", "network", "splits", "straggler", "pipeline" or "unknown"; a
         ``sentence`` that names it with its evidence; and ``stages``, a list of dicts with the
-        fields of `StageReport` for the stages in this process.
+        fields of `StageReport` for the stages in this process. With a service also ``tasks``, a
+        list of dicts with the amounts and waits of each task (docs/observing.md).
         """
         own: dict[str, Any] = {"elements": self._received(), "errors": self._errors}
         own |= self._statistics.snapshot()

@@ -87,8 +87,10 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
             self.spec.value,
             self.classes.value.classes,
             context.statistics,
+            context.meters,
         )
-        context.meters.services[context.numbers[self]] = stream.latest.limit
+        latest = stream.latest
+        context.meters.add_service(self, context.numbers, latest.limit, latest.stages, latest.tasks)
         return stream
 
 

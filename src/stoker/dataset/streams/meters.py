@@ -46,6 +46,9 @@ class Meters:
             own bottleneck, or None if it does not know.
         remote: for stages that read a service, by number, a function that returns the reports of
             the stages on workers, which are numbered by their positions in the tree's wire form.
+        tasks: for stages that read a service, by number, a function that returns its tasks as
+            dicts.
+        judge: returns what limits the consumer of the pipeline; None if nobody measures it.
     """
 
     def __init__(self) -> None:
@@ -55,6 +58,8 @@ class Meters:
         self._nested_numbers: dict[tuple[int, int, str, str], int] = {}
         self.services: dict[int, Callable[[], Bottleneck | None]] = {}
         self.remote: dict[int, Callable[[], list[StageReport]]] = {}
+        self.tasks: dict[int, Callable[[], list[dict[str, Any]]]] = {}
+        self.judge: Callable[[], Bottleneck | None] = lambda: None
         self._outer: int | None = None
         self._weight = 1
         self._last: Gauge | None = None
@@ -92,6 +97,27 @@ class Meters:
             if stream.gauge is None:
                 forget = partial(self._forget, stage)
                 self._last = stage.watch(stream, self.clock, forget, self._weight)
+
+    def add_service(
+        self,
+        node: StageNode,
+        numbers: Mapping[Any, int],
+        limit: Callable[[], Bottleneck | None],
+        stages: Callable[[], list[StageReport]],
+        tasks: Callable[[], list[dict[str, Any]]],
+    ) -> None:
+        """Register a stage that reads a service.
+
+        Args:
+            node: describes the stage.
+            numbers: the numbers of the nodes in the tree.
+            limit: as in `services`.
+            stages: as in `remote`.
+            tasks: as in `tasks`.
+        """
+        if node in numbers:
+            number = self._number(node, numbers[node])
+            self.services[number], self.remote[number], self.tasks[number] = limit, stages, tasks
 
     def end_opening(self) -> None:
         """Note that the stream watched last is the root of the pipeline, if it is not nested."""

@@ -5,7 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 from stoker.dataset.bottleneck import Bottleneck
+from stoker.dataset.streams.stage_report import StageReport
 from stoker.service.client.reading import Reading
+from stoker.service.client.slow_worker import summed
 from stoker.service.client.verdict import find_limit
 
 
@@ -32,6 +34,11 @@ class LatestReading:
     def limit(self) -> Bottleneck:
         """Return what limits the service, given that its reader waits; from any thread."""
         return find_limit(self.update())
+
+    def stages(self) -> list[StageReport]:
+        """Return the stages of the workers, summed over their tasks."""
+        found = [task.evidence for task in self.update().tasks]
+        return summed(evidence.stages for evidence in found if evidence is not None)
 
     def tasks(self) -> list[dict[str, Any]]:
         """Return the amounts and waits of each task, for `Iterator.stats`."""

@@ -1,7 +1,7 @@
 """Times of one client and its tasks: the input of `verdict.py`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -28,7 +28,7 @@ class TaskState:
     ended: float | None = None
     lost: bool = False
     evidence: TaskEvidence | None = None
-    meanwhile: TaskEvidence = TaskEvidence()
+    meanwhile: TaskEvidence = field(default_factory=TaskEvidence)
     chunks: int = 0
     backlogged: int = 0
     backlog: float = 0.0

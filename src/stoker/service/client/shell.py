@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from stoker.dataset.bottleneck import Bottleneck
+from stoker.dataset.streams.meters import Meters
 from stoker.dataset.streams.statistics import Statistics
 from stoker.dataset.streams.stream import Stream
 from stoker.elements.codec.elements import TypeResolver
@@ -69,6 +70,7 @@ class ServiceStream(Stream):
         classes: the classes to rebuild namedtuples and dataclasses with.
         statistics: counts ``tasks_lost``, ``splits_lost``, ``elements_lost``, ``epochs_shared`` and
             the totals of tasks; shows ``shared_memory_bytes``.
+        meters: of the pipeline that reads this stream.
     """
 
     ready: Iterator[Any] = iter(())
@@ -80,9 +82,11 @@ class ServiceStream(Stream):
         spec: Spec,
         classes: tuple[type, ...],
         statistics: Statistics,
+        meters: Meters,
     ) -> None:
         self._pid = os.getpid()
         self._statistics = statistics
+        self._meters = meters
         statistics.watch("shared_memory_bytes", lambda: self._connections.shared_bytes)
         self._spec: Spec | None = spec
         self._lock = threading.RLock()
@@ -248,8 +252,8 @@ class ServiceStream(Stream):
             return self._logic.reading(meter.seconds, meter.get_wait.seconds, meter.until)
 
     def bottleneck(self) -> Bottleneck:
-        """Return what limits the reader: itself or the service; from any thread."""
-        return find_bottleneck(self.reading())
+        """Return what limits the iterator of the pipeline that reads; from any thread."""
+        return self._meters.judge() or find_bottleneck(self.reading())
 
     def _look(self, worked: float) -> logic.ReceivedChunk | logic.End | StokerError | None:
         """Return what has arrived; with ``None`` this thread is known to wait."""

@@ -138,13 +138,13 @@ def _network(reading: Reading, live: Sequence[tuple[TaskState, TaskEvidence]]) -
     ]
     if not pressed or len(pressed) * (1 if reading.in_turns else 2) < len(sending):
         return None
-    whole = sum(x.seconds for _, x in pressed)
+    whole, full = sum(x.seconds for _, x in pressed), sum(x.put_wait for _, x in pressed)
     protocol = max((task for task, _ in pressed), key=lambda task: task.bytes).protocol or "network"
     return Bottleneck(
         "network",
         f"The network limits training: {waited_text(reading)}, while {workers_text(len(pressed))} "
         f"of {len(live)} had elements ready (they waited for room for "
-        f"{percent(sum(x.put_wait for _, x in pressed), whole)} of that time); {protocol} delivered "
+        f"{percent(full, whole)} of that time); {protocol} delivered "
         f"{rate_text(reading.bytes, reading.seconds)}; {_network_advice(reading, protocol)}.",
     )
 

@@ -69,10 +69,10 @@ class TaskMeter:
         self._cores = available_cpus()
         self._began: float | None = None
         self._ended_at: float | None = None
+        self.stages = Meters()
         self.computing = Stopwatch(clock)
         self.put_wait = Stopwatch(clock)
         self.split_wait = SplitWaits(clock)
-        self.stages = Meters()
 
     def begin(self) -> None:
         """Record that the pipeline is open; importing what its functions need does not count."""
@@ -81,6 +81,7 @@ class TaskMeter:
     def end(self) -> None:
         """Record the end of the pipeline."""
         self._ended_at = self._clock()
+        self.stages.stop()
 
     @property
     def ended(self) -> bool:
