@@ -21,7 +21,8 @@ def test_version_is_the_package_version():
 
 def test_no_command_lists_the_commands():
     result = CliRunner().invoke(app, [])
-    for command in ("dispatcher", "worker", "demo", "doctor"):
+    shown = ("status", "top", "jobs", "datasets", "drain", "doctor")
+    for command in ("dispatcher", "worker", *shown, "demo"):
         assert command in result.output
 
 
@@ -31,6 +32,9 @@ def test_no_command_lists_the_commands():
         ("dispatcher", [option.flag for option in TABLES["dispatcher"]]),
         ("worker", [option.flag for option in TABLES["worker"]]),
         ("worker", ["--dispatcher", "--tags", "--grace", "--cross-trainer-cache-bytes"]),
+        ("status", ["--json"]),
+        ("top", ["--interval"]),
+        ("drain", ["--dispatcher-address", "--wait"]),
         ("demo", ["--directory"]),
         ("doctor", ["ADDRESS", "--json", "--timeout"]),
     ],
