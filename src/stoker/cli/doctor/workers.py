@@ -1,6 +1,5 @@
 """Checks of each worker: can this machine read elements from it, and by which transport."""
 
-import ipaddress
 import threading
 import time
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from stoker.cli.doctor.machine import Machine
 from stoker.cli.doctor.ports import PortError, PortTrouble, check_port
 from stoker.errors import InvalidArgumentError, PermissionDeniedError, StokerError
 from stoker.service import messages as m
-from stoker.service.config import is_loopback
+from stoker.service.config import is_loopback, is_unspecified
 from stoker.wire.transports.addresses import parse_address
 
 THREADS = 32
@@ -197,10 +196,7 @@ def _is_same(probed: Probed, place: m.WorkerPlace) -> bool:
 
 def _is_own_machine(host: str) -> bool:
     """Return whether every machine takes `host` for itself."""
-    try:
-        return is_loopback(host) or ipaddress.ip_address(host).is_unspecified
-    except ValueError:  # a name
-        return False
+    return is_loopback(host) or is_unspecified(host)
 
 
 def _add_loopback(report: WorkerReport, address: str, seen: str) -> None:
