@@ -79,6 +79,31 @@ def test_named_files_exist_and_define_the_names(path: Path):
     assert wrong == []
 
 
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)")
+"""A link to another file here, to a heading of it, or to a heading of the same file."""
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_to_files_and_headings(path: Path):
+    wrong = []
+    for name, anchor in LINK.findall(path.read_text()):
+        target = path.parent / name if name else path
+        if not target.exists() or (anchor and anchor not in anchors_of(target.read_text())):
+            wrong.append(f"{name}#{anchor}")
+    assert wrong == []
+
+
+def anchors_of(markdown: str) -> set[str]:
+    """Return the anchors that GitHub gives to the headings of a document."""
+    headings = re.findall(r"^#+ (.*)$", markdown, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_anchors_are_those_of_github():
+    text = "# PyTorch's own `DataLoader`: a note\n## Two, of 3\n"
+    assert anchors_of(text) == {"pytorchs-own-dataloader-a-note", "two-of-3"}
+
+
 MARKDOWN = """
 ```python
 x = 1
