@@ -19,6 +19,7 @@ from stoker.adapters.reading import Agree, check_dataset
 from stoker.adapters.steps import Steps
 from stoker.dataset import arguments
 from stoker.dataset.dataset import Dataset
+from stoker.elements.foreign import array_of, is_foreign_array
 from stoker.errors import InvalidArgumentError
 
 __all__ = ["DataLoader"]
@@ -28,9 +29,9 @@ class DataLoader:
     """The batches of a stoker Dataset as `jax.Array`; each ``iter(loader)`` is a new epoch.
 
     With several processes (`jax.distributed`) each reads its part of the dataset, all read the same
-    number of batches, and the batches of one step are the parts of a global array. Numbers become
-    arrays with JAX's dtypes (int64 becomes int32 unless jax_enable_x64 is set); text and other
-    values stay.
+    number of batches, and the batches of one step are the parts of a global array. Arrays, NumPy
+    scalars and tensors become arrays with JAX's dtypes (int64 becomes int32 unless jax_enable_x64
+    is set); Python numbers, text and other values stay.
 
     Args:
         dataset: a stoker Dataset, whose elements are batches or, with `batch_size`, samples.
@@ -137,6 +138,8 @@ class DataLoader:
     def _array(self, leaf: Any, owned: bool) -> Any:
         if isinstance(leaf, np.generic):
             leaf, owned = np.asarray(leaf), True
+        elif is_foreign_array(type(leaf)):
+            leaf = array_of(leaf, "")
         if not isinstance(leaf, np.ndarray) or not _is_numeric(leaf.dtype):
             return leaf
         if not owned:  # arrays on a CPU may share the memory, which others could change
@@ -189,7 +192,8 @@ def _checked_sharding(sharding: Any) -> Sharding | None:
     if sharding is None or isinstance(sharding, Sharding):
         return sharding
     raise InvalidArgumentError(
-        f"`sharding` must be a jax.sharding.Sharding or Mesh, or None; got {sharding!r}"
+        "`sharding` must be a jax.sharding.Sharding, such as NamedSharding(mesh, spec), a Mesh or "
+        f"None; got {sharding!r}"
     )
 
 

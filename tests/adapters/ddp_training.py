@@ -1,10 +1,12 @@
-"""One rank of a training with torch.distributed, for test_torch_ranks.py: prints what it read.
+"""One rank of a training with torch.distributed, for test_torch_ranks.py: writes what it read.
 
-Arguments: rank, world size, file of the process group, address of the service or "local", number of
-worker processes of PyTorch's loader (0: stoker's), epochs.
+The environment has RANK and WORLD_SIZE, as torchrun sets them. Arguments: a folder for the results
+and for the file of the process group, address of the service or "local", start method of the worker
+processes of PyTorch's loader ("": stoker's loader), epochs.
 """
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,26 +18,33 @@ import torch.utils.data
 import stoker
 import stoker.torch
 
+PROCESSES = 2
+
 
 def sample(index: int) -> tuple[Any, int]:
     return torch.full((4,), index / 1000), index
 
 
-def main(rank: int, world_size: int, group: str, service: str, processes: int, epochs: int) -> None:
+def main(folder: Path, service: str, method: str, epochs: int) -> None:
+    rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    by_torchrun = "MASTER_ADDR" in os.environ
     torch.distributed.init_process_group(
-        "gloo", init_method=Path(group).as_uri(), rank=rank, world_size=world_size
+        "gloo",
+        init_method=None if by_torchrun else (folder / "group").as_uri(),
+        rank=rank,
+        world_size=world_size,
     )
     dataset = stoker.Dataset.range(1003).shuffle(100).map(sample)
     if service != "local":
         dataset = dataset.distribute(service)
     batches: Any = stoker.torch.DataLoader(dataset, batch_size=16)
-    if processes:
+    if method:
         batches = torch.utils.data.DataLoader(
             stoker.torch.IterableDataset(dataset.batch(16)),
             batch_size=None,
-            num_workers=processes,
-            multiprocessing_context="spawn",
-            persistent_workers=True,
+            num_workers=PROCESSES,
+            multiprocessing_context=method,
+            persistent_workers=method == "spawn",  # each imports PyTorch
         )
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -51,17 +60,9 @@ def main(rank: int, world_size: int, group: str, service: str, processes: int, e
             read[-1] += labels.tolist()
             steps[-1] += 1
     torch.distributed.barrier()
-    sys.stdout.write(json.dumps({"steps": steps, "read": read}) + "\n")
-    sys.stdout.flush()
+    (folder / f"rank{rank}.json").write_text(json.dumps({"steps": steps, "read": read}))
     torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main(
-        int(sys.argv[1]),
-        int(sys.argv[2]),
-        sys.argv[3],
-        sys.argv[4],
-        int(sys.argv[5]),
-        int(sys.argv[6]),
-    )
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]))

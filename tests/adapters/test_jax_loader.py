@@ -10,25 +10,46 @@ import pytest
 import stoker
 
 pytest.importorskip("jax")
+pytest.importorskip("torch")  # imported by the processes
 
 BATCHES = """
-import jax, numpy as np, stoker, stoker.jax
+import threading
+import jax, numpy as np, stoker, stoker.jax, torch
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from stoker.errors import InvalidArgumentError
 
-assert len(jax.devices()) == 2
+assert len(jax.devices()) == 4
 mesh = Mesh(np.array(jax.devices()), ("data",))
 Dataset, DataLoader = stoker.Dataset, stoker.jax.DataLoader
 
 # Batches are sharded over the mesh; scalars are replicated, text stays.
-dataset = Dataset.range(10).map(lambda i: {"x": np.full(3, i, np.float32), "s": str(i)})
-loader = DataLoader(dataset, 4, shuffle=True, drop_last=True, sharding=mesh)
+dataset = Dataset.range(20).map(lambda i: {"x": np.full(3, i, np.float32), "s": str(i)})
+loader = DataLoader(dataset, 8, shuffle=True, drop_last=True, sharding=mesh)
 assert len(loader) == 2
 batches = list(loader)
 for batch in batches:
     assert batch["x"].sharding == NamedSharding(mesh, PartitionSpec("data"))
-    assert [shard.data.shape for shard in batch["x"].addressable_shards] == [(2, 3)] * 2
+    assert [shard.data.shape for shard in batch["x"].addressable_shards] == [(2, 3)] * 4
     assert batch["x"][:, 0].tolist() == [int(s) for s in batch["s"]]
+[dated] = DataLoader(Dataset.range(1).map(lambda _: np.datetime64("2026-01-01")))
+assert dated == np.datetime64("2026-01-01")
+
+# Arrays of JAX and tensors that functions return are sharded, too.
+for make in (jax.numpy.ones, torch.ones):
+    [array] = DataLoader(Dataset.range(1).map(lambda _, make=make: make(8)), sharding=mesh)
+    assert array.sharding == NamedSharding(mesh, PartitionSpec("data"))
+
+# Batches are on the devices ahead of the trainer.
+placed, place = threading.Semaphore(0), jax.make_array_from_process_local_data
+def counted(*arguments):
+    placed.release()
+    return place(*arguments)
+jax.make_array_from_process_local_data = counted
+with iter(DataLoader(Dataset.counter(), 4, sharding=mesh, prefetch_factor=3)) as ahead:
+    next(ahead)
+    for _ in range(4):
+        assert placed.acquire(timeout=60)
+jax.make_array_from_process_local_data = place
 [scalar] = DataLoader(Dataset.range(1).map(float).map(np.float32), sharding=mesh)
 assert scalar.sharding.is_fully_replicated
 
@@ -108,9 +129,9 @@ def environment(devices):
 
 
 @pytest.mark.timeout(200)
-def test_batches_are_sharded_over_two_devices_and_train():
+def test_batches_are_sharded_over_four_devices_and_train():
     done = subprocess.run(
-        [sys.executable, "-c", BATCHES], env=environment(2), capture_output=True, text=True
+        [sys.executable, "-c", BATCHES], env=environment(4), capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert "trained" in done.stdout

@@ -1,48 +1,66 @@
 """Ranks of torch.distributed train with DistributedDataParallel on equal numbers of steps."""
 
 import json
+import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
-import stoker
+import stoker  # noqa: E402
+from stoker import Dataset  # noqa: E402
+from stoker.errors import InvalidArgumentError  # noqa: E402
+from stoker.torch import DataLoader, IterableDataset  # noqa: E402
 
 SCRIPT = Path(__file__).with_name("ddp_training.py")
 RANKS = 2
+PROCESSES = 2
 COUNT = 1003
+EPOCHS = 5
 
 
-def train(tmp_path, service, processes, epochs):
-    """Train with two processes; return what each printed."""
-    arguments = [str(RANKS), str(tmp_path / "group"), service, str(processes), str(epochs)]
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, SCRIPT, str(rank), *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(RANKS)
-    ]
+def train(folder, service="local", method="", epochs=EPOCHS):
+    """Train with two processes; return what each read."""
+    wait_for(
+        [
+            start([SCRIPT, folder, service, method, epochs], RANK=rank, WORLD_SIZE=RANKS)
+            for rank in range(RANKS)
+        ]
+    )
+    return results_in(folder)
+
+
+def start(command, **variables):
+    environment = os.environ | {name: str(value) for name, value in variables.items()}
+    return subprocess.Popen(
+        [sys.executable, *map(str, command)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def wait_for(processes):
     try:
-        outputs = [rank.communicate(timeout=250) for rank in ranks]
+        outputs = [process.communicate(timeout=250)[0] for process in processes]
     finally:
-        for rank in ranks:
-            rank.kill()
-            rank.wait()
-    assert [rank.returncode for rank in ranks] == [0] * RANKS, [error for _, error in outputs]
+        for process in processes:
+            process.kill()
+            process.wait()
+    assert not any(process.returncode for process in processes), outputs
+
+
+def results_in(folder):
     # Gloo writes lines of its own to stdout.
-    return [
-        json.loads(next(line for line in output.splitlines() if line.startswith('{"steps"')))
-        for output, _ in outputs
-    ]
+    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(RANKS)]
 
 
-def check(results, epochs, most_dropped):
+def check(results, most_dropped, epochs=EPOCHS):
     """Check equal steps, and that each element is read at most once in an epoch."""
     assert results[0]["steps"] == results[1]["steps"]
     assert len(results[0]["steps"]) == epochs
@@ -55,22 +73,73 @@ def check(results, epochs, most_dropped):
 
 @pytest.mark.timeout(300)
 def test_local_dataset_is_cut_among_the_ranks(tmp_path):
-    results = train(tmp_path, "local", 0, 3)
-    check(results, 3, most_dropped=1)
-    assert results[0]["steps"] == [32] * 3
-    assert results[0]["read"][0] != results[0]["read"][1]
+    results = train(tmp_path)
+    check(results, most_dropped=1)
+    assert results[0]["steps"] == [32] * EPOCHS
+    assert len({tuple(epoch) for result in results for epoch in result["read"]}) == 2 * EPOCHS
 
 
 @pytest.mark.timeout(300)
-def test_ranks_read_a_service_in_step_for_five_epochs(tmp_path):
+def test_ranks_of_torchrun_read_a_service_in_step(tmp_path):
+    torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}"]
     with stoker.LocalCluster(2) as cluster:
-        results = train(tmp_path, cluster.target, 0, 5)
-    check(results, 5, most_dropped=2 * (RANKS - 1))
+        wait_for([start([*torchrun, SCRIPT, tmp_path, cluster.target, "", EPOCHS])])
+    check(results_in(tmp_path), most_dropped=2 * (RANKS - 1))
 
 
 @pytest.mark.timeout(300)
-def test_worker_processes_of_the_ranks_are_consumers_too(tmp_path):
-    processes = 2
+def test_spawned_processes_of_the_ranks_are_consumers(tmp_path):
     with stoker.LocalCluster(2) as cluster:
-        results = train(tmp_path, cluster.target, processes, 2)
-    check(results, 2, most_dropped=2 * (RANKS * processes - 1))
+        results = train(tmp_path, cluster.target, "spawn")
+    check(results, most_dropped=2 * (RANKS * PROCESSES - 1))
+
+
+@pytest.mark.timeout(300)
+def test_forked_processes_of_the_ranks_are_consumers(tmp_path):
+    with stoker.LocalCluster(2) as cluster:
+        results = train(tmp_path, cluster.target, "fork")
+    check(results, most_dropped=2 * (RANKS * PROCESSES - 1))
+
+
+@pytest.mark.timeout(300)
+def test_forked_processes_of_the_ranks_cut_a_local_dataset(tmp_path):
+    check(train(tmp_path, method="fork", epochs=2), most_dropped=1, epochs=2)
+
+
+@pytest.fixture
+def _rank_1_of_2(monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+
+
+@pytest.mark.usefixtures("_rank_1_of_2")
+def test_rank_of_the_environment_needs_no_process_group(monkeypatch):
+    loader = DataLoader(Dataset.range(11), batch_size=2)
+    assert len(loader) == 3
+    assert [batch.tolist() for batch in loader] == [[1, 3], [5, 7], [9]]
+    assert [int(x) for x in IterableDataset(Dataset.range(11))] == [1, 3, 5, 7, 9]
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    with pytest.raises(InvalidArgumentError, match="RANK and WORLD_SIZE must be ints"):
+        len(DataLoader(Dataset.range(11)))
+
+
+@pytest.mark.parametrize("loader", [DataLoader, IterableDataset])
+def test_ranks_without_a_group_share_a_named_job(loader, monkeypatch):
+    # Counts of passes over named jobs live as long as the process.
+    monkeypatch.setattr("stoker.torch.iterable._named", {})
+    found: list[list[list[int]]] = [[], []]
+
+    def read(rank):
+        part = loader(dataset, rank=rank, world_size=2)
+        found[rank] += [[int(x) for x in part] for _ in range(2)]
+
+    with stoker.LocalCluster(2, threads=True) as cluster:
+        dataset = Dataset.range(101).distribute(cluster, job_name="training")
+        threads = [threading.Thread(target=read, args=(rank,)) for rank in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    for mine, theirs in zip(*found, strict=True):
+        assert len(mine) == len(theirs) >= 49
+        assert len({*mine, *theirs}) == len(mine) + len(theirs)

@@ -109,7 +109,7 @@ class Epochs:
         self._source = _shuffled(dataset, shuffle)
         if is_distributed(dataset):
             self._source = with_own_jobs(self._source)
-        self._count = _count_of(self._source)
+        self._count = _count_of(self._source, rank)
         self._jobs: dict[str, str] | None = None
         self._part: Dataset | None = None
         self._resumed: dict[str, Any] | None = None
@@ -221,13 +221,17 @@ class _Count:
 
 
 _lock = threading.Lock()
-_named: dict[tuple[str, ...], _Count] = {}
+_named: dict[tuple[str | Rank | None, ...], _Count] = {}
 
 
-def _count_of(dataset: Dataset) -> _Count:
-    """Return the count of epochs; the readers of a named job share it, as they share its epochs."""
-    names = tuple(named_jobs_of(dataset))
-    return _named.setdefault(names, _Count()) if names else _Count()
+def _count_of(dataset: Dataset, rank: Rank | None) -> _Count:
+    """Return the count of epochs.
+
+    The readers of a named job share it, as they share its epochs; but ranks of one process do not,
+    each of which reads every epoch.
+    """
+    names = named_jobs_of(dataset)
+    return _named.setdefault((*names, rank), _Count()) if names else _Count()
 
 
 def _shuffled(dataset: Dataset, shuffle: Any) -> Dataset:

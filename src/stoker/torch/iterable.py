@@ -64,7 +64,7 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
             self._dataset = with_own_jobs(self._dataset)
         self._rank = given_rank(rank, world_size)
         self._jobs: dict[str, str] | None = None
-        self._passes = _passes_of(self._dataset)
+        self._passes = _passes_of(self._dataset, self._rank)
         self._passes_here = 0
         if has_process_group():
             self._prepare()  # a forked worker process cannot
@@ -234,10 +234,13 @@ def _close(reference: "weakref.ref[ElementIterator]") -> None:
         iterator.close()
 
 
-_named: dict[tuple[str, ...], PassCounter] = {}
+_named: dict[tuple[str | Rank | None, ...], PassCounter] = {}
 
 
-def _passes_of(dataset: Dataset) -> PassCounter:
-    """Return the count of passes; datasets of one named job share it, as they share its epochs."""
-    names = tuple(named_jobs_of(dataset))
-    return _named.setdefault(names, PassCounter()) if names else PassCounter()
+def _passes_of(dataset: Dataset, rank: Rank | None) -> PassCounter:
+    """Return the count of passes.
+
+    Datasets of one named job share it, as they share its epochs; but ranks of one process do not.
+    """
+    names = named_jobs_of(dataset)
+    return _named.setdefault((*names, rank), PassCounter()) if names else PassCounter()
