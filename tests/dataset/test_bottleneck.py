@@ -67,6 +67,11 @@ def test_a_slow_source_is_named():
     assert found.sentence.startswith("The source limits training: ")
 
 
+def test_a_reader_of_files_is_a_source_although_it_reads_names():
+    stages = [source(), StageReport(1, "records", inputs=[0], busy=7.5, get_wait=7.6)]
+    assert find_bottleneck(SLOW, stages).kind == "source"
+
+
 def test_saturated_threads_of_a_parallel_map_are_the_limit():
     stages = [source(busy=0.2), mapping(1, 38.0, 8.0, occupancy=0.1, parallel=4)]
     found = find_bottleneck(SLOW, stages)
@@ -107,7 +112,7 @@ def test_datasets_of_a_parallel_interleave_are_found():
     nested = FIRST_NESTED
     stages = [
         source(0),
-        StageReport(nested, "generator", "train.py:7", busy=36.0, get_wait=36.0),
+        StageReport(nested, "from_generator", "train.py:7", busy=36.0, get_wait=36.0),
         StageReport(
             1, "interleave", inputs=[0, nested], occupancy=0.0, parallel=4, get_wait=8.0, busy=0.1
         ),
@@ -125,8 +130,8 @@ def test_datasets_of_a_parallel_interleave_are_found():
         (mapping(1, 20, 8, cpu=0.9, parallel=2, occupancy=0), "run it on workers"),
         (StageReport(1, "batch", inputs=[0], busy=8, get_wait=8), "write into the batch"),
         (StageReport(1, "shuffle", inputs=[0], busy=8, get_wait=8), "smaller buffer_size"),
-        (StageReport(1, "generator", busy=8, get_wait=8), "several generators at once"),
-        (StageReport(1, "records", busy=8, get_wait=8), "several files at once"),
+        (StageReport(1, "from_generator", busy=8, get_wait=8), "several generators at once"),
+        (StageReport(1, "records", inputs=[0], busy=8, get_wait=8), "several files at once"),
         (StageReport(1, "filter", function="f", inputs=[0], busy=8, get_wait=8), "in a map with"),
         (StageReport(1, "unbatch", inputs=[0], busy=8, get_wait=8), "prefetch(stoker.AUTOTUNE)"),
     ],

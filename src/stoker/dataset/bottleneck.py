@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from stoker.dataset.slow_stage import SlowStage, find_slow_stage
+from stoker.dataset.slow_stage import SlowStage, find_slow_stage, is_source
 from stoker.dataset.streams.stage_report import StageReport
 
 # Shorter passes are dominated by their first elements: threads start, buffers fill.
@@ -103,7 +103,7 @@ def find_bottleneck(
             slow.report.site,
         )
     return Bottleneck(
-        "pipeline" if slow.report.inputs else "source",
+        "source" if is_source(slow.report) else "pipeline",
         _sentence(slow, waited),
         slow.report.number,
         slow.report.site,
@@ -119,7 +119,7 @@ def seconds_text(seconds: float) -> str:
 
 
 def _sentence(slow: SlowStage, waited: str) -> str:
-    subject = "The pipeline" if slow.report.inputs else "The source"
+    subject = "The source" if is_source(slow.report) else "The pipeline"
     return f"{subject} limits training: {waited}, and {evidence_text(slow)}; {slow.advice}."
 
 

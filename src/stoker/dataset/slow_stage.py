@@ -5,14 +5,15 @@ from typing import NamedTuple
 
 from stoker.dataset.streams.stage_report import FIRST_NESTED, StageReport
 
-# A function whose thread has a core for less than this fraction of the time waits for something.
-_WAITS = 0.5
+# A function whose thread has a core for less than this fraction of the time waits for something
+# else than a core, unless the machine is very busy.
+_WAITS = 0.25
 
 # Less than this fraction of the elapsed time in all stages explains no delay.
 _LEAST_SHARE = 0.02
 
 _READS_FILES = frozenset({"records", "list_files", "load"})
-_HAS_SPLITS = frozenset({"range", "tensor_slices", "tensors", "elements", "counter"})
+_IN_MEMORY = frozenset({"range", "from_tensor_slices", "from_tensors", "elements", "counter"})
 
 
 class SlowStage(NamedTuple):
@@ -30,6 +31,11 @@ class SlowStage(NamedTuple):
     share: float
     saturated: bool
     advice: str
+
+
+def is_source(stage: StageReport) -> bool:
+    """Return True for a stage that makes elements or reads them from files."""
+    return not stage.inputs or stage.kind in _READS_FILES
 
 
 def find_slow_stage(stages: Sequence[StageReport], elapsed: float) -> SlowStage | None:
@@ -104,7 +110,7 @@ def _advice(stage: StageReport, saturated: bool, threads: int) -> str:
     waits = stage.cpu is not None and stage.cpu < _WAITS
     if stage.kind == "map":
         return _advice_for_map(saturated, waits)
-    if stage.kind == "generator":
+    if stage.kind == "from_generator":
         return (
             "run it ahead with prefetch(stoker.AUTOTUNE), or read several generators at once with "
             "interleave(num_parallel_calls=stoker.AUTOTUNE)"
@@ -126,7 +132,7 @@ def _advice(stage: StageReport, saturated: bool, threads: int) -> str:
             "use a smaller buffer_size, or shuffle file names or indices, which are small, before "
             "the elements are read"
         )
-    if stage.kind in _HAS_SPLITS:
+    if stage.kind in _IN_MEMORY:
         return "keep the arrays in memory in the form that is needed, or add prefetch()"
     if stage.function:
         return (

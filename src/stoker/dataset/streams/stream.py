@@ -17,14 +17,11 @@ Reading the elements of a range one by one takes three times as long.
 _DISCARDED_BYTES = 1 << 20
 
 
-class Measures(Protocol):
-    """The part of a `Gauge` that a stream and its readers use."""
+class HasMethod(Protocol):
+    """The part of a `Gauge` that readers of a stream use."""
 
     @property
     def next_chunk(self) -> Callable[..., list[Any]]: ...
-    def read(
-        self, stream: "Stream", max_elements: int, max_bytes: int, lazy: bool
-    ) -> list[Any]: ...
 
 
 class Stream(ABC):
@@ -44,7 +41,7 @@ class Stream(ABC):
 
     ready: Iterator[Any] | None = None
     work: Work | None = None
-    gauge: "Measures | None" = None
+    gauge: "HasMethod | None" = None
 
     def next(self) -> Any:
         """Return the next element; block until there is one.
