@@ -71,7 +71,7 @@ def top(*words: str) -> Iterator[Terminal]:
 
 
 def test_top_shows_the_service_until_q():
-    with Service(1) as service, top(service.target, "--interval", "0.1") as terminal:
+    with Service(1) as service, top(service.target, "--interval", "100ms") as terminal:
         terminal.wait_for("1 worker, idle: no client reads")
         terminal.wait_for(re.escape(service.workers[0].address))
         service.add_worker()
@@ -105,6 +105,12 @@ def test_top_without_a_terminal_names_status():
     assert done.stderr == (
         "stoker: `stoker top` needs a terminal; print the state once with `stoker status`\n"
     )
+
+
+def test_wrong_interval_is_wrong_usage():
+    done = stoker_command("top", "localhost:1", "--interval", "2h")
+    assert done.returncode == 2
+    assert "'2h' is not a positive time such as 2s" in " ".join(done.stderr.split())
 
 
 def test_top_of_a_wrong_address_is_one_line():

@@ -30,14 +30,6 @@ def ask(address: str, request: m.Request) -> m.Reply:
         ) from error
 
 
-def answer_or_fail(address: str, request: m.Request) -> m.Reply:
-    """Return the answer of the dispatcher; if there is none, print why and exit with code 1."""
-    try:
-        return ask(address, request)
-    except StokerError as error:
-        fail(str(error))
-
-
 def get_status(address: str, *, job: str = "", dataset_id: str = "") -> Status:
     """Return the state of the service; the arguments as in `GetStatus`.
 
@@ -59,6 +51,9 @@ def status_or_fail(address: str, *, job: str = "", dataset_id: str = "") -> Stat
 
 def request_or_fail(address: str, request: m.Request) -> None:
     """Let the dispatcher do something, and print what it has done or why it has not."""
-    done = answer_or_fail(address, request)
+    try:
+        done = ask(address, request)
+    except StokerError as error:
+        fail(str(error))
     assert isinstance(done, m.Done)
     typer.echo(done.text)

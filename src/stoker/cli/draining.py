@@ -1,12 +1,13 @@
 """`stoker drain`: ask workers to leave, and wait until they have."""
 
+import contextlib
 import time
 
 import typer
 
-from stoker.cli.asking import get_status, request_or_fail
+from stoker.cli.asking import ask, get_status, request_or_fail
 from stoker.cli.failure import fail
-from stoker.errors import StokerError, UnavailableError
+from stoker.errors import NotFoundError, StokerError, UnavailableError
 from stoker.service.messages import DrainWorker
 from stoker.service.status import WorkerStatus
 
@@ -18,12 +19,20 @@ def drain_workers(dispatcher_address: str, workers: list[str], *, wait: bool) ->
     """Ask workers to drain; with `wait` return when all have left."""
     for worker in workers:
         request_or_fail(dispatcher_address, DrainWorker(worker))
-    if wait:
+    if not wait:
+        return
+    try:
         _wait_until_left(dispatcher_address, list(workers))
+    except StokerError as error:
+        fail(str(error))
 
 
 def _wait_until_left(dispatcher_address: str, workers: list[str]) -> None:
-    """Wait until no worker is at the addresses, or another one is."""
+    """Wait until no worker is at the addresses, or another one is.
+
+    Raises:
+        StokerError: if the dispatcher refuses a request.
+    """
     began = time.monotonic()
     while workers:
         found = _registered(dispatcher_address)
@@ -37,7 +46,8 @@ def _wait_until_left(dispatcher_address: str, workers: list[str]) -> None:
                 workers.remove(address)
             elif not worker.draining:
                 # A dispatcher without a journal was restarted before the worker had the request.
-                request_or_fail(dispatcher_address, DrainWorker(address))
+                with contextlib.suppress(NotFoundError, UnavailableError):  # it has left
+                    ask(dispatcher_address, DrainWorker(address))
         if workers:
             time.sleep(POLL_SECONDS)
 
@@ -48,8 +58,6 @@ def _registered(dispatcher_address: str) -> dict[str, WorkerStatus] | None:
         return {worker.address: worker for worker in get_status(dispatcher_address).workers}
     except UnavailableError:
         return None
-    except StokerError as error:
-        fail(str(error))
 
 
 def _is_another(worker: WorkerStatus, waited: float) -> bool:

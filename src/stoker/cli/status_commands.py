@@ -33,12 +33,19 @@ def status(address: AddressArgument = DEFAULT_ADDRESS, as_json: JsonOption = Fal
 
 def top(
     address: AddressArgument = DEFAULT_ADDRESS,
-    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two frames.")] = 2.0,
+    interval: Annotated[
+        str, typer.Option(metavar="TIME", help="Time between two frames, such as 2s or 500ms.")
+    ] = "2s",
 ) -> None:
     """Show the state of a running service live, until q or Ctrl-C."""
+    from stoker.cli.quantities import parse_seconds
     from stoker.cli.status_top import run_top
 
-    run_top(address, interval)
+    try:
+        seconds = parse_seconds(interval)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--interval") from None
+    run_top(address, seconds)
 
 
 jobs = typer.Typer(help="List, describe and cancel jobs.", no_args_is_help=True)

@@ -369,7 +369,7 @@ class Iterations:
         self._collector.maybe_idle(iteration.job)
 
     def cancel(self, job: e.Job, now: float) -> str:
-        """Remove a job whose clients an operator refuses; return what was ended."""
+        """Remove a job and refuse its clients; return a sentence about both."""
         name, iterations = job.added.job, list(job.iterations.values())
         self._ledger.commit(r.JobCancelled(name))
         refusal = m.Refused(to_record(jobs.job_cancelled(name)))
