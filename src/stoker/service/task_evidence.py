@@ -8,7 +8,7 @@ from stoker.dataset.streams.stage_report import StageReport
 class TaskEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
     """Totals of one task on its worker, since its pipeline was opened.
 
-    A worker sends it to the clients of the task about once a second and at the end of the task,
+    A worker sends it to the clients of the task, at most twice a second and at the end of the task,
     encoded by `encode`, in `wire.frames.Report`.
 
     Attributes:

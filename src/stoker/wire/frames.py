@@ -147,7 +147,7 @@ class Counts(msgspec.Struct, frozen=True, tag=True):
 
 
 class Report(msgspec.Struct, frozen=True, tag=True):
-    """Worker to client, about once a second and before `End`: where the task's time goes.
+    """Worker to client, at most twice a second and before `End`: where the task's time goes.
 
     `evidence` is opaque here. `backlogged` of `chunks` chunks were computed while earlier elements
     still waited in the worker for this client.

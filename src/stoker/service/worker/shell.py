@@ -251,7 +251,7 @@ class Shell:
             self._end(None)
 
     def _report_evidence(self, now: float) -> None:
-        """Send clients where the time of their tasks goes, about once a second."""
+        """Send clients where the time of their tasks goes, at most twice a second."""
         if now < self._evidence_at:
             return
         with self._lock:
