@@ -210,6 +210,9 @@ class _Process:
         how = self._process.wait()
         if self._stopping:
             return
+        if self._process.was_drained() and self._process.exited_cleanly:
+            logger.info("worker %s (process %d) was drained", self.address, self._process.pid)
+            return
         identity = self._process.identity
         logger.warning("worker %s (process %d) %s", self.address, self._process.pid, how)
         if identity is not None:

@@ -8,6 +8,7 @@
     ├── DataLossError (ValueError)             data is lost: a corrupt file, a lost worker
     ├── NotFoundError (LookupError)
     ├── AlreadyExistsError
+    ├── CancelledError                     an operator cancelled the job
     ├── FailedPreconditionError (RuntimeError)
     ├── UnavailableError (ConnectionError)
     ├── UnimplementedError (NotImplementedError)
@@ -62,6 +63,10 @@ class NotFoundError(StokerError, LookupError):
 
 class AlreadyExistsError(StokerError):
     """Something with this name exists and differs."""
+
+
+class CancelledError(StokerError):
+    """The job was cancelled by an operator (`stoker jobs cancel`)."""
 
 
 class FailedPreconditionError(StokerError, RuntimeError):
@@ -215,6 +220,7 @@ _BY_NAME: dict[str, type[StokerError]] = {
         DataLossError,
         NotFoundError,
         AlreadyExistsError,
+        CancelledError,
         FailedPreconditionError,
         InvalidConfigError,
         UnavailableError,

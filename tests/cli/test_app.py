@@ -18,7 +18,8 @@ def test_version_is_the_package_version():
 
 def test_no_command_lists_the_commands():
     result = CliRunner().invoke(app, [])
-    for command in ("dispatcher", "worker", "demo", "doctor"):
+    words = ("dispatcher", "worker", "status", "top", "jobs", "datasets", "drain", "doctor", "demo")
+    for command in words:
         assert command in result.output
 
 
@@ -29,6 +30,9 @@ def test_no_command_lists_the_commands():
         ("dispatcher", ["--work-dir", "--worker-addresses"]),
         ("worker", ["--dispatcher", "--host", "--port", "--processes", "--tags", "--insecure"]),
         ("worker", ["--data-transfer-protocol", "--shared-memory-bytes"]),
+        ("status", ["--json"]),
+        ("top", ["--interval"]),
+        ("drain", ["--dispatcher-address", "--wait"]),
         ("demo", ["--directory"]),
         ("doctor", ["ADDRESS", "--json", "--timeout"]),
     ],

@@ -81,7 +81,7 @@ class RawSession:
 
     def heartbeat(self, due: float) -> None:
         """Send a heartbeat that was due at a time of the monotonic clock."""
-        self._send(_message(_StampedHeartbeat(due)))
+        self._send(_message(_StampedHeartbeat(at=due)))
 
     def receive(self) -> None:
         """Handle what has arrived."""

@@ -4,7 +4,13 @@ import random
 
 import msgspec
 
-from stoker.errors import ErrorRecord, NotFoundError, StokerError, UnavailableError
+from stoker.errors import (
+    CancelledError,
+    ErrorRecord,
+    NotFoundError,
+    StokerError,
+    UnavailableError,
+)
 from stoker.service import messages as m
 from stoker.service.client import logic as c
 from stoker.service.client.credit import BUFFER_BYTES, WORKERS
@@ -633,3 +639,13 @@ def test_the_end_waits_for_the_dispatcher_with_tensorflows_timing():
     assert isinstance(client.take(0.0, 0.0 + c.END_SECONDS)[0], c.End)
     client.session_message(m.Tasks(computed=True), 0.1)
     assert isinstance(client.take(0.0, 0.1)[0], c.End)
+
+
+def test_cancelled_job_yields_nothing_more():
+    client = _reading()
+    _frame(client, 0, [1, 2])
+    _frame(client, 1, [3])
+    assert _taken(client) == [1, 2]
+    client.session_message(m.Refused(ErrorRecord("CancelledError", "it was cancelled")), 0.0)
+    assert isinstance(_taken(client), CancelledError)
+    assert isinstance(_taken(client), CancelledError)

@@ -68,6 +68,7 @@ IMPOSSIBLE = [
     r.JobAdded("job", True, "data", m.JobParameters(ShardingPolicy.OFF)),
     r.JobAdded("other", True, "unknown", m.JobParameters(ShardingPolicy.OFF)),
     r.JobDatasetChanged("job", "unknown"),
+    r.JobCancelled("unknown"),
     r.IterationAdded(1, "job", (1,), 7),
     r.IterationAdded(4, "job", (0,), 7),
     r.IterationAdded(4, "job", (1,), 7, -1),

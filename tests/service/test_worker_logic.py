@@ -568,3 +568,25 @@ def test_a_consumer_takes_the_place_of_one_that_the_dispatcher_has_replaced():
     assert sent[0] == (1, bye)
     [refused, *_] = _sent(worker.client_message(3, _consumer(40, attempt=2), 0.0))
     assert refused == (3, bye)
+
+
+def test_heartbeat_has_the_tasks_that_have_computed_since_the_last():
+    worker = _running()
+    assert worker.heartbeat(1.0) == m.Heartbeat({}, 1.0)
+    worker.produced(20, Chunk([1, 2], 16))
+    worker.produced(20, Chunk([], 0, ErrorRecord("ValueError", "no")))
+    assert worker.heartbeat(2.0) == m.Heartbeat({20: m.TaskReport(2, 16, 1)}, 2.0)
+    assert worker.heartbeat(3.0) == m.Heartbeat({}, 3.0)
+    worker.produced(20, Chunk([3], 8))
+    assert worker.heartbeat(4.0).tasks == {20: m.TaskReport(3, 24, 1)}
+
+
+def test_heartbeats_of_a_new_session_have_all_tasks_again():
+    worker = _running()
+    worker.produced(20, Chunk([1], 8))
+    worker.heartbeat(1.0)
+    worker.session_lost()
+    worker.session_opened()
+    assert worker.heartbeat(2.0).tasks == {}  # before the welcome
+    worker.session_message(WELCOME, 0.0)
+    assert worker.heartbeat(3.0).tasks == {20: m.TaskReport(1, 8)}

@@ -129,7 +129,9 @@ class SimClient:
         now = self.world.now
         if now >= self._next_heartbeat:
             self._next_heartbeat = now + self._heartbeat
-            self.session.send(m.Heartbeat())
+            read = self.logic
+            totals = read.elements_delivered, read.bytes_delivered
+            self.session.send(m.Heartbeat(reading=m.ReadReport(*totals, 0.0, now)))
         self._do(self.logic.tick(now))
 
     # ── the user ──────────────────────────────────────────────────────────────────────────────────

@@ -34,6 +34,7 @@ class Cluster:
 
     Attributes:
         broken: the number of connections that were broken.
+        asked: the workers that an operator has asked to drain.
     """
 
     def __init__(self, scenario: Scenario, rng: random.Random, trace: list[str] | None) -> None:
@@ -55,6 +56,7 @@ class Cluster:
         self.workers: list[SimWorker] = []
         self.clients: list[SimClient] = []
         self.broken = 0
+        self.asked: list[SimWorker] = []
         self._by_address: dict[str, SimWorker] = {}
         self._registration = _registration(scenario)
         if scenario.registered:

@@ -86,6 +86,8 @@ class _Shell:
 
     def call(self, request: m.Request, answered: Callable[[m.Reply], None]) -> None:
         """Answer a call when its records are durable."""
+        if isinstance(request, m.CancelJob):
+            self._owner.cancelled_tasks.append(set(self.logic.state.tasks))
         reply, actions = self.logic.call(request, self.world.now)
         self._carry_out([*actions, _Answer(reply, answered)])
 
@@ -165,6 +167,7 @@ class SimDispatcher:
         starts: the number of processes so far.
         begun_twice: the splits that a second task was told to read.
         differences: what replays of the journal have shown.
+        cancelled_tasks: the tasks at each request to cancel the job.
     """
 
     def __init__(
@@ -175,6 +178,7 @@ class SimDispatcher:
         self.starts = 1
         self.begun_twice: list[str] = []
         self.differences: list[str] = []
+        self.cancelled_tasks: list[set[int]] = []
         self._deaths: list[m.WorkerDied] = []
         self._begun: dict[tuple[int, int, int, int], int] = {}
         self._shell = _Shell(self, Process(world, "D"), None)

@@ -29,11 +29,22 @@ class Crash:
 
 @dataclass(frozen=True)
 class Drain:
-    """A worker that drains at time `at`, and its successor after `back` seconds unless ``None``."""
+    """A worker that drains at time `at`, and its successor after `back` seconds unless ``None``.
+
+    `asked`: an operator asks the dispatcher for it; otherwise the worker is sent SIGTERM.
+    """
 
     worker: int
     at: float
     back: float | None
+    asked: bool = False
+
+
+@dataclass(frozen=True)
+class Cancel:
+    """An operator cancels the job at time `at`; clients that come later begin it anew."""
+
+    at: float
 
 
 @dataclass(frozen=True)
@@ -106,6 +117,7 @@ class TakeOver:
 Fault: TypeAlias = (
     Crash
     | Drain
+    | Cancel
     | ClientCrash
     | Freeze
     | Partition
@@ -122,6 +134,7 @@ KINDS = {
     "breaks and crash": 2,
     "client crash": 2,
     "drain": 3,
+    "cancel": 2,
     "freeze": 2,
     "partition": 2,
     "stall": 2,
@@ -147,8 +160,8 @@ def draw_faults(rng: random.Random, workers: int, clients: int) -> tuple[str, tu
         faults.append(Breaks(rng.choice([0.5, 2, 8])))
     if kind in ("crash", "breaks and crash") or (kind == "mixed" and rng.random() < 0.3):
         faults += _draw_crashes(rng, workers)
-    elif kind == "drain" or (kind == "mixed" and rng.random() < 0.3):
-        faults += _draw_drains(rng, workers)
+    else:
+        faults += _draw_operations(rng, kind, workers)
     if kind == "client crash" or (kind == "mixed" and rng.random() < 0.3):
         doomed = rng.sample(range(clients), rng.randint(1, clients))
         faults += [ClientCrash(k, rng.uniform(0, 1.0), rng.random() < 0.3) for k in doomed]
@@ -186,11 +199,21 @@ def _draw_crashes(rng: random.Random, workers: int) -> list[Fault]:
     return faults
 
 
+def _draw_operations(rng: random.Random, kind: str, workers: int) -> list[Fault]:
+    """Return what an operator does."""
+    faults: list[Fault] = []
+    if kind == "drain" or (kind == "mixed" and rng.random() < 0.3):
+        faults += _draw_drains(rng, workers)
+    if kind == "cancel" or (kind == "mixed" and rng.random() < 0.2):
+        faults.append(Cancel(rng.uniform(0, 1.5)))
+    return faults
+
+
 def _draw_drains(rng: random.Random, workers: int) -> list[Fault]:
     faults: list[Fault] = []
     for k, worker in enumerate(rng.sample(range(workers), rng.randint(1, workers))):
         back = rng.uniform(0.0, 3.0) if k == workers - 1 or rng.random() < 0.5 else None
-        faults.append(Drain(worker, rng.uniform(0, 1.0), back))
+        faults.append(Drain(worker, rng.uniform(0, 1.0), back, rng.random() < 0.5))
     return faults
 
 

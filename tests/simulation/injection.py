@@ -1,8 +1,12 @@
 """The execution of faults on a simulated cluster."""
 
+from collections.abc import Callable
+
+from stoker.service import messages as m
 from tests.simulation.cluster import Cluster
 from tests.simulation.faults import (
     Breaks,
+    Cancel,
     ClientCrash,
     Crash,
     DiskFull,
@@ -13,9 +17,14 @@ from tests.simulation.faults import (
     Partition,
     TakeOver,
 )
+from tests.simulation.process import Process
+from tests.simulation.worker import SimWorker
 
 GRACE_SECONDS = 60.0
 """Time in which clients must have read what a worker that drains has computed."""
+
+ASK_SECONDS = 30.0
+"""Time for which an operator repeats a request."""
 
 BREAK_SECONDS = 0.4
 """Longest time between the break of a session and the crash of the dispatcher."""
@@ -25,12 +34,8 @@ def schedule(fault: Fault, cluster: Cluster) -> None:
     """Schedule a fault."""
     world = cluster.world
     match fault:
-        case Crash():
-            world.after(fault.at, lambda: _crash(fault, cluster))
-        case Drain():
-            world.after(fault.at, lambda: _drain(fault, cluster))
-        case ClientCrash(client, at, silent):
-            world.after(at, lambda: _crash_client(cluster, client, silent=silent))
+        case Crash() | Drain() | Cancel() | ClientCrash():
+            world.after(fault.at, lambda: _strike_process(fault, cluster))
         case Freeze(host, at, seconds):
             world.after(at, lambda: cluster.freeze(host, seconds))
         case Partition(source, target, at, seconds, both):
@@ -51,6 +56,18 @@ def schedule(fault: Fault, cluster: Cluster) -> None:
             world.after(fault.at, lambda: _fill_disk(fault, cluster))
 
 
+def _strike_process(fault: Crash | Drain | Cancel | ClientCrash, cluster: Cluster) -> None:
+    match fault:
+        case Crash():
+            _crash(fault, cluster)
+        case Drain():
+            _drain(fault, cluster)
+        case Cancel():
+            _cancel(cluster)
+        case ClientCrash(client, _, silent):
+            _crash_client(cluster, client, silent=silent)
+
+
 def _crash(crash: Crash, cluster: Cluster) -> None:
     worker = cluster.worker_of(crash.worker)
     if worker is None or not worker.alive:
@@ -69,10 +86,45 @@ def _drain(drain: Drain, cluster: Cluster) -> None:
     worker = cluster.worker_of(drain.worker)
     if worker is None or not worker.alive:
         return
-    worker.process.run(lambda: worker.drain(GRACE_SECONDS))
+    if drain.asked:
+        _ask_to_drain(worker, cluster)
+    else:
+        worker.process.run(lambda: worker.drain(GRACE_SECONDS))
     if drain.back is not None:
         new = f"{worker.address}b"
         cluster.world.after(drain.back, lambda: cluster.start_worker(drain.worker, new))
+
+
+def _ask_to_drain(worker: SimWorker, cluster: Cluster) -> None:
+    """Ask the dispatcher, until it answers that the worker drains."""
+    cluster.world.note(f"       an operator asks {worker.name} to drain")
+    request = m.DrainWorker(worker.address)
+    _insist(cluster, request, lambda: cluster.asked.append(worker), lambda: worker.alive)
+
+
+def _cancel(cluster: Cluster) -> None:
+    """Cancel the job as soon as there is one."""
+    cluster.world.note("       an operator cancels the job")
+    _insist(cluster, m.CancelJob("job"), lambda: None, lambda: not cluster.all_left)
+
+
+def _insist(
+    cluster: Cluster, request: m.Request, done: Callable[[], None], wanted: Callable[[], bool]
+) -> None:
+    """Repeat a request until the dispatcher has done it, or it is not wanted any more."""
+    world, operator = cluster.world, Process(cluster.world, "operator")
+    until = world.now + ASK_SECONDS
+
+    def answered(reply: m.Reply | None) -> None:
+        if isinstance(reply, m.Done):
+            done()
+        elif wanted() and world.now < until:  # the dispatcher is away, or has no such thing yet
+            world.after(world.rng.uniform(0.1, 0.5), ask)
+
+    def ask() -> None:
+        cluster.dispatcher.call(operator, request, answered)
+
+    ask()
 
 
 def _fill_disk(fault: DiskFull, cluster: Cluster) -> None:

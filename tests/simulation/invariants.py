@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 
-from stoker.errors import NotFoundError, UnavailableError
+from stoker.errors import CancelledError, NotFoundError, UnavailableError
 from tests.simulation import cache
 from tests.simulation.client import SimClient
 from tests.simulation.pipeline import CHUNK_BYTES, Element
@@ -24,8 +24,11 @@ def violations(outcome: Outcome) -> list[str]:
         _nothing_begun_twice,
         _registered_once,
         _replayed,
+        _asked_have_left,
     ]
-    if outcome.scenario.cache_bytes is not None:
+    if outcome.scenario.cancelled:
+        checks.append(_delivered_once_before_and_after)
+    elif outcome.scenario.cache_bytes is not None:
         checks += cache.INVARIANTS
     elif outcome.scenario.static is not None:
         checks += [_memory_bounded, check_shards]
@@ -42,6 +45,7 @@ def _ends_well(outcome: Outcome) -> list[str]:
         if client.state == "failed"
         and not _was_released(outcome, client)
         and not _was_forgotten(outcome, client)
+        and not _was_cancelled(outcome, client)
     ]
 
 
@@ -55,6 +59,11 @@ def _was_released(outcome: Outcome, client: SimClient) -> bool:
 def _was_forgotten(outcome: Outcome, client: SimClient) -> bool:
     """Return whether a client failed because its dispatcher was replaced by another."""
     return outcome.scenario.replaced and isinstance(client.error, UnavailableError)
+
+
+def _was_cancelled(outcome: Outcome, client: SimClient) -> bool:
+    """Return whether a client failed because its job was cancelled."""
+    return outcome.scenario.cancelled and isinstance(client.error, CancelledError)
 
 
 def _bounded(outcome: Outcome) -> list[str]:
@@ -109,6 +118,36 @@ def _registered_once(outcome: Outcome) -> list[str]:
 def _replayed(outcome: Outcome) -> list[str]:
     """Check that replays of the journal lead to the live state."""
     return outcome.cluster.dispatcher.differences[:1]
+
+
+def _asked_have_left(outcome: Outcome) -> list[str]:
+    """Check that workers leave that an operator has asked to drain, unless that was forgotten."""
+    if outcome.scenario.slowest_commit is None or not outcome.scenario.lossless:
+        return []
+    return [f"{worker.name} has not left" for worker in outcome.cluster.asked if worker.alive]
+
+
+def _delivered_once_before_and_after(outcome: Outcome) -> list[str]:
+    """Check under DYNAMIC that each cancelled job, and the last job, delivers nothing twice."""
+    scenario = outcome.scenario
+    if not scenario.dynamic or scenario.cache_bytes is not None or scenario.replaced:
+        return []
+    seen: set[int] = set()
+    jobs = []
+    for tasks in outcome.cluster.dispatcher.cancelled_tasks:
+        jobs.append(tasks - seen)
+        seen |= tasks
+    delivered = [
+        (task_id, x)
+        for client in outcome.cluster.clients
+        for task_id, elements in client.delivery.by_task.items()
+        for x in elements
+    ]
+    parts = [[x for task_id, x in delivered if task_id in tasks] for tasks in jobs]
+    parts.append([x for task_id, x in delivered if task_id not in seen])
+    return [
+        f"delivered {n} times: {x}" for part in parts for x, n in Counter(part).items() if n > 1
+    ]
 
 
 def _dynamic(outcome: Outcome) -> list[str]:

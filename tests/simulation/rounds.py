@@ -11,6 +11,7 @@ from tests.simulation import invariants
 from tests.simulation.client import SimClient
 from tests.simulation.cluster import Cluster
 from tests.simulation.faults import (
+    Cancel,
     ClientCrash,
     draw_faults,
     stops_dispatcher,
@@ -27,7 +28,8 @@ def draw_rounds(seed: int) -> Scenario:
         base = draw(rng.getrandbits(32))
     count = rng.choice([1, 2, 2, 3, 4])
     kind, faults = draw_faults(rng, len(base.workers), count)
-    while kind == "replaced":  # consumers that have failed leave the others waiting
+    # Consumers that have failed, and those of a job begun anew, leave the others waiting.
+    while kind == "replaced" or any(isinstance(fault, Cancel) for fault in faults):
         kind, faults = draw_faults(rng, len(base.workers), count)
     lockstep = rng.random() < 0.5
     total = len(base.plan.elements())

@@ -9,6 +9,7 @@ from stoker.service.config import ShardingPolicy
 from tests.simulation.faults import (
     SHORT_SECONDS,
     Breaks,
+    Cancel,
     ClientCrash,
     Crash,
     DiskFull,
@@ -112,6 +113,11 @@ class Scenario:
         return not lost and impaired_seconds(self.faults) <= SHORT_SECONDS
 
     @property
+    def cancelled(self) -> bool:
+        """True if an operator cancels the job."""
+        return any(isinstance(fault, Cancel) for fault in self.faults)
+
+    @property
     def replaced(self) -> bool:
         """True if dispatchers without a journal follow one another."""
         return self.slowest_commit is None and stops_dispatcher(self.faults)
@@ -165,9 +171,11 @@ def _name(fault: Fault) -> str:
         case Crash():
             return "worker crashes"
         case Drain():
-            return "worker drains"
+            return "worker is asked to drain" if fault.asked else "worker drains"
         case ClientCrash():
             return "client crashes"
+        case Cancel():
+            return "job is cancelled"
         case Freeze("D", _, _):
             return "dispatcher is frozen"
         case Freeze(host, _, seconds):

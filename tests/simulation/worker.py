@@ -1,5 +1,6 @@
 """The simulated shell of a worker."""
 
+import math
 import random
 from collections.abc import Sequence
 from functools import partial
@@ -76,7 +77,9 @@ class SimWorker:
         self._leaves_at: float | None = None
         versions = m.Versions("3.11", "2")
         instance = f"{name} {world.rng.getrandbits(32)}"
-        hello = m.WorkerHello(1, 1, address, {"sim": address}, versions, instance=instance)
+        hello = m.WorkerHello(
+            1, 1, address, {"sim": address}, versions, instance=instance, version="sim"
+        )
         self.logic = logic.Worker(hello, buffer_bytes, cache_bytes=cache_bytes or 1)
         self.session = Session(
             self.process,
@@ -140,6 +143,9 @@ class SimWorker:
                     self.process.after(0.01, partial(self._listed, self._page(request)))
                 case logic.SetHeartbeat(milliseconds):
                     self._heartbeat = milliseconds / 1000
+                case logic.StopDrained() if self._leaves_at is None:
+                    self.world.note(f"       {self.name} is asked to drain")
+                    self._leaves_at = math.inf
                 case _:
                     self._run_on_pipeline(action)
 
@@ -184,7 +190,7 @@ class SimWorker:
         now = self.world.now
         if now >= self._next_heartbeat:
             self._next_heartbeat = now + self._heartbeat
-            self.session.send(m.Heartbeat())
+            self.session.send(self.logic.heartbeat(now))
         self.do(self.logic.tick(now))
         if self._leaves_at is not None and (self.logic.drained or now >= self._leaves_at):
             self.do(self.logic.leave())

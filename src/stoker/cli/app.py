@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from stoker.cli import status_commands
 from stoker.cli.doctor.command import doctor
 from stoker.cli.failure import fail
 from stoker.errors import StokerError
@@ -161,6 +162,14 @@ def worker(
     )
 
 
+app.command()(status_commands.status)
+app.command()(status_commands.top)
+app.command()(status_commands.drain)
+app.command()(doctor)
+app.add_typer(status_commands.jobs, name="jobs")
+app.add_typer(status_commands.datasets, name="datasets")
+
+
 @app.command()
 def demo(
     directory: Annotated[
@@ -184,6 +193,3 @@ def demo(
         run(directory, Console())
     except (DemoError, StokerError) as error:
         fail(str(error))
-
-
-app.command()(doctor)

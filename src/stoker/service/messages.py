@@ -18,6 +18,7 @@ from stoker.dataset.tree.node import UNKNOWN_CARDINALITY
 from stoker.dataset.tree.splits import ShardBy, Source
 from stoker.errors import ErrorRecord
 from stoker.service.config import ShardingPolicy
+from stoker.service.status import Status
 
 PROTOCOL_MIN = 1
 PROTOCOL_MAX = 1
@@ -141,7 +142,8 @@ class WorkerHello(Message, frozen=True, tag=True):
     `readers` are the reader ids it keeps something for, by task, and `listings` the lists of splits
     that it keeps. `draining`: it gets no tasks. `key` is that of the `WorkerWelcome`. `instance` is
     a secret of the worker, which tells it from another at its address, and `session` counts its
-    sessions, as an older one may be heard later. `reason`: why the last session ended.
+    sessions, as an older one may be heard later. `reason`: why the last session ended. `version`:
+    that of stoker.
     """
 
     protocol_min: int
@@ -160,10 +162,45 @@ class WorkerHello(Message, frozen=True, tag=True):
     instance: str = ""
     session: int = 0
     reason: str = ""
+    version: str = ""
+
+
+class TaskReport(msgspec.Struct, frozen=True):
+    """Totals of a task on its worker.
+
+    `elements` that it has computed, of about `bytes`, and `errors` in place of elements.
+    """
+
+    elements: int
+    bytes: int
+    errors: int = 0
+
+
+class ReadReport(msgspec.Struct, frozen=True):
+    """Totals of a client.
+
+    The user has consumed `elements`, of about `bytes`, and waited for them for `waited` of
+    `elapsed` seconds. `bottleneck` is the kind of what is slow, `sentence` says it to the user.
+    """
+
+    elements: int
+    bytes: int
+    waited: float
+    elapsed: float
+    bottleneck: str = ""
+    sentence: str = ""
 
 
 class Heartbeat(Message, frozen=True, tag=True):
-    """Renew the sender's lease."""
+    """Renew the sender's lease, and report what it has done.
+
+    From a worker: `tasks` that have computed anything since its last heartbeat of this session, and
+    its `uptime` in seconds. From a client: `reading`.
+    """
+
+    tasks: dict[int, TaskReport] = {}
+    uptime: float | None = None
+    reading: ReadReport | None = None
 
 
 class SplitRequest(Message, frozen=True, tag=True):
@@ -278,6 +315,13 @@ class TaskStart(Message, frozen=True, tag=True):
     num_consumers: int = 0
     absent: list[int] = []
     finite_coordinated: bool = False
+
+
+class Drain(Message, frozen=True, tag=True):
+    """Begin no tasks and no splits, deliver what is computed, then leave: an operator asks.
+
+    Workers whose hello has no `version` do not know this message.
+    """
 
 
 class TaskStop(Message, frozen=True, tag=True):
@@ -643,6 +687,46 @@ class CloseClient(Message, frozen=True, tag=True):
     position: RoundPosition | None = None
 
 
+class GetStatus(Message, frozen=True, tag=True):
+    """Get the state of the service; it changes nothing.
+
+    With `job` only that job, with its tasks; with `dataset_id` only that dataset, with its details.
+    """
+
+    job: str = ""
+    dataset_id: str = ""
+
+
+class StatusReply(Message, frozen=True, tag=True):
+    """The state of the service."""
+
+    status: Status
+
+
+class CancelJob(Message, frozen=True, tag=True):
+    """Remove a job: its tasks stop, and the next read of each of its clients raises."""
+
+    job: str
+
+
+class ForgetDataset(Message, frozen=True, tag=True):
+    """Remove a registered dataset that no job reads."""
+
+    dataset_id: str
+
+
+class DrainWorker(Message, frozen=True, tag=True):
+    """Let the worker at an address drain and leave."""
+
+    worker: str
+
+
+class Done(Message, frozen=True, tag=True):
+    """The dispatcher has done what an operator asked for; `text` says what."""
+
+    text: str
+
+
 class Failed(Message, frozen=True, tag=True):
     """The call failed."""
 
@@ -666,6 +750,7 @@ ToDispatcher: TypeAlias = FromWorker | FromSupervisor | FromClient
 ToWorker: TypeAlias = (
     WorkerWelcome
     | TaskStart
+    | Drain
     | TaskStop
     | ListSplits
     | StopListing
@@ -678,7 +763,24 @@ ToClient: TypeAlias = (
     ClientWelcome | DatasetUnknown | Tasks | Rounds | ClientClosed | DispatcherStopped
 )
 FromDispatcher: TypeAlias = ToWorker | SupervisorWelcome | ToClient | HeartbeatInterval | Refused
-Request: TypeAlias = RegisterDataset | GetDataset | GetCluster | Probe | CloseClient
+Request: TypeAlias = (
+    RegisterDataset
+    | GetDataset
+    | GetCluster
+    | Probe
+    | CloseClient
+    | GetStatus
+    | CancelJob
+    | ForgetDataset
+    | DrainWorker
+)
 Reply: TypeAlias = (
-    DatasetRegistered | DatasetReply | ClusterReply | ProbeReply | ClientClosed | Failed
+    DatasetRegistered
+    | DatasetReply
+    | ClusterReply
+    | ProbeReply
+    | ClientClosed
+    | StatusReply
+    | Done
+    | Failed
 )

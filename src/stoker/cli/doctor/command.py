@@ -4,16 +4,11 @@ from typing import Annotated
 
 import typer
 
+from stoker.cli.status_commands import DEFAULT_ADDRESS, AddressArgument
+
 
 def doctor(
-    address: Annotated[
-        str,
-        typer.Argument(
-            metavar="ADDRESS",
-            envvar="STOKER_DISPATCHER_ADDRESS",
-            help="The dispatcher's address, HOST:PORT.",
-        ),
-    ] = "localhost:5050",
+    address: AddressArgument = DEFAULT_ADDRESS,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     timeout: Annotated[
         float, typer.Option(min=0.01, help="Seconds for each step of a check.")

@@ -9,6 +9,7 @@ from stoker import errors
 from stoker.compat.tf.missing import missing
 from stoker.errors import (
     AlreadyExistsError,
+    CancelledError,
     FailedPreconditionError,
     InvalidArgumentError,
     NotFoundError,
@@ -40,10 +41,6 @@ __all__ = [
 
 
 class AbortedError(OpError):
-    """Present for ``except`` clauses; stoker never raises it."""
-
-
-class CancelledError(OpError):
     """Present for ``except`` clauses; stoker never raises it."""
 
 

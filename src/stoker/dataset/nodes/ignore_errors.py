@@ -5,14 +5,14 @@ from typing import Any, ClassVar
 from stoker.dataset.streams.failures import failure_origin
 from stoker.dataset.streams.stream import OneInputStream, Stream
 from stoker.dataset.tree.node import Context, OneInput, unless_finite
-from stoker.errors import FailedPreconditionError, UnimplementedError
+from stoker.errors import CancelledError, FailedPreconditionError, UnimplementedError
 
 
 class IgnoreErrors(OneInput, frozen=True, eq=False, kw_only=True):
     """Drops and counts errors that belong to a position of the input.
 
     Errors after which nothing can be read are raised: an error that the input raises again without
-    advancing, and stoker's FailedPreconditionError and UnimplementedError.
+    advancing, and stoker's CancelledError, FailedPreconditionError and UnimplementedError.
 
     Attributes:
         log_warning: log each error.
@@ -89,4 +89,5 @@ def _is_of_a_position(error: Exception, last: Exception | None) -> bool:
     if failure_origin(error) is not None:  # a user function raised it
         return True
     # A stream that has failed permanently raises the same object again.
-    return error is not last and not isinstance(error, FailedPreconditionError | UnimplementedError)
+    permanent = CancelledError | FailedPreconditionError | UnimplementedError
+    return error is not last and not isinstance(error, permanent)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from stoker.errors import ErrorRecord, StokerError, from_record
+from stoker.errors import CancelledError, ErrorRecord, StokerError, from_record
 from stoker.service import messages as m
 from stoker.service.client.actions import (
     Action,
@@ -103,6 +103,7 @@ class Client:
         self.computed = False
         self.shared = False
         self.elements_delivered = 0
+        self.bytes_delivered = 0
         self.losses = Losses(raised=options.on_loss == "raise")
         self.outstanding = 0
         self._hello = hello
@@ -172,7 +173,7 @@ class Client:
 
     @property
     def error(self) -> StokerError | None:
-        """The error that is raised after the elements that have arrived."""
+        """The error that is raised after the elements that have arrived, or before if cancelled."""
         return self._error
 
     @property
@@ -459,6 +460,8 @@ class Client:
             unsettled = self._unsettled_positions, self._unsettled_bytes
             if self._credit.urgent(before.task_id, *unsettled):
                 self._settle()
+        if isinstance(self._error, CancelledError):
+            return self._error, self._take_actions()
         self._current = self._order.take()
         self._keep_turns(now)
         if self._current is not None:
@@ -575,7 +578,9 @@ class Client:
         self._unsettled_positions = self._unsettled_bytes = 0
         due: list[int] = []
         for chunk, seconds, at, discarded in consumed:
-            self.elements_delivered += 0 if discarded else len(chunk.elements)
+            if not discarded:
+                self.elements_delivered += len(chunk.elements)
+                self.bytes_delivered += chunk.nbytes
             self.outstanding -= chunk.positions
             self.cursors[chunk.task_id].consumed = chunk.number + 1
             due += self._credit.consumed(chunk.task_id, chunk.positions, chunk.nbytes, seconds, at)

@@ -93,7 +93,9 @@ class ServiceStream(Stream):
         self._heartbeat = 1.0
         self._next_heartbeat = math.inf  # none before the welcome
         self._chunk_size = 0
-        self._taken_at = time.monotonic()
+        self._opened_at = self._taken_at = time.monotonic()
+        self._waited = 0.0
+        self._waits_since: float | None = None
         self._ended = False
         self._closed = False
         self._failure: StokerError | None = None
@@ -209,7 +211,10 @@ class ServiceStream(Stream):
             with self._lock:
                 item = self._take_item(worked)
                 if item is not None:
+                    self._waited = self._waited_until(self._taken_at)
+                    self._waits_since = None
                     return item
+                self._waits_since = began
                 self._waiter = threading.get_ident()
             self._connections.flush()
             self._connections.poller.poll(max(0.0, warned + STALL_SECONDS - time.monotonic()))
@@ -333,7 +338,7 @@ class ServiceStream(Stream):
                 return
             if now >= self._next_heartbeat:
                 self._next_heartbeat = now + self._heartbeat
-                self._session.send(m.Heartbeat())
+                self._session.send(m.Heartbeat(reading=self._report(now)))
             self._execute(self._logic.tick(now))
             if self._logic.error is not None or self._logic.ends:
                 self._notify()
@@ -341,6 +346,19 @@ class ServiceStream(Stream):
             seconds = rpc_session.TICK_SECONDS if self._logic.reconnecting else quarter
             self._session.tick_seconds = max(rpc_session.TICK_SECONDS, seconds)
         self._connections.flush()
+
+    def _waited_until(self, now: float) -> float:
+        """Return the seconds that the user has waited for elements."""
+        since = self._waits_since
+        return self._waited + (0.0 if since is None else max(0.0, now - since))
+
+    def _report(self, now: float) -> m.ReadReport:
+        """Return the totals for the status of the service. Under the lock."""
+        read = self._logic
+        waited = self._waited_until(now)
+        return m.ReadReport(
+            read.elements_delivered, read.bytes_delivered, waited, now - self._opened_at
+        )
 
     # ── workers (called on the threads of the connections) ────────────────────────────────────────
     def _connection_opened(self, number: int) -> None:

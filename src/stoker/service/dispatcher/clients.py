@@ -7,7 +7,7 @@ from stoker.service.coordination import check_index
 from stoker.service.dispatcher import entities as e
 from stoker.service.dispatcher import records as r
 from stoker.service.dispatcher.iterations import Iterations
-from stoker.service.dispatcher.jobs import fingerprint, requested_dataset
+from stoker.service.dispatcher.jobs import fingerprint, job_cancelled, requested_dataset
 from stoker.service.dispatcher.ledger import Ledger
 from stoker.service.dispatcher.sessions import Sessions, check_key, negotiate
 from stoker.service.keys import KEY_BYTES
@@ -50,6 +50,8 @@ class Clients:
         """
         protocol = negotiate(hello.protocol_min, hello.protocol_max)
         warning, compression = "", None
+        if hello.key in self._state.cancelled:
+            raise job_cancelled(self._state.cancelled[hello.key])
         if hello.client_id is not None:
             client, is_new = self._find(hello.client_id, hello.journal_id), False
             check_key(hello.key, client.key, f"client {hello.client_id}")

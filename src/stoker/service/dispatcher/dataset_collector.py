@@ -56,6 +56,11 @@ class DatasetCollector:
             self._forget_idle(dataset_id)
             self._ledger.commit(DatasetRemoved(dataset_id))
 
+    def forget(self, dataset_id: str) -> None:
+        """Remove a dataset that no job has, also if it is kept."""
+        self._forget_idle(dataset_id)
+        self._ledger.commit(DatasetRemoved(dataset_id))
+
     def _leave(self, job: Job) -> None:
         users = self._users.get(job.dataset_id, set())
         users.discard(job.added.job)

@@ -1,6 +1,7 @@
 """The dispatcher's log: lines about the changes of its state that an operator wants to know."""
 
 import logging
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -13,12 +14,23 @@ STOPPED = "it was stopped"
 """Reason of the loss of a worker that was stopped as planned."""
 
 
+REMEMBERED_EVENTS = 100
+"""Latest losses, failures and ends of workers that the status of the service shows."""
+
+
 class LogLine(NamedTuple):
     """A line of the log; `fields` are values of `logs.FIELDS`."""
 
     level: int
     text: str
     fields: dict[str, Any]
+
+
+class Event(NamedTuple):
+    """A line that the status of the service shows, and its time in seconds."""
+
+    at: float
+    line: LogLine
 
 
 class Before(NamedTuple):
@@ -38,7 +50,9 @@ _LOGGED = {
     r.IterationAdded,
     r.IterationFailed,
     r.IterationRemoved,
+    r.DatasetRemoved,
     r.JobAdded,
+    r.JobCancelled,
     r.TaskDelivered,
     r.TaskDied,
     r.TaskDropped,
@@ -57,11 +71,17 @@ class EventLog:
 
     Args:
         state: the state to which the records are applied.
+
+    Attributes:
+        now: the time of the next lines, in seconds.
+        recent: the latest warnings, and ends of workers.
     """
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._lines: list[LogLine] = []
+        self.now = 0.0
+        self.recent: deque[Event] = deque(maxlen=REMEMBERED_EVENTS)
 
     def take(self) -> list[LogLine]:
         """Return the lines since the last call."""
@@ -70,7 +90,10 @@ class EventLog:
 
     def add(self, level: int, text: str, **fields: Any) -> None:
         """Add a line."""
-        self._lines.append(LogLine(level, text, fields))
+        line = LogLine(level, text, fields)
+        self._lines.append(line)
+        if level >= logging.WARNING:
+            self.recent.append(Event(self.now, line))
 
     def before(self, record: r.Record) -> Before:
         """Add the line about an entity that the record removes; return what `after` needs."""
@@ -84,6 +107,11 @@ class EventLog:
                 worker = self._state.workers[record.worker_id]
                 self._log_lost_worker(worker, record.reason)
                 tasks = list(worker.tasks.values())
+            case r.JobCancelled():
+                epochs = self._state.jobs[record.job].iterations.values()
+                clients = sum(len(each.clients) for each in epochs)
+                text = f"the job was cancelled; its {clients} clients are refused"
+                self.add(logging.WARNING, text, job=record.job)
             case r.ClientRemoved():
                 client = self._state.clients[record.client_id]
                 self._add(client.iteration, "a client left", client=record.client_id)
@@ -113,6 +141,8 @@ class EventLog:
             case r.DatasetAdded():
                 text = f"dataset {record.dataset_id} was registered ({len(record.tree)} bytes)"
                 self.add(logging.DEBUG, text)
+            case r.DatasetRemoved():
+                self.add(logging.DEBUG, f"dataset {record.dataset_id} was removed")
             case r.WorkerAdded():
                 tags = f" with tags {', '.join(record.tags)}" if record.tags else ""
                 text = f"a worker joined{tags}; there are {len(self._state.workers)}"
@@ -162,6 +192,8 @@ class EventLog:
             f"worker {worker.added.address} {'left' if planned else 'was lost'}: {reason}{ends}",
             worker=worker.added.address,
         )
+        if planned:
+            self.recent.append(Event(self.now, self._lines[-1]))
 
     def _log_losses(self, tasks: Sequence[Task]) -> None:
         for task in tasks:

@@ -368,6 +368,28 @@ class Iterations:
             self._stop(iteration)
         self._collector.maybe_idle(iteration.job)
 
+    def cancel(self, job: e.Job, now: float) -> str:
+        """Remove a job and refuse its clients; return a sentence about both."""
+        name, iterations = job.added.job, list(job.iterations.values())
+        self._ledger.commit(r.JobCancelled(name))
+        refusal = m.Refused(to_record(jobs.job_cancelled(name)))
+        running = clients = 0
+        for iteration in iterations:
+            running += 0 if iteration.stopped else iteration.counts.open
+            clients += len(iteration.clients)
+            self._stop(iteration)  # first, so that no other client gets what one has not read
+            for client in list(iteration.clients.values()):
+                self.remove_client(client, {}, now)
+                self._sessions.send(client.client_id, refusal)
+                self._sessions.release(client.client_id)
+            if iteration.iteration_id in self._state.iterations:
+                self._remove(iteration)
+        return f"job {name!r} was cancelled; {clients} clients are refused, {running} tasks end"
+
+    def forget_dataset(self, dataset_id: str) -> None:
+        """Remove a dataset that no job has."""
+        self._collector.forget(dataset_id)
+
     def warn(self, now: float) -> None:
         """Warn of workers that wait because clients cannot read their tasks."""
         for assignment in self._assignments.values():
@@ -404,6 +426,8 @@ class Iterations:
 
     def _after(self, iteration: e.Iteration, changed: list[e.Task]) -> None:
         """Assign the splits of a task that has ended, and notify the clients."""
+        if iteration.iteration_id not in self._state.iterations:
+            return  # work in slices goes on after its job was cancelled
         self._assigner.settle(iteration)
         if changed or iteration.computed:
             self._notify_all(iteration, changed)

@@ -9,8 +9,10 @@ import msgspec
 from stoker.dataset.tree.structure import kinds_of
 from stoker.elements.spec import compatible, spec_from_wire
 from stoker.errors import (
+    CancelledError,
     FailedPreconditionError,
     InvalidArgumentError,
+    NotFoundError,
 )
 from stoker.service import messages as m
 from stoker.service.config import STATIC_POLICIES
@@ -26,6 +28,28 @@ _LABELS = {
     "num_consumers": "number of consumers",
 }
 """The argument of `distribute`, and the words of a message, for fields of `JobParameters`."""
+
+
+NAMED_JOBS = 5
+"""Most jobs that an error names."""
+
+
+def find_job(state: State, name: str) -> Job:
+    """Return the job with this name.
+
+    Raises:
+        NotFoundError: if there is none; names some that exist.
+    """
+    if name in state.jobs:
+        return state.jobs[name]
+    known = ", ".join(map(repr, list(state.jobs)[:NAMED_JOBS])) or "none"
+    more = ", ..." if len(state.jobs) > NAMED_JOBS else ""
+    raise NotFoundError(f"no job is named {name!r}; the jobs of this dispatcher: {known}{more}")
+
+
+def job_cancelled(name: str) -> CancelledError:
+    """Return the error that the clients of a cancelled job raise."""
+    return CancelledError(f"job {name!r} was cancelled with `stoker jobs cancel`")
 
 
 def requested_dataset(state: State, hello: m.ClientHello) -> m.RegisterDataset | DatasetAdded:

@@ -19,9 +19,12 @@ from stoker.service.dispatcher.event_log import LogLine
 from stoker.service.dispatcher.iterations import Iterations
 from stoker.service.dispatcher.leases import Leases
 from stoker.service.dispatcher.ledger import Ledger
+from stoker.service.dispatcher.operations import Operations
+from stoker.service.dispatcher.reports import Reports
 from stoker.service.dispatcher.sessions import Sessions
 from stoker.service.dispatcher.split_assigner import SplitAssigner
 from stoker.service.dispatcher.split_listing import SplitListing
+from stoker.service.dispatcher.status import StatusBuilder
 from stoker.service.dispatcher.supervisors import Supervisors
 from stoker.service.dispatcher.workers import Workers
 
@@ -71,7 +74,7 @@ class Dispatcher:
         lease = min(config.worker_timeout_ms, config.client_timeout_ms) / 1000
         # Half a lease leaves the other half for the heartbeats that were not received.
         stall = max(lease / 2, SHORTEST_STALL)
-        self._sessions = Sessions(Leases(now, stall))
+        self._sessions = Sessions(Leases(now, stall), Reports(self.state))
         self.assigner = SplitAssigner(self._ledger, self._sessions)
         self._listing = SplitListing(self._ledger, self._sessions)
         shared = (self._ledger, self._sessions)
@@ -88,6 +91,10 @@ class Dispatcher:
         )
         self._supervisors = Supervisors(config, *shared, self._workers)
         self._clients = Clients(config, *shared, self._iterations, journaled=journaled)
+        self._operations = Operations(self.state, self._iterations, self._workers)
+        self._status = StatusBuilder(
+            self._ledger, self._sessions, self._sessions.reports, now, journaled=journaled
+        )
         self._collection_interval = config.job_gc_check_interval
         self._next_collection = now + self._collection_interval
         if state is not None:
@@ -122,6 +129,7 @@ class Dispatcher:
 
     def received(self, peer: int, message: m.ToDispatcher, now: float) -> list[Action]:
         """Handle a message on the session of `peer`."""
+        self._ledger.events.now = now
         try:
             self._receive(peer, message, now)
         except StokerError as error:
@@ -135,12 +143,14 @@ class Dispatcher:
 
     def disconnected(self, peer: int, now: float) -> list[Action]:
         """Handle a broken session. Its holder keeps its lease and may open another session."""
+        self._ledger.events.now = now
         self._sessions.disconnected(peer)
         self._supervisors.disconnected(peer)
         return self._take_actions()
 
     def tick(self, now: float) -> list[Action]:
         """Expire leases and collect iterations without clients."""
+        self._ledger.events.now = now
         self._listing.free_pages()
         for holder in self._sessions.leases.expired(now):
             if holder in self.state.workers:
@@ -162,6 +172,7 @@ class Dispatcher:
 
     def work(self, now: float) -> list[Action]:
         """Continue with long work; call it while `has_work`, and let others run in between."""
+        self._ledger.events.now = now
         self._sessions.work()
         return self._take_actions()
 
@@ -173,6 +184,7 @@ class Dispatcher:
 
     def call(self, request: m.Request, now: float) -> tuple[m.Reply, list[Action]]:
         """Answer a request that needs no session."""
+        self._ledger.events.now = now
         try:
             reply = self._answer(request, now)
         except StokerError as error:
@@ -197,7 +209,7 @@ class Dispatcher:
         else:
             self._sessions.leases.renew(holder, now)
             if isinstance(message, m.Heartbeat):
-                self._sessions.heartbeat(holder)
+                self._sessions.heartbeat(holder, message, now)
             if holder in self.state.workers:
                 self._workers.received(holder, message, now)
             else:
@@ -225,6 +237,14 @@ class Dispatcher:
             return m.DatasetReply(
                 tree, dataset.spec, dataset.options, dataset.size, dataset.compression
             )
+        if isinstance(request, m.CancelJob):
+            return self._operations.cancel_job(request, now)
+        if isinstance(request, m.ForgetDataset):
+            return self._operations.forget_dataset(request)
+        if isinstance(request, m.DrainWorker):
+            return self._operations.drain_worker(request)
+        if isinstance(request, m.GetStatus):
+            return self._status.answer(request, now)
         if isinstance(request, m.CloseClient):
             self._clients.close(request, now)
             return m.ClientClosed()

@@ -142,6 +142,12 @@ class JobDatasetChanged(_Record, frozen=True):
     dataset_id: str
 
 
+class JobCancelled(_Record, frozen=True):
+    """An operator cancelled a job; its clients are refused. Records of its removal follow."""
+
+    job: str
+
+
 class IterationAdded(_Record, frozen=True):
     """A client asked for an epoch of a job that did not exist.
 
@@ -350,6 +356,7 @@ Record: TypeAlias = (
     | TaskDied
     | JobAdded
     | JobDatasetChanged
+    | JobCancelled
     | IterationAdded
     | IterationFailed
     | PageStored

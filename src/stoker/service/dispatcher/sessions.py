@@ -12,6 +12,7 @@ from stoker.errors import (
 from stoker.service import messages as m
 from stoker.service.dispatcher.actions import Action, EndSession, Send
 from stoker.service.dispatcher.leases import Leases
+from stoker.service.dispatcher.reports import Reports
 from stoker.service.keys import are_equal
 
 MOST_HEARTBEATS = 1000
@@ -30,10 +31,15 @@ class Sessions:
 
     A *peer* is the shell's number of one open session. A holder keeps its lease while it has no
     session, and may open another.
+
+    Args:
+        leases: the deadlines of the holders.
+        reports: their heartbeats.
     """
 
-    def __init__(self, leases: Leases) -> None:
+    def __init__(self, leases: Leases, reports: Reports) -> None:
         self.leases = leases
+        self.reports = reports
         self._slices: deque[Iterator[int]] = deque()
         self._holders: dict[int, int] = {}
         self._peers: dict[int, int] = {}
@@ -60,8 +66,9 @@ class Sessions:
         self._heartbeats[holder] = timeout_ms, interval
         return interval
 
-    def heartbeat(self, holder: int) -> None:
+    def heartbeat(self, holder: int, heartbeat: m.Heartbeat, now: float) -> None:
         """Handle a heartbeat; change the interval if the number of leases has changed much."""
+        self.reports.heard(holder, heartbeat, now)
         timeout_ms, interval = self._heartbeats[holder]
         wanted = heartbeat_ms(timeout_ms, len(self.leases))
         if not interval / 2 < wanted < interval * 2:
@@ -103,6 +110,7 @@ class Sessions:
     def release(self, holder: int) -> None:
         """End the lease and the session of a holder."""
         self.leases.drop(holder)
+        self.reports.drop(holder)
         self._heartbeats.pop(holder, None)
         self._end_session(holder)
 

@@ -58,6 +58,12 @@ class _Job(_Entity, frozen=True):
     codes: list[str]
 
 
+class _Cancelled(_Entity, frozen=True):
+    """The clients of cancelled jobs by key, the latest last."""
+
+    jobs: list[tuple[bytes, str]]
+
+
 class _Tracker(_Entity, frozen=True):
     source: int
     source_epoch: int
@@ -136,7 +142,7 @@ class _Task(_Entity, frozen=True):
 
 
 _AnyEntity: TypeAlias = (
-    _Header | DatasetAdded | PageStored | _Worker | _Job | _Iteration | _Client | _Task
+    _Header | DatasetAdded | PageStored | _Worker | _Job | _Cancelled | _Iteration | _Client | _Task
 )
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -230,6 +236,8 @@ def _entities(state: State) -> Iterator[_AnyEntity]:
         yield _Worker(lost[worker_id], draining=False, lost=True)
     for job in state.jobs.values():
         yield _Job(job.added, job.dataset_id, list(job.codes))
+    if state.cancelled:
+        yield _Cancelled(list(state.cancelled.items()))
     for iteration in state.iterations.values():
         yield _dump_iteration(iteration)
     for client in state.clients.values():
@@ -336,6 +344,8 @@ def _load(state: State, entity: _AnyEntity, lost_workers: dict[int, WorkerAdded]
         job = e.Job(entity.added, entity.dataset_id, codes=dict.fromkeys(entity.codes))
         state.jobs[entity.added.job] = job
         state.jobs_of.setdefault(entity.dataset_id, set()).add(entity.added.job)
+    elif isinstance(entity, _Cancelled):
+        state.cancelled.update(entity.jobs)
     elif isinstance(entity, _Iteration):
         _load_iteration(state, entity)
     elif isinstance(entity, _Client):

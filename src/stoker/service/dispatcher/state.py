@@ -28,6 +28,7 @@ from stoker.service.dispatcher.records import (
     IterationFailed,
     IterationRemoved,
     JobAdded,
+    JobCancelled,
     JobDatasetChanged,
     ListingDropped,
     PageListed,
@@ -55,6 +56,9 @@ from stoker.service.dispatcher.records import (
 )
 from stoker.service.messages import RoundPosition
 
+REMEMBERED_CANCELLED = 4096
+"""Latest clients of cancelled jobs that are told so when they connect again."""
+
 _R = TypeVar("_R")
 
 _APPLY: dict[type, Callable[["State", Any], None]] = {}
@@ -80,6 +84,7 @@ class State:
         ids_end: no id from here on was given.
         jobs_of: dataset → its jobs, if it has any.
         local_workers: process → the workers that only its clients may be able to read.
+        cancelled: key of a client whose job was cancelled → that job.
         pages: digest → a page of listed splits.
         places: the workers by their places among the configured addresses.
     """
@@ -97,6 +102,7 @@ class State:
         self.tasks: dict[int, Task] = {}
         self.clients: dict[int, Client] = {}
         self.clients_by_key: dict[bytes, Client] = {}
+        self.cancelled: dict[bytes, str] = {}
         self.pages: dict[bytes, Page] = {}
         self.places = Places()
 
@@ -177,6 +183,15 @@ class State:
         jobs.discard(job.added.job)
         if not jobs:
             del self.jobs_of[job.dataset_id]
+
+    @_applies(JobCancelled)
+    def _(self, record: JobCancelled) -> None:
+        for iteration in self.jobs[record.job].iterations.values():
+            for client in iteration.clients.values():
+                if client.key:
+                    self.cancelled[client.key] = record.job
+        while len(self.cancelled) > REMEMBERED_CANCELLED:
+            del self.cancelled[next(iter(self.cancelled))]
 
     @_applies(IterationAdded)
     def _(self, record: IterationAdded) -> None:

@@ -1,6 +1,6 @@
 """Workers: registered, resumed after a broken session, and lost."""
 
-from stoker.errors import AlreadyExistsError, InvalidArgumentError
+from stoker.errors import AlreadyExistsError, FailedPreconditionError, InvalidArgumentError
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher import entities as e
@@ -57,6 +57,7 @@ class Workers:
         if worker_id is None:
             worker_id = self._register(hello, now)
         self._newest_sessions[worker_id] = hello.session
+        self._sessions.reports.welcomed(worker_id, hello)
         worker = self._state.workers[worker_id]
         heartbeat_ms = self._sessions.attach(peer, worker_id, self._timeout_ms, now)
         self._sessions.send(
@@ -75,6 +76,8 @@ class Workers:
             self._resume(worker, hello)
         if hello.draining:
             self._drain(worker_id)
+        elif worker.draining:  # the message may be lost
+            self._sessions.send(worker_id, m.Drain())
         self._iterations.worker_added(worker)
 
     def _known(self, hello: m.WorkerHello) -> int | None:
@@ -136,6 +139,23 @@ class Workers:
             self._drain(worker_id)
         elif isinstance(message, m.WorkerLeave):
             self.lose(worker_id, STOPPED, message.undelivered)
+
+    def ask_to_drain(self, worker_id: int) -> None:
+        """Let a worker drain and leave; one that is not connected is asked when it is.
+
+        Raises:
+            FailedPreconditionError: if the worker does not know the request.
+        """
+        worker = self._state.workers[worker_id]
+        known = self._sessions.reports.worker(worker_id).version
+        if self._sessions.connected(worker_id) and not known:
+            raise FailedPreconditionError(
+                f"worker {worker.added.address} has an older stoker, which cannot be asked to "
+                "drain; stop it with SIGTERM"
+            )
+        if not worker.draining:
+            self._drain(worker_id)
+            self._sessions.send(worker_id, m.Drain())
 
     def expired(self, worker_id: int) -> None:
         """Remove a worker whose lease has expired."""

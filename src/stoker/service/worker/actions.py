@@ -102,6 +102,11 @@ class SetHeartbeat:
     milliseconds: int
 
 
+@dataclass(frozen=True)
+class StopDrained:
+    """Stop the worker once it is drained: an operator asked for it."""
+
+
 Action: TypeAlias = (
     ToDispatcher
     | ToClient
@@ -116,4 +121,5 @@ Action: TypeAlias = (
     | ListSplits
     | StopListing
     | SetHeartbeat
+    | StopDrained
 )

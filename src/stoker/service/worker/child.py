@@ -2,12 +2,12 @@
 
 LIFELINE is the descriptor of one end of a socket pair. On it the parent (`process.WorkerProcess`)
 sends one JSON line, a `ChildStart`; the child answers with one `Serving` line once it accepts
-tasks, or with the error that prevents it. It sends a second line only when it exits because the
-dispatcher refuses it, so that a restart would not help. When the parent dies, its end closes and
-this process ends immediately. PAGE is the descriptor of a `SharedPage`, on which the child writes
-its worker's id and key and the calls of user functions in flight, and moves a counter while it
-runs. The output of user functions goes to the
-parent's standard output and error and cannot disturb the handshake.
+tasks, or with the error that prevents it. It sends another line when an operator asks it to drain,
+and when it exits because the dispatcher refuses it: in both cases it is not to be restarted. When
+the parent dies, its end closes and this process ends immediately. PAGE is the descriptor of a
+`SharedPage`, on which the child writes its worker's id and key and the calls of user functions in
+flight, and moves a counter while it runs. The output of user functions goes to the parent's
+standard output and error and cannot disturb the handshake.
 """
 
 import fcntl
@@ -51,10 +51,11 @@ class ChildStart(msgspec.Struct, frozen=True):
 
 
 class Serving(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A line that the child sends: its address, or the error that prevents serving."""
+    """A line that the child sends: its address, an error, or that it drains."""
 
     address: str = ""
     error: ErrorRecord | None = None
+    draining: bool = False
 
 
 def main(lifeline: int, page_descriptor: int) -> int:
@@ -76,6 +77,7 @@ def main(lifeline: int, page_descriptor: int) -> int:
         log_to_stderr(start.log)
         server = WorkerServer(start.config, start=False)
         server.on_registered = page.publish
+        server.on_draining = lambda: _answer(parent, Serving(draining=True))
         server.calls = page.record_calls()
         server.start()
     except (StokerError, OSError, ValueError) as error:

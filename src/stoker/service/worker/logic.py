@@ -28,6 +28,7 @@ from stoker.service.worker.actions import (
     OpenTask,
     Produce,
     SetHeartbeat,
+    StopDrained,
     StopListing,
     StopPipeline,
     ToClient,
@@ -37,7 +38,7 @@ from stoker.service.worker.buffer_policies import DEFAULT_CACHE_BYTES
 from stoker.service.worker.reader_state import ReaderState
 from stoker.service.worker.round_trip import RoundTrip
 from stoker.service.worker.split_queue import SplitQueue
-from stoker.service.worker.task import FRAME_BYTES, FRAME_ELEMENTS, Task
+from stoker.service.worker.task import FRAME_BYTES, FRAME_ELEMENTS, NOTHING_COMPUTED, Task
 from stoker.wire import frames as f
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "OpenTask",
     "Produce",
     "SetHeartbeat",
+    "StopDrained",
     "StopListing",
     "StopPipeline",
     "Task",
@@ -106,6 +108,7 @@ class Worker:
         self._journaled = False
         self._draining = False
         self._round_trip = RoundTrip()
+        self._reported: dict[int, m.TaskReport] = {}
         self._ticked_at: float | None = None
         self._tick_seconds = 0.0
         self._actions: list[Action] = []
@@ -122,12 +125,15 @@ class Worker:
         Tasks whose splits are assigned finish those that they have begun; others compute no more,
         since every worker yields the whole dataset.
         """
+        self._begin_drain(now)
+        return self._take_actions()
+
+    def _begin_drain(self, now: float) -> None:
         self._draining = True
         self._hello = msgspec.structs.replace(self._hello, draining=True)
         self._send_to_dispatcher(m.WorkerDraining())
         for task in list(self.tasks.values()):
             self._drain_task(task, now)
-        return self._take_actions()
 
     @property
     def drained(self) -> bool:
@@ -189,6 +195,9 @@ class Worker:
             self._start(message, now)
         elif isinstance(message, m.TaskStop):
             self._stop(message.task_id, "the task was stopped: no client reads it any more")
+        elif isinstance(message, m.Drain):
+            self._begin_drain(now)
+            self._do(StopDrained())
         elif isinstance(message, m.SplitGrant):
             self._granted(message, now)
         elif isinstance(message, m.ShardPage):
@@ -221,6 +230,7 @@ class Worker:
             key=welcome.key,
         )
         self._in_session, self._journaled = True, welcome.journaled
+        self._reported = {}
         self._do(SetHeartbeat(welcome.heartbeat_ms))
         for task in self.tasks.values():
             for done in task.read:
@@ -253,6 +263,7 @@ class Worker:
         task = self.tasks.pop(task_id, None)
         if task is None:
             return
+        self._reported.pop(task_id, None)
         self._do(CloseTask(task_id))
         for reader in task.readers.values():
             self._close_connection(reader.connection, NotFoundError(why))
@@ -273,6 +284,20 @@ class Worker:
     ) -> None:
         task.give_back(reader, consumed)
         self._close_connection(reader.connection, _unknown_client(reader.client_id))
+
+    def heartbeat(self, uptime: float) -> m.Heartbeat:
+        """Return the heartbeat to send now, with the tasks that have computed anything since.
+
+        Args:
+            uptime: seconds since the worker was started.
+        """
+        if not self._in_session:
+            return m.Heartbeat(uptime=uptime)
+        tasks = {}
+        for task_id, task in self.tasks.items():
+            if task.computed != self._reported.get(task_id, NOTHING_COMPUTED):
+                self._reported[task_id] = tasks[task_id] = task.computed
+        return m.Heartbeat(tasks, uptime)
 
     # ── splits ────────────────────────────────────────────────────────────────────────────────────
     def need_split(self, task_id: int, source: int, source_epoch: int, now: float) -> list[Action]:
@@ -345,6 +370,7 @@ class Worker:
         """Buffer what the task's pipeline computed; `may_produce` tells whether to continue."""
         task = self.tasks.get(task_id)
         if task is not None and not task.ended:
+            task.count(chunk)
             task.buffer.put(chunk)
             self._deliver(task)
         return self._take_actions()

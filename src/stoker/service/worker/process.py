@@ -165,6 +165,11 @@ class WorkerProcess:
         """True while the process runs."""
         return self._process.poll() is None
 
+    @property
+    def exited_cleanly(self) -> bool:
+        """True if it has exited with status 0."""
+        return self._process.poll() == 0
+
     def wait_serving(self, timeout: float | None = 60.0) -> str:
         """Wait until the worker accepts tasks and return its address.
 
@@ -196,15 +201,24 @@ class WorkerProcess:
 
         Call it after `wait` and before `stop`.
         """
-        self._lifeline.setblocking(False)
-        with contextlib.suppress(BlockingIOError, ConnectionResetError):
+        errors = [line.error for line in self._last_lines() if line.error is not None]
+        return from_record(errors[0]) if errors else None
+
+    def was_drained(self) -> bool:
+        """Return whether an operator had asked a worker to drain that has exited.
+
+        Call it after `wait` and before `stop`.
+        """
+        return any(line.draining for line in self._last_lines())
+
+    def _last_lines(self) -> list[Serving]:
+        """Return the lines that the child has sent after the first."""
+        with contextlib.suppress(OSError):  # nothing more, or `stop` has closed it
+            self._lifeline.setblocking(False)
             while data := self._lifeline.recv(65536):
                 self._received += data
-        line, newline, _ = self._received.partition(b"\n")
-        if not newline:
-            return None
-        answer = msgspec.json.decode(line, type=Serving)
-        return None if answer.error is None else from_record(answer.error)
+        lines = self._received.split(b"\n")[:-1]
+        return [msgspec.json.decode(line, type=Serving) for line in lines]
 
     def wait(self, timeout: float | None = None) -> Exit:
         """Wait until the process ends and return its exit.

@@ -1,6 +1,7 @@
 """`WorkerServer`: a worker in this process."""
 
 import logging
+import math
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -45,8 +46,8 @@ class WorkerServer:
     It raises the limit of open files of this process: each trainer's connection has a descriptor.
 
     It stops by itself when the dispatcher is unreachable for `dispatcher_timeout_ms`, when the
-    dispatcher refuses it for a minute, and after an internal error. Then `join` returns; in the
-    last two cases `failure` is the error.
+    dispatcher refuses it for a minute, after an internal error, and when an operator has drained it
+    (`stoker drain`). Then `join` returns; after a refusal and an error `failure` is that.
 
     As `tf.data.experimental.service.WorkerServer`.
     """
@@ -67,6 +68,9 @@ class WorkerServer:
         """Records the calls of user functions in flight; set it before `start`."""
         self.refused_seconds = REFUSED_SECONDS
         """Time after which a refused worker stops; set it before `start`."""
+        self.on_draining: Callable[[], None] = lambda: None
+        """Called when an operator has asked the worker to drain; set it before `start`."""
+        self._drains = False
         self.failure: StokerError | None = None
         """The error by which the worker has stopped, if it has."""
         if start:
@@ -98,6 +102,7 @@ class WorkerServer:
                     self.on_registered,
                     self.refused_seconds,
                     self.calls,
+                    self._asked_to_drain,
                 )
                 try:
                     shell.start()
@@ -127,6 +132,7 @@ class WorkerServer:
                 if quiet and not self._stop_now.is_set():
                     self._shell.drain(quiet, self._stop_now)
                 self._shell.stop()
+            self._stop_now.set()  # for `_drain_and_stop`
             self._stopped.set()
             self._ended.set()
 
@@ -164,6 +170,19 @@ class WorkerServer:
                 "shared_memory_refused": shared["refused"],
             }
         return found
+
+    def _asked_to_drain(self) -> None:
+        """Stop when trainers have read what is computed, however long they take."""
+        if not self._drains:
+            self._drains = True
+            logger.info("an operator asks the worker at %s to drain", self.address)
+            self.on_draining()
+            threading.Thread(target=self._drain_and_stop, name="closing-stoker").start()
+
+    def _drain_and_stop(self) -> None:
+        assert self._shell is not None
+        self._shell.drain(math.inf, self._stop_now)
+        self.stop(drain=False)
 
     def _shell_ended(self, error: StokerError | None) -> None:
         self.failure = error

@@ -26,7 +26,7 @@ from stoker.service import rpc, rpc_session
 from stoker.service.chunk import Chunk
 from stoker.service.config import WorkerConfig, parse_service
 from stoker.service.keys import KEY_BYTES, WorkerIdentity
-from stoker.service.versions import versions
+from stoker.service.versions import stoker_version, versions
 from stoker.service.worker import logic
 from stoker.service.worker.allocator import TRIM_SECONDS, trim_allocator
 from stoker.service.worker.data_connections import DataConnections
@@ -70,6 +70,8 @@ class Shell:
         on_registered: called with each identity that a dispatcher assigns.
         refused_seconds: the worker stops after this time if the dispatcher only refuses it.
         calls: records the calls of user functions in flight.
+        asked_to_drain: called on the control loop when an operator asks the worker to drain; the
+            owner then calls `drain` and `stop`.
 
     Attributes:
         refused: the error with which the dispatcher refuses the worker; ``None`` if it does not.
@@ -82,8 +84,10 @@ class Shell:
         on_registered: Callable[[WorkerIdentity], None],
         refused_seconds: float = REFUSED_SECONDS,
         calls: CallRecorder | None = None,
+        asked_to_drain: Callable[[], None] = lambda: None,
     ) -> None:
         self._config = config
+        self._asked_to_drain = asked_to_drain
         self._on_registered = on_registered
         self._ended = ended
         self._refused_seconds = refused_seconds
@@ -106,7 +110,8 @@ class Shell:
         self._datasets = DatasetCache(self._fetch)
         self._dataset_of: dict[int, str] = {}
         self._interval = config.heartbeat_interval
-        self._lost_at: float | None = time.monotonic()
+        self._started_at = time.monotonic()
+        self._lost_at: float | None = self._started_at
         self._next_heartbeat = 0.0
         self._has_ended = False
         self._trim_at: float | None = None
@@ -133,6 +138,7 @@ class Shell:
                 versions(),
                 self._config.worker_tags,
                 instance=secrets.token_hex(KEY_BYTES),
+                version=stoker_version(),
             )
             self.logic = logic.Worker(
                 hello,
@@ -222,7 +228,7 @@ class Shell:
         now = time.monotonic()
         if now >= self._next_heartbeat and self._session is not None:
             self._next_heartbeat = now + self._interval
-            self._session.send(m.Heartbeat())
+            self._session.send(self._heartbeat(now))
         self._run(self.logic.tick, now)
         self._failures.report_if_due(now)
         if self._connections is not None:
@@ -237,6 +243,10 @@ class Shell:
             where = self._dispatcher_address + self._why()
             logger.error("no dispatcher at %s for %g s: stopping", where, limit)
             self._end(None)
+
+    def _heartbeat(self, now: float) -> m.Heartbeat:
+        with self._lock:
+            return self.logic.heartbeat(now - self._started_at)
 
     def _fail(self, error: Exception) -> None:
         """Stop the worker after an internal error; from any thread."""
@@ -429,6 +439,8 @@ class Shell:
                 if self._session is not None:
                     half = min(self._interval / 2, LONGEST_TICK_SECONDS)
                     self._session.tick_seconds = max(half, rpc_session.TICK_SECONDS)
+            elif isinstance(action, logic.StopDrained):
+                self._asked_to_drain()
             elif isinstance(action, logic.ListSplits):
                 self._list(action.request)
             elif isinstance(action, logic.StopListing):

@@ -27,8 +27,9 @@ class Supervisor:
     """Runs `processes` workers in child processes and restarts each that dies.
 
     It stops all when the configuration is not valid or the dispatcher refuses a worker, since a
-    restart would not help. The death of a child is logged in one line. `start` and `stop` are
-    idempotent.
+    restart would not help. A worker that an operator drains (`stoker drain`) is not restarted;
+    after the last one `join` returns. The death of a child is logged in one line. `start` and
+    `stop` are idempotent.
 
     Args:
         config: of every worker; with a port other than 0, worker k listens on ``port + k``.
@@ -57,6 +58,7 @@ class Supervisor:
         self._first_wait = first_wait
         self._running: dict[int, WorkerProcess] = {}
         self._addresses: dict[int, str] = {}
+        self._drained: set[int] = set()
         self._failure: StokerError | None = None
         self._threads: list[threading.Thread] = []
         self._stopping = False
@@ -106,7 +108,7 @@ class Supervisor:
             return [process.pid for _, process in sorted(self._running.items())]
 
     def join(self) -> None:
-        """Wait until the supervisor is stopped.
+        """Wait until the supervisor is stopped, or all workers were drained.
 
         Raises:
             StokerError: if a worker can never start, or the dispatcher refuses it for a minute, so
@@ -155,6 +157,9 @@ class Supervisor:
             with self._changed:
                 if self._stopping:
                     return
+                if number in self._drained:
+                    logger.info("worker %d %s after a drain; it is not restarted", number, end)
+                    return
                 delay = backoff.after(time.monotonic() - began, calls)
                 logger.warning("worker %d %s; starting another in %g s", number, end, delay)
                 self._changed.wait_for(lambda: self._stopping, delay)
@@ -174,13 +179,17 @@ class Supervisor:
             del self._running[number]
             identity = process.identity
             self._addresses.pop(number, None)
-            planned = self._stopping
+            planned = self._planned(number, process)
         calls = process.lost_calls()
         process.stop()
         if identity is not None and not planned:
             self._session.report_death(identity, how, calls)
         in_flight = [each for of_task in calls.by_task.values() for each in of_task]
         return f"(process {process.pid}) {how}", in_flight
+
+    def _planned(self, number: int, process: WorkerProcess) -> bool:
+        """Return whether a process that has ended was to end. Under the lock."""
+        return self._stopping or (number in self._drained and process.exited_cleanly)
 
     def _follow(self, number: int, process: WorkerProcess) -> str:
         """Wait until the process serves, then until it ends; return a description of the end."""
@@ -196,6 +205,9 @@ class Supervisor:
             self._changed.notify_all()
         logger.info("worker %d (process %d) serves at %s", number, process.pid, address)
         end = str(process.wait())
+        if process.was_drained():
+            with self._changed:
+                self._drained.add(number)
         if (refusal := process.refusal()) is not None:
             self._give_up(refusal)
         return end

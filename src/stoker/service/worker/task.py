@@ -29,6 +29,8 @@ REPEATED_ENDS = 16
 """Latest epochs of sources whose end is reported again on a new session. If the report is lost, the
 dispatcher keeps the epoch's splits until the iteration ends."""
 
+NOTHING_COMPUTED = m.TaskReport(0, 0)
+
 
 @dataclass
 class Task:
@@ -49,6 +51,7 @@ class Task:
         released: the latest clients that were released, which may not read again.
         reported: the progress last sent to the dispatcher.
         counts: totals of the pipeline, such as errors ignored.
+        computed: totals of what the pipeline has computed.
     """
 
     start: m.TaskStart
@@ -66,6 +69,7 @@ class Task:
     released: dict[int, None] = field(default_factory=dict)
     reported: m.TaskProgress = field(init=False)
     counts: dict[str, int] = field(default_factory=dict)
+    computed: m.TaskReport = NOTHING_COMPUTED
 
     def __post_init__(self) -> None:
         self.buffer = new_buffer(self.start, self.cache_bytes)
@@ -88,6 +92,15 @@ class Task:
                 on_demand=self.start.buffer is m.BufferPolicy.ROUND_ROBIN,
             )
         return self.queues[key]
+
+    def count(self, chunk: Chunk) -> None:
+        """Add what the pipeline has computed to the totals."""
+        before, errors = self.computed, chunk.error is not None
+        self.computed = m.TaskReport(
+            before.elements + len(chunk.elements),
+            before.bytes + chunk.nbytes,
+            before.errors + errors,
+        )
 
     def release(self, client_id: int) -> ReaderState | None:
         """Forbid a client to read again; return its state, if it has read."""

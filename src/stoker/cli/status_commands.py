@@ -1,0 +1,158 @@
+"""The commands that show a running service; other modules of this package implement them."""
+
+from typing import Annotated
+
+import typer
+
+AddressArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="ADDRESS",
+        help="The dispatcher's address, HOST:PORT.",
+        envvar="STOKER_DISPATCHER_ADDRESS",
+    ),
+]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print JSON, as docs/observing.md describes it.")
+]
+DEFAULT_ADDRESS = "localhost:5050"
+
+
+def status(address: AddressArgument = DEFAULT_ADDRESS, as_json: JsonOption = False) -> None:
+    """Show workers, jobs, epochs, clients, rates and losses of a running service."""
+    from stoker.cli.asking import status_or_fail
+    from stoker.cli.status_json import print_json
+    from stoker.cli.status_view import print_status
+
+    found = status_or_fail(address)
+    if as_json:
+        print_json(found)
+    else:
+        print_status(found)
+
+
+def top(
+    address: AddressArgument = DEFAULT_ADDRESS,
+    interval: Annotated[
+        str, typer.Option(metavar="TIME", help="Time between two frames, such as 2s or 500ms.")
+    ] = "2s",
+) -> None:
+    """Show the state of a running service live, until q or Ctrl-C."""
+    from stoker.cli.quantities import parse_seconds
+    from stoker.cli.status_top import run_top
+
+    try:
+        seconds = parse_seconds(interval)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--interval") from None
+    run_top(address, seconds)
+
+
+jobs = typer.Typer(help="List, describe and cancel jobs.", no_args_is_help=True)
+datasets = typer.Typer(help="List, describe and forget datasets.", no_args_is_help=True)
+
+JobArgument = Annotated[str, typer.Argument(metavar="NAME", help="The job's name.")]
+DatasetArgument = Annotated[str, typer.Argument(metavar="ID", help="The dataset's id.")]
+
+
+@jobs.command("list")
+def list_jobs(address: AddressArgument = DEFAULT_ADDRESS, as_json: JsonOption = False) -> None:
+    """List the jobs with their epochs."""
+    from stoker.cli.asking import status_or_fail
+    from stoker.cli.status_details import print_jobs
+    from stoker.cli.status_json import print_json
+
+    found = status_or_fail(address).jobs
+    if as_json:
+        print_json(found)
+    else:
+        print_jobs(found)
+
+
+@jobs.command("describe")
+def describe_job(
+    name: JobArgument, address: AddressArgument = DEFAULT_ADDRESS, as_json: JsonOption = False
+) -> None:
+    """Show a job with the tasks and clients of its epochs."""
+    from stoker.cli.asking import status_or_fail
+    from stoker.cli.status_details import print_job
+    from stoker.cli.status_json import print_json
+
+    [found] = status_or_fail(address, job=name).jobs
+    if as_json:
+        print_json(found)
+    else:
+        print_job(found)
+
+
+@jobs.command("cancel")
+def cancel_job(name: JobArgument, address: AddressArgument = DEFAULT_ADDRESS) -> None:
+    """Remove a job: its tasks stop, and the next read of each of its clients raises an error."""
+    from stoker.cli.asking import request_or_fail
+    from stoker.service.messages import CancelJob
+
+    request_or_fail(address, CancelJob(name))
+
+
+@datasets.command("list")
+def list_datasets(address: AddressArgument = DEFAULT_ADDRESS, as_json: JsonOption = False) -> None:
+    """List the registered datasets."""
+    from stoker.cli.asking import status_or_fail
+    from stoker.cli.status_details import print_datasets
+    from stoker.cli.status_json import print_json
+
+    found = status_or_fail(address).datasets
+    if as_json:
+        print_json(found)
+    else:
+        print_datasets(found)
+
+
+@datasets.command("describe")
+def describe_dataset(
+    dataset_id: DatasetArgument,
+    address: AddressArgument = DEFAULT_ADDRESS,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the nodes of a dataset, its element_spec, and the jobs that read it."""
+    from stoker.cli.asking import status_or_fail
+    from stoker.cli.status_details import print_dataset
+    from stoker.cli.status_json import print_json
+
+    [found] = status_or_fail(address, dataset_id=dataset_id).datasets
+    if as_json:
+        print_json(found)
+    else:
+        print_dataset(found)
+
+
+@datasets.command("forget")
+def forget_dataset(dataset_id: DatasetArgument, address: AddressArgument = DEFAULT_ADDRESS) -> None:
+    """Remove a registered dataset that no job reads."""
+    from stoker.cli.asking import request_or_fail
+    from stoker.service.messages import ForgetDataset
+
+    request_or_fail(address, ForgetDataset(dataset_id))
+
+
+def drain(
+    workers: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="WORKER...", help="Addresses of workers, as `stoker status` shows them."
+        ),
+    ],
+    dispatcher_address: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="The dispatcher's address.",
+            envvar="STOKER_DISPATCHER_ADDRESS",
+        ),
+    ] = DEFAULT_ADDRESS,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the workers have left.")] = False,
+) -> None:
+    """Let workers begin nothing new, deliver what they have computed, and leave."""
+    from stoker.cli.draining import drain_workers
+
+    drain_workers(dispatcher_address, workers, wait=wait)

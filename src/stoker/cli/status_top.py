@@ -1,0 +1,137 @@
+"""`stoker top`: the state of a service, drawn again and again."""
+
+import contextlib
+import os
+import select
+import sys
+import termios
+import threading
+import time
+import tty
+from collections.abc import Iterator
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from stoker.cli.asking import get_status
+from stoker.cli.failure import fail
+from stoker.cli.quantities import duration
+from stoker.cli.status_summary import summary
+from stoker.cli.status_view import status_tables
+from stoker.errors import StokerError, UnavailableError
+from stoker.service.status import Status
+
+KEY_SECONDS = 0.1
+"""Longest time until a pressed key, or an answer of the dispatcher, is noticed."""
+
+FIXED_ROWS = 16
+"""Rows of the screen besides those of workers, epochs and clients."""
+
+
+class Poller(threading.Thread):
+    """Ask for the status at an interval until stopped; a dispatcher may be away for a while.
+
+    Attributes:
+        status: the last answer; ``None`` before the first.
+        failure: the reason that the last call failed, or "".
+        failed_at: the time of the first failure since the last answer, on the monotonic clock.
+        fatal: the error after which asking again has no use.
+        version: changes with each answer and failure.
+    """
+
+    def __init__(self, address: str, interval: float) -> None:
+        super().__init__(name="stoker-top", daemon=True)
+        self.status: Status | None = None
+        self.failure = ""
+        self.failed_at = 0.0
+        self.fatal: StokerError | None = None
+        self.version = 0
+        self._address = address
+        self._interval = interval
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        """Ask until stopped."""
+        while not self._stopped.is_set():
+            try:
+                self.status = get_status(self._address)
+                self.failure = ""
+            except UnavailableError as error:
+                self.failed_at = self.failed_at if self.failure else time.monotonic()
+                self.failure = str(error)
+            except StokerError as error:
+                self.fatal = error
+                return
+            self.version += 1
+            self._stopped.wait(self._interval)
+
+    def stop(self) -> None:
+        """End the thread after the call in flight."""
+        self._stopped.set()
+
+
+def run_top(address: str, interval: float) -> None:
+    """Draw the state of a service until q or Ctrl-C."""
+    console = Console()
+    if not console.is_terminal:
+        fail("`stoker top` needs a terminal; print the state once with `stoker status`")
+    poller = Poller(address, interval)
+    poller.start()
+    try:
+        # Ctrl-C is the usual end.
+        with contextlib.suppress(KeyboardInterrupt), _keys_unbuffered():
+            _draw_until_quit(console, poller, f"{address}, every {interval:g} s; q ends")
+    finally:
+        poller.stop()
+    if poller.fatal is not None:
+        fail(str(poller.fatal))
+
+
+def _draw_until_quit(console: Console, poller: Poller, where: str) -> None:
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        while poller.fatal is None:
+            live.update(frame(poller, where, console.height), refresh=True)
+            version, size = poller.version, console.size
+            while not poller.failure and (version, size) == (poller.version, console.size):
+                if _quit_pressed() or poller.fatal is not None:
+                    return
+            if poller.failure and _quit_pressed():
+                return
+
+
+def frame(poller: Poller, where: str, height: int) -> RenderableType:
+    """Return what the screen shows."""
+    parts: list[RenderableType] = [Text(f"stoker top {where}", "dim")]
+    if poller.failure:
+        away = duration(time.monotonic() - poller.failed_at)
+        parts.append(Text(f"no answer for {away}: {poller.failure}", "red"))
+    if poller.status is not None:
+        most = max(3, (height - FIXED_ROWS) // 3)
+        parts += [Text(summary(poller.status)), status_tables(poller.status, most)]
+    return Group(*parts)
+
+
+def _quit_pressed() -> bool:
+    """Wait for a key for `KEY_SECONDS`; return whether it is q."""
+    if not sys.stdin.isatty():
+        time.sleep(KEY_SECONDS)
+        return False
+    if not select.select([sys.stdin], [], [], KEY_SECONDS)[0]:
+        return False
+    keys = os.read(sys.stdin.fileno(), 64)
+    return not keys or b"q" in keys.lower()
+
+
+@contextlib.contextmanager
+def _keys_unbuffered() -> Iterator[None]:
+    """Deliver keys when they are pressed; restore the terminal at the end."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    before = termios.tcgetattr(sys.stdin)
+    try:
+        tty.setcbreak(sys.stdin)
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)

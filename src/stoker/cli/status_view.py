@@ -1,0 +1,173 @@
+"""Tables of the state of a service."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from stoker.cli.quantities import count, duration, size
+from stoker.cli.status_summary import summary
+from stoker.service.status import ClientStatus, EpochStatus, EventStatus, JobStatus, Status
+from stoker.service.status import WorkerStatus as Worker
+
+SHOWN_EVENTS = 10
+"""Latest events that the summary shows; ``--json`` has all."""
+
+
+def print_status(status: Status, console: Console | None = None) -> None:
+    """Print the sentence and the tables."""
+    console = console or Console()
+    console.print(summary(status), soft_wrap=True, highlight=False)
+    console.print(status_tables(status))
+
+
+def status_tables(status: Status, most: int | None = None) -> RenderableType:
+    """Return the tables of workers, epochs, clients and events.
+
+    Args:
+        status: the state.
+        most: most rows of each table; by default all.
+    """
+    parts: list[RenderableType] = []
+    if status.workers:
+        parts += ["", workers_table(_busiest(status.workers, most))]
+        parts += _more(len(status.workers), most, "workers")
+    epochs = [(job, epoch) for job in status.jobs for epoch in reversed(job.epochs)]
+    if epochs:
+        parts += ["", epochs_table(epochs[:most])]
+        parts += _more(len(epochs), most, "epochs")
+    clients = [(job, client) for job in status.jobs for client in job.clients]
+    if clients:
+        parts += ["", clients_table(clients[:most])]
+        parts += _more(len(clients), most, "clients")
+    if status.events:
+        shown = status.events[-min(SHOWN_EVENTS, most or SHOWN_EVENTS) :]
+        parts += ["", events_table(shown)]
+    return Group(*parts)
+
+
+def _busiest(workers: list[Worker], most: int | None) -> Sequence[Worker]:
+    if most is None or len(workers) <= most:
+        return workers
+    return sorted(workers, key=lambda worker: -worker.elements_per_second)[:most]
+
+
+def _more(number: int, most: int | None, what: str) -> list[RenderableType]:
+    return [f"  and {number - most:,} more {what}"] if most is not None and number > most else []
+
+
+def table(*columns: str, right: str = "") -> Table:
+    """Return a table without a frame; the columns named in `right` are aligned to the right."""
+    found = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name in columns:
+        numeric = name in right.split()
+        found.add_column(
+            name, justify="right" if numeric else "left", no_wrap=numeric, overflow="fold"
+        )
+    return found
+
+
+def add_row(found: Table, cells: Iterable[str], style: str = "") -> None:
+    """Add a row of plain text: names of users are no markup."""
+    found.add_row(*(Text(cell) for cell in cells), style=style)
+
+
+def workers_table(workers: Iterable[Worker]) -> Table:
+    """Return the table of workers."""
+    found = table(
+        "WORKER", "STATE", "TASKS", "ELEMENTS/S", "BYTES/S", "UP", "NOTES",
+        right="TASKS ELEMENTS/S BYTES/S UP",
+    )  # fmt: skip
+    for worker in workers:
+        cells = [
+            worker.address,
+            _worker_state(worker),
+            f"{worker.active_tasks}/{worker.tasks}",
+            count(worker.elements_per_second),
+            size(worker.bytes_per_second),
+            "" if worker.uptime is None else duration(worker.uptime),
+            _worker_notes(worker),
+        ]
+        add_row(found, cells, "" if worker.connected else "red")
+    return found
+
+
+def _worker_state(worker: Worker) -> str:
+    if not worker.connected:
+        return f"silent {duration(worker.silent_seconds)}"
+    return "draining" if worker.draining else "serving"
+
+
+def _worker_notes(worker: Worker) -> str:
+    notes = list(worker.tags)
+    if worker.shard is not None:
+        notes.append(f"shard {worker.shard}")
+    return ", ".join(notes)
+
+
+def epochs_table(epochs: Iterable[tuple[JobStatus, EpochStatus]]) -> Table:
+    """Return the table of the epochs of jobs."""
+    found = table(
+        "JOB", "EPOCH", "MODE", "STATE", "TASKS", "CLIENTS", "ELEMENTS", "ELEMENTS/S", "LOST",
+        right="EPOCH TASKS CLIENTS ELEMENTS ELEMENTS/S",
+    )  # fmt: skip
+    for job, epoch in epochs:
+        cells = [
+            job.name,
+            epoch.epoch,
+            job.processing_mode,
+            epoch.state,
+            f"{epoch.running_tasks}/{epoch.tasks}",
+            str(epoch.clients),
+            count(epoch.elements),
+            count(epoch.elements_per_second),
+            losses(epoch),
+        ]
+        add_row(found, cells, "red" if epoch.state == "failed" else "")
+        if epoch.error:
+            add_row(found, ["", "", "", epoch.error], "red")
+    return found
+
+
+def losses(epoch: EpochStatus) -> str:
+    """Return what an epoch has lost, or ""."""
+    numbers = [
+        (epoch.tasks_lost, "tasks"),
+        (epoch.elements_lost, "elements"),
+        (epoch.splits_lost, "splits"),
+        (epoch.errors, "errors"),
+        (epoch.poisoned, "poisoned"),
+    ]
+    return ", ".join(f"{number:,} {noun}" for number, noun in numbers if number)
+
+
+def clients_table(clients: Iterable[tuple[JobStatus, ClientStatus]]) -> Table:
+    """Return the table of clients."""
+    found = table(
+        "CLIENT OF", "EPOCH", "ELEMENTS", "ELEMENTS/S", "BYTES/S", "WAITS", "WHAT IS SLOW",
+        right="EPOCH ELEMENTS ELEMENTS/S BYTES/S WAITS",
+    )  # fmt: skip
+    for job, client in clients:
+        index = "" if client.consumer_index is None else f" #{client.consumer_index}"
+        silent = "" if client.connected else f"silent {duration(client.silent_seconds)}"
+        cells = [
+            f"{job.name}{index}",
+            client.epoch,
+            count(client.elements),
+            count(client.elements_per_second),
+            size(client.bytes_per_second),
+            "" if client.waiting is None else f"{client.waiting:.0%}",
+            silent or client.sentence,
+        ]
+        add_row(found, cells, "" if client.connected else "red")
+    return found
+
+
+def events_table(events: Iterable[EventStatus]) -> Table:
+    """Return the table of losses and failures."""
+    found = table("AGO", "LEVEL", "EVENT", right="AGO")
+    for event in events:
+        where = f" (job {event.job}, epoch {event.epoch})" if event.job else ""
+        add_row(found, [duration(event.seconds_ago), event.level, f"{event.text}{where}"])
+    return found

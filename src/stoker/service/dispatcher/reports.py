@@ -1,0 +1,155 @@
+"""Totals and rates that workers and clients report with their heartbeats. Volatile."""
+
+import dataclasses
+from collections.abc import Iterator
+
+from stoker.service import messages as m
+from stoker.service.dispatcher.state import State
+
+
+@dataclasses.dataclass
+class Rate:
+    """Elements, their bytes, and errors: a total, or a number per second."""
+
+    elements: float = 0
+    bytes: float = 0
+    errors: float = 0
+
+    def add(self, elements: float, nbytes: float, errors: float = 0) -> None:
+        """Add to the numbers."""
+        self.elements += elements
+        self.bytes += nbytes
+        self.errors += errors
+
+
+@dataclasses.dataclass
+class WorkerReports:
+    """Reports of one worker.
+
+    Attributes:
+        version: its version of stoker, or "".
+        started_at: the time at which its process was started; ``None`` if unknown.
+        heard_at: the time of its last heartbeat; ``None`` before the first.
+        totals: the last report of each task.
+        rates: the rates of the tasks that computed anything between the last two heartbeats.
+    """
+
+    version: str = ""
+    started_at: float | None = None
+    heard_at: float | None = None
+    totals: dict[int, m.TaskReport] = dataclasses.field(default_factory=dict)
+    rates: dict[int, Rate] = dataclasses.field(default_factory=dict)
+
+    @property
+    def rate(self) -> Rate:
+        """The sum of the rates of its tasks."""
+        total = Rate()
+        for rate in self.rates.values():
+            total.add(rate.elements, rate.bytes)
+        return total
+
+
+@dataclasses.dataclass
+class ClientReports:
+    """Reports of one client: the last one, and the one before it."""
+
+    last: m.ReadReport
+    before: m.ReadReport | None = None
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds between the two, on the clock of the client; 0 if there is one only."""
+        return 0.0 if self.before is None else self.last.elapsed - self.before.elapsed
+
+    @property
+    def rate(self) -> Rate:
+        """Elements and bytes per second that the user consumed."""
+        seconds, before = self.elapsed, self.before
+        if before is None or seconds <= 0:
+            return Rate()
+        elements, nbytes = self.last.elements - before.elements, self.last.bytes - before.bytes
+        return Rate(elements / seconds, nbytes / seconds)
+
+    @property
+    def waiting(self) -> float | None:
+        """The share of the time in which the user waited; ``None`` if unknown."""
+        seconds, before = self.elapsed, self.before
+        if before is None or seconds <= 0:
+            return None
+        return min(1.0, max(0.0, (self.last.waited - before.waited) / seconds))
+
+
+class Reports:
+    """The last two heartbeats of all workers and clients, and totals of epochs.
+
+    Args:
+        state: the tasks and their iterations.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._workers: dict[int, WorkerReports] = {}
+        self._clients: dict[int, ClientReports] = {}
+        self._epochs: dict[int, Rate] = {}
+
+    def welcomed(self, worker_id: int, hello: m.WorkerHello) -> None:
+        """Keep what a worker says of itself."""
+        self._workers.setdefault(worker_id, WorkerReports()).version = hello.version
+
+    def heard(self, holder: int, heartbeat: m.Heartbeat, now: float) -> None:
+        """Handle a heartbeat of a worker or client, at `now` in seconds."""
+        if holder in self._state.workers:
+            self._heard_worker(holder, heartbeat, now)
+        elif heartbeat.reading is not None:
+            known = self._clients.get(holder)
+            before = None if known is None else known.last
+            self._clients[holder] = ClientReports(heartbeat.reading, before)
+
+    def _heard_worker(self, worker_id: int, heartbeat: m.Heartbeat, now: float) -> None:
+        reports = self._workers.setdefault(worker_id, WorkerReports())
+        # Of a worker that was there before this dispatcher, the first totals are no rate.
+        seconds = 0.0 if reports.heard_at is None else now - reports.heard_at
+        reports.heard_at = now
+        if heartbeat.uptime is not None:
+            reports.started_at = now - heartbeat.uptime
+        reports.rates = {}
+        tasks = self._state.workers[worker_id].tasks
+        for task_id, report in heartbeat.tasks.items():
+            task = tasks.get(task_id)
+            if task is None:
+                continue
+            before = reports.totals.get(task_id) or m.TaskReport(0, 0)
+            reports.totals[task_id] = report
+            elements, nbytes = report.elements - before.elements, report.bytes - before.bytes
+            epoch = self._epochs.setdefault(task.iteration.iteration_id, Rate())
+            epoch.add(elements, nbytes, report.errors - before.errors)
+            if seconds > 0 and (elements or report.errors > before.errors):
+                reports.rates[task_id] = Rate(elements / seconds, nbytes / seconds)
+        if len(reports.totals) > 2 * len(tasks):
+            reports.totals = {x: y for x, y in reports.totals.items() if x in tasks}
+        if len(self._epochs) > 2 * len(self._state.iterations):
+            iterations = self._state.iterations
+            self._epochs = {x: y for x, y in self._epochs.items() if x in iterations}
+
+    def drop(self, holder: int) -> None:
+        """Forget a worker or client that was removed; what it has computed stays counted."""
+        self._workers.pop(holder, None)
+        self._clients.pop(holder, None)
+
+    def worker(self, worker_id: int) -> WorkerReports:
+        """Return the reports of a worker."""
+        return self._workers.get(worker_id) or WorkerReports()
+
+    def client(self, client_id: int) -> ClientReports | None:
+        """Return the reports of a client; ``None`` before its first heartbeat."""
+        return self._clients.get(client_id)
+
+    def computed(self, iteration_id: int) -> Rate:
+        """Return the totals of an epoch."""
+        return self._epochs.get(iteration_id) or Rate()
+
+    def task_rates(self) -> Iterator[tuple[int, int, Rate]]:
+        """Yield worker, task and rate of all tasks that computed anything lately."""
+        for worker_id, reports in self._workers.items():
+            for task_id, rate in reports.rates.items():
+                yield worker_id, task_id, rate

@@ -1,0 +1,240 @@
+"""State of a running service, as the dispatcher answers `GetStatus`; ``stoker status --json``.
+
+All are plain values. Rates are those between the last two heartbeats of the sender, 0 if it is
+silent; durations are in seconds. New fields are added at the end, with a default.
+"""
+
+import msgspec
+
+
+class WorkerStatus(msgspec.Struct, frozen=True):
+    """A registered worker.
+
+    Attributes:
+        address: address at which clients read, "host:port".
+        connected: its session is open.
+        silent_seconds: time since its last message.
+        uptime: time since its process was started; ``None`` before its first heartbeat, or if its
+            stoker does not send it.
+        version: its version of stoker, or "" if unknown.
+        draining: it begins nothing new, and will leave.
+        tasks: the number of tasks that it has.
+        active_tasks: those that computed elements between its last two heartbeats.
+        shard: the shard that it reads under static sharding.
+        shared_memory: it shares memory with trainers on its host.
+        elements_per_second: elements computed.
+        bytes_per_second: their bytes, about.
+    """
+
+    address: str
+    connected: bool
+    silent_seconds: float
+    uptime: float | None
+    version: str
+    python: str
+    numpy: str
+    tags: list[str]
+    data_transfer_addresses: dict[str, str]
+    draining: bool
+    tasks: int
+    active_tasks: int
+    shard: int | None
+    shared_memory: bool
+    elements_per_second: float
+    bytes_per_second: float
+
+
+class TaskStatus(msgspec.Struct, frozen=True):
+    """The work of one epoch on one worker.
+
+    Attributes:
+        state: "running", "computed", "delivered", "stopped" or "lost".
+        lost: the reason of its loss, or "".
+        clients: the number of clients that read it.
+        elements: the number of elements that it has computed, as far as heartbeats have said.
+        bytes: their bytes, about.
+        errors: the number of errors that took the place of an element.
+    """
+
+    task_id: int
+    worker: str
+    state: str
+    lost: str
+    clients: int
+    elements: int
+    bytes: int
+    errors: int
+    elements_per_second: float
+    bytes_per_second: float
+
+
+class EpochStatus(msgspec.Struct, frozen=True):
+    """One epoch of a job.
+
+    Attributes:
+        epoch: "3", or "3.0" in an outer and an inner repeat.
+        state: "starting" (without tasks), "running", "computed" (clients read the rest),
+            "finished", "stopped" (nobody reads it) or "failed".
+        error: the error of a failed epoch, or "".
+        tasks: the number of its tasks.
+        running_tasks: those that may compute another element.
+        clients: the number of its clients.
+        elements: the number of elements computed, as far as heartbeats have said; after a restart
+            of the dispatcher, by the workers that are still registered.
+        bytes: their bytes, about.
+        errors: the number of errors that took the place of an element.
+        tasks_lost: the number of tasks that were lost before their elements were delivered.
+        splits_lost: the splits that those had begun, where the number of elements is unknown.
+        elements_lost: the number of elements known to be lost, with workers or with clients.
+        poisoned: the number of calls that are replaced by an error, as workers died of them.
+        details: its tasks, if they were asked for.
+    """
+
+    epoch: str
+    state: str
+    error: str
+    tasks: int
+    running_tasks: int
+    clients: int
+    elements: int
+    bytes: int
+    errors: int
+    elements_per_second: float
+    bytes_per_second: float
+    tasks_lost: int
+    splits_lost: int
+    elements_lost: int
+    poisoned: int
+    details: list[TaskStatus] = []
+
+
+class ClientStatus(msgspec.Struct, frozen=True):
+    """One iterator of one trainer process.
+
+    Attributes:
+        epoch: the epoch that it reads, as of `EpochStatus`.
+        connected: its session is open.
+        silent_seconds: time since its last message.
+        consumer_index: its index in a coordinated read.
+        tasks: the number of tasks that it reads.
+        elements: the number of elements that it has consumed, as far as its heartbeats have said.
+        bytes: their bytes, about.
+        waiting: the share of the time between its last two heartbeats in which it waited for
+            elements, from 0 to 1; ``None`` if unknown.
+        bottleneck: the kind of what is slow, or "" if unknown.
+        sentence: what is slow, as a sentence, or "".
+    """
+
+    client_id: int
+    epoch: str
+    connected: bool
+    silent_seconds: float
+    consumer_index: int | None
+    tasks: int
+    elements: int
+    bytes: int
+    elements_per_second: float
+    bytes_per_second: float
+    waiting: float | None
+    bottleneck: str
+    sentence: str
+
+
+class JobStatus(msgspec.Struct, frozen=True):
+    """A dataset with a processing mode and a name, that clients read.
+
+    Attributes:
+        named: a user gave it the name; others have a random one.
+        processing_mode: name of the `ShardingPolicy`.
+        target_workers: "AUTO", "LOCAL" or "ANY".
+        num_consumers: the number of consumers of a coordinated read.
+    """
+
+    name: str
+    named: bool
+    dataset_id: str
+    processing_mode: str
+    target_workers: str
+    num_consumers: int | None
+    cross_trainer_cache: bool
+    epochs: list[EpochStatus]
+    clients: list[ClientStatus]
+
+
+class DatasetDetails(msgspec.Struct, frozen=True):
+    """A dataset as it was registered.
+
+    Attributes:
+        tree: its nodes as lines of text, each with the user's line.
+        element_spec: its element_spec, as text.
+        options: its options, by name.
+        functions: lines of the user's file with a function.
+        python: the Python minor version that its functions need.
+        numpy: the NumPy major version that they need.
+    """
+
+    tree: list[str]
+    element_spec: str
+    options: dict[str, object]
+    functions: list[str]
+    python: str
+    numpy: str
+
+
+class DatasetStatus(msgspec.Struct, frozen=True):
+    """A registered dataset.
+
+    Attributes:
+        kept: it was registered by `register_dataset`; others are removed with their last job.
+        cardinality: the number of elements; -1 if infinite, -2 if unknown.
+        tree_bytes: the size of its tree; 0 if that was dropped, as no job needed it for long.
+        compression: as given to `distribute` or `register_dataset`.
+        jobs: the names of the jobs that read it.
+        details: only if they were asked for.
+    """
+
+    dataset_id: str
+    kept: bool
+    cardinality: int
+    tree_bytes: int
+    compression: str | None
+    jobs: list[str]
+    details: DatasetDetails | None = None
+
+
+class EventStatus(msgspec.Struct, frozen=True):
+    """A loss, a failure or the end of a worker, as in the dispatcher's log.
+
+    Attributes:
+        seconds_ago: time since then.
+        level: "INFO", "WARNING" or "ERROR".
+    """
+
+    seconds_ago: float
+    level: str
+    text: str
+    worker: str = ""
+    job: str = ""
+    epoch: str = ""
+
+
+class Status(msgspec.Struct, frozen=True):
+    """State of a running service.
+
+    Attributes:
+        version: the dispatcher's version of stoker.
+        uptime: time since the dispatcher was started.
+        journaled: a restarted dispatcher goes on with what this one knows.
+        workers: by address.
+        jobs: by name.
+        datasets: by id.
+        events: the latest losses and failures since the dispatcher was started, oldest first.
+    """
+
+    version: str
+    uptime: float
+    journaled: bool
+    workers: list[WorkerStatus]
+    jobs: list[JobStatus]
+    datasets: list[DatasetStatus]
+    events: list[EventStatus]

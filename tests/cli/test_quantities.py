@@ -1,0 +1,42 @@
+"""Numbers as people read them."""
+
+import pytest
+
+from stoker.cli.quantities import count, duration, parse_seconds, size
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, "0"), (3, "3"), (0.26, "0.3"), (9.94, "9.9"), (10.4, "10"), (1234567.8, "1,234,568")],
+)
+def test_counts_have_separators_and_few_digits(number, text):
+    assert count(number) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, "0 B"), (999, "999 B"), (1536, "1.5 KB"), (99_960, "100 KB"), (999_900, "1.0 MB")],
+)
+def test_sizes_have_a_unit(number, text):
+    assert size(number) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.4, "0s"), (59.9, "59s"), (61, "1m01s"), (3600, "1h00m"), (90_000, "1d01h")],
+)
+def test_durations_have_two_units(seconds, text):
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("2", 2.0), ("2s", 2.0), ("1.5 s", 1.5), ("500ms", 0.5), ("1min", 60.0)]
+)
+def test_times_may_have_a_unit(text, seconds):
+    assert parse_seconds(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1s", "2h", "s", "1e3", "nan"])
+def test_other_times_are_refused(text):
+    with pytest.raises(ValueError, match="is not a positive time such as 2s"):
+        parse_seconds(text)

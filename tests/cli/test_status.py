@@ -1,0 +1,157 @@
+"""`stoker status`: the sentence, the tables and the JSON."""
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.console import Console
+
+import stoker
+from stoker.cli.status_summary import summary
+from stoker.cli.status_view import print_status
+from stoker.service import DispatchServer, rpc
+from stoker.service import messages as m
+from stoker.service import status as st
+from tests.cli.statuses import client, epoch, job, status, worker
+from tests.serving import Service, eventually
+
+
+def stoker_command(*words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "stoker", *words], capture_output=True, text=True, timeout=60
+    )
+
+
+def printed(found: st.Status, width: int = 80) -> str:
+    file = io.StringIO()
+    print_status(found, Console(file=file, width=width))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("found", "sentence"),
+    [
+        (status([], []), "no worker is registered."),
+        (status([], [job()]), "1 client waits: no worker is registered."),
+        (status([worker()], []), "1 worker, 50 elements/s (5.0 MB/s), read by nobody."),
+        (
+            status([worker(elements_per_second=0.0)], []),
+            "1 worker, idle: no client reads.",
+        ),
+        (
+            status([worker(), worker("host:2", draining=True)], [job()]),
+            "2 workers (1 draining), 100 elements/s (10 MB/s), read by 1 client of 1 job.",
+        ),
+        (
+            status(
+                [worker(connected=False)],
+                [job(epochs=[epoch(state="failed", tasks_lost=1, elements_lost=1234)])],
+            ),
+            (
+                "1 worker (1 not connected), 50 elements/s (5.0 MB/s), read by 1 client of 1 job; "
+                "1 epoch failed; lost: 1 task, 1,234 elements."
+            ),
+        ),
+    ],
+)
+def test_first_line_is_the_state_in_one_sentence(found, sentence):
+    assert summary(found) == sentence
+    assert printed(found, 200).splitlines()[0] == sentence
+
+
+def test_tables_show_workers_epochs_clients_and_losses():
+    found = status(
+        [worker(tags=["FAST"], shard=3), worker("host:2", connected=False, silent_seconds=7.0)],
+        [job(epochs=[epoch(elements_lost=5)], clients=[client(sentence="the trainer is slow")])],
+        [st.EventStatus(70.0, "WARNING", "5 elements are lost", "host:2", "train", "0")],
+    )
+    lines = [" ".join(line.split()) for line in printed(found, 120).splitlines()]
+    assert "host:1 serving 1/1 50 5.0 MB 1m40s FAST, shard 3" in lines
+    assert "host:2 silent 7s 1/1 50 5.0 MB 1m40s" in lines
+    assert "train 0 DYNAMIC running 2/2 1 1,000 100 5 elements" in lines
+    assert "train 0 900 90 9.0 MB 25% the trainer is slow" in lines
+    assert "1m10s WARNING 5 elements are lost (job train, epoch 0)" in lines
+
+
+def test_tables_fit_a_narrow_terminal():
+    long = "a-job-with-a-name-of-many-characters-" * 3
+    found = status([worker(long + ":1")], [job(long, clients=[client(sentence="slow " * 30)])])
+    tables = printed(found).splitlines()[1:]
+    assert max(map(len, tables)) <= 80
+    assert "".join(tables).count("slow") == 30
+
+
+def test_names_of_users_are_no_markup():
+    assert "[red]x[/red]" in printed(status([worker()], [job("[red]x[/red]")]), 160)
+
+
+def test_status_shows_a_running_service():
+    with Service(2) as service:
+        dataset = stoker.Dataset.range(1000).distribute(service.dispatcher.target, job_name="train")
+        with dataset.iterator() as iterator:
+            next(iterator)
+
+            def shown() -> bool:
+                done = stoker_command("status", service.dispatcher.target)
+                assert (done.returncode, done.stderr) == (0, "")
+                assert "\x1b" not in done.stdout
+                sentence = done.stdout.splitlines()[0]
+                return sentence.startswith("2 workers, ") and "1 client of 1 job" in sentence
+
+            eventually(shown)
+
+
+def test_json_has_every_documented_field():
+    documented = (Path(__file__).parents[2] / "docs" / "observing.md").read_text()
+    with Service(1) as service:
+        target = service.dispatcher.target
+        dataset = stoker.Dataset.range(1000).distribute(target, job_name="train")
+        with dataset.iterator() as iterator:
+            next(iterator)
+            done = stoker_command("status", target, "--json")
+    found = json.loads(done.stdout)
+    assert msgspec.convert(found, st.Status, strict=True).jobs[0].name == "train"
+    [job_] = found["jobs"]
+    parts = [found, found["workers"][0], job_, job_["epochs"][0], job_["clients"][0]]
+    parts.append(found["datasets"][0])
+    names = {name for part in parts for name in part}
+    expected = {
+        name
+        for kind in (st.Status, st.WorkerStatus, st.JobStatus, st.EpochStatus)
+        for name in kind.__struct_fields__
+    }
+    assert names >= expected
+    assert [name for name in sorted(names) if f"`{name}`" not in documented] == []
+
+
+def test_unreachable_dispatcher_is_one_line():
+    done = stoker_command("status", "localhost:1")
+    assert done.returncode == 1
+    assert done.stderr.startswith("stoker: the dispatcher at localhost:1 cannot be reached")
+    assert done.stderr.count("\n") == 1
+
+
+def test_address_may_come_from_the_environment(monkeypatch):
+    with DispatchServer() as dispatcher:
+        monkeypatch.setenv("STOKER_DISPATCHER_ADDRESS", dispatcher.target)
+        done = stoker_command("status")
+    assert done.stdout.startswith("no worker is registered.")
+
+
+def test_wrong_address_is_one_line():
+    done = stoker_command("status", "nowhere")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "stoker: 'nowhere' is not an address; write it as 'host:port'\n"
+
+
+def test_older_dispatcher_is_one_line(monkeypatch):
+    older = m.RegisterDataset | m.GetDataset | m.GetCluster | m.CloseClient
+    monkeypatch.setattr(rpc, "decode_request", msgspec.msgpack.Decoder(older).decode)
+    with DispatchServer() as dispatcher:
+        done = stoker_command("status", dispatcher.target)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "does not know the request GetStatus: its stoker is older than this one" in done.stderr
