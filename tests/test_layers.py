@@ -1,6 +1,6 @@
 """Imports go down the layers only, and no files import each other in a circle.
 
-    errors < elements < wire, dataset < service < cluster, compat, adapters
+    errors, lazy_names < elements < wire, dataset < service < cluster, compat, adapters
         < torch, jax, tensorflow, hugging_face, grain < keras < cli
 
 Imports are read from the source with `ast`, those inside functions and under TYPE_CHECKING
@@ -8,6 +8,7 @@ included. `wire` and `dataset` do not import each other.
 """
 
 import ast
+import inspect
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -15,10 +16,14 @@ from pathlib import Path
 
 import pytest
 
+import stoker
+import stoker.service
+
 ROOT = Path(__file__).parents[1] / "src" / "stoker"
 
 LAYERS = {
     "errors": 0,
+    "lazy_names": 0,
     "elements": 1,
     "dataset": 2,
     "wire": 2,
@@ -49,7 +54,7 @@ FRAMEWORKS = ("torch", "jax", "keras", "tensorflow", "datasets", "grain")
 """Modules that only the adapter of their name may import."""
 
 HEAVY = ("grpc", "grpclib", "asyncio", "fsspec", "typer", "rich", "cloudpickle", "PIL")
-"""Modules that `import stoker` must not load."""
+"""Modules that the names of `stoker` must not load."""
 
 
 @dataclass(frozen=True)
@@ -174,14 +179,14 @@ def test_imports_go_down_except_in_distribute():
     """`Dataset.distribute` imports the service when called: the one exception."""
     found = upward(_all_imports())
     assert [(i.importer, i.function, i.imported) for i in found] == [
-        ("stoker.dataset.dataset", "Dataset.distribute", "stoker.service.distribute")
+        ("stoker.dataset.dataset", "Dataset.distribute", "stoker.service.distribution.distribute")
     ], "\n".join(f"{i.importer}:{i.line} imports {i.imported}" for i in found)
 
 
 def test_no_import_circles_except_in_distribute():
     """`Dataset.distribute` closes the one circle when it is called."""
     assert circles(_all_imports(), set(_sources()) - FACADE) == [
-        {"stoker.dataset.dataset", "stoker.service.distribute", "stoker.service.registration"}
+        {"stoker.dataset.dataset", "stoker.service.distribution", "stoker.service.registration"}
     ]
 
 
@@ -201,7 +206,7 @@ def test_late_and_type_checking_circles_are_found():
         ("from ..wire import codec", "stoker.dataset.iterator", ["stoker.wire.codec"]),
         ("import stoker.dataset.iterator", "stoker.wire.frames", ["stoker.dataset.iterator"]),
         ("from stoker.wire import frames", "stoker.dataset.iterator", ["stoker.wire.frames"]),
-        ("from stoker import Dataset", "stoker.service.distribute", ["stoker.Dataset"]),
+        ("from stoker import Dataset", "stoker.service.distribution", ["stoker.Dataset"]),
         ("import stoker", "stoker.errors", ["stoker"]),
         ("from stoker.errors import StokerError", "stoker.dataset.tree.node", []),
         ("from . import node", "stoker.dataset.streams.execute", []),
@@ -213,10 +218,27 @@ def test_upward_imports_are_found(source, importer, imported):
     assert [entry.imported for entry in upward(imports_of(source, importer))] == imported
 
 
-def test_importing_stoker_loads_no_heavy_modules():
-    code = f"import sys, stoker; print([name for name in {HEAVY!r} if name in sys.modules])"
+def test_the_names_of_stoker_load_no_heavy_modules():
+    code = (
+        "import sys, stoker; stoker.Dataset, stoker.per_worker\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_importing_stoker_or_a_config_loads_no_numpy():
+    code = "import sys, stoker, stoker.service.config; print('numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_a_function_is_not_shadowed_by_a_module_of_its_name():
+    """Importing a module sets the package's attribute of that name, before a lazy import."""
+    for package in (stoker, stoker.service):
+        modules = {path.stem for path in Path(package.__path__[0]).iterdir()}
+        found = {name for name in package.__all__ if name in modules}
+        assert [name for name in found if not inspect.ismodule(getattr(package, name))] == []
 
 
 def test_compat_loads_on_demand_and_without_tensorflow():
@@ -270,7 +292,7 @@ def test_every_module_can_be_imported_first():
 
 IMPORT_EACH = """
 import os, sys, importlib, traceback
-import asyncio, cloudpickle, grpc, grpclib.client, grpclib.server  # slow: once for all children
+import asyncio, cloudpickle, grpc, grpclib.client, grpclib.server, msgspec, numpy  # slow: once
 import stoker  # the package itself is imported before any of its modules
 running = set()
 for name in sys.argv[1:]:

@@ -88,4 +88,4 @@ def test_errors_subclass_matching_builtins(name, builtin):
 
 def test_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no_such_name"):
-        stoker.no_such_name  # noqa: B018 - the access is the test
+        stoker.no_such_name  # type: ignore[attr-defined]  # noqa: B018 - the access is the test

@@ -12,21 +12,51 @@ if sys.platform == "win32":
         "macOS; use WSL 2 or a Linux container"
     )
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from stoker import errors, random
-from stoker.dataset.dataset import Dataset
-from stoker.dataset.iterator import Iterator
-from stoker.dataset.options import Options
-from stoker.dataset.per_worker import per_worker
-from stoker.dataset.tree.node import AUTOTUNE, INFINITE_CARDINALITY, SHARD_HINT, UNKNOWN_CARDINALITY
-from stoker.elements.ragged import RaggedArray
-from stoker.elements.sparse import SparseArray
-from stoker.elements.spec import RaggedSpec, SparseSpec, TensorSpec, UnknownSpec
+from stoker.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from stoker import errors, random
     from stoker.cluster import LocalCluster
+    from stoker.dataset.dataset import Dataset
     from stoker.dataset.formats.tfrecord_writer import TFRecordWriter
+    from stoker.dataset.iterator import Iterator
+    from stoker.dataset.options import Options
+    from stoker.dataset.per_worker import per_worker
+    from stoker.dataset.tree.node import (
+        AUTOTUNE,
+        INFINITE_CARDINALITY,
+        SHARD_HINT,
+        UNKNOWN_CARDINALITY,
+    )
+    from stoker.elements.ragged import RaggedArray
+    from stoker.elements.sparse import SparseArray
+    from stoker.elements.spec import RaggedSpec, SparseSpec, TensorSpec, UnknownSpec
+else:
+    __getattr__ = lazy_names(
+        "stoker",
+        {
+            "AUTOTUNE": "stoker.dataset.tree.node",
+            "INFINITE_CARDINALITY": "stoker.dataset.tree.node",
+            "SHARD_HINT": "stoker.dataset.tree.node",
+            "UNKNOWN_CARDINALITY": "stoker.dataset.tree.node",
+            "Dataset": "stoker.dataset.dataset",
+            "Iterator": "stoker.dataset.iterator",
+            "LocalCluster": "stoker.cluster",
+            "Options": "stoker.dataset.options",
+            "RaggedArray": "stoker.elements.ragged",
+            "RaggedSpec": "stoker.elements.spec",
+            "SparseArray": "stoker.elements.sparse",
+            "SparseSpec": "stoker.elements.spec",
+            "TFRecordWriter": "stoker.dataset.formats.tfrecord_writer",
+            "TensorSpec": "stoker.elements.spec",
+            "UnknownSpec": "stoker.elements.spec",
+            "errors": "stoker.errors",
+            "per_worker": "stoker.dataset.per_worker",
+            "random": "stoker.random",
+        },
+    )
 
 __version__ = "0.1.0.dev0"
 
@@ -51,19 +81,6 @@ __all__ = [
     "per_worker",
     "random",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    # Servers need grpc, which costs more to import than all the rest.
-    if name == "LocalCluster":
-        from stoker.cluster import LocalCluster
-
-        return LocalCluster
-    if name == "TFRecordWriter":
-        from stoker.dataset.formats.tfrecord_writer import TFRecordWriter
-
-        return TFRecordWriter
-    raise AttributeError(f"module 'stoker' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

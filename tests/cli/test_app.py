@@ -7,7 +7,10 @@ import pytest
 from typer.testing import CliRunner
 
 import stoker
+import stoker.cli.servers
 from stoker.cli.app import app
+from stoker.cli.options.servers import TABLES
+from stoker.service import DispatcherConfig
 
 
 def test_version_is_the_package_version():
@@ -26,10 +29,9 @@ def test_no_command_lists_the_commands():
 @pytest.mark.parametrize(
     ("command", "options"),
     [
-        ("dispatcher", ["--host", "--port", "--insecure", "--dispatcher-patience-ms"]),
-        ("dispatcher", ["--work-dir", "--worker-addresses"]),
-        ("worker", ["--dispatcher", "--host", "--port", "--processes", "--tags", "--insecure"]),
-        ("worker", ["--data-transfer-protocol", "--shared-memory-bytes"]),
+        ("dispatcher", [option.flag for option in TABLES["dispatcher"]]),
+        ("worker", [option.flag for option in TABLES["worker"]]),
+        ("worker", ["--dispatcher", "--tags", "--grace", "--cross-trainer-cache-bytes"]),
         ("status", ["--json"]),
         ("top", ["--interval"]),
         ("drain", ["--dispatcher-address", "--wait"]),
@@ -38,7 +40,8 @@ def test_no_command_lists_the_commands():
     ],
 )
 def test_help_lists_every_option(command, options):
-    result = CliRunner(env={"COLUMNS": "200", "TERM": "dumb"}).invoke(app, [command, "--help"])
+    """In a terminal of 80 columns, no name is cut off."""
+    result = CliRunner(env={"COLUMNS": "80", "TERM": "dumb"}).invoke(app, [command, "--help"])
     assert result.exit_code == 0
     assert [option for option in options if option not in result.output] == []
 
@@ -49,10 +52,29 @@ def test_worker_requires_dispatcher():
     assert "--dispatcher" in result.output
 
 
+def test_a_dispatcher_that_fails_ends_with_code_1(monkeypatch):
+    class FailingServer:
+        target = "grpc://localhost:1"
+        failure = stoker.errors.UnavailableError("the disk is full")
+
+        def __init__(self, config: DispatcherConfig) -> None:
+            self.config = config
+
+        def join(self) -> None:
+            """Return immediately: the server has stopped by itself."""
+
+        def stop(self) -> None:
+            """Do nothing: it is stopped."""
+
+    monkeypatch.setattr(stoker.cli.servers, "DispatchServer", FailingServer)
+    result = CliRunner().invoke(app, ["dispatcher"])
+    assert (result.exit_code, result.stderr) == (1, "stoker: the disk is full\n")
+
+
 def test_help_loads_no_server():
     code = (
-        "import sys; from stoker.cli.app import app\n"
-        "print([name for name in ('grpclib', 'stoker.service', 'PIL') if name in sys.modules])"
+        "import sys; from stoker.cli.app import app; names = ('grpclib', 'numpy', 'PIL')\n"
+        "print([name for name in (*names, 'stoker.service.rpc') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -26,13 +26,13 @@ pytestmark = pytest.mark.timeout(120)
 class Command:
     """A `stoker ...` process; `wait_for` waits for a pattern in its output."""
 
-    def __init__(self, *words: str) -> None:
+    def __init__(self, *words: str, **environ: str) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "stoker", *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **environ},
         )
         assert self._process.stdout is not None
         self._stdout = self._process.stdout
@@ -67,8 +67,8 @@ class Command:
 
 
 @contextlib.contextmanager
-def running(*words: str) -> Iterator[Command]:
-    command = Command(*words)
+def running(*words: str, **environ: str) -> Iterator[Command]:
+    command = Command(*words, **environ)
     try:
         yield command
     finally:
@@ -120,12 +120,44 @@ def test_workers_of_the_list_read_shards_and_others_are_refused():
         assert sorted(dataset) == list(range(100))
 
 
+def test_one_file_and_variables_configure_both_servers(tmp_path):
+    path = tmp_path / "stoker.toml"
+    path.write_text('[dispatcher]\nport = 0\n[worker]\nprocesses = 2\nbuffer_bytes = "1MiB"\n')
+    environ = {"STOKER_CONFIG": str(path), "STOKER_WORKR_TAGS": "a"}
+    with running("dispatcher", **environ) as dispatcher:
+        address = dispatcher.wait_for(r"dispatcher serves at grpc://(localhost:\d+)\n")[1]
+        dispatcher.wait_for(
+            "variable STOKER_WORKR_TAGS has no effect: .*; did you mean STOKER_WORKER_TAGS"
+        )
+        with running("worker", **environ, STOKER_DISPATCHER_ADDRESS=address) as worker:
+            worker.wait_for(r"worker 1 \(process \d+\) serves at")
+
+
+def test_a_wrong_key_ends_a_server_with_code_2(tmp_path):
+    path = tmp_path / "stoker.toml"
+    path.write_text("[worker]\nproceses = 2\n")
+    command = Command("worker", "--dispatcher", "localhost:1", "--config", str(path))
+    assert command.end() == 2
+    assert command.output == (
+        f"stoker: {path}: [worker] has no key proceses; did you mean processes?\n"
+    )
+
+
+def test_processes_without_a_port_each_are_refused():
+    words = ("--dispatcher", "localhost:1", "--port", "65535", "--processes", "2")
+    command = Command("worker", *words)
+    assert command.end() == 2
+    assert command.output == (
+        "stoker: `port` must be at most 65534, or 0, for 2 processes with a port each, got 65535\n"
+    )
+
+
 def test_unknown_transport_is_one_line():
-    with running(
-        "worker", "--dispatcher", "localhost:1", "--data-transfer-protocol", "pigeon"
-    ) as command:
-        assert command.end() == 1
-    assert "no data transfer protocol 'pigeon' to serve; there are 'grpc', 'tcp'" in command.output
+    command = Command("worker", "--dispatcher", "localhost:1", "--data-transfer-protocol", "pigeon")
+    assert command.end() == 2
+    assert command.output == (
+        "stoker: --data-transfer-protocol: there is no 'pigeon'; choose from grpc, tcp\n"
+    )
 
 
 def test_killed_worker_process_is_logged_and_replaced():
@@ -234,7 +266,7 @@ def _slow(x):
 @pytest.mark.parametrize("words", [["dispatcher"], ["worker", "--dispatcher", "localhost:5050"]])
 def test_non_loopback_address_needs_insecure(words):
     command = Command(*words, "--host", "0.0.0.0")
-    assert command.end() == 1
+    assert command.end() == 2
     assert "insecure" in command.output
     assert "Traceback" not in command.output
     assert command.output.count("\n") == 1

@@ -119,7 +119,7 @@ def test_workers_that_do_not_answer_occupy_a_bounded_number_of_threads(monkeypat
 
     def connect(route: Route, task: m.TaskInfo, timeout: float) -> Connection:
         released.wait(10)
-        raise stoker.UnavailableError("nobody answers")
+        raise stoker.errors.UnavailableError("nobody answers")
 
     monkeypatch.setattr(Route, "connect", connect)
     ended: dict[int, BaseException | None] = {}

@@ -6,8 +6,10 @@ import threading
 
 import typer
 
-from stoker.cli.failure import fail
-from stoker.errors import StokerError
+from stoker.cli.failure import fail, refuse
+from stoker.cli.options.servers import LogFields, ProcessFields
+from stoker.cli.options.values import Values
+from stoker.errors import InvalidArgumentError, StokerError
 from stoker.service import DispatcherConfig, DispatchServer, WorkerConfig
 from stoker.service.config import is_unspecified
 from stoker.service.logs import LogOptions, log_to_stderr
@@ -15,32 +17,15 @@ from stoker.service.shutdown import StopRequest
 from stoker.service.worker.process import GRACE
 from stoker.service.worker.supervisor import Supervisor
 
-logger = logging.getLogger("stoker.worker")
+logger = logging.getLogger("stoker.cli")
 
 
-def run_dispatcher(
-    *,
-    host: str,
-    port: int,
-    insecure: bool,
-    work_dir: str | None,
-    worker_addresses: list[str],
-    dispatcher_patience_ms: int,
-    log: LogOptions,
-) -> None:
+def run_dispatcher(values: Values) -> None:
     """Run a dispatcher until it is asked to stop, or fails; print its address once it serves."""
-    log_to_stderr(log)
+    config = values.build(DispatcherConfig, fault_tolerant_mode="work_dir" in values)
+    _start_log(values)
     with StopRequest() as stop:
         try:
-            config = DispatcherConfig(
-                host=host,
-                port=port,
-                insecure=insecure,
-                work_dir=work_dir,
-                fault_tolerant_mode=work_dir is not None,
-                worker_addresses=worker_addresses,
-                dispatcher_patience_ms=dispatcher_patience_ms,
-            )
             server = DispatchServer(config)
         except (StokerError, ValueError, OSError) as error:
             fail(str(error))
@@ -57,36 +42,17 @@ def run_dispatcher(
         fail(str(server.failure))
 
 
-def run_worker(
-    *,
-    dispatcher: str,
-    host: str,
-    port: int,
-    processes: int,
-    tags: list[str],
-    insecure: bool,
-    data_transfer_protocol: str | None,
-    shared_memory_bytes: int,
-    cross_trainer_cache_bytes: int,
-    grace: float,
-    log: LogOptions,
-) -> None:
-    """Run `processes` workers until asked to stop, then let them drain for `grace` seconds."""
-    log_to_stderr(log)
+def run_worker(values: Values) -> None:
+    """Run worker processes until asked to stop, then let trainers read until the grace ends."""
+    config = values.build(WorkerConfig)
+    processes = values.build(ProcessFields).processes
+    grace = config.shutdown_quiet_period_ms / 1000
+    log = _start_log(values)
     with StopRequest() as stop:
         try:
-            config = WorkerConfig(
-                dispatcher_address=dispatcher,
-                host=host,
-                port=port,
-                worker_tags=tags,
-                insecure=insecure,
-                data_transfer_protocol=data_transfer_protocol,
-                shared_memory_bytes=shared_memory_bytes,
-                cross_trainer_cache_size_bytes=cross_trainer_cache_bytes,
-                shutdown_quiet_period_ms=round(grace * 1000),
-            )
             supervisor = Supervisor(config, processes, log)
+        except InvalidArgumentError as error:
+            refuse(str(error))
         except (StokerError, ValueError) as error:
             fail(str(error))
         supervisor.start()
@@ -106,6 +72,16 @@ def run_worker(
         supervisor.join()
     except StokerError as error:
         fail(str(error))
+
+
+def _start_log(values: Values) -> LogOptions:
+    """Write the log to standard error, first the variables STOKER_* that have no effect."""
+    fields = values.build(LogFields)
+    log = LogOptions(fields.log_level, fields.log_format)
+    log_to_stderr(log)
+    for warning in values.warnings:
+        logger.warning(warning)
+    return log
 
 
 def _ask_when_stopped(server: DispatchServer, stop: StopRequest) -> None:

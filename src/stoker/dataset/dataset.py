@@ -175,7 +175,7 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
             UnimplementedError: if a source cannot be split, which "distributed_epoch" requires, or
                 this version does not have an argument.
         """
-        from stoker.service import distribute
+        from stoker.service.distribution import distribute
 
         transformation = distribute(
             processing_mode,

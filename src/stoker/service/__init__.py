@@ -1,14 +1,30 @@
 """Dispatcher, workers and clients; names and meaning as in `tf.data.experimental.service`."""
 
-from stoker.service.config import DispatcherConfig, ShardingPolicy, WorkerConfig
-from stoker.service.dispatcher.server import DispatchServer
-from stoker.service.distribute import (
-    distribute,
-    from_dataset_id,
-    register_dataset,
-)
-from stoker.service.read_options import CrossTrainerCache
-from stoker.service.worker.server import WorkerServer
+from typing import TYPE_CHECKING
+
+from stoker.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from stoker.service.config import DispatcherConfig, ShardingPolicy, WorkerConfig
+    from stoker.service.dispatcher.server import DispatchServer
+    from stoker.service.distribution import distribute, from_dataset_id, register_dataset
+    from stoker.service.read_options import CrossTrainerCache
+    from stoker.service.worker.server import WorkerServer
+else:
+    __getattr__ = lazy_names(
+        "stoker.service",
+        {
+            "CrossTrainerCache": "stoker.service.read_options",
+            "DispatchServer": "stoker.service.dispatcher.server",
+            "DispatcherConfig": "stoker.service.config",
+            "ShardingPolicy": "stoker.service.config",
+            "WorkerConfig": "stoker.service.config",
+            "WorkerServer": "stoker.service.worker.server",
+            "distribute": "stoker.service.distribution",
+            "from_dataset_id": "stoker.service.distribution",
+            "register_dataset": "stoker.service.distribution",
+        },
+    )
 
 __all__ = [
     "CrossTrainerCache",
@@ -21,3 +37,7 @@ __all__ = [
     "from_dataset_id",
     "register_dataset",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

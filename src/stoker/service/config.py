@@ -14,7 +14,6 @@ from stoker.errors import (
     NotFoundError,
     UnimplementedError,
 )
-from stoker.wire.transports import get_transport
 
 PROTOCOLS = ("grpc",)
 DATA_TRANSFER_PROTOCOLS = ("grpc", "tcp")
@@ -194,9 +193,9 @@ def check_exposure(host: str, insecure: bool) -> None:
     """
     if not is_loopback(host) and not insecure:
         raise InvalidArgumentError(
-            f"host {host!r} can be reached from other machines, and everyone who reaches a stoker "
-            "server can run code on it. On a network you trust, pass insecure=True (--insecure on "
-            "the command line); otherwise bind localhost"
+            f"`host` {host!r} can be reached from other machines, and everyone who reaches a "
+            "stoker server can run code on it. On a network you trust, pass insecure=True "
+            "(--insecure on the command line); otherwise bind localhost"
         )
 
 
@@ -245,6 +244,14 @@ def _positive(config: object, *names: str) -> None:
     for name in names:
         if getattr(config, name) <= 0:
             raise InvalidArgumentError(f"`{name}` must be positive, got {getattr(config, name)}")
+
+
+def _not_negative(config: object, *names: str) -> None:
+    for name in names:
+        if getattr(config, name) < 0:
+            raise InvalidArgumentError(
+                f"`{name}` must not be negative, got {getattr(config, name)}"
+            )
 
 
 def _fill_in(config: Any) -> None:
@@ -362,7 +369,7 @@ class WorkerConfig:
             sets the interval by its lease and the number of workers.
         dispatcher_timeout_ms: the worker stops when it cannot reach the dispatcher for this long.
         data_transfer_protocol: how other processes read elements: "tcp" at `port` only, "grpc" at
-            `port` only, or ``None``, "tcp" at `port` and shared memory. "grpc" needs the extra
+            `port` only, by default "tcp" at `port` and shared memory. "grpc" needs the extra
             ``stoker[grpc]``, and clients that name it too.
         data_transfer_address: as `worker_address`, for elements. A port in it is the one at which
             others reach `port`.
@@ -426,10 +433,7 @@ class WorkerConfig:
             raise InvalidConfigError(
                 f"Worker tags cannot be empty. Got tags {{{', '.join(self.worker_tags)}}}"
             )
-        if self.shared_memory_bytes < 0:
-            raise InvalidArgumentError(
-                f"`shared_memory_bytes` must not be negative, got {self.shared_memory_bytes}"
-            )
+        _not_negative(self, "shared_memory_bytes", "shutdown_quiet_period_ms")
         if self.data_transfer_protocol not in (None, *DATA_TRANSFER_PROTOCOLS):
             known = ", ".join(repr(name) for name in DATA_TRANSFER_PROTOCOLS)
             raise NotFoundError(
@@ -437,6 +441,8 @@ class WorkerConfig:
                 f"there are {known}"
             )
         if self.data_transfer_protocol is not None:
+            from stoker.wire.transports import get_transport  # costs more than all of this module
+
             get_transport(self.data_transfer_protocol)
 
 

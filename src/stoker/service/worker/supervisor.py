@@ -38,7 +38,7 @@ class Supervisor:
         first_wait: seconds between a first crash and the restart.
 
     Raises:
-        InvalidArgumentError: if `processes` is less than 1.
+        InvalidArgumentError: if `processes` is less than 1, or there are too few ports.
     """
 
     def __init__(
@@ -52,6 +52,11 @@ class Supervisor:
     ) -> None:
         if processes < 1:
             raise InvalidArgumentError(f"`processes` must be at least 1, got {processes}")
+        if config.port + processes > 65536:
+            raise InvalidArgumentError(
+                f"`port` must be at most {65536 - processes}, or 0, for {processes} processes "
+                f"with a port each, got {config.port}"
+            )
         self._configs = [_config_of(config, number) for number in range(processes)]
         self._log = log
         self._command = command

@@ -24,7 +24,7 @@ from stoker.service import (
     WorkerServer,
     register_dataset,
 )
-from stoker.service.distribute import Distribution
+from stoker.service.distribution import Distribution
 from stoker.service.read_options import ReadOptions
 from stoker.service.source import Distributed
 

@@ -1,0 +1,96 @@
+"""Times and sizes with units: "10s", "256MiB"; a number alone has the unit of its field."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from types import MappingProxyType
+
+from stoker.cli.options.errors import OptionError
+
+_NUMBER = re.compile(r"(-?[0-9]{1,15}(?:\.[0-9]{1,15})?) ?([A-Za-z]*)")
+
+_MAXIMUM = 1 << 63
+"""Messages encode integers of 64 bits."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A quantity of the options: its name, its base unit and all its units.
+
+    Attributes:
+        name: with its article, for errors.
+        base: the unit of a number alone, in words.
+        units: for each unit the number of base units, from the smallest to the largest.
+        examples: valid forms, for errors.
+    """
+
+    name: str
+    base: str
+    units: Mapping[str, int]
+    examples: str
+
+    def parse(self, text: str) -> int:
+        """Return the number of base units, such as 10_000 for "10s" and for "10000".
+
+        Raises:
+            OptionError: if `text` is not a quantity, or has a unit that is ambiguous.
+        """
+        match = _NUMBER.fullmatch(text.strip())
+        if match is None or (match[2] and match[1].startswith("-")):
+            raise OptionError(f"{text!r} is not {self.name}; {self._forms}")
+        number, unit = Decimal(match[1]), match[2]
+        if unit and unit not in self.units:
+            raise OptionError(f"{text!r} is not {self.name}: {self._refuse(match[1], unit)}")
+        value = number * self.units.get(unit, 1)
+        if value != int(value):
+            raise OptionError(f"{text!r} is not a whole number of {self.base}; {self._forms}")
+        if value >= _MAXIMUM:
+            raise OptionError(f"{text!r} is too large: at most {_MAXIMUM - 1} {self.base}")
+        return int(value)
+
+    def format(self, value: int) -> str:
+        """Return `value` with the largest unit of which it is a whole number.
+
+        Example:
+            >>> TIME.format(600_000), TIME.format(-1), SIZE.format(10 << 30)
+            ('10min', '-1', '10GiB')
+        """
+        if value <= 0:
+            return str(value)
+        unit = max((unit for unit in self.units if value % self.units[unit] == 0), key=self._size)
+        return f"{value // self.units[unit]}{unit}"
+
+    def _size(self, unit: str) -> int:
+        return self.units[unit]
+
+    def _refuse(self, number: str, unit: str) -> str:
+        """Return the reason why `unit` is none, with the units that may be meant."""
+        near = [known for known in self.units if known[0].lower() == unit[0].lower()]
+        if not near or any(unit in quantity.units for quantity in (TIME, SIZE)):
+            return f"it has no unit {unit!r}; {self._forms}"
+        meant = " or ".join(f'"{number}{known}"' for known in near)
+        return f"the unit {unit!r} is ambiguous or unknown; write {meant}"
+
+    @property
+    def _forms(self) -> str:
+        return f"write a number of {self.base}, or one with a unit: {self.examples}"
+
+
+TIME = Quantity(
+    "a time",
+    "milliseconds",
+    MappingProxyType({"ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000}),
+    '"500ms", "10s", "2min", "1h"',
+)
+
+SIZE = Quantity(
+    "a size",
+    "bytes",
+    MappingProxyType(
+        {"B": 1}
+        | {f"{prefix}B": 1000**power for power, prefix in enumerate("kMGT", 1)}
+        | {f"{prefix}iB": 1024**power for power, prefix in enumerate("KMGT", 1)}
+    ),
+    '"64kB", "1GB" (powers of 1000), "64KiB", "256MiB", "1GiB" (powers of 1024)',
+)
