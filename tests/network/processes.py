@@ -1,6 +1,7 @@
 """Servers and trainers on the hosts of a `Network`."""
 
 import contextlib
+import ctypes
 import json
 import os
 import re
@@ -23,6 +24,9 @@ DEADLINE = 40.0
 
 PORT = 5050
 
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
+
 
 class Process:
     """A process on a host, whose output is in a file."""
@@ -38,6 +42,7 @@ class Process:
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": path},
+                preexec_fn=_die_with_parent,  # noqa: PLW1509 - no other thread holds a lock here
             )
 
     @property
@@ -115,6 +120,11 @@ class Service(contextlib.ExitStack):
     def _start_server(self, kind: str, host: Host, fields: dict[str, Any]) -> Process:
         fields = {"host": "0.0.0.0", "insecure": True, "peer_timeout_ms": 2_000, **fields}
         return self.start(host, "-m", "tests.network.server", kind, json.dumps(fields))
+
+
+def _die_with_parent() -> None:
+    """Let the kernel kill this process when the thread that started it ends, also by SIGKILL."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _serving(process: Process) -> Process:

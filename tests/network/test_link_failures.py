@@ -54,6 +54,24 @@ def test_nothing_is_lost_when_the_trainers_link_fails_for_a_while(
     assert (found.elements, found.lost, found.error) == (list(range(400)), 0, "")
 
 
+def test_nothing_is_lost_when_the_dispatchers_link_fails_for_longer_than_the_leases(
+    network: Network, service: Service, hosts: list[Host]
+) -> None:
+    head, first, second, trainer = hosts
+    address = f"{head.ipv4()}:{PORT}"
+    leases = {"worker_timeout_ms": 3_000, "client_timeout_ms": 10_000}
+    dispatcher = service.dispatcher(head, **leases)
+    service.workers([first, second], address)
+    reading = service.trainer(trainer, address, elements=300, size=100_000, seconds=0.02)
+    reading.wait_for("received 50\n")
+    network.unplug(head)
+    dispatcher.wait_for("the network of this machine may have failed", 20)
+    network.plug(head)
+    found = result_of(reading)
+    assert (found.elements, found.lost, found.error) == (list(range(300)), 0, "")
+    assert "was lost" not in dispatcher.output
+
+
 def test_workers_that_a_trainer_cannot_reach_are_named(
     network: Network, service: Service, hosts: list[Host]
 ) -> None:

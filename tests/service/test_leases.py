@@ -45,3 +45,17 @@ def test_stall_of_the_dispatcher_renews_every_lease():
     assert leases.expired(64.0) == []
     assert leases.expired(68.0) == []
     assert leases.expired(70.5) == [1]
+
+
+def test_first_renewal_after_a_pause_renews_all():
+    leases = Leases(now=0.0, stall=100.0)
+    leases.grant(1, 10.0, now=0.0)
+    leases.grant(2, 20.0, now=1.0)
+    assert leases.silence(9.0) == 8.0
+    leases.pause()
+    assert leases.expired(50.0) == []
+    leases.renew(7, now=50.0)  # no holder
+    assert leases.paused
+    leases.renew(1, now=60.0)
+    assert not leases.paused
+    assert [leases.expired(now) for now in (70.0, 71.0, 81.0)] == [[], [1], [1, 2]]

@@ -92,7 +92,8 @@ def _check_not_local(host: str, dispatcher: tuple[str, int]) -> None:
         f"the worker would listen on {host}{known} where only this machine reaches it, but its "
         f"dispatcher at {join_address(*dispatcher)} is another machine. On a network you trust, "
         "listen on all interfaces: host='0.0.0.0', insecure=True (--host 0.0.0.0 --insecure on the "
-        "command line). If all its trainers run on this machine, set worker_address='localhost'"
+        "command line). If all its trainers run on this machine, set worker_address='localhost' "
+        "(--worker-address localhost)"
     )
 
 

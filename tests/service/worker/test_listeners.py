@@ -108,11 +108,13 @@ def test_failure_to_open_shared_memory_is_a_warning(monkeypatch, caplog):
     ],
 )
 @pytest.mark.parametrize("name", ["tcp", "grpc"])
-def test_configured_data_address_is_advertised(name, data_address, expected):
+def test_configured_data_address_is_advertised(name, data_address, expected, caplog):
+    caplog.set_level("INFO", "stoker.worker")
     listening = _listeners(data_transfer_address=data_address, data_transfer_protocol=name)
     listening.close()
     port = listening.address.removeprefix("localhost:")
     assert listening.data_transfer_addresses[name] == expected.format(port=port)
+    assert f"trainers read elements at {expected.format(port=port)}" in caplog.text
 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this system has no IPv6")

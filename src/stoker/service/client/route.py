@@ -63,16 +63,18 @@ class Route:
         with self._lock:
             # No transport is known to work any more: try all of them next time.
             self._useless.difference_update(task.data_transfer_addresses.items())
-        # That a worker elsewhere shares no memory with this process is not worth a word.
-        told = {place[0]: error for place, error in failed.items() if self._is_told(place, failed)}
-        if len(told) == 1:
-            [only] = told.values()
+        reported = {place[0]: x for place, x in failed.items() if self._is_reported(place, failed)}
+        if len(reported) == 1:
+            [only] = reported.values()
             raise only
-        reasons = "; ".join(f"{name}: {error}" for name, error in told.items())
+        reasons = "; ".join(f"{name}: {error}" for name, error in reported.items())
         raise UnavailableError(f"no transport reaches worker {task.worker}: {reasons}")
 
-    def _is_told(self, place: tuple[str, str], failed: Iterable[tuple[str, str]]) -> bool:
-        """Return whether the error of a transport is part of the error that all of them failed."""
+    def _is_reported(self, place: tuple[str, str], failed: Iterable[tuple[str, str]]) -> bool:
+        """Return whether the error that no transport works contains that of this one.
+
+        Shared memory fails whenever the worker is on another host, which explains nothing.
+        """
         network = any(name in _NETWORK for name, _ in failed)
         return place[0] in _NETWORK or place[0] == self._data_transfer_protocol or not network
 

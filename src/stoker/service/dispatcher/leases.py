@@ -5,7 +5,10 @@ class Leases:
     """Deadlines on the dispatcher's clock, in seconds, each renewed by every message.
 
     After a stall of the dispatcher itself, in which it received nothing, every lease is renewed,
-    so that a pause of the dispatcher never costs a worker its tasks.
+    so that a pause of the dispatcher never costs a worker its tasks. The same holds after `pause`.
+
+    Attributes:
+        paused: no lease expires until one is renewed.
     """
 
     def __init__(self, now: float, stall: float) -> None:
@@ -13,6 +16,8 @@ class Leases:
         self._deadlines: dict[int, float] = {}
         self._last_tick = now
         self._stall = stall
+        self._last_renewal = now
+        self.paused = False
 
     def __len__(self) -> int:
         return len(self._lengths)
@@ -20,12 +25,23 @@ class Leases:
     def grant(self, holder: int, length: float, now: float) -> None:
         """Start or renew the lease of `holder`; `length` is in seconds."""
         self._lengths[holder] = length
-        self._deadlines[holder] = now + length
+        self.renew(holder, now)
 
     def renew(self, holder: int, now: float) -> None:
         """Renew the lease of `holder`; unknown holders are ignored."""
-        if holder in self._lengths:
-            self._deadlines[holder] = now + self._lengths[holder]
+        if holder not in self._lengths:
+            return
+        for each in self._lengths if self.paused else (holder,):
+            self._deadlines[each] = now + self._lengths[each]
+        self._last_renewal, self.paused = now, False
+
+    def pause(self) -> None:
+        """Let no lease expire until one is renewed, which then renews all of them."""
+        self.paused = True
+
+    def silence(self, now: float) -> float:
+        """Return the seconds since any lease was granted or renewed."""
+        return now - self._last_renewal
 
     def age(self, holder: int, now: float) -> float:
         """Return the seconds since the lease of `holder` was granted or renewed."""
@@ -40,6 +56,8 @@ class Leases:
         """Return the holders whose lease has expired; they stay until dropped."""
         if now - self._last_tick > self._stall:
             for holder in self._lengths:
-                self.renew(holder, now)
+                self._deadlines[holder] = now + self._lengths[holder]
         self._last_tick = now
+        if self.paused:
+            return []
         return [holder for holder, deadline in self._deadlines.items() if deadline < now]

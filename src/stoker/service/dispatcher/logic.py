@@ -5,6 +5,7 @@ state by records (`records.py`, `ledger.py`); sessions, leases and waiting reque
 not recorded.
 """
 
+import logging
 import random
 
 from stoker.errors import FailedPreconditionError, StokerError, to_record
@@ -152,7 +153,7 @@ class Dispatcher:
         """Expire leases and collect iterations without clients."""
         self._ledger.events.now = now
         self._listing.free_pages()
-        for holder in self._sessions.leases.expired(now):
+        for holder in self._expired(now):
             if holder in self.state.workers:
                 if not self._sessions.is_late(holder, LEAST_LEASE_SECONDS, now):
                     self._workers.expired(holder)
@@ -164,6 +165,19 @@ class Dispatcher:
             self._next_collection = now + self._collection_interval
             self._iterations.collect(now)
         return self._take_actions()
+
+    def _expired(self, now: float) -> list[int]:
+        """Return the workers and clients whose lease has expired."""
+        leases = self._sessions.leases
+        paused = leases.paused
+        expired = self._sessions.expired(now)
+        if leases.paused and not paused:
+            text = (
+                f"no worker or client was heard for {leases.silence(now):.0f} s: the network of "
+                "this machine may have failed; none is removed until one is heard"
+            )
+            self._ledger.events.add(logging.WARNING, text)
+        return expired
 
     @property
     def has_work(self) -> bool:

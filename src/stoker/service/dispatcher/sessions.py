@@ -22,6 +22,10 @@ HEARTBEATS_MISSED = 3
 """Heartbeats without which a holder with an open session counts as dead, if another wants its
 place. With a lease of 10 s they are 3 s; a broken connection may be noticed later, after 10 s."""
 
+CUT_OFF_HEARTBEATS = 1.5
+"""Heartbeats of the holder that sends the fewest, without a message of any holder, after which the
+dispatcher assumes that it is cut off: 7.5 s with clients, less than a worker's lease of 10 s."""
+
 SLICE = 100
 """Tasks and recipients in one slice of long work; each takes up to 20 us."""
 
@@ -74,6 +78,21 @@ class Sessions:
         if not interval / 2 < wanted < interval * 2:
             self._heartbeats[holder] = timeout_ms, wanted
             self.send(holder, m.HeartbeatInterval(wanted))
+
+    def expired(self, now: float) -> list[int]:
+        """Return the holders whose lease has expired.
+
+        If nothing is heard of several holders, most likely the dispatcher's own network has failed,
+        as Kubernetes assumes of nodes that become unreachable together. No lease expires then.
+        """
+        found = self.leases.expired(now)
+        if not found or len(self.leases) == 1 or not self._heartbeats:
+            return found
+        longest = max(interval for _, interval in self._heartbeats.values())
+        if self.leases.silence(now) < CUT_OFF_HEARTBEATS * longest / 1000:
+            return found
+        self.leases.pause()
+        return []
 
     def holder(self, peer: int) -> int | None:
         """Return the holder of a session, if it has one."""

@@ -77,7 +77,11 @@ class WorkerListeners:
                 self.data_transfer_addresses["shm"] = self._listen(ShmTransport(segments), "", 0)
             except UnavailableError as error:
                 logger.warning("elements are not served by shared memory: %s", error)
-        return self._advertised(config.worker_address, port)
+        address = self._advertised(config.worker_address, port)
+        if self.data_transfer_addresses[main] != address:
+            read_at = self.data_transfer_addresses[main]
+            logger.info("trainers read elements at %s", read_at, extra={"worker": address})
+        return address
 
     def _open_port(self, name: str, port: int) -> int:
         address = self._listen(get_transport(name), self._config.host, port)

@@ -371,7 +371,7 @@ def dial(address: str, timeout: float) -> socket.socket:
             sock.close()
             raise
     except TimeoutError as error:
-        # A server that has ended would be answered for by its machine.
+        # If only the server had ended, its machine would have refused the connection.
         raise UnavailableError(
             f"cannot connect to {address}: no answer within {timeout:.1f} s; its machine cannot be "
             "reached, or a firewall drops what is sent there"
