@@ -318,7 +318,7 @@ class TaskStart(Message, frozen=True, tag=True):
 
 
 class Drain(Message, frozen=True, tag=True):
-    """Begin no tasks and no splits, deliver what is computed, then leave: an operator asks.
+    """Begin no tasks and no splits, deliver computed elements, then leave: an operator asks.
 
     Workers whose hello has no `version` do not know this message.
     """

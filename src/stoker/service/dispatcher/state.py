@@ -57,7 +57,7 @@ from stoker.service.dispatcher.records import (
 from stoker.service.messages import RoundPosition
 
 REMEMBERED_CANCELLED = 4096
-"""Latest clients of cancelled jobs that are told so when they connect again."""
+"""Latest clients of cancelled jobs that are refused with the reason when they connect again."""
 
 _R = TypeVar("_R")
 

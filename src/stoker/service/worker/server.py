@@ -172,7 +172,7 @@ class WorkerServer:
         return found
 
     def _asked_to_drain(self) -> None:
-        """Stop when trainers have read what is computed, however long they take."""
+        """Stop when trainers have read the computed elements, however long they take."""
         if not self._drains:
             self._drains = True
             logger.info("an operator asks the worker at %s to drain", self.address)
