@@ -16,7 +16,7 @@ ONE_KERNEL = ("warning", "shared-memory-unused")
 
 def troubles(service: Service, host: Host, address: str) -> list[tuple[str, str, str]]:
     """Return level, name and subject of the findings that are not "ok"."""
-    doctor = service.command(host, "doctor", address, "--json", "--timeout", "1")
+    doctor = service.command(host, "doctor", address, "--json", "--timeout", "1s")
     doctor.wait()
     found: dict[str, Any] = json.loads(doctor.output)
     return [

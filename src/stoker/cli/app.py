@@ -60,6 +60,7 @@ def worker(values: Values) -> None:
 app.command()(status_commands.status)
 app.command()(status_commands.top)
 app.command()(status_commands.drain)
+app.command()(doctor)
 app.add_typer(status_commands.jobs, name="jobs")
 app.add_typer(status_commands.datasets, name="datasets")
 
@@ -87,6 +88,3 @@ def demo(
         run(directory, Console())
     except (DemoError, StokerError) as error:
         fail(str(error))
-
-
-app.command()(doctor)

@@ -63,3 +63,10 @@ def test_what_is_no_address_exits_with_2(address):
     result = CliRunner().invoke(app, ["doctor", address])
     assert result.exit_code == 2
     assert "Invalid value for ADDRESS" in result.output
+
+
+@pytest.mark.parametrize("time", ["0s", "-1s", "3 parsecs"])
+def test_what_is_no_time_exits_with_2(time):
+    result = CliRunner().invoke(app, ["doctor", "--timeout", time])
+    assert result.exit_code == 2
+    assert "Invalid value for --timeout" in result.output

@@ -4,20 +4,15 @@ from typing import Annotated
 
 import typer
 
+from stoker.cli.status_commands import DEFAULT_ADDRESS, AddressArgument
+
 
 def doctor(
-    address: Annotated[
-        str,
-        typer.Argument(
-            metavar="ADDRESS",
-            envvar="STOKER_DISPATCHER_ADDRESS",
-            help="The dispatcher's address, HOST:PORT.",
-        ),
-    ] = "localhost:5050",
+    address: AddressArgument = DEFAULT_ADDRESS,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     timeout: Annotated[
-        float, typer.Option(min=0.01, help="Seconds for each step of a check.")
-    ] = 3.0,
+        str, typer.Option(metavar="TIME", help="Time for each step of a check.")
+    ] = "3s",
 ) -> None:
     """Check a set-up from this machine, and print what to fix.
 
@@ -33,6 +28,7 @@ def doctor(
     from stoker.cli.doctor.findings import Level
     from stoker.cli.doctor.machine import this_machine
     from stoker.cli.doctor.report import count_of, print_findings, to_json
+    from stoker.cli.quantities import parse_seconds
     from stoker.errors import StokerError
     from stoker.service.config import parse_service
 
@@ -40,9 +36,13 @@ def doctor(
         target = parse_service(address)[1]
     except StokerError as error:
         raise typer.BadParameter(str(error), param_hint="ADDRESS") from None
+    try:
+        patience = parse_seconds(timeout)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--timeout") from None
     # The log of connections that fail would repeat the findings.
     logging.getLogger("stoker").setLevel(logging.ERROR)
-    findings = examine(target, this_machine(), timeout)
+    findings = examine(target, this_machine(), patience)
     if as_json:
         typer.echo(to_json(target, findings))
     else:

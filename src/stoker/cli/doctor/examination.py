@@ -13,11 +13,8 @@ from stoker.service import messages as m
 
 WORKERS = "workers"
 
-PATIENCE = 3.0
-"""Seconds for each step of a check: many times what any network within a region needs."""
 
-
-def examine(address: str, machine: Machine, patience: float = PATIENCE) -> list[Finding]:
+def examine(address: str, machine: Machine, patience: float) -> list[Finding]:
     """Return the findings about the service at an address, as seen from this machine.
 
     Args:
