@@ -5,6 +5,7 @@ and for the file of the process group, address of the service or "local", start 
 processes of PyTorch's loader ("": stoker's loader), epochs.
 """
 
+import gc
 import json
 import os
 import sys
@@ -59,6 +60,9 @@ def main(folder: Path, service: str, method: str, epochs: int) -> None:
             optimizer.step()
             read[-1] += labels.tolist()
             steps[-1] += 1
+    # A process group that is freed while Python ends may abort the process.
+    del model, optimizer
+    gc.collect()
     torch.distributed.barrier()
     (folder / f"rank{rank}.json").write_text(json.dumps({"steps": steps, "read": read}))
     torch.distributed.destroy_process_group()

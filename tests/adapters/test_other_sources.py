@@ -1,9 +1,13 @@
 """`from_hugging_face` and `from_grain`."""
 
+import gc
+
 import pytest
 
 import stoker
 from stoker.errors import InvalidTypeError
+
+pytestmark = pytest.mark.timeout(200)  # this process and workers import large packages
 
 ROWS = {"text": ["a", "b", "c"], "label": [0, 1, 2], "vector": [[1.0, 2.0]] * 3}
 
@@ -25,7 +29,6 @@ def test_hugging_face_examples_are_arrays_and_text(table):
     assert batch["vector"].shape == (3, 2)
 
 
-@pytest.mark.timeout(120)  # workers import the package
 def test_hugging_face_datasets_are_split_among_workers(table):
     from stoker.hugging_face import from_hugging_face
 
@@ -34,6 +37,50 @@ def test_hugging_face_datasets_are_split_among_workers(table):
         for source in (table, streamed):
             read = from_hugging_face(source).distribute(cluster)
             assert sorted(example["text"] for example in read) == ["a", "b", "c"]
+
+
+def train_on(samples):
+    """Fit y = 2 x on the samples of a dataset, with PyTorch; return the weight."""
+    torch = pytest.importorskip("torch")
+    from stoker.torch import DataLoader
+
+    weight = torch.zeros(1, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    loader = DataLoader(samples, batch_size=4, shuffle=True)
+    for _ in range(20):
+        for batch in loader:
+            optimizer.zero_grad()
+            ((weight * batch["x"] - batch["y"]) ** 2).mean().backward()
+            optimizer.step()
+    return weight.item()
+
+
+@pytest.mark.usefixtures("table")
+def test_model_is_trained_on_hugging_face_examples():
+    import datasets
+
+    from stoker.hugging_face import from_hugging_face
+
+    xs = [i / 8 for i in range(16)]
+    pairs = datasets.Dataset.from_dict({"x": xs, "y": [2 * x for x in xs]})
+    assert train_on(from_hugging_face(pairs)) == pytest.approx(2, abs=1e-3)
+
+
+def test_streamed_examples_are_shuffled_and_read_in_every_epoch(table):
+    from stoker.hugging_face import from_hugging_face
+
+    streamed = table.to_iterable_dataset(num_shards=3)
+    for source in (streamed, streamed.shuffle(seed=1, buffer_size=3)):
+        dataset = from_hugging_face(source).shuffle(3)
+        assert [sorted(x["text"] for x in dataset) for _ in range(2)] == [["a", "b", "c"]] * 2
+
+
+def test_model_is_trained_on_grain_elements():
+    grain = pytest.importorskip("grain")
+    from stoker.grain import from_grain
+
+    pairs = grain.MapDataset.range(16).map(lambda i: {"x": i / 8, "y": i / 4})
+    assert train_on(from_grain(pairs)) == pytest.approx(2, abs=1e-3)
 
 
 def test_hugging_face_splits_are_to_be_chosen(table):
@@ -60,9 +107,9 @@ def test_grain_datasets_are_sources():
         from_grain(3)
     with pytest.raises(InvalidTypeError, match="already"):
         from_grain(stoker.Dataset.range(3))
+    gc.collect()  # Grain's iterators end their threads when they are collected
 
 
-@pytest.mark.timeout(120)
 def test_grain_map_dataset_is_split_among_workers():
     grain = pytest.importorskip("grain")
     from stoker.grain import from_grain

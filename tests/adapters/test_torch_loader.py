@@ -262,6 +262,7 @@ def test_service_has_each_element_once_in_every_epoch():
         next(iter(dataset))  # as someone who looks at an element first
         loader = DataLoader(dataset, batch_size=3)
         assert [read(loader) for _ in range(3)] == [list(range(10))] * 3
+        assert len(loader) == 4
         again = DataLoader(dataset, batch_size=3)
         assert read(again) == list(range(10))
 
