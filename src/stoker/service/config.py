@@ -78,8 +78,12 @@ def parse_processing_mode(mode: Any) -> ShardingPolicy:
     return policy
 
 
-def parse_service(service: Any) -> tuple[str, str]:
+def parse_service(service: Any, name: str = "service") -> tuple[str, str]:
     """Return ``(protocol, "host:port")`` of an address, a pair, a server or a cluster.
+
+    Args:
+        service: the address.
+        name: the argument that it is, for errors.
 
     Raises:
         InvalidArgumentError: if `service` is not an address.
@@ -87,33 +91,33 @@ def parse_service(service: Any) -> tuple[str, str]:
     """
     service = getattr(service, "target", service)
     for part in service if isinstance(service, tuple) else (service,):
-        check_text("service", part)
+        check_text(name, part)
     if isinstance(service, tuple):
         if len(service) != 2 or not all(isinstance(part, str) for part in service):
             raise InvalidArgumentError(
-                f"`service` as a tuple must be (protocol, address), got {service!r}"
+                f"`{name}` as a tuple must be (protocol, address), got {service!r}"
             )
         protocol, address = service
     elif isinstance(service, str):
         if not service:
-            raise InvalidArgumentError("`service` must not be empty")
+            raise InvalidArgumentError(f"`{name}` must not be empty")
         parts = service.split("://")
         if len(parts) > 2:
             raise InvalidArgumentError(
-                f"Malformed `service` string has multiple '://': {service}. Write it as "
+                f"Malformed `{name}` string has multiple '://': {service}. Write it as "
                 "'grpc://host:port'"
             )
         protocol, address = parts if len(parts) == 2 else (PROTOCOLS[0], parts[0])
     else:
         raise InvalidArgumentError(
-            f"`service` must be a string, but `service` was of type {type(service)}. "
-            f"service={service}. A tuple (protocol, address) is accepted too"
+            f"`{name}` must be a string, but `{name}` was of type {type(service)}. "
+            f"{name}={service}. A tuple (protocol, address) is accepted too"
         )
     if protocol not in PROTOCOLS:
-        known = ", ".join(repr(name) for name in PROTOCOLS)
+        protocols = ", ".join(repr(known) for known in PROTOCOLS)
         raise NotFoundError(
-            f"No credentials factory has been registered for protocol {protocol}: `service` names "
-            f"the protocol {protocol!r} of the dispatcher, and there is {known}"
+            f"No credentials factory has been registered for protocol {protocol}: `{name}` names "
+            f"the protocol {protocol!r} of the dispatcher, and there is {protocols}"
         )
     split_address(address)
     return protocol, address
@@ -421,7 +425,7 @@ class WorkerConfig:
         for name in ("dispatcher_address", "worker_address", "data_transfer_address", "host"):
             check_text(name, getattr(self, name))
         _check_texts("worker_tags", self.worker_tags)
-        parse_service(self.dispatcher_address)
+        parse_service(self.dispatcher_address, "dispatcher_address")
         check_exposure(self.host, self.insecure)
         _check_advertised("worker_address", self.worker_address)
         _check_advertised("data_transfer_address", self.data_transfer_address)

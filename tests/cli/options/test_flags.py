@@ -65,7 +65,8 @@ def test_aliases_are_flags(monkeypatch):
     assert config.cross_trainer_cache_size_bytes == 2 * 10**9
 
 
-def test_an_alias_and_its_name_end_with_code_2():
+def test_an_alias_and_its_name_end_with_code_2(monkeypatch):
+    monkeypatch.setattr(stoker.cli.servers, "run_worker", lambda values: None)
     words = ["worker", "--dispatcher", "h:1", "--dispatcher-address", "h:1"]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 2

@@ -131,12 +131,18 @@ def test_a_wrong_value_names_its_origin(tmp_path, flags, environ, toml, message)
     assert str(caught.value).startswith(message.replace("FILE", str(path)))
 
 
-def test_a_value_that_is_no_address_names_its_origin():
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("localhost", "'localhost' is not an address; write it as 'host:port'"),
+        ("", "`dispatcher_address` must not be empty"),
+        ("http://a:1", "No credentials factory has been registered for protocol http: "),
+    ],
+)
+def test_an_address_that_is_none_names_its_origin(address, message):
     with pytest.raises(OptionError) as caught:
-        worker(dispatcher_address="localhost")
-    assert str(caught.value) == (
-        "--dispatcher-address: 'localhost' is not an address; write it as 'host:port'"
-    )
+        worker(dispatcher_address=address)
+    assert str(caught.value).startswith(f"--dispatcher-address: {message}")
 
 
 def test_a_missing_address_names_a_variable_with_a_typing_error():
