@@ -70,14 +70,14 @@ def test_fast_reads_are_sampled_and_estimated(trainer: Trainer) -> None:
 def test_fast_reads_that_become_slow_are_noticed(trainer: Trainer) -> None:
     trainer.read(10_000, wait=0.001 * MS, step=0.0)
     before = trainer.measured
-    trainer.read(1000, wait=5 * MS, step=0.0)
-    assert trainer.measured - before > 700
-    _, elapsed, waited = trainer.consumer.times(11_000)
+    trainer.read(3000, wait=5 * MS, step=0.0)
+    assert trainer.measured - before > 1900
+    _, elapsed, waited = trainer.consumer.times(13_000)
     assert waited == pytest.approx(elapsed, rel=0.01)
 
 
 def test_steps_that_become_slow_count_as_no_waiting(trainer: Trainer) -> None:
     trainer.read(10_000, wait=0.001 * MS, step=0.0)
-    trainer.read(1000, wait=0.001 * MS, step=5 * MS)
-    _, elapsed, waited = trainer.consumer.times(11_000)
+    trainer.read(3000, wait=0.001 * MS, step=5 * MS)
+    _, elapsed, waited = trainer.consumer.times(13_000)
     assert waited < 0.02 * elapsed
