@@ -205,7 +205,7 @@ def test_a_slow_link():
         worker: Any = service.workers[0]
         network.target = int(worker._shell._listeners._listeners[0].address.rpartition(":")[2])
         network.delay = 0.03
-        found = findings(service)
+        found = findings(service, links=True)
     assert troubles(found) == [(WARNING, "long-round-trip"), (WARNING, "slow-link")]
     assert "compression" in fix_of(found, "slow-link")
 
@@ -216,7 +216,7 @@ def test_a_link_over_which_nothing_arrives_in_time(monkeypatch):
 
     monkeypatch.setattr(data_plane, "_read_round", time_out)
     with over_tcp() as service:
-        found = findings(service)
+        found = findings(service, links=True)
     assert troubles(found) == [(WARNING, "slow-link")]
     assert "64 KiB did not arrive" in found[2].seen
 
@@ -266,4 +266,4 @@ def test_shared_memory_that_cannot_be_mapped(monkeypatch):
     with Service(1) as service:
         found = findings(service)
     assert troubles(found) == [(WARNING, "shared-memory-fails")]
-    assert "over TCP" in found[-1].seen
+    assert "travel over the network" in fix_of(found, "shared-memory-fails")
