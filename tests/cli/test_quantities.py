@@ -2,7 +2,7 @@
 
 import pytest
 
-from stoker.cli.quantities import count, duration, parse_seconds, size
+from stoker.cli.quantities import count, duration, size
 
 
 @pytest.mark.parametrize(
@@ -27,16 +27,3 @@ def test_sizes_have_a_unit(number, text):
 )
 def test_durations_have_two_units(seconds, text):
     assert duration(seconds) == text
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("2", 2.0), ("2s", 2.0), ("1.5 s", 1.5), ("500ms", 0.5), ("1min", 60.0)]
-)
-def test_times_may_have_a_unit(text, seconds):
-    assert parse_seconds(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "0", "-1s", "2h", "s", "1e3", "nan"])
-def test_other_times_are_refused(text):
-    with pytest.raises(ValueError, match="is not a positive time such as 2s"):
-        parse_seconds(text)

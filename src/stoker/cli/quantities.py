@@ -1,8 +1,4 @@
-"""Numbers as people read and write them: rates, sizes and durations."""
-
-import re
-
-_SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0}
+"""Numbers as people read them: rates, sizes and durations."""
 
 _SIZES = ("B", "KB", "MB", "GB", "TB", "PB")
 
@@ -49,16 +45,3 @@ def duration(seconds: float) -> str:
     if whole < 86400:
         return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
     return f"{whole // 86400}d{whole % 86400 // 3600:02d}h"
-
-
-def parse_seconds(text: str) -> float:
-    """Return the seconds of "2s", "500ms", "1min" or "2".
-
-    Raises:
-        ValueError: if it is not a positive time in one of these forms.
-    """
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?(ms|s|min)?", text.strip())
-    seconds = float(match[1]) * _SECONDS[match[2] or "s"] if match else 0.0
-    if not seconds:
-        raise ValueError(f"{text!r} is not a positive time such as 2s, 500ms or 1min")
-    return seconds

@@ -38,7 +38,7 @@ def top(
     ] = "2s",
 ) -> None:
     """Show the state of a running service live, until q or Ctrl-C."""
-    from stoker.cli.quantities import parse_seconds
+    from stoker.cli.options.units import parse_seconds
     from stoker.cli.status_top import run_top
 
     try:

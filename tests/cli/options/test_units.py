@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.cli.options.errors import OptionError
-from stoker.cli.options.units import SIZE, TIME
+from stoker.cli.options.units import SIZE, TIME, parse_seconds
 
 
 @pytest.mark.parametrize(
@@ -80,3 +80,17 @@ def test_refusals_say_what_to_write(quantity, text, message):
     with pytest.raises(OptionError) as caught:
         quantity.parse(text)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("2", 2.0), ("2s", 2.0), ("1.5 s", 1.5), ("500ms", 0.5), ("1min", 60.0), ("2h", 7200.0)],
+)
+def test_times_may_have_a_unit(text, seconds):
+    assert parse_seconds(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1s", "2 hours", "s", "1e3", "nan"])
+def test_other_times_are_refused(text):
+    with pytest.raises(OptionError, match="is not a positive time such as 2s"):
+        parse_seconds(text)

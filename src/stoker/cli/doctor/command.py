@@ -28,7 +28,7 @@ def doctor(
     from stoker.cli.doctor.findings import Level
     from stoker.cli.doctor.machine import this_machine
     from stoker.cli.doctor.report import count_of, print_findings, to_json
-    from stoker.cli.quantities import parse_seconds
+    from stoker.cli.options.units import parse_seconds
     from stoker.errors import StokerError
     from stoker.service.config import parse_service
 

@@ -94,3 +94,23 @@ SIZE = Quantity(
     ),
     '"64kB", "1GB" (powers of 1000), "64KiB", "256MiB", "1GiB" (powers of 1024)',
 )
+
+
+def with_unit(text: str, unit: str) -> str:
+    """Return a number alone with `unit`, and any other text as it is."""
+    return f"{text}{unit}" if re.fullmatch(r"[0-9.]+", text.strip()) else text
+
+
+def parse_seconds(text: str) -> float:
+    """Return the seconds of "2s", "500ms", "1min" or "2".
+
+    Raises:
+        OptionError: if `text` is not a positive time.
+    """
+    try:
+        milliseconds = TIME.parse(with_unit(text, "s"))
+    except OptionError:
+        milliseconds = 0
+    if milliseconds <= 0:
+        raise OptionError(f"{text!r} is not a positive time such as 2s, 500ms or 1min")
+    return milliseconds / 1000

@@ -9,9 +9,10 @@ from typing import Any, TypeVar, cast
 
 from stoker.cli.options.environment import stoker_variables, unknown_variables
 from stoker.cli.options.errors import OptionError
-from stoker.cli.options.fields import Alias, Option, flag_of
+from stoker.cli.options.fields import Option, flag_of
 from stoker.cli.options.parsing import parse_text
 from stoker.cli.options.toml_file import Tables, read_file
+from stoker.cli.options.units import with_unit
 from stoker.errors import StokerError
 
 T = TypeVar("T")
@@ -144,13 +145,10 @@ def _of_flag(option: Option, flags: Mapping[str, Any]) -> Given | None:
         raise OptionError(f"{option.flag} and {flag_of(other)} are both given; give one of them")
     if option.type is bool:
         return Given(False, flag_of(other))
-    return _parsed(option, _with_unit(flags[other], option.alias), flag_of(other))
-
-
-def _with_unit(written: Any, alias: Alias | None) -> Any:
-    """Return the text of an alias with its unit, if it is a number alone."""
-    is_number = isinstance(written, str) and re.fullmatch(r"[0-9.]+", written.strip())
-    return f"{written}{alias.unit}" if alias is not None and is_number else written
+    written = flags[other]
+    if isinstance(written, str) and option.alias is not None:
+        written = with_unit(written, option.alias.unit)
+    return _parsed(option, written, flag_of(other))
 
 
 def _parsed(option: Option, written: Any, origin: str) -> Given:
