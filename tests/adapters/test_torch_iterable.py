@@ -195,13 +195,13 @@ def test_state_within_an_epoch_of_a_service_is_refused(cluster, monkeypatch):
     dataset = IterableDataset(Dataset.range(12).distribute(cluster))
     iterator = iter(dataset)
     next(iterator)
-    with pytest.raises(UnimplementedError, match="save the state between epochs"):
+    with pytest.raises(UnimplementedError, match="Save the state of the loader between epochs"):
         iterator.state_dict()
     # torchdata takes states in worker processes, unasked.
     monkeypatch.setattr(torch.utils.data, "get_worker_info", lambda: "a worker process")
     state = iterator.state_dict()
     iterator.load_state_dict(state)
-    with pytest.raises(UnimplementedError, match="save the state between epochs"):
+    with pytest.raises(UnimplementedError, match="Save the state of the loader between epochs"):
         next(iterator)
 
 

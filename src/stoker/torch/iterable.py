@@ -12,6 +12,7 @@ from stoker.adapters.reading import check_dataset, common_jobs, read_as, with_se
 from stoker.dataset import arguments
 from stoker.dataset.dataset import Dataset
 from stoker.dataset.iterator import Iterator as DatasetIterator
+from stoker.dataset.state import check_resumable
 from stoker.errors import UnimplementedError
 from stoker.service.consumers import is_distributed, named_jobs_of, with_own_jobs
 from stoker.torch.distribution import NO_GROUP, current_rank, has_process_group, of_rank_0
@@ -158,6 +159,7 @@ class ElementIterator:
         self._iterator: DatasetIterator | None = None
         self._resumed: dict[str, Any] | None = None
         self._place = _BEGIN
+        self._refusal = _refusal_of(dataset)
 
     def __iter__(self) -> "ElementIterator":
         return self
@@ -166,7 +168,7 @@ class ElementIterator:
         if self._place == _END:
             raise StopIteration
         if self._place == _UNKNOWN:
-            raise UnimplementedError(_NO_STATE)
+            raise UnimplementedError(self._refusal)
         try:
             holder = [next(self._opened())]
         except StopIteration:
@@ -179,15 +181,15 @@ class ElementIterator:
         """Return the position of this process as small JSON.
 
         Raises:
-            UnimplementedError: if the dataset reads from a service, within a pass, and this is no
-                worker process.
+            UnimplementedError: if the dataset has no state, as over a service, within a pass, and
+                this is no worker process.
         """
         if self._resumed is not None:
             return {"iterator": self._resumed}
-        if not is_distributed(self._dataset):
+        if not self._refusal:
             return {"iterator": self._opened().state_dict()}
         if self._place == _WITHIN and torch.utils.data.get_worker_info() is None:
-            raise UnimplementedError(_NO_STATE)
+            raise UnimplementedError(self._refusal)
         return {"iterator": None, "epoch": self._epoch, "place": self._place}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -222,10 +224,14 @@ class ElementIterator:
 _BEGIN, _WITHIN, _END, _UNKNOWN = "begin", "within", "end", "unknown"
 """Places in a pass."""
 
-_NO_STATE = (
-    "a dataset that reads from a service has no state within an epoch: what it yields depends on "
-    "what other machines do; save the state between epochs, or read the dataset locally"
-)
+
+def _refusal_of(dataset: Dataset) -> str:
+    """Return the reason for which a dataset has no state within a pass; "" if it has one."""
+    try:
+        check_resumable(dataset.node)
+    except UnimplementedError as error:
+        return f"{error}. Save the state of the loader between epochs"
+    return ""
 
 
 def _close(reference: "weakref.ref[ElementIterator]") -> None:
