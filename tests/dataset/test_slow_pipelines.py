@@ -117,7 +117,7 @@ def test_a_slow_filter_is_named() -> None:
 
 def test_a_slow_batch_is_named() -> None:
     image = np.zeros((512, 512, 8), np.uint8)
-    stats = read(Dataset.range(2400).map(lambda i: image).batch(8))
+    stats = read(Dataset.range(8000).map(lambda i: image).batch(8))
     assert "in batch at" in stats["sentence"]
 
 

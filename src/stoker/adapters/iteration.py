@@ -67,7 +67,7 @@ class LoaderIterator(Iterator[Any]):
             self._read = self._iterator.__next__  # raises that it is closed
         self._iterator.close()
 
-    def stats(self) -> dict[str, int]:
+    def stats(self) -> dict[str, Any]:
         """Return the counters of the dataset's iterator; see `stoker.Iterator.stats`."""
         return self._iterator.stats()
 

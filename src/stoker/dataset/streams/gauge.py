@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from stoker.dataset.streams.durations import Durations
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.streams.work import Work
-from stoker.dataset.threads.runnable import runnable_seconds
+from stoker.dataset.threads.runnable import CoreTime
 from stoker.elements.sizes import element_bytes
 
 # Measuring a call costs about 1 us. A stream that is called more often than every `_FAST_SECONDS`
@@ -22,7 +22,7 @@ _FAST_SECONDS = 200e-6
 # Streams that rest are measured again at this interval, which takes 10 to 30 us each.
 _INTERVAL_SECONDS = 0.1
 
-# Asking for how long a thread was runnable costs 30 us. It is done for one in 8 calls that are as
+# Asking for the time on a core costs 60 us. It is done for one in 8 calls that are as
 # long as this.
 SLOW_SECONDS = 1e-3
 
@@ -109,8 +109,8 @@ class Totals:
         sized: elements of which the size was asked.
         sized_bytes: about the bytes of these.
         seconds: in the calls.
-        judged: the part of `seconds` for which `on_core` was measured.
-        on_core: the part of `judged` in which the thread had a core, or waited for one.
+        judged: the part of `seconds` for which `on_core` was measured, without waits for a core.
+        on_core: the part of `judged` in which the thread had a core.
         own: the part of `seconds` that was not in measured calls of other streams.
         durations: of `own` per element.
         filled: sum of the fractions of the buffer in use.
@@ -281,7 +281,7 @@ class Gauge:
         if self._work is not None and (filled := stream.filled()) is not None:
             window.filled += filled
             window.looks += 1
-        on_core = runnable_seconds() if slow else 0.0
+        core = CoreTime() if slow else None
         outer, frame.inner = frame.inner, 0.0
         count = 0
         start = time.perf_counter()
@@ -298,9 +298,10 @@ class Gauge:
             frame.inner = outer + seconds
             window.seconds += seconds
             window.own += own
-            if slow:
-                window.judged += seconds
-                window.on_core += runnable_seconds() - on_core
+            if core is not None:
+                on_core, queued = core.elapsed()
+                window.judged += max(on_core, seconds - queued)
+                window.on_core += on_core
             self._slow = own > SLOW_SECONDS and own > 0.9 * seconds and self._left == 2
             if count:
                 window.elements += count

@@ -9,8 +9,8 @@ class Work:
     Attributes:
         busy: seconds in the function, or of its threads; summed over threads.
         calls: calls of the function.
-        sampled: the seconds of `busy` for which `on_core` was measured.
-        on_core: the seconds of `sampled` in which the thread had a core, or waited for one.
+        sampled: the seconds of `busy` for which `on_core` was measured, without waits for a core.
+        on_core: the seconds of `sampled` in which the thread had a core.
         threads: its own threads that compute at the same time; 0 while it computes in the thread
             that reads it.
         put_wait: seconds in which a thread of its own waited for room.
@@ -39,13 +39,19 @@ class Work:
         self.includes_inputs = includes_inputs
         self.durations = Durations()
 
-    def add_call(self, seconds: float, on_core: float | None) -> None:
-        """Count a call and its time, of which its thread was runnable for `on_core` seconds."""
+    def add_call(self, seconds: float, core: tuple[float, float] | None) -> None:
+        """Count a call.
+
+        Args:
+            seconds: its duration.
+            core: the seconds of it on a core and waiting for one; None if not measured.
+        """
         self.busy += seconds
         self.calls += 1
         self.durations.add(seconds)
-        if on_core is not None:
-            self.sampled += seconds
+        if core is not None:
+            on_core, queued = core
+            self.sampled += max(on_core, seconds - queued)
             self.on_core += on_core
 
     def add(self, other: "Work", weight: int = 1) -> None:

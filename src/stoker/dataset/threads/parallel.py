@@ -14,7 +14,7 @@ from stoker.dataset.streams.stream import Stream
 from stoker.dataset.streams.work import Work
 from stoker.dataset.threads import pool
 from stoker.dataset.threads.readahead import ReadAhead
-from stoker.dataset.threads.runnable import runnable_seconds
+from stoker.dataset.threads.runnable import CoreTime, runnable_seconds
 from stoker.dataset.threads.tuning import Report, Tuning, least_ahead
 from stoker.dataset.unpacking import apply
 from stoker.elements.sizes import element_bytes
@@ -23,7 +23,7 @@ from stoker.errors import FailedPreconditionError
 # Interval at which a waiting consumer checks if it could run a call itself (see `_wait`).
 _HELP_SECONDS = 0.05
 
-# One in this number of slow calls measures for how long its thread is runnable.
+# One in this number of slow calls measures its time on a core.
 _SAMPLED = 8
 
 Finish = Callable[[Any], Any]
@@ -134,7 +134,7 @@ class OrderedCalls(Stream):
         if tuning is not None and tuning.wants_runnable():
             runnable = runnable_seconds()
         nbytes = 0
-        on_core = runnable_seconds() if self._is_sampled() else None
+        core = CoreTime() if self._is_sampled() else None
         start = time.perf_counter()
         if not call.dropped:
             try:
@@ -147,14 +147,13 @@ class OrderedCalls(Stream):
             except BaseException as raised:  # noqa: BLE001 - same; of sys.exit there is no origin
                 error = raised
         now = time.perf_counter()
-        if on_core is not None:
-            on_core = runnable_seconds() - on_core
+        core_times = None if core is None else core.elapsed()
         if runnable is not None:
             runnable = runnable_seconds() - runnable
         used = nbytes if tuning is None else nbytes + element_bytes(call.element)
         call.element = call.finish = None
         with self._lock:
-            self.work.add_call(now - start, on_core)
+            self.work.add_call(now - start, core_times)
             call.done = True
             if not call.dropped:
                 call.value, call.error, call.nbytes = value, error, nbytes
@@ -176,7 +175,7 @@ class OrderedCalls(Stream):
                     self._reader.filled.notify_all()
 
     def _is_sampled(self) -> bool:
-        """Return True if the next call should measure how long its thread is runnable."""
+        """Return True if the next call should measure its time on a core."""
         work = self.work
         return not work.calls % _SAMPLED and work.busy > work.calls * SLOW_SECONDS
 

@@ -20,3 +20,18 @@ def runnable_seconds() -> float:
         finally:
             os.close(file)
     return time.thread_time()
+
+
+class CoreTime:
+    """Time of this thread from now on, in which it had a core, and in which it waited for one."""
+
+    __slots__ = ("_on_core", "_runnable")
+
+    def __init__(self) -> None:
+        self._runnable = runnable_seconds()
+        self._on_core = time.thread_time()
+
+    def elapsed(self) -> tuple[float, float]:
+        """Return the seconds on a core and the seconds in which it waited for one."""
+        on_core = time.thread_time() - self._on_core
+        return on_core, max(0.0, runnable_seconds() - self._runnable - on_core)
