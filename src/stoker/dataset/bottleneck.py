@@ -18,7 +18,7 @@ TRAINER_BOUND = 0.1
 
 
 class Bottleneck(msgspec.Struct, frozen=True):
-    """What limits the rate of an iterator.
+    """The limit of the rate of an iterator.
 
     Attributes:
         kind: "trainer", "worker", "source", "network", "splits", "straggler", "pipeline" (a stage

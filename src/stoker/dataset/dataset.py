@@ -96,7 +96,7 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
         self._seed = _seed or _DrawnSeed()
         self._epochs_started = 0
         self._measurements: Measurements | None = None
-        """Of the iterator that was made last."""
+        """Measurements of the iterator that was made last."""
 
     @property
     def node(self) -> Node:

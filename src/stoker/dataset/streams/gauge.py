@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from stoker.dataset.streams.durations import Durations
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.streams.work import Work
+from stoker.dataset.threads.runnable import runnable_seconds
 from stoker.elements.sizes import element_bytes
 
 # Measuring a call costs about 1 us. A stream that is called more often than every `_FAST_SECONDS`
@@ -21,8 +22,9 @@ _FAST_SECONDS = 200e-6
 # Streams that rest are measured again at this interval, which takes 10 to 30 us each.
 _INTERVAL_SECONDS = 0.1
 
-# Asking for the CPU time of a thread costs 0.5 us, which is done after a call that took this long.
-_SLOW_SECONDS = 100e-6
+# Asking for how long a thread was runnable costs 30 us. It is done for one in 8 calls that are as
+# long as this.
+SLOW_SECONDS = 1e-3
 
 
 class Frame:
@@ -108,7 +110,7 @@ class Totals:
         sized_bytes: about the bytes of these.
         seconds: in the calls.
         judged: the part of `seconds` for which `on_core` was measured.
-        on_core: the part of `judged` in which the thread had a core.
+        on_core: the part of `judged` in which the thread had a core, or waited for one.
         own: the part of `seconds` that was not in measured calls of other streams.
         durations: of `own` per element.
         filled: sum of the fractions of the buffer in use.
@@ -279,7 +281,7 @@ class Gauge:
         if self._work is not None and (filled := stream.filled()) is not None:
             window.filled += filled
             window.looks += 1
-        on_core = time.thread_time() if slow else 0.0
+        on_core = runnable_seconds() if slow else 0.0
         outer, frame.inner = frame.inner, 0.0
         count = 0
         start = time.perf_counter()
@@ -298,8 +300,8 @@ class Gauge:
             window.own += own
             if slow:
                 window.judged += seconds
-                window.on_core += time.thread_time() - on_core
-            self._slow = own > _SLOW_SECONDS and own > 0.9 * seconds
+                window.on_core += runnable_seconds() - on_core
+            self._slow = own > SLOW_SECONDS and own > 0.9 * seconds and self._left == 2
             if count:
                 window.elements += count
                 window.durations.add(own / count, count)

@@ -23,8 +23,9 @@ class StageReport(msgspec.Struct):
         parallel: the threads that compute at the same time.
         p50: median of the seconds per element.
         p99: 99th percentile of the seconds per element.
-        cpu: fraction of `busy` in which its thread had a core; None if it was not measured. A
-            function with a low fraction waits: for files, the network or a lock.
+        cpu: fraction of `busy` in which its thread had a core, or waited for one where the system
+            reports that; None if it was not measured. A function with a low fraction waits for
+            files, the network or a lock.
         estimated: its calls are so short that only some were measured; sums are estimates.
     """
 

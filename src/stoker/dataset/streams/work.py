@@ -10,12 +10,12 @@ class Work:
         busy: seconds in the function, or of its threads; summed over threads.
         calls: calls of the function.
         sampled: the seconds of `busy` for which `on_core` was measured.
-        on_core: the seconds of `sampled` in which the thread had a core.
+        on_core: the seconds of `sampled` in which the thread had a core, or waited for one.
         threads: its own threads that compute at the same time; 0 while it computes in the thread
             that reads it.
         put_wait: seconds in which a thread of its own waited for room.
         includes_inputs: `busy` contains the time in the datasets that its function returned.
-        durations: of the calls for which `on_core` was measured.
+        durations: of single calls, where each is measured.
     """
 
     __slots__ = (
@@ -40,13 +40,13 @@ class Work:
         self.durations = Durations()
 
     def add_call(self, seconds: float, on_core: float | None) -> None:
-        """Count a call and its time, of which its thread had a core for `on_core` seconds."""
+        """Count a call and its time, of which its thread was runnable for `on_core` seconds."""
         self.busy += seconds
         self.calls += 1
+        self.durations.add(seconds)
         if on_core is not None:
             self.sampled += seconds
             self.on_core += on_core
-            self.durations.add(seconds)
 
     def add(self, other: "Work", weight: int = 1) -> None:
         """Add the times of a stream of the same stage; `threads` becomes that of the other.

@@ -9,6 +9,7 @@ from typing import Any
 
 from stoker.dataset.random import Calls
 from stoker.dataset.streams.failures import Failure, Origin, mark_failure
+from stoker.dataset.streams.gauge import SLOW_SECONDS
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.streams.work import Work
 from stoker.dataset.threads import pool
@@ -22,8 +23,8 @@ from stoker.errors import FailedPreconditionError
 # Interval at which a waiting consumer checks if it could run a call itself (see `_wait`).
 _HELP_SECONDS = 0.05
 
-# One in this number of calls measures its CPU time, which takes 1 us.
-_SAMPLED = 4
+# One in this number of slow calls measures for how long its thread is runnable.
+_SAMPLED = 8
 
 Finish = Callable[[Any], Any]
 
@@ -133,7 +134,7 @@ class OrderedCalls(Stream):
         if tuning is not None and tuning.wants_runnable():
             runnable = runnable_seconds()
         nbytes = 0
-        on_core = self._on_core()
+        on_core = runnable_seconds() if self._is_sampled() else None
         start = time.perf_counter()
         if not call.dropped:
             try:
@@ -147,7 +148,7 @@ class OrderedCalls(Stream):
                 error = raised
         now = time.perf_counter()
         if on_core is not None:
-            on_core = time.thread_time() - on_core
+            on_core = runnable_seconds() - on_core
         if runnable is not None:
             runnable = runnable_seconds() - runnable
         used = nbytes if tuning is None else nbytes + element_bytes(call.element)
@@ -174,9 +175,10 @@ class OrderedCalls(Stream):
                 if not self._awaited:
                     self._reader.filled.notify_all()
 
-    def _on_core(self) -> float | None:
-        """Return the CPU time of this thread if it should be measured for the next call."""
-        return None if self.work.calls % _SAMPLED else time.thread_time()
+    def _is_sampled(self) -> bool:
+        """Return True if the next call should measure how long its thread is runnable."""
+        work = self.work
+        return not work.calls % _SAMPLED and work.busy > work.calls * SLOW_SECONDS
 
     def _apply(self, call: _Call) -> Any:
         recorded = self._recorded
