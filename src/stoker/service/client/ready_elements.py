@@ -4,19 +4,22 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-_FEW = 64
-_PLAIN = frozenset({int, float, bool, str, bytes, complex, type(None)})
+from stoker.elements.sizes import element_bytes
+
+_LARGE_BYTES = 16 << 10
+"""Smaller elements are cheaper to copy than to yield from `_Releasing`."""
+
+_PLAIN = frozenset({str, bytes})
 
 
 def ready_elements(elements: list[Any]) -> Iterator[Any]:
     """Return an iterator of a received chunk, with a length hint.
 
-    The elements of a short chunk are moved from the list, whose length remains, to an iterator that
-    forgets them as it yields them: an adapter makes a tensor of an array without a copy if only the
-    reader refers to it. That pays for large elements, of which a chunk holds few. Plain elements
-    stay: their list may be that of a worker in this process.
+    Large elements are moved from the list, whose length remains, to an iterator that forgets them
+    as it yields them: an adapter makes a tensor of an array without a copy if only the reader
+    refers to it. Text and bytes stay: their list may be that of a worker in this process.
     """
-    if len(elements) > _FEW or _PLAIN.issuperset(map(type, elements)):
+    if type(elements[0]) in _PLAIN or element_bytes(elements[0]) < _LARGE_BYTES:
         return iter(elements)
     moved = _Releasing(elements)
     elements[:] = [None] * len(elements)
