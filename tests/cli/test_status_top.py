@@ -108,9 +108,9 @@ def test_top_without_a_terminal_names_status():
 
 
 def test_wrong_interval_is_wrong_usage():
-    done = stoker_command("top", "localhost:1", "--interval", "2h")
+    done = stoker_command("top", "localhost:1", "--interval", "2 hours")
     assert done.returncode == 2
-    assert "'2h' is not a positive time such as 2s" in " ".join(done.stderr.split())
+    assert "'2 hours' is not a positive time such as 2s" in " ".join(done.stderr.split())
 
 
 def test_top_of_a_wrong_address_is_one_line():

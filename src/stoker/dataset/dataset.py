@@ -283,8 +283,9 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
             raise TypeError("the length of the dataset is unknown until it is read")
         return cardinality
 
-    def __getitem__(self, index: Any) -> NoReturn:
-        # The loader of PyTorch takes an object of another class for a map-style dataset.
+    def __getitems__(self, indices: Any) -> NoReturn:
+        # PyTorch's loader takes an object of another class for a map-style dataset, and calls this.
+        # With `__getitem__` NumPy would take it for a sequence.
         raise InvalidTypeError(
             "a stoker.Dataset is iterated, and has no elements by index; for the DataLoader of "
             "PyTorch wrap it in stoker.torch.IterableDataset(dataset), or use "

@@ -38,7 +38,7 @@ class Command(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """The end of an epoch: the statistics of its iterator, and the error that ended it, or ""."""
+    """The end of an epoch: the counters of its iterator, and the error that ended it, or ""."""
 
     stats: dict[str, int]
     error: str = ""
@@ -73,8 +73,12 @@ def read(command: Command) -> Outcome:
             for number, token in iterator:
                 print(number, token, flush=True)
         except StokerError as error:
-            return Outcome(iterator.stats(), f"{type(error).__name__}: {error}")
-        return Outcome(iterator.stats())
+            return Outcome(_counters(iterator), f"{type(error).__name__}: {error}")
+        return Outcome(_counters(iterator))
+
+
+def _counters(iterator: stoker.Iterator) -> dict[str, int]:
+    return {name: count for name, count in iterator.stats().items() if isinstance(count, int)}
 
 
 def main() -> None:
