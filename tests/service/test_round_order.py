@@ -137,6 +137,20 @@ def test_the_latest_element_is_repeated_if_nothing_is_left():
     assert order.counts["elements_repeated"] == 1
 
 
+def test_the_repeated_element_is_there_though_its_reader_emptied_the_chunk():
+    order = _order(A, B)
+    _put(order, A, 0)
+    taken = order.take()
+    assert taken is not None
+    elements = list(taken.elements)
+    taken.elements[:] = [None]
+    order.task_lost(B)
+    order.change([_change(1, 3, [], {A: 1, B: 2}, last=True)], 0, [])
+    again = order.take()
+    assert again is not None
+    assert again.elements == elements
+
+
 def test_a_consumer_that_got_nothing_raises_what_it_lacks():
     order = _order(A)
     order.task_lost(A)

@@ -157,9 +157,9 @@ class RoundOrder(Order):
         if self._fillers:
             self.owed -= 1
             self.mixed += 1
-        self._latest = task.chunks.popleft()
+        chunk = self._latest = task.chunks.popleft()
         self._pass(task)
-        return self._latest
+        return _with_own_list(chunk)
 
     def _pass_idle_slots(self) -> None:
         """Pass the slots in which nothing is yielded: they wait for no user.
@@ -182,7 +182,7 @@ class RoundOrder(Order):
             return None
         self.owed -= 1
         self.repeated += 1
-        return replace(self._latest, repeated=True)
+        return replace(_with_own_list(self._latest), repeated=True)
 
     def _pass(self, task: _TaskRuns) -> None:
         task.passed += 1
@@ -313,3 +313,8 @@ class RoundOrder(Order):
     def awaited(self) -> int | None:
         """The task of the next slot, if there is one."""
         return self._turns[0] if self._turns else None
+
+
+def _with_own_list(chunk: ReceivedChunk) -> ReceivedChunk:
+    """Return the chunk with a list that its reader may empty (`ready_elements`)."""
+    return replace(chunk, elements=list(chunk.elements))
