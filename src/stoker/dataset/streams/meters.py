@@ -233,7 +233,8 @@ class _Stage:
         totals, work = Totals(), Work()
         totals.add(self._totals)
         work.add(self._work)
-        for gauge in self._gauges.values():
+        # A collection of garbage in this loop may call `forget`, in the same thread.
+        for gauge in list(self._gauges.values()):
             gauge.add_to(totals, work, now)
         durations = work.durations if self.works and work.threads else totals.durations
         report = StageReport(
