@@ -9,7 +9,7 @@ from stoker.service.dispatcher.logic import Dispatcher
 from stoker.service.dispatcher.snapshot import dump, load
 from tests.service.test_dispatcher_logic import C1, S1, W1, W2, Talk, only
 
-LEASE = 10.0
+LEASE = 10
 
 
 def _talk() -> Talk:

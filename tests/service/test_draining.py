@@ -1,10 +1,12 @@
 """Workers that an operator drains: `DrainWorker`, `Drain`, and the end of the process."""
 
+import logging
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import stoker
@@ -59,7 +61,8 @@ def test_second_request_changes_nothing():
     assert _ask(talk) == (m.Done("worker host:1 was draining before"), [])
 
 
-def test_worker_that_was_away_is_asked_when_it_connects_again():
+def _asked_while_away(**fields: Any) -> tuple[Talk, m.WorkerHello]:
+    """Return a dispatcher that was asked to drain a worker without a session, and its hello."""
     talk = _reading()
     talk.logic.disconnected(W1, talk.now)
     assert _ask(talk) == (m.Done("worker host:1 drains"), [])
@@ -69,11 +72,25 @@ def test_worker_that_was_away_is_asked_when_it_connects_again():
         "key": talk.key(W1),
     }
     address = {"tcp": "host:1"}
-    hello_again = m.WorkerHello(1, 1, "host:1", address, m.Versions("3.11", "2"), **hello)
-    assert only(talk.say(W2, hello_again), m.Drain) == [(W2, m.Drain())]
-    hello["draining"] = True
-    known = m.WorkerHello(1, 1, "host:1", address, m.Versions("3.11", "2"), **hello, session=2)
-    assert only(talk.say(3, known), m.Drain) == []
+    return talk, m.WorkerHello(
+        1, 1, "host:1", address, m.Versions("3.11", "2"), **hello, **fields
+    )
+
+
+def test_worker_that_was_away_is_asked_when_it_connects_again():
+    talk, hello = _asked_while_away(version="1.2")
+    assert only(talk.say(W2, hello), m.Drain) == [(W2, m.Drain())]
+    draining = msgspec.structs.replace(hello, draining=True, session=2)
+    assert only(talk.say(3, draining), m.Drain) == []
+
+
+def test_older_worker_that_was_away_is_not_asked_but_named():
+    talk, hello = _asked_while_away()
+    talk.logic.take_log()
+    assert only(talk.say(W2, hello), m.Drain) == []
+    [warning] = [line for line in talk.logic.take_log() if line.level == logging.WARNING]
+    assert warning.text.startswith("worker host:1 has an older stoker")
+    assert warning.fields == {"worker": "host:1"}
 
 
 def test_worker_with_an_older_stoker_is_refused():
