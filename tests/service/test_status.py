@@ -6,12 +6,13 @@ import msgspec
 import pytest
 
 import stoker
+from stoker.cli.asking import get_status
 from stoker.errors import ErrorRecord
 from stoker.service import messages as m
 from stoker.service import status as st
 from stoker.service.config import ShardingPolicy
 from tests.service.test_dispatcher_logic import C1, C2, W1, W2, Talk
-from tests.serving import DEADLINE, Service
+from tests.serving import DEADLINE, Service, eventually
 
 
 def _status(talk: Talk, **request: str) -> st.Status:
@@ -100,7 +101,9 @@ def test_elements_of_a_lost_worker_stay_counted():
 def test_splits_of_a_dead_worker_are_counted():
     talk = _reading()
     talk.say(W1, m.SplitRequest(talk.task(W1), 0, 0, begin=[0, 1]))
-    talk.pass_time(11.0)
+    talk.pass_time(8.0)
+    talk.say(C1, m.Heartbeat())
+    talk.pass_time(3.0)
     [epoch] = _status(talk).jobs[0].epochs
     assert (epoch.tasks_lost, epoch.splits_lost, epoch.elements_lost) == (2, 2, 0)
 
@@ -259,3 +262,16 @@ def test_running_service_reports_rates_and_waiting():
         assert 0 < client.elements_per_second < 600
         assert 0 < found.workers[0].elements_per_second < 600
         assert found.workers[0].version == found.version == stoker.__version__
+
+
+def test_restarted_dispatcher_receives_a_heartbeat_at_once():
+    """Heartbeats are 5 s apart."""
+    with Service(1, worker_timeout_ms=60_000) as service:
+
+        def known() -> bool:
+            return get_status(service.target).workers[0].uptime is not None
+
+        assert eventually(known)
+        service.restart_dispatcher(worker_timeout_ms=60_000)
+        assert eventually(lambda: service.state.workers != {} and known())
+        assert get_status(service.target).uptime < 4
