@@ -11,11 +11,12 @@ import pytest
 
 import stoker
 from stoker.errors import ErrorRecord
-from stoker.service import DispatchServer, WorkerConfig, rpc
+from stoker.service import DispatchServer, WorkerConfig, WorkerServer, rpc
 from stoker.service import messages as m
 from stoker.service.chunk import Chunk
 from stoker.service.config import ShardingPolicy
 from stoker.service.worker import logic as w
+from stoker.service.worker.shell import Shell
 from stoker.service.worker.supervisor import Supervisor
 from tests.service.test_dispatcher_logic import C1, W1, W2, Talk, only
 from tests.service.test_worker_logic import HELLO, START, WELCOME, _running
@@ -183,6 +184,9 @@ def test_drain_holds_when_the_dispatcher_is_restarted(tmp_path: Path):
 
 
 def test_stop_ends_a_drain_that_nobody_reads():
+    def closing() -> list[bool]:
+        return [x.daemon for x in threading.enumerate() if x.name == "closing-stoker"]
+
     with Service(1) as service:
         [worker] = service.workers
         dataset = stoker.Dataset.range(10**6).distribute(service.target)
@@ -191,8 +195,26 @@ def test_stop_ends_a_drain_that_nobody_reads():
             _drain(service.target, worker.address)
             assert eventually(lambda: service.tasks[0].cut or service.tasks[0].ended)
             assert not worker._ended.is_set()
+            assert eventually(lambda: closing() == [True])  # a program may end before
             worker.stop()
         worker.join()
+
+
+def test_worker_that_is_asked_while_it_starts_drains(monkeypatch: pytest.MonkeyPatch):
+    start = Shell.start
+
+    def asked_at_once(shell: Shell) -> None:
+        shell._asked_to_drain()
+        start(shell)
+
+    monkeypatch.setattr(Shell, "start", asked_at_once)
+    with DispatchServer() as dispatcher:
+        worker = WorkerServer(WorkerConfig(dispatcher_address=dispatcher.target))
+        joining = threading.Thread(target=worker.join, daemon=True)
+        joining.start()
+        joining.join(30)
+        assert not joining.is_alive()
+        assert dispatcher.num_workers() == 0
 
 
 def test_supervisor_does_not_restart_a_drained_worker():

@@ -199,6 +199,15 @@ def test_draining_finishes_the_splits_begun():
     assert worker.exhausted(20)[-1] == w.ToDispatcher(m.TaskProgress(20, delivered=True))
 
 
+def test_second_drain_changes_nothing():
+    worker = _running()
+    worker.need_split(20, 0, 0, 0.0)
+    worker.session_message(m.Drain(), 0.0)
+    assert worker.drain(0.0) == []
+    granted = m.SplitGrant(20, 0, 0, splits=[(0, "file")])
+    assert worker.session_message(granted, 0.0) == []
+
+
 def test_a_drain_after_the_last_split_is_the_end_of_the_data():
     worker = _running()
     worker.need_split(20, 0, 0, 0.0)

@@ -130,6 +130,8 @@ class Worker:
         return self._take_actions()
 
     def _begin_drain(self, now: float) -> None:
+        if self._draining:  # both an operator and SIGTERM may ask for it
+            return
         self._draining = True
         self._hello = msgspec.structs.replace(self._hello, draining=True)
         self._send_to_dispatcher(m.WorkerDraining())
