@@ -1,5 +1,6 @@
 """The answer to `GetStatus`, by values."""
 
+import threading
 import time
 
 import msgspec
@@ -7,12 +8,14 @@ import pytest
 
 import stoker
 from stoker.cli.asking import get_status
+from stoker.dataset.bottleneck import Bottleneck
 from stoker.errors import ErrorRecord
 from stoker.service import messages as m
 from stoker.service import status as st
+from stoker.service.client.shell import ServiceStream
 from stoker.service.config import ShardingPolicy
 from tests.service.test_dispatcher_logic import C1, C2, W1, W2, Talk
-from tests.serving import DEADLINE, Service, eventually
+from tests.serving import DEADLINE, Service, eventually, read
 
 
 def _status(talk: Talk, **request: str) -> st.Status:
@@ -275,3 +278,26 @@ def test_restarted_dispatcher_receives_a_heartbeat_at_once():
         service.restart_dispatcher(worker_timeout_ms=60_000)
         assert eventually(lambda: service.state.workers != {} and known())
         assert get_status(service.target).uptime < 4
+
+
+@pytest.mark.parametrize("path", [None, "tra\udcffin.py"])
+def test_heartbeat_does_not_need_a_verdict(
+    path: str | None, monkeypatch: pytest.MonkeyPatch
+):
+    asked = threading.Semaphore(0)
+
+    def bottleneck(_: ServiceStream) -> Bottleneck:
+        asked.release()
+        if path is None:
+            raise AssertionError("a fault of the diagnostics")
+        return Bottleneck("source", f"the reading at {path}:1 is slow", 0, "")
+
+    monkeypatch.setattr(ServiceStream, "bottleneck", bottleneck)
+    with Service(1, client_timeout_ms=1000) as service:
+        dataset = stoker.Dataset.range(1000).distribute(service.target, "distributed_epoch")
+        with dataset.iterator() as iterator:
+            found = [next(iterator)]
+            for _ in range(3):
+                assert asked.acquire(timeout=DEADLINE)
+            found += read(iterator)
+        assert sorted(found) == list(range(1000))
