@@ -37,8 +37,8 @@ def fixture_wait(monkeypatch: pytest.MonkeyPatch) -> Wait:
         monkeypatch.setattr(draining, "get_status", get_status)
         monkeypatch.setattr(draining, "ask", lambda _, request: asked.append(request))
         monkeypatch.setattr(draining, "request_or_fail", lambda _, request: asked.append(request))
-        monkeypatch.setattr(draining.time, "sleep", sleep)
-        monkeypatch.setattr(draining.time, "monotonic", lambda: now[0])
+        monkeypatch.setattr("stoker.cli.draining.time.sleep", sleep)
+        monkeypatch.setattr("stoker.cli.draining.time.monotonic", lambda: now[0])
         draining.drain_workers("localhost:5050", [ADDRESS], wait=True)
         assert not left
         return asked

@@ -102,7 +102,7 @@ def test_status_shows_a_running_service():
                 sentence = done.stdout.splitlines()[0]
                 return sentence.startswith("2 workers, ") and "1 client of 1 job" in sentence
 
-            eventually(shown)
+            assert eventually(shown)
 
 
 def test_json_has_every_documented_field():

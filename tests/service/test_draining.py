@@ -73,9 +73,7 @@ def _asked_while_away(**fields: Any) -> tuple[Talk, m.WorkerHello]:
         "key": talk.key(W1),
     }
     address = {"tcp": "host:1"}
-    return talk, m.WorkerHello(
-        1, 1, "host:1", address, m.Versions("3.11", "2"), **hello, **fields
-    )
+    return talk, m.WorkerHello(1, 1, "host:1", address, m.Versions("3.11", "2"), **hello, **fields)
 
 
 def test_worker_that_was_away_is_asked_when_it_connects_again():

@@ -101,6 +101,33 @@ def test_elements_of_a_lost_worker_stay_counted():
     assert [worker.address for worker in found.workers] == ["host:1"]
 
 
+def test_ended_epoch_has_all_its_elements():
+    """The last heartbeat comes after the end."""
+    talk = _reading(ShardingPolicy.OFF)
+    talk.say(W2, m.WorkerLeave({}, {talk.task(W2): m.TaskReport(31, 3100)}))
+    task = talk.task(W1)
+    ended = m.TaskProgress(task, True, True, computed=m.TaskReport(500, 50_000, 1))
+    talk.say(W1, ended)
+    talk.say(C1, m.TaskRead(task))
+    talk.say(C1, m.ClientClose())
+    [epoch] = _status(talk, job="job").jobs[0].epochs
+    assert (epoch.state, epoch.elements, epoch.bytes, epoch.errors) == ("finished", 531, 53_100, 1)
+    elements = {each.worker: (each.state, each.elements) for each in epoch.details}
+    assert elements == {"host:1": ("delivered", 500), "host:2": ("lost", 31)}
+
+
+def test_totals_of_removed_tasks_are_dropped():
+    talk = _reading()
+    for _ in range(20):
+        talk.read(C2, named=False)
+        talk.say(W1, m.Heartbeat({talk.task(W1): m.TaskReport(10, 10)}))
+        talk.say(C2, m.ClientClose())
+        talk.pass_time(1)
+        talk.say(C1, m.Heartbeat())
+    reports = talk.logic._sessions.reports
+    assert len(reports._tasks) <= 2 * len(talk.logic.state.tasks) + 1
+
+
 def test_splits_of_a_dead_worker_are_counted():
     talk = _reading()
     talk.say(W1, m.SplitRequest(talk.task(W1), 0, 0, begin=[0, 1]))
@@ -281,9 +308,7 @@ def test_restarted_dispatcher_receives_a_heartbeat_at_once():
 
 
 @pytest.mark.parametrize("path", [None, "tra\udcffin.py"])
-def test_heartbeat_does_not_need_a_verdict(
-    path: str | None, monkeypatch: pytest.MonkeyPatch
-):
+def test_heartbeat_does_not_need_a_verdict(path: str | None, monkeypatch: pytest.MonkeyPatch):
     asked = threading.Semaphore(0)
 
     def bottleneck(_: ServiceStream) -> Bottleneck:

@@ -167,9 +167,10 @@ def test_a_task_is_delivered_once_its_clients_have_consumed_it():
     worker = _running()
     worker.produced(20, Chunk(["a", "b"], 2))
     said = worker.exhausted(20)
-    assert said[-1] == w.ToDispatcher(m.TaskProgress(20, exhausted=True))
+    ended = m.TaskProgress(20, exhausted=True, computed=m.TaskReport(2, 2))
+    assert said[-1] == w.ToDispatcher(ended)
     said = worker.client_message(1, f.Credit(1, 10, 10), 0.0)
-    assert said[-1] == w.ToDispatcher(m.TaskProgress(20, exhausted=True, delivered=True))
+    assert said[-1] == w.ToDispatcher(msgspec.structs.replace(ended, delivered=True))
 
 
 def test_draining_without_splits_computes_no_more():
@@ -180,9 +181,10 @@ def test_draining_without_splits_computes_no_more():
     assert _sent(said) == [(1, f.End(1))]
     assert not worker.drained
     worker.produced(20, Chunk(["b"], 1))  # the pipeline had begun it
-    assert worker.leave() == [w.ToDispatcher(m.WorkerLeave({20: 1}))]
+    assert worker.leave() == [w.ToDispatcher(m.WorkerLeave({20: 1}, {20: m.TaskReport(1, 1)}))]
     said = worker.client_message(1, f.Credit(1, 10, 10), 0.0)
-    assert w.ToDispatcher(m.TaskProgress(20, delivered=True)) in said
+    delivered = m.TaskProgress(20, delivered=True, computed=m.TaskReport(1, 1))
+    assert w.ToDispatcher(delivered) in said
     assert worker.drained
 
 
@@ -231,9 +233,9 @@ def test_a_draining_worker_starts_no_task():
 def test_a_worker_that_leaves_counts_what_is_lost_where_it_can():
     worker = _running()
     worker.produced(20, Chunk(["a"], 1))
-    assert worker.leave() == [w.ToDispatcher(m.WorkerLeave({}))]
+    assert worker.leave() == [w.ToDispatcher(m.WorkerLeave({}, {20: m.TaskReport(1, 1)}))]
     worker.exhausted(20)
-    assert worker.leave() == [w.ToDispatcher(m.WorkerLeave({20: 1}))]
+    assert worker.leave() == [w.ToDispatcher(m.WorkerLeave({20: 1}, {20: m.TaskReport(1, 1)}))]
 
 
 def test_a_released_client_may_not_read_again():

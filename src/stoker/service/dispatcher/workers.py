@@ -136,10 +136,13 @@ class Workers:
         elif isinstance(message, m.TaskProgress):
             task = self._state.workers[worker_id].tasks.get(message.task_id)
             if task is not None:
+                if message.computed is not None:
+                    self._sessions.reports.add(worker_id, {message.task_id: message.computed})
                 self._iterations.task_progressed(task, message)
         elif isinstance(message, m.WorkerDraining):
             self._drain(worker_id)
         elif isinstance(message, m.WorkerLeave):
+            self._sessions.reports.add(worker_id, message.computed)
             self.lose(worker_id, STOPPED, message.undelivered)
 
     def ask_to_drain(self, worker_id: int) -> None:
