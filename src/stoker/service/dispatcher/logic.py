@@ -69,6 +69,7 @@ class Dispatcher:
     ) -> None:
         self._journaled = journaled
         self._ledger = Ledger(rng, state, journaled)
+        self._ledger.events.now = now
         self.state: s.State = self._ledger.state
         self.state.places.addresses = list(config.worker_addresses or [])
         self.state.places.grows = places_grow
