@@ -122,7 +122,7 @@ class Reports:
         }
 
     def add(self, worker_id: int, totals: dict[int, m.TaskReport]) -> dict[int, Rate]:
-        """Add what tasks of a worker have computed; return what is new of it."""
+        """Add the totals of tasks of a worker; return the differences to those before."""
         tasks = self._state.workers[worker_id].tasks
         new = {}
         for task_id, report in totals.items():
@@ -152,7 +152,7 @@ class Reports:
         return self._workers.get(worker_id) or WorkerReports()
 
     def task(self, task_id: int) -> m.TaskReport:
-        """Return the totals of a task, also of one whose worker is gone."""
+        """Return the totals of a task, also of one whose worker has left."""
         return self._tasks.get(task_id) or m.TaskReport(0, 0)
 
     def client(self, client_id: int) -> ClientReports | None:
