@@ -79,5 +79,8 @@ def status(
     workers: list[st.WorkerStatus],
     jobs: list[st.JobStatus],
     events: list[st.EventStatus] | None = None,
+    *,
+    uptime: float = 300.0,
+    journaled: bool = True,
 ) -> st.Status:
-    return st.Status("1.2", 300.0, True, workers, jobs, [], events or [])
+    return st.Status("1.2", uptime, journaled, workers, jobs, [], events or [])

@@ -12,7 +12,7 @@ from rich.console import Console
 
 import stoker
 from stoker.cli.status_summary import summary
-from stoker.cli.status_view import print_status
+from stoker.cli.status_view import print_status, status_tables
 from stoker.service import DispatchServer, rpc
 from stoker.service import messages as m
 from stoker.service import status as st
@@ -85,6 +85,19 @@ def test_tables_fit_a_narrow_terminal():
     assert "".join(tables).count("slow") == 30
 
 
+def test_old_epochs_of_one_job_do_not_hide_others():
+    old = [epoch(str(number), state="finished") for number in range(500)]
+    failed = epoch("500", state="failed", error="no such file")
+    jobs = [job("first", old), job("second", [*old, failed, epoch("501")])]
+    lines = [line.split() for line in printed(status([], jobs), 160).splitlines()]
+    shown = [(line[0], line[1]) for line in lines if line[:1] in (["first"], ["second"])]
+    assert shown[:3] == [("second", "501"), ("second", "500"), ("first", "499")]
+    assert ["and", "999", "more", "epochs"] in lines
+    file = io.StringIO()
+    Console(file=file).print(status_tables(status([], jobs), 1))
+    assert "and 1,001 more epochs" in file.getvalue()
+
+
 def test_names_of_users_are_no_markup():
     assert "[red]x[/red]" in printed(status([worker()], [job("[red]x[/red]")]), 160)
 
@@ -102,7 +115,7 @@ def test_status_shows_a_running_service():
                 sentence = done.stdout.splitlines()[0]
                 return sentence.startswith("2 workers, ") and "1 client of 1 job" in sentence
 
-            eventually(shown)
+            assert eventually(shown)
 
 
 def test_json_has_every_documented_field():
@@ -155,3 +168,10 @@ def test_older_dispatcher_is_one_line(monkeypatch):
         done = stoker_command("status", dispatcher.target)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "does not know the request GetStatus: its stoker is older than this one" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command", [("jobs", "describe"), ("jobs", "cancel"), ("datasets", "forget")]
+)
+def test_empty_name_is_wrong_usage(command: tuple[str, ...]):
+    assert stoker_command(*command, "").returncode == 2

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from stoker.cli import status_top
 from stoker.service import DispatchServer
 from tests.cli.test_status import stoker_command
 from tests.serving import Service
@@ -117,3 +118,13 @@ def test_top_of_a_wrong_address_is_one_line():
     with top("nowhere") as terminal:
         terminal.wait_for(r"stoker: 'nowhere' is not an address; write it as 'host:port'")
         assert terminal.end() == 1
+
+
+def test_internal_error_ends_the_poller(monkeypatch: pytest.MonkeyPatch):
+    def get_status(_: str) -> None:
+        raise AssertionError("no reply")
+
+    monkeypatch.setattr(status_top, "get_status", get_status)
+    poller = status_top.Poller("localhost:1", 1.0)
+    poller.run()
+    assert str(poller.fatal) == "internal error: AssertionError: no reply"

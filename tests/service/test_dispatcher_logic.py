@@ -259,24 +259,6 @@ def test_splits_of_a_lost_worker_are_reassigned_or_counted():
     ]
 
 
-def test_dispatcher_that_hears_nobody_removes_nobody():
-    talk = Talk(worker_timeout_ms=10_000)
-    for worker in (W1, W2):
-        talk.join(worker)
-    talk.read(C1)
-    assert only(talk.pass_time(100), m.Tasks) == []
-    lines = [x.text for x in talk.logic.take_log()]
-    [warning] = [text for text in lines if "the network of this machine may have failed" in text]
-    assert "no worker or client was heard for 10 s" in warning
-    talk.say(W1, m.Heartbeat())  # the network is back, and the others may come next
-    talk.pass_time(9)
-    talk.say(W1, m.Heartbeat())
-    assert len(talk.logic.state.workers) == 2
-    talk.pass_time(2)
-    assert list(talk.logic.state.workers) == [talk.worker_ids[W1]]
-    assert len(talk.logic.state.clients) == 1
-
-
 def test_only_worker_is_removed_without_others():
     talk = Talk(worker_timeout_ms=10_000)
     talk.join(W1)

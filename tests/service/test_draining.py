@@ -1,19 +1,22 @@
 """Workers that an operator drains: `DrainWorker`, `Drain`, and the end of the process."""
 
+import logging
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import stoker
 from stoker.errors import ErrorRecord
-from stoker.service import DispatchServer, WorkerConfig, rpc
+from stoker.service import DispatchServer, WorkerConfig, WorkerServer, rpc
 from stoker.service import messages as m
 from stoker.service.chunk import Chunk
 from stoker.service.config import ShardingPolicy
 from stoker.service.worker import logic as w
+from stoker.service.worker.shell import Shell
 from stoker.service.worker.supervisor import Supervisor
 from tests.service.test_dispatcher_logic import C1, W1, W2, Talk, only
 from tests.service.test_worker_logic import HELLO, START, WELCOME, _running
@@ -59,7 +62,8 @@ def test_second_request_changes_nothing():
     assert _ask(talk) == (m.Done("worker host:1 was draining before"), [])
 
 
-def test_worker_that_was_away_is_asked_when_it_connects_again():
+def _asked_while_away(**fields: Any) -> tuple[Talk, m.WorkerHello]:
+    """Return a dispatcher that was asked to drain a worker without a session, and its hello."""
     talk = _reading()
     talk.logic.disconnected(W1, talk.now)
     assert _ask(talk) == (m.Done("worker host:1 drains"), [])
@@ -69,11 +73,23 @@ def test_worker_that_was_away_is_asked_when_it_connects_again():
         "key": talk.key(W1),
     }
     address = {"tcp": "host:1"}
-    hello_again = m.WorkerHello(1, 1, "host:1", address, m.Versions("3.11", "2"), **hello)
-    assert only(talk.say(W2, hello_again), m.Drain) == [(W2, m.Drain())]
-    hello["draining"] = True
-    known = m.WorkerHello(1, 1, "host:1", address, m.Versions("3.11", "2"), **hello, session=2)
-    assert only(talk.say(3, known), m.Drain) == []
+    return talk, m.WorkerHello(1, 1, "host:1", address, m.Versions("3.11", "2"), **hello, **fields)
+
+
+def test_worker_that_was_away_is_asked_when_it_connects_again():
+    talk, hello = _asked_while_away(version="1.2")
+    assert only(talk.say(W2, hello), m.Drain) == [(W2, m.Drain())]
+    draining = msgspec.structs.replace(hello, draining=True, session=2)
+    assert only(talk.say(3, draining), m.Drain) == []
+
+
+def test_older_worker_that_was_away_is_not_asked_but_named():
+    talk, hello = _asked_while_away()
+    talk.logic.take_log()
+    assert only(talk.say(W2, hello), m.Drain) == []
+    [warning] = [line for line in talk.logic.take_log() if line.level == logging.WARNING]
+    assert warning.text.startswith("worker host:1 has an older stoker")
+    assert warning.fields == {"worker": "host:1"}
 
 
 def test_worker_with_an_older_stoker_is_refused():
@@ -166,6 +182,9 @@ def test_drain_holds_when_the_dispatcher_is_restarted(tmp_path: Path):
 
 
 def test_stop_ends_a_drain_that_nobody_reads():
+    def closing() -> list[bool]:
+        return [x.daemon for x in threading.enumerate() if x.name == "closing-stoker"]
+
     with Service(1) as service:
         [worker] = service.workers
         dataset = stoker.Dataset.range(10**6).distribute(service.target)
@@ -174,8 +193,26 @@ def test_stop_ends_a_drain_that_nobody_reads():
             _drain(service.target, worker.address)
             assert eventually(lambda: service.tasks[0].cut or service.tasks[0].ended)
             assert not worker._ended.is_set()
+            assert eventually(lambda: closing() == [True])  # a program may end before
             worker.stop()
         worker.join()
+
+
+def test_worker_that_is_asked_while_it_starts_drains(monkeypatch: pytest.MonkeyPatch):
+    start = Shell.start
+
+    def asked_at_once(shell: Shell) -> None:
+        shell._asked_to_drain()
+        start(shell)
+
+    monkeypatch.setattr(Shell, "start", asked_at_once)
+    with DispatchServer() as dispatcher:
+        worker = WorkerServer(WorkerConfig(dispatcher_address=dispatcher.target))
+        joining = threading.Thread(target=worker.join, daemon=True)
+        joining.start()
+        joining.join(30)
+        assert not joining.is_alive()
+        assert dispatcher.num_workers() == 0
 
 
 def test_supervisor_does_not_restart_a_drained_worker():

@@ -1,6 +1,7 @@
 """The lines of the dispatcher's log, by values."""
 
 import logging
+import random
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ import pytest
 from stoker.errors import ErrorRecord
 from stoker.service import messages as m
 from stoker.service.config import ShardingPolicy
+from stoker.service.dispatcher.logic import Dispatcher
 from tests.service.test_dispatcher_logic import C1, C2, VERSIONS, W1, W2, Talk
 
 INFO, WARNING, ERROR = logging.INFO, logging.WARNING, logging.ERROR
@@ -158,3 +160,16 @@ def test_splits_and_tasks_cost_no_line():
     task = talk.task(W1)
     talk.say(W1, m.SplitRequest(task, 0, 0, begin=[0, 1], want=2))
     assert talk.logic.take_log() == []
+
+
+def test_long_text_is_cut_in_the_events_but_not_in_the_log():
+    talk = Talk()
+    talk.logic._ledger.events.add(WARNING, "x" * 10**6)
+    [event] = talk.logic._ledger.events.recent
+    assert event.line.text == "x" * 1000 + "..."
+    assert [len(text) for _, text, _ in lines(talk)] == [10**6]
+
+
+def test_event_of_the_start_has_its_time():
+    talk = Talk()
+    assert Dispatcher(talk.config, random.Random(0), 5000.0)._ledger.events.now == 5000.0

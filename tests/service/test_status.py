@@ -1,17 +1,21 @@
 """The answer to `GetStatus`, by values."""
 
+import threading
 import time
 
 import msgspec
 import pytest
 
 import stoker
+from stoker.cli.asking import get_status
+from stoker.dataset.bottleneck import Bottleneck
 from stoker.errors import ErrorRecord
 from stoker.service import messages as m
 from stoker.service import status as st
+from stoker.service.client.shell import ServiceStream
 from stoker.service.config import ShardingPolicy
 from tests.service.test_dispatcher_logic import C1, C2, W1, W2, Talk
-from tests.serving import DEADLINE, Service
+from tests.serving import DEADLINE, Service, eventually, read
 
 
 def _status(talk: Talk, **request: str) -> st.Status:
@@ -95,6 +99,33 @@ def test_elements_of_a_lost_worker_stay_counted():
     assert (epoch.elements, epoch.elements_per_second) == (40, 5.0)
     assert (epoch.tasks_lost, epoch.elements_lost, epoch.splits_lost) == (1, 7, 0)
     assert [worker.address for worker in found.workers] == ["host:1"]
+
+
+def test_ended_epoch_has_all_its_elements():
+    """The last heartbeat comes after the end."""
+    talk = _reading(ShardingPolicy.OFF)
+    talk.say(W2, m.WorkerLeave({}, {talk.task(W2): m.TaskReport(31, 3100)}))
+    task = talk.task(W1)
+    ended = m.TaskProgress(task, True, True, computed=m.TaskReport(500, 50_000, 1))
+    talk.say(W1, ended)
+    talk.say(C1, m.TaskRead(task))
+    talk.say(C1, m.ClientClose())
+    [epoch] = _status(talk, job="job").jobs[0].epochs
+    assert (epoch.state, epoch.elements, epoch.bytes, epoch.errors) == ("finished", 531, 53_100, 1)
+    elements = {each.worker: (each.state, each.elements) for each in epoch.details}
+    assert elements == {"host:1": ("delivered", 500), "host:2": ("lost", 31)}
+
+
+def test_totals_of_removed_tasks_are_dropped():
+    talk = _reading()
+    for _ in range(20):
+        talk.read(C2, named=False)
+        talk.say(W1, m.Heartbeat({talk.task(W1): m.TaskReport(10, 10)}))
+        talk.say(C2, m.ClientClose())
+        talk.pass_time(1)
+        talk.say(C1, m.Heartbeat())
+    reports = talk.logic._sessions.reports
+    assert len(reports._tasks) <= 2 * len(talk.logic.state.tasks) + 1
 
 
 def test_splits_of_a_dead_worker_are_counted():
@@ -261,3 +292,37 @@ def test_running_service_reports_rates_and_waiting():
         assert 0 < client.elements_per_second < 600
         assert 0 < found.workers[0].elements_per_second < 600
         assert found.workers[0].version == found.version == stoker.__version__
+
+
+def test_restarted_dispatcher_receives_a_heartbeat_at_once():
+    """Heartbeats are 5 s apart."""
+    with Service(1, worker_timeout_ms=60_000) as service:
+
+        def known() -> bool:
+            return get_status(service.target).workers[0].uptime is not None
+
+        assert eventually(known)
+        service.restart_dispatcher(worker_timeout_ms=60_000)
+        assert eventually(lambda: service.state.workers != {} and known())
+        assert get_status(service.target).uptime < 4
+
+
+@pytest.mark.parametrize("path", [None, "tra\udcffin.py"])
+def test_heartbeat_does_not_need_a_verdict(path: str | None, monkeypatch: pytest.MonkeyPatch):
+    asked = threading.Semaphore(0)
+
+    def bottleneck(_: ServiceStream) -> Bottleneck:
+        asked.release()
+        if path is None:
+            raise AssertionError("a fault of the diagnostics")
+        return Bottleneck("source", f"the reading at {path}:1 is slow", 0, "")
+
+    monkeypatch.setattr(ServiceStream, "bottleneck", bottleneck)
+    with Service(1, client_timeout_ms=1000) as service:
+        dataset = stoker.Dataset.range(1000).distribute(service.target, "distributed_epoch")
+        with dataset.iterator() as iterator:
+            found = [next(iterator)]
+            for _ in range(3):
+                assert asked.acquire(timeout=DEADLINE)
+            found += read(iterator)
+        assert sorted(found) == list(range(1000))

@@ -167,9 +167,10 @@ def test_a_task_is_delivered_once_its_clients_have_consumed_it():
     worker = _running()
     worker.produced(20, Chunk(["a", "b"], 2))
     said = worker.exhausted(20)
-    assert said[-1] == w.ToDispatcher(m.TaskProgress(20, exhausted=True))
+    ended = m.TaskProgress(20, exhausted=True, computed=m.TaskReport(2, 2))
+    assert said[-1] == w.ToDispatcher(ended)
     said = worker.client_message(1, f.Credit(1, 10, 10), 0.0)
-    assert said[-1] == w.ToDispatcher(m.TaskProgress(20, exhausted=True, delivered=True))
+    assert said[-1] == w.ToDispatcher(msgspec.structs.replace(ended, delivered=True))
 
 
 def test_draining_without_splits_computes_no_more():
@@ -180,9 +181,10 @@ def test_draining_without_splits_computes_no_more():
     assert _sent(said) == [(1, f.End(1))]
     assert not worker.drained
     worker.produced(20, Chunk(["b"], 1))  # the pipeline had begun it
-    assert worker.leave() == [w.ToDispatcher(m.WorkerLeave({20: 1}))]
+    assert worker.leave() == [w.ToDispatcher(m.WorkerLeave({20: 1}, {20: m.TaskReport(1, 1)}))]
     said = worker.client_message(1, f.Credit(1, 10, 10), 0.0)
-    assert w.ToDispatcher(m.TaskProgress(20, delivered=True)) in said
+    delivered = m.TaskProgress(20, delivered=True, computed=m.TaskReport(1, 1))
+    assert w.ToDispatcher(delivered) in said
     assert worker.drained
 
 
@@ -197,6 +199,15 @@ def test_draining_finishes_the_splits_begun():
     assert w.GiveSplit(20, 0, 0, []) in worker.need_split(20, 0, 0, 1.0)
     assert w.GiveSplit(20, 0, 1, []) in worker.need_split(20, 0, 1, 1.0)
     assert worker.exhausted(20)[-1] == w.ToDispatcher(m.TaskProgress(20, delivered=True))
+
+
+def test_second_drain_changes_nothing():
+    worker = _running()
+    worker.need_split(20, 0, 0, 0.0)
+    worker.session_message(m.Drain(), 0.0)
+    assert worker.drain(0.0) == []
+    granted = m.SplitGrant(20, 0, 0, splits=[(0, "file")])
+    assert worker.session_message(granted, 0.0) == []
 
 
 def test_a_drain_after_the_last_split_is_the_end_of_the_data():
@@ -222,9 +233,9 @@ def test_a_draining_worker_starts_no_task():
 def test_a_worker_that_leaves_counts_what_is_lost_where_it_can():
     worker = _running()
     worker.produced(20, Chunk(["a"], 1))
-    assert worker.leave() == [w.ToDispatcher(m.WorkerLeave({}))]
+    assert worker.leave() == [w.ToDispatcher(m.WorkerLeave({}, {20: m.TaskReport(1, 1)}))]
     worker.exhausted(20)
-    assert worker.leave() == [w.ToDispatcher(m.WorkerLeave({20: 1}))]
+    assert worker.leave() == [w.ToDispatcher(m.WorkerLeave({20: 1}, {20: m.TaskReport(1, 1)}))]
 
 
 def test_a_released_client_may_not_read_again():

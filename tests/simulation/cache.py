@@ -36,7 +36,8 @@ def _each_once(outcome: Outcome) -> list[str]:
 def _in_order(outcome: Outcome) -> list[str]:
     """Check that a trainer with one client gets the elements of a task in order.
 
-    What is missing between them was skipped, and is counted.
+    What is missing between them was skipped, and is counted; what left the window between two
+    readings of a task was not, since the trainer did not read it then.
     """
     computed = _computed(outcome)
     found = []
@@ -50,7 +51,9 @@ def _in_order(outcome: Outcome) -> list[str]:
             got = [places[element] for element in elements]
             if got != sorted(got):
                 found.append(f"{trainer} got elements of task {task_id} out of order: {got}")
-            missing += got[-1] - got[0] + 1 - len(got)
+        for (task_id, _), elements in client.delivery.by_reading.items():
+            places = {element: place for place, element in enumerate(computed[task_id])}
+            missing += places[elements[-1]] - places[elements[0]] + 1 - len(elements)
         counted = client.logic._counted.get("elements_skipped", 0)
         if missing > counted:
             found.append(f"{trainer} misses {missing} elements, but counted {counted} as skipped")

@@ -22,10 +22,11 @@ TICK_SECONDS = 0.1
 
 @dataclass
 class Delivery:
-    """The elements that one client yielded."""
+    """The elements that one client yielded; `by_reading` by task and reader id."""
 
     elements: list[Element] = field(default_factory=list)
     by_task: dict[int, list[Element]] = field(default_factory=dict)
+    by_reading: dict[tuple[int, int], list[Element]] = field(default_factory=dict)
     last_frame: dict[int, int] = field(default_factory=dict)
 
     reader_ids: dict[int, int] = field(default_factory=dict)
@@ -46,6 +47,8 @@ class Delivery:
         self.last_frame[chunk.task_id] = chunk.number
         self.elements.append(element)
         self.by_task.setdefault(chunk.task_id, []).append(element)
+        reading = chunk.task_id, self.reader_ids[chunk.task_id]
+        self.by_reading.setdefault(reading, []).append(element)
 
 
 class SimClient:

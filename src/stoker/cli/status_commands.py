@@ -51,8 +51,19 @@ def top(
 jobs = typer.Typer(help="List, describe and cancel jobs.", no_args_is_help=True)
 datasets = typer.Typer(help="List, describe and forget datasets.", no_args_is_help=True)
 
-JobArgument = Annotated[str, typer.Argument(metavar="NAME", help="The job's name.")]
-DatasetArgument = Annotated[str, typer.Argument(metavar="ID", help="The dataset's id.")]
+
+def _not_empty(name: str) -> str:
+    if not name:
+        raise typer.BadParameter("it must not be empty")
+    return name
+
+
+JobArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="The job's name.", callback=_not_empty)
+]
+DatasetArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="The dataset's id.", callback=_not_empty)
+]
 
 
 @jobs.command("list")

@@ -63,6 +63,10 @@ class Poller(threading.Thread):
             except StokerError as error:
                 self.fatal = error
                 return
+            # Otherwise the screen would show the last state for ever.
+            except Exception as error:  # noqa: BLE001
+                self.fatal = StokerError(f"internal error: {type(error).__name__}: {error}")
+                return
             self.version += 1
             self._stopped.wait(self._interval)
 

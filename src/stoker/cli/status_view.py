@@ -14,6 +14,8 @@ from stoker.service.status import WorkerStatus as Worker
 SHOWN_EVENTS = 10
 """Latest events that the summary shows; ``--json`` has all."""
 
+_ENDED = {"finished", "stopped"}
+
 
 def print_status(status: Status, console: Console | None = None) -> None:
     """Print the sentence and the tables."""
@@ -25,6 +27,8 @@ def print_status(status: Status, console: Console | None = None) -> None:
 def status_tables(status: Status, most: int | None = None) -> RenderableType:
     """Return the tables of workers, epochs, clients and events.
 
+    Of the epochs that have ended only the latest of each job is shown: `stoker jobs list` has all.
+
     Args:
         status: the state.
         most: most rows of each table; by default all.
@@ -33,10 +37,9 @@ def status_tables(status: Status, most: int | None = None) -> RenderableType:
     if status.workers:
         parts += ["", workers_table(_busiest(status.workers, most))]
         parts += _more(len(status.workers), most, "workers")
-    epochs = [(job, epoch) for job in status.jobs for epoch in reversed(job.epochs)]
-    if epochs:
-        parts += ["", epochs_table(epochs[:most])]
-        parts += _more(len(epochs), most, "epochs")
+    if epochs := _current(status.jobs)[:most]:
+        parts += ["", epochs_table(epochs)]
+        parts += _more(sum(len(job.epochs) for job in status.jobs), len(epochs), "epochs")
     clients = [(job, client) for job in status.jobs for client in job.clients]
     if clients:
         parts += ["", clients_table(clients[:most])]
@@ -51,6 +54,17 @@ def _busiest(workers: list[Worker], most: int | None) -> Sequence[Worker]:
     if most is None or len(workers) <= most:
         return workers
     return sorted(workers, key=lambda worker: -worker.elements_per_second)[:most]
+
+
+def _current(jobs: Iterable[JobStatus]) -> list[tuple[JobStatus, EpochStatus]]:
+    """Return the epochs that have not ended, failed ones, and then the latest of other jobs."""
+    found, ended = [], []
+    for job in jobs:
+        epochs = [each for each in reversed(job.epochs) if each.state not in _ENDED]
+        found += [(job, epoch) for epoch in epochs]
+        if job.epochs and not epochs:
+            ended.append((job, job.epochs[-1]))
+    return found + ended
 
 
 def _more(number: int, most: int | None, what: str) -> list[RenderableType]:

@@ -182,8 +182,9 @@ class Iterator:
         ``epochs_shared``, the epochs that other clients opened too; and ``shared_memory_bytes``,
         the memory of workers that this epoch has views of. With a cross-trainer cache also
         ``cache_hits``, ``cache_misses`` and ``elements_skipped``: the elements that came from the
-        cache, those computed for this trainer, and those that left the cache before. With
-        `ignore_errors` also ``errors_ignored`` after the first one, workers' errors included.
+        cache, those computed for this trainer, and those that left it while this iterator read
+        their task. With `ignore_errors` also ``errors_ignored`` after the first one, workers'
+        errors included.
 
         Also what is slow: ``seconds`` from the first to the last read and how many of them it
         ``waited`` for elements; ``bottleneck``, the kind of what limits the rate: "trainer",

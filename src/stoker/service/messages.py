@@ -252,12 +252,14 @@ class TaskProgress(Message, frozen=True, tag=True):
 
     `exhausted`: the pipeline has ended. `delivered`: it computes no more, and clients have consumed
     every element or dropped it. `dropped`: elements sent to clients that were lost, in all.
+    `computed`: its totals when it computes no more; the next heartbeat may come after its epoch.
     """
 
     task_id: int
     exhausted: bool = False
     delivered: bool = False
     dropped: int = 0
+    computed: TaskReport | None = None
 
 
 class WorkerDraining(Message, frozen=True, tag=True):
@@ -268,9 +270,11 @@ class WorkerLeave(Message, frozen=True, tag=True):
     """The worker stops, so its lease need not expire.
 
     `undelivered`: the number of elements that are lost with each task that computes no more.
+    `computed`: the totals of the tasks that have computed anything since the last heartbeat.
     """
 
     undelivered: dict[int, int] = {}
+    computed: dict[int, TaskReport] = {}
 
 
 # ── dispatcher → worker ──────────────────────────────────────────────────────────────────────────

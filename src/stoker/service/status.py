@@ -13,7 +13,7 @@ class WorkerStatus(msgspec.Struct, frozen=True):
     Attributes:
         address: address at which clients read, "host:port".
         connected: its session is open.
-        silent_seconds: time since its last message.
+        silent_seconds: time since its lease was renewed, mostly by its last message.
         uptime: time since its process was started; ``None`` before its first heartbeat, or if its
             stoker does not send it.
         version: its version of stoker, or "" if unknown.
@@ -114,7 +114,7 @@ class ClientStatus(msgspec.Struct, frozen=True):
     Attributes:
         epoch: the epoch that it reads, as of `EpochStatus`.
         connected: its session is open.
-        silent_seconds: time since its last message.
+        silent_seconds: time since its lease was renewed, mostly by its last message.
         consumer_index: its index in a coordinated read.
         tasks: the number of tasks that it reads.
         elements: the number of elements that it has consumed, as far as its heartbeats have said.

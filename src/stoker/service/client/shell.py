@@ -386,16 +386,26 @@ class ServiceStream(Stream):
 
     def _report(self, now: float) -> m.ReadReport:
         """Return the totals for the status of the service, with the bottleneck."""
-        found = self.bottleneck()  # not under the lock: frames arrive meanwhile
+        kind, sentence = self._verdict()  # not under the lock: frames arrive meanwhile
         with self._lock:
             return m.ReadReport(
                 self._logic.elements_delivered,
                 self._logic.bytes_delivered,
                 self._meter.get_wait.seconds,
                 now - self._meter.opened_at,
-                found.kind,
-                found.sentence,
+                kind,
+                sentence,
             )
+
+    def _verdict(self) -> tuple[str, str]:
+        """Return kind and sentence of the bottleneck; a failure must not end the reading."""
+        try:
+            found = self.bottleneck()
+        except Exception:
+            logger.debug("what is slow is not known", exc_info=True)
+            return "", ""
+        # The path of the user's file may have bytes that are no text.
+        return found.kind, found.sentence.encode(errors="replace").decode()
 
     # ── workers (called on the threads of the connections) ────────────────────────────────────────
     def _connection_opened(self, number: int) -> None:

@@ -14,8 +14,9 @@ STOPPED = "it was stopped"
 """Reason of the loss of a worker that was stopped as planned."""
 
 
-REMEMBERED_EVENTS = 100
-"""Latest losses, failures and ends of workers that the status of the service shows."""
+REMEMBERED_EVENTS, MOST_TEXT = 100, 1000
+"""Latest losses, failures and ends of workers that the status of the service shows, and the most
+characters of each: the message of a user's exception may have megabytes."""
 
 
 class LogLine(NamedTuple):
@@ -93,7 +94,11 @@ class EventLog:
         line = LogLine(level, text, fields)
         self._lines.append(line)
         if level >= logging.WARNING:
-            self.recent.append(Event(self.now, line))
+            self._remember(line)
+
+    def _remember(self, line: LogLine) -> None:
+        cut = f"{line.text[:MOST_TEXT]}..." if len(line.text) > MOST_TEXT else line.text
+        self.recent.append(Event(self.now, line._replace(text=cut)))
 
     def before(self, record: r.Record) -> Before:
         """Add the line about an entity that the record removes; return what `after` needs."""
@@ -193,7 +198,7 @@ class EventLog:
             worker=worker.added.address,
         )
         if planned:
-            self.recent.append(Event(self.now, self._lines[-1]))
+            self._remember(self._lines[-1])
 
     def _log_losses(self, tasks: Sequence[Task]) -> None:
         for task in tasks:

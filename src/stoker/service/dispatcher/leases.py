@@ -22,6 +22,11 @@ class Leases:
     def __len__(self) -> int:
         return len(self._lengths)
 
+    @property
+    def longest(self) -> float:
+        """The length of the longest lease, in seconds; 0 if there is none."""
+        return max(self._lengths.values(), default=0.0)
+
     def grant(self, holder: int, length: float, now: float) -> None:
         """Start or renew the lease of `holder`; `length` is in seconds."""
         self._lengths[holder] = length

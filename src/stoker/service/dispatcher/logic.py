@@ -69,13 +69,15 @@ class Dispatcher:
     ) -> None:
         self._journaled = journaled
         self._ledger = Ledger(rng, state, journaled)
+        self._ledger.events.now = now
         self.state: s.State = self._ledger.state
         self.state.places.addresses = list(config.worker_addresses or [])
         self.state.places.grows = places_grow
         lease = min(config.worker_timeout_ms, config.client_timeout_ms) / 1000
         # Half a lease leaves the other half for the heartbeats that were not received.
         stall = max(lease / 2, SHORTEST_STALL)
-        self._sessions = Sessions(Leases(now, stall), Reports(self.state))
+        peer_timeout = config.peer_timeout_ms / 1000
+        self._sessions = Sessions(Leases(now, stall), Reports(self.state), peer_timeout)
         self.assigner = SplitAssigner(self._ledger, self._sessions)
         self._listing = SplitListing(self._ledger, self._sessions)
         shared = (self._ledger, self._sessions)
@@ -145,7 +147,7 @@ class Dispatcher:
     def disconnected(self, peer: int, now: float) -> list[Action]:
         """Handle a broken session. Its holder keeps its lease and may open another session."""
         self._ledger.events.now = now
-        self._sessions.disconnected(peer)
+        self._sessions.disconnected(peer, now)
         self._supervisors.disconnected(peer)
         return self._take_actions()
 
@@ -173,8 +175,9 @@ class Dispatcher:
         expired = self._sessions.expired(now)
         if leases.paused and not paused:
             text = (
-                f"no worker or client was heard for {leases.silence(now):.0f} s: the network of "
-                "this machine may have failed; none is removed until one is heard"
+                f"no message of any worker or client was received for {leases.silence(now):.0f} s: "
+                "the network of this machine has failed, or they ended together; none is removed "
+                "until one sends a message; check the network, and run `stoker doctor` elsewhere"
             )
             self._ledger.events.add(logging.WARNING, text)
         return expired

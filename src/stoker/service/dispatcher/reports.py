@@ -1,10 +1,13 @@
 """Totals and rates that workers and clients report with their heartbeats. Volatile."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
 
 from stoker.service import messages as m
 from stoker.service.dispatcher.state import State
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass
@@ -30,14 +33,12 @@ class WorkerReports:
         version: its version of stoker, or "".
         started_at: the time at which its process was started; ``None`` if unknown.
         heard_at: the time of its last heartbeat; ``None`` before the first.
-        totals: the last report of each task.
         rates: the rates of the tasks that computed anything between the last two heartbeats.
     """
 
     version: str = ""
     started_at: float | None = None
     heard_at: float | None = None
-    totals: dict[int, m.TaskReport] = dataclasses.field(default_factory=dict)
     rates: dict[int, Rate] = dataclasses.field(default_factory=dict)
 
     @property
@@ -90,6 +91,7 @@ class Reports:
         self._state = state
         self._workers: dict[int, WorkerReports] = {}
         self._clients: dict[int, ClientReports] = {}
+        self._tasks: dict[int, m.TaskReport] = {}
         self._epochs: dict[int, Rate] = {}
 
     def welcomed(self, worker_id: int, hello: m.WorkerHello) -> None:
@@ -112,24 +114,33 @@ class Reports:
         reports.heard_at = now
         if heartbeat.uptime is not None:
             reports.started_at = now - heartbeat.uptime
-        reports.rates = {}
+        new = self.add(worker_id, heartbeat.tasks)
+        reports.rates = {
+            task_id: Rate(computed.elements / seconds, computed.bytes / seconds)
+            for task_id, computed in new.items()
+            if seconds > 0 and (computed.elements or computed.errors > 0)
+        }
+
+    def add(self, worker_id: int, totals: dict[int, m.TaskReport]) -> dict[int, Rate]:
+        """Add the totals of tasks of a worker; return the differences to those before."""
         tasks = self._state.workers[worker_id].tasks
-        for task_id, report in heartbeat.tasks.items():
+        new = {}
+        for task_id, report in totals.items():
             task = tasks.get(task_id)
             if task is None:
                 continue
-            before = reports.totals.get(task_id) or m.TaskReport(0, 0)
-            reports.totals[task_id] = report
-            elements, nbytes = report.elements - before.elements, report.bytes - before.bytes
+            before = self.task(task_id)
+            self._tasks[task_id] = report
+            new[task_id] = computed = Rate(
+                report.elements - before.elements,
+                report.bytes - before.bytes,
+                report.errors - before.errors,
+            )
             epoch = self._epochs.setdefault(task.iteration.iteration_id, Rate())
-            epoch.add(elements, nbytes, report.errors - before.errors)
-            if seconds > 0 and (elements or report.errors > before.errors):
-                reports.rates[task_id] = Rate(elements / seconds, nbytes / seconds)
-        if len(reports.totals) > 2 * len(tasks):
-            reports.totals = {x: y for x, y in reports.totals.items() if x in tasks}
-        if len(self._epochs) > 2 * len(self._state.iterations):
-            iterations = self._state.iterations
-            self._epochs = {x: y for x, y in self._epochs.items() if x in iterations}
+            epoch.add(computed.elements, computed.bytes, computed.errors)
+        self._tasks = _pruned(self._tasks, self._state.tasks)
+        self._epochs = _pruned(self._epochs, self._state.iterations)
+        return new
 
     def drop(self, holder: int) -> None:
         """Forget a worker or client that was removed; what it has computed stays counted."""
@@ -139,6 +150,10 @@ class Reports:
     def worker(self, worker_id: int) -> WorkerReports:
         """Return the reports of a worker."""
         return self._workers.get(worker_id) or WorkerReports()
+
+    def task(self, task_id: int) -> m.TaskReport:
+        """Return the totals of a task, also of one whose worker has left."""
+        return self._tasks.get(task_id) or m.TaskReport(0, 0)
 
     def client(self, client_id: int) -> ClientReports | None:
         """Return the reports of a client; ``None`` before its first heartbeat."""
@@ -153,3 +168,10 @@ class Reports:
         for worker_id, reports in self._workers.items():
             for task_id, rate in reports.rates.items():
                 yield worker_id, task_id, rate
+
+
+def _pruned(found: dict[int, T], known: Mapping[int, object]) -> dict[int, T]:
+    """Return the entries of what exists, once half of them do not."""
+    if len(found) <= 2 * len(known):
+        return found
+    return {each: value for each, value in found.items() if each in known}

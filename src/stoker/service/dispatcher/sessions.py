@@ -39,15 +39,18 @@ class Sessions:
     Args:
         leases: the deadlines of the holders.
         reports: their heartbeats.
+        peer_timeout: seconds without a byte after which the shell ends a session.
     """
 
-    def __init__(self, leases: Leases, reports: Reports) -> None:
+    def __init__(self, leases: Leases, reports: Reports, peer_timeout: float) -> None:
         self.leases = leases
         self.reports = reports
+        self._peer_timeout = peer_timeout
         self._slices: deque[Iterator[int]] = deque()
         self._holders: dict[int, int] = {}
         self._peers: dict[int, int] = {}
         self._heartbeats: dict[int, tuple[int, int]] = {}
+        self._closed: set[int] = set()
         self._actions: list[Action] = []
 
     def attach(self, peer: int, holder: int, timeout_ms: int, now: float) -> int:
@@ -65,6 +68,7 @@ class Sessions:
         self._end_session(holder)
         self._holders[peer] = holder
         self._peers[holder] = peer
+        self._closed.discard(holder)
         self.leases.grant(holder, timeout_ms / 1000, now)
         interval = heartbeat_ms(timeout_ms, len(self.leases))
         self._heartbeats[holder] = timeout_ms, interval
@@ -82,13 +86,16 @@ class Sessions:
     def expired(self, now: float) -> list[int]:
         """Return the holders whose lease has expired.
 
-        If nothing is heard of several holders, most likely the dispatcher's own network has failed,
-        as Kubernetes assumes of nodes that become unreachable together. No lease expires then.
+        If no message of several holders arrives, most likely the dispatcher's own network has
+        failed, as Kubernetes assumes of nodes that become unreachable together. No lease expires
+        then. Holders that closed their session do not count: their last segments arrived.
         """
         found = self.leases.expired(now)
-        if not found or len(self.leases) == 1 or not self._heartbeats:
+        if not found or len(self.leases) - len(self._closed) < 2:
             return found
-        longest = max(interval for _, interval in self._heartbeats.values())
+        # After a restart of the dispatcher no holder may have a session yet.
+        usual = heartbeat_ms(round(self.leases.longest * 1000), len(self.leases))
+        longest = max((interval for _, interval in self._heartbeats.values()), default=usual)
         if self.leases.silence(now) < CUT_OFF_HEARTBEATS * longest / 1000:
             return found
         self.leases.pause()
@@ -120,17 +127,28 @@ class Sessions:
         """Return whether the holder has an open session and was silent for less than `seconds`."""
         return holder in self._peers and self.leases.age(holder, now) < seconds
 
-    def disconnected(self, peer: int) -> None:
+    def disconnected(self, peer: int, now: float) -> None:
         """Remove a session that broke."""
+        holder = self._unbind(peer)
+        # The shell ends the session of a peer that cannot be reached after `peer_timeout`. It may
+        # handle messages late, so only what is much earlier is certain to be the peer's doing.
+        if holder is not None and self.leases.age(holder, now) < self._peer_timeout / 2:
+            self._closed.add(holder)
+
+    def _unbind(self, peer: int) -> int | None:
+        """Remove a session; return its holder if that has no newer one."""
         holder = self._holders.pop(peer, None)
-        if holder is not None and self._peers.get(holder) == peer:
-            del self._peers[holder]
+        if holder is None or self._peers.get(holder) != peer:
+            return None
+        del self._peers[holder]
+        return holder
 
     def release(self, holder: int) -> None:
         """End the lease and the session of a holder."""
         self.leases.drop(holder)
         self.reports.drop(holder)
         self._heartbeats.pop(holder, None)
+        self._closed.discard(holder)
         self._end_session(holder)
 
     def send(self, holder: int, message: m.FromDispatcher) -> None:
@@ -146,7 +164,7 @@ class Sessions:
     def refuse(self, peer: int, error: StokerError) -> None:
         """Send the error and end the session."""
         self._actions += [Send(peer, m.Refused(to_record(error))), EndSession(peer)]
-        self.disconnected(peer)
+        self._unbind(peer)
 
     @property
     def has_work(self) -> bool:

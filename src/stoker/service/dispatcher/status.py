@@ -172,8 +172,7 @@ class StatusBuilder:
         )
 
     def _task(self, task: e.Task, rate: Rate) -> st.TaskStatus:
-        report = self._reports.worker(task.worker.worker_id).totals.get(task.task_id)
-        report = report or m.TaskReport(0, 0)
+        report = self._reports.task(task.task_id)
         return st.TaskStatus(
             task.task_id,
             task.worker.address,

@@ -1,5 +1,7 @@
 """Workers: registered, resumed after a broken session, and lost."""
 
+import logging
+
 from stoker.errors import AlreadyExistsError, FailedPreconditionError, InvalidArgumentError
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
@@ -76,8 +78,8 @@ class Workers:
             self._resume(worker, hello)
         if hello.draining:
             self._drain(worker_id)
-        elif worker.draining:  # the message may be lost
-            self._sessions.send(worker_id, m.Drain())
+        elif worker.draining:
+            self._repeat_drain(worker, hello)
         self._iterations.worker_added(worker)
 
     def _known(self, hello: m.WorkerHello) -> int | None:
@@ -134,10 +136,13 @@ class Workers:
         elif isinstance(message, m.TaskProgress):
             task = self._state.workers[worker_id].tasks.get(message.task_id)
             if task is not None:
+                if message.computed is not None:
+                    self._sessions.reports.add(worker_id, {message.task_id: message.computed})
                 self._iterations.task_progressed(task, message)
         elif isinstance(message, m.WorkerDraining):
             self._drain(worker_id)
         elif isinstance(message, m.WorkerLeave):
+            self._sessions.reports.add(worker_id, message.computed)
             self.lose(worker_id, STOPPED, message.undelivered)
 
     def ask_to_drain(self, worker_id: int) -> None:
@@ -149,13 +154,17 @@ class Workers:
         worker = self._state.workers[worker_id]
         known = self._sessions.reports.worker(worker_id).version
         if self._sessions.connected(worker_id) and not known:
-            raise FailedPreconditionError(
-                f"worker {worker.added.address} has an older stoker, which cannot be asked to "
-                "drain; stop it with SIGTERM"
-            )
+            raise FailedPreconditionError(_too_old(worker))
         if not worker.draining:
             self._drain(worker_id)
             self._sessions.send(worker_id, m.Drain())
+
+    def _repeat_drain(self, worker: e.Worker, hello: m.WorkerHello) -> None:
+        """Ask a worker with a new session to drain: the message before may be lost."""
+        if hello.version:
+            self._sessions.send(worker.added.worker_id, m.Drain())
+        else:
+            self._ledger.events.add(logging.WARNING, _too_old(worker), worker=worker.added.address)
 
     def expired(self, worker_id: int) -> None:
         """Remove a worker whose lease has expired."""
@@ -265,3 +274,10 @@ class Workers:
         self._listing.resend(worker_id, hello.listings)
         for task in tasks.values():
             self._assigner.settle(task.iteration)
+
+
+def _too_old(worker: e.Worker) -> str:
+    return (
+        f"worker {worker.added.address} has an older stoker, which cannot be asked to drain; stop "
+        "it with SIGTERM"
+    )

@@ -77,7 +77,13 @@ def main(lifeline: int, page_descriptor: int) -> int:
         log_to_stderr(start.log)
         server = WorkerServer(start.config, start=False)
         server.on_registered = page.publish
-        server.on_draining = lambda: _answer(parent, Serving(draining=True))
+        served = threading.Event()
+
+        def draining() -> None:
+            served.wait()  # the first line is the address
+            _answer(parent, Serving(draining=True))
+
+        server.on_draining = draining
         server.calls = page.record_calls()
         server.start()
     except (StokerError, OSError, ValueError) as error:
@@ -86,6 +92,7 @@ def main(lifeline: int, page_descriptor: int) -> int:
     # Installed here, so that a SIGTERM while it waits for the dispatcher ends the process.
     with _moving(page), StopRequest() as stop:
         _answer(parent, Serving(address=server.address))
+        served.set()
         watching = threading.Thread(target=_stop_with_server, args=(server, stop), daemon=True)
         watching.start()
         stop.wait()

@@ -130,6 +130,8 @@ class Worker:
         return self._take_actions()
 
     def _begin_drain(self, now: float) -> None:
+        if self._draining:  # both an operator and SIGTERM may ask for it
+            return
         self._draining = True
         self._hello = msgspec.structs.replace(self._hello, draining=True)
         self._send_to_dispatcher(m.WorkerDraining())
@@ -153,7 +155,7 @@ class Worker:
             for task_id, task in self.tasks.items()
             if task.ended or task.start.split_sources is None
         }
-        self._send_to_dispatcher(m.WorkerLeave(undelivered))
+        self._send_to_dispatcher(m.WorkerLeave(undelivered, self._unreported()))
         return self._take_actions()
 
     def _drain_task(self, task: Task, now: float) -> None:
@@ -294,11 +296,17 @@ class Worker:
         """
         if not self._in_session:
             return m.Heartbeat(uptime=uptime)
-        tasks = {}
-        for task_id, task in self.tasks.items():
-            if task.computed != self._reported.get(task_id, NOTHING_COMPUTED):
-                self._reported[task_id] = tasks[task_id] = task.computed
+        tasks = self._unreported()
+        self._reported |= tasks
         return m.Heartbeat(tasks, uptime)
+
+    def _unreported(self) -> dict[int, m.TaskReport]:
+        """Return the totals of the tasks that have computed anything since the last heartbeat."""
+        return {
+            task_id: task.computed
+            for task_id, task in self.tasks.items()
+            if task.computed != self._reported.get(task_id, NOTHING_COMPUTED)
+        }
 
     # ── splits ────────────────────────────────────────────────────────────────────────────────────
     def need_split(self, task_id: int, source: int, source_epoch: int, now: float) -> list[Action]:

@@ -175,21 +175,27 @@ class WorkerServer:
         """Stop when trainers have read the computed elements, however long they take."""
         if not self._drains:
             self._drains = True
-            logger.info("an operator asks the worker at %s to drain", self.address)
-            self.on_draining()
-            threading.Thread(target=self._drain_and_stop, name="closing-stoker").start()
+            self._start_closing(self._drain_and_stop)
 
     def _drain_and_stop(self) -> None:
-        assert self._shell is not None
-        self._shell.drain(math.inf, self._stop_now)
-        self.stop(drain=False)
+        with self._lock:  # `start` has it: the request may arrive before it returns
+            shell = self._shell
+        if shell is not None:
+            logger.info("an operator asks the worker at %s to drain", self.address)
+            self.on_draining()
+            shell.drain(math.inf, self._stop_now)
+            self.stop(drain=False)
 
     def _shell_ended(self, error: StokerError | None) -> None:
         self.failure = error
         self._ended.set()
-        stop = partial(self.stop, drain=False)
+        self._start_closing(partial(self.stop, drain=False))
+
+    @staticmethod
+    def _start_closing(target: Callable[[], None]) -> None:
+        """Stop on a thread, which does not keep a program from its end."""
         try:
-            threading.Thread(target=stop, name="closing-stoker", daemon=True).start()
+            threading.Thread(target=target, name="closing-stoker", daemon=True).start()
         except RuntimeError as cannot_start:  # `join` has returned: a worker process exits now
             logger.error("the worker cannot be stopped: %s", cannot_start)
 

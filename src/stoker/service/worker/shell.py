@@ -457,6 +457,8 @@ class Shell:
                 self._put(action.connection, None)
             elif isinstance(action, logic.SetHeartbeat):
                 self._interval = action.milliseconds / 1000
+                # One that was sent before the session was open is lost.
+                self._next_heartbeat = min(self._next_heartbeat, time.monotonic())
                 if self._session is not None:
                     half = min(self._interval / 2, LONGEST_TICK_SECONDS)
                     self._session.tick_seconds = max(half, rpc_session.TICK_SECONDS)

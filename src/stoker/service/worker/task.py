@@ -138,7 +138,8 @@ class Task:
         """The message about its state."""
         exhausted = self.ended and not self.cut
         delivered = self.ended and not self.undelivered and (self.cut or not self.buffer.keeps_sent)
-        return m.TaskProgress(self.start.task_id, exhausted, delivered, self.dropped)
+        computed = self.computed if self.ended and self.computed != NOTHING_COMPUTED else None
+        return m.TaskProgress(self.start.task_id, exhausted, delivered, self.dropped, computed)
 
     @property
     def undelivered(self) -> int:
