@@ -15,6 +15,7 @@ if sys.platform == "win32":
 from typing import TYPE_CHECKING
 
 from stoker.lazy_names import lazy_names
+from stoker.version import VERSION
 
 if TYPE_CHECKING:
     from stoker import errors, random
@@ -60,7 +61,7 @@ else:
         },
     )
 
-__version__ = "0.1.0.dev0"
+__version__ = VERSION
 
 __all__ = [
     "AUTOTUNE",

@@ -1,6 +1,7 @@
 """Probes of a dispatcher and of a worker's data port: identity, versions, clock, frames."""
 
 import contextlib
+import importlib.metadata
 import socket
 import sys
 import time
@@ -14,7 +15,8 @@ from stoker.errors import UnavailableError, WireError
 from stoker.service import messages as m
 from stoker.service import rpc
 from stoker.service.config import split_address
-from stoker.service.versions import stoker_version, versions
+from stoker.service.versions import versions
+from stoker.version import VERSION
 from stoker.wire import frames as f
 from stoker.wire.transports import get_transport
 from tests.serving import Service, eventually
@@ -54,7 +56,16 @@ def test_a_dispatcher_reports_itself_and_its_workers():
             )
         ]
         assert (reply.protocol_min, reply.protocol_max) == (m.PROTOCOL_MIN, m.PROTOCOL_MAX)
-        assert (reply.stoker, reply.journaled) == (stoker_version(), False)
+        assert (reply.stoker, reply.journaled) == (VERSION, False)
+
+
+def test_servers_need_no_metadata_of_an_installed_package(monkeypatch):
+    def missing(name: str) -> Any:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "distribution", missing)
+    with Service(1) as service:
+        assert _ask(service).stoker == VERSION
 
 
 def test_a_dispatcher_reports_its_journal(tmp_path):
@@ -73,7 +84,7 @@ def test_a_worker_answers_probes_on_every_transport(protocol):
             received: list[Any] = [connection.receive(5.0) for _ in range(3)]
             reply, *elements = received
             assert (reply.worker, reply.worker_id) == (worker.address, worker.worker_id)
-            assert (reply.dispatcher, reply.stoker) == (_address(service), stoker_version())
+            assert (reply.dispatcher, reply.stoker) == (_address(service), VERSION)
             assert [frame.elements[0].nbytes for frame in elements] == [100_000, 100_000]
             np.testing.assert_array_equal(*(frame.elements[0] for frame in elements))
         finally:

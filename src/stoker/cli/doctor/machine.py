@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from stoker.cli.doctor.findings import Finding, Level
 from stoker.service import messages as m
 from stoker.service.host import host_id
-from stoker.service.versions import stoker_version, versions
+from stoker.service.versions import versions
+from stoker.version import VERSION
 from stoker.wire import frames as f
 
 SUBJECT = "this machine"
@@ -62,7 +63,7 @@ def this_machine() -> Machine:
     """Return the facts about the machine and process that this function runs in."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return Machine(
-        stoker=stoker_version(),
+        stoker=VERSION,
         versions=versions(),
         protocol=(m.PROTOCOL_MIN, m.PROTOCOL_MAX),
         data_protocol=(f.PROTOCOL_MIN, f.PROTOCOL_MAX),
