@@ -148,6 +148,16 @@ def test_no_common_data_protocol_version():
     assert troubles(found) == [(FAULT, "protocol-mismatch")]
 
 
+@linux
+@pytest.mark.parametrize(
+    ("address", "others"), [("", []), (f"{HOST}:{free_port()}", [(FAULT, "port-refused")])]
+)
+def test_shared_memory_needs_a_common_version_too(address, others):
+    with Service(1, worker={"worker_address": address}) as service:
+        found = findings(service, data_protocol=(f.PROTOCOL_MAX + 1, f.PROTOCOL_MAX + 1))
+    assert troubles(found) == [*others, (FAULT, "protocol-mismatch")]
+
+
 def test_an_old_worker_cannot_be_probed(monkeypatch):
     old = msgspec.msgpack.Decoder(f.Hello | f.Welcome | f.Credit | f.Bye)
     monkeypatch.setattr(f, "_DECODER", old)

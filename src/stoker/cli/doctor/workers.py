@@ -18,6 +18,8 @@ THREADS = 32
 SECONDS = 30.0
 """Workers that are checked at a time, and the time for all of them."""
 
+MISMATCH = "protocol-mismatch"
+
 ADVERTISE_FIX = (
     "let it advertise an address that this machine reaches: `--worker-address`, or "
     "`worker_address` of its WorkerConfig"
@@ -112,7 +114,7 @@ def check_worker(place: m.WorkerPlace, machine: Machine, patience: float) -> Wor
         report.add(Level.FAULT, "no-common-transport", f"serves elements by {by} only", fix)
         return report
     _check_network(report, protocol, machine, patience)
-    if "shm" in offered:
+    if "shm" in offered and not any(each.name == MISMATCH for each in report.findings):
         _check_shared_memory(report, machine, patience)
     return report
 
@@ -173,17 +175,24 @@ def _check_answer(
             fix = f"give each worker a port or forwarding of its own: {ADVERTISE_FIX}"
             report.add(Level.FAULT, "another-worker", seen, fix)
         return
-    first, last = machine.data_protocol
-    if probed.reply.protocol_max < first or probed.reply.protocol_min > last:
-        seen = (
-            f"it runs stoker {probed.reply.stoker} with data protocol {probed.reply.protocol_min} "
-            f"to {probed.reply.protocol_max}; here is stoker {machine.stoker} with {first} to "
-            f"{last}"
-        )
-        fix = "install the same stoker version on both"
-        report.add(Level.FAULT, "protocol-mismatch", seen, fix)
-        return
-    report.probed, report.network_protocol, report.protocol = probed, protocol, protocol
+    if _has_common_version(report, probed, machine):
+        report.probed, report.network_protocol, report.protocol = probed, protocol, protocol
+
+
+def _has_common_version(report: WorkerReport, probed: Probed, machine: Machine) -> bool:
+    """Return whether a trainer here is served by this worker; if not, report it.
+
+    Probes are answered in any version.
+    """
+    reply, (first, last) = probed.reply, machine.data_protocol
+    if first <= reply.protocol_max and reply.protocol_min <= last:
+        return True
+    seen = (
+        f"it runs stoker {reply.stoker} with data protocol {reply.protocol_min} to "
+        f"{reply.protocol_max}; here is stoker {machine.stoker} with {first} to {last}"
+    )
+    report.add(Level.FAULT, MISMATCH, seen, "install the same stoker version on both")
+    return False
 
 
 def _is_same(probed: Probed, place: m.WorkerPlace) -> bool:
@@ -228,7 +237,7 @@ def _check_shared_memory(report: WorkerReport, machine: Machine, patience: float
             )
             report.add(Level.WARNING, "shared-memory-unused", seen, fix)
     else:
-        if _is_same(probed, report.place):
+        if _is_same(probed, report.place) and _has_common_version(report, probed, machine):
             report.probed, report.protocol = probed, "shm"
             _soften(report)
 
