@@ -95,8 +95,9 @@ def test_missing_route_to_the_dispatcher_is_an_error(machine):
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "::1"])
 def test_loopback_worker_refuses_a_dispatcher_elsewhere(machine, host):
     machine({"head.example": ["10.0.1.5"]}, {"10.0.1.5": "10.0.1.7"})
-    with pytest.raises(InvalidArgumentError, match=r"--host 0\.0\.0\.0 --insecure"):
+    with pytest.raises(InvalidArgumentError, match=r"--host 0\.0\.0\.0 --insecure") as caught:
         host_for_peers(host, DISPATCHER)
+    assert "through a tunnel, set worker_address to the host" in str(caught.value)
 
 
 def test_name_that_is_loopback_here_is_refused_too(machine):
@@ -109,6 +110,19 @@ def test_name_that_is_loopback_here_is_refused_too(machine):
 def test_loopback_worker_serves_a_dispatcher_of_its_machine(machine, address):
     machine({"head.example": [address]}, {"127.0.0.1": "127.0.0.1", "10.0.0.7": "10.0.0.7"})
     assert host_for_peers("127.0.0.1", DISPATCHER) == "localhost"
+
+
+@pytest.mark.parametrize(
+    ("host", "address", "expected"),
+    [
+        ("here", "127.0.0.1", "localhost"),
+        ("here", "127.0.1.1", "127.0.1.1"),
+        ("127.0.0.2", "127.0.0.2", "127.0.0.2"),
+    ],
+)
+def test_loopback_is_advertised_as_what_it_is(machine, host, address, expected):
+    machine({"head.example": ["127.0.0.1"], host: [address]}, {"127.0.0.1": "127.0.0.1"})
+    assert host_for_peers(host, DISPATCHER) == expected
 
 
 def test_loopback_worker_waits_for_a_name_that_is_not_resolved():
