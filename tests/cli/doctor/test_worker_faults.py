@@ -110,9 +110,30 @@ def test_checks_that_take_too_long_are_not_waited_for(monkeypatch):
     monkeypatch.setattr(workers, "SECONDS", 0.1)
     monkeypatch.setattr(workers, "check_worker", lambda *_: ended.wait())
     with over_tcp() as service:
-        found = findings(service)
+        found = findings(service, patience=0.1)
     ended.set()
+    assert troubles(found) == [(Level.NOT_CHECKED, "not-checked"), (FAULT, "none-readable")]
+    assert found[1].seen == "the check took more than 0.5 s"
+
+
+def test_a_check_that_fails_does_not_end_the_others(monkeypatch):
+    original = workers.check_worker
+    with over_tcp() as service:
+        failing = service.workers[0].address
+
+        def check(place, *arguments):
+            if place.address == failing:
+                raise RuntimeError("unforeseen")
+            return original(place, *arguments)
+
+        monkeypatch.setattr(workers, "check_worker", check)
+        failed = findings(service)
+        service.add_worker()
+        found = findings(service)
+    assert troubles(failed) == [(Level.NOT_CHECKED, "not-checked"), (FAULT, "none-readable")]
     assert troubles(found) == [(Level.NOT_CHECKED, "not-checked")]
+    [seen] = [each.seen for each in found if each.name == "not-checked"]
+    assert seen == "the check failed: RuntimeError('unforeseen')"
 
 
 @linux

@@ -16,7 +16,7 @@ from stoker.wire.transports.addresses import parse_address
 
 THREADS = 32
 SECONDS = 30.0
-"""Workers that are checked at a time, and the time for all of them."""
+"""Workers that are checked at a time, and the least time for all of them."""
 
 MISMATCH = "protocol-mismatch"
 
@@ -82,24 +82,29 @@ def check_workers(
                 number, place = waiting.pop()
             except IndexError:
                 return
-            reports[number] = check_worker(place, machine, patience)
+            try:
+                reports[number] = check_worker(place, machine, patience)
+            except Exception as error:  # noqa: BLE001 - the others are checked all the same
+                reports[number] = _not_checked(place, f"the check failed: {error!r}")
 
     threads = [
         threading.Thread(target=check, name="stoker-doctor", daemon=True)
         for _ in range(min(THREADS, len(places)))
     ]
-    deadline = time.monotonic() + SECONDS
+    seconds = max(SECONDS, 5 * patience)
+    deadline = time.monotonic() + seconds
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
     waiting.clear()
-    return [reports.get(number) or _late(place) for number, place in enumerate(places)]
+    late = f"the check took more than {seconds:g} s"
+    return [reports.get(number) or _not_checked(place, late) for number, place in enumerate(places)]
 
 
-def _late(place: m.WorkerPlace) -> WorkerReport:
+def _not_checked(place: m.WorkerPlace, why: str) -> WorkerReport:
     report = WorkerReport(place)
-    report.add(Level.NOT_CHECKED, "not-checked", f"the check took more than {SECONDS:g} s")
+    report.add(Level.NOT_CHECKED, "not-checked", why)
     return report
 
 
