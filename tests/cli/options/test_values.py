@@ -96,6 +96,11 @@ def test_an_alias_is_another_flag_of_its_option(alias, written, name, value):
     assert getattr(worker(**{alias: written}), name) == value
 
 
+def test_an_empty_entry_of_a_list_names_its_origin():
+    with pytest.raises(OptionError, match=r"^STOKER_WORKER_TAGS: 'a,b,' has an empty entry$"):
+        worker(environ={"STOKER_WORKER_TAGS": "a,b,"})
+
+
 def test_an_alias_and_its_name_are_not_both_given():
     message = "--dispatcher-address and --dispatcher are both given; give one of them"
     with pytest.raises(OptionError, match=message):
