@@ -10,9 +10,6 @@ from stoker.cli.options.errors import OptionError
 
 _NUMBER = re.compile(r"(-?[0-9]{1,15}(?:\.[0-9]{1,15})?) ?([A-Za-z]*)")
 
-_MAXIMUM = 1 << 63
-"""Messages encode integers of 64 bits."""
-
 _DAY_MS = 86_400_000
 
 
@@ -47,8 +44,6 @@ class Quantity:
         value = number * self.units.get(unit, 1)
         if value != int(value):
             raise OptionError(f"{text!r} is not a whole number of {self.base}; {self._forms}")
-        if value >= _MAXIMUM:
-            raise OptionError(f"{text!r} is too large: at most {_MAXIMUM - 1} {self.base}")
         return int(value)
 
     def format(self, value: int) -> str:
