@@ -102,9 +102,9 @@ def test_a_number_that_no_message_carries_names_its_origin(tmp_path):
     message = f"{re.escape(str(path))}: \\[worker\\] buffer_bytes: `buffer_bytes` must be below"
     with pytest.raises(OptionError, match=message):
         worker(path)
-    with pytest.raises(OptionError, match="^--buffer-bytes: `buffer_bytes` must be below"):
+    with pytest.raises(OptionError, match=r"^--buffer-bytes: `buffer_bytes` must be below"):
         worker(buffer_bytes="99999999TiB")
-    with pytest.raises(OptionError, match="^--job-gc-timeout-ms: `job_gc_timeout_ms` must be"):
+    with pytest.raises(OptionError, match=r"^--job-gc-timeout-ms: `job_gc_timeout_ms` must be"):
         dispatcher(job_gc_timeout_ms="999999999999999h")
 
 
