@@ -139,6 +139,13 @@ def test_target_on_all_interfaces_can_be_connected_to(host):
         socket.create_connection(("127.0.0.1", split_address(address)[1]), 10).close()
 
 
+def test_target_remains_when_the_network_changes(monkeypatch):
+    found = iter(["10.0.0.5", "10.0.0.6"])
+    monkeypatch.setattr("stoker.service.dispatcher.server.own_host", lambda _: next(found))
+    server = DispatchServer(host="0.0.0.0", port=5050, insecure=True, start=False)
+    assert [server.target, server.target] == ["grpc://10.0.0.5:5050"] * 2
+
+
 def test_dispatcher_on_a_name_that_is_loopback_here_warns(monkeypatch, caplog):
     monkeypatch.setattr("stoker.service.dispatcher.server.loopback_of", lambda host: "127.0.1.1")
     port = free_port()
