@@ -18,7 +18,7 @@ from stoker.lazy_names import lazy_names
 from stoker.version import VERSION
 
 if TYPE_CHECKING:
-    from stoker import errors, random
+    from stoker import errors, random, service
     from stoker.adapters.headroom import headroom
     from stoker.cluster import LocalCluster
     from stoker.dataset.dataset import Dataset
@@ -58,6 +58,7 @@ else:
             "headroom": "stoker.adapters.headroom",
             "per_worker": "stoker.dataset.per_worker",
             "random": "stoker.random",
+            "service": "stoker.service",
         },
     )
 
@@ -84,6 +85,7 @@ __all__ = [
     "headroom",
     "per_worker",
     "random",
+    "service",
 ]
 
 
