@@ -92,7 +92,7 @@ def check_clocks(dispatcher: DispatcherReport, workers: Sequence[WorkerReport]) 
 
 
 def _beyond_doubt(offset: float, round_trip: float) -> float:
-    """Return the part of an offset that the time of the round trip cannot explain."""
+    """Return an offset, or 0 if the round trip may explain it."""
     doubt = round_trip / 2
     return 0.0 if abs(offset) <= doubt else offset
 
