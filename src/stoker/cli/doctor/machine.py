@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from stoker.cli.doctor.findings import Finding, Level
 from stoker.service import messages as m
+from stoker.service.dispatcher.assignment import TASKS_PER_CLIENT
 from stoker.service.host import host_id
 from stoker.service.versions import versions
 from stoker.version import VERSION
@@ -24,9 +25,6 @@ OWN_FILES = 100
 
 FILES_PER_WORKER = 5
 """A socket, and with shared memory up to four segments, by default."""
-
-READ_AT_A_TIME = 128
-"""Most workers that a trainer reads at a time."""
 
 SMALL_DEV_SHM = 128 << 20
 """Containers get 64 MiB by default."""
@@ -95,7 +93,8 @@ def check_machine(machine: Machine, workers: int) -> list[Finding]:
 
 
 def _check_open_files(machine: Machine, workers: int) -> list[Finding]:
-    limit, needed = machine.open_files, OWN_FILES + FILES_PER_WORKER * min(workers, READ_AT_A_TIME)
+    limit = machine.open_files
+    needed = OWN_FILES + FILES_PER_WORKER * min(workers, TASKS_PER_CLIENT)
     if limit >= max(needed, USUAL_OPEN_FILES):
         return []
     level = Level.WARNING if limit >= needed else Level.FAULT
