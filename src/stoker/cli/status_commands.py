@@ -10,7 +10,7 @@ ADDRESS_VARIABLE = "STOKER_DISPATCHER_ADDRESS"
 
 
 def check_address(context: typer.Context, parameter: typer.CallbackParam, address: str) -> str:
-    """Return the dispatcher's address; refuse what is none."""
+    """Return the dispatcher's address; refuse another text."""
     from stoker.errors import StokerError
     from stoker.service.config import parse_service
 
@@ -26,7 +26,7 @@ def check_address(context: typer.Context, parameter: typer.CallbackParam, addres
 
 
 def seconds_of(flag: str, text: str) -> float:
-    """Return the seconds of a flag's time; refuse what is none."""
+    """Return the seconds of a flag's time; refuse another text."""
     from stoker.cli.options.errors import OptionError
     from stoker.cli.options.units import parse_seconds
 

@@ -69,8 +69,8 @@ _WORKER: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "cross_trainer_cache_size_bytes": {"alias": Alias("cross_trainer_cache_bytes")},
         "shutdown_quiet_period_ms": {
             "default": 25_000,
-            "help": "time after SIGTERM in which trainers may read what is computed; a second SIGTERM "
-            "ends it.",
+            "help": "time after SIGTERM in which trainers may read what is computed; a second "
+            "SIGTERM ends it.",
             "alias": Alias("grace", unit="s"),
         },
     }
