@@ -1,6 +1,6 @@
 """Imports go down the layers only, and no files import each other in a circle.
 
-    errors, lazy_names < elements < wire, dataset < service < cluster, compat, adapters
+    errors, lazy_names, version < elements < wire, dataset < service < cluster, compat, adapters
         < torch, jax, tensorflow, hugging_face, grain < keras < cli
 
 Imports are read from the source with `ast`, those inside functions and under TYPE_CHECKING
@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[1] / "src" / "stoker"
 
 LAYERS = {
     "errors": 0,
+    "version": 0,
     "lazy_names": 0,
     "elements": 1,
     "dataset": 2,

@@ -1,7 +1,10 @@
 """The public names are those of shared/BEHAVIOUR.md, as far as they are implemented."""
 
+import ast
 import importlib
 import inspect
+import subprocess
+import sys
 
 import pytest
 
@@ -29,6 +32,7 @@ STOKER = {
     "headroom",
     "per_worker",
     "random",
+    "service",
     "__version__",
 }
 SERVICE = {
@@ -70,6 +74,29 @@ def test_every_public_name_exists_and_is_listed(module):
     for name in loaded.__all__:
         assert getattr(loaded, name) is not None
         assert name in dir(loaded)
+
+
+@pytest.mark.parametrize("module", ["stoker", "stoker.service"])
+def test_type_checkers_see_the_names_of_run_time(module):
+    [checked] = [
+        node
+        for node in ast.parse(inspect.getsource(importlib.import_module(module))).body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    ]
+    imports = [node for node in checked.body if isinstance(node, ast.ImportFrom)]
+    seen = {
+        alias.name: f"{node.module}.{alias.name}" if node.module == module else node.module
+        for node in imports
+        for alias in node.names
+    }
+    [table] = [node for node in ast.walk(checked.orelse[0]) if isinstance(node, ast.Dict)]
+    assert ast.literal_eval(table) == seen
+
+
+def test_the_service_needs_no_import_of_its_own():
+    code = "import stoker; print(stoker.service.distribute.__module__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
+    assert done.stdout == "stoker.service.distribution\n", done.stderr
 
 
 @pytest.mark.parametrize("module", ["stoker", "stoker.service"])

@@ -15,9 +15,10 @@ if sys.platform == "win32":
 from typing import TYPE_CHECKING
 
 from stoker.lazy_names import lazy_names
+from stoker.version import VERSION
 
 if TYPE_CHECKING:
-    from stoker import errors, random
+    from stoker import errors, random, service
     from stoker.adapters.headroom import headroom
     from stoker.cluster import LocalCluster
     from stoker.dataset.dataset import Dataset
@@ -57,10 +58,11 @@ else:
             "headroom": "stoker.adapters.headroom",
             "per_worker": "stoker.dataset.per_worker",
             "random": "stoker.random",
+            "service": "stoker.service",
         },
     )
 
-__version__ = "0.1.0.dev0"
+__version__ = VERSION
 
 __all__ = [
     "AUTOTUNE",
@@ -83,6 +85,7 @@ __all__ = [
     "headroom",
     "per_worker",
     "random",
+    "service",
 ]
 
 

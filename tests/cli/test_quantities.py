@@ -15,7 +15,7 @@ def test_counts_have_separators_and_few_digits(number, text):
 
 @pytest.mark.parametrize(
     ("number", "text"),
-    [(0, "0 B"), (999, "999 B"), (1536, "1.5 KB"), (99_960, "100 KB"), (999_900, "1.0 MB")],
+    [(0, "0 B"), (999, "999 B"), (1536, "1.5 kB"), (99_960, "100 kB"), (999_900, "1.0 MB")],
 )
 def test_sizes_have_a_unit(number, text):
     assert size(number) == text

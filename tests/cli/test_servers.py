@@ -148,7 +148,8 @@ def test_processes_without_a_port_each_are_refused():
     command = Command("worker", *words)
     assert command.end() == 2
     assert command.output == (
-        "stoker: `port` must be at most 65534, or 0, for 2 processes with a port each, got 65535\n"
+        "stoker: --port: `port` must be at most 65534, or 0, for 2 processes with a port each, "
+        "got 65535\n"
     )
 
 

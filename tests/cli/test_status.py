@@ -9,8 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 import stoker
+from stoker.cli.app import app
 from stoker.cli.status_summary import summary
 from stoker.cli.status_view import print_status, status_tables
 from stoker.service import DispatchServer, rpc
@@ -155,10 +157,26 @@ def test_address_may_come_from_the_environment(monkeypatch):
     assert done.stdout.startswith("no worker is registered.")
 
 
-def test_wrong_address_is_one_line():
-    done = stoker_command("status", "nowhere")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "stoker: 'nowhere' is not an address; write it as 'host:port'\n"
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("status", "nowhere"),
+        ("jobs", "list", "nowhere"),
+        ("datasets", "describe", "1", "nowhere"),
+        ("drain", "localhost:1", "--dispatcher-address", "nowhere"),
+    ],
+)
+def test_wrong_address_is_wrong_usage(words):
+    result = CliRunner().invoke(app, words)
+    message = "stoker: 'nowhere' is not an address; write it as 'host:port'\n"
+    assert (result.exit_code, result.output) == (2, message)
+
+
+def test_wrong_address_of_the_variable_names_it(monkeypatch):
+    monkeypatch.setenv("STOKER_DISPATCHER_ADDRESS", "nowhere")
+    result = CliRunner().invoke(app, ["top"])
+    assert result.exit_code == 2
+    assert result.output.startswith("stoker: STOKER_DISPATCHER_ADDRESS: 'nowhere' is not")
 
 
 def test_older_dispatcher_is_one_line(monkeypatch):

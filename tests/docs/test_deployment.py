@@ -64,3 +64,8 @@ def test_systemd_accepts_the_units(tmp_path: Path, name: str, unit: str) -> None
 
 def test_both_units_are_found() -> None:
     assert [name for name, _ in UNITS] == ["stoker-dispatcher.service", "stoker-worker.service"]
+
+
+@pytest.mark.parametrize(("name", "unit"), UNITS, ids=[name for name, _ in UNITS])
+def test_units_do_not_repeat_a_value_that_is_not_valid(name: str, unit: str) -> None:
+    assert "RestartPreventExitStatus=2" in unit.splitlines(), name

@@ -67,13 +67,16 @@ def test_worker_without_a_route_to_the_dispatcher_waits_for_one(
     network: Network, service: Service
 ) -> None:
     """It advertises no address of an interface that happens to be there."""
-    head, worker = network.host("head", [1]), network.host("worker", [0])
+    head, worker = network.host("head", [1]), network.host("worker", [0, 1])
     worker.ip("route del default")
+    worker.ip("link set eth1 down")
     service.dispatcher(head)
     address = f"{head.ipv4(1)}:{PORT}"
     words = ("--dispatcher", address, "--host", "0.0.0.0", "--insecure")
     workers = service.command(worker, "worker", *words)
     workers.wait_for(f"no route leads to the dispatcher at {address}: Network is unreachable")
+    worker.ip("link set eth1 up")
+    workers.wait_for(rf"serves at {re.escape(worker.ipv4(1))}:\d+")
 
 
 def test_hosts_with_ipv6_alone_work(tmp_path) -> None:

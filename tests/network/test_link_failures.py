@@ -89,7 +89,7 @@ def test_workers_that_a_trainer_cannot_reach_are_named(
         (refuses, "No route to host"),
     ):
         at = re.escape(host.ipv4()) + r":\d+"
-        named = f"worker {at} has not been reached from here for . s: cannot connect to {at}: "
+        named = rf"worker {at} has not been reached from here for \d+ s: cannot connect to {at}: "
         reading.wait_for(named + f".*{reason}.*`worker_address`", 15)
     assert "no element for" not in reading.output
     for host, route in routes.items():

@@ -95,8 +95,9 @@ def test_missing_route_to_the_dispatcher_is_an_error(machine):
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "::1"])
 def test_loopback_worker_refuses_a_dispatcher_elsewhere(machine, host):
     machine({"head.example": ["10.0.1.5"]}, {"10.0.1.5": "10.0.1.7"})
-    with pytest.raises(InvalidArgumentError, match=r"--host 0\.0\.0\.0 --insecure"):
+    with pytest.raises(InvalidArgumentError, match=r"--host 0\.0\.0\.0 --insecure") as caught:
         host_for_peers(host, DISPATCHER)
+    assert "through a tunnel, set worker_address to the host" in str(caught.value)
 
 
 def test_name_that_is_loopback_here_is_refused_too(machine):
@@ -111,6 +112,19 @@ def test_loopback_worker_serves_a_dispatcher_of_its_machine(machine, address):
     assert host_for_peers("127.0.0.1", DISPATCHER) == "localhost"
 
 
+@pytest.mark.parametrize(
+    ("host", "address", "expected"),
+    [
+        ("here", "127.0.0.1", "localhost"),
+        ("here", "127.0.1.1", "127.0.1.1"),
+        ("127.0.0.2", "127.0.0.2", "127.0.0.2"),
+    ],
+)
+def test_loopback_is_advertised_as_what_it_is(machine, host, address, expected):
+    machine({"head.example": ["127.0.0.1"], host: [address]}, {"127.0.0.1": "127.0.0.1"})
+    assert host_for_peers(host, DISPATCHER) == expected
+
+
 def test_loopback_worker_waits_for_a_name_that_is_not_resolved():
     assert host_for_peers("localhost", ("no-such-host.invalid", 5050)) == "localhost"
 
@@ -123,6 +137,13 @@ def test_target_on_all_interfaces_can_be_connected_to(host):
         socket.create_connection(split_address(address), 10).close()
         assert split_address(address)[0] == own_host(host)
         socket.create_connection(("127.0.0.1", split_address(address)[1]), 10).close()
+
+
+def test_target_remains_when_the_network_changes(monkeypatch):
+    found = iter(["10.0.0.5", "10.0.0.6"])
+    monkeypatch.setattr("stoker.service.dispatcher.server.own_host", lambda _: next(found))
+    server = DispatchServer(host="0.0.0.0", port=5050, insecure=True, start=False)
+    assert [server.target, server.target] == ["grpc://10.0.0.5:5050"] * 2
 
 
 def test_dispatcher_on_a_name_that_is_loopback_here_warns(monkeypatch, caplog):

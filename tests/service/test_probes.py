@@ -1,5 +1,8 @@
 """Probes of a dispatcher and of a worker's data port: identity, versions, clock, frames."""
 
+import contextlib
+import importlib.metadata
+import socket
 import sys
 import time
 from typing import Any
@@ -11,7 +14,9 @@ from stoker import Dataset
 from stoker.errors import UnavailableError, WireError
 from stoker.service import messages as m
 from stoker.service import rpc
-from stoker.service.versions import stoker_version, versions
+from stoker.service.config import split_address
+from stoker.service.versions import versions
+from stoker.version import VERSION
 from stoker.wire import frames as f
 from stoker.wire.transports import get_transport
 from tests.serving import Service, eventually
@@ -51,7 +56,16 @@ def test_a_dispatcher_reports_itself_and_its_workers():
             )
         ]
         assert (reply.protocol_min, reply.protocol_max) == (m.PROTOCOL_MIN, m.PROTOCOL_MAX)
-        assert (reply.stoker, reply.journaled) == (stoker_version(), False)
+        assert (reply.stoker, reply.journaled) == (VERSION, False)
+
+
+def test_servers_need_no_metadata_of_an_installed_package(monkeypatch):
+    def missing(name: str) -> Any:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "distribution", missing)
+    with Service(1) as service:
+        assert _ask(service).stoker == VERSION
 
 
 def test_a_dispatcher_reports_its_journal(tmp_path):
@@ -70,7 +84,7 @@ def test_a_worker_answers_probes_on_every_transport(protocol):
             received: list[Any] = [connection.receive(5.0) for _ in range(3)]
             reply, *elements = received
             assert (reply.worker, reply.worker_id) == (worker.address, worker.worker_id)
-            assert (reply.dispatcher, reply.stoker) == (_address(service), stoker_version())
+            assert (reply.dispatcher, reply.stoker) == (_address(service), VERSION)
             assert [frame.elements[0].nbytes for frame in elements] == [100_000, 100_000]
             np.testing.assert_array_equal(*(frame.elements[0] for frame in elements))
         finally:
@@ -113,3 +127,38 @@ def test_a_probe_for_more_than_its_limits_is_refused(wanted):
         with pytest.raises((UnavailableError, WireError)):
             connection.receive(5.0)
         connection.close()
+
+
+def _probing_socket(service: Service, probes: int) -> socket.socket:
+    """Return a connection on which probes were sent in one write, and nothing is received."""
+    host, port = split_address(service.workers[0].address)
+    connection = socket.create_connection((host, port), 5.0)
+    probe = b"".join(bytes(part) for part in f.encode(f.Probe(64, 1 << 20)))
+    connection.sendall(probes * probe)
+    return connection
+
+
+def _bytes_until_the_end(connection: socket.socket) -> int:
+    """Receive until the peer has closed the connection."""
+    connection.settimeout(5.0)
+    received = 0
+    with contextlib.suppress(ConnectionResetError):
+        while block := connection.recv(1 << 20):
+            received += len(block)
+    return received
+
+
+def test_probes_before_the_last_answer_end_the_connection(caplog):
+    with Service(1) as service, _probing_socket(service, 100) as connection:
+        assert eventually(lambda: "a probe came before the last was answered" in caplog.text)
+        assert _bytes_until_the_end(connection) < 64 << 20  # of 6,400 MiB
+
+
+def test_the_minute_ends_the_connection_of_a_blocked_answer():
+    with Service(1) as service, _probing_socket(service, 1) as connection:
+        connections = _shell(service)._connections
+        assert eventually(
+            lambda: any(channel.is_sending for channel, _ in connections._greeting.values())
+        )
+        connections.tick(time.monotonic() + 61)
+        assert _bytes_until_the_end(connection) < 64 << 20

@@ -1,4 +1,4 @@
-"""The command line: ``stoker dispatcher | worker | demo | doctor``."""
+"""The ``stoker`` command."""
 
 
 def main() -> None:

@@ -1,6 +1,5 @@
 """The commands and their options; the other modules of this package implement them."""
 
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +12,7 @@ from stoker.cli.options.flags import NOTES, with_options
 from stoker.cli.options.servers import TABLES
 from stoker.cli.options.values import Values
 from stoker.errors import StokerError
+from stoker.version import VERSION
 
 app = typer.Typer(
     help="The input-data service that keeps accelerators fed.",
@@ -23,7 +23,7 @@ app = typer.Typer(
 
 def _print_version(requested: bool) -> None:
     if requested:
-        typer.echo(f"stoker {version('stoker')}")
+        typer.echo(f"stoker {VERSION}")
         raise typer.Exit
 
 

@@ -1,6 +1,6 @@
 """Numbers as people read them: rates, sizes and durations."""
 
-_SIZES = ("B", "KB", "MB", "GB", "TB", "PB")
+_SIZES = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 def count(number: float) -> str:
@@ -20,7 +20,7 @@ def size(number: float) -> str:
 
     Example:
         >>> size(0), size(1536), size(2_500_000), size(123e9)
-        ('0 B', '1.5 KB', '2.5 MB', '123 GB')
+        ('0 B', '1.5 kB', '2.5 MB', '123 GB')
     """
     unit = 0
     while number >= 999.5 and unit < len(_SIZES) - 1:

@@ -52,7 +52,7 @@ def run_worker(values: Values) -> None:
         try:
             supervisor = Supervisor(config, processes, log)
         except InvalidArgumentError as error:
-            refuse(str(error))
+            refuse(values.with_origins(str(error)))
         except (StokerError, ValueError) as error:
             fail(str(error))
         supervisor.start()

@@ -4,12 +4,45 @@ from typing import Annotated
 
 import typer
 
+from stoker.cli.failure import refuse
+
+ADDRESS_VARIABLE = "STOKER_DISPATCHER_ADDRESS"
+
+
+def check_address(context: typer.Context, parameter: typer.CallbackParam, address: str) -> str:
+    """Return the dispatcher's address; refuse another text."""
+    from stoker.errors import StokerError
+    from stoker.service.config import parse_service
+
+    if context.resilient_parsing:  # for the shell's completion
+        return address
+    try:
+        parse_service(address)
+    except StokerError as error:
+        source = context.get_parameter_source(parameter.name or "")
+        is_variable = source is not None and source.name == "ENVIRONMENT"
+        refuse(f"{ADDRESS_VARIABLE}: {error}" if is_variable else str(error))
+    return address
+
+
+def seconds_of(flag: str, text: str) -> float:
+    """Return the seconds of a flag's time; refuse another text."""
+    from stoker.cli.options.errors import OptionError
+    from stoker.cli.options.units import parse_seconds
+
+    try:
+        return parse_seconds(text)
+    except OptionError as error:
+        refuse(f"{flag}: {error}")
+
+
 AddressArgument = Annotated[
     str,
     typer.Argument(
         metavar="ADDRESS",
         help="The dispatcher's address, HOST:PORT.",
-        envvar="STOKER_DISPATCHER_ADDRESS",
+        envvar=ADDRESS_VARIABLE,
+        callback=check_address,
     ),
 ]
 JsonOption = Annotated[
@@ -38,13 +71,10 @@ def top(
     ] = "2s",
 ) -> None:
     """Show the state of a running service live, until q or Ctrl-C."""
-    from stoker.cli.options.units import parse_seconds
+    seconds = seconds_of("--interval", interval)
+
     from stoker.cli.status_top import run_top
 
-    try:
-        seconds = parse_seconds(interval)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--interval") from None
     run_top(address, seconds)
 
 
@@ -158,7 +188,8 @@ def drain(
         typer.Option(
             metavar="HOST:PORT",
             help="The dispatcher's address.",
-            envvar="STOKER_DISPATCHER_ADDRESS",
+            envvar=ADDRESS_VARIABLE,
+            callback=check_address,
         ),
     ] = DEFAULT_ADDRESS,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the workers have left.")] = False,

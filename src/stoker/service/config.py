@@ -269,6 +269,14 @@ def _fill_in(config: Any) -> None:
             object.__setattr__(config, field.name, field.default_factory())
 
 
+def _check_bounds(config: Any) -> None:
+    """Refuse numbers that no message can carry; a 64th bit is the sign's."""
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if isinstance(value, int) and abs(value) >= 1 << 63:
+            raise InvalidArgumentError(f"`{field.name}` must be below 2**63, got {value}")
+
+
 def _seconds(milliseconds: int | None) -> float:
     assert milliseconds is not None, "filled in by `__post_init__`"
     return milliseconds / 1000
@@ -334,6 +342,7 @@ class DispatcherConfig:
 
     def __post_init__(self) -> None:
         _fill_in(self)
+        _check_bounds(self)
         parse_service((self.protocol, "localhost:1"))
         check_text("host", self.host)
         check_exposure(self.host, self.insecure)
@@ -421,6 +430,7 @@ class WorkerConfig:
 
     def __post_init__(self) -> None:
         _fill_in(self)
+        _check_bounds(self)
         parse_service((self.protocol, "localhost:1"))
         for name in ("dispatcher_address", "worker_address", "data_transfer_address", "host"):
             check_text(name, getattr(self, name))

@@ -41,7 +41,8 @@ def host_for_peers(host: str, dispatcher: tuple[str, int]) -> str:
     """Return the host at which others reach a worker that is bound to `host`.
 
     If `host` means all interfaces, this is the address of the interface that reaches the
-    dispatcher, if other machines can use it.
+    dispatcher, if other machines can use it. If `host` is loopback here, this is loopback, of which
+    others can see that it is.
 
     Raises:
         UnavailableError: if `host` means all interfaces and the dispatcher's name cannot be
@@ -49,8 +50,11 @@ def host_for_peers(host: str, dispatcher: tuple[str, int]) -> str:
         InvalidArgumentError: if only this machine reaches `host`, and the dispatcher is another.
     """
     if not is_unspecified(host):
-        _check_not_local(host, dispatcher)
-        return "localhost" if is_loopback(host) else host
+        loopback = loopback_of(numeric(host))
+        if loopback:
+            _check_not_local(host, loopback, dispatcher)
+        # A name that is loopback here may be another address elsewhere.
+        return "localhost" if loopback in {"127.0.0.1", "::1"} else loopback or host
     reason = ""
     for target in _resolve(dispatcher, _families(host)):
         try:
@@ -76,11 +80,8 @@ def loopback_of(host: str) -> str:
     return addresses[0] if all(map(is_loopback, addresses)) else ""
 
 
-def _check_not_local(host: str, dispatcher: tuple[str, int]) -> None:
+def _check_not_local(host: str, loopback: str, dispatcher: tuple[str, int]) -> None:
     """Refuse a host that other machines cannot reach, if the dispatcher is another machine."""
-    loopback = loopback_of(numeric(host))
-    if not loopback:
-        return
     try:
         local = _is_this_machine(dispatcher)
     except UnavailableError:  # not resolved: the worker waits, as its session logs
@@ -92,8 +93,8 @@ def _check_not_local(host: str, dispatcher: tuple[str, int]) -> None:
         f"the worker would listen on {host}{known} where only this machine reaches it, but its "
         f"dispatcher at {join_address(*dispatcher)} is another machine. On a network you trust, "
         "listen on all interfaces: host='0.0.0.0', insecure=True (--host 0.0.0.0 --insecure on the "
-        "command line). If all its trainers run on this machine, set worker_address='localhost' "
-        "(--worker-address localhost)"
+        "command line). If trainers reach it otherwise, on this machine alone or through a tunnel, "
+        "set worker_address to the host that they connect to (--worker-address localhost)"
     )
 
 

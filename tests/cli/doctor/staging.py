@@ -52,8 +52,17 @@ def troubles(found: list[Finding]) -> list[tuple[Level, str]]:
 
 def fix_of(found: list[Finding], name: str) -> str:
     """Return the advice of the only finding with a name."""
+    return _named(found, name).fix
+
+
+def seen_of(found: list[Finding], name: str) -> str:
+    """Return what was seen by the only finding with a name."""
+    return _named(found, name).seen
+
+
+def _named(found: list[Finding], name: str) -> Finding:
     [finding] = [each for each in found if each.name == name]
-    return finding.fix
+    return finding
 
 
 def resolve_host(monkeypatch: Any) -> None:

@@ -62,11 +62,12 @@ def test_json_has_every_finding():
 def test_what_is_no_address_exits_with_2(address):
     result = CliRunner().invoke(app, ["doctor", address])
     assert result.exit_code == 2
-    assert "Invalid value for ADDRESS" in result.output
+    assert result.output.startswith("stoker: ")
+    assert result.output.count("\n") == 1
 
 
-@pytest.mark.parametrize("time", ["0s", "-1s", "3 parsecs"])
+@pytest.mark.parametrize("time", ["0s", "-1s", "3 parsecs", "999999999999h"])
 def test_what_is_no_time_exits_with_2(time):
     result = CliRunner().invoke(app, ["doctor", "--timeout", time])
     assert result.exit_code == 2
-    assert "Invalid value for --timeout" in result.output
+    assert result.output.startswith(f"stoker: --timeout: {time!r} is not a ")

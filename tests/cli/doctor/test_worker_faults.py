@@ -18,7 +18,7 @@ from stoker.service.worker.probing import probe_reply
 from stoker.wire import frames as f
 from stoker.wire.transports.shm import SHM, borrowing
 from tests.cli.doctor import staging
-from tests.cli.doctor.staging import HOST, findings, fix_of, troubles
+from tests.cli.doctor.staging import HOST, findings, fix_of, seen_of, troubles
 from tests.faults.proxy import Forwarder
 from tests.serving import Service, eventually, free_port
 
@@ -62,7 +62,7 @@ def test_an_advertised_address_that_is_none():
         staging.advertise(service, tcp="fe80::1")
         found = findings(service)
     assert troubles(found) == [(FAULT, "address-invalid")]
-    assert "'fe80::1'" in found[1].seen
+    assert "'fe80::1'" in seen_of(found, "address-invalid")
 
 
 @pytest.mark.parametrize("host", ["localhost", "0.0.0.0"])
@@ -78,7 +78,7 @@ def test_loopback_with_a_worker_of_this_machine_at_the_same_port():
     with over_tcp() as here, over_tcp(worker_address=here.workers[0].address) as service:
         found = findings(service)
     assert troubles(found) == [(FAULT, "loopback-advertised")]
-    assert "is another worker" in found[1].seen
+    assert "is another worker" in seen_of(found, "loopback-advertised")
 
 
 def test_another_worker_answers_at_the_address():
@@ -102,7 +102,7 @@ def test_one_bad_worker_of_two_is_named():
     assert troubles(found) == [(FAULT, "port-refused")]
     [finding] = [each for each in found if each.level is FAULT]
     assert finding.subject == f"worker {bad.address}"
-    assert "1 of 2 can be read" in next(each.seen for each in found if each.name == "workers")
+    assert "1 of 2 can be read" in seen_of(found, "workers")
 
 
 def test_checks_that_take_too_long_are_not_waited_for(monkeypatch):
@@ -110,9 +110,29 @@ def test_checks_that_take_too_long_are_not_waited_for(monkeypatch):
     monkeypatch.setattr(workers, "SECONDS", 0.1)
     monkeypatch.setattr(workers, "check_worker", lambda *_: ended.wait())
     with over_tcp() as service:
-        found = findings(service)
+        found = findings(service, patience=0.1)
     ended.set()
+    assert troubles(found) == [(Level.NOT_CHECKED, "not-checked"), (FAULT, "none-readable")]
+    assert seen_of(found, "not-checked") == "the check took more than 0.5 s"
+
+
+def test_a_check_that_fails_does_not_end_the_others(monkeypatch):
+    original = workers.check_worker
+    with over_tcp() as service:
+        failing = service.workers[0].address
+
+        def check(place, *arguments):
+            if place.address == failing:
+                raise RuntimeError("unforeseen")
+            return original(place, *arguments)
+
+        monkeypatch.setattr(workers, "check_worker", check)
+        failed = findings(service)
+        service.add_worker()
+        found = findings(service)
+    assert troubles(failed) == [(Level.NOT_CHECKED, "not-checked"), (FAULT, "none-readable")]
     assert troubles(found) == [(Level.NOT_CHECKED, "not-checked")]
+    assert seen_of(found, "not-checked") == "the check failed: RuntimeError('unforeseen')"
 
 
 @linux
@@ -139,7 +159,7 @@ def test_another_version_of_stoker_is_a_warning():
     with over_tcp() as service:
         found = findings(service, stoker="9.0")
     assert troubles(found) == [(WARNING, "stoker-versions-differ")]
-    assert "the dispatcher, worker localhost" in found[2].seen
+    assert "the dispatcher, worker localhost" in seen_of(found, "stoker-versions-differ")
 
 
 def test_no_common_data_protocol_version():
@@ -148,13 +168,23 @@ def test_no_common_data_protocol_version():
     assert troubles(found) == [(FAULT, "protocol-mismatch")]
 
 
+@linux
+@pytest.mark.parametrize(
+    ("address", "others"), [("", []), (f"{HOST}:{free_port()}", [(FAULT, "port-refused")])]
+)
+def test_shared_memory_needs_a_common_version_too(address, others):
+    with Service(1, worker={"worker_address": address}) as service:
+        found = findings(service, data_protocol=(f.PROTOCOL_MAX + 1, f.PROTOCOL_MAX + 1))
+    assert troubles(found) == [*others, (FAULT, "protocol-mismatch")]
+
+
 def test_an_old_worker_cannot_be_probed(monkeypatch):
     old = msgspec.msgpack.Decoder(f.Hello | f.Welcome | f.Credit | f.Bye)
     monkeypatch.setattr(f, "_DECODER", old)
     with over_tcp() as service:
         found = findings(service)
     assert troubles(found) == [(WARNING, "worker-old")]
-    assert "1 of 1 can be read from here" in found[2].seen
+    assert "1 of 1 can be read from here" in seen_of(found, "workers")
 
 
 @pytest.mark.parametrize("hours", [1, -1])
@@ -163,7 +193,9 @@ def test_a_clock_that_is_off_by_an_hour(hours):
     with over_tcp() as service:
         found = findings(service, clock=lambda: clock() - 3600 * hours)
     assert troubles(found) == [(WARNING, "clock-differs")]
-    assert f"3600 s {'ahead of' if hours > 0 else 'behind'} this machine" in found[2].seen
+    assert f"3600 s {'ahead of' if hours > 0 else 'behind'} this machine" in seen_of(
+        found, "clock-differs"
+    )
     assert "this machine" in fix_of(found, "clock-differs")
 
 
@@ -177,7 +209,8 @@ def test_a_worker_with_another_clock_is_named(monkeypatch):
             ),
         )
         found = findings(service)
-        assert found[2].seen.startswith(f"worker {service.workers[0].address}: up to 60 s behind")
+        seen = seen_of(found, "clock-differs")
+        assert seen.startswith(f"worker {service.workers[0].address}: up to 60 s behind")
 
 
 def test_a_grpc_worker_without_grpcio_here():
@@ -187,7 +220,7 @@ def test_a_grpc_worker_without_grpcio_here():
         assert "pip install 'stoker[grpc]'" in fix_of(found, "grpc-missing")
         found = findings(service)
         assert troubles(found) == []
-        assert "data_transfer_protocol='grpc'" in found[1].seen
+        assert "data_transfer_protocol='grpc'" in seen_of(found, "workers")
 
 
 def test_workers_that_drain():
@@ -218,7 +251,7 @@ def test_a_link_over_which_nothing_arrives_in_time(monkeypatch):
     with over_tcp() as service:
         found = findings(service, links=True)
     assert troubles(found) == [(WARNING, "slow-link")]
-    assert "64 KiB did not arrive" in found[2].seen
+    assert "64 KiB did not arrive" in seen_of(found, "slow-link")
 
 
 def test_a_connection_that_breaks_under_load(monkeypatch):

@@ -1,5 +1,6 @@
 """Values of flags, variables and the file, their priority, and errors that name their origin."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,22 @@ def test_one_file_serves_both_servers(tmp_path):
 )
 def test_an_alias_is_another_flag_of_its_option(alias, written, name, value):
     assert getattr(worker(**{alias: written}), name) == value
+
+
+def test_a_number_that_no_message_carries_names_its_origin(tmp_path):
+    path = write(tmp_path, f"[worker]\nbuffer_bytes = {10**29}")
+    message = f"{re.escape(str(path))}: \\[worker\\] buffer_bytes: `buffer_bytes` must be below"
+    with pytest.raises(OptionError, match=message):
+        worker(path)
+    with pytest.raises(OptionError, match=r"^--buffer-bytes: `buffer_bytes` must be below"):
+        worker(buffer_bytes="99999999TiB")
+    with pytest.raises(OptionError, match=r"^--job-gc-timeout-ms: `job_gc_timeout_ms` must be"):
+        dispatcher(job_gc_timeout_ms="999999999999999h")
+
+
+def test_an_empty_entry_of_a_list_names_its_origin():
+    with pytest.raises(OptionError, match=r"^STOKER_WORKER_TAGS: 'a,b,' has an empty entry$"):
+        worker(environ={"STOKER_WORKER_TAGS": "a,b,"})
 
 
 def test_an_alias_and_its_name_are_not_both_given():

@@ -59,10 +59,10 @@ def _check_stoker(
         return []
     versions = " and ".join(sorted({version for _, version in other}))
     seen = (
-        f"stoker {versions} on {_names([name for name, _ in other])}, {machine.stoker} here; they "
-        "work together, but each has only the features of its own version"
+        f"stoker {versions} on {_names([name for name, _ in other])}, {machine.stoker} here; a "
+        "service needs one version"
     )
-    fix = "install the same stoker version everywhere"
+    fix = "stop all servers and trainers of the service, and install one stoker version everywhere"
     return [Finding(Level.WARNING, "stoker-versions-differ", "versions", seen, fix)]
 
 
@@ -92,7 +92,7 @@ def check_clocks(dispatcher: DispatcherReport, workers: Sequence[WorkerReport]) 
 
 
 def _beyond_doubt(offset: float, round_trip: float) -> float:
-    """Return the part of an offset that the time of the round trip cannot explain."""
+    """Return an offset, or 0 if the round trip may explain it."""
     doubt = round_trip / 2
     return 0.0 if abs(offset) <= doubt else offset
 

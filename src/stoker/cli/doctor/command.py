@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from stoker.cli.status_commands import DEFAULT_ADDRESS, AddressArgument
+from stoker.cli.status_commands import DEFAULT_ADDRESS, AddressArgument, seconds_of
 
 
 def doctor(
@@ -28,18 +28,10 @@ def doctor(
     from stoker.cli.doctor.findings import Level
     from stoker.cli.doctor.machine import this_machine
     from stoker.cli.doctor.report import count_of, print_findings, to_json
-    from stoker.cli.options.units import parse_seconds
-    from stoker.errors import StokerError
     from stoker.service.config import parse_service
 
-    try:
-        target = parse_service(address)[1]
-    except StokerError as error:
-        raise typer.BadParameter(str(error), param_hint="ADDRESS") from None
-    try:
-        patience = parse_seconds(timeout)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--timeout") from None
+    target = parse_service(address)[1]
+    patience = seconds_of("--timeout", timeout)
     # The log of connections that fail would repeat the findings.
     logging.getLogger("stoker").setLevel(logging.ERROR)
     findings = examine(target, this_machine(), patience)

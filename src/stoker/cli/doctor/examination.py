@@ -63,7 +63,12 @@ def _check_registered(places: Sequence[m.WorkerPlace]) -> list[Finding]:
 def _summary(workers: Sequence[WorkerReport]) -> list[Finding]:
     by = Counter(report.protocol for report in workers if report.protocol)
     if not by:
-        return []
+        levels = [found.level for report in workers for found in report.findings]
+        if not workers or Level.FAULT in levels:
+            return []
+        seen = "no worker was found that can be read from here"
+        fix = "repeat this with another `--timeout`, and look at the logs of the workers"
+        return [Finding(Level.FAULT, "none-readable", WORKERS, seen, fix)]
     transports = ", ".join(f"{count} by {name}" for name, count in sorted(by.items()))
     seen = f"{by.total()} of {len(workers)} can be read from here: {transports}"
     if "grpc" in by:

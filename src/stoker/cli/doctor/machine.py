@@ -9,8 +9,10 @@ from dataclasses import dataclass
 
 from stoker.cli.doctor.findings import Finding, Level
 from stoker.service import messages as m
+from stoker.service.dispatcher.assignment import TASKS_PER_CLIENT
 from stoker.service.host import host_id
-from stoker.service.versions import stoker_version, versions
+from stoker.service.versions import versions
+from stoker.version import VERSION
 from stoker.wire import frames as f
 
 SUBJECT = "this machine"
@@ -23,9 +25,6 @@ OWN_FILES = 100
 
 FILES_PER_WORKER = 5
 """A socket, and with shared memory up to four segments, by default."""
-
-READ_AT_A_TIME = 128
-"""Most workers that a trainer reads at a time."""
 
 SMALL_DEV_SHM = 128 << 20
 """Containers get 64 MiB by default."""
@@ -62,7 +61,7 @@ def this_machine() -> Machine:
     """Return the facts about the machine and process that this function runs in."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return Machine(
-        stoker=stoker_version(),
+        stoker=VERSION,
         versions=versions(),
         protocol=(m.PROTOCOL_MIN, m.PROTOCOL_MAX),
         data_protocol=(f.PROTOCOL_MIN, f.PROTOCOL_MAX),
@@ -94,7 +93,8 @@ def check_machine(machine: Machine, workers: int) -> list[Finding]:
 
 
 def _check_open_files(machine: Machine, workers: int) -> list[Finding]:
-    limit, needed = machine.open_files, OWN_FILES + FILES_PER_WORKER * min(workers, READ_AT_A_TIME)
+    limit = machine.open_files
+    needed = OWN_FILES + FILES_PER_WORKER * min(workers, TASKS_PER_CLIENT)
     if limit >= max(needed, USUAL_OPEN_FILES):
         return []
     level = Level.WARNING if limit >= needed else Level.FAULT

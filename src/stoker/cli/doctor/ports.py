@@ -13,12 +13,15 @@ from stoker.wire.transports.stream_socket import dial
 
 
 class PortTrouble(enum.Enum):
-    """The reasons that a port cannot be reached; the values are names of findings."""
+    """The reasons that a port cannot be reached; the values are names of findings.
 
-    UNRESOLVED = "name-unresolved"
+    Those that say more about the server are first.
+    """
+
     REFUSED = "port-refused"
     DROPPED = "port-dropped"
     UNREACHABLE = "host-unreachable"
+    UNRESOLVED = "name-unresolved"
 
 
 class PortError(Exception):
@@ -42,17 +45,18 @@ def check_port(host: str, port: int, patience: float) -> None:
     """
     addresses = _resolve(host, patience)
     deadline = time.monotonic() + patience
-    error = PortError(PortTrouble.UNRESOLVED, f"{host!r} has no address")
+    errors = [PortError(PortTrouble.UNRESOLVED, f"{host!r} has no address")]
     for tried, address in enumerate(addresses):
         # A family that is not routed must not leave the other one without time.
         left = (deadline - time.monotonic()) / (len(addresses) - tried)
         try:
             dial(join_address(address, port), left).close()
         except UnavailableError as failure:
-            error = _port_error(join_address(address, port), failure.__cause__, patience)
+            errors.append(_port_error(join_address(address, port), failure.__cause__, left))
         else:
             return
-    raise error
+    # An address of a family that is not routed must not hide the reason of the other one.
+    raise min(errors, key=lambda error: list(PortTrouble).index(error.trouble))
 
 
 def _resolve(host: str, patience: float) -> list[str]:
@@ -79,9 +83,9 @@ def _resolve(host: str, patience: float) -> list[str]:
     return answer
 
 
-def _port_error(address: str, cause: BaseException | None, patience: float) -> PortError:
+def _port_error(address: str, cause: BaseException | None, waited: float) -> PortError:
     if isinstance(cause, TimeoutError):
-        seen = f"{address} does not answer within {patience:g} s"
+        seen = f"{address} does not answer within {round(waited, 1):g} s"
         return PortError(PortTrouble.DROPPED, seen)
     if cause is None or isinstance(cause, ConnectionRefusedError):
         return PortError(PortTrouble.REFUSED, f"{address} refuses connections")

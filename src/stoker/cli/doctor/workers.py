@@ -16,7 +16,9 @@ from stoker.wire.transports.addresses import parse_address
 
 THREADS = 32
 SECONDS = 30.0
-"""Workers that are checked at a time, and the time for all of them."""
+"""Workers that are checked at a time, and the least time for all of them."""
+
+MISMATCH = "protocol-mismatch"
 
 ADVERTISE_FIX = (
     "let it advertise an address that this machine reaches: `--worker-address`, or "
@@ -80,24 +82,29 @@ def check_workers(
                 number, place = waiting.pop()
             except IndexError:
                 return
-            reports[number] = check_worker(place, machine, patience)
+            try:
+                reports[number] = check_worker(place, machine, patience)
+            except Exception as error:  # noqa: BLE001 - the others are checked all the same
+                reports[number] = _not_checked(place, f"the check failed: {error!r}")
 
     threads = [
         threading.Thread(target=check, name="stoker-doctor", daemon=True)
         for _ in range(min(THREADS, len(places)))
     ]
-    deadline = time.monotonic() + SECONDS
+    seconds = max(SECONDS, 5 * patience)
+    deadline = time.monotonic() + seconds
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
     waiting.clear()
-    return [reports.get(number) or _late(place) for number, place in enumerate(places)]
+    late = f"the check took more than {seconds:g} s"
+    return [reports.get(number) or _not_checked(place, late) for number, place in enumerate(places)]
 
 
-def _late(place: m.WorkerPlace) -> WorkerReport:
+def _not_checked(place: m.WorkerPlace, why: str) -> WorkerReport:
     report = WorkerReport(place)
-    report.add(Level.NOT_CHECKED, "not-checked", f"the check took more than {SECONDS:g} s")
+    report.add(Level.NOT_CHECKED, "not-checked", why)
     return report
 
 
@@ -112,7 +119,7 @@ def check_worker(place: m.WorkerPlace, machine: Machine, patience: float) -> Wor
         report.add(Level.FAULT, "no-common-transport", f"serves elements by {by} only", fix)
         return report
     _check_network(report, protocol, machine, patience)
-    if "shm" in offered:
+    if "shm" in offered and not any(each.name == MISMATCH for each in report.findings):
         _check_shared_memory(report, machine, patience)
     return report
 
@@ -173,17 +180,24 @@ def _check_answer(
             fix = f"give each worker a port or forwarding of its own: {ADVERTISE_FIX}"
             report.add(Level.FAULT, "another-worker", seen, fix)
         return
-    first, last = machine.data_protocol
-    if probed.reply.protocol_max < first or probed.reply.protocol_min > last:
-        seen = (
-            f"it runs stoker {probed.reply.stoker} with data protocol {probed.reply.protocol_min} "
-            f"to {probed.reply.protocol_max}; here is stoker {machine.stoker} with {first} to "
-            f"{last}"
-        )
-        fix = "install the same stoker version on both"
-        report.add(Level.FAULT, "protocol-mismatch", seen, fix)
-        return
-    report.probed, report.network_protocol, report.protocol = probed, protocol, protocol
+    if _has_common_version(report, probed, machine):
+        report.probed, report.network_protocol, report.protocol = probed, protocol, protocol
+
+
+def _has_common_version(report: WorkerReport, probed: Probed, machine: Machine) -> bool:
+    """Return whether a trainer here is served by this worker; if not, report it.
+
+    Probes are answered in any version.
+    """
+    reply, (first, last) = probed.reply, machine.data_protocol
+    if first <= reply.protocol_max and reply.protocol_min <= last:
+        return True
+    seen = (
+        f"it runs stoker {reply.stoker} with data protocol {reply.protocol_min} to "
+        f"{reply.protocol_max}; here is stoker {machine.stoker} with {first} to {last}"
+    )
+    report.add(Level.FAULT, MISMATCH, seen, "install the same stoker version on both")
+    return False
 
 
 def _is_same(probed: Probed, place: m.WorkerPlace) -> bool:
@@ -228,7 +242,7 @@ def _check_shared_memory(report: WorkerReport, machine: Machine, patience: float
             )
             report.add(Level.WARNING, "shared-memory-unused", seen, fix)
     else:
-        if _is_same(probed, report.place):
+        if _is_same(probed, report.place) and _has_common_version(report, probed, machine):
             report.probed, report.protocol = probed, "shm"
             _soften(report)
 

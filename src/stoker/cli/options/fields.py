@@ -30,25 +30,6 @@ class Alias:
 
 
 @dataclass(frozen=True)
-class Differences:
-    """Differences between the command line and a configuration, for one field.
-
-    Attributes:
-        default: the value without flag, variable and key; `None` leaves it to the configuration.
-        shown: the default in words, if it depends on other options.
-        help: replaces the text of the docstring.
-        choices: the values that exist, if the annotation does not list them.
-        alias: another flag.
-    """
-
-    default: Any = None
-    shown: str = ""
-    help: str = ""
-    choices: tuple[str, ...] = ()
-    alias: Alias | None = None
-
-
-@dataclass(frozen=True)
 class Option:
     """One option: a flag ``--some-name``, a variable ``STOKER_SOME_NAME``, a key ``some_name``.
 
@@ -59,7 +40,9 @@ class Option:
         required: True if it has no default.
         default: the default, or `None` if there is none to show.
         help: text of the docstring's "Attributes".
-        differences: see `Differences`.
+        choices: the values that exist, if there are few.
+        shown: the default in words, if it depends on other options.
+        alias: another flag.
     """
 
     name: str
@@ -68,7 +51,9 @@ class Option:
     required: bool
     default: Any
     help: str
-    differences: Differences
+    choices: tuple[str, ...] = ()
+    shown: str = ""
+    alias: Alias | None = None
 
     @property
     def flag(self) -> str:
@@ -84,18 +69,10 @@ class Option:
         return f"STOKER_{self.name.upper()}"
 
     @property
-    def choices(self) -> tuple[str, ...]:
-        return self.differences.choices
-
-    @property
-    def alias(self) -> Alias | None:
-        return self.differences.alias
-
-    @property
     def shown_default(self) -> str:
         """The default as a user would write it; empty if there is none."""
-        if self.differences.shown or self.default in (None, []):
-            return self.differences.shown
+        if self.shown or self.default in (None, []):
+            return self.shown
         if self.quantity is not None:
             return self.quantity.format(self.default)
         return str(self.default).lower() if self.type is bool else str(self.default)
@@ -106,28 +83,29 @@ def flag_of(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def options_of(cls: type, differences: Mapping[str, Differences]) -> list[Option]:
-    """Return the options of the fields of a dataclass, in its order."""
+def options_of(cls: type, differences: Mapping[str, Mapping[str, Any]]) -> list[Option]:
+    """Return the options of the fields of a dataclass, in its order.
+
+    Args:
+        cls: the dataclass.
+        differences: for each name of a field the attributes of its option that differ from it.
+    """
     annotations = typing.get_type_hints(cls)
     texts = attribute_texts(cls)
     found = []
     for field in dataclasses.fields(cls):
-        different = differences.get(field.name, Differences())
-        literal = _literal(annotations[field.name])
-        if literal:
-            different = dataclasses.replace(different, choices=literal)
-        default = _default(field) if different.default is None else different.default
-        found.append(
-            Option(
-                name=field.name,
-                type=_type(annotations[field.name]),
-                quantity=_quantity(field.name),
-                required=default is dataclasses.MISSING,
-                default=None if default is dataclasses.MISSING else default,
-                help=different.help or texts.get(field.name, ""),
-                differences=different,
-            )
+        default = _default(field)
+        required = default is dataclasses.MISSING
+        option = Option(
+            name=field.name,
+            type=_type(annotations[field.name]),
+            quantity=_quantity(field.name),
+            required=required,
+            default=None if required else default,
+            help=texts.get(field.name, ""),
+            choices=_literal(annotations[field.name]),
         )
+        found.append(dataclasses.replace(option, **differences.get(field.name, {})))
     return found
 
 

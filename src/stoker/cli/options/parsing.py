@@ -21,7 +21,10 @@ def parse_text(option: Option, text: str) -> Any:
     if option.type is bool:
         return _parse_bool(text)
     if option.type is list:
-        return [entry.strip() for entry in text.split(",")]
+        entries = [entry.strip() for entry in text.split(",")]
+        if not all(entries):
+            raise OptionError(f"{text!r} has an empty entry")
+        return entries
     if option.quantity is not None:
         return option.quantity.parse(text)
     if option.type is int:

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
-from stoker.cli.options.fields import Alias, Differences, Option, options_of
+from stoker.cli.options.fields import Alias, Option, options_of
 from stoker.errors import InvalidArgumentError
 from stoker.service.config import (
     DATA_TRANSFER_PROTOCOLS,
@@ -43,35 +43,36 @@ class ProcessFields:
             raise InvalidArgumentError(f"`processes` must be at least 1, got {self.processes}")
 
 
-_PROTOCOL = Differences(choices=PROTOCOLS, help="protocol of the control plane.")
+_PROTOCOL = {"choices": PROTOCOLS, "help": "protocol of the control plane."}
 
-_DISPATCHER: Mapping[str, Differences] = MappingProxyType(
+_DISPATCHER: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
-        "port": Differences(default=5050),
+        "port": {"default": 5050},
         "protocol": _PROTOCOL,
-        "worker_max_concurrent_snapshots": Differences(help="has no effect in this version."),
-        "fault_tolerant_mode": Differences(shown="true with --work-dir"),
+        "worker_max_concurrent_snapshots": {"help": "has no effect in this version."},
+        "fault_tolerant_mode": {"shown": "true with --work-dir"},
     }
 )
 
-_WORKER: Mapping[str, Differences] = MappingProxyType(
+_WORKER: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
-        "dispatcher_address": Differences(
-            help="the dispatcher, as HOST:PORT or grpc://HOST:PORT.", alias=Alias("dispatcher")
-        ),
-        "port": Differences(
-            help="the port of the first process, the next of the second, ...; 0: any free ones."
-        ),
+        "dispatcher_address": {
+            "help": "the dispatcher, as HOST:PORT or grpc://HOST:PORT.",
+            "alias": Alias("dispatcher"),
+        },
+        "port": {
+            "help": "the port of the first process, the next of the second, ...; 0: any free ones."
+        },
         "protocol": _PROTOCOL,
-        "data_transfer_protocol": Differences(choices=DATA_TRANSFER_PROTOCOLS),
-        "worker_tags": Differences(alias=Alias("tags")),
-        "cross_trainer_cache_size_bytes": Differences(alias=Alias("cross_trainer_cache_bytes")),
-        "shutdown_quiet_period_ms": Differences(
-            default=25_000,
-            help="time after SIGTERM in which trainers may read what is computed; a second SIGTERM "
-            "ends it.",
-            alias=Alias("grace", unit="s"),
-        ),
+        "data_transfer_protocol": {"choices": DATA_TRANSFER_PROTOCOLS},
+        "worker_tags": {"alias": Alias("tags")},
+        "cross_trainer_cache_size_bytes": {"alias": Alias("cross_trainer_cache_bytes")},
+        "shutdown_quiet_period_ms": {
+            "default": 25_000,
+            "help": "time after SIGTERM in which trainers may read what is computed; a second "
+            "SIGTERM ends it.",
+            "alias": Alias("grace", unit="s"),
+        },
     }
 )
 

@@ -10,8 +10,7 @@ from stoker.cli.options.errors import OptionError
 
 _NUMBER = re.compile(r"(-?[0-9]{1,15}(?:\.[0-9]{1,15})?) ?([A-Za-z]*)")
 
-_MAXIMUM = 1 << 63
-"""Messages encode integers of 64 bits."""
+_DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True)
@@ -45,8 +44,6 @@ class Quantity:
         value = number * self.units.get(unit, 1)
         if value != int(value):
             raise OptionError(f"{text!r} is not a whole number of {self.base}; {self._forms}")
-        if value >= _MAXIMUM:
-            raise OptionError(f"{text!r} is too large: at most {_MAXIMUM - 1} {self.base}")
         return int(value)
 
     def format(self, value: int) -> str:
@@ -105,12 +102,9 @@ def parse_seconds(text: str) -> float:
     """Return the seconds of "2s", "500ms", "1min" or "2".
 
     Raises:
-        OptionError: if `text` is not a positive time.
+        OptionError: if `text` is not a positive time, or more than a day.
     """
-    try:
-        milliseconds = TIME.parse(with_unit(text, "s"))
-    except OptionError:
-        milliseconds = 0
-    if milliseconds <= 0:
-        raise OptionError(f"{text!r} is not a positive time such as 2s, 500ms or 1min")
+    milliseconds = TIME.parse(with_unit(text, "s"))
+    if not 0 < milliseconds <= _DAY_MS:
+        raise OptionError(f"{text!r} is not a positive time of at most a day, such as 2s or 500ms")
     return milliseconds / 1000

@@ -79,7 +79,16 @@ class Values:
         try:
             return cls(**fields)
         except (StokerError, ValueError) as error:
-            raise OptionError(self._with_origins(str(error))) from error
+            raise OptionError(self.with_origins(str(error))) from error
+
+    def with_origins(self, message: str) -> str:
+        """Return `message` after the origins of the options, or else values, that it names."""
+        named = dict.fromkeys(re.findall(r"`(\w+)`", message))
+        origins = [self._given[name].origin for name in named if name in self._given]
+        if not origins:
+            found = [given for given in self._given.values() if isinstance(given.value, str)]
+            origins = [given.origin for given in found if repr(given.value) in message]
+        return ": ".join([*filter(None, [", ".join(origins)]), message])
 
     def _missing(self, option: Option) -> str:
         near = [warning for warning in self.warnings if warning.endswith(f"{option.variable}?")]
@@ -88,15 +97,6 @@ class Values:
             f"key {option.name} in [{self._table}] of a file for --config"
         )
         return "; ".join([ways, *near])
-
-    def _with_origins(self, message: str) -> str:
-        """Return `message` after the origins of the options, or else values, that it names."""
-        named = dict.fromkeys(re.findall(r"`(\w+)`", message))
-        origins = [self._given[name].origin for name in named if name in self._given]
-        if not origins:
-            found = [given for given in self._given.values() if isinstance(given.value, str)]
-            origins = [given.origin for given in found if repr(given.value) in message]
-        return ": ".join([*filter(None, [", ".join(origins)]), message])
 
 
 def read_values(

@@ -2,7 +2,7 @@
 
 from stoker.service import messages as m
 from stoker.service.dispatcher.state import State
-from stoker.service.versions import stoker_version
+from stoker.version import VERSION
 
 
 def probe_reply(state: State, clock: float, journaled: bool) -> m.ProbeReply:
@@ -16,7 +16,7 @@ def probe_reply(state: State, clock: float, journaled: bool) -> m.ProbeReply:
     return m.ProbeReply(
         m.PROTOCOL_MIN,
         m.PROTOCOL_MAX,
-        stoker_version(),
+        VERSION,
         clock,
         [
             m.WorkerPlace(

@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from functools import cached_property
 from types import TracebackType
 from typing import Any, Self
 
@@ -99,7 +100,11 @@ class DispatchServer:
                 "the dispatcher has no target before start(), which chooses its port; call it, or "
                 "give a port"
             )
-        return f"{self._config.protocol}://{join_address(own_host(self._config.host), port)}"
+        return f"{self._config.protocol}://{join_address(self._own_host, port)}"
+
+    @cached_property
+    def _own_host(self) -> str:
+        return own_host(self._config.host)  # it may wait for a name server
 
     def start(self) -> None:
         """Start to serve; idempotent.

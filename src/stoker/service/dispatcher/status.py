@@ -23,7 +23,7 @@ from stoker.service.dispatcher.records import DatasetAdded
 from stoker.service.dispatcher.reports import Rate, Reports
 from stoker.service.dispatcher.sessions import Sessions
 from stoker.service.logs import epoch_text
-from stoker.service.versions import stoker_version
+from stoker.version import VERSION
 
 _NO_RATE = Rate()
 
@@ -54,7 +54,7 @@ class StatusBuilder:
         self._reports = reports
         self._started_at = started_at
         self._journaled = journaled
-        self._version = stoker_version()
+        self._version = VERSION
 
     def answer(self, request: m.GetStatus, now: float) -> m.StatusReply:
         """Return the state of the service.

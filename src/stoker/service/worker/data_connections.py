@@ -116,7 +116,9 @@ class DataConnections:
         """Answer a probe; its connection is one without a hello, and has as much time."""
         with self._lock:
             channel, _ = self._greeting.get(client, (None, 0.0))
-        if channel is not None:
+        if channel is not None and channel.is_sending:  # else answers fill the memory
+            self._refuse(client, InvalidArgumentError("a probe came before the last was answered"))
+        elif channel is not None:
             channel.put(self._probed())
             for frame in probe_frames(probe):
                 channel.put(frame)
@@ -146,6 +148,9 @@ class DataConnections:
             client.refused = True
         if channel is not None:
             self._refusals.add(client.peer, error, foreign=foreign)
+            if channel.is_sending:  # the client may never receive the answer before the reason
+                channel.close()
+                return
             channel.put(f.Bye(to_record(error)))
             channel.put(None)
             channel.flush()

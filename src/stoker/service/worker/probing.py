@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stoker.service.host import host_id
-from stoker.service.versions import stoker_version
+from stoker.version import VERSION
 from stoker.wire import frames as f
 
 
@@ -27,7 +27,7 @@ def probe_reply(worker: str, worker_id: int, dispatcher: str, clock: float) -> f
         worker,
         worker_id,
         dispatcher,
-        stoker_version(),
+        VERSION,
         clock,
         host_id(),
     )

@@ -27,7 +27,7 @@ from stoker.service.chunk import Chunk
 from stoker.service.config import WorkerConfig, parse_service
 from stoker.service.keys import KEY_BYTES, WorkerIdentity
 from stoker.service.task_evidence import TaskEvidence
-from stoker.service.versions import stoker_version, versions
+from stoker.service.versions import versions
 from stoker.service.worker import logic
 from stoker.service.worker.allocator import TRIM_SECONDS, trim_allocator
 from stoker.service.worker.data_connections import DataConnections
@@ -37,6 +37,7 @@ from stoker.service.worker.listeners import WorkerListeners, shared_segments
 from stoker.service.worker.listing import Listing
 from stoker.service.worker.pipeline import Pipeline, task_fields
 from stoker.service.worker.probing import probe_reply
+from stoker.version import VERSION
 from stoker.wire import frames as f
 
 logger = logging.getLogger("stoker.worker")
@@ -143,7 +144,7 @@ class Shell:
                 versions(),
                 self._config.worker_tags,
                 instance=secrets.token_hex(KEY_BYTES),
-                version=stoker_version(),
+                version=VERSION,
             )
             self.logic = logic.Worker(
                 hello,

@@ -63,6 +63,11 @@ class Channel:
         self._finishing = self._finishing or message is None
         self._messages.append(message)
 
+    @property
+    def is_sending(self) -> bool:
+        """True while messages that were put are not sent."""
+        return bool(self._messages)
+
     def flush(self) -> None:
         """Send the messages that can be sent without waiting, unless another thread does."""
         while self._messages and not (self._blocked or self._closed):
