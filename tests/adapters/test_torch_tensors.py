@@ -104,6 +104,23 @@ def test_changing_a_tensor_changes_no_data_of_the_user():
     assert not table.any()
 
 
+def test_changing_a_tensor_changes_no_data_in_kept_containers():
+    kept = [{"x": np.zeros(3), "y": (np.zeros(3),)} for _ in range(2)]
+    for batch in DataLoader(Dataset.range(2).map(lambda i: kept[i])):
+        batch["x"].add_(1)
+        batch["y"][0].add_(1)
+    assert not any(sample["x"].any() or sample["y"][0].any() for sample in kept)
+
+
+def test_changing_a_tensor_changes_no_state_of_a_scan():
+    def counted(state, _):
+        state = {"x": state["x"] + 1}
+        return state, state
+
+    loader = DataLoader(Dataset.range(3).scan({"x": np.zeros(1)}, counted), prefetch_factor=0)
+    assert [batch["x"].add_(1).item() for batch in loader] == [2, 3, 4]
+
+
 @pytest.mark.parametrize("target_workers", ["AUTO", "LOCAL"])
 def test_changing_a_tensor_of_a_local_worker_changes_no_data(target_workers):
     table = np.zeros((4, 50_000))
