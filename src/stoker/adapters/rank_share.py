@@ -118,7 +118,7 @@ def part_of(dataset: Dataset, index: int, count: int) -> Dataset:
     )
 
 
-def shuffled(dataset: Dataset) -> Dataset:
+def shuffled(dataset: Dataset, seed: int | None = None) -> Dataset:
     """Return the dataset in random order, drawn from all elements below its last batch.
 
     Elements are drawn before maps compute them, and need no memory for what maps return.
@@ -127,7 +127,9 @@ def shuffled(dataset: Dataset) -> Dataset:
     return _insert(
         dataset,
         (*_MAPS, *_BATCHES),
-        lambda node: nodes.Shuffle(input=node, buffer_size=UNKNOWN_CARDINALITY, site=site),
+        lambda node: nodes.Shuffle(
+            input=node, buffer_size=UNKNOWN_CARDINALITY, seed=seed, site=site
+        ),
     )
 
 

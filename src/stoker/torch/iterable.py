@@ -14,7 +14,13 @@ from stoker.dataset.dataset import Dataset
 from stoker.dataset.iterator import Iterator as DatasetIterator
 from stoker.dataset.state import check_resumable
 from stoker.errors import UnimplementedError
-from stoker.service.consumers import is_distributed, named_jobs_of, with_own_jobs
+from stoker.service.consumers import (
+    dispatchers_of,
+    is_distributed,
+    named_jobs_of,
+    with_own_jobs,
+    with_seed_of_jobs,
+)
 from stoker.torch.distribution import NO_GROUP, current_rank, has_process_group, of_rank_0
 from stoker.torch.tensors import to_tensors
 
@@ -33,7 +39,8 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
     Args:
         dataset: a stoker Dataset.
         seed: seed of random steps without seed; ``None``: one is drawn now, with several ranks it
-            is 0.
+            is 0. It must be
+            equal on all of them.
         rank: of this process; ``None``: that of `torch.distributed`, or of the environment.
         world_size: number of ranks; ``None``: as `rank`.
 
@@ -60,11 +67,14 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
     ) -> None:
         check_dataset(dataset, "stoker.torch.IterableDataset")
         dataset._draw_seed()  # the copies that are forked would draw others
-        self._dataset = with_seed(dataset, arguments.seed(seed))
+        self._seed = arguments.seed(seed)
+        self._dataset = with_seed(dataset, self._seed)
         if is_distributed(dataset):
-            self._dataset = with_own_jobs(self._dataset)
-        self._rank = given_rank(rank, world_size)
+            self._dataset = with_own_jobs(self._dataset, self._seed)
+        self._given_rank = given_rank(rank, world_size)
+        self._rank = self._given_rank
         self._jobs: dict[str, str] | None = None
+        self._has_common_seed = self._seed is None or self._given_rank is not None
         self._passes = _passes_of(self._dataset, self._rank)
         self._passes_here = 0
         if has_process_group():
@@ -89,12 +99,15 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
         return iterator
 
     def __len__(self) -> int:
-        rank = self._rank or current_rank()
+        rank = self._given_rank or current_rank()
         if is_distributed(self._dataset) and rank.world_size > 1:
             raise TypeError(
                 "the number of elements of a rank over a service is unknown until they are read"
             )
         return len(read_as(self._dataset, rank, {}))
+
+    def __bool__(self) -> bool:
+        return True  # without it, `if loader:` would ask for the length
 
     def set_epoch(self, epoch: int) -> None:
         """Give the next pass the number `epoch`; the passes after it follow.
@@ -110,10 +123,20 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
         )
 
     def _prepare(self) -> Rank:
-        """Determine the rank, and the jobs that the ranks have in common."""
-        rank = self._rank = self._rank or current_rank()
-        if self._jobs is None and rank.world_size > 1 and is_distributed(self._dataset):
-            can_agree = has_process_group() and torch.utils.data.get_worker_info() is None
+        """Determine the rank, and the jobs and the seed that the ranks have in common."""
+        if self._given_rank is None and (self._rank is None or has_process_group()):
+            self._rank = current_rank()  # a spawned worker process has that of its parent
+        rank = self._rank or Rank()
+        if rank.world_size == 1:
+            return rank
+        can_agree = has_process_group() and torch.utils.data.get_worker_info() is None
+        if can_agree and not self._has_common_seed:
+            seed = int(of_rank_0([str(self._seed)])[0])
+            self._has_common_seed = True
+            self._dataset = with_seed(self._dataset, seed)
+            if is_distributed(self._dataset):
+                self._dataset = with_seed_of_jobs(self._dataset, seed)
+        if self._jobs is None and is_distributed(self._dataset):
             self._jobs = common_jobs(self._dataset, of_rank_0 if can_agree else None, NO_GROUP)
         return rank
 
@@ -249,4 +272,5 @@ def _passes_of(dataset: Dataset, rank: Rank | None) -> PassCounter:
     Datasets of one named job share it, as they share its epochs; but ranks of one process do not.
     """
     names = named_jobs_of(dataset)
-    return _named.setdefault((*names, rank), PassCounter()) if names else PassCounter()
+    key = (*names, *dispatchers_of(dataset), rank)
+    return _named.setdefault(key, PassCounter()) if names else PassCounter()
