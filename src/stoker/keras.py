@@ -43,8 +43,8 @@ def adapt(
         batch_size: samples in a batch; ``None``: the elements are the batches.
         shuffle: draw the samples of each epoch in a new random order, from the whole dataset.
         drop_last: drop a last batch with fewer samples.
-        seed: seed of `shuffle` and of other random steps without seed; ``None``: it is drawn. Ranks need
-            equal ones.
+        seed: seed of `shuffle` and of other random steps without seed; ``None``: it is drawn. Ranks
+            need equal ones.
         rank: of this process among those that train together; ``None``: that of
             `torch.distributed` or `jax.distributed`, or of the environment (RANK).
         world_size: number of ranks; ``None``: as `rank`.

@@ -20,6 +20,15 @@ _MAPS = ("map", "prefetch")
 _BATCHES = ("batch", "padded_batch")
 
 
+class ProcessShare(nodes.Shard, frozen=True, eq=False, kw_only=True):
+    """The elements at positions `index`, ``index + num_shards``, ...: those of one process."""
+
+    kind: ClassVar[str] = "process_share"
+
+    def division(self) -> tuple[int, int]:
+        return self.num_shards, self.index
+
+
 class RankShare(OneInput, frozen=True, eq=False, kw_only=True):
     """The elements at positions `rank`, ``rank + world_size``, ... of complete groups.
 
@@ -48,13 +57,16 @@ class RankShare(OneInput, frozen=True, eq=False, kw_only=True):
     def fused(self) -> Node:
         if self._is_counted_by_reading():
             return self
-        shard = nodes.Shard(
+        shard = ProcessShare(
             input=self.input, num_shards=self.world_size, index=self.rank, site=self.site
         )
         count = self.cardinality()
         if count == INFINITE_CARDINALITY:
             return shard
         return nodes.Take(input=shard, count=count, site=self.site)
+
+    def division(self) -> tuple[int, int]:
+        return self.world_size, self.rank
 
     def open(self, context: Context) -> Stream:
         return _CompleteGroups(self, context.open(self.input))
@@ -114,7 +126,7 @@ def part_of(dataset: Dataset, index: int, count: int) -> Dataset:
     return _insert(
         dataset,
         _MAPS,
-        lambda node: nodes.Shard(input=node, num_shards=count, index=index, site=site),
+        lambda node: ProcessShare(input=node, num_shards=count, index=index, site=site),
     )
 
 
