@@ -41,7 +41,8 @@ class DataLoader:
             equal on all of them.
         prefetch_factor: batches that are ready ahead of the trainer; 0: none.
         device: device to copy the batches to, while the trainer computes if it is a GPU; such as
-            "cuda". ``None``: tensors are in the memory of this process.
+            "cuda", the current device of the thread that reads. ``None``: tensors are in the memory
+            of this process.
         rank: of this process among those that train together; ``None``: that of
             `torch.distributed`, or of the environment (RANK). Give both for groups of your own.
         world_size: number of ranks; ``None``: as `rank`.
@@ -112,7 +113,10 @@ class DataLoader:
                 self.collate_fn, in_lists=in_lists, pin_memory=self.pin_memory, device=self.device
             )
             return LoaderIterator(iterator, progress, steps, delivery.convert)
-        to_gpu = CudaDelivery(self.collate_fn, in_lists=in_lists, device=self.device)
+        device = self.device
+        if device.index is None:  # the thread that copies has another current device
+            device = torch.device("cuda", torch.cuda.current_device())
+        to_gpu = CudaDelivery(self.collate_fn, in_lists=in_lists, device=device)
         return LoaderIterator(
             iterator, progress, steps, to_gpu.convert, to_gpu.receive, self.prefetch_factor
         )
