@@ -237,3 +237,16 @@ def test_ranks_that_cannot_communicate_need_a_job_name(cluster):
 def test_other_datasets_are_refused():
     with pytest.raises(InvalidTypeError, match=r"must be a stoker\.Dataset"):
         IterableDataset([1, 2])  # type: ignore[arg-type]
+
+
+def test_rank_caches_its_part_once():
+    called = []
+
+    def note(i):
+        called.append(i)
+        return i
+
+    dataset = IterableDataset(Dataset.range(8).map(note).cache(), rank=1, world_size=2)
+    for _ in range(3):
+        assert [int(x) for x in dataset] == [1, 3, 5, 7]
+    assert called == [1, 3, 5, 7]

@@ -18,6 +18,7 @@ from stoker.dataset.tree.table import Table
 
 _MAPS = ("map", "prefetch")
 _BATCHES = ("batch", "padded_batch")
+_CACHE = ("cache",)  # in memory: each process keeps its own part
 
 
 class ProcessShare(nodes.Shard, frozen=True, eq=False, kw_only=True):
@@ -106,13 +107,13 @@ class _CompleteGroups(OneInputStream):
 def share_of(dataset: Dataset, rank: int, world_size: int) -> Dataset:
     """Return the part of a local dataset that one rank reads; all ranks get as many elements.
 
-    It is taken below maps, so that a rank does not compute the elements of others, and below the
-    batches that end the pipeline: each rank batches its own elements.
+    It is taken below maps, so that a rank does not compute the elements of others, below caches in
+    memory, and below the batches that end the pipeline: each rank batches its own elements.
     """
     site = call_site()
     return _insert(
         dataset,
-        (*_MAPS, *_BATCHES),
+        (*_MAPS, *_BATCHES, *_CACHE),
         lambda node: RankShare(input=node, rank=rank, world_size=world_size, site=site),
     )
 
@@ -125,7 +126,7 @@ def part_of(dataset: Dataset, index: int, count: int) -> Dataset:
     site = call_site()
     return _insert(
         dataset,
-        _MAPS,
+        (*_MAPS, *_CACHE),
         lambda node: ProcessShare(input=node, num_shards=count, index=index, site=site),
     )
 

@@ -77,6 +77,8 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
         self._has_common_seed = self._seed is None or self._given_rank is not None
         self._passes = _passes_of(self._dataset, self._rank)
         self._passes_here = 0
+        self._part: tuple[Any, Dataset] | None = None
+        """What a process of a rank reads; kept, since caches in memory belong to its nodes."""
         if has_process_group():
             self._prepare()  # a forked worker process cannot
 
@@ -141,18 +143,22 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
         return rank
 
     def _read(self, process: "_Process") -> Dataset:
-        return read_as(
-            self._dataset,
-            self._prepare(),
-            self._jobs or {},
-            process=process.number,
-            processes=process.processes,
-        )
+        rank = self._prepare()
+        if self._part is None or self._part[0] != (rank, process):
+            part = read_as(
+                self._dataset,
+                rank,
+                self._jobs or {},
+                process=process.number,
+                processes=process.processes,
+            )
+            self._part = (rank, process), part
+        return self._part[1]
 
     def __getstate__(self) -> dict[str, Any]:
         if has_process_group():
             self._prepare()  # what is sent to another process has no process group
-        return self.__dict__
+        return self.__dict__ | {"_part": None}
 
 
 class _Process(NamedTuple):

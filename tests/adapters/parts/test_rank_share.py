@@ -92,6 +92,32 @@ def test_child_processes_of_a_rank_share_its_part():
     assert found == [[0, 4, 8], [2, 6], [1, 5, 9], [3, 7]]
 
 
+@pytest.mark.parametrize(
+    ("world_size", "processes", "batched"),
+    [(2, 1, False), (1, 2, False), (2, 2, False), (2, 1, True)],
+)
+def test_each_part_is_cached(world_size, processes, batched):
+    called = []
+
+    def note(i):
+        called.append(i)
+        return i
+
+    dataset = Dataset.range(8).map(note).cache()
+    dataset = dataset.batch(1) if batched else dataset
+    part = read_as(dataset, Rank(0, world_size), {}, processes=processes)
+    for _ in range(3):
+        assert [np.asarray(x).item() for x in part] == list(range(0, 8, world_size * processes))
+    assert called == list(range(0, 8, world_size * processes))
+
+
+def test_shuffle_stays_above_a_cache():
+    dataset = shuffled(Dataset.range(50).cache())
+    first, second = list(dataset), list(dataset)
+    assert sorted(first) == sorted(second)
+    assert first != second
+
+
 @pytest.mark.parametrize("unknown", [False, True], ids=["counted", "unknown"])
 def test_parts_draw_the_random_numbers_of_the_whole(unknown):
     def augmented(x):
