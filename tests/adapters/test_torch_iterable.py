@@ -1,6 +1,8 @@
 """`stoker.torch.IterableDataset` in PyTorch's DataLoader and torchdata's StatefulDataLoader."""
 
 import multiprocessing
+import sys
+import types
 import warnings
 
 import pytest
@@ -250,3 +252,14 @@ def test_rank_caches_its_part_once():
     for _ in range(3):
         assert [int(x) for x in dataset] == [1, 3, 5, 7]
     assert called == [1, 3, 5, 7]
+
+
+def test_rank_under_accelerate_is_warned_of(monkeypatch):
+    state = types.SimpleNamespace(is_initialized=lambda: True)
+    monkeypatch.setitem(sys.modules, "accelerate.state", state)
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.warns(UserWarning, match="rank=0, world_size=1"):
+        iter(IterableDataset(Dataset.range(3)))
+    whole = IterableDataset(Dataset.range(3), rank=0, world_size=1)
+    assert [int(x) for x in whole] == [0, 1, 2]

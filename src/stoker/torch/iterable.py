@@ -1,5 +1,7 @@
 """`IterableDataset`: a stoker Dataset for PyTorch's own DataLoader and its worker processes."""
 
+import sys
+import warnings
 import weakref
 from multiprocessing import util
 from typing import Any, NamedTuple
@@ -131,6 +133,8 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
         rank = self._rank or Rank()
         if rank.world_size == 1:
             return rank
+        if self._given_rank is None:
+            _warn_if_accelerate_divides()
         can_agree = has_process_group() and torch.utils.data.get_worker_info() is None
         if can_agree and not self._has_common_seed:
             seed = int(of_rank_0([str(self._seed)])[0])
@@ -248,6 +252,18 @@ class ElementIterator:
                 else self._dataset.iterator(state=state)
             )
         return self._iterator
+
+
+def _warn_if_accelerate_divides() -> None:
+    state = sys.modules.get("accelerate.state")
+    if state is not None and state.is_initialized():
+        warnings.warn(
+            "this IterableDataset reads the part of its rank, and Accelerator.prepare and the "
+            "Trainer of transformers divide an IterableDataset among the ranks once more, so that "
+            "most elements are lost: give IterableDataset(..., rank=0, world_size=1) for them, or "
+            "read a stoker.torch.DataLoader that is not prepared",
+            stacklevel=2,
+        )
 
 
 _BEGIN, _WITHIN, _END, _UNKNOWN = "begin", "within", "end", "unknown"
