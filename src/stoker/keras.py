@@ -35,8 +35,8 @@ def adapt(
 
     Each epoch of the model is an epoch of the dataset. `steps_per_epoch` need not be given: an
     epoch ends with the dataset, and the progress bar shows its length where it is known. It must be
-    given for an endless dataset. `class_weight`, `batch_size` and `shuffle` of `fit` are ignored: yield
-    sample weights, and give the others here.
+    given for an endless dataset. `class_weight`, `batch_size` and `shuffle` of `fit` are ignored:
+    yield sample weights, and give the others here.
 
     Args:
         dataset: a stoker Dataset of batches ``(x, y)``, ``(x, y, sample_weight)`` or ``x`` or, with
