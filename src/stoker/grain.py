@@ -7,7 +7,7 @@ from typing import Any
 
 import grain
 
-from stoker.adapters.samples import by_index, by_iteration
+from stoker.adapters.samples import by_index, by_iteration, check_unconverted
 from stoker.dataset.dataset import Dataset
 from stoker.elements.spec import Spec
 from stoker.errors import InvalidTypeError
@@ -40,11 +40,17 @@ def from_grain(
         >>> list(stoker.grain.from_grain(squares))
         [0, 1, 4, 9]
     """
+    check_unconverted(dataset)
     if isinstance(dataset, grain.IterDataset):
         return by_iteration(dataset, _same, element_spec)
     if isinstance(dataset, grain.MapDataset) and len(dataset) == _ENDLESS:
         # An index of a repeated dataset is one of the first pass, and of a later one.
-        return Dataset.counter().map(dataset.__getitem__, num_parallel_calls=num_parallel_calls)
+        endless = Dataset.counter().map(
+            dataset.__getitem__, num_parallel_calls=num_parallel_calls, element_spec=element_spec
+        )
+        return endless.filter(_is_present) if _is_filtered(dataset) else endless
+    if isinstance(dataset, grain.MapDataset) and _is_filtered(dataset):
+        return by_index(dataset, _same, num_parallel_calls, element_spec).filter(_is_present)
     if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
         return by_index(dataset, _same, num_parallel_calls, element_spec)
     raise InvalidTypeError(
@@ -55,6 +61,15 @@ def from_grain(
 
 _ENDLESS = 2**63 - 1
 """Length of a dataset that repeats without end."""
+
+
+def _is_filtered(dataset: Any) -> bool:
+    """Return whether a `grain.MapDataset` has None in place of elements that it removed."""
+    return type(dataset).__name__ == "FilterMapDataset" or any(map(_is_filtered, dataset.parents))
+
+
+def _is_present(element: Any) -> bool:
+    return element is not None
 
 
 def _same(element: Any) -> Any:

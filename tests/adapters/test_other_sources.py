@@ -110,6 +110,17 @@ def test_grain_datasets_are_sources():
     gc.collect()  # Grain's iterators end their threads when they are collected
 
 
+def test_elements_that_grain_removed_are_absent():
+    grain = pytest.importorskip("grain")
+    from stoker.grain import from_grain
+
+    odd = grain.MapDataset.range(5).filter(lambda x: x % 2).map(lambda x: x)
+    assert list(from_grain(odd)) == [1, 3]
+    assert list(from_grain(odd.repeat()).take(3)) == [1, 3, 1]
+    spec = stoker.TensorSpec((), "int64")
+    assert from_grain(grain.MapDataset.range(3).repeat(), element_spec=spec).element_spec == spec
+
+
 def test_grain_map_dataset_is_split_among_workers():
     grain = pytest.importorskip("grain")
     from stoker.grain import from_grain

@@ -71,9 +71,8 @@ class PassCounter:
             epoch: number of that pass; the next one has the number after it.
             seed: of the copies from now on.
         """
-        self.set_next(epoch + 1)
         with self._exclusively() as values:
-            values["seed"] = seed
+            values |= {"next": epoch + 1, "passes": [], "seed": seed}
 
     def seed(self) -> int | None:
         """Return the seed of the last state; ``None``: there was none."""
@@ -92,9 +91,13 @@ class PassCounter:
         with _lock:
             fcntl.lockf(self._descriptor, fcntl.LOCK_EX)
             try:
-                values = json.loads(os.pread(self._descriptor, 1 << 20, 0))
+                # A process that was killed while it wrote may have left a rest after the values.
+                data = os.pread(self._descriptor, 1 << 20, 0).decode(errors="replace")
+                values = json.JSONDecoder().raw_decode(data)[0]
+                before = json.dumps(values)
                 yield values
-                self._write(values)
+                if json.dumps(values) != before:
+                    self._write(values)
             finally:
                 fcntl.lockf(self._descriptor, fcntl.LOCK_UN)
 

@@ -37,7 +37,7 @@ def by_index(
     element_spec: Spec | None,
 ) -> Dataset:
     """Return a dataset of ``convert(samples[i])`` for all i; it can be split, shuffled, resumed."""
-    _check_unconverted(samples)
+    check_unconverted(samples)
     return Dataset.range(len(samples)).map(
         _Sample(samples, convert), num_parallel_calls=num_parallel_calls, element_spec=element_spec
     )
@@ -45,10 +45,11 @@ def by_index(
 
 def by_iteration(samples: Any, convert: Callable[[Any], Any], element_spec: Spec | None) -> Dataset:
     """Return a dataset of the converted samples in order; each epoch iterates `samples` anew."""
-    _check_unconverted(samples)
+    check_unconverted(samples)
     return Dataset.from_generator(_Iteration(samples, convert), output_signature=element_spec)
 
 
-def _check_unconverted(samples: Any) -> None:
+def check_unconverted(samples: Any) -> None:
+    """Raise InvalidTypeError if `samples` is a stoker Dataset."""
     if isinstance(samples, Dataset):
         raise InvalidTypeError("`dataset` is a stoker.Dataset already; use it as it is")

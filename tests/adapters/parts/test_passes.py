@@ -83,3 +83,10 @@ def test_descriptor_is_closed_with_the_counter():
     del counter
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(descriptor)
+
+
+def test_rest_of_a_write_that_was_interrupted_is_ignored():
+    counter = PassCounter()
+    counter.begin(Copy(0, "a"))
+    os.pwrite(counter._descriptor, b"]}", os.fstat(counter._descriptor).st_size)
+    assert (counter.next(), counter.begin(Copy(0, "b"))) == (1, 1)
