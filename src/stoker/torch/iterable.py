@@ -80,7 +80,7 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
         self._passes = _passes_of(self._dataset, self._rank)
         self._passes_here = 0
         self._part: tuple[Any, Dataset] | None = None
-        """What a process of a rank reads; kept, since caches in memory belong to its nodes."""
+        """(rank, process) and its dataset; kept, since caches in memory belong to its nodes."""
         if has_process_group():
             self._prepare()  # a forked worker process cannot
 
