@@ -22,7 +22,7 @@ def from_grain(
 
     A `grain.MapDataset` or a random access data source can be split among the workers of a
     service, shuffled by index and resumed; a `grain.IterDataset` is read in order by the process
-    that runs it, as of `Dataset.from_generator`.
+    that runs it, like `Dataset.from_generator`.
 
     Args:
         dataset: a `grain.MapDataset`, a `grain.IterDataset`, or a data source with ``__getitem__``

@@ -15,7 +15,7 @@ from stoker.adapters.epochs import Epochs, Framework
 from stoker.adapters.iteration import LoaderIterator
 from stoker.adapters.ownership import map_leaves
 from stoker.adapters.ranks import Rank, given_rank
-from stoker.adapters.reading import Agree, check_dataset
+from stoker.adapters.reading import Agree, check_dataset, check_drop_last
 from stoker.adapters.steps import Steps
 from stoker.dataset import arguments
 from stoker.dataset.dataset import Dataset
@@ -42,7 +42,8 @@ class DataLoader:
             the default device.
         drop_last: drop a last batch with fewer samples, which a mesh may not be able to shard.
         seed: seed of `shuffle` and of other random steps without seed. Without, it is drawn; with
-            several processes it is 0.
+            several processes it is 0. It must be
+            equal on all of them.
         prefetch_factor: batches that are on the devices ahead of the trainer; 0: none.
         rank: of this process; ``None``: `jax.process_index`.
         world_size: number of processes; ``None``: `jax.process_count`.
@@ -75,7 +76,7 @@ class DataLoader:
     ) -> None:
         self.dataset = check_dataset(dataset, "stoker.jax.DataLoader")
         self.batch_size = None if batch_size is None else arguments.size("batch_size", batch_size)
-        self.drop_last = arguments.flag("drop_last", drop_last)
+        self.drop_last = check_drop_last(drop_last, batch_size)
         self.sharding = _checked_sharding(sharding)
         ahead = arguments.integer("prefetch_factor", prefetch_factor, minimum=0)
         self.prefetch_factor = ahead
@@ -103,6 +104,9 @@ class DataLoader:
     def __len__(self) -> int:
         return len(self._epochs)
 
+    def __bool__(self) -> bool:
+        return True  # without it, `if loader:` would ask for the length
+
     def set_epoch(self, epoch: int) -> None:
         """Give the next ``iter(loader)`` the number `epoch`; the epochs after it follow.
 
@@ -114,10 +118,9 @@ class DataLoader:
     def state_dict(self) -> dict[str, Any]:
         """Return the position after the last batch as small JSON, for `load_state_dict`.
 
-        Between epochs it is the number of the next epoch. It is the same in all processes.
-
-        Raises:
-            UnimplementedError: within an epoch of a dataset that reads from a service.
+        Between epochs it is the number of the next epoch; within an epoch of a dataset that reads
+        from a service, the number of that epoch. It is the same in all processes, and may be called
+        in one of them.
         """
         return self._epochs.state_dict()
 
@@ -152,7 +155,8 @@ class DataLoader:
         except ValueError as error:
             raise InvalidArgumentError(
                 f"a batch of shape {leaf.shape} cannot be sharded as {sharding}: {error}. Choose "
-                "a batch_size that the mesh divides, and drop_last=True"
+                "a batch_size that the mesh divides, and drop_last=True (of a dataset of batches, "
+                "dataset.batch(n, drop_remainder=True))"
             ) from error
 
 

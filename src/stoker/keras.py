@@ -13,7 +13,7 @@ from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
 from stoker.adapters.epochs import Epochs, Framework
 from stoker.adapters.ranks import Rank, given_rank, rank_of_environment
-from stoker.adapters.reading import Agree, check_dataset
+from stoker.adapters.reading import Agree, check_dataset, check_drop_last
 from stoker.dataset import arguments
 from stoker.dataset.dataset import Dataset
 from stoker.dataset.tree.node import UNKNOWN_CARDINALITY
@@ -35,7 +35,8 @@ def adapt(
 
     Each epoch of the model is an epoch of the dataset. `steps_per_epoch` need not be given: an
     epoch ends with the dataset, and the progress bar shows its length where it is known. It must be
-    given for an endless dataset.
+    given for an endless dataset. `class_weight`, `batch_size` and `shuffle` of `fit` are ignored:
+    yield sample weights, and give the others here.
 
     Args:
         dataset: a stoker Dataset of batches ``(x, y)``, ``(x, y, sample_weight)`` or ``x`` or, with
@@ -43,7 +44,8 @@ def adapt(
         batch_size: samples in a batch; ``None``: the elements are the batches.
         shuffle: draw the samples of each epoch in a new random order, from the whole dataset.
         drop_last: drop a last batch with fewer samples.
-        seed: seed of `shuffle` and of other random steps without seed; ``None``: it is drawn.
+        seed: seed of `shuffle` and of other random steps without seed; ``None``: it is drawn. Ranks
+            need equal ones.
         rank: of this process among those that train together; ``None``: that of
             `torch.distributed` or `jax.distributed`, or of the environment (RANK).
         world_size: number of ranks; ``None``: as `rank`.
@@ -58,7 +60,7 @@ def adapt(
             dataset,
             _framework(),
             batch_size=None if batch_size is None else arguments.size("batch_size", batch_size),
-            drop_last=arguments.flag("drop_last", drop_last),
+            drop_last=check_drop_last(drop_last, batch_size),
             shuffle=shuffle,
             seed=arguments.seed(seed),
             rank=given_rank(rank, world_size),
@@ -130,6 +132,9 @@ class Adapted(DataAdapter):
 
     def __len__(self) -> int:
         return len(self._epochs)
+
+    def __bool__(self) -> bool:
+        return True  # without it, `if loader:` would ask for the length
 
     def set_epoch(self, epoch: int) -> None:
         """Give the next epoch the number `epoch`; the epochs after it follow.

@@ -30,7 +30,7 @@ def as_tf(dataset: Dataset, *, element_spec: Spec | None = None) -> Any:
     """Return a tf.data.Dataset of the elements of a stoker Dataset.
 
     Text is tf.string, a `RaggedArray` a tf.RaggedTensor, a `SparseArray` a tf.SparseTensor, a list
-    a tuple. Each iteration is a new epoch. The elements are read in this process, as of
+    a tuple. Each iteration is a new epoch. The elements are read in this process, like
     `from_generator`.
 
     Args:

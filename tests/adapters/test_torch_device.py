@@ -4,11 +4,12 @@ import contextlib
 import functools
 import threading
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from stoker import Dataset  # noqa: E402
+from stoker import Dataset, RaggedArray, SparseArray  # noqa: E402
 from stoker.errors import FailedPreconditionError  # noqa: E402
 from stoker.torch import DataLoader  # noqa: E402
 
@@ -24,11 +25,15 @@ class FakeCuda:
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
         monkeypatch.setattr(torch.cuda, "Stream", lambda device: f"side of {device}")
         monkeypatch.setattr(torch.cuda, "stream", self._stream)
+        monkeypatch.setattr(torch.cuda, "device", lambda _: contextlib.nullcontext())
+        # The current device of the reader's thread; other threads have 0, as in PyTorch.
+        self.current = threading.local()
+        monkeypatch.setattr(torch.cuda, "current_device", lambda: getattr(self.current, "index", 0))
         monkeypatch.setattr(torch.cuda, "Event", lambda: Event(self.calls))
         monkeypatch.setattr(torch.cuda, "current_stream", lambda device: Stream(self.calls))
         monkeypatch.setattr(torch.Tensor, "to", functools.partialmethod(_to, self))
         monkeypatch.setattr(
-            torch.Tensor, "record_stream", lambda *_: self.calls.append("record_stream")
+            torch.Tensor, "record_stream", functools.partialmethod(_record_stream, self)
         )
         monkeypatch.setattr(torch, "empty", self._empty)
 
@@ -51,6 +56,11 @@ def _to(tensor, cuda, device, non_blocking=False):
     cuda.calls.append("copy")
     cuda.copied.release()
     return tensor
+
+
+def _record_stream(tensor, cuda, stream):
+    assert tensor.layout == torch.strided  # as in PyTorch
+    cuda.calls.append("record_stream")
 
 
 class Event:
@@ -81,6 +91,37 @@ def test_batch_is_pinned_copied_on_another_stream_and_waited_for(cuda):
     assert cuda.calls == [
         f"on {side}", "pinned", "copy", f"record {side}", "wait", "record_stream"
     ]  # fmt: skip
+
+
+def test_copies_go_to_the_current_device_of_the_reader(cuda):
+    cuda.current.index = 3
+    list(DataLoader(Dataset.range(2), batch_size=2, device="cuda"))
+    assert cuda.calls[0] == "on side of cuda:3"
+
+
+def test_memory_of_a_sparse_tensor_is_kept(cuda):
+    sparse = SparseArray(np.array([[0, 1]]), np.array([5.0]), np.array([2, 2]))
+    list(DataLoader(Dataset.range(1).map(lambda _: sparse), device="cuda"))
+    assert cuda.calls.count("record_stream") == 2
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_batches_arrive_on_a_real_gpu():
+    def sample(i):
+        return {
+            "x": np.full((64, 1000), i, np.float32),
+            "sparse": SparseArray(np.array([[0, 1]]), np.array([5.0]), np.array([2, 2])),
+            "ragged": RaggedArray.from_rows([[1, 2], [3]]),
+            "name": str(i),
+        }
+
+    device = torch.cuda.device_count() - 1
+    torch.cuda.set_device(device)
+    batches = list(DataLoader(Dataset.range(20).map(sample), device="cuda"))
+    assert {batch["x"].device.index for batch in batches} == {device}
+    assert [float(batch["x"].mean()) for batch in batches] == list(range(20))
+    assert [batch["sparse"].to_dense().sum().item() for batch in batches] == [5] * 20
+    assert [int(batch["ragged"].values().sum()) for batch in batches] == [6] * 20
 
 
 def test_prefetch_factor_batches_are_copied_ahead(cuda):

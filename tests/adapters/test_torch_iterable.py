@@ -1,6 +1,8 @@
 """`stoker.torch.IterableDataset` in PyTorch's DataLoader and torchdata's StatefulDataLoader."""
 
 import multiprocessing
+import sys
+import types
 import warnings
 
 import pytest
@@ -237,3 +239,27 @@ def test_ranks_that_cannot_communicate_need_a_job_name(cluster):
 def test_other_datasets_are_refused():
     with pytest.raises(InvalidTypeError, match=r"must be a stoker\.Dataset"):
         IterableDataset([1, 2])  # type: ignore[arg-type]
+
+
+def test_rank_caches_its_part_once():
+    called = []
+
+    def note(i):
+        called.append(i)
+        return i
+
+    dataset = IterableDataset(Dataset.range(8).map(note).cache(), rank=1, world_size=2)
+    for _ in range(3):
+        assert [int(x) for x in dataset] == [1, 3, 5, 7]
+    assert called == [1, 3, 5, 7]
+
+
+def test_rank_under_accelerate_is_warned_of(monkeypatch):
+    state = types.SimpleNamespace(is_initialized=lambda: True)
+    monkeypatch.setitem(sys.modules, "accelerate.state", state)
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.warns(UserWarning, match="rank=0, world_size=1"):
+        iter(IterableDataset(Dataset.range(3)))
+    whole = IterableDataset(Dataset.range(3), rank=0, world_size=1)
+    assert [int(x) for x in whole] == [0, 1, 2]

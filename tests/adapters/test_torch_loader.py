@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 import stoker  # noqa: E402
 import stoker.torch  # noqa: E402
 from stoker import Dataset  # noqa: E402
-from stoker.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError  # noqa: E402
+from stoker.errors import InvalidArgumentError, InvalidTypeError  # noqa: E402
 from stoker.torch import DataLoader  # noqa: E402
 from tests.adapters.torch_datasets import Countdown  # noqa: E402
 
@@ -267,15 +267,37 @@ def test_service_has_each_element_once_in_every_epoch():
         assert read(again) == list(range(10))
 
 
-def test_service_has_a_state_between_epochs_only():
+def test_service_has_a_state_in_every_loop():
     with stoker.LocalCluster(1, threads=True) as cluster:
         loader = DataLoader(Dataset.range(10).distribute(cluster), batch_size=3)
         with iter(loader) as iterator:
             next(iterator)
-            with pytest.raises(UnimplementedError, match="Save it between epochs"):
-                loader.state_dict()
-        list(loader)
+            state = loader.state_dict()
+        with pytest.warns(UserWarning, match="starts again"):
+            loader.load_state_dict(state)
+        assert read(loader) == list(range(10))
+        for _ in zip(range(len(loader)), loader, strict=False):
+            pass
         assert loader.state_dict()["epoch"] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "steps"),
+    [({}, 4), ({"collate_fn": list}, 4), ({"collate_fn": list, "drop_last": True}, 3)],
+    ids=["stacked", "collated", "dropped"],
+)
+def test_state_after_the_last_batch_is_the_next_epoch(arguments, steps):
+    loader = DataLoader(Dataset.range(10), batch_size=3, **arguments)
+    assert len(loader) == steps
+    for _ in zip(range(steps), loader, strict=False):
+        pass
+    state = loader.state_dict()
+    assert (state["epoch"], state["iterator"]) == (1, None)
+
+
+def test_loader_of_unknown_length_is_true():
+    assert DataLoader(Dataset.range(5).filter(bool))
+    assert stoker.torch.IterableDataset(Dataset.range(5).filter(bool))
 
 
 def test_close_ends_an_epoch_early():

@@ -7,7 +7,8 @@ torch = pytest.importorskip("torch")
 
 import stoker  # noqa: E402
 from stoker import Dataset, RaggedArray, SparseArray  # noqa: E402
-from stoker.errors import InvalidTypeError  # noqa: E402
+from stoker.elements.structure import flatten  # noqa: E402
+from stoker.errors import InvalidArgumentError, InvalidTypeError  # noqa: E402
 from stoker.torch import DataLoader, from_torch  # noqa: E402
 
 
@@ -48,9 +49,25 @@ def test_any_layout_has_the_same_values(array):
     assert np.array_equal(loaded(array).numpy(), array)
 
 
+def test_field_of_new_records_is_copied():
+    records = Dataset.range(1).map(lambda _: np.ones(3, [("a", "i4"), ("b", "f8")])["b"])
+    assert [x.tolist() for x in DataLoader(records, prefetch_factor=0)] == [[1, 1, 1]]
+
+
+def test_subclass_of_another_package_is_a_tensor():
+    image = type("Image", (torch.Tensor,), {"__module__": "torchvision.tv_tensors._image"})
+    batched = Dataset.range(2).map(lambda _: torch.ones(2).as_subclass(image)).batch(2)
+    assert [type(array) for array in batched] == [np.ndarray]
+    with_gradient = torch.ones(2, requires_grad=True).as_subclass(image)
+    with pytest.raises(InvalidArgumentError, match=r"tensor\.detach"):
+        list(Dataset.range(2).map(lambda _: with_gradient).batch(2))
+
+
 def test_plain_values_and_text_stay():
     assert loaded((1, 2.5, True, "a", b"b", None)) == (1, 2.5, True, "a", b"b", None)
     assert loaded(np.array([["a", "b"]], object)) == [["a", "b"]]
+    assert loaded(np.array(["a", "b"])) == ["a", "b"]
+    assert loaded(np.array([b"a"])) == [b"a"]
     assert loaded(np.str_("a")) == "a"
 
 
@@ -102,6 +119,23 @@ def test_changing_a_tensor_changes_no_data_of_the_user():
             for sample in batch:
                 (sample[0] if isinstance(sample, tuple) else sample).add_(1)
     assert not table.any()
+
+
+def test_changing_a_tensor_changes_no_data_in_kept_containers():
+    kept = [{"x": np.zeros(3), "y": {"z": np.zeros(3)}} for _ in range(2)]
+    for batch in DataLoader(Dataset.range(2).map(lambda i: kept[i])):
+        batch["x"].add_(1)
+        batch["y"]["z"].add_(1)
+    assert not any(array.any() for array in flatten(kept))
+
+
+def test_changing_a_tensor_changes_no_state_of_a_scan():
+    def counted(state, _):
+        state = {"x": state["x"] + 1}
+        return state, state
+
+    loader = DataLoader(Dataset.range(3).scan({"x": np.zeros(1)}, counted), prefetch_factor=0)
+    assert [batch["x"].add_(1).item() for batch in loader] == [2, 3, 4]
 
 
 @pytest.mark.parametrize("target_workers", ["AUTO", "LOCAL"])

@@ -2,16 +2,23 @@
 
 import os
 import threading
+import warnings
 from typing import Any
 
 from stoker.adapters.rank_share import shuffled
 from stoker.adapters.ranks import Rank
-from stoker.adapters.reading import Agree, common_jobs, read_as, with_seed
+from stoker.adapters.reading import SEED_OF_RANKS, Agree, common_jobs, read_as, with_seed
 from stoker.dataset import arguments
 from stoker.dataset.dataset import Dataset
 from stoker.dataset.iterator import Iterator
 from stoker.errors import InvalidArgumentError, UnimplementedError
-from stoker.service.consumers import is_distributed, named_jobs_of, with_own_jobs
+from stoker.service.consumers import (
+    dispatchers_of,
+    is_distributed,
+    named_jobs_of,
+    with_own_jobs,
+    with_seed_of_jobs,
+)
 
 
 class Progress:
@@ -20,35 +27,31 @@ class Progress:
     Args:
         epoch: number of the epoch.
         iterator: of the dataset, before its first element is read.
+        last: position from which the epoch has no further step; ``None``: unknown.
     """
 
-    def __init__(self, epoch: int, iterator: Iterator) -> None:
+    def __init__(self, epoch: int, iterator: Iterator, last: int | None) -> None:
         self.epoch = epoch
         self.ended = False
+        self._last = last
         self._position = 0
         self._begin: dict[str, Any] = {}
-        self._refusal = ""
         try:
             self._begin = iterator.state_dict()
-        except UnimplementedError as error:
-            self._refusal = str(error)
+        except UnimplementedError:
+            return
+        self._position = self._begin["position"]
 
     def reach(self, position: int) -> None:
-        """Note that the reader got the elements and errors up to `position`."""
+        """Note that the reader got the elements and errors up to `position` of the iterator."""
+        position += self._begin.get("position", 0)
         self._position = max(self._position, position)
+        # Loops that count to len(loader) do not read the end.
+        self.ended = self.ended or (self._last is not None and self._position >= self._last)
 
-    def state(self) -> dict[str, Any]:
-        """Return the state of the dataset's iterator after what the reader got.
-
-        Raises:
-            UnimplementedError: if it has no state.
-        """
-        if not self._begin:
-            raise UnimplementedError(
-                f"the loader has no state within an epoch: {self._refusal}. Save it between "
-                "epochs, when its state is the number of the next one"
-            )
-        return {**self._begin, "position": self._begin["position"] + self._position}
+    def state(self) -> dict[str, Any] | None:
+        """Return the state of the iterator after what the reader got; ``None``: it has none."""
+        return {**self._begin, "position": self._position} if self._begin else None
 
 
 class Framework:
@@ -71,7 +74,7 @@ class Framework:
 
 
 class Epochs:
-    """Starts the epochs of one rank's part of a dataset, and has their state.
+    """Start the epochs of one rank's part of a dataset; save and restore the position.
 
     Args:
         dataset: the whole dataset.
@@ -79,7 +82,8 @@ class Epochs:
         batch_size: elements to stack; ``None``: none.
         drop_last: drop a last batch that is shorter.
         shuffle: as the user gave it.
-        seed: replaces the seeds that the user did not give; ``None``: it is drawn.
+        seed: replaces the seeds that the user did not give; ``None``: that of the dataset, which
+            is drawn once for all datasets derived from one.
         rank: as the user gave it; ``None``: that of the framework when first needed.
         prefetch: elements of the result that are read ahead.
 
@@ -102,16 +106,17 @@ class Epochs:
         self._framework = framework
         self._batch_size = batch_size
         self._drop_last = drop_last
-        self._given_seed = dataset.options().seed if seed is None else seed
+        self._shuffle = _checked_shuffle(dataset, shuffle)
         self._seed = seed
         self._rank = rank
         self._prefetch = prefetch
-        self._source = _shuffled(dataset, shuffle)
-        if is_distributed(dataset):
-            self._source = with_own_jobs(self._source)
+        self._source = with_own_jobs(dataset, seed) if is_distributed(dataset) else dataset
         self._count = _count_of(self._source, rank)
-        self._jobs: dict[str, str] | None = None
-        self._part: Dataset | None = None
+        self._begun: int | None = None
+        """Number of an epoch that could not be opened yet."""
+        self._drawn_for_shuffle: int | None = None
+        self._common: tuple[dict[str, str], int | None] | None = None
+        self._part: tuple[Rank, Dataset] | None = None
         self._resumed: dict[str, Any] | None = None
         self._progress: Progress | None = None
 
@@ -120,18 +125,29 @@ class Epochs:
         """The rank of this process."""
         return self._rank or self._framework.current_rank()
 
-    def start(self) -> tuple[Iterator, Progress]:
-        """Start the next epoch, or continue that of a state."""
-        state, self._resumed = self._resumed, None
+    def start(self, least: int = 1) -> tuple[Iterator, Progress]:
+        """Start the next epoch, or continue that of a state.
+
+        Args:
+            least: elements of the dataset that the shortest step of the reader takes.
+        """
         dataset = self.dataset()
-        if state is None:
-            epoch = self._count.begin()
+        resumed = self._resumed
+        if resumed is None:
+            if self._begun is None:
+                self._begun = self._count.begin()
+            epoch = self._begun
             iterator = dataset.iterator(epoch=epoch)
+            self._begun = None
         else:
-            epoch = state["epoch"]
-            iterator = dataset.iterator(state=state)
+            epoch = resumed["epoch"]
+            self._check_world_size(resumed["world_size"])
+            iterator = dataset.iterator(state=resumed["iterator"])
             self._count.set_next(epoch + 1)
-        self._progress = Progress(epoch, iterator)
+            self._resumed = None
+        length = _length_of(dataset)
+        last = None if length is None else length - least + 1
+        self._progress = Progress(epoch, iterator, last)
         return iterator, self._progress
 
     def __len__(self) -> int:
@@ -139,27 +155,35 @@ class Epochs:
             raise TypeError(
                 "the number of batches of a rank over a service is unknown until they are read"
             )
-        return len(self.dataset())
+        return len(self._part_of(self.rank, {}, self._seed))
 
     def set_next(self, epoch: Any) -> None:
         """Give the next epoch a number."""
         what = "an int of 0 or more"
         self._count.set_next(arguments.integer("epoch", epoch, minimum=0, what=what))
-        self._resumed = None
+        self._begun = self._resumed = self._progress = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position of the reader as small JSON.
+        """Return the position of the reader as small JSON; no other rank need call it.
 
-        Raises:
-            UnimplementedError: within an epoch whose iterator has no state.
+        Within an epoch whose iterator has no state, it is the number of that epoch.
         """
         progress = self._progress
-        epoch, state = self._count.next, None
+        rank = self.rank
+        state = {
+            "epoch": self._count.next if self._begun is None else self._begun,
+            "seed": self._seed_of(rank),
+            "shuffle_seed": self._shuffle_seed(rank),
+            "world_size": rank.world_size,
+            "iterator": None,
+        }
         if self._resumed is not None:
-            epoch, state = self._resumed["epoch"], dict(self._resumed)
-        elif progress is not None and not progress.ended and progress.epoch == epoch - 1:
-            epoch, state = progress.epoch, progress.state()
-        return {"epoch": epoch, "seed": self.dataset().options().seed, "iterator": state}
+            return state | self._resumed
+        if progress is None or progress.ended:
+            return state
+        position = progress.state()
+        within = {} if position is not None else {"within": True}
+        return state | {"epoch": progress.epoch, "iterator": position} | within
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue at a state with the next `start`.
@@ -168,38 +192,109 @@ class Epochs:
             InvalidArgumentError: if it is not a state, or of another seed.
         """
         try:
-            epoch, seed, state = (state_dict[name] for name in ("epoch", "seed", "iterator"))
+            epoch, seed, position = (state_dict[name] for name in ("epoch", "seed", "iterator"))
         except (KeyError, TypeError) as error:
             raise InvalidArgumentError(
                 f"`state_dict` must be what state_dict() returned; got {state_dict!r}"
             ) from error
-        if self._given_seed is not None and self._given_seed != seed:
+        given = self._given_seed()
+        takes_seed_of_rank_0 = self._rank is None and self.rank.index > 0
+        if given is not None and given != seed and not takes_seed_of_rank_0:
             raise InvalidArgumentError(
-                f"`state_dict` belongs to a loader with seed {seed}, and this one has seed "
-                f"{self._given_seed}"
+                f"`state_dict` belongs to a loader with seed {seed}, and this one has seed {given}"
             )
-        self._seed, self._part = seed, None
         self.set_next(epoch)
-        self._resumed = state
+        if given is None:
+            self._source._adopt_seed(seed)
+        self._drawn_for_shuffle, self._part = state_dict.get("shuffle_seed"), None
+        if position is not None:
+            self._resumed = {
+                "epoch": epoch,
+                "iterator": dict(position),
+                "world_size": state_dict.get("world_size"),
+            }
+        elif state_dict.get("within"):
+            if is_distributed(self._source):  # this job may have had the epoch already
+                self._source, self._common = with_own_jobs(self._source), None
+            warnings.warn(
+                f"the state was saved within epoch {epoch}, which cannot be continued (as over a "
+                "service): the epoch starts again from its beginning. Save states between epochs "
+                "to read no element twice",
+                stacklevel=3,
+            )
 
     def dataset(self) -> Dataset:
-        """Return the part of the dataset that this rank reads, in batches."""
-        if self._part is None:
-            rank = self.rank
-            dataset = self._source
-            if self._batch_size is not None:
-                dataset = dataset.batch(self._batch_size, drop_remainder=self._drop_last)
-            if self._given_seed is None and self._seed is None and rank.world_size == 1:
-                self._seed = self._framework.draw_seed()
-            part = read_as(with_seed(dataset, self._seed), rank, self._common_jobs(rank))
-            is_read_ahead = part.node.kind in {"distribute", "prefetch"}
-            self._part = part if is_read_ahead else part.prefetch(self._prefetch)
-        return self._part
+        """Return the part of the dataset that this rank reads, in batches.
 
-    def _common_jobs(self, rank: Rank) -> dict[str, str]:
-        if self._jobs is None and rank.world_size > 1 and is_distributed(self._source):
-            self._jobs = common_jobs(self._source, self._framework.agree(), self._framework.advice)
-        return self._jobs or {}
+        With several ranks, the first call may communicate with the others.
+        """
+        rank = self.rank
+        if self._part is None or self._part[0] != rank:
+            jobs, seed = self._agreed(rank)
+            self._part = rank, self._part_of(rank, jobs, seed)
+        return self._part[1]
+
+    def _part_of(self, rank: Rank, jobs: dict[str, str], seed: int | None) -> Dataset:
+        dataset = self._source
+        if self._shuffle:
+            dataset = shuffled(dataset, self._shuffle_seed(rank))
+        if self._batch_size is not None:
+            dataset = dataset.batch(self._batch_size, drop_remainder=self._drop_last)
+        part = read_as(with_seed(dataset, seed), rank, jobs)
+        is_read_ahead = part.node.kind in {"distribute", "prefetch"}
+        return part if is_read_ahead else part.prefetch(self._prefetch)
+
+    def _given_seed(self) -> int | None:
+        return self._source.options().seed if self._seed is None else self._seed
+
+    def _seed_of(self, rank: Rank) -> int:
+        given = self._given_seed()
+        if given is not None:
+            return given
+        if rank.world_size > 1:
+            return SEED_OF_RANKS
+        return self._source._draw_seed(self._framework.draw_seed)
+
+    def _shuffle_seed(self, rank: Rank) -> int | None:
+        """Return the seed of `shuffle`; ``None``: that of the dataset.
+
+        A loader draws its own, so that two of them which are read together yield random pairs.
+        """
+        if not self._shuffle or rank.world_size > 1 or self._given_seed() is not None:
+            return None
+        if self._drawn_for_shuffle is None:
+            self._drawn_for_shuffle = self._framework.draw_seed()
+        return self._drawn_for_shuffle
+
+    def _agreed(self, rank: Rank) -> tuple[dict[str, str], int | None]:
+        """Return the jobs and the seed of all ranks; those of rank 0, where they differ."""
+        if rank.world_size == 1:
+            self._seed_of(rank)  # draws the seed of the dataset
+            return {}, self._seed
+        if self._common is None:
+            self._common = self._ask_rank_0()
+        return self._common
+
+    def _ask_rank_0(self) -> tuple[dict[str, str], int | None]:
+        agree = self._framework.agree()
+        seed = self._seed
+        # Ranks that the user gave may be of a group in which not all processes read.
+        if seed is not None and agree is not None and self._rank is None:
+            seed = self._seed = int(agree([str(seed)])[0])
+        if not is_distributed(self._source):
+            return {}, seed
+        if self._seed is not None:
+            self._source = with_seed_of_jobs(self._source, self._seed)
+        return common_jobs(self._source, agree, self._framework.advice), seed
+
+    def _check_world_size(self, world_size: int | None) -> None:
+        own = self.rank.world_size
+        if world_size not in {None, own}:
+            raise InvalidArgumentError(
+                f"the state within an epoch is of {world_size} ranks, and this training has {own}: "
+                "ranks have other parts of the epoch. Continue with the next epoch "
+                f"(set_epoch), or with {world_size} ranks"
+            )
 
 
 class _Count:
@@ -231,12 +326,20 @@ def _count_of(dataset: Dataset, rank: Rank | None) -> _Count:
     each of which reads every epoch.
     """
     names = named_jobs_of(dataset)
-    return _named.setdefault((*names, rank), _Count()) if names else _Count()
+    key = (*names, *dispatchers_of(dataset), rank)
+    return _named.setdefault(key, _Count()) if names else _Count()
 
 
-def _shuffled(dataset: Dataset, shuffle: Any) -> Dataset:
+def _length_of(dataset: Dataset) -> int | None:
+    try:
+        return len(dataset)
+    except TypeError:
+        return None
+
+
+def _checked_shuffle(dataset: Dataset, shuffle: Any) -> bool:
     if shuffle is None or not arguments.flag("shuffle", shuffle):
-        return dataset
+        return False
     if is_distributed(dataset):
         raise InvalidArgumentError(
             "`shuffle` cannot reach what workers read; call dataset.shuffle(buffer_size) before "
@@ -247,4 +350,4 @@ def _shuffled(dataset: Dataset, shuffle: Any) -> Dataset:
             "`shuffle` draws from the whole dataset, whose length is unknown or infinite; use "
             "dataset.shuffle(buffer_size) before the batches"
         )
-    return shuffled(dataset)
+    return True

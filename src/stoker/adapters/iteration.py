@@ -51,7 +51,10 @@ class LoaderIterator(Iterator[Any]):
         step = self._read()
         if step.error is not None:
             self._progress.reach(step.position)
-            raise step.error
+            try:
+                raise step.error
+            finally:  # this frame, which the traceback refers to, must not refer to the error
+                del step, self
         if not step.batch:
             self._progress.ended = True
             raise StopIteration

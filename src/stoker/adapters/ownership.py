@@ -1,17 +1,19 @@
 """Arrays that only the reader can see: they may become tensors without a copy.
 
 An array that a function returned may be the user's own data, and one that was read from a cache is
-shared. Neither says so. Reference counts do: the memory of an array that nothing but the element
-refers to is seen by nobody else. NumPy's `resize` decides by them, too.
+shared. Neither says so. Reference counts do: if nothing but the element refers to the memory of an
+array, and nothing else refers to the element and its containers, nobody else sees it. NumPy's
+`resize` decides by them, too.
 """
 
 import sys
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from stoker.elements.structure import flatten, packer
+from stoker.elements.structure import is_leaf, members_of, rebuild
 from stoker.wire.buffers import is_lent
 
 
@@ -19,17 +21,31 @@ def map_leaves(holder: list[Any], convert: Callable[[Any, bool], Any]) -> Any:
     """Replace each leaf of an element by ``convert(leaf, owned)``.
 
     Args:
-        holder: the element, which is removed: the caller must hold no other reference to it.
+        holder: the element in a list of one, which is emptied: the caller must hold no other
+            reference to it.
         convert: `owned` is True for an array that is writable and that nothing else refers to.
     """
-    element = holder.pop()
-    leaves = flatten(element)
-    pack = packer(element)
-    for i, leaf in enumerate(leaves):
-        # Here the element, `leaves` and `leaf` refer to it.
-        alone = type(leaf) is np.ndarray and sys.getrefcount(leaf) <= _limits[0]
-        leaves[i] = convert(leaf, alone and _has_own_memory(leaf))
-    return pack(leaves)
+    [converted] = _mapped(holder, True, convert)
+    holder.clear()
+    return converted
+
+
+def _mapped(container: Any, is_alone: bool, convert: Callable[[Any, bool], Any]) -> Any:
+    """Return a container with converted leaves; `is_alone`: nothing else refers to it."""
+    members = members_of(container)
+    for i, member in enumerate(members):
+        # Here the container, `members` and `member` refer to it.
+        alone = is_alone and _is_alone(member, sys.getrefcount(member) - _limits[0])
+        if is_leaf(member):
+            owned = alone and type(member) is np.ndarray and _has_own_memory(member)
+            members[i] = convert(member, owned)
+        else:
+            members[i] = _mapped(member, alone, convert)
+    return rebuild(container, members)
+
+
+def _is_alone(value: Any, other_references: int) -> bool:
+    return other_references <= 0 and not weakref.getweakrefcount(value)
 
 
 def _has_own_memory(array: Any) -> bool:
@@ -37,9 +53,9 @@ def _has_own_memory(array: Any) -> bool:
         return False
     base = array.base
     if base is None:
-        return True
+        return bool(array.flags.owndata)
     if type(base) is np.ndarray and base.base is None:
-        return base.flags.owndata and sys.getrefcount(base) <= _limits[1]
+        return base.flags.owndata and _is_alone(base, sys.getrefcount(base) - _limits[1])
     return is_lent(base)
 
 

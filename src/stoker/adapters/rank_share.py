@@ -18,6 +18,16 @@ from stoker.dataset.tree.table import Table
 
 _MAPS = ("map", "prefetch")
 _BATCHES = ("batch", "padded_batch")
+_CACHE = ("cache",)  # in memory: each process keeps its own part
+
+
+class ProcessShare(nodes.Shard, frozen=True, eq=False, kw_only=True):
+    """The elements at positions `index`, ``index + num_shards``, ...: those of one process."""
+
+    kind: ClassVar[str] = "process_share"
+
+    def division(self) -> tuple[int, int]:
+        return self.num_shards, self.index
 
 
 class RankShare(OneInput, frozen=True, eq=False, kw_only=True):
@@ -48,13 +58,16 @@ class RankShare(OneInput, frozen=True, eq=False, kw_only=True):
     def fused(self) -> Node:
         if self._is_counted_by_reading():
             return self
-        shard = nodes.Shard(
+        shard = ProcessShare(
             input=self.input, num_shards=self.world_size, index=self.rank, site=self.site
         )
         count = self.cardinality()
         if count == INFINITE_CARDINALITY:
             return shard
         return nodes.Take(input=shard, count=count, site=self.site)
+
+    def division(self) -> tuple[int, int]:
+        return self.world_size, self.rank
 
     def open(self, context: Context) -> Stream:
         return _CompleteGroups(self, context.open(self.input))
@@ -94,13 +107,13 @@ class _CompleteGroups(OneInputStream):
 def share_of(dataset: Dataset, rank: int, world_size: int) -> Dataset:
     """Return the part of a local dataset that one rank reads; all ranks get as many elements.
 
-    It is taken below maps, so that a rank does not compute the elements of others, and below the
-    batches that end the pipeline: each rank batches its own elements.
+    It is taken below maps, so that a rank does not compute the elements of others, below caches in
+    memory, and below the batches that end the pipeline: each rank batches its own elements.
     """
     site = call_site()
     return _insert(
         dataset,
-        (*_MAPS, *_BATCHES),
+        (*_MAPS, *_BATCHES, *_CACHE),
         lambda node: RankShare(input=node, rank=rank, world_size=world_size, site=site),
     )
 
@@ -113,12 +126,12 @@ def part_of(dataset: Dataset, index: int, count: int) -> Dataset:
     site = call_site()
     return _insert(
         dataset,
-        _MAPS,
-        lambda node: nodes.Shard(input=node, num_shards=count, index=index, site=site),
+        (*_MAPS, *_CACHE),
+        lambda node: ProcessShare(input=node, num_shards=count, index=index, site=site),
     )
 
 
-def shuffled(dataset: Dataset) -> Dataset:
+def shuffled(dataset: Dataset, seed: int | None = None) -> Dataset:
     """Return the dataset in random order, drawn from all elements below its last batch.
 
     Elements are drawn before maps compute them, and need no memory for what maps return.
@@ -127,7 +140,9 @@ def shuffled(dataset: Dataset) -> Dataset:
     return _insert(
         dataset,
         (*_MAPS, *_BATCHES),
-        lambda node: nodes.Shuffle(input=node, buffer_size=UNKNOWN_CARDINALITY, site=site),
+        lambda node: nodes.Shuffle(
+            input=node, buffer_size=UNKNOWN_CARDINALITY, seed=seed, site=site
+        ),
     )
 
 

@@ -5,13 +5,14 @@ from typing import Any
 
 from stoker.adapters.rank_share import part_of, share_of
 from stoker.adapters.ranks import Rank
+from stoker.dataset import arguments
 from stoker.dataset.dataset import Dataset
 from stoker.dataset.options import Options
-from stoker.errors import FailedPreconditionError, InvalidTypeError
+from stoker.errors import FailedPreconditionError, InvalidArgumentError, InvalidTypeError
 from stoker.service.consumers import as_consumer, is_distributed, jobs_of, named_jobs_of
 
 SEED_OF_RANKS = 0
-"""Seed of all ranks if the user gave none; as of PyTorch's DistributedSampler."""
+"""Seed of all ranks if the user gave none; like PyTorch's DistributedSampler."""
 
 Agree = Callable[[list[str]], list[str]]
 """Returns the value that rank 0 passed, on all ranks."""
@@ -54,6 +55,20 @@ _CONVERTERS = {
     "datasets": "stoker.hugging_face.from_hugging_face(dataset)",
     "grain": "stoker.grain.from_grain(dataset)",
 }
+
+
+def check_drop_last(drop_last: Any, batch_size: Any) -> bool:
+    """Return `drop_last` if it is a bool that has an effect.
+
+    Raises:
+        InvalidArgumentError: if it has none.
+    """
+    if arguments.flag("drop_last", drop_last) and batch_size is None:
+        raise InvalidArgumentError(
+            "`drop_last` needs `batch_size`; of a dataset of batches, drop the last with "
+            "dataset.batch(n, drop_remainder=True)"
+        )
+    return bool(drop_last)
 
 
 def with_seed(dataset: Dataset, seed: int | None) -> Dataset:

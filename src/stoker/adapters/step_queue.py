@@ -1,10 +1,14 @@
 """Steps of an epoch that a thread prepares while the trainer computes."""
 
+import os
 import queue
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
+
+from stoker.errors import FailedPreconditionError
 
 
 class Step(NamedTuple):
@@ -35,6 +39,8 @@ class StepQueue:
     def __init__(self, read: Callable[[], Step], unblock: Callable[[], None], size: int) -> None:
         self._steps: queue.Queue[Step] = queue.Queue(size)
         self._end: Step | None = None
+        self._read_here = read
+        self._pid = os.getpid()
         stopping = threading.Event()
         thread = threading.Thread(
             target=_run, args=(read, self._steps, stopping), name="stoker-device", daemon=True
@@ -47,6 +53,8 @@ class StepQueue:
         """Return the next step; wait for it."""
         if self._end is not None:
             return self._end
+        if os.getpid() != self._pid:  # a forked child has no thread; reading raises there
+            return self._read_here()
         step = self._steps.get()
         if not step.batch and step.error is None:
             self._end = step
@@ -82,3 +90,8 @@ def _stop(
             steps.get(timeout=0.01)
         except queue.Empty:
             continue
+    with suppress(queue.Empty):
+        while True:
+            steps.get_nowait()
+    with suppress(queue.Full):  # another thread may wait for a step
+        steps.put_nowait(Step([], FailedPreconditionError("the iterator was closed")))

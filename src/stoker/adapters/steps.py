@@ -37,8 +37,11 @@ class Steps:
             if not holder:
                 break
             group += holder
-        if failure is not None:
-            raise failure
+        try:
+            if failure is not None:
+                raise failure
+        finally:  # this frame, which the traceback refers to, must not refer to the error
+            del failure
         if not group or (self._drop_last and len(group) < self._group_size):
             return []
         return [group]
@@ -52,7 +55,3 @@ class Steps:
     def position(self) -> int:
         """Return the number of elements and errors that were read."""
         return self._iterator.position()
-
-    def close(self) -> None:
-        """Close the iterator."""
-        self._iterator.close()

@@ -57,10 +57,10 @@ class _DrawnSeed:
     def __init__(self, value: int | None = None) -> None:
         self._value = value
 
-    def get(self) -> int:
+    def get(self, draw: Callable[[], int] | None = None) -> int:
         with _lock:
             if self._value is None:
-                self._value = int.from_bytes(os.urandom(8), "little")
+                self._value = int.from_bytes(os.urandom(8), "little") if draw is None else draw()
             return self._value
 
     def adopt(self, value: int) -> None:
@@ -222,9 +222,12 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
         """Return a dataset of another tree with the options and the seed of this one."""
         return self._derive(node)
 
-    def _draw_seed(self) -> None:
-        """Draw the seed now, if none was given, so that copies in forked processes have it."""
-        self._seed.get()
+    def _draw_seed(self, draw: Callable[[], int] | None = None) -> int:
+        """Return the seed that is used if none was given; draw it now if it was not drawn yet.
+
+        Copies in forked processes have it from then on. `draw` replaces the system's random source.
+        """
+        return self._seed.get(draw)
 
     def _adopt_seed(self, seed: int) -> None:
         """Replace the seed, if none was given, by that of a state."""

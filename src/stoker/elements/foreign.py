@@ -1,5 +1,7 @@
 """Arrays of other libraries, such as PyTorch's tensors, as NumPy arrays."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,9 +11,17 @@ from stoker.errors import InvalidArgumentError
 _LIBRARIES = frozenset({"torch", "jax", "jaxlib"})
 
 
-def is_foreign_array(kind: type) -> bool:
-    """Return whether `kind` is the class of the arrays of PyTorch or JAX."""
-    return kind.__module__.partition(".")[0] in _LIBRARIES and hasattr(kind, "__array__")
+def _is_foreign_array(kind: type) -> bool:
+    """Return whether `kind` is a class of arrays of PyTorch or JAX, or derived from one."""
+    return hasattr(kind, "__array__") and not _LIBRARIES.isdisjoint(_libraries_of(kind))
+
+
+# By assignment: mypy considers `type` unhashable where lru_cache decorates.
+is_foreign_array: Callable[[type], bool] = functools.lru_cache(maxsize=4096)(_is_foreign_array)
+
+
+def _libraries_of(kind: type) -> set[str]:
+    return {base.__module__.partition(".")[0] for base in kind.__mro__}
 
 
 def array_of(value: Any, path: str) -> Any:
@@ -24,7 +34,7 @@ def array_of(value: Any, path: str) -> Any:
     Raises:
         InvalidArgumentError: if a tensor of PyTorch has no NumPy form.
     """
-    if type(value).__module__.partition(".")[0] != "torch":
+    if "torch" not in _libraries_of(type(value)):
         return np.asarray(value)
     if remedy := _remedy(value):
         called = f"the leaf {path}" if path.startswith(("[", ".")) else path or "the element"

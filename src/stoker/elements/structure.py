@@ -67,6 +67,11 @@ def children(value: Any) -> list[tuple[str, Any]]:
     return [(f"[{i}]", member) for i, member in enumerate(value)]
 
 
+def members_of(value: Any) -> list[Any]:
+    """Return a container's members in a new list."""
+    return list(_members(value, container_of(type(value))))
+
+
 def _members(value: Any, container: Container) -> Sequence[Any]:
     if container is Container.DICT:
         return list(value.values())

@@ -10,6 +10,7 @@ from stoker.dataset.dataset import Dataset
 from stoker.dataset.options import Options
 from stoker.dataset.pickled import Pickled
 from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Node, number
+from stoker.errors import InvalidArgumentError
 from stoker.service.registration import with_options
 from stoker.service.source import Distributed
 
@@ -29,6 +30,11 @@ def named_jobs_of(dataset: Dataset) -> list[str]:
     return [node.hello.value.job for node in _sources(dataset) if node.hello.value.named]
 
 
+def dispatchers_of(dataset: Dataset) -> list[str]:
+    """Return the address of the dispatcher of each of `jobs_of`."""
+    return [node.read_options.value.dispatcher_address for node in _sources(dataset)]
+
+
 def reads_in_step(dataset: Dataset) -> bool:
     """Return whether a dataset is one consumer of a coordinated read."""
     return any(node.read_options.value.num_consumers is not None for node in _sources(dataset))
@@ -41,11 +47,17 @@ def reads_cross_trainer_cache(dataset: Dataset) -> bool:
     )
 
 
-def with_own_jobs(dataset: Dataset) -> Dataset:
+def with_own_jobs(dataset: Dataset, seed: int | None = None) -> Dataset:
     """Return the dataset with a new job in place of each one without a `job_name`.
 
     The epochs of the new jobs are counted apart from those that other readers of `dataset` open.
+
+    Args:
+        dataset: reads from a service.
+        seed: of `with_seed_of_jobs`; ``None``: that of the datasets.
     """
+    if seed is not None:
+        dataset = with_seed_of_jobs(dataset, seed)
 
     def own(node: Distributed) -> Node:
         if node.hello.value.named:
@@ -53,6 +65,26 @@ def with_own_jobs(dataset: Dataset) -> Dataset:
         return _with_hello(node, job=f"anonymous:{uuid.uuid4().hex}")
 
     return _replaced(dataset, own)
+
+
+def with_seed_of_jobs(dataset: Dataset, seed: int) -> Dataset:
+    """Return the dataset with the seed of what the workers run.
+
+    Raises:
+        InvalidArgumentError: if a job has a registered dataset, whose options are fixed.
+    """
+
+    def seeded(node: Distributed) -> Node:
+        registration = node.hello.value.registration
+        if registration is None:
+            raise InvalidArgumentError(
+                "`seed` cannot reach a dataset that is registered already: give it with "
+                "dataset.with_options(stoker.Options(seed=...)) before register_dataset"
+            )
+        options = registration.options.merge(Options(seed=seed))
+        return _with_hello(node, registration=with_options(registration, options))
+
+    return _replaced(dataset, seeded)
 
 
 def as_consumer(

@@ -35,7 +35,7 @@ _REPLACEMENTS: dict[str, tuple[Any, str]] = {
 def check_absent(given: dict[str, Any]) -> None:
     """Check the keywords that are left after those of the DataLoader.
 
-    Values that are PyTorch's default ask for nothing and are accepted.
+    Values that are PyTorch's default are accepted.
 
     Raises:
         InvalidTypeError: if one asks for something; the message says what to use.

@@ -54,7 +54,13 @@ class Delivery:
 
 
 class CudaDelivery(Delivery):
-    """Copies batches on a separate CUDA stream, so that the stream of the trainer continues."""
+    """Copies batches on a separate CUDA stream, so that the stream of the trainer continues.
+
+    Args:
+        collate_fn: see `Delivery`.
+        in_lists: see `Delivery`.
+        device: with an index.
+    """
 
     def __init__(
         self, collate_fn: Callable[[Any], Any] | None, *, in_lists: bool, device: torch.device
@@ -68,7 +74,8 @@ class CudaDelivery(Delivery):
 
     def convert(self, holder: list[Any]) -> tuple[Any, Any]:
         """Return the batch, and the event that is recorded when it is on the device."""
-        with torch.cuda.stream(self._stream):
+        # A new thread has the device 0, on which page-locked memory would open a context.
+        with torch.cuda.device(self._gpu), torch.cuda.stream(self._stream):
             batch, _ = super().convert(holder)
             ready = torch.cuda.Event()
             ready.record(self._stream)
@@ -81,4 +88,12 @@ class CudaDelivery(Delivery):
         for leaf in flatten(step.batch):
             if isinstance(leaf, torch.Tensor):
                 # The allocator must not reuse its memory before this stream has used it.
-                leaf.record_stream(stream)
+                for part in _dense_parts(leaf):
+                    part.record_stream(stream)
+
+
+def _dense_parts(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """Return the tensors that have the memory of a tensor; sparse ones have no `record_stream`."""
+    if tensor.layout == torch.sparse_coo:
+        return [tensor._indices(), tensor._values()]
+    return [tensor]

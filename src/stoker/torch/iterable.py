@@ -1,5 +1,7 @@
 """`IterableDataset`: a stoker Dataset for PyTorch's own DataLoader and its worker processes."""
 
+import sys
+import warnings
 import weakref
 from multiprocessing import util
 from typing import Any, NamedTuple
@@ -14,7 +16,13 @@ from stoker.dataset.dataset import Dataset
 from stoker.dataset.iterator import Iterator as DatasetIterator
 from stoker.dataset.state import check_resumable
 from stoker.errors import UnimplementedError
-from stoker.service.consumers import is_distributed, named_jobs_of, with_own_jobs
+from stoker.service.consumers import (
+    dispatchers_of,
+    is_distributed,
+    named_jobs_of,
+    with_own_jobs,
+    with_seed_of_jobs,
+)
 from stoker.torch.distribution import NO_GROUP, current_rank, has_process_group, of_rank_0
 from stoker.torch.tensors import to_tensors
 
@@ -33,7 +41,8 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
     Args:
         dataset: a stoker Dataset.
         seed: seed of random steps without seed; ``None``: one is drawn now, with several ranks it
-            is 0.
+            is 0. It must be
+            equal on all of them.
         rank: of this process; ``None``: that of `torch.distributed`, or of the environment.
         world_size: number of ranks; ``None``: as `rank`.
 
@@ -60,13 +69,18 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
     ) -> None:
         check_dataset(dataset, "stoker.torch.IterableDataset")
         dataset._draw_seed()  # the copies that are forked would draw others
-        self._dataset = with_seed(dataset, arguments.seed(seed))
+        self._seed = arguments.seed(seed)
+        self._dataset = with_seed(dataset, self._seed)
         if is_distributed(dataset):
-            self._dataset = with_own_jobs(self._dataset)
-        self._rank = given_rank(rank, world_size)
+            self._dataset = with_own_jobs(self._dataset, self._seed)
+        self._given_rank = given_rank(rank, world_size)
+        self._rank = self._given_rank
         self._jobs: dict[str, str] | None = None
+        self._has_common_seed = self._seed is None or self._given_rank is not None
         self._passes = _passes_of(self._dataset, self._rank)
         self._passes_here = 0
+        self._part: tuple[Any, Dataset] | None = None
+        """(rank, process) and its dataset; kept, since caches in memory belong to its nodes."""
         if has_process_group():
             self._prepare()  # a forked worker process cannot
 
@@ -89,12 +103,15 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
         return iterator
 
     def __len__(self) -> int:
-        rank = self._rank or current_rank()
+        rank = self._given_rank or current_rank()
         if is_distributed(self._dataset) and rank.world_size > 1:
             raise TypeError(
                 "the number of elements of a rank over a service is unknown until they are read"
             )
         return len(read_as(self._dataset, rank, {}))
+
+    def __bool__(self) -> bool:
+        return True  # without it, `if loader:` would ask for the length
 
     def set_epoch(self, epoch: int) -> None:
         """Give the next pass the number `epoch`; the passes after it follow.
@@ -110,26 +127,42 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
         )
 
     def _prepare(self) -> Rank:
-        """Determine the rank, and the jobs that the ranks have in common."""
-        rank = self._rank = self._rank or current_rank()
-        if self._jobs is None and rank.world_size > 1 and is_distributed(self._dataset):
-            can_agree = has_process_group() and torch.utils.data.get_worker_info() is None
+        """Determine the rank, and the jobs and the seed that the ranks have in common."""
+        if self._given_rank is None and (self._rank is None or has_process_group()):
+            self._rank = current_rank()  # a spawned worker process has that of its parent
+        rank = self._rank or Rank()
+        if rank.world_size == 1:
+            return rank
+        if self._given_rank is None:
+            _warn_if_accelerate_divides()
+        can_agree = has_process_group() and torch.utils.data.get_worker_info() is None
+        if can_agree and not self._has_common_seed:
+            seed = int(of_rank_0([str(self._seed)])[0])
+            self._has_common_seed = True
+            self._dataset = with_seed(self._dataset, seed)
+            if is_distributed(self._dataset):
+                self._dataset = with_seed_of_jobs(self._dataset, seed)
+        if self._jobs is None and is_distributed(self._dataset):
             self._jobs = common_jobs(self._dataset, of_rank_0 if can_agree else None, NO_GROUP)
         return rank
 
     def _read(self, process: "_Process") -> Dataset:
-        return read_as(
-            self._dataset,
-            self._prepare(),
-            self._jobs or {},
-            process=process.number,
-            processes=process.processes,
-        )
+        rank = self._prepare()
+        if self._part is None or self._part[0] != (rank, process):
+            part = read_as(
+                self._dataset,
+                rank,
+                self._jobs or {},
+                process=process.number,
+                processes=process.processes,
+            )
+            self._part = (rank, process), part
+        return self._part[1]
 
     def __getstate__(self) -> dict[str, Any]:
         if has_process_group():
             self._prepare()  # what is sent to another process has no process group
-        return self.__dict__
+        return self.__dict__ | {"_part": None}
 
 
 class _Process(NamedTuple):
@@ -221,6 +254,18 @@ class ElementIterator:
         return self._iterator
 
 
+def _warn_if_accelerate_divides() -> None:
+    state = sys.modules.get("accelerate.state")
+    if state is not None and state.is_initialized():
+        warnings.warn(
+            "this IterableDataset reads the part of its rank, and Accelerator.prepare and the "
+            "Trainer of transformers divide an IterableDataset among the ranks once more, so that "
+            "most elements are lost: give IterableDataset(..., rank=0, world_size=1) for them, or "
+            "read a stoker.torch.DataLoader that is not prepared",
+            stacklevel=2,
+        )
+
+
 _BEGIN, _WITHIN, _END, _UNKNOWN = "begin", "within", "end", "unknown"
 """Places in a pass."""
 
@@ -249,4 +294,5 @@ def _passes_of(dataset: Dataset, rank: Rank | None) -> PassCounter:
     Datasets of one named job share it, as they share its epochs; but ranks of one process do not.
     """
     names = named_jobs_of(dataset)
-    return _named.setdefault((*names, rank), PassCounter()) if names else PassCounter()
+    key = (*names, *dispatchers_of(dataset), rank)
+    return _named.setdefault(key, PassCounter()) if names else PassCounter()

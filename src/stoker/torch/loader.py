@@ -9,7 +9,7 @@ import torch
 from stoker.adapters.epochs import Epochs
 from stoker.adapters.iteration import LoaderIterator
 from stoker.adapters.ranks import given_rank
-from stoker.adapters.reading import check_dataset
+from stoker.adapters.reading import check_dataset, check_drop_last
 from stoker.adapters.steps import Steps
 from stoker.dataset import arguments
 from stoker.dataset.dataset import Dataset
@@ -37,10 +37,12 @@ class DataLoader:
         pin_memory: copy batches to page-locked memory if there is a GPU.
         generator: draws the seed of `shuffle` and of other random steps without seed.
         seed: that seed as an int. Without both, it is drawn from PyTorch's default generator, so
-            that `torch.manual_seed` repeats a run; with several ranks it is 0.
+            that `torch.manual_seed` repeats a run; with several ranks it is 0. It must be
+            equal on all of them.
         prefetch_factor: batches that are ready ahead of the trainer; 0: none.
         device: device to copy the batches to, while the trainer computes if it is a GPU; such as
-            "cuda". ``None``: tensors are in the memory of this process.
+            "cuda", the current device of the thread that reads. ``None``: tensors are in the memory
+            of this process.
         rank: of this process among those that train together; ``None``: that of
             `torch.distributed`, or of the environment (RANK). Give both for groups of your own.
         world_size: number of ranks; ``None``: as `rank`.
@@ -81,12 +83,7 @@ class DataLoader:
         check_absent(unsupported)
         self.dataset = check_dataset(dataset, "stoker.torch.DataLoader")
         self.batch_size = None if batch_size is None else arguments.size("batch_size", batch_size)
-        self.drop_last = arguments.flag("drop_last", drop_last)
-        if self.drop_last and self.batch_size is None:
-            raise InvalidArgumentError(
-                "`drop_last` needs `batch_size`; of a dataset of batches, drop the last with "
-                "dataset.batch(n, drop_remainder=True)"
-            )
+        self.drop_last = check_drop_last(drop_last, batch_size)
         self.collate_fn = collate_fn
         self.pin_memory = _can_pin(arguments.flag("pin_memory", pin_memory))
         self.device = _checked_device(device)
@@ -107,7 +104,8 @@ class DataLoader:
         )
 
     def __iter__(self) -> LoaderIterator:
-        iterator, progress = self._epochs.start()
+        least = self._samples if self._samples is not None and self.drop_last else 1
+        iterator, progress = self._epochs.start(least)
         steps = Steps(iterator, self._samples, self.drop_last)
         in_lists = self._samples is not None
         if self.device is None or self.device.type != "cuda":
@@ -115,7 +113,10 @@ class DataLoader:
                 self.collate_fn, in_lists=in_lists, pin_memory=self.pin_memory, device=self.device
             )
             return LoaderIterator(iterator, progress, steps, delivery.convert)
-        to_gpu = CudaDelivery(self.collate_fn, in_lists=in_lists, device=self.device)
+        device = self.device
+        if device.index is None:  # the thread that copies has another current device
+            device = torch.device("cuda", torch.cuda.current_device())
+        to_gpu = CudaDelivery(self.collate_fn, in_lists=in_lists, device=device)
         return LoaderIterator(
             iterator, progress, steps, to_gpu.convert, to_gpu.receive, self.prefetch_factor
         )
@@ -125,6 +126,9 @@ class DataLoader:
         if self._samples is None:
             return count
         return count // self._samples if self.drop_last else -(-count // self._samples)
+
+    def __bool__(self) -> bool:
+        return True  # without it, `if loader:` would ask for the length
 
     def set_epoch(self, epoch: int) -> None:
         """Give the next ``iter(loader)`` the number `epoch`; the epochs after it follow.
@@ -140,10 +144,9 @@ class DataLoader:
     def state_dict(self) -> dict[str, Any]:
         """Return the position after the last batch as small JSON, for `load_state_dict`.
 
-        Between epochs it is the number of the next epoch. It is the same on all ranks.
-
-        Raises:
-            UnimplementedError: within an epoch of a dataset that reads from a service.
+        Between epochs it is the number of the next epoch; within an epoch of a dataset that reads
+        from a service, the number of that epoch. It is the same on all ranks, and may be called on
+        one of them.
         """
         return self._epochs.state_dict()
 

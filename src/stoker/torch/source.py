@@ -19,7 +19,7 @@ def from_torch(
 
     Tensors become arrays, without a copy. A map-style dataset (``__getitem__`` and ``__len__``) can
     be split among the workers of a service, shuffled by index and resumed; an iterable one is read
-    in order by whoever runs it, as of `Dataset.from_generator`. The dataset is pickled when it is
+    in order by whoever runs it, like `Dataset.from_generator`. The dataset is pickled when it is
     sent to workers: it should hold paths, not data.
 
     Args:

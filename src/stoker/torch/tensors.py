@@ -23,7 +23,7 @@ def to_tensors(holder: list[Any], *, pin_memory: bool = False) -> Any:
     stay, as in PyTorch's `default_convert`.
 
     Args:
-        holder: the element, which is removed, as of `map_leaves`.
+        holder: the element, in a list of one, which is emptied; see `map_leaves`.
         pin_memory: copy arrays to page-locked memory.
 
     Raises:
@@ -36,7 +36,7 @@ def _convert(pin_memory: bool, leaf: Any, owned: bool) -> Any:
     if isinstance(leaf, torch.Tensor):
         return leaf.pin_memory() if pin_memory and not leaf.is_pinned() else leaf.clone()
     if isinstance(leaf, np.ndarray):
-        if leaf.dtype.hasobject and leaf.dtype.names is None:
+        if leaf.dtype.kind in "OSU":
             return leaf.tolist()
         return tensor_of(leaf, owned=owned, pin_memory=pin_memory)
     if isinstance(leaf, np.generic):
@@ -61,15 +61,15 @@ def tensor_of(array: Any, *, owned: bool, pin_memory: bool = False) -> torch.Ten
     """
     native = array.dtype.newbyteorder("=")
     carrier, dtype = _dtypes(native)
-    if owned and not pin_memory and native == array.dtype and _has_positive_strides(array):
+    if owned and not pin_memory and native == array.dtype and _has_strides_of_torch(array):
         return torch.from_numpy(array.view(carrier)).view(dtype)
     copy = torch.empty(array.shape, dtype=_dtypes(carrier)[1], pin_memory=pin_memory)
     copy.numpy()[...] = array.astype(native, copy=False).view(carrier)
     return copy.view(dtype)
 
 
-def _has_positive_strides(array: Any) -> bool:
-    return all(stride >= 0 for stride in array.strides)
+def _has_strides_of_torch(array: Any) -> bool:
+    return all(x >= 0 and x % array.itemsize == 0 for x in array.strides)
 
 
 @functools.cache

@@ -1,11 +1,15 @@
 """Arrays count as owned if only the element refers to their memory."""
 
+import weakref
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
 import stoker
 from stoker import Dataset
 from stoker.adapters.ownership import map_leaves
+from stoker.elements.structure import flatten
 
 TABLE = np.zeros((4, 20_000))
 
@@ -65,6 +69,69 @@ def test_new_arrays_are_owned(dataset):
 )
 def test_arrays_that_others_see_are_not_owned(dataset):
     assert owned(dataset) == [False, False]
+
+
+@dataclass
+class Sample:
+    x: np.ndarray
+
+
+def kept_in(make):
+    """Return a function of an index whose results, containers of new arrays, stay referenced."""
+    kept = [make(np.zeros(20_000)) for _ in range(2)]
+    return lambda i: kept[i]
+
+
+def yield_same_dict():
+    element = {}
+    for i in range(2):
+        element["x"] = fill(i)
+        yield element
+
+
+def counted(state, _):
+    state = {"x": state["x"] + 1}
+    return state, state
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        *(
+            Dataset.range(2).map(kept_in(make))
+            for make in (
+                lambda x: {"x": x},
+                lambda x: (x,),
+                lambda x: [x],
+                lambda x: {"a": ({"x": x},)},
+                Sample,
+            )
+        ),
+        Dataset.range(2).map(fill).map(lambda x: {"x": x}).cache(),
+        Dataset.from_generator(yield_same_dict),
+        Dataset.range(2).scan({"x": np.zeros(20_000)}, counted),
+    ],
+    ids=["dict", "tuple", "list", "nested", "dataclass", "cache", "generator", "scan"],
+)
+def test_arrays_in_containers_that_others_see_are_not_owned(dataset):
+    for found in owned(dataset):
+        assert flatten(found) == [False]
+
+
+def test_container_in_a_container_that_others_see_is_not_owned():
+    inner = kept_in(lambda x: {"x": x})
+    assert owned(Dataset.range(2).map(lambda i: (inner(i), fill(i)))) == [({"x": False}, True)] * 2
+
+
+def test_weakly_referenced_arrays_are_not_owned():
+    references = []
+
+    def remembered(i):
+        array = fill(i)
+        references.append(weakref.ref(array))
+        return array
+
+    assert owned(Dataset.range(2).map(remembered)) == [False, False]
 
 
 def test_array_that_occurs_twice_is_not_owned():

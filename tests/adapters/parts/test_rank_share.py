@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import stoker
 from stoker import Dataset, Options
 from stoker.adapters.rank_share import part_of, share_of, shuffled
 from stoker.adapters.ranks import Rank, given_rank, rank_of_environment
@@ -89,6 +90,57 @@ def test_child_processes_of_a_rank_share_its_part():
         for process in range(2)
     ]
     assert found == [[0, 4, 8], [2, 6], [1, 5, 9], [3, 7]]
+
+
+@pytest.mark.parametrize(
+    ("world_size", "processes", "batched"),
+    [(2, 1, False), (1, 2, False), (2, 2, False), (2, 1, True)],
+)
+def test_each_part_is_cached(world_size, processes, batched):
+    called = []
+
+    def note(i):
+        called.append(i)
+        return i
+
+    dataset = Dataset.range(8).map(note).cache()
+    dataset = dataset.batch(1) if batched else dataset
+    part = read_as(dataset, Rank(0, world_size), {}, processes=processes)
+    for _ in range(3):
+        assert [np.asarray(x).item() for x in part] == list(range(0, 8, world_size * processes))
+    assert called == list(range(0, 8, world_size * processes))
+
+
+def test_shuffle_stays_above_a_cache():
+    dataset = shuffled(Dataset.range(50).cache())
+    first, second = list(dataset), list(dataset)
+    assert sorted(first) == sorted(second)
+    assert first != second
+
+
+@pytest.mark.parametrize("unknown", [False, True], ids=["counted", "unknown"])
+def test_parts_draw_the_random_numbers_of_the_whole(unknown):
+    def augmented(x):
+        return x, int(stoker.random.generator().integers(1 << 30))
+
+    source = Dataset.range(12).filter(lambda _: True) if unknown else Dataset.range(12)
+    whole = (
+        source.map(augmented).map(lambda *x: (*x, augmented(0)[1])).with_options(Options(seed=1))
+    )
+    parts = [
+        read_as(whole, Rank(rank, 2), {}, process=process, processes=3)
+        for rank in range(2)
+        for process in range(3)
+    ]
+    for epoch in range(2):
+        read = [element for part in parts for element in part.iterator(epoch=epoch)]
+        assert sorted(read) == list(whole.iterator(epoch=epoch))
+
+
+def test_ranks_draw_different_numbers_for_their_batches():
+    batches = Dataset.range(8).batch(2).map(lambda _: stoker.random.generator().integers(1 << 30))
+    drawn = [x for rank in range(2) for x in read_as(batches, Rank(rank, 2), {})]
+    assert len(set(drawn)) == 4
 
 
 def test_shuffle_goes_below_maps_and_batches():

@@ -55,7 +55,10 @@ def mark_failure(error: Exception, origin: Origin) -> Exception:
 
 def raise_failure(error: Exception, origin: Origin) -> NoReturn:
     """Raise the error with its origin (see `mark_failure`)."""
-    raise mark_failure(error, origin)
+    try:
+        raise mark_failure(error, origin)
+    finally:  # this frame, which the traceback refers to, must not refer to the error
+        del error
 
 
 def failure_origin(error: BaseException) -> Origin | None:

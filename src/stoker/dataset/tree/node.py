@@ -116,6 +116,13 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
         """
         return self
 
+    def division(self) -> tuple[int, int] | None:
+        """Return (count, index) if it yields what one of `count` processes reads of its input.
+
+        Functions above it draw the random numbers that they would draw without it.
+        """
+        return None
+
     def inputs_per_element(self) -> int | None:
         """Return the number of input elements per element, if it is constant.
 
