@@ -1,5 +1,6 @@
 """The sentence about what limits a client, from tables of evidence."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ def _task(
     chunks: int = 90,
     protocol: str = "tcp",
     lost: bool = False,
+    meanwhile: bool = True,
     **evidence: Any,
 ) -> TaskState:
     fields = {
@@ -44,7 +46,7 @@ def _task(
         ended=ended_for,
         lost=lost,
         evidence=measured,
-        meanwhile=measured,
+        meanwhile=measured if meanwhile else TaskEvidence(),
         chunks=chunks,
         backlogged=backlogged,
         backlog=backlogged / max(1, chunks),
@@ -153,6 +155,20 @@ def test_one_worker_behind_a_slow_link_is_not_the_network():
     assert found.kind == "worker"
 
 
+def test_a_task_that_waited_for_room_before_its_end_is_not_the_network():
+    at_first = _task(put_wait=8.0, computing=1.0, seconds=9.0, ended_for=8.0, meanwhile=False)
+    assert find_limit(_reading(at_first, _task("host:2"))).kind == "worker"
+    everywhere = [at_first, replace(at_first, worker="host:2")]
+    assert find_limit(_reading(*everywhere)).kind == "unknown"
+
+
+def test_elements_that_wait_in_the_workers_that_run_show_a_slow_network():
+    ended = [_task(f"host:{n}", ended_for=1.0, seconds=9.0, elements=50) for n in (1, 2, 3)]
+    found = find_limit(_reading(*ended, _task("host:4", put_wait=8.0, computing=1.0)))
+    assert found.kind == "network"
+    assert "while 1 worker of 1 had elements ready" in found.sentence
+
+
 def _source(splits: int) -> dict[str, Any]:
     return {"splits": {0: splits}}
 
@@ -169,8 +185,10 @@ def _source(splits: int) -> dict[str, Any]:
     ],
     ids=["waiting", "ended"],
 )
-def test_workers_without_splits_are_counted(idle):
-    found = find_limit(_reading(_task(**_source(1)), idle, assigns_splits=True))
+@pytest.mark.parametrize("ended_for", [None, 0.0], ids=["during the epoch", "after it"])
+def test_workers_without_splits_are_counted(idle, ended_for):
+    busy = _task(ended_for=ended_for, **_source(1))
+    found = find_limit(_reading(busy, idle, assigns_splits=True))
     assert (found.kind, found.site) == ("splits", "train.py:7")
     assert found.sentence == (
         "There are too few splits: the trainer waited for elements for 80% of 10.0 s, and "
@@ -208,8 +226,15 @@ def test_the_last_worker_is_a_straggler_only_if_it_is_slower():
     slow, usual = _task("b:1"), _task("b:1", elements=450)
     found = find_limit(_reading(_task("a:1", **done), slow))
     assert (found.kind, found.worker) == ("straggler", "b:1")
-    assert "b:1, while the others had ended, took 100.0 ms" in found.sentence
+    assert "b:1, while the others were idle, took 100.0 ms" in found.sentence
     assert find_limit(_reading(_task("a:1", **done), usual)).kind == "worker"
+
+
+@pytest.mark.parametrize("ended_for", [None, 0.0], ids=["at last", "after the end"])
+def test_a_slower_worker_that_ends_with_the_others_is_no_straggler(ended_for):
+    fast = [_task(worker, ended_for=0.1, elements=300) for worker in ("a:1", "b:1")]
+    slow = _task("c:1", ended_for=ended_for)
+    assert find_limit(_reading(*fast, slow, assigns_splits=True)).kind == "worker"
 
 
 def test_equal_workers_in_turns_are_no_stragglers():
@@ -221,6 +246,13 @@ def test_a_slow_consumer_holds_up_the_others():
     full: dict[str, Any] = {"put_wait": 9.0, "computing": 0.5}
     found = find_limit(_reading(_task("a:1", **full), _task("b:1", **full), in_turns=True))
     assert found.kind == "trainer"
+    assert "Another consumer limits training" in found.sentence
+
+
+def test_a_slow_consumer_is_named_though_a_worker_has_ended():
+    full: dict[str, Any] = {"put_wait": 9.0, "computing": 0.5}
+    ended = _task("b:1", put_wait=1.0, seconds=5.0, computing=1.0, ended_for=1.0)
+    found = find_limit(_reading(_task("a:1", **full), ended, in_turns=True))
     assert "Another consumer limits training" in found.sentence
 
 

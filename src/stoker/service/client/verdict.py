@@ -19,7 +19,7 @@ STRAGGLING = 2.5
 """Time per element of one worker, to the median of the others, from which it is a straggler."""
 
 IDLE = 0.2
-"""Fraction of the workers' time without a split from which there are too few splits."""
+"""Fraction of the time from which workers that had nothing to compute are a loss."""
 
 LEAST_CHUNKS = 5
 """Chunks of which a smaller number says nothing about what waits in a buffer."""
@@ -27,7 +27,8 @@ LEAST_CHUNKS = 5
 FEW_REQUESTS = 4
 """Outstanding requests per worker; with fewer, each round trip counts."""
 
-Rule = Callable[[Reading, Sequence[tuple[TaskState, TaskEvidence]]], Bottleneck | None]
+Pairs = Sequence[tuple[TaskState, TaskEvidence]]
+Rule = Callable[[Reading, Pairs], Bottleneck | None]
 
 
 def find_bottleneck(reading: Reading) -> Bottleneck:
@@ -51,12 +52,21 @@ def find_bottleneck(reading: Reading) -> Bottleneck:
 def find_limit(reading: Reading) -> Bottleneck:
     """Return what limits the rate at which a service delivers, given that its reader waits."""
     live = [
-        (task, task.meanwhile if task.meanwhile.seconds else task.evidence)
+        # Of a task that has ended, the times in which the reader did not wait prove nothing.
+        (task, task.meanwhile if task.meanwhile.seconds or task.ended is not None else evidence)
         for task in reading.tasks
-        if task.evidence is not None and not task.lost
+        if (evidence := task.evidence) is not None and not task.lost
     ]
-    for rule in (_straggler, _other_consumer, _network, _splits, slow_workers):
-        if (found := rule(reading, live)) is not None:
+    running = [pair for pair in live if pair[0].ended is None] or live
+    rules: tuple[tuple[Rule, Pairs], ...] = (
+        (_straggler, live),
+        (_other_consumer, running),
+        (_network, running),
+        (_splits, live),
+        (slow_workers, running),
+    )
+    for rule, tasks in rules:
+        if (found := rule(reading, tasks)) is not None:
             return found
     if not live:
         return Bottleneck(
@@ -80,15 +90,14 @@ def find_limit(reading: Reading) -> Bottleneck:
     )
 
 
-def _straggler(
-    reading: Reading, live: Sequence[tuple[TaskState, TaskEvidence]]
-) -> Bottleneck | None:
+def _straggler(reading: Reading, live: Pairs) -> Bottleneck | None:
     """Return a worker that is much slower than the others, if they have to wait for it."""
     if len(live) < 2:
         return None
     slowest, slow = max(live, key=lambda pair: _pace(pair[0]))
     others = [(task, x) for task, x in live if task is not slowest]
-    waits = reading.in_turns or all(task.ended is not None or _starves(x) for task, x in others)
+    idle = sum(_idle(*pair) for pair in others) - len(others) * _idle(slowest, slow)
+    waits = reading.in_turns or idle >= IDLE * reading.waited * len(others)
     computed = [task for task, x in others if x.elements]
     if not waits or not computed or not _mostly(slow.computing, slow):
         return None
@@ -97,7 +106,7 @@ def _straggler(
     if ratio < STRAGGLING:
         return None
     times = f"{ratio:.1f}" if ratio < 10 else f"{ratio:.0f}" if ratio < 1000 else "over 1,000"
-    why = "whose turn all others wait for" if reading.in_turns else "while the others had ended"
+    why = "whose turn all others wait for" if reading.in_turns else "while the others were idle"
     return Bottleneck(
         "straggler",
         f"One worker limits training: {waited_text(reading)}, and {slowest.worker}, {why}, took "
@@ -108,9 +117,7 @@ def _straggler(
     )
 
 
-def _other_consumer(
-    reading: Reading, live: Sequence[tuple[TaskState, TaskEvidence]]
-) -> Bottleneck | None:
+def _other_consumer(reading: Reading, live: Pairs) -> Bottleneck | None:
     """Return that another consumer of a coordinated read is slower, if workers wait for it."""
     if not live or not reading.in_turns:
         return None
@@ -126,7 +133,7 @@ def _other_consumer(
     )
 
 
-def _network(reading: Reading, live: Sequence[tuple[TaskState, TaskEvidence]]) -> Bottleneck | None:
+def _network(reading: Reading, live: Pairs) -> Bottleneck | None:
     """Return the network, if elements wait in most workers while the reader waits for some."""
     sending = [(task, x) for task, x in live if x.chunks]
     pressed = [
@@ -169,13 +176,11 @@ def _network_advice(reading: Reading, protocol: str) -> str:
     )
 
 
-def _splits(reading: Reading, live: Sequence[tuple[TaskState, TaskEvidence]]) -> Bottleneck | None:
+def _splits(reading: Reading, live: Pairs) -> Bottleneck | None:
     """Return that there are too few splits, if workers lack some while others compute."""
-    idle = [(task, x) for task, x in live if task.ended is not None or x.ended or _starves(x)]
-    computing = [
-        x for task, x in live if task.ended is None and not x.ended and _mostly(x.computing, x)
-    ]
-    idle_seconds = sum((task.ended or 0.0) + x.split_wait for task, x in idle)
+    idle = [pair for pair in live if _idle(*pair) >= IDLE * reading.waited]
+    computing = [x for task, x in live if _mostly(x.computing, x) and (task, x) not in idle]
+    idle_seconds = sum(_idle(*pair) for pair in idle)
     share = idle_seconds / max(reading.waited * len(live), 1e-9)
     if not reading.assigns_splits or not computing or share < IDLE:
         return None
@@ -205,8 +210,9 @@ def _mostly(seconds: float, evidence: TaskEvidence) -> bool:
     return evidence.seconds > 0 and seconds >= BUSY * evidence.seconds
 
 
-def _starves(evidence: TaskEvidence) -> bool:
-    return _mostly(evidence.split_wait, evidence)
+def _idle(task: TaskState, evidence: TaskEvidence) -> float:
+    """Return the seconds of the reader's waiting in which the task had nothing to compute."""
+    return (task.ended or 0.0) + evidence.split_wait
 
 
 def _has_backlog(task: TaskState) -> bool:
