@@ -10,6 +10,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import pytest
 import stoker
 from stoker.service import messages as m
 from stoker.service import rpc
+from stoker.service.client import shell
 from stoker.service.status import ClientStatus
 from tests.faults.proxy import Forwarder
 from tests.serving import (
@@ -230,6 +232,33 @@ def test_the_dispatcher_knows_what_limits_a_client():
             assert eventually(lambda: "map(_slowly)" in _clients(service.target)[0].sentence)
             [client] = _clients(service.target)
     assert client.bottleneck == "worker"
+
+
+def test_the_dispatcher_knows_that_a_client_is_blocked(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(shell, "STALL_SECONDS", 0.5)
+    blocked = tmp_path / "blocked"
+
+    def block(x: int) -> int:
+        time.sleep(SLOW)
+        while blocked.exists():
+            time.sleep(SLOW)
+        return x
+
+    with Service(1, client_timeout_ms=1_000) as service:
+        numbers = stoker.Dataset.range(1 << 30).map(block).distribute(service.target)
+        with iterator_with_deadline(numbers, 2 * DEADLINE) as iterator:
+            for _ in range(10):
+                next(iterator)
+                time.sleep(5 * SLOW)
+            assert iterator.stats()["bottleneck"] == "trainer"
+            blocked.touch()
+            reader = threading.Thread(target=lambda: list(islice(iterator, 100)))
+            reader.start()
+            try:
+                assert eventually(lambda: _clients(service.target)[0].bottleneck == "worker")
+            finally:
+                blocked.unlink()
+                reader.join()
 
 
 def _clients(target: str) -> list[ClientStatus]:

@@ -67,6 +67,12 @@ def test_a_pause_of_the_reader_has_no_weight():
     assert reading.backlog == (1 + 10) / (10 + 10)
 
 
+def test_chunks_computed_in_a_pause_are_no_backlog_of_the_time_after_it():
+    reading = TaskReading()
+    reading.reported(f.Report(encode(_evidence(10.0, 20)), 100, 100), 10.0, 0.1)
+    assert (reading.chunks, reading.backlogged, reading.backlog) == (100, 100, 0.0)
+
+
 def test_a_report_that_cannot_be_read_changes_nothing():
     reading = TaskReading()
     reading.reported(f.Report(b"\xc1", 3, 2), 0.5, 0.5)

@@ -57,7 +57,8 @@ OPENING_SECONDS = 0.25
 """Longest wait for the first tasks when a gradual reader is opened; it goes on without them."""
 
 STALL_SECONDS = 10.0
-"""Time after which a waiting read logs what it waits for, in seconds."""
+"""Time after which a waiting read logs what it waits for, and the service is the bottleneck, in
+seconds."""
 
 
 class ServiceStream(Stream):
@@ -252,8 +253,12 @@ class ServiceStream(Stream):
             return self._logic.reading(meter.seconds, meter.get_wait.seconds, meter.until)
 
     def bottleneck(self) -> Bottleneck:
-        """Return what limits the iterator of the pipeline that reads; from any thread."""
-        return self._meters.judge() or find_bottleneck(self.reading())
+        """Return what limits the iterator of the pipeline that reads; from any thread.
+
+        The iterator measures a sample of its reads, which may not include one that blocks.
+        """
+        found = None if self._meter.get_wait.running >= STALL_SECONDS else self._meters.judge()
+        return found or find_bottleneck(self.reading())
 
     def _look(self, worked: float) -> logic.ReceivedChunk | logic.End | StokerError | None:
         """Return what has arrived; with ``None`` this thread is known to wait."""

@@ -8,6 +8,9 @@ from stoker.wire import frames as f
 JOINED_SECONDS = 2.0
 """Age beyond which a task is older than its client: evidence of the time before does not count."""
 
+LEAST_CHUNKS = 5
+"""Chunks of which a smaller number says nothing about what waits in a buffer."""
+
 
 @dataclass
 class TaskReading:
@@ -26,7 +29,8 @@ class TaskReading:
         meanwhile: the same while the reader waited.
         chunks: the number of chunks that the task computed since then.
         backlogged: those that came while earlier elements waited in the worker for this client.
-        backlog: the fraction of them, among the chunks computed while the reader waited.
+        backlog: the fraction of them, among the chunks computed while the reader waited; 0 if
+            these are too few.
     """
 
     protocol: str = ""
@@ -47,7 +51,7 @@ class TaskReading:
     def backlog(self) -> float:
         """See the class."""
         chunks = self._weighted_chunks
-        return self._weighted_backlog / chunks if chunks else 0.0
+        return self._weighted_backlog / chunks if chunks >= LEAST_CHUNKS else 0.0
 
     def received(self, elements: int, nbytes: int) -> None:
         """Count a frame."""

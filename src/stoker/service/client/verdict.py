@@ -21,9 +21,6 @@ STRAGGLING = 2.5
 IDLE = 0.2
 """Fraction of the time from which workers that had nothing to compute are a loss."""
 
-LEAST_CHUNKS = 5
-"""Chunks of which a smaller number says nothing about what waits in a buffer."""
-
 FEW_REQUESTS = 4
 """Outstanding requests per worker; with fewer, each round trip counts."""
 
@@ -216,4 +213,4 @@ def _idle(task: TaskState, evidence: TaskEvidence) -> float:
 
 
 def _has_backlog(task: TaskState) -> bool:
-    return task.chunks >= LEAST_CHUNKS and task.backlog >= BUSY
+    return task.backlog >= BUSY
