@@ -112,6 +112,14 @@ def test_a_slow_source_is_named():
     assert "98% of the pipeline's time was in generator(rows) at train.py:7" in found.sentence
 
 
+@pytest.mark.parametrize("kind", ["records", "load"])
+def test_a_stage_that_reads_files_is_a_source(kind):
+    reader = StageReport(1, kind, "train.py:8", "", [0], elements=90, busy=8.8)
+    found = find_limit(_reading(_task(stages=[SOURCE, reader])))
+    assert (found.kind, found.site) == ("source", "train.py:8")
+    assert "read several files or generators at once" in found.sentence
+
+
 def test_workers_without_stages_are_still_named():
     found = find_limit(_reading(_task(stages=[])))
     assert (found.kind, found.site) == ("worker", "")

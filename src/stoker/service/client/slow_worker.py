@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from stoker.dataset.bottleneck import Bottleneck, evidence_text
-from stoker.dataset.slow_stage import SlowStage, find_slow_stage
+from stoker.dataset.slow_stage import SlowStage, find_slow_stage, is_source
 from stoker.dataset.streams.stage_report import StageReport
 from stoker.service.client.reading import Reading, TaskState
 from stoker.service.client.verdict_text import percent, waited_text, workers_text
@@ -40,7 +40,7 @@ def slow_workers(
             f"The workers limit training: {waited_text(reading)}, and {where}; add workers.",
         )
     cores = max(x.cores for x in evidence)
-    source = not slow.report.inputs
+    source = is_source(slow.report)
     subject = "The source" if source else "The pipeline on the workers"
     advice = SOURCE_ADVICE if source else _advice(slow, cores)
     return Bottleneck(
