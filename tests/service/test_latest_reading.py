@@ -1,5 +1,6 @@
 """The reading of a client whose stream is collected."""
 
+from stoker.dataset.bottleneck import Pass
 from stoker.service.client.latest_reading import LatestReading
 from stoker.service.client.reading import Reading, TaskState
 
@@ -18,7 +19,7 @@ def test_a_reading_outlives_its_stream():
     assert latest.tasks()[0]["elements"] == 5
     del stream
     assert (latest.update().seconds, latest.tasks()[0]["worker"]) == (3.0, "host:1")
-    assert "waited for elements for 67% of 3.0 s" in latest.limit().sentence
+    assert "waited for elements for 15% of 2.0 s" in latest.limit(Pass(5, 2.0, 0.3)).sentence
 
 
 def test_a_stream_that_nobody_asked_has_an_empty_reading():

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from stoker.dataset.bottleneck import Pass
 from stoker.dataset.streams.stage_report import StageReport
 from stoker.service.client.reading import Reading, TaskState
 from stoker.service.client.verdict import find_bottleneck, find_limit
@@ -64,12 +65,18 @@ def test_a_short_reading_is_not_judged():
 
 
 def test_a_reader_that_seldom_waits_is_the_limit():
-    found = find_bottleneck(_reading(_task(), waited=0.3, occupancy=0.84))
+    found = find_bottleneck(_reading(_task(), waited=0.3))
     assert found.kind == "trainer"
     assert found.sentence == (
-        "The trainer limits training: it waited for elements for only 3% of 10.0 s, and its buffer "
-        "was 84% full, so a faster service would hardly help."
+        "The trainer limits training: it waited for elements for only 3% of 10.0 s, so a faster "
+        "pipeline would hardly help."
     )
+
+
+def test_the_sentence_has_the_time_for_which_the_consumer_waited():
+    found = find_limit(_reading(_task(), read=Pass(90, 20.0, 3.0)))
+    assert found.kind == "worker"
+    assert "the trainer waited for elements for 15% of 20.0 s" in found.sentence
 
 
 def test_busy_workers_are_named_with_their_slowest_stage():

@@ -2,9 +2,10 @@
 
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from stoker.dataset.bottleneck import Bottleneck
+from stoker.dataset.bottleneck import Bottleneck, Pass
 from stoker.dataset.streams.stage_report import StageReport
 from stoker.service.client.reading import Reading
 from stoker.service.client.slow_worker import summed
@@ -31,9 +32,13 @@ class LatestReading:
             self._last = read()
         return self._last
 
-    def limit(self) -> Bottleneck:
-        """Return what limits the service, given that its reader waits; from any thread."""
-        return find_limit(self.update())
+    def limit(self, read: Pass) -> Bottleneck:
+        """Return what limits the service, given that the consumer waits; from any thread.
+
+        Args:
+            read: the times of the consumer, for which a later stage may read ahead.
+        """
+        return find_limit(replace(self.update(), read=read))
 
     def stages(self) -> list[StageReport]:
         """Return the stages of the workers, summed over their tasks."""

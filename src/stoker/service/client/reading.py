@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from stoker.dataset.bottleneck import Pass
 from stoker.service.client.task_cursor import TaskCursor
 from stoker.service.task_evidence import TaskEvidence
 
@@ -67,6 +68,8 @@ class Reading:
         in_turns: they are read in turns, one element at a time (a coordinated read).
         max_outstanding_requests: as in `distribute`.
         assigns_splits: the tasks share the splits of the sources.
+        read: the times of the consumer of the pipeline, if known; `waited` is the time of the
+            thread that reads the service, which may be that of a ``prefetch``.
     """
 
     seconds: float
@@ -76,6 +79,12 @@ class Reading:
     in_turns: bool = False
     max_outstanding_requests: int | None = None
     assigns_splits: bool = False
+    read: Pass | None = None
+
+    @property
+    def own_read(self) -> Pass:
+        """The times of the thread that reads the service."""
+        return Pass(self.elements, self.seconds, self.waited)
 
     @property
     def elements(self) -> int:

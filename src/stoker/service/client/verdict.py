@@ -3,14 +3,11 @@
 import statistics
 from collections.abc import Callable, Sequence
 
-from stoker.dataset.bottleneck import TRAINER_BOUND, Bottleneck, seconds_text
+from stoker.dataset.bottleneck import Bottleneck, consumer_limit, seconds_text
 from stoker.service.client.reading import Reading, TaskState
 from stoker.service.client.slow_worker import slow_workers
 from stoker.service.client.verdict_text import percent, rate_text, waited_text, workers_text
 from stoker.service.task_evidence import TaskEvidence
-
-LEAST_SECONDS = 0.2
-"""Shorter readings are dominated by their first elements: connections open, buffers fill."""
 
 BUSY = 0.5
 """Fraction of its time from which a task computes, waits for room or waits for splits "mostly"."""
@@ -30,20 +27,7 @@ Rule = Callable[[Reading, Pairs], Bottleneck | None]
 
 def find_bottleneck(reading: Reading) -> Bottleneck:
     """Return what limits the reader of a service: the reader itself, or the service."""
-    if reading.seconds < LEAST_SECONDS:
-        return Bottleneck(
-            "unknown",
-            f"Too little was read to name a bottleneck: {reading.elements:,} elements in "
-            f"{reading.seconds:.2f} s.",
-        )
-    if reading.waited < TRAINER_BOUND * reading.seconds:
-        return Bottleneck(
-            "trainer",
-            f"The trainer limits training: it waited for elements for only "
-            f"{percent(reading.waited, reading.seconds)} of {seconds_text(reading.seconds)}, and "
-            f"its buffer was {reading.occupancy:.0%} full, so a faster service would hardly help.",
-        )
-    return find_limit(reading)
+    return consumer_limit(reading.own_read) or find_limit(reading)
 
 
 def find_limit(reading: Reading) -> Bottleneck:
