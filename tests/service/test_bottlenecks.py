@@ -36,6 +36,9 @@ from tests.serving import (
 MEASURED = 1.0
 """Seconds of a task that are enough for a judgement."""
 
+LOOKS = 3
+SECONDS_BETWEEN_LOOKS = 0.5
+
 SLOW = 0.02
 
 
@@ -53,22 +56,29 @@ def _stats(
     step: Callable[[], None] = lambda: None,
     tasks: int = 1,
 ) -> dict[str, Any]:
-    """Read until `tasks` tasks have measured enough, and return the statistics.
+    """Read until `tasks` tasks have measured enough, and return the statistics after the end.
 
-    Before that, and while connecting takes a good part of the time, another bottleneck may be
-    named than the one expected.
+    The bottleneck must remain the one that was found then. Before that, and while connecting takes
+    a good part of the time, another one may be named.
     """
     end = time.monotonic() + DEADLINE
+    looks, due = 0, 0.0
     with iterator_with_deadline(dataset, 2 * DEADLINE) as iterator:
-        while True:
+        while looks < LOOKS:
             next(iterator)
             step()
+            now = time.monotonic()
+            if now < due:
+                continue
             stats = iterator.stats()
             enough = [task for task in stats["tasks"] if task["seconds"] >= MEASURED]
             found = len(enough) >= tasks and stats["bottleneck"] == bottleneck
-            if found or time.monotonic() > end:
+            if looks or found or now > end:
                 assert stats["bottleneck"] == bottleneck, stats["sentence"]
-                return stats
+                looks, due = looks + 1, now + SECONDS_BETWEEN_LOOKS
+    stats = iterator.stats()
+    assert stats["bottleneck"] == bottleneck, stats["sentence"]
+    return stats
 
 
 def _sleep() -> None:
@@ -98,6 +108,26 @@ def test_a_slow_map_on_workers_is_named():
         stats = _stats(build().distribute(service.target), "worker", tasks=2)
     assert _named("map(_slowly)", build, stats["sentence"])
     assert "2 workers computed for" in stats["sentence"]
+
+
+@pytest.mark.parametrize("mode", ["distributed_epoch", "parallel_epochs"])
+def test_a_slow_map_is_named_after_the_last_element(mode: str):
+    with Service(2) as service:
+        numbers = stoker.Dataset.range(60).map(_slowly)
+        iterator = iter(numbers.distribute(service.target, processing_mode=mode))
+        assert list(iterator)
+    assert iterator.stats()["bottleneck"] == "worker", iterator.stats()["sentence"]
+
+
+def test_a_prefetch_of_the_trainer_hides_no_slow_map_on_workers():
+    def build() -> stoker.Dataset:
+        return stoker.Dataset.range(1 << 30).map(_slowly)  # the slow line
+
+    with Service(1) as service:
+        distributed = build().distribute(service.target)
+        stats = _stats(distributed.prefetch(2), "worker", lambda: time.sleep(SLOW / 2))
+    assert _named("map(_slowly)", build, stats["sentence"])
+    assert f"for {stats['waited'] / stats['seconds']:.0%} of" in stats["sentence"]
 
 
 def test_the_slow_one_of_three_maps_is_named():
