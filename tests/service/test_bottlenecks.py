@@ -291,6 +291,16 @@ def test_the_dispatcher_knows_that_a_client_is_blocked(tmp_path: Path, monkeypat
                 reader.join()
 
 
+def test_reading_goes_on_if_no_bottleneck_can_be_found(monkeypatch):
+    monkeypatch.setattr(shell, "STALL_SECONDS", 0.0)
+    monkeypatch.setattr(shell, "find_bottleneck", lambda _: 1 // 0)
+    with Service(1, client_timeout_ms=1_000) as service:
+        slow = stoker.Dataset.range(1 << 30).map(_slowly).distribute(service.target)
+        with reading(slow.iterator()):
+            found = "No bottleneck was found: ZeroDivisionError"
+            assert eventually(lambda: found in _clients(service.target)[0].sentence)
+
+
 def _clients(target: str) -> list[ClientStatus]:
     reply = rpc.call(target.removeprefix("grpc://"), m.GetStatus(), DEADLINE)
     assert isinstance(reply, m.StatusReply)

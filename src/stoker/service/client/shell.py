@@ -257,8 +257,14 @@ class ServiceStream(Stream):
 
         The iterator measures a sample of its reads, which may not include one that blocks.
         """
-        found = None if self._meter.get_wait.running >= STALL_SECONDS else self._meters.judge()
-        return found or find_bottleneck(self.reading())
+        blocked = self._meter.get_wait.running >= STALL_SECONDS
+        try:
+            return (None if blocked else self._meters.judge()) or find_bottleneck(self.reading())
+        except Exception as error:
+            logger.debug("no bottleneck was found", exc_info=error)
+            return Bottleneck(
+                "unknown", f"No bottleneck was found: {type(error).__name__}: {error}."
+            )
 
     def _look(self, worked: float) -> logic.ReceivedChunk | logic.End | StokerError | None:
         """Return what has arrived; with ``None`` this thread is known to wait."""
