@@ -5,6 +5,7 @@ else the slowest. A pipeline is read until its workers have measured enough.
 """
 
 import inspect
+import math
 import os
 import re
 import threading
@@ -299,6 +300,23 @@ def test_reading_goes_on_if_no_bottleneck_can_be_found(monkeypatch):
         with reading(slow.iterator()):
             found = "No bottleneck was found: ZeroDivisionError"
             assert eventually(lambda: found in _clients(service.target)[0].sentence)
+
+
+def test_the_time_after_an_interrupted_read_is_no_wait(monkeypatch):
+    streams = []
+
+    def interrupt(stream: shell.ServiceStream, *_: float) -> None:
+        streams.append(stream)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(shell.ServiceStream, "_await_item", interrupt)
+    with (
+        Service(0) as service,
+        iter(stoker.Dataset.range(9).distribute(service.target)) as iterator,
+    ):
+        with pytest.raises(KeyboardInterrupt):
+            next(iterator)
+        assert streams[0]._logic.end_wait(math.inf) == 0.0, "no wait is open"
 
 
 def _clients(target: str) -> list[ClientStatus]:

@@ -662,6 +662,16 @@ def test_a_reading_contains_what_came_from_each_task():
     assert (second.protocol, second.ended) == ("tcp", 1.0), "it has waited for one since the end"
 
 
+def test_the_time_after_an_interrupted_wait_is_no_wait():
+    client = _reading(None, TASK, OTHER)
+    client.worker_message(1, f.End(0), 0.0)
+    assert client.take(0.0, 0.0)[0] is None
+    assert client.end_wait(3.0) == 3.0
+    assert client.reading(10.0, 3.0, 10.0).tasks[0].ended == 3.0
+    assert client.take(0.0, 10.0)[0] is None
+    assert client.reading(12.0, 5.0, 12.0).tasks[0].ended == 5.0
+
+
 def test_the_occupancy_is_that_of_the_window():
     client = _reading(4)
     client.worker_message(1, f.Ready(4), 0.0)

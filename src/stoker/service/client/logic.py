@@ -399,10 +399,7 @@ class Client:
         self._order.put(chunk)
         cursor.reading.received(chunk.positions, chunk.nbytes)
         self.outstanding += chunk.positions
-        waited = 0.0 if self._waits_since is None else now - self._waits_since
-        self._waited += waited
-        self._waits_since = None  # the wait for this chunk is over
-        self._credit.received(chunk.task_id, chunk.positions, waited)
+        self._credit.received(chunk.task_id, chunk.positions, self.end_wait(now))
 
     def _count(self, cursor: TaskCursor, counts: dict[str, int]) -> None:
         """Add the difference to the totals last received, so that nothing is counted twice."""
@@ -478,6 +475,7 @@ class Client:
         self._current = self._order.take()
         self._keep_turns(now)
         if self._current is not None:
+            self.end_wait(now)
             return self._current, self._take_actions()
         if self._waits_since is None:
             self._waits_since = now
@@ -613,6 +611,12 @@ class Client:
             max_outstanding_requests=self._limit,
             assigns_splits=self._assigns_splits,
         )
+
+    def end_wait(self, now: float) -> float:
+        """Note that the reader waits no more; return the seconds for which it has waited."""
+        before, self._waited = self._waited, self._waited_until(now)
+        self._waits_since = None
+        return self._waited - before
 
     def _waited_until(self, now: float) -> float:
         """Return the seconds that the reader has waited for chunks to arrive."""

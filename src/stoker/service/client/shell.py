@@ -223,8 +223,12 @@ class ServiceStream(Stream):
         worked = began - self._taken_at
         item = self._look(worked)
         if item is None:
-            with self._meter.get_wait:
-                item = self._await_item(began, worked)
+            try:
+                with self._meter.get_wait:
+                    item = self._await_item(began, worked)
+            finally:  # also if an error is raised, after which the user may read on
+                with self._lock:
+                    self._logic.end_wait(time.monotonic())
         return item
 
     def _await_item(
