@@ -164,6 +164,14 @@ def test_the_advice_fits_the_transport(protocol, fields, advice):
     assert advice in find_limit(_reading(task, **fields)).sentence
 
 
+def test_workers_that_came_and_went_need_no_requests():
+    gone = [_task(f"spot:{n}", lost=True) for n in range(16)]
+    ended = [_task(f"spot:{n}", seconds=1.0, ended_for=1.0) for n in range(16)]
+    sends = _task(put_wait=8.0, computing=1.0)
+    found = find_limit(_reading(*gone, *ended, sends, max_outstanding_requests=64))
+    assert "smaller dtypes" in found.sentence
+
+
 def test_one_worker_behind_a_slow_link_is_not_the_network():
     slow = _task(put_wait=8.0, computing=1.0)
     found = find_limit(_reading(slow, _task("host:2"), _task("host:3")))
@@ -277,7 +285,8 @@ def test_a_lost_worker_is_not_judged():
 
 
 def test_workers_that_report_nothing_are_unknown():
-    found = find_limit(_reading(TaskState(worker="old:1", elements=40)))
+    lost = TaskState(worker="lost:1", lost=True)
+    found = find_limit(_reading(TaskState(worker="old:1", elements=40), lost))
     assert found.kind == "unknown"
     assert "no worker has reported yet where its time goes (1 worker)" in found.sentence
 

@@ -50,10 +50,11 @@ def find_limit(reading: Reading) -> Bottleneck:
         if (found := rule(reading, tasks)) is not None:
             return found
     if not live:
+        silent = sum(not task.lost for task in reading.tasks)
         return Bottleneck(
             "unknown",
             f"The service limits training: {waited_text(reading)}, but no worker has reported yet "
-            f"where its time goes ({workers_text(len(reading.tasks))}).",
+            f"where its time goes ({workers_text(silent)}).",
         )
     whole = sum(evidence.seconds for _, evidence in live)
     parts = ", ".join(
@@ -133,13 +134,14 @@ def _network(reading: Reading, live: Pairs) -> Bottleneck | None:
         f"The network limits training: {waited_text(reading)}, while {workers_text(len(pressed))} "
         f"of {len(live)} had elements ready (they waited for room for "
         f"{percent(full, whole)} of that time); {protocol} delivered "
-        f"{rate_text(reading.bytes, reading.seconds)}; {_network_advice(reading, protocol)}.",
+        f"{rate_text(reading.bytes, reading.seconds)}; "
+        f"{_network_advice(reading, len(live), protocol)}.",
     )
 
 
-def _network_advice(reading: Reading, protocol: str) -> str:
+def _network_advice(reading: Reading, workers: int, protocol: str) -> str:
     limit = reading.max_outstanding_requests
-    if limit is not None and limit < FEW_REQUESTS * len(reading.tasks):
+    if limit is not None and limit < FEW_REQUESTS * workers:
         return (
             f"raise max_outstanding_requests, which is {limit}, so that elements are sent while "
             "others are consumed"
