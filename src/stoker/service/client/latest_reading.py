@@ -1,5 +1,6 @@
 """The latest reading of a client; outlives its stream."""
 
+import os
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,11 +25,13 @@ class LatestReading:
     def __init__(self, read: Callable[[], Reading]) -> None:
         self._read = weakref.WeakMethod(read)
         self._last = Reading(seconds=0.0, waited=0.0)
+        self._pid = os.getpid()
 
     def update(self) -> Reading:
-        """Return the present reading, or that of the end of the stream."""
+        """Return the present reading; in a forked child or after its stream, the last one."""
         read = self._read()
-        if read is not None:
+        # In a child, the lock of the stream may be one that a thread of the parent acquired.
+        if read is not None and self._pid == os.getpid():
             self._last = read()
         return self._last
 
