@@ -21,6 +21,8 @@ IDLE = 0.2
 FEW_REQUESTS = 4
 """Outstanding requests per worker; with fewer, each round trip counts."""
 
+_ON_THIS_MACHINE = frozenset({"shm", "local"})
+
 Pairs = Sequence[tuple[TaskState, TaskEvidence]]
 Rule = Callable[[Reading, Pairs], Bottleneck | None]
 
@@ -94,7 +96,8 @@ def _straggler(reading: Reading, live: Pairs) -> Bottleneck | None:
         f"One worker limits training: {waited_text(reading)}, and {slowest.worker}, {why}, took "
         f"{seconds_text(_pace(slowest))} per element, {times} times as long as the median of the "
         f"{len(others)} other{'s' if len(others) > 1 else ''}; look for other load on that "
-        f"machine, or replace it (`stoker drain {slowest.worker}`).",
+        f"machine, or replace it (`stoker drain {slowest.worker}`), unless its part of the data is "
+        "more expensive.",
         worker=slowest.worker,
     )
 
@@ -129,12 +132,13 @@ def _network(reading: Reading, live: Pairs) -> Bottleneck | None:
         return None
     whole, full = sum(x.seconds for _, x in pressed), sum(x.put_wait for _, x in pressed)
     protocol = max((task for task, _ in pressed), key=lambda task: task.bytes).protocol or "network"
+    subject = "Receiving in this process" if protocol in _ON_THIS_MACHINE else "The network"
     return Bottleneck(
         "network",
-        f"The network limits training: {waited_text(reading)}, while {workers_text(len(pressed))} "
+        f"{subject} limits training: {waited_text(reading)}, while {workers_text(len(pressed))} "
         f"of {len(live)} had elements ready (they waited for room for "
         f"{percent(full, whole)} of that time); {protocol} delivered "
-        f"{rate_text(reading.bytes, reading.seconds)}; "
+        f"{rate_text(reading.bytes, reading.seconds)} on average; "
         f"{_network_advice(reading, len(live), protocol)}.",
     )
 
@@ -146,10 +150,10 @@ def _network_advice(reading: Reading, workers: int, protocol: str) -> str:
             f"raise max_outstanding_requests, which is {limit}, so that elements are sent while "
             "others are consumed"
         )
-    if protocol in ("shm", "local"):
+    if protocol in _ON_THIS_MACHINE:
         return (
-            "this process receives slowly, so make larger batches on the workers, and look for "
-            "another thread here that holds the GIL"
+            "make larger batches on the workers, and look for another thread here that holds the "
+            "GIL"
         )
     if protocol == "grpc":
         return 'read by data_transfer_protocol="tcp", which is faster, or send smaller dtypes'
