@@ -206,7 +206,7 @@ class ServiceStream(Stream):
                 self._check_spec(self._spec, item.elements[0])
                 self._spec = None
             self._chunk_size = len(item.elements)
-            self.ready = ready_elements(item.elements)
+            self.ready = ready_elements(item.elements, item.nbytes)
             return
         if isinstance(item, StokerError):
             self._fail(item)
