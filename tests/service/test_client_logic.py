@@ -662,6 +662,16 @@ def test_a_reading_contains_what_came_from_each_task():
     assert (second.protocol, second.ended) == ("tcp", 1.0), "it has waited for one since the end"
 
 
+def test_a_task_that_joins_late_is_judged_from_then_on():
+    client = _reading(None, TASK)
+    client.session_message(m.Tasks(added=[OTHER]), 100.0)
+    client.connected(2)
+    client.worker_message(2, f.Welcome(1, "there:1"), 100.0)
+    assert client.take(0.0, 100.0)[0] is None
+    client.worker_message(2, f.Report(encode(TaskEvidence(seconds=1.0)), 4, 3), 101.0)
+    assert client.reading(101.0, 1.0, 101.0).tasks[1].meanwhile.seconds == 1.0
+
+
 def test_the_time_after_an_interrupted_wait_is_no_wait():
     client = _reading(None, TASK, OTHER)
     client.worker_message(1, f.End(0), 0.0)

@@ -73,6 +73,19 @@ def test_chunks_computed_in_a_pause_are_no_backlog_of_the_time_after_it():
     assert (reading.chunks, reading.backlogged, reading.backlog) == (100, 100, 0.0)
 
 
+def test_a_task_that_is_read_again_keeps_its_amounts():
+    reading = TaskReading()
+    reading.received(5, 50)
+    reading.reported(f.Report(encode(_evidence(10.0, 20)), 10, 1), 10.0, 10.0)
+    reading.join(60.0, 10.0)
+    reading.reported(f.Report(encode(_evidence(70.0, 140)), 1, 0), 70.0, 20.0)
+    reading.reported(f.Report(encode(_evidence(80.0, 160)), 3, 0), 80.0, 30.0)
+    assert (reading.elements, reading.bytes) == (5, 50)
+    assert reading.evidence is not None
+    assert (reading.evidence.seconds, reading.evidence.elements) == (20.0, 40), "10 and 10 seconds"
+    assert (reading.meanwhile.seconds, reading.chunks) == (20.0, 3)
+
+
 def test_a_report_that_cannot_be_read_changes_nothing():
     reading = TaskReading()
     reading.reported(f.Report(b"\xc1", 3, 2), 0.5, 0.5)

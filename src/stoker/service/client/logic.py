@@ -29,6 +29,7 @@ from stoker.service.client.order import Order, ReceivedChunk
 from stoker.service.client.orders import new_order
 from stoker.service.client.reading import Reading, state_of
 from stoker.service.client.task_cursor import TaskCursor
+from stoker.service.client.task_reading import TaskReading
 from stoker.service.read_options import ReadOptions
 from stoker.service.splittable import assigns_splits
 from stoker.wire import frames as f
@@ -222,8 +223,10 @@ class Client:
         again = known is not None and known.left and known.task.reader_id != task.reader_id
         if (known is None or again) and self._order.reads(task):
             first = self._order.first_frame(task.task_id)
+            reading = TaskReading() if known is None else known.reading
+            reading.join(now - self._began, self._waited_until(now))
             self.cursors[task.task_id] = TaskCursor(
-                task, next_frame=first, consumed=first, reported=first
+                task, next_frame=first, consumed=first, reported=first, reading=reading
             )
             self._connect(self.cursors[task.task_id], now)
 

@@ -6,7 +6,8 @@ from stoker.service.task_evidence import TaskEvidence, decode
 from stoker.wire import frames as f
 
 JOINED_SECONDS = 2.0
-"""Age beyond which a task is older than its client: evidence of the time before does not count."""
+"""Age from which a task is older than its client's reading of it: evidence of the time before does
+not count."""
 
 LEAST_CHUNKS = 5
 """Chunks of which a smaller number says nothing about what waits in a buffer."""
@@ -53,6 +54,17 @@ class TaskReading:
         chunks = self._weighted_chunks
         return self._weighted_backlog / chunks if chunks >= LEAST_CHUNKS else 0.0
 
+    def join(self, seconds: float, waited: float) -> None:
+        """Note that the client begins to read the task, perhaps again.
+
+        Args:
+            seconds: the time since the client was created.
+            waited: the seconds of these in which its reader waited.
+        """
+        self._latest, self._at, self._waited = None, seconds, waited
+        self.chunks = self.backlogged = 0  # the worker counts them for each reader
+        self.ended_after = None
+
     def received(self, elements: int, nbytes: int) -> None:
         """Count a frame."""
         self.elements += elements
@@ -71,9 +83,8 @@ class TaskReading:
         if evidence is None:
             return
         if self._latest is None:
-            joined = evidence.seconds > seconds + JOINED_SECONDS
-            self._latest = evidence if joined else TaskEvidence()
-            self.evidence = TaskEvidence()
+            older = evidence.seconds > seconds - self._at + JOINED_SECONDS
+            self._latest = evidence if older else TaskEvidence()
         part = evidence.since(self._latest)
         period = seconds - self._at
         weight = min(1.0, max(0.0, (waited - self._waited) / period)) if period > 0 else 0.0
