@@ -31,12 +31,6 @@ class Stopwatch:
         self._state = total + self._clock() - since, None
 
     @property
-    def running(self) -> float:
-        """The seconds since the block that is open now was entered; 0 if none is."""
-        since = self._state[1]
-        return 0.0 if since is None else self._clock() - since
-
-    @property
     def seconds(self) -> float:
         """The total, a block that is open now included."""
         total, since = self._state

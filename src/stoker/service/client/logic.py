@@ -224,7 +224,7 @@ class Client:
         if (known is None or again) and self._order.reads(task):
             first = self._order.first_frame(task.task_id)
             reading = TaskReading() if known is None else known.reading
-            reading.join(now - self._began, self._waited_until(now))
+            reading.join(now - self._began, self.waited_until(now))
             self.cursors[task.task_id] = TaskCursor(
                 task, next_frame=first, consumed=first, reported=first, reading=reading
             )
@@ -357,9 +357,9 @@ class Client:
         elif isinstance(message, f.Counts):
             self._count(cursor, message.counts)
         elif isinstance(message, f.Report):
-            cursor.reading.reported(message, now - self._began, self._waited_until(now))
+            cursor.reading.reported(message, now - self._began, self.waited_until(now))
         elif isinstance(message, f.End):
-            cursor.ended, cursor.reading.ended_after = True, self._waited_until(now)
+            cursor.ended, cursor.reading.ended_after = True, self.waited_until(now)
             self._order.task_ended(cursor.task.task_id)
             self._credit.ended(cursor.task.task_id)
             if not cursor.read:
@@ -603,13 +603,13 @@ class Client:
         return due
 
     # ── statistics ────────────────────────────────────────────────────────────────────────────────
-    def reading(self, seconds: float, waited: float, now: float) -> Reading:
-        """Return where the time goes; the shell measures the first two arguments."""
+    def reading(self, seconds: float, now: float) -> Reading:
+        """Return where the time goes; the shell measures the seconds since the first read."""
         return Reading(
             seconds=seconds,
-            waited=waited,
+            waited=self.waited_until(now),
             occupancy=self._filled / max(1, self._accounts),
-            tasks=[state_of(cursor, self._waited_until(now)) for cursor in self.cursors.values()],
+            tasks=[state_of(cursor, self.waited_until(now)) for cursor in self.cursors.values()],
             in_turns=self._order.in_turns,
             max_outstanding_requests=self._limit,
             assigns_splits=self._assigns_splits,
@@ -617,14 +617,18 @@ class Client:
 
     def end_wait(self, now: float) -> float:
         """Note that the reader waits no more; return the seconds for which it has waited."""
-        before, self._waited = self._waited, self._waited_until(now)
+        waited = self.waits_for(now)
+        self._waited += waited
         self._waits_since = None
-        return self._waited - before
+        return waited
 
-    def _waited_until(self, now: float) -> float:
-        """Return the seconds that the reader has waited for chunks to arrive."""
-        since = self._waits_since
-        return self._waited + (0.0 if since is None else max(0.0, now - since))
+    def waits_for(self, now: float) -> float:
+        """Return the seconds for which the reader has waited for the next chunk to arrive."""
+        return 0.0 if self._waits_since is None else max(0.0, now - self._waits_since)
+
+    def waited_until(self, now: float) -> float:
+        """Return the seconds that the reader has waited for chunks to arrive, in all."""
+        return self._waited + self.waits_for(now)
 
     # ── mechanics ─────────────────────────────────────────────────────────────────────────────────
     def _report(self, cursor: TaskCursor) -> None:

@@ -224,8 +224,7 @@ class ServiceStream(Stream):
         item = self._look(worked)
         if item is None:
             try:
-                with self._meter.get_wait:
-                    item = self._await_item(began, worked)
+                item = self._await_item(began, worked)
             finally:  # also if an error is raised, after which the user may read on
                 with self._lock:
                     self._logic.end_wait(time.monotonic())
@@ -254,15 +253,16 @@ class ServiceStream(Stream):
         """Return where the time of this client and its tasks goes."""
         meter = self._meter
         with self._lock:
-            return self._logic.reading(meter.seconds, meter.get_wait.seconds, meter.until)
+            return self._logic.reading(meter.seconds, meter.until)
 
     def bottleneck(self) -> Bottleneck:
         """Return what limits the iterator of the pipeline that reads; from any thread.
 
         The iterator measures a sample of its reads, which may not include one that blocks.
         """
-        blocked = self._meter.get_wait.running >= STALL_SECONDS
         try:
+            with self._lock:
+                blocked = self._logic.waits_for(time.monotonic()) >= STALL_SECONDS
             return (None if blocked else self._meters.judge()) or find_bottleneck(self.reading())
         except Exception as error:
             logger.debug("no bottleneck was found", exc_info=error)
@@ -406,7 +406,7 @@ class ServiceStream(Stream):
             return m.ReadReport(
                 self._logic.elements_delivered,
                 self._logic.bytes_delivered,
-                self._meter.get_wait.seconds,
+                self._logic.waited_until(self._meter.until),
                 now - self._meter.opened_at,
                 found.kind,
                 found.sentence,
