@@ -96,6 +96,7 @@ def test_busy_workers_are_named_with_their_slowest_stage():
     [
         ({"parallel": 8, "occupancy": 0.0, "busy": 70.0, "get_wait": 9.0}, 8, "add workers, or"),
         ({"cpu": 0.01}, 8, "waits rather than computes"),
+        ({"cpu": 0.3}, 8, "if it releases the GIL"),
         ({"cpu": 0.99}, 8, "num_parallel_calls=stoker.AUTOTUNE"),
         ({}, 1, "add workers, or make it faster (a worker has one core)"),
         ({"kind": "filter"}, 8, "add workers, or make it faster (a worker has 8 cores)"),

@@ -5,12 +5,9 @@ from collections.abc import Callable, Sequence
 
 from stoker.dataset.bottleneck import Bottleneck, consumer_limit, seconds_text
 from stoker.service.client.reading import Reading, TaskState
-from stoker.service.client.slow_worker import slow_workers
+from stoker.service.client.slow_worker import BUSY, slow_workers
 from stoker.service.client.verdict_text import percent, rate_text, waited_text, workers_text
 from stoker.service.task_evidence import TaskEvidence
-
-BUSY = 0.5
-"""Fraction of its time from which a task computes, waits for room or waits for splits "mostly"."""
 
 STRAGGLING = 2.5
 """Time per element of one worker, to the median of the others, from which it is a straggler."""
