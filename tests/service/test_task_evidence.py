@@ -50,7 +50,7 @@ def test_evidence_from_before_the_client_does_not_count():
 def test_all_evidence_of_a_task_of_the_client_counts():
     reading = TaskReading()
     reading.reported(f.Report(encode(_evidence(JOINED_SECONDS, 20))), 0.5, 0.5)
-    assert reading.evidence == reading.meanwhile == _evidence(JOINED_SECONDS, 20)
+    assert reading.evidence == reading.while_waiting == _evidence(JOINED_SECONDS, 20)
 
 
 def test_a_pause_of_the_reader_has_no_weight():
@@ -59,11 +59,11 @@ def test_a_pause_of_the_reader_has_no_weight():
     pause = msgspec.structs.replace(_evidence(10.0, 20), seconds=70.0, put_wait=60.0)
     reading.reported(f.Report(encode(pause), 30, 21), 70.0, 10.0)
     assert reading.evidence == pause
-    assert (reading.meanwhile.seconds, reading.meanwhile.put_wait) == (10.0, 0.0)
+    assert (reading.while_waiting.seconds, reading.while_waiting.put_wait) == (10.0, 0.0)
     assert reading.backlog == 0.1
     later = msgspec.structs.replace(pause, seconds=80.0, computing=15.0)
     reading.reported(f.Report(encode(later), 50, 41), 80.0, 15.0)
-    assert (reading.meanwhile.seconds, reading.meanwhile.computing) == (15.0, 10.0)
+    assert (reading.while_waiting.seconds, reading.while_waiting.computing) == (15.0, 10.0)
     assert reading.backlog == (1 + 10) / (10 + 10)
 
 
@@ -83,7 +83,7 @@ def test_a_task_that_is_read_again_keeps_its_amounts():
     assert (reading.elements, reading.bytes) == (5, 50)
     assert reading.evidence is not None
     assert (reading.evidence.seconds, reading.evidence.elements) == (20.0, 40), "10 and 10 seconds"
-    assert (reading.meanwhile.seconds, reading.chunks) == (20.0, 3)
+    assert (reading.while_waiting.seconds, reading.chunks) == (20.0, 3)
 
 
 def test_a_report_that_cannot_be_read_changes_nothing():

@@ -26,7 +26,7 @@ def _task(
     chunks: int = 90,
     protocol: str = "tcp",
     lost: bool = False,
-    meanwhile: bool = True,
+    while_waiting: bool = True,
     **evidence: Any,
 ) -> TaskState:
     fields = {
@@ -44,10 +44,10 @@ def _task(
         protocol=protocol,
         elements=elements,
         bytes=elements * 1_000_000,
-        ended=ended_for,
+        waited_since_end=ended_for,
         lost=lost,
         evidence=measured,
-        meanwhile=measured if meanwhile else TaskEvidence(),
+        while_waiting=measured if while_waiting else TaskEvidence(),
         chunks=chunks,
         backlogged=backlogged,
         backlog=backlogged / max(1, chunks),
@@ -181,7 +181,7 @@ def test_one_worker_behind_a_slow_link_is_not_the_network():
 
 
 def test_a_task_that_waited_for_room_before_its_end_is_not_the_network():
-    at_first = _task(put_wait=8.0, computing=1.0, seconds=9.0, ended_for=8.0, meanwhile=False)
+    at_first = _task(put_wait=8.0, computing=1.0, seconds=9.0, ended_for=8.0, while_waiting=False)
     assert find_limit(_reading(at_first, _task("host:2"))).kind == "worker"
     everywhere = [at_first, replace(at_first, worker="host:2")]
     assert find_limit(_reading(*everywhere)).kind == "unknown"

@@ -17,8 +17,8 @@ class TaskState:
 
     Attributes:
         worker: the worker's address.
-        ended: the seconds for which the reader has waited since the end of the task; ``None``
-            before.
+        waited_since_end: the seconds for which the reader has waited since all elements of the
+            task had arrived; ``None`` before.
         lost: its worker was removed.
     """
 
@@ -26,10 +26,10 @@ class TaskState:
     protocol: str = ""
     elements: int = 0
     bytes: int = 0
-    ended: float | None = None
+    waited_since_end: float | None = None
     lost: bool = False
     evidence: TaskEvidence | None = None
-    meanwhile: TaskEvidence = field(default_factory=TaskEvidence)
+    while_waiting: TaskEvidence = field(default_factory=TaskEvidence)
     chunks: int = 0
     backlogged: int = 0
     backlog: float = 0.0
@@ -43,7 +43,7 @@ class TaskState:
             "elements": self.elements,
             "bytes": self.bytes,
             "lost": self.lost,
-            "ended": self.ended is not None,
+            "ended": self.waited_since_end is not None,
             "seconds": evidence.seconds,
             "computed": evidence.elements,
             "computing": evidence.computing,
@@ -105,10 +105,10 @@ def state_of(cursor: TaskCursor, waited: float) -> TaskState:
         protocol=reading.protocol,
         elements=reading.elements,
         bytes=reading.bytes,
-        ended=None if reading.ended_after is None else waited - reading.ended_after,
+        waited_since_end=None if reading.ended_after is None else waited - reading.ended_after,
         lost=cursor.lost,
         evidence=reading.evidence,
-        meanwhile=reading.meanwhile,
+        while_waiting=reading.while_waiting,
         chunks=reading.chunks,
         backlogged=reading.backlogged,
         backlog=reading.backlog,

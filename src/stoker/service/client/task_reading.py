@@ -17,9 +17,9 @@ LEAST_CHUNKS = 5
 class TaskReading:
     """Amounts that a client has received of one task, and the evidence of its worker.
 
-    Times are totals since the client was created. Those of `meanwhile` are weighted by the fraction
-    of each period between two reports in which the reader waited, so that a pause of the trainer,
-    in which buffers fill, proves nothing.
+    Times are totals since the client was created. Those of `while_waiting` are weighted by the
+    fraction of each period between two reports in which the reader waited, so that a pause of the
+    trainer, in which buffers fill, proves nothing.
 
     Attributes:
         protocol: the transport of the connection, such as "tcp".
@@ -27,7 +27,7 @@ class TaskReading:
         bytes: about how many bytes they take.
         ended_after: the seconds that the reader had waited until `End`; ``None`` before it.
         evidence: where the task's time goes, since this client reads it; ``None`` if unknown.
-        meanwhile: the same while the reader waited.
+        while_waiting: the same while the reader waited.
         chunks: the number of chunks that the task computed since then.
         backlogged: those that came while earlier elements waited in the worker for this client.
         backlog: the fraction of them, among the chunks computed while the reader waited; 0 if
@@ -39,7 +39,7 @@ class TaskReading:
     bytes: int = 0
     ended_after: float | None = None
     evidence: TaskEvidence | None = None
-    meanwhile: TaskEvidence = field(default_factory=TaskEvidence)
+    while_waiting: TaskEvidence = field(default_factory=TaskEvidence)
     chunks: int = 0
     backlogged: int = 0
     _latest: TaskEvidence | None = None
@@ -89,7 +89,7 @@ class TaskReading:
         period = seconds - self._at
         weight = min(1.0, max(0.0, (waited - self._waited) / period)) if period > 0 else 0.0
         self.evidence = (self.evidence or TaskEvidence()).plus(part, 1.0)
-        self.meanwhile = self.meanwhile.plus(part, weight)
+        self.while_waiting = self.while_waiting.plus(part, weight)
         self._weighted_chunks += weight * (report.chunks - self.chunks)
         self._weighted_backlog += weight * (report.backlogged - self.backlogged)
         self.chunks, self.backlogged = report.chunks, report.backlogged

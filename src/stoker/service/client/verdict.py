@@ -32,12 +32,11 @@ def find_bottleneck(reading: Reading) -> Bottleneck:
 def find_limit(reading: Reading) -> Bottleneck:
     """Return what limits the rate at which a service delivers, given that its reader waits."""
     live = [
-        # Of a task that has ended, the times in which the reader did not wait prove nothing.
-        (task, task.meanwhile if task.meanwhile.seconds or task.ended is not None else evidence)
+        (task, task.while_waiting if _proves(task) else evidence)
         for task in reading.tasks
         if (evidence := task.evidence) is not None and not task.lost
     ]
-    running = [pair for pair in live if pair[0].ended is None] or live
+    running = [pair for pair in live if pair[0].waited_since_end is None] or live
     rules: tuple[tuple[Rule, Pairs], ...] = (
         (_straggler, live),
         (_other_consumer, running),
@@ -118,21 +117,21 @@ def _other_consumer(reading: Reading, live: Pairs) -> Bottleneck | None:
 def _network(reading: Reading, live: Pairs) -> Bottleneck | None:
     """Return the network, if elements wait in most workers while the reader waits for some."""
     sending = [(task, x) for task, x in live if x.chunks]
-    pressed = [
+    ready = [
         (task, x)
         for task, x in sending
         if _has_backlog(task)
         or (not reading.in_turns and _mostly(x.put_wait, x))
-        or (x.ended and task.ended is None)
+        or (x.ended and task.waited_since_end is None)
     ]
-    if not pressed or len(pressed) * (1 if reading.in_turns else 2) < len(sending):
+    if not ready or len(ready) * (1 if reading.in_turns else 2) < len(sending):
         return None
-    whole, full = sum(x.seconds for _, x in pressed), sum(x.put_wait for _, x in pressed)
-    protocol = max((task for task, _ in pressed), key=lambda task: task.bytes).protocol or "network"
+    whole, full = sum(x.seconds for _, x in ready), sum(x.put_wait for _, x in ready)
+    protocol = max((task for task, _ in ready), key=lambda task: task.bytes).protocol or "network"
     subject = "Receiving in this process" if protocol in _ON_THIS_MACHINE else "The network"
     return Bottleneck(
         "network",
-        f"{subject} limits training: {waited_text(reading)}, while {workers_text(len(pressed))} "
+        f"{subject} limits training: {waited_text(reading)}, while {workers_text(len(ready))} "
         f"of {len(live)} had elements ready (they waited for room for "
         f"{percent(full, whole)} of that time); {protocol} delivered "
         f"{rate_text(reading.bytes, reading.seconds)} on average; "
@@ -184,6 +183,14 @@ def _splits(reading: Reading, live: Pairs) -> Bottleneck | None:
     )
 
 
+def _proves(task: TaskState) -> bool:
+    """Return False for a task that runs and was not seen while the reader waited.
+
+    Of one that has ended, the times in which the reader did not wait prove nothing.
+    """
+    return task.while_waiting.seconds > 0 or task.waited_since_end is not None
+
+
 def _pace(task: TaskState) -> float:
     """Return the seconds of computation per element; of one that computes its first, until now."""
     evidence = task.evidence or TaskEvidence()
@@ -196,7 +203,7 @@ def _mostly(seconds: float, evidence: TaskEvidence) -> bool:
 
 def _idle(task: TaskState, evidence: TaskEvidence) -> float:
     """Return the seconds of the reader's waiting in which the task had nothing to compute."""
-    return (task.ended or 0.0) + evidence.split_wait
+    return (task.waited_since_end or 0.0) + evidence.split_wait
 
 
 def _has_backlog(task: TaskState) -> bool:
