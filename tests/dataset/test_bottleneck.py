@@ -31,9 +31,14 @@ def test_a_consumer_that_hardly_waits_limits_training():
     assert "only 4% of 10.0 s" in found.sentence
 
 
-@pytest.mark.parametrize("read", [Pass(4, 10.0, 9.0), Pass(1000, 0.1, 0.1), Pass(0, 0.0, 0.0)])
+@pytest.mark.parametrize("read", [Pass(4, 4.0, 3.0), Pass(1000, 0.1, 0.1), Pass(0, 0.0, 0.0)])
 def test_too_little_data_is_unknown(read):
     assert find_bottleneck(read, [source(), mapping(1, 9.0, 9.1)]).kind == "unknown"
+
+
+def test_a_few_elements_that_take_long_are_judged():
+    stages = [source(busy=0.1), mapping(1, 9.0, 9.1)]
+    assert find_bottleneck(Pass(2, 10.0, 9.0), stages).kind == "pipeline"
 
 
 def test_time_that_no_stage_measured_is_unknown():
@@ -144,12 +149,15 @@ def test_advice_follows_the_kind_of_the_stage(stage, advice):
 def test_a_service_names_its_own_bottleneck():
     service = StageReport(0, "distribute", "train.py:9", get_wait=7.0, occupancy=0.1)
     answer = Bottleneck("network", "The network limits training.")
-    assert find_bottleneck(SLOW, [service], {0: lambda: answer}) is answer
+    assert (
+        find_bottleneck(SLOW, [service], {0: lambda read: answer if read == SLOW else None})
+        is answer
+    )
 
 
 def test_a_service_without_an_answer_is_named():
     service = StageReport(0, "distribute", "train.py:9", get_wait=7.0, occupancy=0.1)
-    found = find_bottleneck(SLOW, [service, mapping(1, 0.1, 7.1)], {0: lambda: None})
+    found = find_bottleneck(SLOW, [service, mapping(1, 0.1, 7.1)], {0: lambda _: None})
     assert found.stage == 0
     assert "distribute at train.py:9" in found.sentence
 

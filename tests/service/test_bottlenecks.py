@@ -5,11 +5,13 @@ else the slowest. A pipeline is read until its workers have measured enough.
 """
 
 import inspect
+import math
 import os
 import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ import pytest
 import stoker
 from stoker.service import messages as m
 from stoker.service import rpc
+from stoker.service.client import shell
 from stoker.service.status import ClientStatus
 from tests.faults.proxy import Forwarder
 from tests.serving import (
@@ -33,6 +36,9 @@ from tests.serving import (
 
 MEASURED = 1.0
 """Seconds of a task that are enough for a judgement."""
+
+LOOKS = 3
+SECONDS_BETWEEN_LOOKS = 0.5
 
 SLOW = 0.02
 
@@ -51,22 +57,29 @@ def _stats(
     step: Callable[[], None] = lambda: None,
     tasks: int = 1,
 ) -> dict[str, Any]:
-    """Read until `tasks` tasks have measured enough, and return the statistics.
+    """Read until `tasks` tasks have measured enough, and return the statistics after the end.
 
-    Before that, and while connecting takes a good part of the time, another bottleneck may be
-    named than the one expected.
+    The bottleneck must remain the one that was found then. Before that, and while connecting takes
+    a good part of the time, another one may be named.
     """
     end = time.monotonic() + DEADLINE
+    looks, due = 0, 0.0
     with iterator_with_deadline(dataset, 2 * DEADLINE) as iterator:
-        while True:
+        while looks < LOOKS:
             next(iterator)
             step()
+            now = time.monotonic()
+            if now < due:
+                continue
             stats = iterator.stats()
             enough = [task for task in stats["tasks"] if task["seconds"] >= MEASURED]
             found = len(enough) >= tasks and stats["bottleneck"] == bottleneck
-            if found or time.monotonic() > end:
+            if looks or found or now > end:
                 assert stats["bottleneck"] == bottleneck, stats["sentence"]
-                return stats
+                looks, due = looks + 1, now + SECONDS_BETWEEN_LOOKS
+    stats = iterator.stats()
+    assert stats["bottleneck"] == bottleneck, stats["sentence"]
+    return stats
 
 
 def _sleep() -> None:
@@ -96,6 +109,26 @@ def test_a_slow_map_on_workers_is_named():
         stats = _stats(build().distribute(service.target), "worker", tasks=2)
     assert _named("map(_slowly)", build, stats["sentence"])
     assert "2 workers computed for" in stats["sentence"]
+
+
+@pytest.mark.parametrize("mode", ["distributed_epoch", "parallel_epochs"])
+def test_a_slow_map_is_named_after_the_last_element(mode: str):
+    with Service(2) as service:
+        numbers = stoker.Dataset.range(60).map(_slowly)
+        iterator = iter(numbers.distribute(service.target, processing_mode=mode))
+        assert list(iterator)
+    assert iterator.stats()["bottleneck"] == "worker", iterator.stats()["sentence"]
+
+
+def test_a_prefetch_of_the_trainer_hides_no_slow_map_on_workers():
+    def build() -> stoker.Dataset:
+        return stoker.Dataset.range(1 << 30).map(_slowly)  # the slow line
+
+    with Service(1) as service:
+        distributed = build().distribute(service.target)
+        stats = _stats(distributed.prefetch(2), "worker", lambda: time.sleep(SLOW / 2))
+    assert _named("map(_slowly)", build, stats["sentence"])
+    assert f"for {stats['waited'] / stats['seconds']:.0%} of" in stats["sentence"]
 
 
 def test_the_slow_one_of_three_maps_is_named():
@@ -230,6 +263,60 @@ def test_the_dispatcher_knows_what_limits_a_client():
             assert eventually(lambda: "map(_slowly)" in _clients(service.target)[0].sentence)
             [client] = _clients(service.target)
     assert client.bottleneck == "worker"
+
+
+def test_the_dispatcher_knows_that_a_client_is_blocked(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(shell, "STALL_SECONDS", 0.5)
+    blocked = tmp_path / "blocked"
+
+    def block(x: int) -> int:
+        time.sleep(SLOW)
+        while blocked.exists():
+            time.sleep(SLOW)
+        return x
+
+    with Service(1, client_timeout_ms=1_000) as service:
+        numbers = stoker.Dataset.range(1 << 30).map(block).distribute(service.target)
+        with iterator_with_deadline(numbers, 2 * DEADLINE) as iterator:
+            for _ in range(10):
+                next(iterator)
+                time.sleep(5 * SLOW)
+            assert iterator.stats()["bottleneck"] == "trainer"
+            blocked.touch()
+            reader = threading.Thread(target=lambda: list(islice(iterator, 100)))
+            reader.start()
+            try:
+                assert eventually(lambda: _clients(service.target)[0].bottleneck == "worker")
+            finally:
+                blocked.unlink()
+                reader.join()
+
+
+def test_reading_goes_on_if_no_bottleneck_can_be_found(monkeypatch):
+    monkeypatch.setattr(shell, "STALL_SECONDS", 0.0)
+    monkeypatch.setattr(shell, "find_bottleneck", lambda _: 1 // 0)
+    with Service(1, client_timeout_ms=1_000) as service:
+        slow = stoker.Dataset.range(1 << 30).map(_slowly).distribute(service.target)
+        with reading(slow.iterator()):
+            found = "No bottleneck was found: ZeroDivisionError"
+            assert eventually(lambda: found in _clients(service.target)[0].sentence)
+
+
+def test_the_time_after_an_interrupted_read_is_no_wait(monkeypatch):
+    streams = []
+
+    def interrupt(stream: shell.ServiceStream, *_: float) -> None:
+        streams.append(stream)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(shell.ServiceStream, "_await_item", interrupt)
+    with (
+        Service(0) as service,
+        iter(stoker.Dataset.range(9).distribute(service.target)) as iterator,
+    ):
+        with pytest.raises(KeyboardInterrupt):
+            next(iterator)
+        assert streams[0]._logic.end_wait(math.inf) == 0.0, "no wait is open"
 
 
 def _clients(target: str) -> list[ClientStatus]:

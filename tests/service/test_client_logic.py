@@ -651,15 +651,37 @@ def test_a_reading_contains_what_came_from_each_task():
     client.worker_message(2, f.End(0), 5.0)
     assert client.take(0.0, 5.0)[0] is not None
     assert client.take(0.0, 5.0)[0] is None
-    reading = client.reading(9.0, 3.0, 6.0)
-    assert (reading.seconds, reading.waited) == (9.0, 3.0)
+    reading = client.reading(9.0, 6.0)
+    assert (reading.seconds, reading.waited) == (9.0, 2.0)
     assert (reading.elements, reading.bytes) == (2, 20)
     assert reading.assigns_splits
     first, second = reading.tasks
     assert (first.worker, first.elements, first.bytes) == ("here:1", 2, 20)
     assert (first.evidence, first.chunks, first.backlogged) == (TaskEvidence(seconds=2.0), 4, 3)
-    assert first.meanwhile.seconds == 1.0, "it waited for one of the first two seconds"
-    assert (second.protocol, second.ended) == ("tcp", 1.0), "it has waited for one since the end"
+    assert first.while_waiting.seconds == 1.0, "it waited for one of the first two seconds"
+    assert (second.protocol, second.waited_since_end) == ("tcp", 1.0), (
+        "it has waited for one since the end"
+    )
+
+
+def test_a_task_that_joins_late_is_judged_from_then_on():
+    client = _reading(None, TASK)
+    client.session_message(m.Tasks(added=[OTHER]), 100.0)
+    client.connected(2)
+    client.worker_message(2, f.Welcome(1, "there:1"), 100.0)
+    assert client.take(0.0, 100.0)[0] is None
+    client.worker_message(2, f.Report(encode(TaskEvidence(seconds=1.0)), 4, 3), 101.0)
+    assert client.reading(101.0, 101.0).tasks[1].while_waiting.seconds == 1.0
+
+
+def test_the_time_after_an_interrupted_wait_is_no_wait():
+    client = _reading(None, TASK, OTHER)
+    client.worker_message(1, f.End(0), 0.0)
+    assert client.take(0.0, 0.0)[0] is None
+    assert client.end_wait(3.0) == 3.0
+    assert client.reading(10.0, 10.0).tasks[0].waited_since_end == 3.0
+    assert client.take(0.0, 10.0)[0] is None
+    assert client.reading(12.0, 12.0).tasks[0].waited_since_end == 5.0
 
 
 def test_the_occupancy_is_that_of_the_window():
@@ -668,7 +690,7 @@ def test_the_occupancy_is_that_of_the_window():
     _frame(client, 0, [1, 2])
     _taken(client)
     _taken(client)
-    assert client.reading(1.0, 0.0, 1.0).occupancy == 0.5
+    assert client.reading(1.0, 1.0).occupancy == 0.5
 
 
 def test_cancelled_job_yields_nothing_more():

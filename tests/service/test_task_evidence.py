@@ -50,7 +50,7 @@ def test_evidence_from_before_the_client_does_not_count():
 def test_all_evidence_of_a_task_of_the_client_counts():
     reading = TaskReading()
     reading.reported(f.Report(encode(_evidence(JOINED_SECONDS, 20))), 0.5, 0.5)
-    assert reading.evidence == reading.meanwhile == _evidence(JOINED_SECONDS, 20)
+    assert reading.evidence == reading.while_waiting == _evidence(JOINED_SECONDS, 20)
 
 
 def test_a_pause_of_the_reader_has_no_weight():
@@ -59,12 +59,31 @@ def test_a_pause_of_the_reader_has_no_weight():
     pause = msgspec.structs.replace(_evidence(10.0, 20), seconds=70.0, put_wait=60.0)
     reading.reported(f.Report(encode(pause), 30, 21), 70.0, 10.0)
     assert reading.evidence == pause
-    assert (reading.meanwhile.seconds, reading.meanwhile.put_wait) == (10.0, 0.0)
+    assert (reading.while_waiting.seconds, reading.while_waiting.put_wait) == (10.0, 0.0)
     assert reading.backlog == 0.1
     later = msgspec.structs.replace(pause, seconds=80.0, computing=15.0)
     reading.reported(f.Report(encode(later), 50, 41), 80.0, 15.0)
-    assert (reading.meanwhile.seconds, reading.meanwhile.computing) == (15.0, 10.0)
+    assert (reading.while_waiting.seconds, reading.while_waiting.computing) == (15.0, 10.0)
     assert reading.backlog == (1 + 10) / (10 + 10)
+
+
+def test_chunks_computed_in_a_pause_are_no_backlog_of_the_time_after_it():
+    reading = TaskReading()
+    reading.reported(f.Report(encode(_evidence(10.0, 20)), 100, 100), 10.0, 0.1)
+    assert (reading.chunks, reading.backlogged, reading.backlog) == (100, 100, 0.0)
+
+
+def test_a_task_that_is_read_again_keeps_its_amounts():
+    reading = TaskReading()
+    reading.received(5, 50)
+    reading.reported(f.Report(encode(_evidence(10.0, 20)), 10, 1), 10.0, 10.0)
+    reading.join(60.0, 10.0)
+    reading.reported(f.Report(encode(_evidence(70.0, 140)), 1, 0), 70.0, 20.0)
+    reading.reported(f.Report(encode(_evidence(80.0, 160)), 3, 0), 80.0, 30.0)
+    assert (reading.elements, reading.bytes) == (5, 50)
+    assert reading.evidence is not None
+    assert (reading.evidence.seconds, reading.evidence.elements) == (20.0, 40), "10 and 10 seconds"
+    assert (reading.while_waiting.seconds, reading.chunks) == (20.0, 3)
 
 
 def test_a_report_that_cannot_be_read_changes_nothing():

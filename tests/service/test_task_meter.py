@@ -92,3 +92,12 @@ def test_time_after_the_end_does_not_count(clock):
     meter.end()
     clock.now += 60
     assert (meter.evidence().seconds, meter.evidence().ended) == (3, True)
+
+
+def test_a_meter_that_cannot_measure_stages_measures_the_rest(clock, monkeypatch, caplog):
+    meter = TaskMeter(clock=clock)
+    meter.begin()
+    clock.now += 2
+    monkeypatch.setattr(meter.stages, "reports", lambda: 1 // 0)
+    assert [meter.evidence().seconds, meter.evidence().stages] == [2, []]
+    assert [record.levelname for record in caplog.records] == ["ERROR"]

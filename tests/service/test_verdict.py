@@ -1,9 +1,11 @@
 """The sentence about what limits a client, from tables of evidence."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from stoker.dataset.bottleneck import Pass
 from stoker.dataset.streams.stage_report import StageReport
 from stoker.service.client.reading import Reading, TaskState
 from stoker.service.client.verdict import find_bottleneck, find_limit
@@ -24,6 +26,7 @@ def _task(
     chunks: int = 90,
     protocol: str = "tcp",
     lost: bool = False,
+    while_waiting: bool = True,
     **evidence: Any,
 ) -> TaskState:
     fields = {
@@ -41,10 +44,10 @@ def _task(
         protocol=protocol,
         elements=elements,
         bytes=elements * 1_000_000,
-        ended=ended_for,
+        waited_since_end=ended_for,
         lost=lost,
         evidence=measured,
-        meanwhile=measured,
+        while_waiting=measured if while_waiting else TaskEvidence(),
         chunks=chunks,
         backlogged=backlogged,
         backlog=backlogged / max(1, chunks),
@@ -62,12 +65,18 @@ def test_a_short_reading_is_not_judged():
 
 
 def test_a_reader_that_seldom_waits_is_the_limit():
-    found = find_bottleneck(_reading(_task(), waited=0.3, occupancy=0.84))
+    found = find_bottleneck(_reading(_task(), waited=0.3))
     assert found.kind == "trainer"
     assert found.sentence == (
-        "The trainer limits training: it waited for elements for only 3% of 10.0 s, and its buffer "
-        "was 84% full, so a faster service would hardly help."
+        "The trainer limits training: it waited for elements for only 3% of 10.0 s, so a faster "
+        "pipeline would hardly help."
     )
+
+
+def test_the_sentence_has_the_time_for_which_the_consumer_waited():
+    found = find_limit(_reading(_task(), read=Pass(90, 20.0, 3.0)))
+    assert found.kind == "worker"
+    assert "the trainer waited for elements for 15% of 20.0 s" in found.sentence
 
 
 def test_busy_workers_are_named_with_their_slowest_stage():
@@ -87,6 +96,7 @@ def test_busy_workers_are_named_with_their_slowest_stage():
     [
         ({"parallel": 8, "occupancy": 0.0, "busy": 70.0, "get_wait": 9.0}, 8, "add workers, or"),
         ({"cpu": 0.01}, 8, "waits rather than computes"),
+        ({"cpu": 0.3}, 8, "if it releases the GIL"),
         ({"cpu": 0.99}, 8, "num_parallel_calls=stoker.AUTOTUNE"),
         ({}, 1, "add workers, or make it faster (a worker has one core)"),
         ({"kind": "filter"}, 8, "add workers, or make it faster (a worker has 8 cores)"),
@@ -110,6 +120,14 @@ def test_a_slow_source_is_named():
     assert "98% of the pipeline's time was in generator(rows) at train.py:7" in found.sentence
 
 
+@pytest.mark.parametrize("kind", ["records", "load"])
+def test_a_stage_that_reads_files_is_a_source(kind):
+    reader = StageReport(1, kind, "train.py:8", "", [0], elements=90, busy=8.8)
+    found = find_limit(_reading(_task(stages=[SOURCE, reader])))
+    assert (found.kind, found.site) == ("source", "train.py:8")
+    assert "read several files or generators at once" in found.sentence
+
+
 def test_workers_without_stages_are_still_named():
     found = find_limit(_reading(_task(stages=[])))
     assert (found.kind, found.site) == ("worker", "")
@@ -129,7 +147,7 @@ def test_elements_that_wait_in_workers_show_a_slow_network(evidence):
     found = find_limit(_reading(_task(**evidence), _task("host:2", **evidence)))
     assert found.kind == "network"
     assert "while 2 workers of 2 had elements ready" in found.sentence
-    assert "tcp delivered 18.0 MB/s" in found.sentence
+    assert "tcp delivered 18.0 MB/s on average" in found.sentence
     assert 'compression="ZSTD"' in found.sentence
 
 
@@ -137,6 +155,7 @@ def test_elements_that_wait_in_workers_show_a_slow_network(evidence):
     ("protocol", "fields", "advice"),
     [
         ("shm", {}, "larger batches"),
+        ("local", {}, "Receiving in this process limits training"),
         ("grpc", {}, 'data_transfer_protocol="tcp"'),
         ("tcp", {"max_outstanding_requests": 1}, "raise max_outstanding_requests, which is 1"),
         ("tcp", {"max_outstanding_requests": 64}, "smaller dtypes"),
@@ -147,10 +166,32 @@ def test_the_advice_fits_the_transport(protocol, fields, advice):
     assert advice in find_limit(_reading(task, **fields)).sentence
 
 
+def test_workers_that_came_and_went_need_no_requests():
+    gone = [_task(f"spot:{n}", lost=True) for n in range(16)]
+    ended = [_task(f"spot:{n}", seconds=1.0, ended_for=1.0) for n in range(16)]
+    sends = _task(put_wait=8.0, computing=1.0)
+    found = find_limit(_reading(*gone, *ended, sends, max_outstanding_requests=64))
+    assert "smaller dtypes" in found.sentence
+
+
 def test_one_worker_behind_a_slow_link_is_not_the_network():
     slow = _task(put_wait=8.0, computing=1.0)
     found = find_limit(_reading(slow, _task("host:2"), _task("host:3")))
     assert found.kind == "worker"
+
+
+def test_a_task_that_waited_for_room_before_its_end_is_not_the_network():
+    at_first = _task(put_wait=8.0, computing=1.0, seconds=9.0, ended_for=8.0, while_waiting=False)
+    assert find_limit(_reading(at_first, _task("host:2"))).kind == "worker"
+    everywhere = [at_first, replace(at_first, worker="host:2")]
+    assert find_limit(_reading(*everywhere)).kind == "unknown"
+
+
+def test_elements_that_wait_in_the_workers_that_run_show_a_slow_network():
+    ended = [_task(f"host:{n}", ended_for=1.0, seconds=9.0, elements=50) for n in (1, 2, 3)]
+    found = find_limit(_reading(*ended, _task("host:4", put_wait=8.0, computing=1.0)))
+    assert found.kind == "network"
+    assert "while 1 worker of 1 had elements ready" in found.sentence
 
 
 def _source(splits: int) -> dict[str, Any]:
@@ -169,8 +210,10 @@ def _source(splits: int) -> dict[str, Any]:
     ],
     ids=["waiting", "ended"],
 )
-def test_workers_without_splits_are_counted(idle):
-    found = find_limit(_reading(_task(**_source(1)), idle, assigns_splits=True))
+@pytest.mark.parametrize("ended_for", [None, 0.0], ids=["during the epoch", "after it"])
+def test_workers_without_splits_are_counted(idle, ended_for):
+    busy = _task(ended_for=ended_for, **_source(1))
+    found = find_limit(_reading(busy, idle, assigns_splits=True))
     assert (found.kind, found.site) == ("splits", "train.py:7")
     assert found.sentence == (
         "There are too few splits: the trainer waited for elements for 80% of 10.0 s, and "
@@ -194,6 +237,7 @@ def test_a_straggler_is_named_in_a_coordinated_read():
     assert (found.kind, found.worker) == ("straggler", "b:1")
     assert "b:1, whose turn all others wait for, took 100.0 ms per element" in found.sentence
     assert "25 times as long as the median of the 2 others" in found.sentence
+    assert "unless its part of the data is more expensive" in found.sentence
 
 
 def test_a_worker_that_yields_nothing_is_a_straggler():
@@ -208,8 +252,15 @@ def test_the_last_worker_is_a_straggler_only_if_it_is_slower():
     slow, usual = _task("b:1"), _task("b:1", elements=450)
     found = find_limit(_reading(_task("a:1", **done), slow))
     assert (found.kind, found.worker) == ("straggler", "b:1")
-    assert "b:1, while the others had ended, took 100.0 ms" in found.sentence
+    assert "b:1, while the others were idle, took 100.0 ms" in found.sentence
     assert find_limit(_reading(_task("a:1", **done), usual)).kind == "worker"
+
+
+@pytest.mark.parametrize("ended_for", [None, 0.0], ids=["at last", "after the end"])
+def test_a_slower_worker_that_ends_with_the_others_is_no_straggler(ended_for):
+    fast = [_task(worker, ended_for=0.1, elements=300) for worker in ("a:1", "b:1")]
+    slow = _task("c:1", ended_for=ended_for)
+    assert find_limit(_reading(*fast, slow, assigns_splits=True)).kind == "worker"
 
 
 def test_equal_workers_in_turns_are_no_stragglers():
@@ -224,13 +275,21 @@ def test_a_slow_consumer_holds_up_the_others():
     assert "Another consumer limits training" in found.sentence
 
 
+def test_a_slow_consumer_is_named_though_a_worker_has_ended():
+    full: dict[str, Any] = {"put_wait": 9.0, "computing": 0.5}
+    ended = _task("b:1", put_wait=1.0, seconds=5.0, computing=1.0, ended_for=1.0)
+    found = find_limit(_reading(_task("a:1", **full), ended, in_turns=True))
+    assert "Another consumer limits training" in found.sentence
+
+
 def test_a_lost_worker_is_not_judged():
     lost = _task("b:1", put_wait=9.0, computing=0.1, lost=True)
     assert find_limit(_reading(_task("a:1"), lost)).worker == "a:1"
 
 
 def test_workers_that_report_nothing_are_unknown():
-    found = find_limit(_reading(TaskState(worker="old:1", elements=40)))
+    lost = TaskState(worker="lost:1", lost=True)
+    found = find_limit(_reading(TaskState(worker="old:1", elements=40), lost))
     assert found.kind == "unknown"
     assert "no worker has reported yet where its time goes (1 worker)" in found.sentence
 

@@ -11,6 +11,7 @@ from stoker.dataset.streams.stage_report import StageReport
 # Shorter passes are dominated by their first elements: threads start, buffers fill.
 _LEAST_SECONDS = 0.2
 _LEAST_ELEMENTS = 5
+_LONG_SECONDS = 5.0  # an element that takes longer is slow by itself
 
 # A trainer that waits for less than this fraction of its time would gain little from a faster
 # pipeline.
@@ -55,35 +56,26 @@ class Pass(NamedTuple):
         return min(1.0, self.waited / self.elapsed) if self.elapsed > 0 else 0.0
 
 
+AskService = Callable[[Pass], Bottleneck | None]
+"""Return the bottleneck of a service, given the times of the consumer; None if it is not known."""
+
+
 def find_bottleneck(
     read: Pass,
     stages: Sequence[StageReport],
-    services: Mapping[int, Callable[[], Bottleneck | None]] | None = None,
+    services: Mapping[int, AskService] | None = None,
 ) -> Bottleneck:
     """Return what limits a consumer.
 
     Args:
         read: the times of the consumer.
         stages: of the pipeline in the consumer's process.
-        services: for stages that read a service, by number, a function that returns the service's
-            own bottleneck, or None if it does not know.
+        services: for stages that read a service, by number, their own bottlenecks.
     """
-    if read.elapsed < _LEAST_SECONDS or read.elements < _LEAST_ELEMENTS:
-        return Bottleneck(
-            "unknown",
-            f"Too little was read to name a bottleneck: {read.elements:,} elements in "
-            f"{read.elapsed:.2f} s.",
-        )
-    if read.waiting < TRAINER_BOUND:
-        return Bottleneck(
-            "trainer",
-            f"The trainer limits training: it waited for elements for only {read.waiting:.0%} of "
-            f"{seconds_text(read.elapsed)}, so a faster pipeline would hardly help.",
-        )
+    if (found := consumer_limit(read)) is not None:
+        return found
     slow = find_slow_stage(stages, read.elapsed)
-    waited = (
-        f"the trainer waited for elements for {read.waiting:.0%} of {seconds_text(read.elapsed)}"
-    )
+    waited = waited_text(read)
     if slow is None:
         return Bottleneck(
             "unknown",
@@ -91,7 +83,7 @@ def find_bottleneck(
             "to name a stage.",
         )
     if services is not None and (ask := services.get(slow.report.number)) is not None:
-        found = ask()
+        found = ask(read)
         if found is not None:
             return found
     if slow.report.kind == "distribute":
@@ -108,6 +100,29 @@ def find_bottleneck(
         slow.report.number,
         slow.report.site,
     )
+
+
+def consumer_limit(read: Pass) -> Bottleneck | None:
+    """Return that too little was read, or that the consumer is the limit; otherwise None."""
+    few = read.elements < _LEAST_ELEMENTS and read.elapsed < _LONG_SECONDS
+    if read.elapsed < _LEAST_SECONDS or few:
+        return Bottleneck(
+            "unknown",
+            f"Too little was read to name a bottleneck: {read.elements:,} elements in "
+            f"{read.elapsed:.2f} s.",
+        )
+    if read.waiting < TRAINER_BOUND:
+        return Bottleneck(
+            "trainer",
+            f"The trainer limits training: it waited for elements for only {read.waiting:.0%} of "
+            f"{seconds_text(read.elapsed)}, so a faster pipeline would hardly help.",
+        )
+    return None
+
+
+def waited_text(read: Pass) -> str:
+    """Return how long the consumer waited, as a clause."""
+    return f"the trainer waited for elements for {read.waiting:.0%} of {seconds_text(read.elapsed)}"
 
 
 def seconds_text(seconds: float) -> str:

@@ -38,6 +38,11 @@ def is_source(stage: StageReport) -> bool:
     return not stage.inputs or stage.kind in _READS_FILES
 
 
+def is_waiting(stage: StageReport) -> bool:
+    """Return True if a function waits for something rather than computes."""
+    return stage.cpu is not None and stage.cpu < _WAITS
+
+
 def find_slow_stage(stages: Sequence[StageReport], elapsed: float) -> SlowStage | None:
     """Return the stage that limits a pipeline whose consumer waits; None if no time was measured.
 
@@ -107,7 +112,7 @@ def _slow_stage(stage: StageReport, share: float, *, saturated: bool, threads: i
 
 
 def _advice(stage: StageReport, saturated: bool, threads: int) -> str:
-    waits = stage.cpu is not None and stage.cpu < _WAITS
+    waits = is_waiting(stage)
     if stage.kind == "map":
         return _advice_for_map(saturated, waits)
     if stage.kind == "from_generator":

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Protocol
 
-from stoker.dataset.bottleneck import Bottleneck
+from stoker.dataset.bottleneck import AskService, Bottleneck
 from stoker.dataset.streams.gauge import Clock, Gauge, Totals
 from stoker.dataset.streams.stage_report import FIRST_NESTED, StageReport
 from stoker.dataset.streams.stream import Stream
@@ -42,8 +42,7 @@ class Meters:
 
     Attributes:
         clock: of the pipeline.
-        services: for stages that read a service, by number, a function that returns the service's
-            own bottleneck, or None if it does not know.
+        services: for stages that read a service, by number, their own bottlenecks.
         remote: for stages that read a service, by number, a function that returns the reports of
             the stages on workers, which are numbered by their positions in the tree's wire form.
         tasks: for stages that read a service, by number, a function that returns its tasks as
@@ -56,7 +55,7 @@ class Meters:
         self.clock = Clock()
         self._stages: dict[int, _Stage] = {}
         self._nested_numbers: dict[tuple[int, int, str, str], int] = {}
-        self.services: dict[int, Callable[[], Bottleneck | None]] = {}
+        self.services: dict[int, AskService] = {}
         self.remote: dict[int, Callable[[], list[StageReport]]] = {}
         self.tasks: dict[int, Callable[[], list[dict[str, Any]]]] = {}
         self.judge: Callable[[], Bottleneck | None] = lambda: None
@@ -102,7 +101,7 @@ class Meters:
         self,
         node: StageNode,
         numbers: Mapping[Any, int],
-        limit: Callable[[], Bottleneck | None],
+        limit: AskService,
         stages: Callable[[], list[StageReport]],
         tasks: Callable[[], list[dict[str, Any]]],
     ) -> None:

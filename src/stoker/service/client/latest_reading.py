@@ -1,10 +1,12 @@
 """The latest reading of a client; outlives its stream."""
 
+import os
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from stoker.dataset.bottleneck import Bottleneck
+from stoker.dataset.bottleneck import Bottleneck, Pass
 from stoker.dataset.streams.stage_report import StageReport
 from stoker.service.client.reading import Reading
 from stoker.service.client.slow_worker import summed
@@ -23,17 +25,23 @@ class LatestReading:
     def __init__(self, read: Callable[[], Reading]) -> None:
         self._read = weakref.WeakMethod(read)
         self._last = Reading(seconds=0.0, waited=0.0)
+        self._pid = os.getpid()
 
     def update(self) -> Reading:
-        """Return the present reading, or that of the end of the stream."""
+        """Return the present reading; in a forked child or after its stream, the last one."""
         read = self._read()
-        if read is not None:
+        # In a child, the lock of the stream may be one that a thread of the parent acquired.
+        if read is not None and self._pid == os.getpid():
             self._last = read()
         return self._last
 
-    def limit(self) -> Bottleneck:
-        """Return what limits the service, given that its reader waits; from any thread."""
-        return find_limit(self.update())
+    def limit(self, read: Pass) -> Bottleneck:
+        """Return what limits the service, given that the consumer waits; from any thread.
+
+        Args:
+            read: the times of the consumer, for which a later stage may read ahead.
+        """
+        return find_limit(replace(self.update(), read=read))
 
     def stages(self) -> list[StageReport]:
         """Return the stages of the workers, summed over their tasks."""

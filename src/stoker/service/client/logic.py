@@ -29,6 +29,7 @@ from stoker.service.client.order import Order, ReceivedChunk
 from stoker.service.client.orders import new_order
 from stoker.service.client.reading import Reading, state_of
 from stoker.service.client.task_cursor import TaskCursor
+from stoker.service.client.task_reading import TaskReading
 from stoker.service.read_options import ReadOptions
 from stoker.service.splittable import assigns_splits
 from stoker.wire import frames as f
@@ -222,8 +223,10 @@ class Client:
         again = known is not None and known.left and known.task.reader_id != task.reader_id
         if (known is None or again) and self._order.reads(task):
             first = self._order.first_frame(task.task_id)
+            reading = TaskReading() if known is None else known.reading
+            reading.join(now - self._began, self.waited_until(now))
             self.cursors[task.task_id] = TaskCursor(
-                task, next_frame=first, consumed=first, reported=first
+                task, next_frame=first, consumed=first, reported=first, reading=reading
             )
             self._connect(self.cursors[task.task_id], now)
 
@@ -354,9 +357,9 @@ class Client:
         elif isinstance(message, f.Counts):
             self._count(cursor, message.counts)
         elif isinstance(message, f.Report):
-            cursor.reading.reported(message, now - self._began, self._waited_until(now))
+            cursor.reading.reported(message, now - self._began, self.waited_until(now))
         elif isinstance(message, f.End):
-            cursor.ended, cursor.reading.ended_after = True, self._waited_until(now)
+            cursor.ended, cursor.reading.ended_after = True, self.waited_until(now)
             self._order.task_ended(cursor.task.task_id)
             self._credit.ended(cursor.task.task_id)
             if not cursor.read:
@@ -399,10 +402,7 @@ class Client:
         self._order.put(chunk)
         cursor.reading.received(chunk.positions, chunk.nbytes)
         self.outstanding += chunk.positions
-        waited = 0.0 if self._waits_since is None else now - self._waits_since
-        self._waited += waited
-        self._waits_since = None  # the wait for this chunk is over
-        self._credit.received(chunk.task_id, chunk.positions, waited)
+        self._credit.received(chunk.task_id, chunk.positions, self.end_wait(now))
 
     def _count(self, cursor: TaskCursor, counts: dict[str, int]) -> None:
         """Add the difference to the totals last received, so that nothing is counted twice."""
@@ -478,6 +478,7 @@ class Client:
         self._current = self._order.take()
         self._keep_turns(now)
         if self._current is not None:
+            self.end_wait(now)
             return self._current, self._take_actions()
         if self._waits_since is None:
             self._waits_since = now
@@ -602,22 +603,32 @@ class Client:
         return due
 
     # ── statistics ────────────────────────────────────────────────────────────────────────────────
-    def reading(self, seconds: float, waited: float, now: float) -> Reading:
-        """Return where the time goes; the shell measures the first two arguments."""
+    def reading(self, seconds: float, now: float) -> Reading:
+        """Return where the time goes; the shell measures the seconds since the first read."""
         return Reading(
             seconds=seconds,
-            waited=waited,
+            waited=self.waited_until(now),
             occupancy=self._filled / max(1, self._accounts),
-            tasks=[state_of(cursor, self._waited_until(now)) for cursor in self.cursors.values()],
+            tasks=[state_of(cursor, self.waited_until(now)) for cursor in self.cursors.values()],
             in_turns=self._order.in_turns,
             max_outstanding_requests=self._limit,
             assigns_splits=self._assigns_splits,
         )
 
-    def _waited_until(self, now: float) -> float:
-        """Return the seconds that the reader has waited for chunks to arrive."""
-        since = self._waits_since
-        return self._waited + (0.0 if since is None else max(0.0, now - since))
+    def end_wait(self, now: float) -> float:
+        """Note that the reader waits no more; return the seconds for which it has waited."""
+        waited = self.waits_for(now)
+        self._waited += waited
+        self._waits_since = None
+        return waited
+
+    def waits_for(self, now: float) -> float:
+        """Return the seconds for which the reader has waited for the next chunk to arrive."""
+        return 0.0 if self._waits_since is None else max(0.0, now - self._waits_since)
+
+    def waited_until(self, now: float) -> float:
+        """Return the seconds that the reader has waited for chunks to arrive, in all."""
+        return self._waited + self.waits_for(now)
 
     # ── mechanics ─────────────────────────────────────────────────────────────────────────────────
     def _report(self, cursor: TaskCursor) -> None:

@@ -1,9 +1,7 @@
-"""Measure how long a client reads and waits."""
+"""Measure how long a client reads."""
 
 import time
 from collections.abc import Callable
-
-from stoker.service.stopwatch import Stopwatch
 
 
 class ReadMeter:
@@ -14,13 +12,11 @@ class ReadMeter:
 
     Attributes:
         opened_at: when the client was created.
-        get_wait: runs while the reader waits for elements.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self.opened_at = clock()
-        self.get_wait = Stopwatch(clock)
         self._began: float | None = None
         self._ended_at: float | None = None
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from stoker.dataset.bottleneck import Pass
 from stoker.service.client.task_cursor import TaskCursor
 from stoker.service.task_evidence import TaskEvidence
 
@@ -16,8 +17,8 @@ class TaskState:
 
     Attributes:
         worker: the worker's address.
-        ended: the seconds for which the reader has waited since the end of the task; ``None``
-            before.
+        waited_since_end: the seconds for which the reader has waited since all elements of the
+            task had arrived; ``None`` before.
         lost: its worker was removed.
     """
 
@@ -25,10 +26,10 @@ class TaskState:
     protocol: str = ""
     elements: int = 0
     bytes: int = 0
-    ended: float | None = None
+    waited_since_end: float | None = None
     lost: bool = False
     evidence: TaskEvidence | None = None
-    meanwhile: TaskEvidence = field(default_factory=TaskEvidence)
+    while_waiting: TaskEvidence = field(default_factory=TaskEvidence)
     chunks: int = 0
     backlogged: int = 0
     backlog: float = 0.0
@@ -42,7 +43,7 @@ class TaskState:
             "elements": self.elements,
             "bytes": self.bytes,
             "lost": self.lost,
-            "ended": self.ended is not None,
+            "ended": self.waited_since_end is not None,
             "seconds": evidence.seconds,
             "computed": evidence.elements,
             "computing": evidence.computing,
@@ -67,6 +68,8 @@ class Reading:
         in_turns: they are read in turns, one element at a time (a coordinated read).
         max_outstanding_requests: as in `distribute`.
         assigns_splits: the tasks share the splits of the sources.
+        read: the times of the consumer of the pipeline, if known; `waited` is the time of the
+            thread that reads the service, which may be that of a ``prefetch``.
     """
 
     seconds: float
@@ -76,6 +79,12 @@ class Reading:
     in_turns: bool = False
     max_outstanding_requests: int | None = None
     assigns_splits: bool = False
+    read: Pass | None = None
+
+    @property
+    def own_read(self) -> Pass:
+        """The times of the thread that reads the service."""
+        return Pass(self.elements, self.seconds, self.waited)
 
     @property
     def elements(self) -> int:
@@ -96,10 +105,10 @@ def state_of(cursor: TaskCursor, waited: float) -> TaskState:
         protocol=reading.protocol,
         elements=reading.elements,
         bytes=reading.bytes,
-        ended=None if reading.ended_after is None else waited - reading.ended_after,
+        waited_since_end=None if reading.ended_after is None else waited - reading.ended_after,
         lost=cursor.lost,
         evidence=reading.evidence,
-        meanwhile=reading.meanwhile,
+        while_waiting=reading.while_waiting,
         chunks=reading.chunks,
         backlogged=reading.backlogged,
         backlog=reading.backlog,

@@ -57,7 +57,8 @@ OPENING_SECONDS = 0.25
 """Longest wait for the first tasks when a gradual reader is opened; it goes on without them."""
 
 STALL_SECONDS = 10.0
-"""Time after which a waiting read logs what it waits for, in seconds."""
+"""Time after which a waiting read logs what it waits for, and the service is the bottleneck, in
+seconds."""
 
 
 class ServiceStream(Stream):
@@ -205,7 +206,7 @@ class ServiceStream(Stream):
                 self._check_spec(self._spec, item.elements[0])
                 self._spec = None
             self._chunk_size = len(item.elements)
-            self.ready = ready_elements(item.elements)
+            self.ready = ready_elements(item.elements, item.nbytes)
             return
         if isinstance(item, StokerError):
             self._fail(item)
@@ -222,8 +223,11 @@ class ServiceStream(Stream):
         worked = began - self._taken_at
         item = self._look(worked)
         if item is None:
-            with self._meter.get_wait:
+            try:
                 item = self._await_item(began, worked)
+            finally:  # also if an error is raised, after which the user may read on
+                with self._lock:
+                    self._logic.end_wait(time.monotonic())
         return item
 
     def _await_item(
@@ -249,11 +253,22 @@ class ServiceStream(Stream):
         """Return where the time of this client and its tasks goes."""
         meter = self._meter
         with self._lock:
-            return self._logic.reading(meter.seconds, meter.get_wait.seconds, meter.until)
+            return self._logic.reading(meter.seconds, meter.until)
 
     def bottleneck(self) -> Bottleneck:
-        """Return what limits the iterator of the pipeline that reads; from any thread."""
-        return self._meters.judge() or find_bottleneck(self.reading())
+        """Return what limits the iterator of the pipeline that reads; from any thread.
+
+        The iterator measures a sample of its reads, which may not include one that blocks.
+        """
+        try:
+            with self._lock:
+                blocked = self._logic.waits_for(time.monotonic()) >= STALL_SECONDS
+            return (None if blocked else self._meters.judge()) or find_bottleneck(self.reading())
+        except Exception as error:
+            logger.debug("no bottleneck was found", exc_info=error)
+            return Bottleneck(
+                "unknown", f"No bottleneck was found: {type(error).__name__}: {error}."
+            )
 
     def _look(self, worked: float) -> logic.ReceivedChunk | logic.End | StokerError | None:
         """Return what has arrived; with ``None`` this thread is known to wait."""
@@ -391,7 +406,7 @@ class ServiceStream(Stream):
             return m.ReadReport(
                 self._logic.elements_delivered,
                 self._logic.bytes_delivered,
-                self._meter.get_wait.seconds,
+                self._logic.waited_until(self._meter.until),
                 now - self._meter.opened_at,
                 kind,
                 sentence,

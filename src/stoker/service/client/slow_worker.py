@@ -5,22 +5,19 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from stoker.dataset.bottleneck import Bottleneck, evidence_text
-from stoker.dataset.slow_stage import SlowStage, find_slow_stage
+from stoker.dataset.slow_stage import SlowStage, find_slow_stage, is_source, is_waiting
 from stoker.dataset.streams.stage_report import StageReport
 from stoker.service.client.reading import Reading, TaskState
 from stoker.service.client.verdict_text import percent, waited_text, workers_text
 from stoker.service.task_evidence import TaskEvidence
 
 BUSY = 0.5
-"""Fraction of their time from which the pipelines limit the workers."""
+"""Fraction of its time from which a task computes, waits for room or waits for splits "mostly"."""
 
 SOURCE_ADVICE = (
     "read several files or generators at once with interleave(num_parallel_calls=stoker.AUTOTUNE), "
     "or keep the elements with cache()"
 )
-
-WAITS = 0.5
-"""A function that has a core for less than this fraction of its time waits for something."""
 
 
 def slow_workers(
@@ -40,7 +37,7 @@ def slow_workers(
             f"The workers limit training: {waited_text(reading)}, and {where}; add workers.",
         )
     cores = max(x.cores for x in evidence)
-    source = not slow.report.inputs
+    source = is_source(slow.report)
     subject = "The source" if source else "The pipeline on the workers"
     advice = SOURCE_ADVICE if source else _advice(slow, cores)
     return Bottleneck(
@@ -82,8 +79,7 @@ def _sum(one: StageReport, other: StageReport) -> StageReport:
 def _advice(slow: SlowStage, cores: int) -> str:
     report = slow.report
     many = f"a worker has {cores} cores" if cores > 1 else "a worker has one core"
-    waits = report.cpu is not None and report.cpu < WAITS
-    if report.kind == "map" and waits:
+    if report.kind == "map" and is_waiting(report):
         return (
             "its function waits rather than computes, so call it for several elements at once with "
             "a larger num_parallel_calls, or stoker.AUTOTUNE"

@@ -6,16 +6,20 @@ from stoker.service.task_evidence import TaskEvidence, decode
 from stoker.wire import frames as f
 
 JOINED_SECONDS = 2.0
-"""Age beyond which a task is older than its client: evidence of the time before does not count."""
+"""Age from which a task is older than its client's reading of it: evidence of the time before does
+not count."""
+
+LEAST_CHUNKS = 5
+"""Chunks of which a smaller number says nothing about what waits in a buffer."""
 
 
 @dataclass
 class TaskReading:
     """Amounts that a client has received of one task, and the evidence of its worker.
 
-    Times are totals since the client was created. Those of `meanwhile` are weighted by the fraction
-    of each period between two reports in which the reader waited, so that a pause of the trainer,
-    in which buffers fill, proves nothing.
+    Times are totals since the client was created. Those of `while_waiting` are weighted by the
+    fraction of each period between two reports in which the reader waited, so that a pause of the
+    trainer, in which buffers fill, proves nothing.
 
     Attributes:
         protocol: the transport of the connection, such as "tcp".
@@ -23,10 +27,11 @@ class TaskReading:
         bytes: about how many bytes they take.
         ended_after: the seconds that the reader had waited until `End`; ``None`` before it.
         evidence: where the task's time goes, since this client reads it; ``None`` if unknown.
-        meanwhile: the same while the reader waited.
+        while_waiting: the same while the reader waited.
         chunks: the number of chunks that the task computed since then.
         backlogged: those that came while earlier elements waited in the worker for this client.
-        backlog: the fraction of them, among the chunks computed while the reader waited.
+        backlog: the fraction of them, among the chunks computed while the reader waited; 0 if
+            these are too few.
     """
 
     protocol: str = ""
@@ -34,7 +39,7 @@ class TaskReading:
     bytes: int = 0
     ended_after: float | None = None
     evidence: TaskEvidence | None = None
-    meanwhile: TaskEvidence = field(default_factory=TaskEvidence)
+    while_waiting: TaskEvidence = field(default_factory=TaskEvidence)
     chunks: int = 0
     backlogged: int = 0
     _latest: TaskEvidence | None = None
@@ -47,7 +52,18 @@ class TaskReading:
     def backlog(self) -> float:
         """See the class."""
         chunks = self._weighted_chunks
-        return self._weighted_backlog / chunks if chunks else 0.0
+        return self._weighted_backlog / chunks if chunks >= LEAST_CHUNKS else 0.0
+
+    def join(self, seconds: float, waited: float) -> None:
+        """Note that the client begins to read the task, perhaps again.
+
+        Args:
+            seconds: the time since the client was created.
+            waited: the seconds of these in which its reader waited.
+        """
+        self._latest, self._at, self._waited = None, seconds, waited
+        self.chunks = self.backlogged = 0  # the worker counts them for each reader
+        self.ended_after = None
 
     def received(self, elements: int, nbytes: int) -> None:
         """Count a frame."""
@@ -67,14 +83,13 @@ class TaskReading:
         if evidence is None:
             return
         if self._latest is None:
-            joined = evidence.seconds > seconds + JOINED_SECONDS
-            self._latest = evidence if joined else TaskEvidence()
-            self.evidence = TaskEvidence()
+            older = evidence.seconds > seconds - self._at + JOINED_SECONDS
+            self._latest = evidence if older else TaskEvidence()
         part = evidence.since(self._latest)
         period = seconds - self._at
         weight = min(1.0, max(0.0, (waited - self._waited) / period)) if period > 0 else 0.0
         self.evidence = (self.evidence or TaskEvidence()).plus(part, 1.0)
-        self.meanwhile = self.meanwhile.plus(part, weight)
+        self.while_waiting = self.while_waiting.plus(part, weight)
         self._weighted_chunks += weight * (report.chunks - self.chunks)
         self._weighted_backlog += weight * (report.backlogged - self.backlogged)
         self.chunks, self.backlogged = report.chunks, report.backlogged

@@ -3,66 +3,56 @@
 import statistics
 from collections.abc import Callable, Sequence
 
-from stoker.dataset.bottleneck import TRAINER_BOUND, Bottleneck, seconds_text
+from stoker.dataset.bottleneck import Bottleneck, consumer_limit, seconds_text
 from stoker.service.client.reading import Reading, TaskState
-from stoker.service.client.slow_worker import slow_workers
+from stoker.service.client.slow_worker import BUSY, slow_workers
 from stoker.service.client.verdict_text import percent, rate_text, waited_text, workers_text
 from stoker.service.task_evidence import TaskEvidence
-
-LEAST_SECONDS = 0.2
-"""Shorter readings are dominated by their first elements: connections open, buffers fill."""
-
-BUSY = 0.5
-"""Fraction of its time from which a task computes, waits for room or waits for splits "mostly"."""
 
 STRAGGLING = 2.5
 """Time per element of one worker, to the median of the others, from which it is a straggler."""
 
 IDLE = 0.2
-"""Fraction of the workers' time without a split from which there are too few splits."""
-
-LEAST_CHUNKS = 5
-"""Chunks of which a smaller number says nothing about what waits in a buffer."""
+"""Fraction of the time from which workers that had nothing to compute are a loss."""
 
 FEW_REQUESTS = 4
 """Outstanding requests per worker; with fewer, each round trip counts."""
 
-Rule = Callable[[Reading, Sequence[tuple[TaskState, TaskEvidence]]], Bottleneck | None]
+_ON_THIS_MACHINE = frozenset({"shm", "local"})
+
+Pairs = Sequence[tuple[TaskState, TaskEvidence]]
+Rule = Callable[[Reading, Pairs], Bottleneck | None]
 
 
 def find_bottleneck(reading: Reading) -> Bottleneck:
     """Return what limits the reader of a service: the reader itself, or the service."""
-    if reading.seconds < LEAST_SECONDS:
-        return Bottleneck(
-            "unknown",
-            f"Too little was read to name a bottleneck: {reading.elements:,} elements in "
-            f"{reading.seconds:.2f} s.",
-        )
-    if reading.waited < TRAINER_BOUND * reading.seconds:
-        return Bottleneck(
-            "trainer",
-            f"The trainer limits training: it waited for elements for only "
-            f"{percent(reading.waited, reading.seconds)} of {seconds_text(reading.seconds)}, and "
-            f"its buffer was {reading.occupancy:.0%} full, so a faster service would hardly help.",
-        )
-    return find_limit(reading)
+    return consumer_limit(reading.own_read) or find_limit(reading)
 
 
 def find_limit(reading: Reading) -> Bottleneck:
     """Return what limits the rate at which a service delivers, given that its reader waits."""
     live = [
-        (task, task.meanwhile if task.meanwhile.seconds else task.evidence)
+        (task, task.while_waiting if _proves(task) else evidence)
         for task in reading.tasks
-        if task.evidence is not None and not task.lost
+        if (evidence := task.evidence) is not None and not task.lost
     ]
-    for rule in (_straggler, _other_consumer, _network, _splits, slow_workers):
-        if (found := rule(reading, live)) is not None:
+    running = [pair for pair in live if pair[0].waited_since_end is None] or live
+    rules: tuple[tuple[Rule, Pairs], ...] = (
+        (_straggler, live),
+        (_other_consumer, running),
+        (_network, running),
+        (_splits, live),
+        (slow_workers, running),
+    )
+    for rule, tasks in rules:
+        if (found := rule(reading, tasks)) is not None:
             return found
     if not live:
+        silent = sum(not task.lost for task in reading.tasks)
         return Bottleneck(
             "unknown",
             f"The service limits training: {waited_text(reading)}, but no worker has reported yet "
-            f"where its time goes ({workers_text(len(reading.tasks))}).",
+            f"where its time goes ({workers_text(silent)}).",
         )
     whole = sum(evidence.seconds for _, evidence in live)
     parts = ", ".join(
@@ -80,15 +70,14 @@ def find_limit(reading: Reading) -> Bottleneck:
     )
 
 
-def _straggler(
-    reading: Reading, live: Sequence[tuple[TaskState, TaskEvidence]]
-) -> Bottleneck | None:
+def _straggler(reading: Reading, live: Pairs) -> Bottleneck | None:
     """Return a worker that is much slower than the others, if they have to wait for it."""
     if len(live) < 2:
         return None
     slowest, slow = max(live, key=lambda pair: _pace(pair[0]))
     others = [(task, x) for task, x in live if task is not slowest]
-    waits = reading.in_turns or all(task.ended is not None or _starves(x) for task, x in others)
+    idle = sum(_idle(*pair) for pair in others) - len(others) * _idle(slowest, slow)
+    waits = reading.in_turns or idle >= IDLE * reading.waited * len(others)
     computed = [task for task, x in others if x.elements]
     if not waits or not computed or not _mostly(slow.computing, slow):
         return None
@@ -97,20 +86,19 @@ def _straggler(
     if ratio < STRAGGLING:
         return None
     times = f"{ratio:.1f}" if ratio < 10 else f"{ratio:.0f}" if ratio < 1000 else "over 1,000"
-    why = "whose turn all others wait for" if reading.in_turns else "while the others had ended"
+    why = "whose turn all others wait for" if reading.in_turns else "while the others were idle"
     return Bottleneck(
         "straggler",
         f"One worker limits training: {waited_text(reading)}, and {slowest.worker}, {why}, took "
         f"{seconds_text(_pace(slowest))} per element, {times} times as long as the median of the "
         f"{len(others)} other{'s' if len(others) > 1 else ''}; look for other load on that "
-        f"machine, or replace it (`stoker drain {slowest.worker}`).",
+        f"machine, or replace it (`stoker drain {slowest.worker}`), unless its part of the data is "
+        "more expensive.",
         worker=slowest.worker,
     )
 
 
-def _other_consumer(
-    reading: Reading, live: Sequence[tuple[TaskState, TaskEvidence]]
-) -> Bottleneck | None:
+def _other_consumer(reading: Reading, live: Pairs) -> Bottleneck | None:
     """Return that another consumer of a coordinated read is slower, if workers wait for it."""
     if not live or not reading.in_turns:
         return None
@@ -126,40 +114,42 @@ def _other_consumer(
     )
 
 
-def _network(reading: Reading, live: Sequence[tuple[TaskState, TaskEvidence]]) -> Bottleneck | None:
+def _network(reading: Reading, live: Pairs) -> Bottleneck | None:
     """Return the network, if elements wait in most workers while the reader waits for some."""
     sending = [(task, x) for task, x in live if x.chunks]
-    pressed = [
+    ready = [
         (task, x)
         for task, x in sending
         if _has_backlog(task)
         or (not reading.in_turns and _mostly(x.put_wait, x))
-        or (x.ended and task.ended is None)
+        or (x.ended and task.waited_since_end is None)
     ]
-    if not pressed or len(pressed) * (1 if reading.in_turns else 2) < len(sending):
+    if not ready or len(ready) * (1 if reading.in_turns else 2) < len(sending):
         return None
-    whole, full = sum(x.seconds for _, x in pressed), sum(x.put_wait for _, x in pressed)
-    protocol = max((task for task, _ in pressed), key=lambda task: task.bytes).protocol or "network"
+    whole, full = sum(x.seconds for _, x in ready), sum(x.put_wait for _, x in ready)
+    protocol = max((task for task, _ in ready), key=lambda task: task.bytes).protocol or "network"
+    subject = "Receiving in this process" if protocol in _ON_THIS_MACHINE else "The network"
     return Bottleneck(
         "network",
-        f"The network limits training: {waited_text(reading)}, while {workers_text(len(pressed))} "
+        f"{subject} limits training: {waited_text(reading)}, while {workers_text(len(ready))} "
         f"of {len(live)} had elements ready (they waited for room for "
         f"{percent(full, whole)} of that time); {protocol} delivered "
-        f"{rate_text(reading.bytes, reading.seconds)}; {_network_advice(reading, protocol)}.",
+        f"{rate_text(reading.bytes, reading.seconds)} on average; "
+        f"{_network_advice(reading, len(live), protocol)}.",
     )
 
 
-def _network_advice(reading: Reading, protocol: str) -> str:
+def _network_advice(reading: Reading, workers: int, protocol: str) -> str:
     limit = reading.max_outstanding_requests
-    if limit is not None and limit < FEW_REQUESTS * len(reading.tasks):
+    if limit is not None and limit < FEW_REQUESTS * workers:
         return (
             f"raise max_outstanding_requests, which is {limit}, so that elements are sent while "
             "others are consumed"
         )
-    if protocol in ("shm", "local"):
+    if protocol in _ON_THIS_MACHINE:
         return (
-            "this process receives slowly, so make larger batches on the workers, and look for "
-            "another thread here that holds the GIL"
+            "make larger batches on the workers, and look for another thread here that holds the "
+            "GIL"
         )
     if protocol == "grpc":
         return 'read by data_transfer_protocol="tcp", which is faster, or send smaller dtypes'
@@ -169,13 +159,11 @@ def _network_advice(reading: Reading, protocol: str) -> str:
     )
 
 
-def _splits(reading: Reading, live: Sequence[tuple[TaskState, TaskEvidence]]) -> Bottleneck | None:
+def _splits(reading: Reading, live: Pairs) -> Bottleneck | None:
     """Return that there are too few splits, if workers lack some while others compute."""
-    idle = [(task, x) for task, x in live if task.ended is not None or x.ended or _starves(x)]
-    computing = [
-        x for task, x in live if task.ended is None and not x.ended and _mostly(x.computing, x)
-    ]
-    idle_seconds = sum((task.ended or 0.0) + x.split_wait for task, x in idle)
+    idle = [pair for pair in live if _idle(*pair) >= IDLE * reading.waited]
+    computing = [x for task, x in live if _mostly(x.computing, x) and (task, x) not in idle]
+    idle_seconds = sum(_idle(*pair) for pair in idle)
     share = idle_seconds / max(reading.waited * len(live), 1e-9)
     if not reading.assigns_splits or not computing or share < IDLE:
         return None
@@ -195,6 +183,14 @@ def _splits(reading: Reading, live: Sequence[tuple[TaskState, TaskEvidence]]) ->
     )
 
 
+def _proves(task: TaskState) -> bool:
+    """Return False for a task that runs and was not seen while the reader waited.
+
+    Of one that has ended, the times in which the reader did not wait prove nothing.
+    """
+    return task.while_waiting.seconds > 0 or task.waited_since_end is not None
+
+
 def _pace(task: TaskState) -> float:
     """Return the seconds of computation per element; of one that computes its first, until now."""
     evidence = task.evidence or TaskEvidence()
@@ -205,9 +201,10 @@ def _mostly(seconds: float, evidence: TaskEvidence) -> bool:
     return evidence.seconds > 0 and seconds >= BUSY * evidence.seconds
 
 
-def _starves(evidence: TaskEvidence) -> bool:
-    return _mostly(evidence.split_wait, evidence)
+def _idle(task: TaskState, evidence: TaskEvidence) -> float:
+    """Return the seconds of the reader's waiting in which the task had nothing to compute."""
+    return (task.waited_since_end or 0.0) + evidence.split_wait
 
 
 def _has_backlog(task: TaskState) -> bool:
-    return task.chunks >= LEAST_CHUNKS and task.backlog >= BUSY
+    return task.backlog >= BUSY

@@ -1,6 +1,6 @@
 """Phrases of the sentences that name a bottleneck."""
 
-from stoker.dataset.bottleneck import seconds_text
+from stoker.dataset import bottleneck
 from stoker.service.client.reading import Reading
 
 
@@ -11,8 +11,7 @@ def percent(part: float, whole: float) -> str:
 
 def waited_text(reading: Reading) -> str:
     """Return how long the trainer waited, as a clause."""
-    waited = percent(reading.waited, reading.seconds)
-    return f"the trainer waited for elements for {waited} of {seconds_text(reading.seconds)}"
+    return bottleneck.waited_text(reading.read or reading.own_read)
 
 
 def workers_text(count: int) -> str:

@@ -1,14 +1,18 @@
 """Measure where the time of one task goes."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
 
 from stoker.dataset.streams.meters import Meters
+from stoker.dataset.streams.stage_report import StageReport
 from stoker.dataset.threads.pool import available_cpus
 from stoker.service.stopwatch import Stopwatch
 from stoker.service.task_evidence import TaskEvidence
+
+logger = logging.getLogger("stoker.worker")
 
 
 class SplitWaits:
@@ -69,6 +73,7 @@ class TaskMeter:
         self._cores = available_cpus()
         self._began: float | None = None
         self._ended_at: float | None = None
+        self._failed = False
         self.stages = Meters()
         self.computing = Stopwatch(clock)
         self.put_wait = Stopwatch(clock)
@@ -100,5 +105,15 @@ class TaskMeter:
             ended=self.ended,
             cores=self._cores,
             splits=self._splits,
-            stages=self.stages.reports(),
+            stages=self._reports(),
         )
+
+    def _reports(self) -> list[StageReport]:
+        """Return the measurements of the stages; without them the task goes on."""
+        try:
+            return self.stages.reports()
+        except Exception:
+            if not self._failed:
+                logger.exception("the stages of a pipeline cannot be measured")
+            self._failed = True
+            return []

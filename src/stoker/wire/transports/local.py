@@ -15,7 +15,9 @@ from stoker.wire.frames import Frame, Message
 from stoker.wire.transports import Connection
 from stoker.wire.transports.queues import QueueConnection, QueueTransport
 
-_PLAIN = frozenset({int, float, bool, str, bytes, complex, type(None)})
+PLAIN = frozenset({int, float, bool, str, bytes, complex, type(None)})
+"""Types of elements without parts that could be changed: a list of them is passed without a copy,
+so that it remains the sender's."""
 
 _token = ""
 _token_pid = 0
@@ -37,7 +39,7 @@ class LocalConnection(QueueConnection):
     """Passes messages unchanged, except that shared or read-only arrays are copied."""
 
     def pack(self, message: Message) -> Any:
-        if isinstance(message, Frame) and not _PLAIN.issuperset(map(type, message.elements)):
+        if isinstance(message, Frame) and not PLAIN.issuperset(map(type, message.elements)):
             convert = _copied if message.shared else _writable
             elements = [map_structure(convert, element) for element in message.elements]
             return msgspec.structs.replace(message, elements=elements)
