@@ -52,7 +52,7 @@ class Explanation:
             if times.elapsed > 0:
                 self._sentence = found.sentence
                 self._reports = {report.number: report for report in stages}
-                self._remote = measurements.meters.remote
+                self._remote = measurements.recording.remote
         self._numbers = number(root)
         self._lines = list(self._lines_of(root, 0, set()))
 
@@ -142,7 +142,7 @@ def _measured(report: StageReport | None, total: float) -> list[str]:
     if report is None:
         return [""] * len(_MEASURED)
     return [
-        f"{'~' if report.estimated else ''}{report.elements:,}",
+        f"{'~' if report.estimated and not report.counted else ''}{report.elements:,}",
         f"{report.busy / total:.0%}" if total else "",
         seconds_text(report.p50) if report.p50 else "",
         seconds_text(report.p99) if report.p99 else "",

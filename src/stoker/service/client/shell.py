@@ -253,7 +253,7 @@ class ServiceStream(Stream):
 
     def bottleneck(self) -> Bottleneck:
         """Return what limits the iterator of the pipeline that reads; from any thread."""
-        return self._meters.judge() or find_bottleneck(self.reading())
+        return self._meters.recording.judge() or find_bottleneck(self.reading())
 
     def _look(self, worked: float) -> logic.ReceivedChunk | logic.End | StokerError | None:
         """Return what has arrived; with ``None`` this thread is known to wait."""

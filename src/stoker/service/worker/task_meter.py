@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 from stoker.dataset.streams.meters import Meters
+from stoker.dataset.streams.section import Section
 from stoker.dataset.threads.pool import available_cpus
 from stoker.service.stopwatch import Stopwatch
 from stoker.service.task_evidence import TaskEvidence
@@ -57,6 +58,7 @@ class TaskMeter:
         put_wait: runs while the pipeline waits for room.
         split_wait: runs while a source waits for a split.
         stages: measures the stages of the pipeline.
+        section: chooses the calls in which they are measured.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class TaskMeter:
         self._began: float | None = None
         self._ended_at: float | None = None
         self.stages = Meters()
+        self.section = Section()
         self.computing = Stopwatch(clock)
         self.put_wait = Stopwatch(clock)
         self.split_wait = SplitWaits(clock)
@@ -81,7 +84,6 @@ class TaskMeter:
     def end(self) -> None:
         """Record the end of the pipeline."""
         self._ended_at = self._clock()
-        self.stages.stop()
 
     @property
     def ended(self) -> bool:
@@ -100,5 +102,5 @@ class TaskMeter:
             ended=self.ended,
             cores=self._cores,
             splits=self._splits,
-            stages=self.stages.reports(),
+            stages=self.stages.recording.reports(),
         )
