@@ -8,8 +8,8 @@ from typing import Any, Protocol
 from stoker.dataset.streams.stream import Stream
 
 # About the seconds that it takes to measure a call of a section, and each call within it.
-_SECONDS_PER_SAMPLE = 4e-6
-_SECONDS_PER_CALL = 2e-6
+_SECONDS_PER_SAMPLE = 6e-6
+_SECONDS_PER_CALL = 3e-6
 
 # The part of the time that measuring may take.
 _COST = 0.01
