@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from stoker import Dataset
+from stoker.dataset.bottleneck import Bottleneck
 from stoker.dataset.streams import recording as module
 from stoker.dataset.streams.execute import open_stream
 from stoker.dataset.streams.gauge import Gauge
@@ -181,6 +182,22 @@ def test_the_root_of_a_nested_dataset_is_the_only_input_of_its_stage() -> None:
     [repeat] = [each for each in found.values() if each.kind == "repeat"]
     assert [found[each].kind for each in repeat.inputs] == ["map"]
     assert repeat.elements == 20
+
+
+def test_a_service_of_an_unmeasured_dataset_is_known() -> None:
+    node = Dataset.range(3).node
+    meters = Meters().weighted(0)
+    meters.add_service(node, {node: 0}, lambda: None, list, lambda: [{"worker": "a"}])
+    assert meters.recording.tasks[0]() == [{"worker": "a"}]
+
+
+def test_nested_datasets_know_who_judges_the_pipeline() -> None:
+    node = Dataset.range(3).node
+    meters = Meters()
+    nested = meters.nested(node, {node: 0})
+    found = Bottleneck("trainer", "The trainer limits training.")
+    meters.recording.judge = lambda: found
+    assert nested.recording.judge() is found
 
 
 def test_streams_may_be_closed_while_they_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
