@@ -85,11 +85,11 @@ class Gauge:
         return self._stream() is None
 
     def forget(self) -> None:
-        """Drop the sums: the calls so far only skipped elements."""
+        """Drop the sums: the calls until now only skipped elements."""
         self._totals = Totals()
 
     def add_to(self, totals: Totals, work: Work) -> None:
-        """Add the sums so far."""
+        """Add the sums until now."""
         totals.add(self._totals, self._weight)
         totals.sampled |= self._section is not None and self._section.weight > 1
         if self._work is not None:

@@ -1,4 +1,4 @@
-"""What a context measures of the streams that are opened by it."""
+"""Measurement of the streams that a context opens."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -30,7 +30,7 @@ class ReadTimes:
         self._waited = 0.0
         """Seconds in reads that were measured or timed."""
         self._longest = 0.0
-        """Of these reads."""
+        """The longest of these reads, in seconds."""
         self._others = 0.0
         """Seconds in and between the others, without long pauses."""
         self._sampled_waits = 0.0

@@ -97,13 +97,13 @@ class Recording:
                 stage.inputs.append(root)
 
     def forget(self) -> None:
-        """Drop the measurements so far: the calls only skipped elements."""
+        """Drop the measurements until now: the calls only skipped elements."""
         with _lock:
             for stage in list(self._stages.values()):
                 stage.forget()
 
     def reports(self, elements: int | None = None) -> list[StageReport]:
-        """Return the measurements of the stages so far, in the order of their numbers.
+        """Return the measurements of the stages until now, in the order of their numbers.
 
         Args:
             elements: the elements that were read; None if they are not known.

@@ -66,7 +66,7 @@ class Stage:
             gauge.add_to(self._totals, self._work)
 
     def forget(self) -> None:
-        """Drop the sums of calls so far."""
+        """Drop the sums of calls until now."""
         self._totals = Totals()
         for gauge in list(self._gauges):
             gauge.forget()
