@@ -44,6 +44,7 @@ _ELSEWHERE = {
     "assert_cardinality": "fails where it is wrong",
     "elements": "in the datasets that window and group_by_window make",
     "encoded_names": "made by stoker.compat.tf",
+    "rank_share": "made by adapters: tests/adapters/parts",
 }
 """Kinds that no random tree holds, and why."""
 

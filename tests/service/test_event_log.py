@@ -49,7 +49,9 @@ def test_worker_joins_drains_and_leaves():
 
 def test_lost_worker_is_a_warning_with_the_reason_and_its_tasks():
     talk = reading(ShardingPolicy.OFF)
-    talk.pass_time(11.0)
+    talk.pass_time(9.0)
+    talk.say(C1, m.Heartbeat())
+    talk.pass_time(2.0)
     assert (
         WARNING,
         "worker host:1 was lost: no heartbeat for 10 s; its 1 tasks end",

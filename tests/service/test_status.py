@@ -100,7 +100,9 @@ def test_elements_of_a_lost_worker_stay_counted():
 def test_splits_of_a_dead_worker_are_counted():
     talk = _reading()
     talk.say(W1, m.SplitRequest(talk.task(W1), 0, 0, begin=[0, 1]))
-    talk.pass_time(11.0)
+    talk.pass_time(9.0)
+    talk.say(C1, m.Heartbeat())
+    talk.pass_time(2.0)
     [epoch] = _status(talk).jobs[0].epochs
     assert (epoch.tasks_lost, epoch.splits_lost, epoch.elements_lost) == (2, 2, 0)
 
