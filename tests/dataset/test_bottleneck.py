@@ -147,7 +147,7 @@ def test_advice_follows_the_kind_of_the_stage(stage, advice):
 
 
 def test_a_service_names_its_own_bottleneck():
-    service = StageReport(0, "distribute", "train.py:9", get_wait=7.0, occupancy=0.1)
+    service = StageReport(0, "distribute", "train.py:9", busy=7.0, get_wait=7.0)
     answer = Bottleneck("network", "The network limits training.")
     assert (
         find_bottleneck(SLOW, [service], {0: lambda read: answer if read == SLOW else None})
@@ -156,7 +156,7 @@ def test_a_service_names_its_own_bottleneck():
 
 
 def test_a_service_without_an_answer_is_named():
-    service = StageReport(0, "distribute", "train.py:9", get_wait=7.0, occupancy=0.1)
+    service = StageReport(0, "distribute", "train.py:9", busy=7.0, get_wait=7.0)
     found = find_bottleneck(SLOW, [service, mapping(1, 0.1, 7.1)], {0: lambda _: None})
     assert found.stage == 0
     assert "distribute at train.py:9" in found.sentence
@@ -164,7 +164,14 @@ def test_a_service_without_an_answer_is_named():
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(12.34, "12.3 s"), (4.1e-3, "4.1 ms"), (25e-6, "25 µs"), (1200.0, "1200 s"), (0, "0 µs")],
+    [
+        (12.34, "12.3 s"),
+        (4.1e-3, "4.1 ms"),
+        (25e-6, "25 µs"),
+        (3e-8, "30 ns"),
+        (1200.0, "1200 s"),
+        (0, "0 µs"),
+    ],
 )
 def test_durations_have_a_unit(seconds, text):
     assert seconds_text(seconds) == text

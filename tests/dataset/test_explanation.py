@@ -92,6 +92,18 @@ def test_stages_on_workers_are_shown() -> None:
     assert lines[3].startswith("distribute ")
 
 
+def test_waiting_for_workers_is_no_time_of_a_stage() -> None:
+    with LocalCluster(num_workers=1) as cluster:
+        dataset = Dataset.range(20).map(slow).distribute(cluster).batch(2)
+        with dataset.iterator() as iterator:
+            assert len(list(iterator)) == 10
+            header, *lines = str(dataset.explain()).splitlines()
+    at = slice(header.index("time "), header.index("P50"))
+    [distribute] = [line for line in lines if line.startswith("distribute")]
+    [batch] = [line for line in lines if line.startswith("batch")]
+    assert (distribute[at].strip(), batch[at].strip()) == ("", "100%")
+
+
 def test_long_specs_are_cut() -> None:
     dataset = Dataset.from_tensor_slices({f"column{i}": [1, 2] for i in range(20)})
     assert max(map(len, str(dataset.explain()).splitlines()[1:])) < 160

@@ -130,7 +130,7 @@ def seconds_text(seconds: float) -> str:
     for unit, scale in (("s", 1.0), ("ms", 1e-3)):
         if seconds >= scale:
             return f"{seconds / scale:.{1 if seconds < 1000 * scale else 0}f} {unit}"
-    return f"{seconds * 1e6:.0f} µs"
+    return f"{seconds * 1e6:.0f} µs" if not 0 < seconds < 1e-6 else f"{seconds * 1e9:.0f} ns"
 
 
 def _sentence(slow: SlowStage, waited: str) -> str:
@@ -147,5 +147,6 @@ def evidence_text(slow: SlowStage) -> str:
         each = f" (P50 {p50}, P99 {p99} per element)"
     if slow.saturated:
         threads = f"all {report.parallel} threads" if report.parallel > 1 else "the only thread"
-        return f"{threads} of {report.label} were busy for {slow.share:.0%} of the time{each}"
+        were = "were" if report.parallel > 1 else "was"
+        return f"{threads} of {report.label} {were} busy for {slow.share:.0%} of the time{each}"
     return f"{slow.share:.0%} of the pipeline's time was in {report.label}{each}"

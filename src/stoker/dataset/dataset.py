@@ -354,6 +354,7 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
         stream, context = self._open(state.epoch, explicit=True)
         try:
             skipped = stream.advance(state.position)
+            context.meters.recording.forget()
             if skipped < state.position:
                 raise InvalidArgumentError(
                     f"`state` is at position {state.position}, but the dataset has {skipped} "

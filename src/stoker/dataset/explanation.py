@@ -22,11 +22,14 @@ class _Line(NamedTuple):
         depth: the number of nodes with several inputs above it.
         cells: its `_DESCRIPTION`.
         report: its measurements; None without any.
+        computer: where it computes, for its part of the time there: "workers" or "here"; "" for a
+            stage that only waits for workers.
     """
 
     depth: int
     cells: tuple[str, str, str, str]
     report: StageReport | None
+    computer: str = "here"
 
 
 class Explanation:
@@ -52,7 +55,7 @@ class Explanation:
             if times.elapsed > 0:
                 self._sentence = found.sentence
                 self._reports = {report.number: report for report in stages}
-                self._remote = measurements.meters.remote
+                self._remote = measurements.recording.remote
         self._numbers = number(root)
         self._lines = list(self._lines_of(root, 0, set()))
 
@@ -81,11 +84,14 @@ class Explanation:
         return (*_DESCRIPTION, *_MEASURED) if self._reports else _DESCRIPTION
 
     def _rows(self) -> Iterator[list[str]]:
-        total = sum(line.report.busy for line in self._lines if line.report is not None)
-        for depth, (stage, *others), report in self._lines:
+        totals = {"": 0.0, "here": 0.0, "workers": 0.0}
+        for line in self._lines:
+            if line.report is not None and line.computer:
+                totals[line.computer] += line.report.busy
+        for depth, (stage, *others), report, computer in self._lines:
             row = ["  " * depth + stage, *others]
             if self._reports:
-                row += _measured(report, total)
+                row += _measured(report, totals[computer])
             yield row
 
     def _lines_of(self, root: Node, depth: int, shown: set[Node]) -> Iterator[_Line]:
@@ -105,7 +111,9 @@ class Explanation:
         spec = repr(root.element_spec())
         if len(spec) > _LONGEST_SPEC:
             spec = spec[: _LONGEST_SPEC - 3] + "..."
-        yield _Line(depth, (label, root.site, _cardinality(root), spec), report)
+        waits = root.remote_tree() or self._numbers[root] in self._remote
+        computer = "" if waits else "here"
+        yield _Line(depth, (label, root.site, _cardinality(root), spec), report, computer)
 
     def _lines_of_nested(self, report: StageReport, depth: int) -> Iterator[_Line]:
         """Yield the lines of a dataset that a function returned, known by its reports only."""
@@ -124,7 +132,8 @@ class Explanation:
         for position, wire in enumerate(decode_wire_nodes(tree)):
             report = reports.get(position)
             label = _label(wire.kind, "" if report is None else report.function)
-            yield _Line(depth, (f"{label} on workers", wire.site, "", ""), report)
+            cells = f"{label} on workers", wire.site, "", ""
+            yield _Line(depth, cells, report, "workers")
 
 
 def _label(kind: str, function: str) -> str:
@@ -142,7 +151,7 @@ def _measured(report: StageReport | None, total: float) -> list[str]:
     if report is None:
         return [""] * len(_MEASURED)
     return [
-        f"{'~' if report.estimated else ''}{report.elements:,}",
+        f"{'~' if report.estimated and not report.counted else ''}{report.elements:,}",
         f"{report.busy / total:.0%}" if total else "",
         seconds_text(report.p50) if report.p50 else "",
         seconds_text(report.p99) if report.p99 else "",

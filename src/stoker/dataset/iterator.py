@@ -48,7 +48,7 @@ class Iterator:
         self._begin = begin
         self._statistics = Statistics() if statistics is None else statistics
         self._measurements = measurements or Measurements(Meters())
-        self._consumer = self._measurements.consumer
+        self._reads = self._measurements.reads
         # The method that is not measured, whether or not the stream is at the moment.
         self._read: _Read = MethodType((stream.gauge or type(stream)).next_chunk, stream)
         self._unmeasured: abc.Iterator[_Read] = iter(())
@@ -59,6 +59,7 @@ class Iterator:
         self._errors = 0
         # Also runs at interpreter exit, while threads can still be joined.
         self._finalizer = weakref.finalize(self, stream.close)
+        self._measurements.begin(self._received)
         _open_iterators.add(self)
 
     def __iter__(self) -> "Iterator":
@@ -90,14 +91,14 @@ class Iterator:
         return element
 
     def _read_measured(self, max_elements: int, max_bytes: int, lazy: bool) -> list[Any]:
-        consumer, read = self._consumer, self._read
-        start = consumer.begin()
+        reads, read = self._reads, self._read
+        start = reads.begin()
         try:
             return self._stream.next_chunk(max_elements, max_bytes, lazy)
         finally:
-            unmeasured = repeat(read, consumer.end(start))
-            if self._read is read:  # else it was closed meanwhile
-                self._unmeasured = unmeasured
+            self._unmeasured = repeat(read, reads.end(start))
+            if self._read is not read:  # it was closed meanwhile
+                self._unmeasured = repeat(self._read)
 
     def _take_first(self, chunk: list[Any]) -> Any:
         if not chunk:
@@ -195,7 +196,7 @@ class Iterator:
         """
         own: dict[str, Any] = {"elements": self._received(), "errors": self._errors}
         own |= self._statistics.snapshot()
-        return own | self._measurements.snapshot(own["elements"])
+        return own | self._measurements.snapshot()
 
     def __enter__(self) -> "Iterator":
         return self

@@ -1,14 +1,15 @@
 """Measurements of one epoch, which outlive its iterator."""
 
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from stoker.dataset.bottleneck import Bottleneck, Pass, find_bottleneck
-from stoker.dataset.streams.consumer import Consumer
 from stoker.dataset.streams.meters import Meters
-from stoker.dataset.streams.stage_report import StageReport
+from stoker.dataset.streams.read_times import ReadTimes
+from stoker.dataset.streams.stage_report import FIRST_NESTED, StageReport
 
 
 class Measurements:
@@ -18,40 +19,45 @@ class Measurements:
         meters: of the pipeline.
 
     Attributes:
-        meters: of the pipeline.
-        consumer: times of the iterator's reads.
+        recording: of the pipeline.
+        reads: times of the iterator's reads.
     """
 
     def __init__(self, meters: Meters) -> None:
-        self.meters = meters
-        self.consumer = Consumer(meters)
-        self._elements: int | None = None
+        self.recording = meters.recording
+        self.reads = ReadTimes()
+        self._received: Callable[[], int | None] = lambda: 0
         look = weakref.WeakMethod(self.look)
-        meters.judge = lambda: None if (found := look()) is None else found()[2]
+        self.recording.judge = lambda: None if (found := look()) is None else found()[2]
+
+    def begin(self, received: Callable[[], int]) -> None:
+        """Note that an iterator begins to read.
+
+        Args:
+            received: a method that returns the elements that it yielded; the iterator is not kept
+                alive.
+        """
+        method = weakref.WeakMethod(received)
+        self._received = lambda: None if (found := method()) is None else found()
 
     def end(self, elements: int) -> None:
         """Note that the iterator reads no more, and the elements that it yielded."""
-        self._elements = elements
-        self.meters.stop()
+        self._received = lambda: elements
 
-    def look(self, elements: int | None = None) -> tuple[Pass, list[StageReport], Bottleneck]:
-        """Return the times of the iterator, of the stages, and what limits the iterator.
+    def look(self) -> tuple[Pass, list[StageReport], Bottleneck]:
+        """Return the times of the iterator, of the stages, and what limits the iterator."""
+        received = self._received()
+        stages = self.recording.reports(received)
+        if received is None:  # the iterator was dropped
+            own = [stage.elements for stage in stages if stage.number < FIRST_NESTED]
+            received = own[-1] if own else 0
+        times = self.reads.times(received)
+        return times, stages, find_bottleneck(times, stages, self.recording.services)
 
-        Args:
-            elements: the number of elements yielded; None if only the stages know it.
-        """
-        if elements is None:
-            elements = self._elements
-        stages = self.meters.reports(elements)
-        if elements is None:
-            elements = stages[-1].elements if stages else 0
-        times = self.consumer.times(elements)
-        return times, stages, find_bottleneck(times, stages, self.meters.services)
-
-    def snapshot(self, elements: int) -> dict[str, Any]:
+    def snapshot(self) -> dict[str, Any]:
         """Return what `Iterator.stats` adds to its counters."""
-        times, stages, found = self.look(elements)
-        services = list(self.meters.tasks.values())
+        times, stages, found = self.look()
+        services = list(self.recording.tasks.values())
         tasks = {"tasks": [task for ask in services for task in ask()]} if services else {}
         return tasks | {
             "seconds": times.elapsed,

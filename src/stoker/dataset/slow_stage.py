@@ -51,7 +51,8 @@ def find_slow_stage(stages: Sequence[StageReport], elapsed: float) -> SlowStage 
     which it is waited for. Such a stage limits if its threads are busy, otherwise its input does.
 
     Args:
-        stages: of one process; the one that no other reads is the last.
+        stages: of one process; of those that no other reads, the consumer reads the one that is
+            waited for longest.
         elapsed: seconds since the consumer first asked for an element.
     """
     by_number = {stage.number: stage for stage in stages}
@@ -73,10 +74,6 @@ def find_slow_stage(stages: Sequence[StageReport], elapsed: float) -> SlowStage 
         saturation = slowest.busy / (max(1, slowest.parallel) * elapsed)
         supply = max((_pressure(each, slowest, elapsed) for each in inputs), default=0.0)
         if saturation >= supply or not inputs:
-            if not inputs and not slowest.busy:  # a service
-                return _slow_stage(
-                    slowest, slowest.get_wait / total, saturated=False, threads=threads
-                )
             return _slow_stage(slowest, min(1.0, saturation), saturated=True, threads=threads)
         starts, threads = inputs, max(1, slowest.parallel)
 

@@ -7,7 +7,7 @@ from typing import Any
 from stoker.dataset.random import keyed, stream_calls
 from stoker.dataset.streams.execute import open_stream
 from stoker.dataset.streams.failures import Origin, raise_failure
-from stoker.dataset.streams.meters import OpenedSampler
+from stoker.dataset.streams.opened_sampler import OpenedSampler
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context, Node
 from stoker.errors import InvalidTypeError

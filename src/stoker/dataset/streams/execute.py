@@ -26,7 +26,7 @@ def open_stream(root: Node, context: Context) -> Stream:
         record_classes=lambda: chain(enclosing(), classes_of_functions(root)),
     )
     stream = context.open(tree)
-    context.meters.end_opening()
+    context.meters.join(tree, numbers)
     return stream
 
 

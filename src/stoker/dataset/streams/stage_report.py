@@ -27,6 +27,7 @@ class StageReport(msgspec.Struct):
             for one; None if it was not measured. A function with a low fraction waits for files,
             the network or a lock.
         estimated: its calls are so short that only some were measured; sums are estimates.
+        counted: `elements` is exact though `estimated`: it follows from the elements read.
     """
 
     number: int
@@ -45,6 +46,7 @@ class StageReport(msgspec.Struct):
     p99: float = 0.0
     cpu: float | None = None
     estimated: bool = False
+    counted: bool = False
 
     @property
     def label(self) -> str:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from stoker.dataset.streams.failures import Failure
+from stoker.dataset.streams.section import Section
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.streams.work import Work
 
@@ -116,9 +117,10 @@ class ReadAhead:
             self._stream.close()
 
     def _read(self) -> None:
+        section = Section()
         while (room := self._await_room()) > 0:
             try:
-                items = self._stream.next_chunk(room, CHUNK_BYTES)
+                items = section.read(self._stream, room, CHUNK_BYTES)
             except BaseException as error:  # noqa: BLE001 - raised at its position
                 items = [Failure(error)]
             with self.lock:

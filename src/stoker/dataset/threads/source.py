@@ -4,6 +4,7 @@ import logging
 from typing import Any
 
 from stoker.dataset.streams.failures import Failure
+from stoker.dataset.streams.section import Section
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.threads.chunkbuffer import ChunkBuffer
 from stoker.dataset.threads.readahead import CHUNK_BYTES
@@ -31,6 +32,7 @@ class Source:
         self.index = index
         self.stream = stream
         self.buffer = ChunkBuffer(max_elements, max_bytes)
+        self._section = Section()
         self._chunk_bytes = min(CHUNK_BYTES, max_bytes)
         self.ended = False
         self.waiting = False
@@ -58,7 +60,8 @@ class Source:
         """Return elements or one failure, and whether the stream has ended."""
         ended = False
         try:
-            items = self.stream.next_chunk(max(1, self.buffer.room()), self._chunk_bytes)
+            room = max(1, self.buffer.room())
+            items = self._section.read(self.stream, room, self._chunk_bytes)
             ended = not items
             if ended:
                 self.stream.close()

@@ -263,7 +263,9 @@ class ServiceStream(Stream):
         try:
             with self._lock:
                 blocked = self._logic.waits_for(time.monotonic()) >= STALL_SECONDS
-            return (None if blocked else self._meters.judge()) or find_bottleneck(self.reading())
+            return (None if blocked else self._meters.recording.judge()) or find_bottleneck(
+                self.reading()
+            )
         except Exception as error:
             logger.debug("no bottleneck was found", exc_info=error)
             return Bottleneck(

@@ -264,7 +264,7 @@ class Pipeline:
         while not self._closed.is_set():
             try:
                 with self.meter.computing:
-                    elements = stream.next_chunk(most, self._host.chunk_bytes)
+                    elements = self.meter.section.read(stream, most, self._host.chunk_bytes)
             except Exception as error:  # noqa: BLE001 - it occupies its element's position
                 self._report(describe(error, self._host.address, position))
                 position += 1

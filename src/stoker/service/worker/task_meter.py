@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 from stoker.dataset.streams.meters import Meters
+from stoker.dataset.streams.section import Section
 from stoker.dataset.streams.stage_report import StageReport
 from stoker.dataset.threads.pool import available_cpus
 from stoker.service.stopwatch import Stopwatch
@@ -61,6 +62,7 @@ class TaskMeter:
         put_wait: runs while the pipeline waits for room.
         split_wait: runs while a source waits for a split.
         stages: measures the stages of the pipeline.
+        section: chooses the calls in which they are measured.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class TaskMeter:
         self._ended_at: float | None = None
         self._failed = False
         self.stages = Meters()
+        self.section = Section()
         self.computing = Stopwatch(clock)
         self.put_wait = Stopwatch(clock)
         self.split_wait = SplitWaits(clock)
@@ -86,7 +89,6 @@ class TaskMeter:
     def end(self) -> None:
         """Record the end of the pipeline."""
         self._ended_at = self._clock()
-        self.stages.stop()
 
     @property
     def ended(self) -> bool:
@@ -111,7 +113,7 @@ class TaskMeter:
     def _reports(self) -> list[StageReport]:
         """Return the measurements of the stages; without them the task goes on."""
         try:
-            return self.stages.reports()
+            return self.stages.recording.reports()
         except Exception:
             if not self._failed:
                 logger.exception("the stages of a pipeline cannot be measured")
