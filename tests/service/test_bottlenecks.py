@@ -98,6 +98,7 @@ def _quickly(x: Any) -> Any:
 def test_a_slow_trainer_is_the_limit():
     with Service(1) as service:
         stats = _stats(stoker.Dataset.range(1 << 30).distribute(service.target), "trainer", _sleep)
+    assert stats["stages"][0]["occupancy"] > 0.3
     assert stats["sentence"].startswith("The trainer limits training: it waited for elements for")
 
 
@@ -109,6 +110,10 @@ def test_a_slow_map_on_workers_is_named():
         stats = _stats(build().distribute(service.target), "worker", tasks=2)
     assert _named("map(_slowly)", build, stats["sentence"])
     assert "2 workers computed for" in stats["sentence"]
+    [distribute] = stats["stages"]
+    assert distribute["occupancy"] < 0.3
+    assert distribute["busy"] > stats["seconds"] / 2
+    assert distribute["p99"] > SLOW / 8
 
 
 @pytest.mark.parametrize("mode", ["distributed_epoch", "parallel_epochs"])

@@ -684,13 +684,30 @@ def test_the_time_after_an_interrupted_wait_is_no_wait():
     assert client.reading(12.0, 12.0).tasks[0].waited_since_end == 5.0
 
 
-def test_the_occupancy_is_that_of_the_window():
+def test_the_buffer_is_filled_by_elements_that_are_not_consumed():
     client = _reading(4)
     client.worker_message(1, f.Ready(4), 0.0)
+    assert client.filled(0) == 0.0
     _frame(client, 0, [1, 2])
-    _taken(client)
-    _taken(client)
-    assert client.reading(1.0, 1.0).occupancy == 0.5
+    _frame(client, 1, [3])
+    assert client.filled(0) == 0.75
+    assert _taken(client) == [1, 2]
+    assert client.filled(1) == 0.5
+    assert client.filled(2) == 0.25
+    assert _taken(client) == [3]
+    assert client.filled(1) == 0.0
+    assert client.take(0.0, 0.0)[0] is None
+    assert client.filled(0) == 0.0
+
+
+def test_consumed_elements_fill_no_buffer_before_they_are_accounted_for():
+    client = _reading(None)
+    for number in range(4):
+        _frame(client, number, [number])
+    assert _taken(client) == [0]
+    assert _taken(client) == [1]
+    assert client.outstanding == 4, "both count when the next message arrives"
+    assert client.filled(1) == 2 / 4
 
 
 def test_cancelled_job_yields_nothing_more():

@@ -68,8 +68,8 @@ def find_slow_stage(stages: Sequence[StageReport], elapsed: float) -> SlowStage 
         if total < _LEAST_SHARE * elapsed:
             return None
         slowest = max(part, key=_weight)
-        if slowest.occupancy is None:
-            return _slow_stage(slowest, slowest.busy / total, saturated=False, threads=threads)
+        if slowest.occupancy is None or not slowest.inputs:
+            return _slow_stage(slowest, _weight(slowest) / total, saturated=False, threads=threads)
         inputs = [by_number[number] for number in slowest.inputs if number in by_number]
         saturation = slowest.busy / (max(1, slowest.parallel) * elapsed)
         supply = max((_pressure(each, slowest, elapsed) for each in inputs), default=0.0)

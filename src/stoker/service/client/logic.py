@@ -130,8 +130,6 @@ class Client:
         self._waited = 0.0
         self._limit = options.max_outstanding_requests
         self._assigns_splits = assigns_splits(options.processing_mode)
-        self._accounts = 0
-        self._filled = 0.0
         self._unsettled: list[Consumed] = []
         self._unsettled_positions = self._unsettled_bytes = 0
         self._counted: dict[str, int] = {}
@@ -589,8 +587,6 @@ class Client:
     def _account(self) -> list[int]:
         """Account for consumed chunks; return the tasks whose workers need new credit."""
         consumed, self._unsettled = self._unsettled, []
-        self._accounts += 1
-        self._filled += min(1.0, self.outstanding / self._credit.window)
         self._unsettled_positions = self._unsettled_bytes = 0
         due: list[int] = []
         for chunk, seconds, at, discarded in consumed:
@@ -603,12 +599,20 @@ class Client:
         return due
 
     # ── statistics ────────────────────────────────────────────────────────────────────────────────
+    def filled(self, consumed: int) -> float:
+        """Return the fraction of the elements that may be sent ahead which wait here.
+
+        Args:
+            consumed: the elements of the current chunk that the user has consumed.
+        """
+        waiting = self.outstanding - self._unsettled_positions - consumed
+        return min(1.0, waiting / self._credit.window)
+
     def reading(self, seconds: float, now: float) -> Reading:
         """Return where the time goes; the shell measures the seconds since the first read."""
         return Reading(
             seconds=seconds,
             waited=self.waited_until(now),
-            occupancy=self._filled / max(1, self._accounts),
             tasks=[state_of(cursor, self.waited_until(now)) for cursor in self.cursors.values()],
             in_turns=self._order.in_turns,
             max_outstanding_requests=self._limit,

@@ -62,8 +62,6 @@ class Reading:
     Attributes:
         seconds: the time since then, or until the end.
         waited: the seconds in which the reader waited for elements.
-        occupancy: the mean fraction of the elements that may be in flight or buffered here which
-            had arrived and were not consumed.
         tasks: all tasks of the client.
         in_turns: they are read in turns, one element at a time (a coordinated read).
         max_outstanding_requests: as in `distribute`.
@@ -74,7 +72,6 @@ class Reading:
 
     seconds: float
     waited: float
-    occupancy: float = 0.0
     tasks: Sequence[TaskState] = ()
     in_turns: bool = False
     max_outstanding_requests: int | None = None

@@ -18,6 +18,7 @@ from stoker.dataset.bottleneck import Bottleneck
 from stoker.dataset.streams.meters import Meters
 from stoker.dataset.streams.statistics import Statistics
 from stoker.dataset.streams.stream import Stream
+from stoker.dataset.streams.work import Work
 from stoker.elements.codec.elements import TypeResolver
 from stoker.elements.spec import Spec, compatible, spec_of
 from stoker.errors import (
@@ -93,6 +94,7 @@ class ServiceStream(Stream):
         self._lock = threading.RLock()
         self._taking = threading.Lock()
         self._waiter: int | None = None  # the thread in `poll`
+        self.work = Work(threads=1)  # the workers, and the buffer here, are ahead of the reader
         self._connections = WorkerConnections(
             Route(options.data_transfer_protocol),
             TypeResolver(classes=classes),
@@ -144,6 +146,10 @@ class ServiceStream(Stream):
                 return []
             chunk = list(islice(self.ready, max_elements))
         return chunk
+
+    def filled(self) -> float:
+        with self._lock:
+            return self._logic.filled(self._chunk_size - length_hint(self.ready))
 
     def close(self) -> None:
         if self._pid != os.getpid():
@@ -197,7 +203,8 @@ class ServiceStream(Stream):
     def _take(self) -> None:
         """Get the next chunk, or raise its error, or StopIteration at the end."""
         with self._taking:
-            item = self._wait_item()
+            began = time.monotonic()
+            item = self._wait_item(began)
         self._connections.flush()
         if isinstance(item, logic.ReceivedChunk):
             if item.error is not None:
@@ -206,6 +213,7 @@ class ServiceStream(Stream):
                 self._check_spec(self._spec, item.elements[0])
                 self._spec = None
             self._chunk_size = len(item.elements)
+            self._count_work(self._taken_at - began)
             self.ready = ready_elements(item.elements, item.nbytes)
             return
         if isinstance(item, StokerError):
@@ -216,9 +224,14 @@ class ServiceStream(Stream):
         self._meter.end()
         raise StopIteration
 
-    def _wait_item(self) -> logic.ReceivedChunk | logic.End | StokerError:
+    def _count_work(self, seconds: float) -> None:
+        """Add the seconds for which the latest chunk was waited for."""
+        work = self.work
+        work.busy += seconds
+        work.durations.add(seconds / self._chunk_size, self._chunk_size)
+
+    def _wait_item(self, began: float) -> logic.ReceivedChunk | logic.End | StokerError:
         """Return the next chunk, the end or an error; meanwhile receive on this thread."""
-        began = time.monotonic()
         self._meter.begin(began)
         worked = began - self._taken_at
         item = self._look(worked)
