@@ -5,13 +5,14 @@ import os
 from stoker.dataset.bottleneck import Pass
 from stoker.service.client.latest_reading import LatestReading
 from stoker.service.client.reading import Reading, TaskState
+from stoker.service.client.task_reading import TaskReading
 
 
 class _Stream:
     """A stream that has received 5 elements of one task."""
 
     def reading(self) -> Reading:
-        task = TaskState(worker="host:1", elements=5)
+        task = TaskState(worker="host:1", reading=TaskReading(elements=5))
         return Reading(seconds=3.0, waited=2.0, tasks=[task])
 
 

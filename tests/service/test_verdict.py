@@ -8,6 +8,7 @@ import pytest
 from stoker.dataset.bottleneck import Pass
 from stoker.dataset.streams.stage_report import StageReport
 from stoker.service.client.reading import Reading, TaskState
+from stoker.service.client.task_reading import TaskReading
 from stoker.service.client.verdict import find_bottleneck, find_limit
 from stoker.service.task_evidence import TaskEvidence
 
@@ -41,16 +42,17 @@ def _task(
     measured = TaskEvidence(**fields)
     return TaskState(
         worker=worker,
-        protocol=protocol,
-        elements=elements,
-        bytes=elements * 1_000_000,
+        reading=TaskReading(
+            protocol=protocol,
+            elements=elements,
+            bytes=elements * 1_000_000,
+            evidence=measured,
+            while_waiting=measured if while_waiting else TaskEvidence(),
+            chunks_while_waiting=chunks,
+            backlogged_while_waiting=backlogged,
+        ),
         waited_since_end=ended_for,
         lost=lost,
-        evidence=measured,
-        while_waiting=measured if while_waiting else TaskEvidence(),
-        chunks=chunks,
-        backlogged=backlogged,
-        backlog=backlogged / max(1, chunks),
     )
 
 
@@ -289,7 +291,7 @@ def test_a_lost_worker_is_not_judged():
 
 def test_workers_that_report_nothing_are_unknown():
     lost = TaskState(worker="lost:1", lost=True)
-    found = find_limit(_reading(TaskState(worker="old:1", elements=40), lost))
+    found = find_limit(_reading(TaskState(worker="old:1", reading=TaskReading(elements=40)), lost))
     assert found.kind == "unknown"
     assert "no worker has reported yet where its time goes (1 worker)" in found.sentence
 

@@ -45,7 +45,7 @@ class LatestReading:
 
     def stages(self) -> list[StageReport]:
         """Return the stages of the workers, summed over their tasks."""
-        found = [task.evidence for task in self.update().tasks]
+        found = [task.reading.evidence for task in self.update().tasks]
         return summed(evidence.stages for evidence in found if evidence is not None)
 
     def tasks(self) -> list[dict[str, Any]]:

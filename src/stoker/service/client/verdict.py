@@ -32,9 +32,9 @@ def find_bottleneck(reading: Reading) -> Bottleneck:
 def find_limit(reading: Reading) -> Bottleneck:
     """Return what limits the rate at which a service delivers, given that its reader waits."""
     live = [
-        (task, task.while_waiting if _proves(task) else evidence)
+        (task, task.reading.while_waiting if _proves(task) else evidence)
         for task in reading.tasks
-        if (evidence := task.evidence) is not None and not task.lost
+        if (evidence := task.reading.evidence) is not None and not task.lost
     ]
     running = [pair for pair in live if pair[0].waited_since_end is None] or live
     rules: tuple[tuple[Rule, Pairs], ...] = (
@@ -127,7 +127,7 @@ def _network(reading: Reading, live: Pairs) -> Bottleneck | None:
     if not ready or len(ready) * (1 if reading.in_turns else 2) < len(sending):
         return None
     whole, full = sum(x.seconds for _, x in ready), sum(x.put_wait for _, x in ready)
-    protocol = max((task for task, _ in ready), key=lambda task: task.bytes).protocol or "network"
+    protocol = max((task.reading for task, _ in ready), key=lambda x: x.bytes).protocol or "network"
     subject = "Receiving in this process" if protocol in _ON_THIS_MACHINE else "The network"
     return Bottleneck(
         "network",
@@ -188,12 +188,12 @@ def _proves(task: TaskState) -> bool:
 
     Of one that has ended, the times in which the reader did not wait prove nothing.
     """
-    return task.while_waiting.seconds > 0 or task.waited_since_end is not None
+    return task.reading.while_waiting.seconds > 0 or task.waited_since_end is not None
 
 
 def _pace(task: TaskState) -> float:
     """Return the seconds of computation per element; of one that computes its first, until now."""
-    evidence = task.evidence or TaskEvidence()
+    evidence = task.reading.evidence or TaskEvidence()
     return evidence.computing / max(1, evidence.elements)
 
 
@@ -207,4 +207,4 @@ def _idle(task: TaskState, evidence: TaskEvidence) -> float:
 
 
 def _has_backlog(task: TaskState) -> bool:
-    return task.backlog >= BUSY
+    return task.reading.backlog_while_waiting >= BUSY
