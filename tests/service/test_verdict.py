@@ -87,9 +87,9 @@ def test_busy_workers_are_named_with_their_slowest_stage():
     assert found.sentence == (
         "The pipeline on the workers limits training: the trainer waited for elements for 80% of "
         "10.0 s, and 2 workers computed for 90% of that time: 99% of the pipeline's time was in "
-        "map(decode) at train.py:8 (P50 100.0 ms, P99 120.0 ms per element); a worker has 8 cores, "
-        "so run it with num_parallel_calls=stoker.AUTOTUNE if it releases the GIL (as NumPy and "
-        "image decoders do), or with `stoker worker --processes 8` otherwise."
+        "map(decode) at train.py:8 (P50 100.0 ms, P99 120.0 ms per element); run it in parallel "
+        "with num_parallel_calls=stoker.AUTOTUNE if it releases the GIL (as NumPy and image "
+        "decoders do), or with `stoker worker --processes 8` otherwise, as a worker has 8 cores."
     )
 
 
@@ -100,8 +100,8 @@ def test_busy_workers_are_named_with_their_slowest_stage():
         ({"cpu": 0.01}, 8, "waits rather than computes"),
         ({"cpu": 0.3}, 8, "if it releases the GIL"),
         ({"cpu": 0.99}, 8, "num_parallel_calls=stoker.AUTOTUNE"),
-        ({}, 1, "add workers, or make it faster (a worker has one core)"),
-        ({"kind": "filter"}, 8, "add workers, or make it faster (a worker has 8 cores)"),
+        ({}, 1, "add workers, or make it faster, as a worker has one core"),
+        ({"kind": "filter"}, 8, "in a map with num_parallel_calls=stoker.AUTOTUNE, or add workers"),
     ],
 )
 def test_the_advice_fits_the_slow_stage(changes, cores, advice):
@@ -127,7 +127,13 @@ def test_a_stage_that_reads_files_is_a_source(kind):
     reader = StageReport(1, kind, "train.py:8", "", [0], elements=90, busy=8.8)
     found = find_limit(_reading(_task(stages=[SOURCE, reader])))
     assert (found.kind, found.site) == ("source", "train.py:8")
-    assert "read several files or generators at once" in found.sentence
+    assert "read several files at once with interleave(" in found.sentence
+
+
+def test_a_service_that_workers_read_is_no_busy_thread():
+    service = StageReport(0, "distribute", "train.py:7", busy=8.8, get_wait=8.8, occupancy=0.1)
+    found = find_limit(_reading(_task(stages=[service])))
+    assert "100% of the pipeline's time was in distribute at train.py:7" in found.sentence
 
 
 def test_workers_without_stages_are_still_named():

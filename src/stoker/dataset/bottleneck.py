@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from stoker.dataset.advice import advice
 from stoker.dataset.slow_stage import SlowStage, find_slow_stage, is_source
 from stoker.dataset.streams.stage_report import StageReport
 
@@ -135,7 +136,7 @@ def seconds_text(seconds: float) -> str:
 
 def _sentence(slow: SlowStage, waited: str) -> str:
     subject = "The source" if is_source(slow.report) else "The pipeline"
-    return f"{subject} limits training: {waited}, and {evidence_text(slow)}; {slow.advice}."
+    return f"{subject} limits training: {waited}, and {evidence_text(slow)}; {advice(slow)}."
 
 
 def evidence_text(slow: SlowStage) -> str:

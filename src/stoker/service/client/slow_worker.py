@@ -4,8 +4,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from stoker.dataset.advice import advice
 from stoker.dataset.bottleneck import Bottleneck, evidence_text
-from stoker.dataset.slow_stage import SlowStage, find_slow_stage, is_source, is_waiting
+from stoker.dataset.slow_stage import find_slow_stage, is_source
 from stoker.dataset.streams.stage_report import StageReport
 from stoker.service.client.reading import Reading, TaskState
 from stoker.service.client.verdict_text import percent, waited_text, workers_text
@@ -13,11 +14,6 @@ from stoker.service.task_evidence import TaskEvidence
 
 BUSY = 0.5
 """Fraction of its time from which a task computes, waits for room or waits for splits "mostly"."""
-
-SOURCE_ADVICE = (
-    "read several files or generators at once with interleave(num_parallel_calls=stoker.AUTOTUNE), "
-    "or keep the elements with cache()"
-)
 
 
 def slow_workers(
@@ -36,14 +32,12 @@ def slow_workers(
             "worker",
             f"The workers limit training: {waited_text(reading)}, and {where}; add workers.",
         )
-    cores = max(x.cores for x in evidence)
     source = is_source(slow.report)
     subject = "The source" if source else "The pipeline on the workers"
-    advice = SOURCE_ADVICE if source else _advice(slow, cores)
     return Bottleneck(
         "source" if source else "worker",
         f"{subject} limits training: {waited_text(reading)}, and {where}: {evidence_text(slow)}; "
-        f"{advice}.",
+        f"{advice(slow, worker_cores=max(x.cores for x in evidence))}.",
         site=slow.report.site,
         worker=computing[0][0].worker if len(computing) == 1 else "",
     )
@@ -74,19 +68,3 @@ def _sum(one: StageReport, other: StageReport) -> StageReport:
         occupancy=sum(occupancies) / len(occupancies) if occupancies else None,
         parallel=max(one.parallel, other.parallel),
     )
-
-
-def _advice(slow: SlowStage, cores: int) -> str:
-    report = slow.report
-    many = f"a worker has {cores} cores" if cores > 1 else "a worker has one core"
-    if report.kind == "map" and is_waiting(report):
-        return (
-            "its function waits rather than computes, so call it for several elements at once with "
-            "a larger num_parallel_calls, or stoker.AUTOTUNE"
-        )
-    if report.kind == "map" and report.parallel <= 1 and cores > 1:
-        return (
-            f"{many}, so run it with num_parallel_calls=stoker.AUTOTUNE if it releases the GIL (as "
-            f"NumPy and image decoders do), or with `stoker worker --processes {cores}` otherwise"
-        )
-    return f"add workers, or make it faster ({many})"
