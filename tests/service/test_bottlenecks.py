@@ -136,6 +136,30 @@ def test_a_prefetch_of_the_trainer_hides_no_slow_map_on_workers():
     assert f"for {stats['waited'] / stats['seconds']:.0%} of" in stats["sentence"]
 
 
+def test_the_dispatcher_knows_how_long_the_trainer_waits():
+    """The thread of the prefetch waits nearly all the time, the trainer half of it."""
+    with Service(1, client_timeout_ms=1_000) as service:
+        slow = stoker.Dataset.range(1 << 30).map(_slowly).distribute(service.target).prefetch(2)
+        with iterator_with_deadline(slow, DEADLINE) as iterator:
+            for _ in range(100):
+                next(iterator)
+                time.sleep(SLOW / 2)
+            [reports] = service.dispatcher._shell.logic._sessions.reports._clients.values()
+            stats = iterator.stats()
+    assert 0 < reports.last.waited < 1.3 * stats["waited"]
+    assert stats["waited"] < 0.75 * stats["seconds"]
+
+
+def test_a_closed_stream_reports_nothing(monkeypatch):
+    with Service(1) as service:
+        iterator = iter(stoker.Dataset.range(9).distribute(service.target))
+        stream: Any = iterator._stream
+        iterator.close()
+        monkeypatch.setattr(stream, "_report", lambda now: 1 // 0)
+        stream._next_heartbeat = 0.0
+        stream._tick()
+
+
 def test_the_slow_one_of_three_maps_is_named():
     def build() -> stoker.Dataset:
         first = stoker.Dataset.range(1 << 30).map(_quickly)

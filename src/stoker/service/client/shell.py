@@ -40,6 +40,7 @@ from stoker.service.client.read_meter import ReadMeter
 from stoker.service.client.reading import Reading
 from stoker.service.client.ready_elements import ready_elements
 from stoker.service.client.route import Route
+from stoker.service.client.trainer_wait import TrainerWait
 from stoker.service.client.verdict import find_bottleneck
 from stoker.service.keys import KEY_BYTES
 from stoker.service.local_tasks import deleted, frees_local_tasks
@@ -107,6 +108,7 @@ class ServiceStream(Stream):
         self._chunk_size = 0
         self._taken_at = time.monotonic()
         self._meter = ReadMeter()
+        self._trainer_wait = TrainerWait()
         self.latest = LatestReading(self.reading)
         self._ended = False
         self._closed = False
@@ -274,16 +276,21 @@ class ServiceStream(Stream):
         The iterator measures a sample of its reads, which may not include one that blocks.
         """
         try:
-            with self._lock:
-                blocked = self._logic.waits_for(time.monotonic()) >= STALL_SECONDS
-            return (None if blocked else self._meters.recording.judge()) or find_bottleneck(
-                self.reading()
-            )
+            judged = self._meters.recording.judge()
+            if judged is not None and not self._is_blocked():
+                return judged
+            found = find_bottleneck(self.reading())
+            return msgspec.structs.replace(found, read=None if judged is None else judged.read)
         except Exception as error:
             logger.debug("no bottleneck was found", exc_info=error)
             return Bottleneck(
                 "unknown", f"No bottleneck was found: {type(error).__name__}: {error}."
             )
+
+    def _is_blocked(self) -> bool:
+        """Return whether the thread that reads has waited for long."""
+        with self._lock:
+            return self._logic.waits_for(time.monotonic()) >= STALL_SECONDS
 
     def _look(self, worked: float) -> logic.ReceivedChunk | logic.End | StokerError | None:
         """Return what has arrived; with ``None`` this thread is known to wait."""
@@ -399,7 +406,9 @@ class ServiceStream(Stream):
 
     def _tick(self) -> None:
         now = time.monotonic()
-        report = self._report(now) if now >= self._next_heartbeat else None
+        report = None
+        if now >= self._next_heartbeat and not (self._closed or self._crashed):
+            report = self._report(now)  # not under the lock: frames arrive meanwhile
         with self._lock:
             if self._closed or self._crashed:
                 return
@@ -416,26 +425,22 @@ class ServiceStream(Stream):
 
     def _report(self, now: float) -> m.ReadReport:
         """Return the totals for the status of the service, with the bottleneck."""
-        kind, sentence = self._verdict()  # not under the lock: frames arrive meanwhile
+        try:
+            found = self.bottleneck()
+        except Exception:  # it must not end the reading
+            logger.debug("what is slow is not known", exc_info=True)
+            found = Bottleneck("", "")
         with self._lock:
+            waited = self._logic.waited_until(self._meter.until)
             return m.ReadReport(
                 self._logic.elements_delivered,
                 self._logic.bytes_delivered,
-                self._logic.waited_until(self._meter.until),
+                self._trainer_wait.until(waited, found.read, blocked=self._is_blocked()),
                 now - self._meter.opened_at,
-                kind,
-                sentence,
+                found.kind,
+                # The path of the user's file may have bytes that are no text.
+                found.sentence.encode(errors="replace").decode(),
             )
-
-    def _verdict(self) -> tuple[str, str]:
-        """Return kind and sentence of the bottleneck; a failure must not end the reading."""
-        try:
-            found = self.bottleneck()
-        except Exception:
-            logger.debug("what is slow is not known", exc_info=True)
-            return "", ""
-        # The path of the user's file may have bytes that are no text.
-        return found.kind, found.sentence.encode(errors="replace").decode()
 
     # ── workers (called on the threads of the connections) ────────────────────────────────────────
     def _connection_opened(self, number: int) -> None:
