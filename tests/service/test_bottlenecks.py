@@ -125,6 +125,16 @@ def test_a_slow_map_is_named_after_the_last_element(mode: str):
     assert iterator.stats()["bottleneck"] == "worker", iterator.stats()["sentence"]
 
 
+def test_the_bottleneck_remains_at_the_begin_of_an_epoch():
+    with Service(1) as service:
+        numbers = stoker.Dataset.range(60).map(_slowly).distribute(service.target).repeat()
+        with iterator_with_deadline(numbers, DEADLINE) as iterator:
+            for _ in range(61):
+                next(iterator)
+            stats = iterator.stats()
+    assert stats["bottleneck"] == "worker", stats["sentence"]
+
+
 def test_a_prefetch_of_the_trainer_hides_no_slow_map_on_workers():
     def build() -> stoker.Dataset:
         return stoker.Dataset.range(1 << 30).map(_slowly)  # the slow line

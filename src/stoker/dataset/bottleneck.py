@@ -9,7 +9,7 @@ from stoker.dataset.advice import advice
 from stoker.dataset.slow_stage import SlowStage, find_slow_stage, is_source
 from stoker.dataset.streams.stage_report import StageReport
 
-_LEAST_SECONDS = 0.2
+LEAST_SECONDS = 0.2
 """Shorter passes are dominated by their first elements: threads start, buffers fill."""
 
 _LEAST_ELEMENTS = 5
@@ -115,7 +115,7 @@ def _find_in_pipeline(
 def consumer_limit(read: Pass) -> Bottleneck | None:
     """Return that too little was read, or that the consumer is the limit; otherwise None."""
     few = read.elements < _LEAST_ELEMENTS and read.elapsed < _LONG_SECONDS
-    if read.elapsed < _LEAST_SECONDS or few:
+    if read.elapsed < LEAST_SECONDS or few:
         return Bottleneck(
             "unknown",
             f"Too little was read to name a bottleneck: {read.elements:,} elements in "
