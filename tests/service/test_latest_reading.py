@@ -23,7 +23,7 @@ def test_a_reading_outlives_its_stream():
     assert latest.tasks()[0]["elements"] == 5
     del stream
     assert (latest.update().seconds, latest.tasks()[0]["worker"]) == (3.0, "host:1")
-    assert "waited for elements for 15% of 2.0 s" in latest.limit(Pass(5, 2.0, 0.3)).sentence
+    assert "waited for elements for 15% of 2.0 s" in latest.bottleneck(Pass(5, 2.0, 0.3)).sentence
 
 
 def test_a_forked_child_has_the_reading_of_its_parent(monkeypatch):

@@ -308,7 +308,7 @@ def test_restarted_dispatcher_receives_a_heartbeat_at_once():
 
 
 @pytest.mark.parametrize("path", [None, "tra\udcffin.py"])
-def test_heartbeat_does_not_need_a_verdict(path: str | None, monkeypatch: pytest.MonkeyPatch):
+def test_heartbeat_does_not_need_a_bottleneck(path: str | None, monkeypatch: pytest.MonkeyPatch):
     asked = threading.Semaphore(0)
 
     def bottleneck(_: ServiceStream) -> Bottleneck:

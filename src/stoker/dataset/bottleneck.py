@@ -76,7 +76,7 @@ def find_bottleneck(
         stages: of the pipeline in the consumer's process.
         services: for stages that read a service, by number, their own bottlenecks.
     """
-    found = consumer_limit(read) or _find_in_pipeline(read, stages, services)
+    found = consumer_bottleneck(read) or _find_in_pipeline(read, stages, services)
     return msgspec.structs.replace(found, read=read)
 
 
@@ -112,7 +112,7 @@ def _find_in_pipeline(
     )
 
 
-def consumer_limit(read: Pass) -> Bottleneck | None:
+def consumer_bottleneck(read: Pass) -> Bottleneck | None:
     """Return that too little was read, or that the consumer is the limit; otherwise None."""
     few = read.elements < _LEAST_ELEMENTS and read.elapsed < _LONG_SECONDS
     if read.elapsed < LEAST_SECONDS or few:

@@ -10,7 +10,7 @@ from stoker.dataset.bottleneck import LEAST_SECONDS, Bottleneck, Pass
 from stoker.dataset.streams.stage_report import StageReport
 from stoker.service.client.reading import Reading
 from stoker.service.client.slow_worker import summed
-from stoker.service.client.verdict import find_limit
+from stoker.service.client.service_bottleneck import find_service_bottleneck
 
 
 class LatestReading:
@@ -42,13 +42,13 @@ class LatestReading:
             self._last = read()
         return self._last
 
-    def limit(self, read: Pass) -> Bottleneck:
+    def bottleneck(self, read: Pass) -> Bottleneck:
         """Return what limits the service, given that the consumer waits; from any thread.
 
         Args:
             read: the times of the consumer, for which a later stage may read ahead.
         """
-        return find_limit(replace(self._shown().update(), read=read))
+        return find_service_bottleneck(replace(self._shown().update(), read=read))
 
     def stages(self) -> list[StageReport]:
         """Return the stages of the workers, summed over their tasks."""

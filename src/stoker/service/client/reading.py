@@ -1,4 +1,4 @@
-"""Times of one client and its tasks: the input of `verdict.py`."""
+"""Times of one client and its tasks: the input of `service_bottleneck.py`."""
 
 import copy
 from collections.abc import Sequence

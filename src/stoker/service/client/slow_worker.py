@@ -9,7 +9,7 @@ from stoker.dataset.bottleneck import Bottleneck, evidence_text
 from stoker.dataset.slow_stage import find_slow_stage, is_source
 from stoker.dataset.streams.stage_report import StageReport
 from stoker.service.client.reading import Reading, TaskState
-from stoker.service.client.verdict_text import percent, waited_text, workers_text
+from stoker.service.client.phrases import percent, waited_text, workers_text
 from stoker.service.task_evidence import TaskEvidence
 
 BUSY = 0.5
@@ -17,16 +17,16 @@ BUSY = 0.5
 
 
 def slow_workers(
-    reading: Reading, live: Sequence[tuple[TaskState, TaskEvidence]]
+    reading: Reading, running: Sequence[tuple[TaskState, TaskEvidence]]
 ) -> Bottleneck | None:
     """Return the slowest stage of the workers, if their pipelines compute most of the time."""
-    computing = [(task, x) for task, x in live if not x.ended] or list(live)
+    computing = [(task, x) for task, x in running if not x.ended] or list(running)
     evidence = [x for _, x in computing]
-    whole, busy = sum(x.seconds for x in evidence), sum(x.computing for x in evidence)
-    if not whole or busy < BUSY * whole:
+    seconds, busy = sum(x.seconds for x in evidence), sum(x.computing for x in evidence)
+    if not seconds or busy < BUSY * seconds:
         return None
-    where = f"{workers_text(len(computing))} computed for {percent(busy, whole)} of that time"
-    slow = find_slow_stage(summed(x.stages for x in evidence), whole)
+    where = f"{workers_text(len(computing))} computed for {percent(busy, seconds)} of that time"
+    slow = find_slow_stage(summed(x.stages for x in evidence), seconds)
     if slow is None:
         return Bottleneck(
             "worker",
