@@ -151,7 +151,7 @@ class ServiceStream(Stream):
 
     def filled(self) -> float:
         with self._lock:
-            return self._logic.filled(self._chunk_size - length_hint(self.ready))
+            return self._logic.consumption.filled(self._chunk_size - length_hint(self.ready))
 
     def close(self) -> None:
         if self._pid != os.getpid():
@@ -242,7 +242,7 @@ class ServiceStream(Stream):
                 item = self._await_item(began, worked)
             finally:  # also if an error is raised, after which the user may read on
                 with self._lock:
-                    self._logic.end_wait(time.monotonic())
+                    self._logic.wait.end(time.monotonic())
         return item
 
     def _await_item(
@@ -290,7 +290,7 @@ class ServiceStream(Stream):
     def _is_blocked(self) -> bool:
         """Return whether the thread that reads has waited for long."""
         with self._lock:
-            return self._logic.waits_for(time.monotonic()) >= STALL_SECONDS
+            return self._logic.wait.seconds(time.monotonic()) >= STALL_SECONDS
 
     def _look(self, worked: float) -> logic.ReceivedChunk | logic.End | StokerError | None:
         """Return what has arrived; with ``None`` this thread is known to wait."""
@@ -416,7 +416,7 @@ class ServiceStream(Stream):
                 self._next_heartbeat = now + self._heartbeat
                 self._session.send(m.Heartbeat(reading=report))
             self._execute(self._logic.tick(now))
-            if self._logic.error is not None or self._logic.ends:
+            if self._logic.error is not None or self._logic.end.expected:
                 self._notify()
             quarter = min(self._heartbeat / 4, LONGEST_TICK_SECONDS)
             seconds = rpc_session.TICK_SECONDS if self._logic.reconnecting else quarter
@@ -431,10 +431,10 @@ class ServiceStream(Stream):
             logger.debug("what is slow is not known", exc_info=True)
             found = Bottleneck("", "")
         with self._lock:
-            waited = self._logic.waited_until(self._meter.until)
+            waited = self._logic.wait.until(self._meter.until)
             return m.ReadReport(
-                self._logic.elements_delivered,
-                self._logic.bytes_delivered,
+                self._logic.consumption.elements,
+                self._logic.consumption.bytes,
                 self._trainer_wait.until(waited, found.read, blocked=self._is_blocked()),
                 now - self._meter.opened_at,
                 found.kind,
