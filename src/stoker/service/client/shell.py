@@ -40,8 +40,8 @@ from stoker.service.client.read_meter import ReadMeter
 from stoker.service.client.reading import Reading
 from stoker.service.client.ready_elements import ready_elements
 from stoker.service.client.route import Route
-from stoker.service.client.trainer_wait import TrainerWait
 from stoker.service.client.service_bottleneck import find_bottleneck
+from stoker.service.client.trainer_wait import TrainerWait
 from stoker.service.keys import KEY_BYTES
 from stoker.service.local_tasks import deleted, frees_local_tasks
 from stoker.service.own_threads import run_apart

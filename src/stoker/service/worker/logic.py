@@ -57,6 +57,7 @@ __all__ = [
     "Worker",
 ]
 
+
 class Worker:
     """Runs tasks and serves what they produce.
 
