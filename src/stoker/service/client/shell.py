@@ -95,7 +95,7 @@ class ServiceStream(Stream):
         self._lock = threading.RLock()
         self._taking = threading.Lock()
         self._waiter: int | None = None  # the thread in `poll`
-        self.work = Work(threads=1)  # the workers, and the buffer here, are ahead of the reader
+        self.work: Work = Work(threads=1)  # workers compute ahead of the reader
         self._connections = WorkerConnections(
             Route(options.data_transfer_protocol),
             TypeResolver(classes=classes),
