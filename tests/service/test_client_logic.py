@@ -13,10 +13,10 @@ from stoker.errors import (
 )
 from stoker.service import messages as m
 from stoker.service.client import logic as c
-from stoker.service.client.iteration_end import END_SECONDS
 from stoker.service.client.credit import BUFFER_BYTES, WORKERS
 from stoker.service.client.flow_control import CONNECTION_BYTES
 from stoker.service.client.give_up_policy import DISPATCHER_TIMEOUT
+from stoker.service.client.iteration_end import END_SECONDS
 from stoker.service.client.pace import FIRST, GROWTH
 from stoker.service.config import ShardingPolicy
 from stoker.service.read_options import ReadOptions

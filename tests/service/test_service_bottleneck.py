@@ -8,8 +8,8 @@ import pytest
 from stoker.dataset.bottleneck import Pass
 from stoker.dataset.streams.stage_report import StageReport
 from stoker.service.client.reading import Reading, TaskState
-from stoker.service.client.task_reading import TaskReading
 from stoker.service.client.service_bottleneck import find_bottleneck, find_service_bottleneck
+from stoker.service.client.task_reading import TaskReading
 from stoker.service.task_evidence import TaskEvidence
 
 SOURCE = StageReport(0, "list_files", "train.py:7", busy=0.1, get_wait=0.1, elements=90)
@@ -278,7 +278,9 @@ def test_equal_workers_in_turns_are_no_stragglers():
 
 def test_a_slow_consumer_holds_up_the_others():
     full: dict[str, Any] = {"put_wait": 9.0, "computing": 0.5}
-    found = find_service_bottleneck(_reading(_task("a:1", **full), _task("b:1", **full), in_turns=True))
+    found = find_service_bottleneck(
+        _reading(_task("a:1", **full), _task("b:1", **full), in_turns=True)
+    )
     assert found.kind == "trainer"
     assert "Another consumer limits training" in found.sentence
 
@@ -297,7 +299,9 @@ def test_a_lost_worker_is_not_judged():
 
 def test_workers_that_report_nothing_are_unknown():
     lost = TaskState(worker="lost:1", lost=True)
-    found = find_service_bottleneck(_reading(TaskState(worker="old:1", reading=TaskReading(elements=40)), lost))
+    found = find_service_bottleneck(
+        _reading(TaskState(worker="old:1", reading=TaskReading(elements=40)), lost)
+    )
     assert found.kind == "unknown"
     assert "no worker has reported yet where its time goes (1 worker)" in found.sentence
 

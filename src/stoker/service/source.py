@@ -93,7 +93,9 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
         )
         latest = stream.latest
         _follow_latest(context.meters.recording, self, latest)
-        context.meters.add_service(self, context.numbers, latest.bottleneck, latest.stages, latest.tasks)
+        context.meters.add_service(
+            self, context.numbers, latest.bottleneck, latest.stages, latest.tasks
+        )
         return stream
 
 

@@ -4,9 +4,7 @@ from stoker.service.client.credit import LimitedCredit, NeededFirst, WindowedCre
 from stoker.service.read_options import ReadOptions
 
 
-def new_credit(
-    options: ReadOptions, needed_first: NeededFirst, *, singly: bool
-) -> WindowedCredit:
+def new_credit(options: ReadOptions, needed_first: NeededFirst, *, singly: bool) -> WindowedCredit:
     """Return the credit of a client with these options; other arguments as of `LimitedCredit`."""
     limit, nbytes = options.max_outstanding_requests, options.buffer_bytes
     gradual = options.tensorflow_timing

@@ -6,7 +6,6 @@ connection are recognized.
 """
 
 import random
-from collections.abc import Iterable
 
 from stoker.errors import CancelledError, ErrorRecord, StokerError, from_record
 from stoker.service import messages as m
@@ -32,7 +31,7 @@ from stoker.service.client.registration import Registration
 from stoker.service.client.task_connections import TaskConnections
 from stoker.service.client.task_counts import TaskCounts
 from stoker.service.client.task_cursor import TaskCursor
-from stoker.service.client.task_reading import TaskReading
+from stoker.service.client.tasks import ClientTasks
 from stoker.service.read_options import ReadOptions
 from stoker.service.splittable import assigns_splits
 from stoker.wire import frames as f
@@ -65,7 +64,7 @@ class Client:
         now: seconds, on the clock of all later calls.
 
     Attributes:
-        cursors: the position in each task.
+        tasks: the tasks that it reads.
         shared: another client has opened the iteration too.
         losses: what workers and other clients lost.
         registration: its identity at the dispatcher.
@@ -81,31 +80,27 @@ class Client:
         rng: random.Random,
         now: float,
     ) -> None:
-        self.cursors: dict[int, TaskCursor] = {}
         self.shared = False
         self.losses = Losses(raised=options.on_loss == "raise")
         self.registration = Registration(hello)
+        self.wait = ReaderWait(now)
         cache = options.cross_trainer_cache
         self._trainer = "" if cache is None else cache.trainer_id
+        self._actions: list[Action] = []
+        self._connections = TaskConnections(self._actions, rng)
         self._order = new_order(hello.parameters)
-        self._credit = new_credit(
-            options, self._order.needed_first, singly=self._order.in_turns
-        )
-        self.consumption = Consumption(self._credit, self.cursors)
-        self.wait = ReaderWait(now)
-        self.end = IterationEnd(
-            self._order, self.cursors, awaits_answers=options.tensorflow_timing
-        )
+        self._credit = new_credit(options, self._order.needed_first, singly=self._order.in_turns)
+        self.tasks = ClientTasks(self._order, self._credit, self._connections, self.losses)
+        cursors = self._cursors = self.tasks.cursors
+        self.consumption = Consumption(self._credit, cursors)
+        self.end = IterationEnd(self._order, cursors, awaits_answers=options.tensorflow_timing)
         self._limit = options.max_outstanding_requests
         self._assigns_splits = assigns_splits(options.processing_mode)
         self._give_up = GiveUpPolicy(
             options.dispatcher_address, options.connect_timeout, self._assigns_splits, now
         )
-        self._actions: list[Action] = []
-        self._connections = TaskConnections(self._actions, rng)
         self._counts = TaskCounts()
         self._current: ReceivedChunk | None = None
-        self._leaving: dict[int, TaskCursor] = {}
         self._error: StokerError | None = None
         self._closed = False
         self._given_back: dict[int, tuple[int, int]] = {}
@@ -151,11 +146,6 @@ class Client:
         """The error that is raised after the elements that have arrived, or before if cancelled."""
         return self._error
 
-    @property
-    def reconnecting(self) -> bool:
-        """True while a task waits to be connected again: `tick` connects it when it is due."""
-        return any(x.connection is None and not x.lost for x in self.cursors.values())
-
     def fail(self, error: StokerError) -> None:
         """Raise `error` after the elements that have arrived."""
         self._error = self._error or error
@@ -166,75 +156,25 @@ class Client:
         self._do(SetHeartbeat(welcome.heartbeat_ms))
         if welcome.warning:
             self._do(Warn(welcome.warning))
-        for cursor in self.cursors.values():
+        for cursor in self._cursors.values():
             if cursor.read:  # the message may be lost
                 self._do(ToDispatcher(m.TaskRead(cursor.task.task_id)))
 
     def _change_tasks(self, tasks: m.Tasks, now: float) -> None:
         for task in tasks.added:
-            self._add(task, now)
+            self.tasks.add(task, self.wait, now)
         for task_id, reader_id in tasks.leave.items():
-            self._leave(task_id, reader_id)
+            if (answer := self.tasks.leave(task_id, reader_id)) is not None:
+                self._do(ToDispatcher(answer))
+            else:
+                self._settle()
         for dropped in tasks.dropped:
             self._warn(self.losses.elements_dropped(dropped))
         for lost in tasks.lost:
-            self._lose(lost)
+            self._warn(self.tasks.lose(lost))
         self.end.computed, self.shared = tasks.computed, tasks.shared
         self._absent = tasks.absent
         self._warn(tasks.warning or None)
-
-    def _add(self, task: m.TaskInfo, now: float) -> None:
-        known = self.cursors.get(task.task_id)
-        again = known is not None and known.left and known.task.reader_id != task.reader_id
-        if (known is None or again) and self._order.reads(task):
-            first = self._order.first_frame(task.task_id)
-            reading = TaskReading() if known is None else known.reading
-            reading.join(self.wait.age(now), self.wait.until(now))
-            self.cursors[task.task_id] = TaskCursor(
-                task, next_frame=first, consumed=first, reported=first, reading=reading
-            )
-            self._connections.open(self.cursors[task.task_id], now)
-
-    def _leave(self, task_id: int, reader_id: int) -> None:
-        """Receive no more of a task; leave it when what has arrived is consumed."""
-        cursor = self.cursors.get(task_id)
-        if cursor is None or cursor.task.reader_id != reader_id:  # the assignment did not arrive
-            self._do(ToDispatcher(m.TaskLeft(task_id, reader_id, (0, 0))))
-        elif not cursor.lost:
-            if not cursor.leaving:
-                cursor.leaving = True
-                self._report_all(self._credit.disconnected(task_id))
-            self._leaving[task_id] = cursor  # again, if the answer may be lost
-            self._settle()
-
-    def _finish_leaving(self) -> None:
-        """Leave tasks of which everything that has arrived is consumed."""
-        for task_id, cursor in list(self._leaving.items()):
-            if cursor.consumed == cursor.next_frame or cursor.lost:
-                del self._leaving[task_id]
-                if not cursor.left:
-                    cursor.left = True
-                    self._connections.give_back(cursor, cursor.next_frame, 0)
-                consumed = (cursor.next_frame, 0)
-                self._do(ToDispatcher(m.TaskLeft(task_id, cursor.task.reader_id, consumed)))
-
-    def _lose(self, lost: m.TaskLost) -> None:
-        """Handle the loss of a task's worker; chunks that have arrived are kept."""
-        cursor = self.cursors.setdefault(
-            lost.task_id, TaskCursor(m.TaskInfo(lost.task_id, lost.worker, {}))
-        )
-        if cursor.lost:
-            return
-        complete = cursor.ended or lost.elements == 0
-        cursor.lost = True
-        if complete:
-            self._order.task_ended(lost.task_id)
-        self._order.task_lost(lost.task_id)
-        self._connections.give_back(cursor, cursor.next_frame, 0)  # received frames are kept
-        self._report_all(self._credit.disconnected(lost.task_id))
-        if complete and not lost.read_again:
-            return
-        self._warn(self.losses.task_lost(lost))
 
     def _warn(self, text: str | None) -> None:
         if text is not None:
@@ -245,14 +185,8 @@ class Client:
         started = self._order.started
         self._order.change(rounds.changes, rounds.hold, rounds.ended)
         if not started and self._order.started:
-            for cursor in self.cursors.values():
-                self._start_at(cursor, self._order.first_frame(cursor.task.task_id))
-
-    def _start_at(self, cursor: TaskCursor, frame: int) -> None:
-        """Skip the frames of a task before `frame`, and let the worker send."""
-        if frame > cursor.next_frame:
-            cursor.next_frame = cursor.consumed = frame
-        self._report(cursor)
+            for cursor in self._cursors.values():
+                self.tasks.start_at(cursor, self._order.first_frame(cursor.task.task_id))
 
     def _keep_turns(self, now: float) -> None:
         """Account for chunks that are not yielded, and do what a change of the order demands."""
@@ -261,8 +195,8 @@ class Client:
         if discarded := self._order.take_discarded():
             self.consumption.discard(discarded, now)
             self._settle()
-        self._report_all(self._credit.order_changed())
-        ready = all(cursor.open or cursor.over for cursor in self.cursors.values())
+        self.tasks.report_all(self._credit.order_changed())
+        ready = all(cursor.open or cursor.over for cursor in self._cursors.values())
         report = self._order.report(ready and self.registration.done)
         if report is not None:
             self._do(ToDispatcher(report))
@@ -283,7 +217,7 @@ class Client:
         """Handle a connection that broke or could not be opened."""
         cursor = self._connections.lost(connection, reason, now)
         if cursor is not None:
-            self._report_all(self._credit.disconnected(cursor.task.task_id))
+            self.tasks.disconnected(cursor)
         return self._take_actions()
 
     def worker_message(self, connection: int, message: f.Message, now: float) -> list[Action]:
@@ -302,12 +236,12 @@ class Client:
             self._credit.connected(cursor.task.task_id, message.buffer_bytes)
             if message.first_frame > cursor.next_frame:
                 self._order.skipped(cursor.task.task_id, message.first_frame)
-            self._start_at(cursor, message.first_frame)
+            self.tasks.start_at(cursor, message.first_frame)
         elif isinstance(message, f.Ready):
             cursor.ended = cursor.ended and not message.elements
             task_id = cursor.task.task_id
             grown = self._credit.ready(task_id, message.elements, message.returned)
-            self._report_all(grown)
+            self.tasks.report_all(grown)
         elif isinstance(message, f.Counts):
             self._counts.add(cursor, message.counts)
         elif isinstance(message, f.Report):
@@ -328,9 +262,9 @@ class Client:
     def tick(self, now: float) -> list[Action]:
         """Reconnect, report consumption, and give up if nothing can be read any more."""
         self._settle()
-        for cursor in self.cursors.values():
+        for cursor in self._cursors.values():
             if self._order.empty and cursor.reported < cursor.consumed:
-                self._report(cursor)
+                self.tasks.report(cursor)
             waits = cursor.connection is None and not (cursor.lost or cursor.leaving)
             if waits and not self._closed and now >= cursor.try_at:
                 self._connections.open(cursor, now)
@@ -344,7 +278,7 @@ class Client:
             self._connections.close(cursor)
             # A lost frame is sent again on the next connection.
             reason = f"frame {frame.number} came instead of {cursor.next_frame}"
-            self._retry(cursor, reason, now)
+            self.tasks.retry(cursor, reason, now)
             return
         cursor.next_frame += 1
         # Another client gave elements back after the end.
@@ -368,11 +302,7 @@ class Client:
         reason = "it closed the connection" if error is None else error.message
         if error is not None and error.code not in ("NotFoundError", "UnavailableError"):
             self.fail(from_record(error))
-        self._retry(cursor, reason, now)
-
-    def _retry(self, cursor: TaskCursor, reason: str, now: float) -> None:
-        self._connections.retry(cursor, reason, now)
-        self._report_all(self._credit.disconnected(cursor.task.task_id))
+        self.tasks.retry(cursor, reason, now)
 
     # ── the user ──────────────────────────────────────────────────────────────────────────────────
     def take(
@@ -387,9 +317,13 @@ class Client:
             seconds: time that the user has worked on the last chunk.
             now: seconds.
         """
-        self._report_all(self._credit.begin())
+        self.tasks.report_all(self._credit.begin())
         before, self._current = self._current, None
-        if before is not None and not before.repeated and self.consumption.add(before, seconds, now):
+        if (
+            before is not None
+            and not before.repeated
+            and self.consumption.add(before, seconds, now)
+        ):
             self._settle()
         if isinstance(self._error, CancelledError):
             return self._error, self._take_actions()
@@ -411,7 +345,7 @@ class Client:
     def _confirm_end(self) -> bool:
         """Ask workers to confirm the end; return whether one was asked for the first time."""
         unsure = self.end.take_unsure()
-        self._report_all(cursor.task.task_id for cursor in unsure)
+        self.tasks.report_all(cursor.task.task_id for cursor in unsure)
         return bool(unsure)
 
     def close(self, consumed: int) -> list[Action]:
@@ -427,7 +361,7 @@ class Client:
             self.consumption.elements += min(consumed, len(current.elements))
             consumed = consumed if current.error is None else 1
         given_back = {}
-        for task_id, cursor in self.cursors.items():
+        for task_id, cursor in self._cursors.items():
             mine = consumed if current is not None and current.task_id == task_id else 0
             if not (cursor.lost or cursor.left):
                 given_back[task_id] = (cursor.consumed, mine)
@@ -440,7 +374,7 @@ class Client:
     @property
     def partly_read(self) -> m.TaskInfo | None:
         """A task of which elements were consumed before `close`, and its end was not received."""
-        consumed = (self.cursors[task_id] for task_id, x in self._given_back.items() if any(x))
+        consumed = (self._cursors[task_id] for task_id, x in self._given_back.items() if any(x))
         return next((cursor.task for cursor in consumed if not cursor.read), None)
 
     def farewell(self, now: float) -> m.CloseClient | None:
@@ -455,7 +389,7 @@ class Client:
 
     def waiting_for(self) -> str:
         """Return what a read waits for, as the end of a sentence."""
-        cursors = self.cursors
+        cursors = self._cursors
         if (awaited := self._order.awaited) in cursors:
             assert awaited is not None
             cursors = {awaited: cursors[awaited]}
@@ -468,9 +402,9 @@ class Client:
 
     def _settle(self) -> None:
         """Account for consumed chunks and send workers new credit."""
-        self._report_all(self.consumption.settle())
-        if self._leaving:
-            self._finish_leaving()
+        self.tasks.report_all(self.consumption.settle())
+        for left in self.tasks.finish_leaving():
+            self._do(ToDispatcher(left))
 
     # ── statistics ────────────────────────────────────────────────────────────────────────────────
     def reading(self, seconds: float, now: float) -> Reading:
@@ -479,28 +413,15 @@ class Client:
         return Reading(
             seconds=seconds,
             waited=waited,
-            tasks=[state_of(cursor, waited) for cursor in self.cursors.values()],
+            tasks=[state_of(cursor, waited) for cursor in self._cursors.values()],
             in_turns=self._order.in_turns,
             max_outstanding_requests=self._limit,
             assigns_splits=self._assigns_splits,
         )
 
     # ── mechanics ─────────────────────────────────────────────────────────────────────────────────
-    def _report(self, cursor: TaskCursor) -> None:
-        """Send the worker the consumed frames and its credit."""
-        if not self._order.started:
-            return
-        if cursor.open and not cursor.leaving:
-            elements, nbytes = self._credit.grant(cursor.task.task_id)
-            self._connections.send(cursor, f.Credit(cursor.consumed, elements, nbytes))
-            cursor.reported = cursor.consumed
-
-    def _report_all(self, task_ids: Iterable[int]) -> None:
-        for task_id in dict.fromkeys(task_ids):
-            self._report(self.cursors[task_id])
-
     def _check_give_up(self, now: float) -> None:
-        reading = any(cursor.open and not cursor.over for cursor in self.cursors.values())
+        reading = any(cursor.open and not cursor.over for cursor in self._cursors.values())
         error = self._give_up.error(now, reading, bool(self.consumption.outstanding))
         if error is not None:
             self.fail(error)

@@ -89,6 +89,4 @@ class Registration:
         hello = self.hello
         if hello.client_id is None:
             return None
-        return m.CloseClient(
-            hello.client_id, hello.journal_id, hello.key, given_back, position
-        )
+        return m.CloseClient(hello.client_id, hello.journal_id, hello.key, given_back, position)

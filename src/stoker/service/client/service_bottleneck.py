@@ -4,9 +4,9 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from stoker.dataset.bottleneck import Bottleneck, consumer_bottleneck, seconds_text
+from stoker.service.client.phrases import percent, rate_text, waited_text, workers_text
 from stoker.service.client.reading import Reading, TaskState
 from stoker.service.client.slow_worker import BUSY, slow_workers
-from stoker.service.client.phrases import percent, rate_text, waited_text, workers_text
 from stoker.service.task_evidence import TaskEvidence
 
 STRAGGLING = 2.5
@@ -109,8 +109,8 @@ def _other_consumer(reading: Reading, running: Pairs) -> Bottleneck | None:
         "trainer",
         f"Another consumer limits training: {waited_text(reading)}, while "
         f"{workers_text(len(running))} waited for room for "
-        f"{percent(sum(x.put_wait for _, x in running), seconds)} of that time, although nothing waited "
-        "there for this consumer; look for the slowest consumer of this coordinated read.",
+        f"{percent(sum(x.put_wait for _, x in running), seconds)} of that time, although nothing "
+        "waited there for this consumer; look for the slowest consumer of this coordinated read.",
     )
 
 
@@ -176,10 +176,10 @@ def _splits(reading: Reading, reporting: Pairs) -> Bottleneck | None:
         "splits",
         f"There are too few splits: {waited_text(reading)}, and "
         f"{'the source' if stage is None else stage.label} has {count:,} "
-        f"split{'' if count == 1 else 's'} for {workers_text(len(reporting))}, of which {len(idle)} had "
-        f"none for {percent(idle_seconds, reading.waited * len(idle))} of that time; divide the "
-        'data into more files, or use processing_mode="parallel_epochs" if each worker may yield '
-        "the whole dataset.",
+        f"split{'' if count == 1 else 's'} for {workers_text(len(reporting))}, of which "
+        f"{len(idle)} had none for {percent(idle_seconds, reading.waited * len(idle))} of that "
+        'time; divide the data into more files, or use processing_mode="parallel_epochs" if each '
+        "worker may yield the whole dataset.",
         site="" if stage is None else stage.site,
     )
 

@@ -419,7 +419,7 @@ class ServiceStream(Stream):
             if self._logic.error is not None or self._logic.end.expected:
                 self._notify()
             quarter = min(self._heartbeat / 4, LONGEST_TICK_SECONDS)
-            seconds = rpc_session.TICK_SECONDS if self._logic.reconnecting else quarter
+            seconds = rpc_session.TICK_SECONDS if self._logic.tasks.reconnecting else quarter
             self._session.tick_seconds = max(rpc_session.TICK_SECONDS, seconds)
         self._connections.flush()
 

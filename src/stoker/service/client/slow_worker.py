@@ -8,8 +8,8 @@ from stoker.dataset.advice import advice
 from stoker.dataset.bottleneck import Bottleneck, evidence_text
 from stoker.dataset.slow_stage import find_slow_stage, is_source
 from stoker.dataset.streams.stage_report import StageReport
-from stoker.service.client.reading import Reading, TaskState
 from stoker.service.client.phrases import percent, waited_text, workers_text
+from stoker.service.client.reading import Reading, TaskState
 from stoker.service.task_evidence import TaskEvidence
 
 BUSY = 0.5
