@@ -9,8 +9,8 @@ from typing import Any
 from stoker.dataset.bottleneck import LEAST_SECONDS, Bottleneck, Pass
 from stoker.dataset.streams.stage_report import StageReport
 from stoker.service.client.reading import Reading
-from stoker.service.client.slow_worker import summed
 from stoker.service.client.service_bottleneck import find_service_bottleneck
+from stoker.service.client.slow_worker import summed
 
 
 class LatestReading:
