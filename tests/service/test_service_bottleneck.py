@@ -101,6 +101,8 @@ def test_busy_workers_are_named_with_their_slowest_stage():
         ({"cpu": 0.3}, 8, "if it releases the GIL"),
         ({"cpu": 0.99}, 8, "num_parallel_calls=stoker.AUTOTUNE"),
         ({}, 1, "add workers, or make it faster, as a worker has one core"),
+        ({"kind": "shuffle"}, 8, "use a smaller buffer_size"),
+        ({"kind": "batch"}, 8, "write into the batch, or add workers"),
         ({"kind": "filter"}, 8, "in a map with num_parallel_calls=stoker.AUTOTUNE, or add workers"),
     ],
 )

@@ -124,9 +124,12 @@ def test_a_wait_while_the_pipeline_waits_for_room_does_not_count(clock):
     meter = TaskMeter(clock=clock)
     source = _Source(meter.times)
     meter.begin()
-    source.wait()
     with meter.put_wait:
-        clock.now += 3
+        source.wait()
+        clock.now += 1
+        source.proceed()
+        source.wait()
+        clock.now += 2
     assert meter.evidence().split_wait == 0
     with meter.times.reading():
         clock.now += 2
