@@ -77,7 +77,8 @@ class Dispatcher:
         # Half a lease leaves the other half for the heartbeats that were not received.
         stall = max(lease / 2, SHORTEST_STALL)
         peer_timeout = config.peer_timeout_ms / 1000
-        self._sessions = Sessions(Leases(now, stall), Reports(self.state), peer_timeout)
+        self._reports = Reports(self.state)
+        self._sessions = Sessions(Leases(now, stall), peer_timeout)
         self.assigner = SplitAssigner(self._ledger, self._sessions)
         self._listing = SplitListing(self._ledger, self._sessions)
         shared = (self._ledger, self._sessions)
@@ -90,14 +91,13 @@ class Dispatcher:
             self.assigner,
             self._listing,
             self._iterations,
+            self._reports,
             journaled=journaled,
         )
         self._supervisors = Supervisors(config, *shared, self._workers)
         self._clients = Clients(config, *shared, self._iterations, journaled=journaled)
         self._operations = Operations(self.state, self._iterations, self._workers)
-        self._status = StatusBuilder(
-            self._ledger, self._sessions, self._sessions.reports, now, journaled=journaled
-        )
+        self._status = StatusBuilder(*shared, self._reports, now, journaled=journaled)
         self._collection_interval = config.job_gc_check_interval
         self._next_collection = now + self._collection_interval
         if state is not None:
@@ -226,7 +226,8 @@ class Dispatcher:
         else:
             self._sessions.leases.renew(holder, now)
             if isinstance(message, m.Heartbeat):
-                self._sessions.heartbeat(holder, message, now)
+                self._reports.received(holder, message, now)
+                self._sessions.heartbeat(holder)
             if holder in self.state.workers:
                 self._workers.received(holder, message, now)
             else:

@@ -20,12 +20,12 @@ from stoker.service.dispatcher.jobs import find_job
 from stoker.service.dispatcher.ledger import Ledger
 from stoker.service.dispatcher.modes import mode_of
 from stoker.service.dispatcher.records import DatasetAdded
-from stoker.service.dispatcher.reports import Rate, Reports
+from stoker.service.dispatcher.reports import Amounts, Reports
 from stoker.service.dispatcher.sessions import Sessions
 from stoker.service.logs import epoch_text
 from stoker.version import VERSION
 
-_NO_RATE = Rate()
+_NO_RATE = Amounts()
 
 
 class StatusBuilder:
@@ -84,15 +84,15 @@ class StatusBuilder:
         )
         return m.StatusReply(found)
 
-    def _rates(self, now: float) -> tuple[dict[int, Rate], dict[int, Rate]]:
+    def _rates(self, now: float) -> tuple[dict[int, Amounts], dict[int, Amounts]]:
         """Return the rates of epochs, and of the tasks that compute."""
-        epochs: dict[int, Rate] = {}
-        tasks: dict[int, Rate] = {}
+        epochs: dict[int, Amounts] = {}
+        tasks: dict[int, Amounts] = {}
         for worker_id, task_id, rate in self._reports.task_rates():
             task = self._state.tasks.get(task_id)
             if task is not None and self._sessions.is_live(worker_id, now):
                 tasks[task_id] = rate
-                epoch = epochs.setdefault(task.iteration.iteration_id, Rate())
+                epoch = epochs.setdefault(task.iteration.iteration_id, Amounts())
                 epoch.add(rate.elements, rate.bytes)
         return epochs, tasks
 
@@ -125,7 +125,7 @@ class StatusBuilder:
         )
 
     def _job(
-        self, job: e.Job, rates: dict[int, Rate], tasks: dict[int, Rate] | None, now: float
+        self, job: e.Job, rates: dict[int, Amounts], tasks: dict[int, Amounts] | None, now: float
     ) -> st.JobStatus:
         parameters = job.added.parameters
         epochs = list(job.iterations.values())
@@ -142,7 +142,7 @@ class StatusBuilder:
         )
 
     def _epoch(
-        self, iteration: e.Iteration, rate: Rate, tasks: dict[int, Rate] | None
+        self, iteration: e.Iteration, rate: Amounts, tasks: dict[int, Amounts] | None
     ) -> st.EpochStatus:
         computed = self._reports.computed(iteration.iteration_id)
         damaged = list(iteration.damaged.values())
@@ -171,7 +171,7 @@ class StatusBuilder:
             details,
         )
 
-    def _task(self, task: e.Task, rate: Rate) -> st.TaskStatus:
+    def _task(self, task: e.Task, rate: Amounts) -> st.TaskStatus:
         report = self._reports.task(task.task_id)
         return st.TaskStatus(
             task.task_id,
