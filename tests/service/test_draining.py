@@ -59,7 +59,7 @@ def test_worker_is_asked_to_drain_and_gets_nothing_more():
 def test_second_request_changes_nothing():
     talk = _reading()
     _ask(talk)
-    assert _ask(talk) == (m.Done("worker host:1 was draining before"), [])
+    assert _ask(talk) == (m.Done("worker host:1 is draining already"), [])
 
 
 def _asked_while_away(**fields: Any) -> tuple[Talk, m.WorkerHello]:

@@ -209,7 +209,7 @@ def test_losses_are_events_with_their_time():
     talk = _reading()
     talk.say(W1, m.WorkerLeave({talk.task(W1): 7}))
     talk.pass_time(1.5)
-    left = "worker host:1 left: it was stopped; its 1 tasks end"
+    left = "worker host:1 left: it was stopped; 1 task ends"
     lost = "job 'job': 7 elements are lost with worker host:1"
     assert _status(talk).events == [
         st.EventStatus(1.5, "INFO", left, "host:1"),

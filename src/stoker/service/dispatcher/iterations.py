@@ -24,6 +24,7 @@ from stoker.service.dispatcher.split_assigner import SplitAssigner
 from stoker.service.dispatcher.split_listing import SplitListing
 from stoker.service.dispatcher.static_sharding import check_places
 from stoker.service.dispatcher.task_updates import task_update, whole_update
+from stoker.service.plurals import plural
 
 OUTDATED_SECONDS = 10.0
 """Time without clients after which a named job starts anew for a process with other functions."""
@@ -384,7 +385,8 @@ class Iterations:
                 self._sessions.release(client.client_id)
             if iteration.iteration_id in self._state.iterations:
                 self._remove(iteration)
-        return f"job {name!r} was cancelled; {clients} clients are refused, {running} tasks end"
+        refused = plural(clients, "client is refused", "clients are refused")
+        return f"job {name!r} was cancelled; {refused}, {plural(running, 'task ends', 'tasks end')}"
 
     def forget_dataset(self, dataset_id: str) -> None:
         """Remove a dataset that no job has."""

@@ -44,7 +44,7 @@ class Leases:
         """Let no lease expire until one is renewed, which then renews all of them."""
         self.paused = True
 
-    def silence(self, now: float) -> float:
+    def idle_seconds(self, now: float) -> float:
         """Return the seconds since any lease was granted or renewed."""
         return now - self._last_renewal
 

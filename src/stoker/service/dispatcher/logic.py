@@ -105,7 +105,7 @@ class Dispatcher:
 
     def _resume(self, config: DispatcherConfig, now: float) -> None:
         """Continue an earlier dispatcher; derive from the state the rest, which is not recorded."""
-        # If the host of the earlier one died, its peers notice that when it was silent for long.
+        # If the host of the earlier one died, its peers notice that by `peer_timeout_ms` without a byte.
         noticed = now + config.peer_timeout_ms / 1000
         for worker_id in self.state.workers:
             self._sessions.leases.grant(worker_id, config.worker_timeout_ms / 1000, noticed)
@@ -174,8 +174,9 @@ class Dispatcher:
         paused = leases.paused
         expired = self._sessions.expired(now)
         if leases.paused and not paused:
+            seconds = leases.idle_seconds(now)
             text = (
-                f"no message of any worker or client was received for {leases.silence(now):.0f} s: "
+                f"no message of any worker or client was received for {seconds:.0f} s: "
                 "the network of this machine has failed, or they ended together; none is removed "
                 "until one sends a message; check the network, and run `stoker doctor` elsewhere"
             )

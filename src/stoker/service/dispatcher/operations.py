@@ -63,4 +63,4 @@ class Operations:
             raise NotFoundError(f"no worker is at {address!r}; the workers are at: {known}")
         again = self._state.workers[worker_id].draining
         self._workers.ask_to_drain(worker_id)
-        return m.Done(f"worker {address} {'was draining before' if again else 'drains'}")
+        return m.Done(f"worker {address} {'is draining already' if again else 'drains'}")

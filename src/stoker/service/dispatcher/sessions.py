@@ -92,7 +92,7 @@ class Sessions:
         # After a restart of the dispatcher no holder may have a session yet.
         usual = heartbeat_ms(round(self.leases.longest * 1000), len(self.leases))
         longest = max((interval for _, interval in self._heartbeats.values()), default=usual)
-        if self.leases.silence(now) < CUT_OFF_HEARTBEATS * longest / 1000:
+        if self.leases.idle_seconds(now) < CUT_OFF_HEARTBEATS * longest / 1000:
             return found
         self.leases.pause()
         return []
@@ -112,15 +112,15 @@ class Sessions:
         _, interval = self._heartbeats[holder]
         return self.leases.age(holder, now) < HEARTBEATS_MISSED * interval / 1000
 
-    def is_silent(self, holder: int, now: float) -> bool:
+    def misses_heartbeats(self, holder: int, now: float) -> bool:
         """Return whether the holder has missed heartbeats since its last session was opened."""
-        if holder not in self._heartbeats:  # a restarted dispatcher has not heard of it yet
+        if holder not in self._heartbeats:  # a restarted dispatcher has received nothing from it
             return False
         _, interval = self._heartbeats[holder]
         return self.leases.age(holder, now) >= HEARTBEATS_MISSED * interval / 1000
 
     def is_late(self, holder: int, seconds: float, now: float) -> bool:
-        """Return whether the holder has an open session and was silent for less than `seconds`."""
+        """Return whether the holder has an open session and renewed its lease within `seconds`."""
         return holder in self._peers and self.leases.age(holder, now) < seconds
 
     def disconnected(self, peer: int, now: float) -> None:

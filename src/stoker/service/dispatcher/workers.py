@@ -221,7 +221,7 @@ class Workers:
         places = self._state.places
         place = places.find(
             hello.address,
-            lambda worker_id: self._sessions.is_silent(worker_id, now),
+            lambda worker_id: self._sessions.misses_heartbeats(worker_id, now),
             self._sessions.connected,
         )
         if place in places.workers:
