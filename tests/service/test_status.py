@@ -229,6 +229,34 @@ def test_one_job_is_shown_with_its_tasks():
     assert _status(talk).jobs[0].epochs[0].details == []
 
 
+def test_tasks_of_earlier_epochs_are_left_out():
+    talk = _reading()
+    talk.say(C1, m.ClientClose())
+    job = m.JobParameters(ShardingPolicy.DYNAMIC)
+    for epoch in range(1, 4):
+        hello = m.ClientHello(1, 1, "data", "job", job, (epoch,), named=True)
+        talk.say(C2 + epoch, hello)
+        ended = [m.TaskProgress(talk.task(worker), True, True) for worker in (W1, W2)]
+        for worker, progress in zip((W1, W2), ended, strict=True):
+            talk.say(worker, progress)
+    [found] = _status(talk, job="job").jobs
+    epochs = [(x.epoch, x.state, x.tasks, len(x.details)) for x in found.epochs]
+    assert epochs == [
+        ("0", "running", 2, 2),
+        ("1", "finished", 2, 0),
+        ("2", "finished", 2, 0),
+        ("3", "finished", 2, 2),
+    ]
+
+
+def test_answer_has_only_what_is_asked_for():
+    talk = _reading()
+    talk.say(W1, m.WorkerLeave({talk.task(W1): 7}))
+    job, dataset = _status(talk, job="job"), _status(talk, dataset_id="data")
+    assert (job.workers, job.datasets, job.events) == ([], [], [])
+    assert (dataset.workers, dataset.jobs, dataset.events) == ([], [], [])
+
+
 def test_one_dataset_is_shown_with_its_details():
     talk = _reading()
     [dataset] = _status(talk, dataset_id="data").datasets

@@ -116,7 +116,7 @@ def list_jobs(address: AddressArgument = DEFAULT_ADDRESS, as_json: JsonOption = 
 def describe_job(
     name: JobArgument, address: AddressArgument = DEFAULT_ADDRESS, as_json: JsonOption = False
 ) -> None:
-    """Show a job with the tasks and clients of its epochs."""
+    """Show a job with its epochs, tasks and clients."""
     from stoker.cli.asking import status_or_fail
     from stoker.cli.status_details import print_job
 

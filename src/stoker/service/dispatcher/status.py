@@ -1,7 +1,8 @@
 """The answer to `GetStatus`, from the state and from what heartbeats have said.
 
 It runs on the dispatcher's only loop, so it looks at workers, epochs and clients, and at the tasks
-that compute at the moment, but not at all tasks.
+that compute at the moment, but not at all tasks. Those of one job are described if it is asked for:
+of epochs that have not ended, and of the latest. A job may have ended hundreds.
 """
 
 import logging
@@ -62,25 +63,28 @@ class StatusBuilder:
         Raises:
             NotFoundError: if the request names a job or dataset that does not exist.
         """
-        state = self._state
-        datasets = list(state.datasets.values())
-        if request.dataset_id:
-            if request.dataset_id not in state.datasets:
-                find_dataset(state, request.dataset_id)  # raises
-            datasets = [state.datasets[request.dataset_id]]
-        jobs = list(state.jobs.values())
-        if request.job:
-            jobs = [find_job(state, request.job)]
+        state, job, dataset_id = self._state, request.job, request.dataset_id
+        if dataset_id and dataset_id not in state.datasets:
+            find_dataset(state, dataset_id)  # raises
+        workers: list[e.Worker] = []
+        events: list[Event] = []
+        if job or dataset_id:
+            jobs = [find_job(state, job)] if job else []
+            datasets = [state.datasets[dataset_id]] if dataset_id else []
+        else:
+            workers = [state.workers[x] for _, x in sorted(state.addresses.items())]
+            jobs, datasets = list(state.jobs.values()), list(state.datasets.values())
+            events = list(self._events.recent)
         rates, rates_of_tasks = self._rates(now)
-        detailed = rates_of_tasks if request.job else None
+        detailed = rates_of_tasks if job else None
         found = st.Status(
             self._version,
             now - self._started_at,
             self._journaled,
-            [self._worker(state.workers[x], now) for _, x in sorted(state.addresses.items())],
-            [self._job(job, rates, detailed, now) for job in jobs],
-            [self._dataset(each, bool(request.dataset_id)) for each in datasets],
-            [_event(each, now) for each in self._events.recent],
+            [self._worker(each, now) for each in workers],
+            [self._job(each, rates, detailed, now) for each in jobs],
+            [self._dataset(each, bool(dataset_id)) for each in datasets],
+            [_event(each, now) for each in events],
         )
         return m.StatusReply(found)
 
@@ -137,13 +141,20 @@ class StatusBuilder:
             parameters.target_workers,
             parameters.num_consumers,
             parameters.use_cross_trainer_cache,
-            [self._epoch(x, rates.get(x.iteration_id, _NO_RATE), tasks) for x in epochs],
+            [
+                self._epoch(x, rates, tasks if x is epochs[-1] or not x.finished else None)
+                for x in epochs
+            ],
             [self._client(client, now) for x in epochs for client in x.clients.values()],
         )
 
     def _epoch(
-        self, iteration: e.Iteration, rate: Amounts, tasks: dict[int, Amounts] | None
+        self,
+        iteration: e.Iteration,
+        rates: dict[int, Amounts],
+        tasks: dict[int, Amounts] | None,
     ) -> st.EpochStatus:
+        rate = rates.get(iteration.iteration_id, _NO_RATE)
         computed = self._reports.computed(iteration.iteration_id)
         damaged = list(iteration.damaged.values())
         lost = [task for task in damaged if task.lost and task.elements_lost != 0]
