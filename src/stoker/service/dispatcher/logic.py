@@ -16,7 +16,9 @@ from stoker.service.dispatcher.actions import Action, EndSession, Send
 from stoker.service.dispatcher.assignment import TASKS_PER_CLIENT
 from stoker.service.dispatcher.catalog import find_dataset, registered_id
 from stoker.service.dispatcher.clients import Clients
+from stoker.service.dispatcher.dataset_collector import DatasetCollector
 from stoker.service.dispatcher.event_log import LogLine
+from stoker.service.dispatcher.iteration_opening import IterationOpening
 from stoker.service.dispatcher.iterations import Iterations
 from stoker.service.dispatcher.leases import Leases
 from stoker.service.dispatcher.ledger import Ledger
@@ -82,8 +84,9 @@ class Dispatcher:
         self.assigner = SplitAssigner(self._ledger, self._sessions)
         self._listing = SplitListing(self._ledger, self._sessions)
         shared = (self._ledger, self._sessions)
+        collector = DatasetCollector(self._ledger)
         self._iterations = Iterations(
-            config, *shared, self.assigner, self._listing, tasks_per_client
+            config, *shared, self.assigner, self._listing, collector, tasks_per_client
         )
         self._workers = Workers(
             config,
@@ -95,7 +98,8 @@ class Dispatcher:
             journaled=journaled,
         )
         self._supervisors = Supervisors(config, *shared, self._workers)
-        self._clients = Clients(config, *shared, self._iterations, journaled=journaled)
+        opening = IterationOpening(self._ledger, self._iterations, collector)
+        self._clients = Clients(config, *shared, self._iterations, opening, journaled=journaled)
         self._operations = Operations(self.state, self._iterations, self._workers)
         self._status = StatusBuilder(*shared, self._reports, now, journaled=journaled)
         self._collection_interval = config.job_gc_check_interval
@@ -105,7 +109,7 @@ class Dispatcher:
 
     def _resume(self, config: DispatcherConfig, now: float) -> None:
         """Continue an earlier dispatcher; derive from the state the rest, which is not recorded."""
-        # If the host of the earlier one died, its peers notice that by `peer_timeout_ms` without a byte.
+        # If the host of the earlier one died, its peers notice it after `peer_timeout_ms`.
         noticed = now + config.peer_timeout_ms / 1000
         for worker_id in self.state.workers:
             self._sessions.leases.grant(worker_id, config.worker_timeout_ms / 1000, noticed)
