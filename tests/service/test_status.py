@@ -2,6 +2,8 @@
 
 import threading
 import time
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -336,6 +338,26 @@ def test_restarted_dispatcher_receives_a_heartbeat_at_once():
         service.restart_dispatcher(worker_timeout_ms=60_000)
         assert eventually(lambda: service.state.workers != {} and known())
         assert get_status(service.target).uptime < 4
+
+
+def test_restarted_dispatcher_with_a_journal_knows_the_totals(tmp_path: Path):
+    """The worker waits for room in its buffer, and sends what it has computed again."""
+    fields = {"work_dir": str(tmp_path), "fault_tolerant_mode": True, "worker_timeout_ms": 1000}
+    with Service(1, worker={"buffer_bytes": 1000}, **fields) as service:
+        dataset = stoker.Dataset.range(10**6).distribute(service.target, "distributed_epoch")
+        with dataset.iterator() as iterator:
+            next(iterator)
+            shell: Any = service.workers[0]._shell
+            [task] = service.tasks
+
+            def known() -> bool:
+                waits = not shell.logic.may_produce(task.start.task_id)
+                [epoch] = get_status(service.target).jobs[0].epochs
+                return waits and epoch.elements == task.computed.elements > 0
+
+            assert eventually(known)
+            service.restart_dispatcher(**fields)
+            assert eventually(known)
 
 
 @pytest.mark.parametrize("path", [None, "tra\udcffin.py"])
