@@ -136,7 +136,7 @@ class Dispatcher:
 
     def received(self, peer: int, message: m.ToDispatcher, now: float) -> list[Action]:
         """Handle a message on the session of `peer`."""
-        self._ledger.events.now = now
+        self._begin(now)
         try:
             self._receive(peer, message, now)
         except StokerError as error:
@@ -150,14 +150,14 @@ class Dispatcher:
 
     def disconnected(self, peer: int, now: float) -> list[Action]:
         """Handle a broken session. Its holder keeps its lease and may open another session."""
-        self._ledger.events.now = now
+        self._begin(now)
         self._sessions.disconnected(peer, now)
         self._supervisors.disconnected(peer)
         return self._take_actions()
 
     def tick(self, now: float) -> list[Action]:
         """Expire leases and collect iterations without clients."""
-        self._ledger.events.now = now
+        self._begin(now)
         self._listing.free_pages()
         for holder in self._expired(now):
             if holder in self.state.workers:
@@ -194,7 +194,7 @@ class Dispatcher:
 
     def work(self, now: float) -> list[Action]:
         """Continue with long work; call it while `has_work`, and let others run in between."""
-        self._ledger.events.now = now
+        self._begin(now)
         self._sessions.work()
         return self._take_actions()
 
@@ -206,12 +206,17 @@ class Dispatcher:
 
     def call(self, request: m.Request, now: float) -> tuple[m.Reply, list[Action]]:
         """Answer a request that needs no session."""
-        self._ledger.events.now = now
+        self._begin(now)
         try:
             reply = self._answer(request, now)
         except StokerError as error:
             reply = m.Failed(to_record(error))
         return reply, self._take_actions()
+
+    def _begin(self, now: float) -> None:
+        """Begin a call at `now`, which may be the first one after a stall."""
+        self._ledger.events.now = now
+        self._sessions.leases.note_stall(now)
 
     def _take_actions(self) -> list[Action]:
         """Return the actions, after the schedules of coordinated reads are changed if needed."""
