@@ -361,7 +361,7 @@ def test_restarted_dispatcher_with_a_journal_knows_the_totals(tmp_path: Path):
 
 
 @pytest.mark.parametrize("path", [None, "tra\udcffin.py"])
-def test_heartbeat_does_not_need_a_verdict(path: str | None, monkeypatch: pytest.MonkeyPatch):
+def test_heartbeat_does_not_need_a_bottleneck(path: str | None, monkeypatch: pytest.MonkeyPatch):
     asked = threading.Semaphore(0)
 
     def bottleneck(_: ServiceStream) -> Bottleneck:

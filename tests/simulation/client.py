@@ -103,7 +103,7 @@ class SimClient:
     @property
     def journal_id(self) -> str:
         """The journal of the dispatcher whose client it is, or ""."""
-        return self.logic._hello.journal_id
+        return self.logic.registration.hello.journal_id
 
     @property
     def open_connections(self) -> int:
@@ -134,8 +134,8 @@ class SimClient:
         now = self.world.now
         if now >= self._next_heartbeat:
             self._next_heartbeat = now + self._heartbeat
-            read = self.logic
-            totals = read.elements_delivered, read.bytes_delivered
+            read = self.logic.consumption
+            totals = read.elements, read.bytes
             self.session.send(m.Heartbeat(reading=m.ReadReport(*totals, 0.0, now)))
         self._do(self.logic.tick(now))
 
@@ -230,7 +230,7 @@ class SimClient:
 
         def received(message: f.Message) -> None:
             actions = self.logic.worker_message(connection, message, self.world.now)
-            self.most_outstanding = max(self.most_outstanding, self.logic.outstanding)
+            self.most_outstanding = max(self.most_outstanding, self.logic.consumption.outstanding)
             self._do(actions)
             if isinstance(message, f.Bye):
                 side.close()

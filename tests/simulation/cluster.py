@@ -180,7 +180,7 @@ class Cluster:
         for worker in self.workers:
             if worker.alive and not worker.refused:
                 held[f"{worker.name} tasks"] = worker.logic.tasks
-                held[f"{worker.name} connections"] = worker.logic.connections
+                held[f"{worker.name} connections"] = worker.logic.clients.opened
                 held[f"{worker.name} pipelines"] = worker.pipelines
         for client in self.clients:
             if client.open_connections:
