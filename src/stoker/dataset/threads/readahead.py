@@ -3,7 +3,6 @@
 import itertools
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -84,6 +83,7 @@ class ReadAhead:
         """
         with self.lock:
             self._paused = True
+            self._work.await_room(0)
             while self.reading:
                 self.filled.wait()
         try:
@@ -106,6 +106,7 @@ class ReadAhead:
                 return
             self.closed = True
             self._close_stream = close_stream
+            self._work.await_room(0)
             self._wake.notify_all()
             self.filled.notify_all()
             busy = self.reading
@@ -144,10 +145,9 @@ class ReadAhead:
         with self.lock:
             while not self.closed and not self.ended:
                 room = 0 if self._paused else self._room()
+                self._work.await_room(0 if self._paused or room > 0 else 1)
                 if room > 0:
                     self.reading = True
                     return room
-                start = time.perf_counter()
                 self._wake.wait()
-                self._work.put_wait += time.perf_counter() - start
             return 0
