@@ -173,7 +173,7 @@ class OrderedCalls(Stream):
             if call.index < self._until:
                 self._awaited -= 1
                 if not self._awaited:
-                    self._reader.filled.notify_all()
+                    self._reader.arrived.notify_all()
 
     def _is_sampled(self) -> bool:
         """Return True if the next call should measure its time on a core."""
@@ -359,7 +359,7 @@ class OrderedCalls(Stream):
                 # pipeline, for these very calls. Then nobody but this thread can compute them.
                 if self._lease.waits(partial(_is_before, until)):
                     timeout = _HELP_SECONDS
-            reader.filled.wait(timeout)
+            reader.arrived.wait(timeout)
             self._until = 0
 
 

@@ -36,7 +36,7 @@ class ReadAhead:
 
     Attributes:
         lock: the lock; re-entrant, since a collected iterator may be closed anywhere.
-        filled: notified when elements arrived, the stream ended or the reader was closed.
+        arrived: notified when elements arrived, the stream ended or the reader was closed.
         ended: the stream has no more elements.
         closed: `close` was called.
         reading: the thread is inside the stream.
@@ -54,7 +54,7 @@ class ReadAhead:
         self._accept = accept
         self._work = work
         self.lock = threading.RLock()
-        self.filled = threading.Condition(self.lock)
+        self.arrived = threading.Condition(self.lock)
         self._wake = threading.Condition(self.lock)
         self.ended = False
         self.closed = False
@@ -85,7 +85,7 @@ class ReadAhead:
             self._paused = True
             self._work.await_room(0)
             while self.reading:
-                self.filled.wait()
+                self.arrived.wait()
         try:
             yield
         finally:
@@ -108,7 +108,7 @@ class ReadAhead:
             self._close_stream = close_stream
             self._work.await_room(0)
             self._wake.notify_all()
-            self.filled.notify_all()
+            self.arrived.notify_all()
             busy = self.reading
         if busy:
             return
@@ -133,7 +133,7 @@ class ReadAhead:
                 else:
                     self.ended = True
                     self._accept([])
-                self.filled.notify_all()
+                self.arrived.notify_all()
                 del items  # the thread must keep nothing alive while it waits
         else:
             return

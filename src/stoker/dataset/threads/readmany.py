@@ -84,7 +84,7 @@ class ReadMany:
                 self._check_open()
                 if self._reader.ended:
                     return None
-                self._reader.filled.wait()
+                self._reader.arrived.wait()
             return _AheadStream(self, self._begin_new())
 
     def ready(self, stream: "_AheadStream", max_elements: int, max_bytes: int) -> list[Any]:
@@ -204,7 +204,7 @@ class ReadMany:
     def _wait(self, timeout: float | None) -> bool:
         self._consumer_waits = True
         try:
-            return self._reader.filled.wait(timeout)
+            return self._reader.arrived.wait(timeout)
         finally:
             self._consumer_waits = False
 
@@ -298,7 +298,7 @@ class ReadMany:
                     self._submit()
                 abandoned = source.closed
                 if self._consumer_waits:
-                    self._reader.filled.notify_all()
+                    self._reader.arrived.notify_all()
             del items  # the thread must keep nothing alive while it reads
         if abandoned:
             source.close_abandoned()
