@@ -98,6 +98,6 @@ def test_a_meter_that_cannot_measure_stages_measures_the_rest(clock, monkeypatch
     meter = TaskMeter(clock=clock)
     meter.begin()
     clock.now += 2
-    monkeypatch.setattr(meter.stages, "reports", lambda: 1 // 0)
+    monkeypatch.setattr(meter.stages.recording, "reports", lambda: 1 // 0)
     assert [meter.evidence().seconds, meter.evidence().stages] == [2, []]
     assert [record.levelname for record in caplog.records] == ["ERROR"]
