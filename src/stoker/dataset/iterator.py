@@ -7,11 +7,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from itertools import repeat
 from operator import length_hint
-from types import MethodType, TracebackType
+from types import MethodType
 from typing import Any, NoReturn, TypeAlias
 
 import msgspec
 
+from stoker.dataset.closing import Closing
 from stoker.dataset.measurements import Measurements
 from stoker.dataset.state import State
 from stoker.dataset.streams.meters import Meters
@@ -22,7 +23,7 @@ from stoker.errors import FailedPreconditionError, UnimplementedError
 _Read: TypeAlias = Callable[[int, int, bool], list[Any]]
 
 
-class Iterator:
+class Iterator(Closing):
     """One epoch of a dataset; created by ``iter(dataset)`` or `Dataset.iterator`.
 
     Reading may continue after an element whose function raised: the error occupies the position of
@@ -197,17 +198,6 @@ class Iterator:
         own: dict[str, Any] = {"elements": self._received(), "errors": self._errors}
         own |= self._statistics.snapshot()
         return own | self._measurements.snapshot()
-
-    def __enter__(self) -> "Iterator":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
