@@ -15,6 +15,7 @@ import msgspec
 from stoker.dataset.closing import Closing
 from stoker.dataset.measurements import Measurements
 from stoker.dataset.state import State
+from stoker.dataset.streams.failures import forget_locals
 from stoker.dataset.streams.meters import Meters
 from stoker.dataset.streams.statistics import Statistics
 from stoker.dataset.streams.stream import READ_AHEAD_BYTES, READ_AHEAD_ELEMENTS, Stream
@@ -75,9 +76,11 @@ class Iterator(Closing):
             read = self._read_measured
         try:
             chunk = read(READ_AHEAD_ELEMENTS, READ_AHEAD_BYTES, True)
-        except Exception:
+        except Exception as error:
             if self._finalizer.alive:  # what a closed iterator says is no position's error
                 self._errors += 1
+            forget_locals(error)
+            del self, read  # the traceback refers to this frame
             raise
         except BaseException:
             self._interrupt()
