@@ -16,6 +16,7 @@ from stoker.adapters.iteration import LoaderIterator
 from stoker.adapters.ownership import map_leaves
 from stoker.adapters.ranks import Rank, given_rank
 from stoker.adapters.reading import Agree, check_dataset, check_drop_last
+from stoker.adapters.resuming import ResumableEpochs
 from stoker.adapters.steps import Steps
 from stoker.dataset import arguments
 from stoker.dataset.dataset import Dataset
@@ -25,7 +26,7 @@ from stoker.errors import InvalidArgumentError
 __all__ = ["DataLoader"]
 
 
-class DataLoader:
+class DataLoader(ResumableEpochs):
     """The batches of a stoker Dataset as `jax.Array`; each ``iter(loader)`` is a new epoch.
 
     With several processes (`jax.distributed`) each reads its part of the dataset, all read the same
@@ -93,50 +94,11 @@ class DataLoader:
 
     def __iter__(self) -> LoaderIterator:
         iterator, progress = self._epochs.start()
-        return LoaderIterator(
-            iterator,
-            progress,
-            Steps(iterator, None, drop_last=False),
-            self._convert,
-            prefetch=self.prefetch_factor,
-        )
+        steps = Steps(iterator, self._convert)
+        return LoaderIterator(iterator, progress, steps, prefetch=self.prefetch_factor)
 
-    def __len__(self) -> int:
-        return len(self._epochs)
-
-    def __bool__(self) -> bool:
-        return True  # without it, `if loader:` would ask for the length
-
-    def set_epoch(self, epoch: int) -> None:
-        """Give the next ``iter(loader)`` the number `epoch`; the epochs after it follow.
-
-        Args:
-            epoch: 0 or more.
-        """
-        self._epochs.set_next(epoch)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the position after the last batch as small JSON, for `load_state_dict`.
-
-        Between epochs it is the number of the next epoch; within an epoch of a dataset that reads
-        from a service, the number of that epoch. It is the same in all processes, and may be called
-        in one of them.
-        """
-        return self._epochs.state_dict()
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue with the next ``iter(loader)`` after the batch of a state.
-
-        Args:
-            state_dict: from `state_dict` of a loader with the same dataset and arguments.
-
-        Raises:
-            InvalidArgumentError: if it is not such a state, or its seed differs from that given.
-        """
-        self._epochs.load_state_dict(state_dict)
-
-    def _convert(self, holder: list[Any]) -> tuple[Any, None]:
-        return map_leaves(holder, self._array), None
+    def _convert(self, holder: list[Any]) -> Any:
+        return map_leaves(holder, self._array)
 
     def _array(self, leaf: Any, owned: bool) -> Any:
         if isinstance(leaf, np.generic):
