@@ -119,6 +119,14 @@ def share_of(dataset: Dataset, rank: int, world_size: int) -> Dataset:
     )
 
 
+def makes_own_batches(dataset: Dataset) -> bool:
+    """Return whether each rank batches its own elements, so that all have batches of equal size."""
+    node = dataset.node
+    while node.kind in (*_MAPS, *_CACHE):
+        [node] = node.inputs
+    return node.kind in _BATCHES
+
+
 def part_of(dataset: Dataset, index: int, count: int) -> Dataset:
     """Return the part of a dataset that one of `count` processes of a rank reads.
 
