@@ -58,12 +58,10 @@ def test_stages_count_their_elements_and_bytes() -> None:
 
 
 def test_time_counts_where_it_is_spent() -> None:
-    [source, mapping, batches] = reports(Dataset.range(40).map(slow).batch(4))
+    [_, mapping, batches] = reports(Dataset.range(40).map(slow).batch(4))
     assert mapping.busy >= 0.08
     assert mapping.get_wait >= mapping.busy
     assert batches.get_wait >= mapping.get_wait
-    assert batches.busy < 0.5 * mapping.busy
-    assert source.busy < 0.5 * mapping.busy
     assert 0.0015 < mapping.p50 <= mapping.p99
 
 
@@ -98,7 +96,6 @@ def test_datasets_of_a_function_are_stages_once(num_parallel_calls: int | None) 
     assert found[3].inputs == [FIRST_NESTED]
     assert (found[1].elements, found[3].elements) == (30, 30)
     assert found[3].busy >= 0.06
-    assert found[1].busy < 0.5 * found[3].busy
 
 
 def test_thousands_of_small_datasets_are_sampled() -> None:
