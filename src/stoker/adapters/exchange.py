@@ -8,8 +8,9 @@ shuffle, since the random numbers of a function are keyed by it.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, ClassVar
+
+from msgspec.structs import replace
 
 from stoker.dataset import nodes
 from stoker.dataset.dataset import Dataset
