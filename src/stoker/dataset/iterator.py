@@ -7,13 +7,15 @@ from collections import abc
 from collections.abc import Callable
 from contextlib import suppress
 from operator import length_hint
-from types import MethodType, TracebackType
+from types import MethodType
 from typing import Any, NoReturn, TypeAlias
 
 import msgspec
 
+from stoker.dataset.closing import Closing
 from stoker.dataset.measurements import Measurements
 from stoker.dataset.state import State
+from stoker.dataset.streams.failures import forget_locals
 from stoker.dataset.streams.meters import Meters
 from stoker.dataset.streams.statistics import Statistics
 from stoker.dataset.streams.stream import READ_AHEAD_BYTES, READ_AHEAD_ELEMENTS, Stream
@@ -22,7 +24,7 @@ from stoker.errors import FailedPreconditionError, UnimplementedError
 _Read: TypeAlias = Callable[[int, int, bool], list[Any]]
 
 
-class Iterator:
+class Iterator(Closing):
     """One epoch of a dataset; created by ``iter(dataset)`` or `Dataset.iterator`.
 
     Reading may continue after an element whose function raised: the error occupies the position of
@@ -71,9 +73,11 @@ class Iterator:
         read = self._read if self._elements < self._due else self._read_measured
         try:
             chunk = read(READ_AHEAD_ELEMENTS, READ_AHEAD_BYTES, True)
-        except Exception:
+        except Exception as error:
             if self._finalizer.alive:  # what a closed iterator says is no position's error
                 self._errors += 1
+            forget_locals(error)
+            del self, read  # the traceback refers to this frame
             raise
         except BaseException:
             self._interrupt()
@@ -196,17 +200,6 @@ class Iterator:
         own: dict[str, Any] = {"elements": self._received(), "errors": self._errors}
         own |= self._statistics.snapshot()
         return own | self._measurements.snapshot()
-
-    def __enter__(self) -> "Iterator":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(

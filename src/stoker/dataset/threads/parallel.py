@@ -152,12 +152,14 @@ class OrderedCalls(Stream):
             runnable = runnable_seconds() - runnable
         used = nbytes if tuning is None else nbytes + element_bytes(call.element)
         call.element = call.finish = None
+        failed = error is not None
         with self._lock:
             if not self._reader.closed:  # afterwards another stream may own `work`
                 self.work.add_call(now - start, core_times)
             call.done = True
             if not call.dropped:
                 call.value, call.error, call.nbytes = value, error, nbytes
+                error = None  # whose traceback refers to this frame
                 self._pending -= 1
                 self._bytes += nbytes
             if tuning is not None:
@@ -165,7 +167,7 @@ class OrderedCalls(Stream):
                     now,
                     now - start,
                     runnable,
-                    None if error else used,
+                    None if failed else used,
                     supplied=bool(self._lease.waiting),
                     awaited=self._until > 0,
                 )
@@ -320,7 +322,8 @@ class OrderedCalls(Stream):
             self._bytes -= call.nbytes
             nbytes += call.nbytes
             if call.error is not None:
-                raise call.error
+                error, call.error = call.error, None  # a thread may still refer to the call
+                raise error
             results.append(call.value)
         if self._room() > 0:
             self._reader.wake()
