@@ -166,7 +166,7 @@ def outcomes(iterator: stoker.Iterator) -> list[Any]:
 def tasks_of(iterator: stoker.Iterator) -> int:
     """Return the number of tasks of which an iterator over a job has been notified."""
     stream: Any = iterator._stream
-    return len(stream._logic.cursors)
+    return len(stream._logic.tasks.cursors)
 
 
 def free_port() -> int:

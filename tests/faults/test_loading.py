@@ -20,7 +20,7 @@ class _Network:
         self._lock = threading.Lock()
         self._call = rpc.call
         monkeypatch.setattr(rpc, "call", self._maybe_call)
-        monkeypatch.setattr("stoker.service.worker.shell.CALL_AGAIN_SECONDS", 0.001)
+        monkeypatch.setattr("stoker.service.worker.dataset_loader.CALL_AGAIN_SECONDS", 0.001)
 
     def _maybe_call(self, address: str, request: m.Request, *timeouts: float) -> m.Reply:
         if isinstance(request, m.GetDataset):

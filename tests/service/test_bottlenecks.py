@@ -98,6 +98,7 @@ def _quickly(x: Any) -> Any:
 def test_a_slow_trainer_is_the_limit():
     with Service(1) as service:
         stats = _stats(stoker.Dataset.range(1 << 30).distribute(service.target), "trainer", _sleep)
+    assert stats["stages"][0]["occupancy"] > 0.3
     assert stats["sentence"].startswith("The trainer limits training: it waited for elements for")
 
 
@@ -109,6 +110,10 @@ def test_a_slow_map_on_workers_is_named():
         stats = _stats(build().distribute(service.target), "worker", tasks=2)
     assert _named("map(_slowly)", build, stats["sentence"])
     assert "2 workers computed for" in stats["sentence"]
+    [distribute] = stats["stages"]
+    assert distribute["occupancy"] < 0.3
+    assert distribute["busy"] > stats["seconds"] / 2
+    assert distribute["p99"] > SLOW / 8
 
 
 @pytest.mark.parametrize("mode", ["distributed_epoch", "parallel_epochs"])
@@ -120,6 +125,16 @@ def test_a_slow_map_is_named_after_the_last_element(mode: str):
     assert iterator.stats()["bottleneck"] == "worker", iterator.stats()["sentence"]
 
 
+def test_the_bottleneck_remains_at_the_begin_of_an_epoch():
+    with Service(1) as service:
+        numbers = stoker.Dataset.range(60).map(_slowly).distribute(service.target).repeat()
+        with iterator_with_deadline(numbers, DEADLINE) as iterator:
+            for _ in range(61):
+                next(iterator)
+            stats = iterator.stats()
+    assert stats["bottleneck"] == "worker", stats["sentence"]
+
+
 def test_a_prefetch_of_the_trainer_hides_no_slow_map_on_workers():
     def build() -> stoker.Dataset:
         return stoker.Dataset.range(1 << 30).map(_slowly)  # the slow line
@@ -129,6 +144,46 @@ def test_a_prefetch_of_the_trainer_hides_no_slow_map_on_workers():
         stats = _stats(distributed.prefetch(2), "worker", lambda: time.sleep(SLOW / 2))
     assert _named("map(_slowly)", build, stats["sentence"])
     assert f"for {stats['waited'] / stats['seconds']:.0%} of" in stats["sentence"]
+
+
+def test_the_dispatcher_knows_how_long_the_trainer_waits():
+    """The thread of the prefetch waits nearly all the time, the trainer half of it."""
+    with Service(1, client_timeout_ms=1_000) as service:
+        slow = stoker.Dataset.range(1 << 30).map(_slowly).distribute(service.target).prefetch(2)
+        with iterator_with_deadline(slow, DEADLINE) as iterator:
+            for _ in range(100):
+                next(iterator)
+                time.sleep(SLOW / 2)
+            [reports] = service.dispatcher._shell.logic._reports._clients.values()
+            stats = iterator.stats()
+    assert 0 < reports.last.waited < 1.3 * stats["waited"]
+    assert stats["waited"] < 0.75 * stats["seconds"]
+
+
+def test_the_status_shows_an_epoch_of_seconds():
+    """Before the second heartbeat of the usual interval, 5 s."""
+    with Service(1) as service:
+        slow = stoker.Dataset.range(1 << 30).map(_slowly).distribute(service.target)
+        with iterator_with_deadline(slow, DEADLINE) as iterator:
+            end = time.monotonic() + 4.5
+            reports = service.dispatcher._shell.logic._reports._clients
+            while time.monotonic() < end and all(
+                each.last.elements < 5 for each in reports.values()
+            ):
+                next(iterator)
+            [found] = reports.values()
+    assert found.last.elements >= 5
+    assert found.last.bottleneck == "worker"
+
+
+def test_a_closed_stream_reports_nothing(monkeypatch):
+    with Service(1) as service:
+        iterator = iter(stoker.Dataset.range(9).distribute(service.target))
+        stream: Any = iterator._stream
+        iterator.close()
+        monkeypatch.setattr(stream, "_report", lambda now: 1 // 0)
+        stream._next_heartbeat = 0.0
+        stream._tick()
 
 
 def test_the_slow_one_of_three_maps_is_named():
@@ -316,7 +371,7 @@ def test_the_time_after_an_interrupted_read_is_no_wait(monkeypatch):
     ):
         with pytest.raises(KeyboardInterrupt):
             next(iterator)
-        assert streams[0]._logic.end_wait(math.inf) == 0.0, "no wait is open"
+        assert streams[0]._logic.wait.end(math.inf) == 0.0, "no wait is open"
 
 
 def _clients(target: str) -> list[ClientStatus]:

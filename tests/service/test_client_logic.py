@@ -16,6 +16,7 @@ from stoker.service.client import logic as c
 from stoker.service.client.credit import BUFFER_BYTES, WORKERS
 from stoker.service.client.flow_control import CONNECTION_BYTES
 from stoker.service.client.give_up_policy import DISPATCHER_TIMEOUT
+from stoker.service.client.iteration_end import END_SECONDS
 from stoker.service.client.pace import FIRST, GROWTH
 from stoker.service.config import ShardingPolicy
 from stoker.service.read_options import ReadOptions
@@ -125,7 +126,7 @@ def test_frames_are_yielded_in_order_until_the_end():
     assert [_taken(client), _taken(client), _taken(client)] == [["a", "b"], ["c"], None]
     _finish(client)
     assert _end_confirmed(client, (1, 2))
-    assert client.elements_delivered == 3
+    assert client.consumption.elements == 3
 
 
 def test_elements_given_back_before_the_end_are_read():
@@ -311,7 +312,7 @@ def test_close_gives_back_through_worker_and_dispatcher():
         c.Disconnect(2, farewell=True),
         c.ToDispatcher(m.ClientClose({20: (1, 2), 21: (0, 0)})),
     ]
-    assert client.elements_delivered == 3
+    assert client.consumption.elements == 3
     assert client.close(consumed=2) == []
     assert client.session_opened() == []
 
@@ -398,7 +399,7 @@ def test_limited_client_grants_credit_only_for_ready_elements():
     assert client.worker_message(1, f.Ready(5), 0.0) == [c.ToWorker(1, f.Credit(0, 1, EVEN))]
     assert client.worker_message(2, f.Ready(5), 0.0) == []
     _frame(client, 0, ["a"])
-    assert client.outstanding == 1
+    assert client.consumption.outstanding == 1
     client.take(0.0, 0.0)
     assert client.take(0.0, 0.0)[1] == [
         c.ToWorker(2, f.Credit(0, 1, EVEN)),
@@ -636,8 +637,8 @@ def test_the_end_waits_for_the_dispatcher_with_tensorflows_timing():
     client.worker_message(1, f.End(0), 0.0)
     assert client.take(0.0, 0.0)[0] is None  # the worker confirms the end
     client.worker_message(1, f.End(0), 0.0)
-    assert (client.take(0.0, 0.1)[0], client.ends) == (None, True)
-    assert isinstance(client.take(0.0, 0.0 + c.END_SECONDS)[0], c.End)
+    assert (client.take(0.0, 0.1)[0], client.end.expected) == (None, True)
+    assert isinstance(client.take(0.0, 0.0 + END_SECONDS)[0], c.End)
     client.session_message(m.Tasks(computed=True), 0.1)
     assert isinstance(client.take(0.0, 0.1)[0], c.End)
 
@@ -656,12 +657,13 @@ def test_a_reading_contains_what_came_from_each_task():
     assert (reading.elements, reading.bytes) == (2, 20)
     assert reading.assigns_splits
     first, second = reading.tasks
-    assert (first.worker, first.elements, first.bytes) == ("here:1", 2, 20)
-    assert (first.evidence, first.chunks, first.backlogged) == (TaskEvidence(seconds=2.0), 4, 3)
-    assert first.while_waiting.seconds == 1.0, "it waited for one of the first two seconds"
-    assert (second.protocol, second.waited_since_end) == ("tcp", 1.0), (
-        "it has waited for one since the end"
-    )
+    assert (first.worker, first.reading.elements, first.reading.bytes) == ("here:1", 2, 20)
+    assert (first.reading.evidence, first.reading.backlog) == (TaskEvidence(seconds=2.0), 0.75)
+    assert first.reading.while_waiting.seconds == 1.0, "it waited for one of the first two seconds"
+    assert second.reading.protocol == "tcp"
+    assert second.waited_since_end == 1.0, "it has waited for one since the end"
+    client.worker_message(1, f.Frame(1, ["c"], nbytes=10), 6.0)
+    assert reading.elements == 2, "a reading does not change"
 
 
 def test_a_task_that_joins_late_is_judged_from_then_on():
@@ -671,26 +673,43 @@ def test_a_task_that_joins_late_is_judged_from_then_on():
     client.worker_message(2, f.Welcome(1, "there:1"), 100.0)
     assert client.take(0.0, 100.0)[0] is None
     client.worker_message(2, f.Report(encode(TaskEvidence(seconds=1.0)), 4, 3), 101.0)
-    assert client.reading(101.0, 101.0).tasks[1].while_waiting.seconds == 1.0
+    assert client.reading(101.0, 101.0).tasks[1].reading.while_waiting.seconds == 1.0
 
 
 def test_the_time_after_an_interrupted_wait_is_no_wait():
     client = _reading(None, TASK, OTHER)
     client.worker_message(1, f.End(0), 0.0)
     assert client.take(0.0, 0.0)[0] is None
-    assert client.end_wait(3.0) == 3.0
+    assert client.wait.end(3.0) == 3.0
     assert client.reading(10.0, 10.0).tasks[0].waited_since_end == 3.0
     assert client.take(0.0, 10.0)[0] is None
     assert client.reading(12.0, 12.0).tasks[0].waited_since_end == 5.0
 
 
-def test_the_occupancy_is_that_of_the_window():
+def test_the_buffer_is_filled_by_elements_that_are_not_consumed():
     client = _reading(4)
     client.worker_message(1, f.Ready(4), 0.0)
+    assert client.consumption.filled(0) == 0.0
     _frame(client, 0, [1, 2])
-    _taken(client)
-    _taken(client)
-    assert client.reading(1.0, 1.0).occupancy == 0.5
+    _frame(client, 1, [3])
+    assert client.consumption.filled(0) == 0.75
+    assert _taken(client) == [1, 2]
+    assert client.consumption.filled(1) == 0.5
+    assert client.consumption.filled(2) == 0.25
+    assert _taken(client) == [3]
+    assert client.consumption.filled(1) == 0.0
+    assert client.take(0.0, 0.0)[0] is None
+    assert client.consumption.filled(0) == 0.0
+
+
+def test_consumed_elements_fill_no_buffer_before_they_are_accounted_for():
+    client = _reading(None)
+    for number in range(4):
+        _frame(client, number, [number])
+    assert _taken(client) == [0]
+    assert _taken(client) == [1]
+    assert client.consumption.outstanding == 4, "both count when the next message arrives"
+    assert client.consumption.filled(1) == 2 / 4
 
 
 def test_cancelled_job_yields_nothing_more():

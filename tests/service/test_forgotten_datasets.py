@@ -205,4 +205,4 @@ def test_epochs_of_forgotten_datasets_are_read_over_a_service(monkeypatch):
             held = [dataset for dataset in service.state.datasets.values() if dataset.tree]
             assert len(held) == 1
         for worker in service.workers:
-            assert len(worker._shell._datasets._replies) <= 1  # type: ignore[union-attr]
+            assert len(worker._shell._loader.cache._replies) <= 1  # type: ignore[union-attr]

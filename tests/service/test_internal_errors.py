@@ -19,7 +19,7 @@ from stoker.service.dispatcher.state import State
 from stoker.service.dispatcher.workers import Workers
 from stoker.service.keys import WorkerIdentity
 from stoker.service.worker import logic as worker_logic
-from stoker.service.worker import shell as worker_shell
+from stoker.service.worker import task_pipelines
 from stoker.service.worker.process import WorkerProcess
 from stoker.service.worker.supervisor_session import SupervisorSession
 from tests.serving import Service, eventually, iterator_with_deadline, read
@@ -181,12 +181,12 @@ def reset_sessions(service: Service) -> None:
 
 
 def test_worker_that_cannot_start_a_thread_stops(monkeypatch, caplog):
-    with Service(1) as service:
+    with Service(1, worker_timeout_ms=2_000) as service:
 
         def no_thread(*_):
             raise RuntimeError("can't start new thread")
 
-        monkeypatch.setattr(worker_shell, "Pipeline", no_thread)
+        monkeypatch.setattr(task_pipelines, "Pipeline", no_thread)
         dataset = stoker.Dataset.range(3).distribute(service.target)
         with dataset.iterator():
             assert ends(service.workers[0])
@@ -211,10 +211,10 @@ def test_exception_of_on_registered_stops_the_worker(caplog):
 
 FAILING_CHILD = """
 import sys
-from stoker.service.worker import shell
+from stoker.service.worker import task_pipelines
 def no_thread(*_):
     raise RuntimeError("can't start new thread")
-shell.Pipeline = no_thread
+task_pipelines.Pipeline = no_thread
 from stoker.service.worker.child import main
 sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))
 """

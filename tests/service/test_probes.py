@@ -114,7 +114,7 @@ def test_a_probe_is_no_job_and_no_reader():
         connection.send(f.Probe())
         connection.receive(5.0)
         assert not service.state.jobs
-        assert not _shell(service).logic.connections
+        assert not _shell(service).logic.clients.opened
         connection.close()
         assert sorted(Dataset.range(3).distribute(service.target)) == [0, 1, 2]
 

@@ -60,17 +60,18 @@ def test_a_pause_of_the_reader_has_no_weight():
     reading.reported(f.Report(encode(pause), 30, 21), 70.0, 10.0)
     assert reading.evidence == pause
     assert (reading.while_waiting.seconds, reading.while_waiting.put_wait) == (10.0, 0.0)
-    assert reading.backlog == 0.1
+    assert reading.backlog_while_waiting == 0.1
     later = msgspec.structs.replace(pause, seconds=80.0, computing=15.0)
     reading.reported(f.Report(encode(later), 50, 41), 80.0, 15.0)
     assert (reading.while_waiting.seconds, reading.while_waiting.computing) == (15.0, 10.0)
-    assert reading.backlog == (1 + 10) / (10 + 10)
+    assert reading.backlog == 41 / 50
+    assert reading.backlog_while_waiting == (1 + 10) / (10 + 10)
 
 
 def test_chunks_computed_in_a_pause_are_no_backlog_of_the_time_after_it():
     reading = TaskReading()
     reading.reported(f.Report(encode(_evidence(10.0, 20)), 100, 100), 10.0, 0.1)
-    assert (reading.chunks, reading.backlogged, reading.backlog) == (100, 100, 0.0)
+    assert (reading.backlog, reading.backlog_while_waiting) == (1.0, 0.0)
 
 
 def test_a_task_that_is_read_again_keeps_its_amounts():

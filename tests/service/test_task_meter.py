@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from stoker.service.stopwatch import Stopwatch
+from stoker.service.worker.computing_times import ComputingTimes
 from stoker.service.worker.task_meter import TaskMeter
 
 
@@ -49,9 +50,9 @@ def test_waits_for_splits_are_no_computation(clock):
     meter = TaskMeter({3: 5}, clock)
     clock.now += 7  # it is opened
     meter.begin()
-    with meter.computing:
+    with meter.times.reading():
         clock.now += 2
-        with meter.split_wait:
+        with meter.times.lacking_split():
             clock.now += 6
     with meter.put_wait:
         clock.now += 1
@@ -62,26 +63,77 @@ def test_waits_for_splits_are_no_computation(clock):
     assert not evidence.ended
 
 
+class _Source:
+    """A source whose waits for splits on its own thread begin and end when the test says so."""
+
+    def __init__(self, times: ComputingTimes) -> None:
+        self._times = times
+        self._leave = threading.Event()
+        self._inside = threading.Event()
+
+    def wait(self) -> None:
+        self._leave.clear()
+        self._thread = threading.Thread(target=self._wait)
+        self._thread.start()
+        assert self._inside.wait(10)
+
+    def proceed(self) -> None:
+        self._inside.clear()
+        self._leave.set()
+        self._thread.join()
+
+    def _wait(self) -> None:
+        with self._times.lacking_split():
+            self._inside.set()
+            self._leave.wait(10)
+
+
 def test_sources_that_wait_together_wait_once(clock):
-    meter = TaskMeter(clock=clock)
-    inside, leave = threading.Barrier(2), threading.Event()
-
-    def wait() -> None:
-        with meter.split_wait:
-            inside.wait(10)
-            leave.wait(10)
-
-    other = threading.Thread(target=wait)
-    other.start()
-    with meter.split_wait:
-        inside.wait(10)
+    times = ComputingTimes(clock)
+    one, other = _Source(times), _Source(times)
+    with times.reading():
+        one.wait()
+        clock.now += 1
+        other.wait()
         clock.now += 4
-    clock.now += 1
-    assert meter.split_wait.seconds == 5
-    leave.set()
-    other.join()
+        assert times.seconds == (0, 5)
+        one.proceed()
+        clock.now += 2
+        assert times.seconds == (0, 7)
+        other.proceed()
+        clock.now += 3
+    assert times.seconds == (3, 7)
+
+
+def test_a_wait_while_other_threads_have_elements_is_no_lack_of_splits(clock):
+    times = ComputingTimes(clock)
+    source = _Source(times)
+    source.wait()
+    for _ in range(5):
+        with times.reading():
+            clock.now += 2
+    assert times.seconds == (10, 0)
+    with times.reading():
+        clock.now += 1
+        source.proceed()
+        clock.now += 1
+    assert times.seconds == (11, 1)
+
+
+def test_a_wait_while_the_pipeline_waits_for_room_does_not_count(clock):
+    meter = TaskMeter(clock=clock)
+    source = _Source(meter.times)
+    meter.begin()
+    source.wait()
+    with meter.put_wait:
+        clock.now += 3
+    assert meter.evidence().split_wait == 0
+    with meter.times.reading():
+        clock.now += 2
+        assert (meter.evidence().split_wait, meter.evidence().computing) == (2, 0)
+        source.proceed()
     clock.now += 9
-    assert meter.split_wait.seconds == 5
+    assert (meter.evidence().split_wait, meter.evidence().put_wait) == (2, 3)
 
 
 def test_time_after_the_end_does_not_count(clock):

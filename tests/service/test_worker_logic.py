@@ -90,7 +90,7 @@ def test_client_of_a_missing_task_is_dismissed():
     assert worker.tick(9.0) == []
     error = "task 20 does not run on this worker"
     assert worker.tick(11.0) == [w.ToClient(1, _bye("NotFoundError", error)), w.CloseConnection(1)]
-    assert not worker.parked
+    assert not worker.clients.parked
 
 
 def test_new_connection_resumes_at_the_first_missing_frame():
@@ -160,7 +160,7 @@ def test_elements_of_a_lost_client_are_dropped_and_counted():
     worker.produced(20, Chunk(["a", "b", "c"], 3))
     worker.session_message(m.ClientReleased(20, 40), 0.0)
     assert worker.tasks[20].dropped == 3
-    assert not worker.connections
+    assert not worker.clients.opened
 
 
 def test_a_task_is_delivered_once_its_clients_have_consumed_it():
@@ -382,7 +382,7 @@ def test_stopped_task_leaves_nothing():
     worker = _running()
     worker.produced(20, Chunk(["a"], 1))
     assert worker.session_message(m.TaskStop(20), 0.0)[0] == w.CloseTask(20)
-    assert (worker.tasks, worker.connections) == ({}, {})
+    assert (worker.tasks, worker.clients.opened) == ({}, {})
     assert worker.session_message(m.TaskStop(20), 0.0) == []
 
 

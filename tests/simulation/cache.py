@@ -54,7 +54,7 @@ def _in_order(outcome: Outcome) -> list[str]:
         for (task_id, _), elements in client.delivery.by_reading.items():
             places = {element: place for place, element in enumerate(computed[task_id])}
             missing += places[elements[-1]] - places[elements[0]] + 1 - len(elements)
-        counted = client.logic._counted.get("elements_skipped", 0)
+        counted = client.logic._counts.new.get("elements_skipped", 0)
         if missing > counted:
             found.append(f"{trainer} misses {missing} elements, but counted {counted} as skipped")
         if missing and outcome.scenario.cache_bytes == 10**6:
@@ -66,14 +66,18 @@ def _shared(outcome: Outcome) -> list[str]:
     """Check that hits and misses are counted for all elements of a client that closed."""
     found = []
     for client in outcome.cluster.clients:
-        counts = client.logic._counted
+        counts = client.logic._counts.new
         sent = counts.get("cache_hits", 0) + counts.get("cache_misses", 0)
         if sent < len(client.delivery.elements):
             found.append(f"{client.name} got {len(client.delivery.elements)} elements: {counts}")
     return found
 
 
-INVARIANTS: list[Callable[[Outcome], list[str]]] = [_bounded, _each_once, _in_order, _shared]
+OF_TASKS: list[Callable[[Outcome], list[str]]] = [_bounded, _each_once]
+"""Those that hold for each task, also if its job is cancelled."""
+
+OF_EPOCH: list[Callable[[Outcome], list[str]]] = [_in_order, _shared]
+"""Those of an epoch that clients read as long as they want."""
 
 
 def _clients(outcome: Outcome) -> dict[str, list[SimClient]]:

@@ -56,6 +56,7 @@ class SimClient:
 
     Attributes:
         state: "reading", "ended", "closed" (early), "failed" or "crashed".
+        key: identifies it to the dispatcher.
         most_outstanding: the most elements it ever held or had in flight to it.
         may_step: returns whether the user reads on now.
         stepped: called after each element.
@@ -74,6 +75,7 @@ class SimClient:
     ) -> None:
         self.world, self.name, self.state = world, name, "reading"
         self.process = Process(world, name)
+        self.key = hello.key
         self.error: StokerError | None = None
         self.delivery = Delivery()
         self.warnings: list[str] = []
@@ -101,7 +103,7 @@ class SimClient:
     @property
     def journal_id(self) -> str:
         """The journal of the dispatcher whose client it is, or ""."""
-        return self.logic._hello.journal_id
+        return self.logic.registration.hello.journal_id
 
     @property
     def open_connections(self) -> int:
@@ -132,8 +134,8 @@ class SimClient:
         now = self.world.now
         if now >= self._next_heartbeat:
             self._next_heartbeat = now + self._heartbeat
-            read = self.logic
-            totals = read.elements_delivered, read.bytes_delivered
+            read = self.logic.consumption
+            totals = read.elements, read.bytes
             self.session.send(m.Heartbeat(reading=m.ReadReport(*totals, 0.0, now)))
         self._do(self.logic.tick(now))
 
@@ -228,7 +230,7 @@ class SimClient:
 
         def received(message: f.Message) -> None:
             actions = self.logic.worker_message(connection, message, self.world.now)
-            self.most_outstanding = max(self.most_outstanding, self.logic.outstanding)
+            self.most_outstanding = max(self.most_outstanding, self.logic.consumption.outstanding)
             self._do(actions)
             if isinstance(message, f.Bye):
                 side.close()

@@ -124,7 +124,7 @@ def _order(client: SimClient) -> RoundOrder:
 
 
 def _index(client: SimClient) -> int:
-    index = client.logic._hello.consumer_index
+    index = client.logic.registration.hello.consumer_index
     assert index is not None
     return index
 

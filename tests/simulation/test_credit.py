@@ -235,7 +235,7 @@ def test_max_outstanding_requests_holds_for_all_sizes():
 
     def ended() -> bool:
         nonlocal most
-        most = max(most, client.logic.outstanding)
+        most = max(most, client.logic.consumption.outstanding)
         return client.ended is not None
 
     assert stage.world.run(ended, 1000.0)

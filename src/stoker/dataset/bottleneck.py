@@ -5,36 +5,19 @@ from typing import NamedTuple
 
 import msgspec
 
+from stoker.dataset.advice import advice
 from stoker.dataset.slow_stage import SlowStage, find_slow_stage, is_source
 from stoker.dataset.streams.stage_report import StageReport
 
-# Shorter passes are dominated by their first elements: threads start, buffers fill.
-_LEAST_SECONDS = 0.2
+LEAST_SECONDS = 0.2
+"""Shorter passes are dominated by their first elements: threads start, buffers fill."""
+
 _LEAST_ELEMENTS = 5
 _LONG_SECONDS = 5.0  # an element that takes longer is slow by itself
 
 # A trainer that waits for less than this fraction of its time would gain little from a faster
 # pipeline.
 TRAINER_BOUND = 0.1
-
-
-class Bottleneck(msgspec.Struct, frozen=True):
-    """The limit of the rate of an iterator.
-
-    Attributes:
-        kind: "trainer", "worker", "source", "network", "splits", "straggler", "pipeline" (a stage
-            of this process) or "unknown".
-        sentence: the kind with its evidence and advice, for users.
-        stage: the number of the stage that limits; None if none does.
-        site: the line of the user's program that built it.
-        worker: the address of the worker where it runs; "" in this process.
-    """
-
-    kind: str
-    sentence: str
-    stage: int | None = None
-    site: str = ""
-    worker: str = ""
 
 
 class Pass(NamedTuple):
@@ -56,6 +39,27 @@ class Pass(NamedTuple):
         return min(1.0, self.waited / self.elapsed) if self.elapsed > 0 else 0.0
 
 
+class Bottleneck(msgspec.Struct, frozen=True):
+    """The limit of the rate of an iterator.
+
+    Attributes:
+        kind: "trainer", "worker", "source", "network", "splits", "straggler", "pipeline" (a stage
+            of this process) or "unknown".
+        sentence: the kind with its evidence and advice, for users.
+        stage: the number of the stage that limits; None if none does.
+        site: the line of the user's program that built it.
+        worker: the address of the worker where it runs; "" in this process.
+        read: the times of the consumer; None if they are not known.
+    """
+
+    kind: str
+    sentence: str
+    stage: int | None = None
+    site: str = ""
+    worker: str = ""
+    read: Pass | None = None
+
+
 AskService = Callable[[Pass], Bottleneck | None]
 """Return the bottleneck of a service, given the times of the consumer; None if it is not known."""
 
@@ -63,7 +67,7 @@ AskService = Callable[[Pass], Bottleneck | None]
 def find_bottleneck(
     read: Pass,
     stages: Sequence[StageReport],
-    services: Mapping[int, AskService] | None = None,
+    services: Mapping[int, AskService] = {},
 ) -> Bottleneck:
     """Return what limits a consumer.
 
@@ -72,8 +76,14 @@ def find_bottleneck(
         stages: of the pipeline in the consumer's process.
         services: for stages that read a service, by number, their own bottlenecks.
     """
-    if (found := consumer_limit(read)) is not None:
-        return found
+    found = consumer_bottleneck(read) or _find_in_pipeline(read, stages, services)
+    return msgspec.structs.replace(found, read=read)
+
+
+def _find_in_pipeline(
+    read: Pass, stages: Sequence[StageReport], services: Mapping[int, AskService]
+) -> Bottleneck:
+    """Return what limits a consumer that waits."""
     slow = find_slow_stage(stages, read.elapsed)
     waited = waited_text(read)
     if slow is None:
@@ -82,7 +92,7 @@ def find_bottleneck(
             f"The pipeline limits training: {waited}, but too little of that time was measured "
             "to name a stage.",
         )
-    if services is not None and (ask := services.get(slow.report.number)) is not None:
+    if (ask := services.get(slow.report.number)) is not None:
         found = ask(read)
         if found is not None:
             return found
@@ -102,10 +112,10 @@ def find_bottleneck(
     )
 
 
-def consumer_limit(read: Pass) -> Bottleneck | None:
+def consumer_bottleneck(read: Pass) -> Bottleneck | None:
     """Return that too little was read, or that the consumer is the limit; otherwise None."""
     few = read.elements < _LEAST_ELEMENTS and read.elapsed < _LONG_SECONDS
-    if read.elapsed < _LEAST_SECONDS or few:
+    if read.elapsed < LEAST_SECONDS or few:
         return Bottleneck(
             "unknown",
             f"Too little was read to name a bottleneck: {read.elements:,} elements in "
@@ -135,7 +145,7 @@ def seconds_text(seconds: float) -> str:
 
 def _sentence(slow: SlowStage, waited: str) -> str:
     subject = "The source" if is_source(slow.report) else "The pipeline"
-    return f"{subject} limits training: {waited}, and {evidence_text(slow)}; {slow.advice}."
+    return f"{subject} limits training: {waited}, and {evidence_text(slow)}; {advice(slow)}."
 
 
 def evidence_text(slow: SlowStage) -> str:

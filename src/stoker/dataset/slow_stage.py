@@ -1,4 +1,4 @@
-"""Find the slowest stage of a pipeline, and say what would make it faster."""
+"""Find the slowest stage of a pipeline."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -12,8 +12,7 @@ _WAITS = 0.25
 # Less than this fraction of the elapsed time in all stages explains no delay.
 _LEAST_SHARE = 0.02
 
-_READS_FILES = frozenset({"records", "list_files", "load"})
-_IN_MEMORY = frozenset({"range", "from_tensor_slices", "from_tensors", "elements", "counter"})
+READS_FILES = frozenset({"records", "list_files", "load"})
 
 
 class SlowStage(NamedTuple):
@@ -24,18 +23,18 @@ class SlowStage(NamedTuple):
         share: its fraction of the time of the thread that it runs on; if `saturated`, the fraction
             of the time in which its own threads were busy.
         saturated: its own threads compute, rather than the thread that reads it.
-        advice: a change of the pipeline that would help, as a clause.
+        threads: the threads that read it.
     """
 
     report: StageReport
     share: float
     saturated: bool
-    advice: str
+    threads: int
 
 
 def is_source(stage: StageReport) -> bool:
     """Return True for a stage that makes elements or reads them from files."""
-    return not stage.inputs or stage.kind in _READS_FILES
+    return not stage.inputs or stage.kind in READS_FILES
 
 
 def is_waiting(stage: StageReport) -> bool:
@@ -68,13 +67,15 @@ def find_slow_stage(stages: Sequence[StageReport], elapsed: float) -> SlowStage 
         if total < _LEAST_SHARE * elapsed:
             return None
         slowest = max(part, key=_weight)
-        if slowest.occupancy is None:
-            return _slow_stage(slowest, slowest.busy / total, saturated=False, threads=threads)
+        if slowest.occupancy is None or not slowest.inputs:
+            share = min(1.0, _weight(slowest) / total)
+            return SlowStage(slowest, share, saturated=False, threads=threads)
         inputs = [by_number[number] for number in slowest.inputs if number in by_number]
         saturation = slowest.busy / (max(1, slowest.parallel) * elapsed)
         supply = max((_pressure(each, slowest, elapsed) for each in inputs), default=0.0)
         if saturation >= supply or not inputs:
-            return _slow_stage(slowest, min(1.0, saturation), saturated=True, threads=threads)
+            share = min(1.0, saturation)
+            return SlowStage(slowest, share, saturated=True, threads=threads)
         starts, threads = inputs, max(1, slowest.parallel)
 
 
@@ -102,65 +103,3 @@ def _pressure(stage: StageReport, reader: StageReport, elapsed: float) -> float:
     # Datasets that a function returned are read by all threads of an interleave, others by one.
     threads = max(1, reader.parallel) if stage.number >= FIRST_NESTED else 1
     return stage.get_wait / (threads * elapsed)
-
-
-def _slow_stage(stage: StageReport, share: float, *, saturated: bool, threads: int) -> SlowStage:
-    return SlowStage(stage, min(1.0, share), saturated, _advice(stage, saturated, threads))
-
-
-def _advice(stage: StageReport, saturated: bool, threads: int) -> str:
-    waits = is_waiting(stage)
-    if stage.kind == "map":
-        return _advice_for_map(saturated, waits)
-    if stage.kind == "from_generator":
-        return (
-            "run it ahead with prefetch(stoker.AUTOTUNE), or read several generators at once with "
-            "interleave(num_parallel_calls=stoker.AUTOTUNE)"
-        )
-    if stage.kind in _READS_FILES:
-        if threads > 1:
-            return "read more files at once (cycle_length), or keep the elements with cache()"
-        return (
-            "read several files at once with interleave(num_parallel_calls=stoker.AUTOTUNE), or "
-            "keep the elements with cache()"
-        )
-    if stage.kind in {"batch", "padded_batch", "ragged_batch"}:
-        return (
-            "put a map with num_parallel_calls=stoker.AUTOTUNE directly before it, whose threads "
-            "write into the batch, or run the pipeline on workers with distribute()"
-        )
-    if stage.kind == "shuffle":
-        return (
-            "use a smaller buffer_size, or shuffle file names or indices, which are small, before "
-            "the elements are read"
-        )
-    if stage.kind in _IN_MEMORY:
-        return "keep the arrays in memory in the form that is needed, or add prefetch()"
-    if stage.function:
-        return (
-            "do that work in a map with num_parallel_calls=stoker.AUTOTUNE, or run the pipeline on "
-            "workers with distribute()"
-        )
-    return "run it ahead with prefetch(stoker.AUTOTUNE), or on workers with distribute()"
-
-
-def _advice_for_map(saturated: bool, waits: bool) -> str:
-    if saturated and waits:
-        return (
-            "it waits rather than computes, so allow more calls at once with a larger "
-            "num_parallel_calls, or stoker.AUTOTUNE"
-        )
-    if saturated:
-        return (
-            "run it on workers with distribute(), or make the function faster, since more threads "
-            "help only while cores are free and the function releases the GIL"
-        )
-    if waits:
-        return (
-            "it waits rather than computes, so call it for several elements at once with "
-            "num_parallel_calls=stoker.AUTOTUNE"
-        )
-    return (
-        "run it in parallel with num_parallel_calls=stoker.AUTOTUNE if it releases the GIL (as "
-        "NumPy and image decoders do), or on workers with distribute()"
-    )

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from stoker.dataset.pickled import Pickled
+from stoker.dataset.streams.recording import Recording
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node
 from stoker.dataset.tree.splits import Splits, Unsplittable
@@ -16,6 +17,7 @@ from stoker.errors import StokerError
 from stoker.service import messages as m
 from stoker.service import rpc
 from stoker.service.cacheable import check_repetition
+from stoker.service.client.latest_reading import LatestReading
 from stoker.service.client.route import BEST_FIRST
 from stoker.service.client.shell import ServiceStream
 from stoker.wire.transports import get_transport
@@ -90,7 +92,10 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
             context.meters,
         )
         latest = stream.latest
-        context.meters.add_service(self, context.numbers, latest.limit, latest.stages, latest.tasks)
+        _follow_latest(context.meters.recording, self, latest)
+        context.meters.add_service(
+            self, context.numbers, latest.bottleneck, latest.stages, latest.tasks
+        )
         return stream
 
 
@@ -116,11 +121,24 @@ def _learned_size(node: Distributed) -> int:
     return size
 
 
+_readings: "weakref.WeakKeyDictionary[Recording, weakref.WeakKeyDictionary[Node, LatestReading]]"
+_readings = weakref.WeakKeyDictionary()
+
+
+def _follow_latest(recording: Recording, node: Node, latest: LatestReading) -> None:
+    """Let a reading follow that of the epoch before in the same pipeline."""
+    with _lock:
+        readings = _readings.setdefault(recording, weakref.WeakKeyDictionary())
+        if (before := readings.get(node)) is not None:
+            latest.follow(before)
+        readings[node] = latest
+
+
 _epochs: "weakref.WeakKeyDictionary[Node, Iterator[int]]" = weakref.WeakKeyDictionary()
-_epochs_lock = threading.Lock()
+_lock = threading.Lock()
 
 
 def _epochs_of(node: Node) -> Iterator[int]:
     """Return the epoch counter of a distributed dataset: each `open` starts another epoch."""
-    with _epochs_lock:
+    with _lock:
         return _epochs.setdefault(node, itertools.count())

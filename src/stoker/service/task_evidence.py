@@ -15,7 +15,8 @@ class TaskEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
         seconds: the time since then, or until the end.
         computing: the seconds in which its pipeline computed, waits for splits not included.
         put_wait: the seconds in which its pipeline waited for room in the buffer.
-        split_wait: the seconds in which a source waited for a split of the dispatcher.
+        split_wait: the seconds in which it computed nothing because a source waited for a split of
+            the dispatcher.
         occupancy: the mean fraction of the buffer in use when a chunk was added; ``None`` for a
             cross-trainer cache, which is always full.
         chunks: the number of chunks computed.

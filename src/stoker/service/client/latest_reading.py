@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from stoker.dataset.bottleneck import Bottleneck, Pass
+from stoker.dataset.bottleneck import LEAST_SECONDS, Bottleneck, Pass
 from stoker.dataset.streams.stage_report import StageReport
 from stoker.service.client.reading import Reading
+from stoker.service.client.service_bottleneck import find_service_bottleneck
 from stoker.service.client.slow_worker import summed
-from stoker.service.client.verdict import find_limit
 
 
 class LatestReading:
@@ -25,7 +25,14 @@ class LatestReading:
     def __init__(self, read: Callable[[], Reading]) -> None:
         self._read = weakref.WeakMethod(read)
         self._last = Reading(seconds=0.0, waited=0.0)
+        self._before: LatestReading | None = None
         self._pid = os.getpid()
+
+    def follow(self, before: "LatestReading") -> None:
+        """Show the reading of an earlier epoch until workers have reported of this one."""
+        shown = before._shown()
+        if _is_known(shown.update()):
+            self._before = shown
 
     def update(self) -> Reading:
         """Return the present reading; in a forked child or after its stream, the last one."""
@@ -35,19 +42,31 @@ class LatestReading:
             self._last = read()
         return self._last
 
-    def limit(self, read: Pass) -> Bottleneck:
+    def bottleneck(self, read: Pass) -> Bottleneck:
         """Return what limits the service, given that the consumer waits; from any thread.
 
         Args:
             read: the times of the consumer, for which a later stage may read ahead.
         """
-        return find_limit(replace(self.update(), read=read))
+        return find_service_bottleneck(replace(self._shown().update(), read=read))
 
     def stages(self) -> list[StageReport]:
         """Return the stages of the workers, summed over their tasks."""
-        found = [task.evidence for task in self.update().tasks]
+        found = [task.reading.evidence for task in self._shown().update().tasks]
         return summed(evidence.stages for evidence in found if evidence is not None)
 
     def tasks(self) -> list[dict[str, Any]]:
         """Return the amounts and waits of each task, for `Iterator.stats`."""
-        return [task.to_dict() for task in self.update().tasks]
+        return [task.to_dict() for task in self._shown().update().tasks]
+
+    def _shown(self) -> "LatestReading":
+        if self._before is not None and not _is_known(self.update()):
+            return self._before
+        self._before = None
+        return self
+
+
+def _is_known(reading: Reading) -> bool:
+    """Return whether a worker has reported enough to be judged."""
+    found = [task.reading.evidence for task in reading.tasks]
+    return any(x is not None and (x.ended or x.seconds >= LEAST_SECONDS) for x in found)

@@ -6,10 +6,6 @@ connection are recognized.
 """
 
 import random
-from collections.abc import Iterable
-from typing import NamedTuple
-
-import msgspec
 
 from stoker.errors import CancelledError, ErrorRecord, StokerError, from_record
 from stoker.service import messages as m
@@ -22,14 +18,20 @@ from stoker.service.client.actions import (
     ToWorker,
     Warn,
 )
-from stoker.service.client.credit import LimitedCredit, WindowedCredit
+from stoker.service.client.consumption import Consumption
+from stoker.service.client.credits import new_credit
 from stoker.service.client.give_up_policy import GiveUpPolicy
+from stoker.service.client.iteration_end import IterationEnd
 from stoker.service.client.losses import Losses
-from stoker.service.client.order import Order, ReceivedChunk
+from stoker.service.client.order import ReceivedChunk
 from stoker.service.client.orders import new_order
+from stoker.service.client.reader_wait import ReaderWait
 from stoker.service.client.reading import Reading, state_of
+from stoker.service.client.registration import Registration
+from stoker.service.client.task_connections import TaskConnections
+from stoker.service.client.task_counts import TaskCounts
 from stoker.service.client.task_cursor import TaskCursor
-from stoker.service.client.task_reading import TaskReading
+from stoker.service.client.tasks import ClientTasks
 from stoker.service.read_options import ReadOptions
 from stoker.service.splittable import assigns_splits
 from stoker.wire import frames as f
@@ -48,31 +50,6 @@ __all__ = [
 ]
 
 
-UNSETTLED = 8
-"""Consumed chunks that are accounted for when the next message arrives, at the latest.
-
-Before, only if that makes a report due: where elements come one at a time, accounting for each took
-a tenth of the trainer's CPU time.
-"""
-
-
-END_SECONDS = 0.25
-"""Longest wait for the dispatcher's answer to the end of a task, with TensorFlow's timing. A worker
-that registered before is then read, too."""
-
-
-class Consumed(NamedTuple):
-    """A chunk that the user has consumed at time `at`, after `seconds` of work on it.
-
-    `discarded`: the user has not seen it.
-    """
-
-    chunk: ReceivedChunk
-    seconds: float
-    at: float
-    discarded: bool = False
-
-
 class End:
     """The end of the iteration."""
 
@@ -87,11 +64,13 @@ class Client:
         now: seconds, on the clock of all later calls.
 
     Attributes:
-        cursors: the position in each task.
-        computed: as in `Tasks`.
+        tasks: the tasks that it reads.
         shared: another client has opened the iteration too.
         losses: what workers and other clients lost.
-        outstanding: the number of positions received and not consumed.
+        registration: its identity at the dispatcher.
+        consumption: what has arrived, and what the user has consumed.
+        wait: the time for which the user waits.
+        end: whether all is read.
     """
 
     def __init__(
@@ -101,60 +80,43 @@ class Client:
         rng: random.Random,
         now: float,
     ) -> None:
-        self.cursors: dict[int, TaskCursor] = {}
-        self.computed = False
         self.shared = False
-        self.elements_delivered = 0
-        self.bytes_delivered = 0
         self.losses = Losses(raised=options.on_loss == "raise")
-        self.outstanding = 0
-        self._hello = hello
+        self.registration = Registration(hello)
+        self.wait = ReaderWait(now)
         cache = options.cross_trainer_cache
         self._trainer = "" if cache is None else cache.trainer_id
+        self._actions: list[Action] = []
+        self._connections = TaskConnections(self._actions, rng)
         self._order = new_order(hello.parameters)
-        self._credit = _flow_control(options, self._order)
-        self._give_up = GiveUpPolicy(
-            options.dispatcher_address,
-            options.connect_timeout,
-            assigns_splits(options.processing_mode),
-            now,
-        )
-        self._rng = rng
-        self._compression: str | None = None
-        self._last_connection = 0
-        self._by_connection: dict[int, TaskCursor] = {}
-        self._waits_since: float | None = None
-        self._current: ReceivedChunk | None = None
-        self._leaving: dict[int, TaskCursor] = {}
-        self._began = now
-        self._waited = 0.0
+        self._credit = new_credit(options, self._order.needed_first, singly=self._order.in_turns)
+        self.tasks = ClientTasks(self._order, self._credit, self._connections, self.losses)
+        cursors = self._cursors = self.tasks.cursors
+        self.consumption = Consumption(self._credit, cursors)
+        self.end = IterationEnd(self._order, cursors, awaits_answers=options.tensorflow_timing)
         self._limit = options.max_outstanding_requests
         self._assigns_splits = assigns_splits(options.processing_mode)
-        self._accounts = 0
-        self._filled = 0.0
-        self._unsettled: list[Consumed] = []
-        self._unsettled_positions = self._unsettled_bytes = 0
-        self._counted: dict[str, int] = {}
-        self._order_counts: dict[str, int] = {}
+        self._give_up = GiveUpPolicy(
+            options.dispatcher_address, options.connect_timeout, self._assigns_splits, now
+        )
+        self._counts = TaskCounts()
+        self._current: ReceivedChunk | None = None
         self._error: StokerError | None = None
         self._closed = False
-        self._awaits_answers = options.tensorflow_timing
-        self._unanswered_since: float | None = None
         self._given_back: dict[int, tuple[int, int]] = {}
         self._absent = ""
-        self._actions: list[Action] = []
 
     # ── the session ───────────────────────────────────────────────────────────────────────────────
     def session_opened(self) -> list[Action]:
         """Send the hello on a new session."""
         if self._error is None and not self._closed:  # otherwise it would be refused again
-            self._do(ToDispatcher(_brief(self._hello)))
+            self._do(ToDispatcher(self.registration.brief_hello))
         return self._take_actions()
 
     def session_lost(self, now: float, reason: str = "") -> list[Action]:
         """Handle a session that broke or could not be opened. Reading continues."""
         self._give_up.session_lost(now, reason)
-        self._hello = msgspec.structs.replace(self._hello, reason=reason)
+        self.registration.session_lost(reason)
         return self._take_actions()
 
     def session_message(self, message: m.FromDispatcher, now: float) -> list[Action]:
@@ -164,11 +126,11 @@ class Client:
         if isinstance(message, m.ClientWelcome):
             self._welcome(message)
         elif isinstance(message, m.DatasetUnknown):
-            self._do(ToDispatcher(self._hello))
+            self._do(ToDispatcher(self.registration.hello))
         elif isinstance(message, m.DispatcherStopped):
             self._do(Warn(self._give_up.dispatcher_stopped()))
         elif isinstance(message, m.Tasks):
-            self._unanswered_since = None
+            self.end.answered()
             self._change_tasks(message, now)
         elif isinstance(message, m.Rounds):
             self._change_rounds(message)
@@ -184,92 +146,35 @@ class Client:
         """The error that is raised after the elements that have arrived, or before if cancelled."""
         return self._error
 
-    @property
-    def reconnecting(self) -> bool:
-        """True while a task waits to be connected again: `tick` connects it when it is due."""
-        return any(x.connection is None and not x.lost for x in self.cursors.values())
-
     def fail(self, error: StokerError) -> None:
         """Raise `error` after the elements that have arrived."""
         self._error = self._error or error
 
     def _welcome(self, welcome: m.ClientWelcome) -> None:
         self._give_up.welcomed(welcome.dispatcher_patience_ms)
-        if self._hello.client_id is None:
-            self._compression = welcome.compression
-        self._hello = _resumed(self._hello, welcome)
+        self.registration.welcomed(welcome)
         self._do(SetHeartbeat(welcome.heartbeat_ms))
         if welcome.warning:
             self._do(Warn(welcome.warning))
-        for cursor in self.cursors.values():
+        for cursor in self._cursors.values():
             if cursor.read:  # the message may be lost
                 self._do(ToDispatcher(m.TaskRead(cursor.task.task_id)))
 
     def _change_tasks(self, tasks: m.Tasks, now: float) -> None:
         for task in tasks.added:
-            self._add(task, now)
+            self.tasks.add(task, self.wait, now)
         for task_id, reader_id in tasks.leave.items():
-            self._leave(task_id, reader_id)
+            if (answer := self.tasks.leave(task_id, reader_id)) is not None:
+                self._do(ToDispatcher(answer))
+            else:
+                self._settle()
         for dropped in tasks.dropped:
             self._warn(self.losses.elements_dropped(dropped))
         for lost in tasks.lost:
-            self._lose(lost)
-        self.computed, self.shared = tasks.computed, tasks.shared
+            self._warn(self.tasks.lose(lost))
+        self.end.computed, self.shared = tasks.computed, tasks.shared
         self._absent = tasks.absent
         self._warn(tasks.warning or None)
-
-    def _add(self, task: m.TaskInfo, now: float) -> None:
-        known = self.cursors.get(task.task_id)
-        again = known is not None and known.left and known.task.reader_id != task.reader_id
-        if (known is None or again) and self._order.reads(task):
-            first = self._order.first_frame(task.task_id)
-            reading = TaskReading() if known is None else known.reading
-            reading.join(now - self._began, self.waited_until(now))
-            self.cursors[task.task_id] = TaskCursor(
-                task, next_frame=first, consumed=first, reported=first, reading=reading
-            )
-            self._connect(self.cursors[task.task_id], now)
-
-    def _leave(self, task_id: int, reader_id: int) -> None:
-        """Receive no more of a task; leave it when what has arrived is consumed."""
-        cursor = self.cursors.get(task_id)
-        if cursor is None or cursor.task.reader_id != reader_id:  # the assignment did not arrive
-            self._do(ToDispatcher(m.TaskLeft(task_id, reader_id, (0, 0))))
-        elif not cursor.lost:
-            if not cursor.leaving:
-                cursor.leaving = True
-                self._report_all(self._credit.disconnected(task_id))
-            self._leaving[task_id] = cursor  # again, if the answer may be lost
-            self._settle()
-
-    def _finish_leaving(self) -> None:
-        """Leave tasks of which everything that has arrived is consumed."""
-        for task_id, cursor in list(self._leaving.items()):
-            if cursor.consumed == cursor.next_frame or cursor.lost:
-                del self._leaving[task_id]
-                if not cursor.left:
-                    cursor.left = True
-                    self._give_back(cursor, cursor.next_frame, 0)
-                consumed = (cursor.next_frame, 0)
-                self._do(ToDispatcher(m.TaskLeft(task_id, cursor.task.reader_id, consumed)))
-
-    def _lose(self, lost: m.TaskLost) -> None:
-        """Handle the loss of a task's worker; chunks that have arrived are kept."""
-        cursor = self.cursors.setdefault(
-            lost.task_id, TaskCursor(m.TaskInfo(lost.task_id, lost.worker, {}))
-        )
-        if cursor.lost:
-            return
-        complete = cursor.ended or lost.elements == 0
-        cursor.lost = True
-        if complete:
-            self._order.task_ended(lost.task_id)
-        self._order.task_lost(lost.task_id)
-        self._give_back(cursor, cursor.next_frame, 0)  # received frames are kept
-        self._report_all(self._credit.disconnected(lost.task_id))
-        if complete and not lost.read_again:
-            return
-        self._warn(self.losses.task_lost(lost))
 
     def _warn(self, text: str | None) -> None:
         if text is not None:
@@ -280,66 +185,49 @@ class Client:
         started = self._order.started
         self._order.change(rounds.changes, rounds.hold, rounds.ended)
         if not started and self._order.started:
-            for cursor in self.cursors.values():
-                self._start_at(cursor, self._order.first_frame(cursor.task.task_id))
-
-    def _start_at(self, cursor: TaskCursor, frame: int) -> None:
-        """Skip the frames of a task before `frame`, and let the worker send."""
-        if frame > cursor.next_frame:
-            cursor.next_frame = cursor.consumed = frame
-        self._report(cursor)
+            for cursor in self._cursors.values():
+                self.tasks.start_at(cursor, self._order.first_frame(cursor.task.task_id))
 
     def _keep_turns(self, now: float) -> None:
         """Account for chunks that are not yielded, and do what a change of the order demands."""
         if not self._order.in_turns:
             return
         if discarded := self._order.take_discarded():
-            self._unsettled += [Consumed(x, 0.0, now, discarded=True) for x in discarded]
+            self.consumption.discard(discarded, now)
             self._settle()
-        self._report_all(self._credit.order_changed())
-        ready = all(cursor.open or cursor.over for cursor in self.cursors.values())
-        report = self._order.report(ready and self._hello.client_id is not None)
+        self.tasks.report_all(self._credit.order_changed())
+        ready = all(cursor.open or cursor.over for cursor in self._cursors.values())
+        report = self._order.report(ready and self.registration.done)
         if report is not None:
             self._do(ToDispatcher(report))
 
     # ── workers ───────────────────────────────────────────────────────────────────────────────────
     def connected(self, connection: int, protocol: str = "") -> list[Action]:
         """Send the hello on a new connection to a worker, over the transport `protocol`."""
-        cursor = self._by_connection.get(connection)
+        cursor = self._connections.get(connection)
         if cursor is not None:
             cursor.reading.protocol = protocol
-            hello = f.Hello(
-                f.PROTOCOL_MIN,
-                f.PROTOCOL_MAX,
-                cursor.task.reader_id,
-                cursor.task.task_id,
-                cursor.next_frame,
-                self._trainer,
-                attempt=connection,
-                metered=self._credit.metered,
-                compression=self._compression,
-                key=cursor.task.key,
-                consumer_index=self._hello.consumer_index,
-                reports=True,
+            hello = self.registration.data_hello(
+                cursor, connection, self._trainer, metered=self._credit.metered
             )
             self._do(ToWorker(connection, hello))
         return self._take_actions()
 
     def connection_lost(self, connection: int, reason: str, now: float) -> list[Action]:
         """Handle a connection that broke or could not be opened."""
-        cursor = self._by_connection.pop(connection, None)
+        cursor = self._connections.lost(connection, reason, now)
         if cursor is not None:
-            self._retry(cursor, reason, now)
+            self.tasks.disconnected(cursor)
         return self._take_actions()
 
     def worker_message(self, connection: int, message: f.Message, now: float) -> list[Action]:
         """Handle a message of a worker."""
-        cursor = self._by_connection.get(connection)
+        cursor = self._connections.get(connection)
         if cursor is None or cursor.leaving:  # the worker gets back what the client leaves
             return []
         self._give_up.worker_message(now)
         cursor.heard()
-        if self._unsettled and self._is_due():
+        if self.consumption.due:
             self._settle()
         if isinstance(message, f.Frame):
             self._receive(cursor, message, now)
@@ -348,24 +236,24 @@ class Client:
             self._credit.connected(cursor.task.task_id, message.buffer_bytes)
             if message.first_frame > cursor.next_frame:
                 self._order.skipped(cursor.task.task_id, message.first_frame)
-            self._start_at(cursor, message.first_frame)
+            self.tasks.start_at(cursor, message.first_frame)
         elif isinstance(message, f.Ready):
             cursor.ended = cursor.ended and not message.elements
             task_id = cursor.task.task_id
             grown = self._credit.ready(task_id, message.elements, message.returned)
-            self._report_all(grown)
+            self.tasks.report_all(grown)
         elif isinstance(message, f.Counts):
-            self._count(cursor, message.counts)
+            self._counts.add(cursor, message.counts)
         elif isinstance(message, f.Report):
-            cursor.reading.reported(message, now - self._began, self.waited_until(now))
+            cursor.reading.reported(message, self.wait.age(now), self.wait.until(now))
         elif isinstance(message, f.End):
-            cursor.ended, cursor.reading.ended_after = True, self.waited_until(now)
+            cursor.ended, cursor.reading.ended_after = True, self.wait.until(now)
             self._order.task_ended(cursor.task.task_id)
             self._credit.ended(cursor.task.task_id)
             if not cursor.read:
                 cursor.read = True
                 self._do(ToDispatcher(m.TaskRead(cursor.task.task_id)))
-                self._unanswered_since = now if self._awaits_answers else None
+                self.end.task_read(now)
         elif isinstance(message, f.Bye):
             self._dismissed(cursor, message.error, now)
         self._keep_turns(now)
@@ -374,12 +262,12 @@ class Client:
     def tick(self, now: float) -> list[Action]:
         """Reconnect, report consumption, and give up if nothing can be read any more."""
         self._settle()
-        for cursor in self.cursors.values():
+        for cursor in self._cursors.values():
             if self._order.empty and cursor.reported < cursor.consumed:
-                self._report(cursor)
+                self.tasks.report(cursor)
             waits = cursor.connection is None and not (cursor.lost or cursor.leaving)
             if waits and not self._closed and now >= cursor.try_at:
-                self._connect(cursor, now)
+                self._connections.open(cursor, now)
             self._warn(cursor.unreachable(now))
         self._check_give_up(now)
         self._keep_turns(now)
@@ -387,10 +275,10 @@ class Client:
 
     def _receive(self, cursor: TaskCursor, frame: f.Frame, now: float) -> None:
         if frame.number != cursor.next_frame:
-            self._disconnect(cursor)
+            self._connections.close(cursor)
             # A lost frame is sent again on the next connection.
             reason = f"frame {frame.number} came instead of {cursor.next_frame}"
-            self._retry(cursor, reason, now)
+            self.tasks.retry(cursor, reason, now)
             return
         cursor.next_frame += 1
         # Another client gave elements back after the end.
@@ -401,55 +289,20 @@ class Client:
         )
         self._order.put(chunk)
         cursor.reading.received(chunk.positions, chunk.nbytes)
-        self.outstanding += chunk.positions
-        self._credit.received(chunk.task_id, chunk.positions, self.end_wait(now))
-
-    def _count(self, cursor: TaskCursor, counts: dict[str, int]) -> None:
-        """Add the difference to the totals last received, so that nothing is counted twice."""
-        for name, count in counts.items():
-            self._counted[name] = self._counted.get(name, 0) + count - cursor.counts.get(name, 0)
-        cursor.counts = counts
+        self.consumption.outstanding += chunk.positions
+        self._credit.received(chunk.task_id, chunk.positions, self.wait.end(now))
 
     def take_counts(self) -> dict[str, int]:
         """Return the counts of the tasks since the last call."""
-        counts, self._counted = self._counted, {}
-        for name, count in self._order.counts.items():
-            if count > self._order_counts.get(name, 0):
-                counts[name] = counts.get(name, 0) + count - self._order_counts.get(name, 0)
-                self._order_counts[name] = count
-        return counts
+        return self._counts.take(self._order.counts)
 
     def _dismissed(self, cursor: TaskCursor, error: ErrorRecord | None, now: float) -> None:
         """Handle `Bye`: the worker lacks the task (yet), stops, or refuses."""
-        self._disconnect(cursor)
+        self._connections.close(cursor)
         reason = "it closed the connection" if error is None else error.message
         if error is not None and error.code not in ("NotFoundError", "UnavailableError"):
             self.fail(from_record(error))
-        self._retry(cursor, reason, now)
-
-    def _connect(self, cursor: TaskCursor, now: float) -> None:
-        self._last_connection += 1
-        cursor.dial(self._last_connection, now)
-        self._by_connection[self._last_connection] = cursor
-        self._do(Connect(self._last_connection, cursor.task))
-
-    def _retry(self, cursor: TaskCursor, reason: str, now: float) -> None:
-        cursor.postpone(reason, now, self._rng)
-        self._report_all(self._credit.disconnected(cursor.task.task_id))
-
-    def _disconnect(self, cursor: TaskCursor, farewell: bool = False) -> None:
-        if cursor.connection is not None:
-            self._by_connection.pop(cursor.connection, None)
-            self._do(Disconnect(cursor.connection, farewell))
-            cursor.connection, cursor.open = None, False
-
-    def _give_back(self, cursor: TaskCursor, frame: int, consumed: int) -> None:
-        """Give back all after the first `consumed` elements of `frame` and disconnect."""
-        if cursor.open and cursor.connection is not None:
-            self._do(ToWorker(cursor.connection, f.GiveBack(frame, consumed)))
-            self._disconnect(cursor, farewell=True)
-        else:
-            self._disconnect(cursor)
+        self.tasks.retry(cursor, reason, now)
 
     # ── the user ──────────────────────────────────────────────────────────────────────────────────
     def take(
@@ -464,75 +317,55 @@ class Client:
             seconds: time that the user has worked on the last chunk.
             now: seconds.
         """
-        self._report_all(self._credit.begin())
+        self.tasks.report_all(self._credit.begin())
         before, self._current = self._current, None
-        if before is not None and not before.repeated:
-            self._unsettled.append(Consumed(before, seconds, now))
-            self._unsettled_positions += before.positions
-            self._unsettled_bytes += before.nbytes
-            unsettled = self._unsettled_positions, self._unsettled_bytes
-            if self._credit.urgent(before.task_id, *unsettled):
-                self._settle()
+        if (
+            before is not None
+            and not before.repeated
+            and self.consumption.add(before, seconds, now)
+        ):
+            self._settle()
         if isinstance(self._error, CancelledError):
             return self._error, self._take_actions()
         self._current = self._order.take()
         self._keep_turns(now)
         if self._current is not None:
-            self.end_wait(now)
+            self.wait.end(now)
             return self._current, self._take_actions()
-        if self._waits_since is None:
-            self._waits_since = now
-        if self._is_read:
+        self.wait.begin(now)
+        if self.end.reached:
             self._settle()
             # In turns, the end is agreed on.
-            waits = not self._order.in_turns and (self._confirm_end() or self.awaits_answer(now))
+            waits = not self._order.in_turns and (
+                self._confirm_end() or self.end.awaits_answer(now)
+            )
             return None if waits else End(), self._take_actions()
         return self._error or self._order.error, self._take_actions()
 
-    @property
-    def ends(self) -> bool:
-        """True if all is read but the end may wait for an answer."""
-        return self._unanswered_since is not None and self._is_read
-
-    @property
-    def _is_read(self) -> bool:
-        return self._order.is_over(self.computed, all(x.over for x in self.cursors.values()))
-
-    def awaits_answer(self, now: float) -> bool:
-        """Return whether the end waits for the answer of the dispatcher."""
-        since = self._unanswered_since
-        return since is not None and now - since < END_SECONDS
-
     def _confirm_end(self) -> bool:
-        """Ask workers to confirm the end: another client may have given elements back since.
-
-        Returns:
-            Whether one was asked for the first time; it answers with `End` or with elements.
-        """
-        unsure = [x for x in self.cursors.values() if x.open and x.ended and not x.confirmed]
-        for cursor in unsure:
-            cursor.ended, cursor.confirmed = False, True
-            self._report(cursor)
+        """Ask workers to confirm the end; return whether one was asked for the first time."""
+        unsure = self.end.take_unsure()
+        self.tasks.report_all(cursor.task.task_id for cursor in unsure)
         return bool(unsure)
 
     def close(self, consumed: int) -> list[Action]:
         """Give back all after the first `consumed` elements of the current chunk."""
         if self._closed:
             return []
-        self._account()
+        self.consumption.settle()
         self._closed = True
         current = self._current
         if current is not None and current.repeated:
             current = None
         if current is not None:
-            self.elements_delivered += min(consumed, len(current.elements))
+            self.consumption.elements += min(consumed, len(current.elements))
             consumed = consumed if current.error is None else 1
         given_back = {}
-        for task_id, cursor in self.cursors.items():
+        for task_id, cursor in self._cursors.items():
             mine = consumed if current is not None and current.task_id == task_id else 0
             if not (cursor.lost or cursor.left):
                 given_back[task_id] = (cursor.consumed, mine)
-            self._give_back(cursor, cursor.consumed, mine)
+            self._connections.give_back(cursor, cursor.consumed, mine)
         # The dispatcher passes it on: a connection may break before `GiveBack` arrives.
         self._given_back = given_back
         self._do(ToDispatcher(m.ClientClose(given_back, self._order.position)))
@@ -541,7 +374,7 @@ class Client:
     @property
     def partly_read(self) -> m.TaskInfo | None:
         """A task of which elements were consumed before `close`, and its end was not received."""
-        consumed = (self.cursors[task_id] for task_id, x in self._given_back.items() if any(x))
+        consumed = (self._cursors[task_id] for task_id, x in self._given_back.items() if any(x))
         return next((cursor.task for cursor in consumed if not cursor.read), None)
 
     def farewell(self, now: float) -> m.CloseClient | None:
@@ -550,20 +383,13 @@ class Client:
         Returns:
             ``None`` if there is no dispatcher that knows the client.
         """
-        hello = self._hello
-        if hello.client_id is None or self._give_up.is_hopeless(now):
+        if self._give_up.is_hopeless(now):
             return None
-        return m.CloseClient(
-            hello.client_id,
-            hello.journal_id,
-            hello.key,
-            self._given_back,
-            self._order.position,
-        )
+        return self.registration.farewell(self._given_back, self._order.position)
 
     def waiting_for(self) -> str:
         """Return what a read waits for, as the end of a sentence."""
-        cursors = self.cursors
+        cursors = self._cursors
         if (awaited := self._order.awaited) in cursors:
             assert awaited is not None
             cursors = {awaited: cursors[awaited]}
@@ -576,77 +402,27 @@ class Client:
 
     def _settle(self) -> None:
         """Account for consumed chunks and send workers new credit."""
-        if self._unsettled:
-            self._report_all(self._account())
-        if self._leaving:
-            self._finish_leaving()
-
-    def _is_due(self) -> bool:
-        last = self._unsettled[-1].chunk
-        unsettled = self._unsettled_positions, self._unsettled_bytes
-        return len(self._unsettled) >= UNSETTLED or self._credit.due(last.task_id, *unsettled)
-
-    def _account(self) -> list[int]:
-        """Account for consumed chunks; return the tasks whose workers need new credit."""
-        consumed, self._unsettled = self._unsettled, []
-        self._accounts += 1
-        self._filled += min(1.0, self.outstanding / self._credit.window)
-        self._unsettled_positions = self._unsettled_bytes = 0
-        due: list[int] = []
-        for chunk, seconds, at, discarded in consumed:
-            if not discarded:
-                self.elements_delivered += len(chunk.elements)
-                self.bytes_delivered += chunk.nbytes
-            self.outstanding -= chunk.positions
-            self.cursors[chunk.task_id].consumed = chunk.number + 1
-            due += self._credit.consumed(chunk.task_id, chunk.positions, chunk.nbytes, seconds, at)
-        return due
+        self.tasks.report_all(self.consumption.settle())
+        for left in self.tasks.finish_leaving():
+            self._do(ToDispatcher(left))
 
     # ── statistics ────────────────────────────────────────────────────────────────────────────────
     def reading(self, seconds: float, now: float) -> Reading:
         """Return where the time goes; the shell measures the seconds since the first read."""
+        waited = self.wait.until(now)
         return Reading(
             seconds=seconds,
-            waited=self.waited_until(now),
-            occupancy=self._filled / max(1, self._accounts),
-            tasks=[state_of(cursor, self.waited_until(now)) for cursor in self.cursors.values()],
+            waited=waited,
+            tasks=[state_of(cursor, waited) for cursor in self._cursors.values()],
             in_turns=self._order.in_turns,
             max_outstanding_requests=self._limit,
             assigns_splits=self._assigns_splits,
         )
 
-    def end_wait(self, now: float) -> float:
-        """Note that the reader waits no more; return the seconds for which it has waited."""
-        waited = self.waits_for(now)
-        self._waited += waited
-        self._waits_since = None
-        return waited
-
-    def waits_for(self, now: float) -> float:
-        """Return the seconds for which the reader has waited for the next chunk to arrive."""
-        return 0.0 if self._waits_since is None else max(0.0, now - self._waits_since)
-
-    def waited_until(self, now: float) -> float:
-        """Return the seconds that the reader has waited for chunks to arrive, in all."""
-        return self._waited + self.waits_for(now)
-
     # ── mechanics ─────────────────────────────────────────────────────────────────────────────────
-    def _report(self, cursor: TaskCursor) -> None:
-        """Send the worker the consumed frames and its credit."""
-        if not self._order.started:
-            return
-        if cursor.open and cursor.connection is not None and not cursor.leaving:
-            elements, nbytes = self._credit.grant(cursor.task.task_id)
-            self._do(ToWorker(cursor.connection, f.Credit(cursor.consumed, elements, nbytes)))
-            cursor.reported = cursor.consumed
-
-    def _report_all(self, task_ids: Iterable[int]) -> None:
-        for task_id in dict.fromkeys(task_ids):
-            self._report(self.cursors[task_id])
-
     def _check_give_up(self, now: float) -> None:
-        reading = any(cursor.open and not cursor.over for cursor in self.cursors.values())
-        error = self._give_up.error(now, reading, bool(self.outstanding))
+        reading = any(cursor.open and not cursor.over for cursor in self._cursors.values())
+        error = self._give_up.error(now, reading, bool(self.consumption.outstanding))
         if error is not None:
             self.fail(error)
 
@@ -654,37 +430,6 @@ class Client:
         self._actions.append(action)
 
     def _take_actions(self) -> list[Action]:
-        actions, self._actions = self._actions, []
+        actions = self._actions.copy()
+        self._actions.clear()
         return actions
-
-
-def _flow_control(options: ReadOptions, order: Order) -> WindowedCredit:
-    limit, nbytes = options.max_outstanding_requests, options.buffer_bytes
-    if limit is None:
-        return WindowedCredit(nbytes, gradual=options.tensorflow_timing)
-    return LimitedCredit(
-        limit,
-        nbytes,
-        order.needed_first,
-        singly=order.in_turns,
-        gradual=options.tensorflow_timing,
-    )
-
-
-def _resumed(hello: m.ClientHello, welcome: m.ClientWelcome) -> m.ClientHello:
-    """Return the hello for the next session."""
-    return msgspec.structs.replace(
-        hello,
-        client_id=welcome.client_id,
-        journal_id=welcome.journal_id,
-        registration=None,
-        key=welcome.key,
-    )
-
-
-def _brief(hello: m.ClientHello) -> m.ClientHello:
-    """Return the hello without the tree, which the dispatcher has if the dataset is known."""
-    if hello.registration is None:
-        return hello
-    known = msgspec.structs.replace(hello.registration, tree=b"")
-    return msgspec.structs.replace(hello, registration=known)

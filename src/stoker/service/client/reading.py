@@ -1,5 +1,6 @@
-"""Times of one client and its tasks: the input of `verdict.py`."""
+"""Times of one client and its tasks: the input of `service_bottleneck.py`."""
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,40 +9,35 @@ import msgspec
 
 from stoker.dataset.bottleneck import Pass
 from stoker.service.client.task_cursor import TaskCursor
+from stoker.service.client.task_reading import TaskReading
 from stoker.service.task_evidence import TaskEvidence
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskState:
-    """One task as its client knows it; `TaskReading` describes the attributes that it shares.
+    """One task as its client knows it.
 
     Attributes:
         worker: the worker's address.
+        reading: the amounts received, and the evidence of the worker.
         waited_since_end: the seconds for which the reader has waited since all elements of the
             task had arrived; ``None`` before.
         lost: its worker was removed.
     """
 
     worker: str
-    protocol: str = ""
-    elements: int = 0
-    bytes: int = 0
+    reading: TaskReading = field(default_factory=TaskReading)
     waited_since_end: float | None = None
     lost: bool = False
-    evidence: TaskEvidence | None = None
-    while_waiting: TaskEvidence = field(default_factory=TaskEvidence)
-    chunks: int = 0
-    backlogged: int = 0
-    backlog: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the task for `Iterator.stats`."""
-        evidence = self.evidence or TaskEvidence()
+        evidence = self.reading.evidence or TaskEvidence()
         return {
             "worker": self.worker,
-            "protocol": self.protocol,
-            "elements": self.elements,
-            "bytes": self.bytes,
+            "protocol": self.reading.protocol,
+            "elements": self.reading.elements,
+            "bytes": self.reading.bytes,
             "lost": self.lost,
             "ended": self.waited_since_end is not None,
             "seconds": evidence.seconds,
@@ -50,7 +46,7 @@ class TaskState:
             "put_wait": evidence.put_wait,
             "split_wait": evidence.split_wait,
             "occupancy": evidence.occupancy,
-            "backlog": self.backlogged / max(1, self.chunks),
+            "backlog": self.reading.backlog,
             "stages": [msgspec.structs.asdict(stage) for stage in evidence.stages],
         }
 
@@ -62,8 +58,6 @@ class Reading:
     Attributes:
         seconds: the time since then, or until the end.
         waited: the seconds in which the reader waited for elements.
-        occupancy: the mean fraction of the elements that may be in flight or buffered here which
-            had arrived and were not consumed.
         tasks: all tasks of the client.
         in_turns: they are read in turns, one element at a time (a coordinated read).
         max_outstanding_requests: as in `distribute`.
@@ -74,7 +68,6 @@ class Reading:
 
     seconds: float
     waited: float
-    occupancy: float = 0.0
     tasks: Sequence[TaskState] = ()
     in_turns: bool = False
     max_outstanding_requests: int | None = None
@@ -89,27 +82,20 @@ class Reading:
     @property
     def elements(self) -> int:
         """The number of elements received."""
-        return sum(task.elements for task in self.tasks)
+        return sum(task.reading.elements for task in self.tasks)
 
     @property
     def bytes(self) -> int:
         """About how many bytes they take."""
-        return sum(task.bytes for task in self.tasks)
+        return sum(task.reading.bytes for task in self.tasks)
 
 
 def state_of(cursor: TaskCursor, waited: float) -> TaskState:
     """Return the state of a task now that the reader has waited `waited` seconds in all."""
-    reading = cursor.reading
+    ended_after = cursor.reading.ended_after
     return TaskState(
         worker=cursor.task.worker,
-        protocol=reading.protocol,
-        elements=reading.elements,
-        bytes=reading.bytes,
-        waited_since_end=None if reading.ended_after is None else waited - reading.ended_after,
+        reading=copy.copy(cursor.reading),
+        waited_since_end=None if ended_after is None else waited - ended_after,
         lost=cursor.lost,
-        evidence=reading.evidence,
-        while_waiting=reading.while_waiting,
-        chunks=reading.chunks,
-        backlogged=reading.backlogged,
-        backlog=reading.backlog,
     )

@@ -18,6 +18,7 @@ from stoker.dataset.bottleneck import Bottleneck
 from stoker.dataset.streams.meters import Meters
 from stoker.dataset.streams.statistics import Statistics
 from stoker.dataset.streams.stream import Stream
+from stoker.dataset.streams.work import Work
 from stoker.elements.codec.elements import TypeResolver
 from stoker.elements.spec import Spec, compatible, spec_of
 from stoker.errors import (
@@ -39,7 +40,8 @@ from stoker.service.client.read_meter import ReadMeter
 from stoker.service.client.reading import Reading
 from stoker.service.client.ready_elements import ready_elements
 from stoker.service.client.route import Route
-from stoker.service.client.verdict import find_bottleneck
+from stoker.service.client.service_bottleneck import find_bottleneck
+from stoker.service.client.trainer_wait import TrainerWait
 from stoker.service.keys import KEY_BYTES
 from stoker.service.local_tasks import deleted, frees_local_tasks
 from stoker.service.own_threads import run_apart
@@ -93,6 +95,7 @@ class ServiceStream(Stream):
         self._lock = threading.RLock()
         self._taking = threading.Lock()
         self._waiter: int | None = None  # the thread in `poll`
+        self.work: Work = Work(threads=1)  # workers compute ahead of the reader
         self._connections = WorkerConnections(
             Route(options.data_transfer_protocol),
             TypeResolver(classes=classes),
@@ -105,6 +108,7 @@ class ServiceStream(Stream):
         self._chunk_size = 0
         self._taken_at = time.monotonic()
         self._meter = ReadMeter()
+        self._trainer_wait = TrainerWait()
         self.latest = LatestReading(self.reading)
         self._ended = False
         self._closed = False
@@ -144,6 +148,10 @@ class ServiceStream(Stream):
                 return []
             chunk = list(islice(self.ready, max_elements))
         return chunk
+
+    def filled(self) -> float:
+        with self._lock:
+            return self._logic.consumption.filled(self._chunk_size - length_hint(self.ready))
 
     def close(self) -> None:
         if self._pid != os.getpid():
@@ -197,7 +205,8 @@ class ServiceStream(Stream):
     def _take(self) -> None:
         """Get the next chunk, or raise its error, or StopIteration at the end."""
         with self._taking:
-            item = self._wait_item()
+            began = time.monotonic()
+            item = self._wait_item(began)
         self._connections.flush()
         if isinstance(item, logic.ReceivedChunk):
             if item.error is not None:
@@ -206,6 +215,7 @@ class ServiceStream(Stream):
                 self._check_spec(self._spec, item.elements[0])
                 self._spec = None
             self._chunk_size = len(item.elements)
+            self._count_work(self._taken_at - began)
             self.ready = ready_elements(item.elements, item.nbytes)
             return
         if isinstance(item, StokerError):
@@ -216,9 +226,14 @@ class ServiceStream(Stream):
         self._meter.end()
         raise StopIteration
 
-    def _wait_item(self) -> logic.ReceivedChunk | logic.End | StokerError:
+    def _count_work(self, seconds: float) -> None:
+        """Add the seconds for which the latest chunk was waited for."""
+        work = self.work
+        work.busy += seconds
+        work.durations.add(seconds / self._chunk_size, self._chunk_size)
+
+    def _wait_item(self, began: float) -> logic.ReceivedChunk | logic.End | StokerError:
         """Return the next chunk, the end or an error; meanwhile receive on this thread."""
-        began = time.monotonic()
         self._meter.begin(began)
         worked = began - self._taken_at
         item = self._look(worked)
@@ -227,7 +242,7 @@ class ServiceStream(Stream):
                 item = self._await_item(began, worked)
             finally:  # also if an error is raised, after which the user may read on
                 with self._lock:
-                    self._logic.end_wait(time.monotonic())
+                    self._logic.wait.end(time.monotonic())
         return item
 
     def _await_item(
@@ -261,16 +276,21 @@ class ServiceStream(Stream):
         The iterator measures a sample of its reads, which may not include one that blocks.
         """
         try:
-            with self._lock:
-                blocked = self._logic.waits_for(time.monotonic()) >= STALL_SECONDS
-            return (None if blocked else self._meters.recording.judge()) or find_bottleneck(
-                self.reading()
-            )
+            judged = self._meters.recording.judge()
+            if judged is not None and not self._is_blocked():
+                return judged
+            found = find_bottleneck(self.reading())
+            return msgspec.structs.replace(found, read=None if judged is None else judged.read)
         except Exception as error:
             logger.debug("no bottleneck was found", exc_info=error)
             return Bottleneck(
                 "unknown", f"No bottleneck was found: {type(error).__name__}: {error}."
             )
+
+    def _is_blocked(self) -> bool:
+        """Return whether the thread that reads has waited for long."""
+        with self._lock:
+            return self._logic.wait.seconds(time.monotonic()) >= STALL_SECONDS
 
     def _look(self, worked: float) -> logic.ReceivedChunk | logic.End | StokerError | None:
         """Return what has arrived; with ``None`` this thread is known to wait."""
@@ -386,43 +406,43 @@ class ServiceStream(Stream):
 
     def _tick(self) -> None:
         now = time.monotonic()
-        report = self._report(now) if now >= self._next_heartbeat else None
+        report = None
+        if now >= self._next_heartbeat and not (self._closed or self._crashed):
+            report = self._report(now)  # not under the lock: frames arrive meanwhile
         with self._lock:
             if self._closed or self._crashed:
                 return
             if report is not None:
-                self._next_heartbeat = now + self._heartbeat
+                # An epoch of seconds is shown in the status of the service, too.
+                age = max(1.0, now - self._meter.opened_at)
+                self._next_heartbeat = now + min(self._heartbeat, age)
                 self._session.send(m.Heartbeat(reading=report))
             self._execute(self._logic.tick(now))
-            if self._logic.error is not None or self._logic.ends:
+            if self._logic.error is not None or self._logic.end.expected:
                 self._notify()
             quarter = min(self._heartbeat / 4, LONGEST_TICK_SECONDS)
-            seconds = rpc_session.TICK_SECONDS if self._logic.reconnecting else quarter
+            seconds = rpc_session.TICK_SECONDS if self._logic.tasks.reconnecting else quarter
             self._session.tick_seconds = max(rpc_session.TICK_SECONDS, seconds)
         self._connections.flush()
 
     def _report(self, now: float) -> m.ReadReport:
         """Return the totals for the status of the service, with the bottleneck."""
-        kind, sentence = self._verdict()  # not under the lock: frames arrive meanwhile
-        with self._lock:
-            return m.ReadReport(
-                self._logic.elements_delivered,
-                self._logic.bytes_delivered,
-                self._logic.waited_until(self._meter.until),
-                now - self._meter.opened_at,
-                kind,
-                sentence,
-            )
-
-    def _verdict(self) -> tuple[str, str]:
-        """Return kind and sentence of the bottleneck; a failure must not end the reading."""
         try:
             found = self.bottleneck()
-        except Exception:
+        except Exception:  # it must not end the reading
             logger.debug("what is slow is not known", exc_info=True)
-            return "", ""
-        # The path of the user's file may have bytes that are no text.
-        return found.kind, found.sentence.encode(errors="replace").decode()
+            found = Bottleneck("", "")
+        with self._lock:
+            waited = self._logic.wait.until(self._meter.until)
+            return m.ReadReport(
+                self._logic.consumption.elements,
+                self._logic.consumption.bytes,
+                self._trainer_wait.until(waited, found.read, blocked=self._is_blocked()),
+                now - self._meter.opened_at,
+                found.kind,
+                # The path of the user's file may have bytes that are no text.
+                found.sentence.encode(errors="replace").decode(),
+            )
 
     # ── workers (called on the threads of the connections) ────────────────────────────────────────
     def _connection_opened(self, number: int) -> None:

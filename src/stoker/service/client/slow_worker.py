@@ -4,46 +4,40 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from stoker.dataset.advice import advice
 from stoker.dataset.bottleneck import Bottleneck, evidence_text
-from stoker.dataset.slow_stage import SlowStage, find_slow_stage, is_source, is_waiting
+from stoker.dataset.slow_stage import find_slow_stage, is_source
 from stoker.dataset.streams.stage_report import StageReport
+from stoker.service.client.phrases import percent, waited_text, workers_text
 from stoker.service.client.reading import Reading, TaskState
-from stoker.service.client.verdict_text import percent, waited_text, workers_text
 from stoker.service.task_evidence import TaskEvidence
 
 BUSY = 0.5
 """Fraction of its time from which a task computes, waits for room or waits for splits "mostly"."""
 
-SOURCE_ADVICE = (
-    "read several files or generators at once with interleave(num_parallel_calls=stoker.AUTOTUNE), "
-    "or keep the elements with cache()"
-)
-
 
 def slow_workers(
-    reading: Reading, live: Sequence[tuple[TaskState, TaskEvidence]]
+    reading: Reading, running: Sequence[tuple[TaskState, TaskEvidence]]
 ) -> Bottleneck | None:
     """Return the slowest stage of the workers, if their pipelines compute most of the time."""
-    computing = [(task, x) for task, x in live if not x.ended] or list(live)
+    computing = [(task, x) for task, x in running if not x.ended] or list(running)
     evidence = [x for _, x in computing]
-    whole, busy = sum(x.seconds for x in evidence), sum(x.computing for x in evidence)
-    if not whole or busy < BUSY * whole:
+    seconds, busy = sum(x.seconds for x in evidence), sum(x.computing for x in evidence)
+    if not seconds or busy < BUSY * seconds:
         return None
-    where = f"{workers_text(len(computing))} computed for {percent(busy, whole)} of that time"
-    slow = find_slow_stage(summed(x.stages for x in evidence), whole)
+    where = f"{workers_text(len(computing))} computed for {percent(busy, seconds)} of that time"
+    slow = find_slow_stage(summed(x.stages for x in evidence), seconds)
     if slow is None:
         return Bottleneck(
             "worker",
             f"The workers limit training: {waited_text(reading)}, and {where}; add workers.",
         )
-    cores = max(x.cores for x in evidence)
     source = is_source(slow.report)
     subject = "The source" if source else "The pipeline on the workers"
-    advice = SOURCE_ADVICE if source else _advice(slow, cores)
     return Bottleneck(
         "source" if source else "worker",
         f"{subject} limits training: {waited_text(reading)}, and {where}: {evidence_text(slow)}; "
-        f"{advice}.",
+        f"{advice(slow, worker_cores=max(x.cores for x in evidence))}.",
         site=slow.report.site,
         worker=computing[0][0].worker if len(computing) == 1 else "",
     )
@@ -74,19 +68,3 @@ def _sum(one: StageReport, other: StageReport) -> StageReport:
         occupancy=sum(occupancies) / len(occupancies) if occupancies else None,
         parallel=max(one.parallel, other.parallel),
     )
-
-
-def _advice(slow: SlowStage, cores: int) -> str:
-    report = slow.report
-    many = f"a worker has {cores} cores" if cores > 1 else "a worker has one core"
-    if report.kind == "map" and is_waiting(report):
-        return (
-            "its function waits rather than computes, so call it for several elements at once with "
-            "a larger num_parallel_calls, or stoker.AUTOTUNE"
-        )
-    if report.kind == "map" and report.parallel <= 1 and cores > 1:
-        return (
-            f"{many}, so run it with num_parallel_calls=stoker.AUTOTUNE if it releases the GIL (as "
-            f"NumPy and image decoders do), or with `stoker worker --processes {cores}` otherwise"
-        )
-    return f"add workers, or make it faster ({many})"

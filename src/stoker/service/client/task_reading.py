@@ -30,8 +30,8 @@ class TaskReading:
         while_waiting: the same while the reader waited.
         chunks: the number of chunks that the task computed since then.
         backlogged: those that came while earlier elements waited in the worker for this client.
-        backlog: the fraction of them, among the chunks computed while the reader waited; 0 if
-            these are too few.
+        chunks_while_waiting: `chunks`, weighted as the times of `while_waiting`.
+        backlogged_while_waiting: `backlogged`, weighted in the same way.
     """
 
     protocol: str = ""
@@ -42,17 +42,22 @@ class TaskReading:
     while_waiting: TaskEvidence = field(default_factory=TaskEvidence)
     chunks: int = 0
     backlogged: int = 0
+    chunks_while_waiting: float = 0.0
+    backlogged_while_waiting: float = 0.0
     _latest: TaskEvidence | None = None
     _at: float = 0.0
     _waited: float = 0.0
-    _weighted_chunks: float = 0.0
-    _weighted_backlog: float = 0.0
 
     @property
     def backlog(self) -> float:
-        """See the class."""
-        chunks = self._weighted_chunks
-        return self._weighted_backlog / chunks if chunks >= LEAST_CHUNKS else 0.0
+        """The fraction of the chunks that are `backlogged`."""
+        return self.backlogged / max(1, self.chunks)
+
+    @property
+    def backlog_while_waiting(self) -> float:
+        """The fraction of the chunks computed while the reader waited; 0 if these are too few."""
+        chunks = self.chunks_while_waiting
+        return self.backlogged_while_waiting / chunks if chunks >= LEAST_CHUNKS else 0.0
 
     def join(self, seconds: float, waited: float) -> None:
         """Note that the client begins to read the task, perhaps again.
@@ -90,7 +95,7 @@ class TaskReading:
         weight = min(1.0, max(0.0, (waited - self._waited) / period)) if period > 0 else 0.0
         self.evidence = (self.evidence or TaskEvidence()).plus(part, 1.0)
         self.while_waiting = self.while_waiting.plus(part, weight)
-        self._weighted_chunks += weight * (report.chunks - self.chunks)
-        self._weighted_backlog += weight * (report.backlogged - self.backlogged)
+        self.chunks_while_waiting += weight * (report.chunks - self.chunks)
+        self.backlogged_while_waiting += weight * (report.backlogged - self.backlogged)
         self.chunks, self.backlogged = report.chunks, report.backlogged
         self._latest, self._at, self._waited = evidence, seconds, waited

@@ -6,17 +6,9 @@ of one data connection. All methods return the actions to execute, in order.
 
 import msgspec
 
-from stoker.errors import (
-    FailedPreconditionError,
-    NotFoundError,
-    PermissionDeniedError,
-    StokerError,
-    UnavailableError,
-    to_record,
-)
+from stoker.errors import NotFoundError
 from stoker.service import messages as m
 from stoker.service.chunk import Chunk
-from stoker.service.keys import are_equal, reader_key
 from stoker.service.task_evidence import TaskEvidence
 from stoker.service.worker.actions import (
     Action,
@@ -36,10 +28,11 @@ from stoker.service.worker.actions import (
     ToDispatcher,
 )
 from stoker.service.worker.buffer_policies import DEFAULT_CACHE_BYTES
-from stoker.service.worker.reader_state import ReaderState
+from stoker.service.worker.client_connections import ClientConnections
+from stoker.service.worker.outbox import Outbox
 from stoker.service.worker.round_trip import RoundTrip
-from stoker.service.worker.split_queue import SplitQueue
 from stoker.service.worker.task import FRAME_BYTES, FRAME_ELEMENTS, NOTHING_COMPUTED, Task
+from stoker.service.worker.task_splits import TaskSplits
 from stoker.wire import frames as f
 
 __all__ = [
@@ -64,13 +57,6 @@ __all__ = [
     "Worker",
 ]
 
-PARKED_SECONDS = 10.0
-"""Time for which a connection waits for its task: a client may be notified before the worker."""
-
-
-LONGEST_TICK = 1.0
-"""Longest interval between ticks that is expected again; a frozen process has longer ones."""
-
 
 class Worker:
     """Runs tasks and serves what they produce.
@@ -86,8 +72,7 @@ class Worker:
     Attributes:
         tasks: the tasks by id.
         listings: the lists of splits that it makes and keeps.
-        connections: connection → its task and client.
-        parked: connection that waits for its task → its hello and the time until which it waits.
+        clients: the connections of its clients.
     """
 
     def __init__(
@@ -99,20 +84,17 @@ class Worker:
     ) -> None:
         self.tasks: dict[int, Task] = {}
         self.listings: set[int] = set()
-        self.connections: dict[int, tuple[int, int]] = {}
-        self.parked: dict[int, tuple[f.Hello, float]] = {}
+        self._outbox = Outbox()
+        self._splits = TaskSplits(self.tasks, self._outbox)
+        self.clients = ClientConnections(
+            self.tasks, self._outbox, hello.address, buffer_bytes, peer_timeout_ms
+        )
         self._hello = hello
         self._buffer_bytes = buffer_bytes
-        self._peer_timeout_ms = peer_timeout_ms
         self._cache_bytes = cache_bytes
-        self._in_session = False
         self._journaled = False
-        self._draining = False
         self._round_trip = RoundTrip()
         self._reported: dict[int, m.TaskReport] = {}
-        self._ticked_at: float | None = None
-        self._tick_seconds = 0.0
-        self._actions: list[Action] = []
 
     @property
     def worker_id(self) -> int:
@@ -127,14 +109,14 @@ class Worker:
         since every worker yields the whole dataset.
         """
         self._begin_drain(now)
-        return self._take_actions()
+        return self._outbox.take()
 
     def _begin_drain(self, now: float) -> None:
-        if self._draining:  # both an operator and SIGTERM may ask for it
+        if self._splits.draining:  # both an operator and SIGTERM may ask for it
             return
-        self._draining = True
+        self._splits.draining = True
         self._hello = msgspec.structs.replace(self._hello, draining=True)
-        self._send_to_dispatcher(m.WorkerDraining())
+        self._outbox.send_to_dispatcher(m.WorkerDraining())
         for task in list(self.tasks.values()):
             self._drain_task(task, now)
 
@@ -144,7 +126,7 @@ class Worker:
 
         A dispatcher that is restarted must hear of it, or it would count what was begun as lost.
         """
-        if self.tasks and self._journaled and not self._in_session:
+        if self.tasks and self._journaled and not self._outbox.in_session:
             return False
         return all(task.progress.delivered for task in self.tasks.values())
 
@@ -155,8 +137,8 @@ class Worker:
             for task_id, task in self.tasks.items()
             if task.ended or task.start.split_sources is None
         }
-        self._send_to_dispatcher(m.WorkerLeave(undelivered, self._unreported()))
-        return self._take_actions()
+        self._outbox.send_to_dispatcher(m.WorkerLeave(undelivered, self._unreported()))
+        return self._outbox.take()
 
     def _drain_task(self, task: Task, now: float) -> None:
         if task.ended:
@@ -164,14 +146,11 @@ class Worker:
         if task.start.split_sources is None:
             task.cut = True
             task.finish()
-            self._do(StopPipeline(task.start.task_id))
+            self._outbox.do(StopPipeline(task.start.task_id))
             self._deliver(task)
             return
-        self._do(DrainPipeline(task.start.task_id))
-        for queue in list(task.queues.values()):
-            queue.drain()
-            task.cut = task.cut or queue.cut
-            self._give_split(task, queue, now)
+        self._outbox.do(DrainPipeline(task.start.task_id))
+        self._splits.drain(task, now)
 
     # ── the session ───────────────────────────────────────────────────────────────────────────────
     def session_opened(self) -> list[Action]:
@@ -181,14 +160,14 @@ class Worker:
         hello = msgspec.structs.replace(
             self._hello, tasks=list(self.tasks), readers=readers, listings=list(self.listings)
         )
-        self._do(ToDispatcher(hello))
-        return self._take_actions()
+        self._outbox.do(ToDispatcher(hello))
+        return self._outbox.take()
 
     def session_lost(self, reason: str = "") -> list[Action]:
         """Handle a broken session. Tasks continue; clients continue to read."""
-        self._in_session = False
+        self._outbox.in_session = False
         self._hello = msgspec.structs.replace(self._hello, reason=reason)
-        return self._take_actions()
+        return self._outbox.take()
 
     def session_message(self, message: m.FromDispatcher, now: float) -> list[Action]:
         """Handle a message of the dispatcher."""
@@ -200,23 +179,23 @@ class Worker:
             self._stop(message.task_id, "the task was stopped: no client reads it any more")
         elif isinstance(message, m.Drain):
             self._begin_drain(now)
-            self._do(StopDrained())
+            self._outbox.do(StopDrained())
         elif isinstance(message, m.SplitGrant):
-            self._granted(message, now)
+            self._splits.granted(message, now)
         elif isinstance(message, m.ShardPage):
-            self._give_files(message)
+            self._splits.give_files(message)
         elif isinstance(message, m.ReturnSplits):
-            self._return_splits(message.task_id, now)
+            self._splits.give_back(message.task_id, now)
         elif isinstance(message, m.ListSplits):
             self.listings.add(message.listing_id)
-            self._do(ListSplits(message))
+            self._outbox.do(ListSplits(message))
         elif isinstance(message, m.StopListing):
             self._stop_listing(message.listing_id)
         elif isinstance(message, m.ClientReleased):
             self._client_released(message)
         elif isinstance(message, m.HeartbeatInterval):
-            self._do(SetHeartbeat(message.heartbeat_ms))
-        return self._take_actions()
+            self._outbox.do(SetHeartbeat(message.heartbeat_ms))
+        return self._outbox.take()
 
     def _welcome(self, welcome: m.WorkerWelcome) -> None:
         # After a removal, and with another journal, the tasks have other ids.
@@ -232,44 +211,34 @@ class Worker:
             journal_id=welcome.journal_id,
             key=welcome.key,
         )
-        self._in_session, self._journaled = True, welcome.journaled
+        self._outbox.in_session, self._journaled = True, welcome.journaled
         self._reported = {}
-        self._do(SetHeartbeat(welcome.heartbeat_ms))
+        self._outbox.do(SetHeartbeat(welcome.heartbeat_ms))
         for task in self.tasks.values():
-            for done in task.read:
-                self._send_to_dispatcher(done)
-            for queue in task.queues.values():
-                self._send_to_dispatcher(queue.reattach())
-            for request in task.files:
-                self._send_to_dispatcher(request)
+            self._splits.reattach(task)
             task.reported = m.TaskProgress(task.start.task_id)
             self._report(task)
 
     def _start(self, start: m.TaskStart, now: float) -> None:
         if start.task_id in self.tasks:
             return
-        if self._draining:  # the dispatcher started it before it knew
-            self._send_to_dispatcher(m.TaskProgress(start.task_id, delivered=True))
+        if self._splits.draining:  # the dispatcher started it before it knew
+            self._outbox.send_to_dispatcher(m.TaskProgress(start.task_id, delivered=True))
             return
         self.tasks[start.task_id] = task = Task(start, self._round_trip, self._cache_bytes)
-        self._do(OpenTask(start))
-        if start.split_sources is not None and len(start.split_sources) == 1:
-            # The only source is read for certain. Its first split arrives while the pipeline is
-            # opened, which saves the first element two round trips.
-            self._send_to_dispatcher(task.queue(start.split_sources[0].number, 0).ask(now))
-        for connection, (hello, _) in list(self.parked.items()):
-            if hello.task_id == start.task_id:
-                del self.parked[connection]
-                self._open(connection, hello, now)
+        self._outbox.do(OpenTask(start))
+        self._splits.start(task, now)
+        for connection, hello in self.clients.take_parked(start.task_id):
+            self._open(connection, hello, now)
 
     def _stop(self, task_id: int, why: str) -> None:
         task = self.tasks.pop(task_id, None)
         if task is None:
             return
         self._reported.pop(task_id, None)
-        self._do(CloseTask(task_id))
+        self._outbox.do(CloseTask(task_id))
         for reader in task.readers.values():
-            self._close_connection(reader.connection, NotFoundError(why))
+            self.clients.close(reader.connection, NotFoundError(why))
 
     def _client_released(self, message: m.ClientReleased) -> None:
         task = self.tasks.get(message.task_id)
@@ -277,16 +246,10 @@ class Worker:
             return
         reader = task.release(message.client_id)
         if reader is not None:
-            self._release(task, reader, message.consumed)
+            self.clients.release(task, reader, message.consumed)
         else:
             task.buffer.release(message.client_id, message.consumer_index)
         self._deliver(task)
-
-    def _release(
-        self, task: Task, reader: ReaderState, consumed: tuple[int, int] | None = None
-    ) -> None:
-        task.give_back(reader, consumed)
-        self._close_connection(reader.connection, _unknown_client(reader.client_id))
 
     def heartbeat(self, uptime: float) -> m.Heartbeat:
         """Return the heartbeat to send now, with the tasks that have computed anything since.
@@ -294,7 +257,7 @@ class Worker:
         Args:
             uptime: seconds since the worker was started.
         """
-        if not self._in_session:
+        if not self._outbox.in_session:
             return m.Heartbeat(uptime=uptime)
         tasks = self._unreported()
         self._reported |= tasks
@@ -311,68 +274,23 @@ class Worker:
     # ── splits ────────────────────────────────────────────────────────────────────────────────────
     def need_split(self, task_id: int, source: int, source_epoch: int, now: float) -> list[Action]:
         """Get the next split for a source of the task's pipeline."""
-        task = self.tasks.get(task_id)
-        if task is None:
-            self._do(GiveSplit(task_id, source, source_epoch, []))
-        else:
-            queue = task.queue(source, source_epoch)
-            if self._draining and not queue.ended:
-                queue.drain()
-                task.cut = True
-            self._send_to_dispatcher(queue.need(now))
-            self._give_split(task, queue, now)
-        return self._take_actions()
+        self._splits.need(task_id, source, source_epoch, now)
+        return self._outbox.take()
 
     def need_files(self, task_id: int, source: int, start: int) -> list[Action]:
         """Get files of the shard of the task, from position `start` of them on."""
-        task = self.tasks.get(task_id)
-        if task is not None:
-            request = m.ShardRequest(task_id, source, start)
-            task.files[request] = None
-            self._send_to_dispatcher(request)
-        return self._take_actions()
-
-    def _give_files(self, page: m.ShardPage) -> None:
-        task = self.tasks.get(page.task_id)
-        request = m.ShardRequest(page.task_id, page.source, page.start)
-        if task is not None and request in task.files:  # not if it was repeated on a new session
-            del task.files[request]
-            self._do(GiveFiles(page))
-
-    def _granted(self, grant: m.SplitGrant, now: float) -> None:
-        task = self.tasks.get(grant.task_id)
-        queue = task.queues.get((grant.source, grant.source_epoch)) if task is not None else None
-        if task is not None and queue is not None:
-            self._send_to_dispatcher(queue.granted(grant, now))
-            self._give_split(task, queue, now)
-
-    def _return_splits(self, task_id: int, now: float) -> None:
-        task = self.tasks.get(task_id)
-        for queue in task.queues.values() if task is not None else ():
-            self._send_to_dispatcher(queue.give_back(now))
-
-    def _give_split(self, task: Task, queue: SplitQueue, now: float) -> None:
-        split = queue.take(now)
-        if split is None:
-            return
-        self._do(GiveSplit(queue.task_id, queue.source, queue.source_epoch, split))
-        if split:
-            self._send_to_dispatcher(queue.look_ahead(now, self._tick_seconds))
-        else:
-            del task.queues[queue.source, queue.source_epoch]
-            done = m.SplitRequest(queue.task_id, queue.source, queue.source_epoch, done=True)
-            task.read.append(done)
-            self._send_to_dispatcher(done)
+        self._splits.need_files(task_id, source, start)
+        return self._outbox.take()
 
     def splits_listed(self, answer: m.SplitsPage | m.ListingFailed) -> list[Action]:
         """Send the answer to a `ListSplits`."""
         if answer.listing_id in self.listings:
-            self._send_to_dispatcher(answer)
-        return self._take_actions()
+            self._outbox.send_to_dispatcher(answer)
+        return self._outbox.take()
 
     def _stop_listing(self, listing_id: int) -> None:
         self.listings.discard(listing_id)
-        self._do(StopListing(listing_id))
+        self._outbox.do(StopListing(listing_id))
 
     # ── production ────────────────────────────────────────────────────────────────────────────────
     def produced(self, task_id: int, chunk: Chunk) -> list[Action]:
@@ -381,14 +299,14 @@ class Worker:
         if task is not None and not task.ended:
             task.put(chunk, self._buffer_bytes)
             self._deliver(task)
-        return self._take_actions()
+        return self._outbox.take()
 
     def counted(self, task_id: int, counts: dict[str, int]) -> list[Action]:
         """Update the totals of the task's pipeline, sent to readers after the next frames."""
         task = self.tasks.get(task_id)
         if task is not None:
             task.counts = counts
-        return self._take_actions()
+        return self._outbox.take()
 
     def measured(self, task_id: int, evidence: TaskEvidence) -> list[Action]:
         """Send the task's readers new evidence of where its time goes."""
@@ -396,17 +314,17 @@ class Worker:
         if task is not None:
             task.measured(evidence)
             self._deliver(task)
-        return self._take_actions()
+        return self._outbox.take()
 
     def exhausted(self, task_id: int) -> list[Action]:
         """Handle the end of the task's pipeline."""
         task = self.tasks.get(task_id)
         if task is not None:
             # With a cache the data has no end, so that an infinite `repeat` has stopped.
-            task.cut = task.cut or (self._draining and task.buffer.keeps_sent)
+            task.cut = task.cut or (self._splits.draining and task.buffer.keeps_sent)
             task.finish()
             self._deliver(task)
-        return self._take_actions()
+        return self._outbox.take()
 
     def may_produce(self, task_id: int) -> bool:
         """Return whether the pipeline continues; if not, `Produce` or `CloseTask` follows."""
@@ -421,121 +339,43 @@ class Worker:
         """Handle a message on a data connection."""
         if isinstance(message, f.Hello):
             self._open(connection, message, now)
-        elif (found := self._reader_of(connection)) is not None:
+        elif (found := self.clients.get(connection)) is not None:
             task, reader = found
             if isinstance(message, f.Credit):
                 task.credited(reader, message)
             elif isinstance(message, f.GiveBack):
                 del task.readers[reader.client_id]
                 task.give_back(reader, (message.frame, message.consumed))
-                self._close_connection(connection, None)
+                self.clients.close(connection, None)
             elif isinstance(message, f.Bye):
                 reader.connection = None
-                self._close_connection(connection, None)
+                self.clients.close(connection, None)
             self._deliver(task)
-        return self._take_actions()
+        return self._outbox.take()
 
     def client_lost(self, connection: int) -> list[Action]:
         """Handle a broken data connection. Its frames are kept: the client may reconnect."""
-        self.parked.pop(connection, None)
-        found = self._reader_of(connection)
-        if found is not None:
-            found[1].connection = None
-        self.connections.pop(connection, None)
-        return self._take_actions()
+        self.clients.lost(connection)
+        return self._outbox.take()
 
     def tick(self, now: float) -> list[Action]:
         """Close connections whose tasks have not started in time, and announce splits."""
-        if self._ticked_at is not None:
-            self._tick_seconds = min(now - self._ticked_at, LONGEST_TICK)
-        self._ticked_at = now
-        for task in self.tasks.values():
-            for queue in task.queues.values():
-                self._send_to_dispatcher(queue.look_ahead(now, self._tick_seconds))
-        for connection, (hello, until) in list(self.parked.items()):
-            if now > until:
-                del self.parked[connection]
-                error = NotFoundError(f"task {hello.task_id} does not run on this worker")
-                self._close_connection(connection, error)
-        return self._take_actions()
+        self._splits.tick(now)
+        self.clients.tick(now)
+        return self._outbox.take()
 
     def _open(self, connection: int, hello: f.Hello, now: float) -> None:
-        try:
-            protocol = f.negotiate(hello.protocol_min, hello.protocol_max)
-            task = self.tasks.get(hello.task_id)
-            # The dispatcher notifies clients and workers at the same time.
-            if task is None:
-                self.parked[connection] = (hello, now + PARKED_SECONDS)
-                return
-            if not are_equal(hello.key, reader_key(task.start.key, hello.client_id)):
-                raise PermissionDeniedError(
-                    f"this is not the key of client {hello.client_id} for task {hello.task_id}"
-                )
-            if hello.client_id in task.released:
-                raise _unknown_client(hello.client_id)
-            known = task.readers.get(hello.client_id)
-            reader = known or self._new_reader(task, hello)
-            # The `Welcome` that named the first frame may be lost, or the `Credit` that skips.
-            if known is not None:
-                task.skip(known, hello.next_frame)
-            next_frame = max(hello.next_frame, reader.first_number)
-            _check_resumable(reader, hello, next_frame)
-        except StokerError as error:
-            self._close_connection(connection, error)
-            return
-        self._close_connection(reader.connection, UnavailableError("the client connected again"))
-        task.readers[hello.client_id] = reader
-        reader.metered, reader.reports = hello.metered, hello.reports
-        self.connections[connection] = (hello.task_id, hello.client_id)
-        welcome = f.Welcome(
-            protocol, self._hello.address, self._buffer_bytes, self._peer_timeout_ms, next_frame
-        )
-        self._do(ToClient(connection, welcome))
-        reader.connect(connection, hello.attempt, next_frame)
-        self._deliver(task)
-
-    def _new_reader(self, task: Task, hello: f.Hello) -> ReaderState:
-        """Return the state of a new client, after the release of one that it replaces.
-
-        Raises:
-            StokerError: if it cannot read the task.
-        """
-        index = hello.consumer_index
-        for other in list(task.readers.values()):
-            if index is not None and other.consumer_index == index:
-                if other.client_id > hello.client_id:  # the older of the two was replaced
-                    raise _unknown_client(hello.client_id)
-                task.release(other.client_id)
-                self._release(task, other)
-        reader = ReaderState(hello.client_id, self._buffer_bytes, index)
-        if index is None:
-            _check_resumable(reader, hello, hello.next_frame)
-        first = task.buffer.join(hello.client_id, hello.trainer, index, hello.next_frame)
-        reader.begin_at(first)
-        return reader
-
-    def _reader_of(self, connection: int) -> tuple[Task, ReaderState] | None:
-        task_id, client_id = self.connections.get(connection, (-1, -1))
-        task = self.tasks.get(task_id)
-        reader = task.readers.get(client_id) if task is not None else None
-        if task is None or reader is None or reader.connection != connection:
-            return None
-        return task, reader
-
-    def _close_connection(self, connection: int | None, error: StokerError | None) -> None:
-        if connection is None:
-            return
-        self.connections.pop(connection, None)
-        self._do(ToClient(connection, f.Bye(None if error is None else to_record(error))))
-        self._do(CloseConnection(connection))
+        task = self.clients.open(connection, hello, now)
+        if task is not None:
+            self._deliver(task)
 
     def _deliver(self, task: Task) -> None:
         """Send all possible frames, and resume the pipeline if that made room."""
         for reader, message in task.deliver():
             assert reader.connection is not None
-            self._do(ToClient(reader.connection, message))
+            self._outbox.do(ToClient(reader.connection, message))
         if task.full and self.may_produce(task.start.task_id):
-            self._do(Produce(task.start.task_id))
+            self._outbox.do(Produce(task.start.task_id))
         self._report(task)
 
     def _report(self, task: Task) -> None:
@@ -543,35 +383,4 @@ class Worker:
         progress = task.progress
         if progress != task.reported:
             task.reported = progress
-            self._send_to_dispatcher(progress)
-
-    # ── mechanics ─────────────────────────────────────────────────────────────────────────────────
-    def _send_to_dispatcher(self, message: m.FromWorker | None) -> None:
-        if message is not None and self._in_session:
-            self._do(ToDispatcher(message))
-
-    def _do(self, action: Action) -> None:
-        self._actions.append(action)
-
-    def _take_actions(self) -> list[Action]:
-        actions, self._actions = self._actions, []
-        return actions
-
-
-def _check_resumable(reader: ReaderState, hello: f.Hello, next_frame: int) -> None:
-    """Check that a client that connects can continue from `next_frame` on.
-
-    Raises:
-        UnavailableError: if a newer connection of the client arrived before.
-        FailedPreconditionError: if its next frame is not kept.
-    """
-    if hello.attempt <= reader.attempt:
-        raise UnavailableError("a newer connection of the client arrived before")
-    if not reader.can_resume(next_frame):
-        raise FailedPreconditionError(
-            f"frame {next_frame} of task {hello.task_id} is not kept for client {hello.client_id}"
-        )
-
-
-def _unknown_client(client_id: int) -> NotFoundError:
-    return NotFoundError(f"Unknown iteration client id {client_id}. It was released")
+            self._outbox.send_to_dispatcher(progress)

@@ -189,7 +189,7 @@ class Pipeline:
         with self._lock:
             splits = self._splits[key]
         while not self._closed.is_set():
-            with self.meter.split_wait:
+            with self.meter.times.lacking_split():
                 self._host.need_split(self._start.task_id, *key)
                 split = splits.get()
             if split:
@@ -263,7 +263,7 @@ class Pipeline:
         most = min(FRAME_ELEMENTS, RUNS * (self._start.num_consumers or FRAME_ELEMENTS))
         while not self._closed.is_set():
             try:
-                with self.meter.computing:
+                with self.meter.times.reading():
                     elements = self.meter.section.read(stream, most, self._host.chunk_bytes)
             except Exception as error:  # noqa: BLE001 - it occupies its element's position
                 self._report(describe(error, self._host.address, position))

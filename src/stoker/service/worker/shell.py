@@ -11,10 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stoker.dataset.options import Options
 from stoker.dataset.streams.call_recorder import CallRecorder
-from stoker.dataset.tree.node import Node
-from stoker.dataset.tree.wire_form import decode_tree
 from stoker.errors import (
     ErrorRecord,
     StokerError,
@@ -22,7 +19,7 @@ from stoker.errors import (
     from_record,
 )
 from stoker.service import messages as m
-from stoker.service import rpc, rpc_session
+from stoker.service import rpc_session
 from stoker.service.chunk import Chunk
 from stoker.service.config import WorkerConfig, parse_service
 from stoker.service.keys import KEY_BYTES, WorkerIdentity
@@ -31,21 +28,17 @@ from stoker.service.versions import versions
 from stoker.service.worker import logic
 from stoker.service.worker.allocator import TRIM_SECONDS, trim_allocator
 from stoker.service.worker.data_connections import DataConnections
-from stoker.service.worker.dataset_cache import DatasetCache
+from stoker.service.worker.dataset_loader import DatasetLoader
 from stoker.service.worker.failure_log import FailureLog
 from stoker.service.worker.listeners import WorkerListeners, shared_segments
 from stoker.service.worker.listing import Listing
-from stoker.service.worker.pipeline import Pipeline, task_fields
+from stoker.service.worker.pipeline import task_fields
 from stoker.service.worker.probing import probe_reply
+from stoker.service.worker.task_pipelines import PipelineAction, TaskPipelines
 from stoker.version import VERSION
 from stoker.wire import frames as f
 
 logger = logging.getLogger("stoker.worker")
-
-CALL_SECONDS = 300.0
-
-CALL_AGAIN_SECONDS, CALL_AGAIN_LONGEST = 0.05, 2.0
-"""Seconds between two calls to a dispatcher that cannot be reached; doubles with each."""
 
 DRAIN_SECONDS = 0.02
 """Interval at which a worker that drains checks whether it is done."""
@@ -53,9 +46,6 @@ DRAIN_SECONDS = 0.02
 LONGEST_TICK_SECONDS = 0.5
 """Interval of the timers of a worker with a lease of 10 s and more; with 0.05 an idle worker used
 0.5 % of a core."""
-
-EVIDENCE_SECONDS, EVIDENCE_SECONDS_PER_TASK = 0.5, 0.02
-"""Interval of the reports of where the time of tasks goes, at least; with many tasks longer."""
 
 ADDRESS_TIMEOUTS = 1.5
 """Peer timeouts for which a new worker asks again while another process holds its address: that may
@@ -110,17 +100,16 @@ class Shell:
         self.segments = shared_segments(config)
         self.chunk_bytes = max(1, min(logic.FRAME_BYTES, config.buffer_bytes // 4))
         self._connections: DataConnections | None = None
-        self._pipelines: dict[int, Pipeline] = {}
+        self._loader = DatasetLoader(self._dispatcher_address, config.peer_timeout_ms / 1000)
+        self.load = self._loader.load
+        self._pipelines = TaskPipelines(self, self._loader.cache, self._lock)
         self._listings: dict[int, Listing] = {}
-        self._datasets = DatasetCache(self._fetch)
-        self._dataset_of: dict[int, str] = {}
         self._interval = config.heartbeat_interval
         self._started_at = time.monotonic()
         self._lost_at: float | None = self._started_at
         self._next_heartbeat = 0.0
         self._has_ended = False
         self._trim_at: float | None = None
-        self._evidence_at = 0.0
         self._stopping = False
         self._failures = FailureLog(logger)
 
@@ -180,7 +169,7 @@ class Shell:
 
     def stop(self) -> None:
         """End everything without waiting for user functions that run."""
-        self._stopping = True
+        self._stopping = self._loader.stopping = True
         if self._session is not None:
             self._run(self.logic.leave)
             self._session.close()
@@ -188,9 +177,8 @@ class Shell:
             self._connections.close()
         if self._listeners is not None:
             self._listeners.close()
+        pipelines = self._pipelines.remove_all()
         with self._lock:
-            pipelines = list(self._pipelines.values())
-            self._pipelines.clear()
             for listing in self._listings.values():
                 listing.close()
             self._listings.clear()
@@ -236,7 +224,8 @@ class Shell:
             self._next_heartbeat = now + self._interval
             self._session.send(self._heartbeat(now))
         self._run(self.logic.tick, now)
-        self._report_evidence(now)
+        for task_id, evidence in self._pipelines.evidence(now):
+            self.measured(task_id, evidence)
         self._failures.report_if_due(now)
         if self._connections is not None:
             self._connections.tick(now)
@@ -250,17 +239,6 @@ class Shell:
             where = self._dispatcher_address + self._why()
             logger.error("no dispatcher at %s for %g s: stopping", where, limit)
             self._end(None)
-
-    def _report_evidence(self, now: float) -> None:
-        """Send clients where the time of their tasks goes, at most twice a second."""
-        if now < self._evidence_at:
-            return
-        with self._lock:
-            pipelines = dict(self._pipelines)
-        self._evidence_at = now + max(EVIDENCE_SECONDS, len(pipelines) * EVIDENCE_SECONDS_PER_TASK)
-        for task_id, pipeline in pipelines.items():
-            if not pipeline.meter.ended:
-                self.measured(task_id, pipeline.meter.evidence())
 
     def _heartbeat(self, now: float) -> m.Heartbeat:
         with self._lock:
@@ -351,35 +329,6 @@ class Shell:
         return probe_reply(self.address, worker_id, self._dispatcher_address, time.time())
 
     # ── pipelines (called on their threads) ───────────────────────────────────────────────────────
-    def load(self, dataset_id: str, closed: threading.Event | None = None) -> tuple[Node, Options]:
-        """Return a new tree of a registered dataset, and its options.
-
-        While the dispatcher cannot be reached, try again until `closed`, or without it until the
-        worker stops: a broken connection must cost neither a task nor an element.
-        """
-        waiting = closed or threading.Event()
-        pause = CALL_AGAIN_SECONDS
-        while True:
-            try:
-                reply = self._datasets.get(dataset_id)
-                break
-            except UnavailableError as error:
-                if waiting.wait(pause) or (closed is None and self._stopping):
-                    raise
-                logger.warning("cannot get dataset %s, trying again: %s", dataset_id, error)
-                pause = min(2 * pause, CALL_AGAIN_LONGEST)
-        return decode_tree(reply.tree), reply.options
-
-    def _fetch(self, dataset_id: str) -> m.DatasetReply:
-        answer = rpc.call(
-            self._dispatcher_address,
-            m.GetDataset(dataset_id),
-            CALL_SECONDS,
-            self._config.peer_timeout_ms / 1000,
-        )
-        assert isinstance(answer, m.DatasetReply)
-        return answer
-
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         """Return an array for a batch: in shared memory, if a client can map it."""
         if self.segments is None or not self.segments.clients:
@@ -473,8 +422,9 @@ class Shell:
             else:
                 self._run_on_pipeline(action)
 
-    def _log_task(self, text: str, start: m.TaskStart) -> None:
-        logger.info(text, extra={"worker": self.address, **task_fields(start)})
+    def _run_on_pipeline(self, action: PipelineAction) -> None:
+        if self._pipelines.execute(action) and self._trim_at is None:
+            self._trim_at = time.monotonic() + TRIM_SECONDS
 
     def _list(self, request: m.ListSplits) -> None:
         listing = self._listings.get(request.listing_id)
@@ -485,39 +435,3 @@ class Shell:
     def _put(self, connection: int, message: f.Message | None) -> None:
         if self._connections is not None:
             self._connections.put(connection, message)
-
-    def _run_on_pipeline(
-        self,
-        action: logic.OpenTask
-        | logic.CloseTask
-        | logic.DrainPipeline
-        | logic.StopPipeline
-        | logic.Produce
-        | logic.GiveSplit
-        | logic.GiveFiles,
-    ) -> None:
-        if isinstance(action, logic.OpenTask):
-            task_id, dataset_id = action.start.task_id, action.start.dataset_id
-            self._log_task("a task begins", action.start)
-            self._datasets.acquire(dataset_id)
-            self._dataset_of[task_id] = dataset_id
-            self._pipelines[task_id] = Pipeline(action.start, self)
-            return
-        task_id = action.page.task_id if isinstance(action, logic.GiveFiles) else action.task_id
-        pipeline = self._pipelines.get(task_id)
-        if pipeline is None:
-            return
-        if isinstance(action, logic.Produce):
-            pipeline.resume()
-        elif isinstance(action, logic.GiveSplit):
-            pipeline.give_split(action.source, action.source_epoch, action.split)
-        elif isinstance(action, logic.GiveFiles):
-            pipeline.give_files(action.page)
-        elif isinstance(action, logic.DrainPipeline):
-            pipeline.draining = True
-        else:  # CloseTask or StopPipeline
-            pipeline.close()
-            del self._pipelines[action.task_id]
-            self._datasets.release(self._dataset_of.pop(action.task_id))
-            if self._trim_at is None:
-                self._trim_at = time.monotonic() + TRIM_SECONDS

@@ -1,10 +1,8 @@
 """Measure where the time of one task goes."""
 
 import logging
-import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 
 from stoker.dataset.streams.meters import Meters
 from stoker.dataset.streams.section import Section
@@ -12,42 +10,9 @@ from stoker.dataset.streams.stage_report import StageReport
 from stoker.dataset.threads.pool import available_cpus
 from stoker.service.stopwatch import Stopwatch
 from stoker.service.task_evidence import TaskEvidence
+from stoker.service.worker.computing_times import ComputingTimes
 
 logger = logging.getLogger("stoker.worker")
-
-
-class SplitWaits:
-    """The seconds in which at least one source of a task waits for a split.
-
-    Sources may wait on several threads at a time.
-    """
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._lock = threading.Lock()
-        self._waiting = 0
-        self._watch = Stopwatch(clock)
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if not self._waiting:
-                self._watch.__enter__()
-            self._waiting += 1
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        with self._lock:
-            self._waiting -= 1
-            if not self._waiting:
-                self._watch.__exit__(kind, error, traceback)
-
-    @property
-    def seconds(self) -> float:
-        """The total, waits that last included."""
-        return self._watch.seconds
 
 
 class TaskMeter:
@@ -58,9 +23,8 @@ class TaskMeter:
         clock: returns the time in seconds.
 
     Attributes:
-        computing: runs while the pipeline computes; waits for splits are subtracted later.
+        times: measures the calls of the pipeline, and the waits of its sources for splits.
         put_wait: runs while the pipeline waits for room.
-        split_wait: runs while a source waits for a split.
         stages: measures the stages of the pipeline.
         section: chooses the calls in which they are measured.
     """
@@ -78,9 +42,8 @@ class TaskMeter:
         self._failed = False
         self.stages = Meters()
         self.section = Section()
-        self.computing = Stopwatch(clock)
+        self.times = ComputingTimes(clock)
         self.put_wait = Stopwatch(clock)
-        self.split_wait = SplitWaits(clock)
 
     def begin(self) -> None:
         """Record that the pipeline is open; importing what its functions need does not count."""
@@ -98,12 +61,12 @@ class TaskMeter:
     def evidence(self) -> TaskEvidence:
         """Return the present totals; the worker adds what it knows of the buffer."""
         until = self._clock() if self._ended_at is None else self._ended_at
-        waited = self.split_wait.seconds
+        computing, split_wait = self.times.seconds
         return TaskEvidence(
             seconds=0.0 if self._began is None else until - self._began,
-            computing=max(0.0, self.computing.seconds - waited),
+            computing=computing,
             put_wait=self.put_wait.seconds,
-            split_wait=waited,
+            split_wait=split_wait,
             ended=self.ended,
             cores=self._cores,
             splits=self._splits,

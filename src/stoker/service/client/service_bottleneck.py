@@ -3,10 +3,10 @@
 import statistics
 from collections.abc import Callable, Sequence
 
-from stoker.dataset.bottleneck import Bottleneck, consumer_limit, seconds_text
+from stoker.dataset.bottleneck import Bottleneck, consumer_bottleneck, seconds_text
+from stoker.service.client.phrases import percent, rate_text, waited_text, workers_text
 from stoker.service.client.reading import Reading, TaskState
 from stoker.service.client.slow_worker import BUSY, slow_workers
-from stoker.service.client.verdict_text import percent, rate_text, waited_text, workers_text
 from stoker.service.task_evidence import TaskEvidence
 
 STRAGGLING = 2.5
@@ -26,56 +26,56 @@ Rule = Callable[[Reading, Pairs], Bottleneck | None]
 
 def find_bottleneck(reading: Reading) -> Bottleneck:
     """Return what limits the reader of a service: the reader itself, or the service."""
-    return consumer_limit(reading.own_read) or find_limit(reading)
+    return consumer_bottleneck(reading.own_read) or find_service_bottleneck(reading)
 
 
-def find_limit(reading: Reading) -> Bottleneck:
+def find_service_bottleneck(reading: Reading) -> Bottleneck:
     """Return what limits the rate at which a service delivers, given that its reader waits."""
-    live = [
-        (task, task.while_waiting if _proves(task) else evidence)
+    reporting = [
+        (task, task.reading.while_waiting if _proves(task) else evidence)
         for task in reading.tasks
-        if (evidence := task.evidence) is not None and not task.lost
+        if (evidence := task.reading.evidence) is not None and not task.lost
     ]
-    running = [pair for pair in live if pair[0].waited_since_end is None] or live
+    running = [pair for pair in reporting if pair[0].waited_since_end is None] or reporting
     rules: tuple[tuple[Rule, Pairs], ...] = (
-        (_straggler, live),
+        (_straggler, reporting),
         (_other_consumer, running),
         (_network, running),
-        (_splits, live),
+        (_splits, reporting),
         (slow_workers, running),
     )
     for rule, tasks in rules:
         if (found := rule(reading, tasks)) is not None:
             return found
-    if not live:
+    if not reporting:
         silent = sum(not task.lost for task in reading.tasks)
         return Bottleneck(
             "unknown",
             f"The service limits training: {waited_text(reading)}, but no worker has reported yet "
             f"where its time goes ({workers_text(silent)}).",
         )
-    whole = sum(evidence.seconds for _, evidence in live)
+    total = sum(evidence.seconds for _, evidence in reporting)
     parts = ", ".join(
-        f"{verb} for {percent(sum(seconds), whole)}"
+        f"{verb} for {percent(sum(seconds), total)}"
         for verb, seconds in (
-            ("computed", [x.computing for _, x in live]),
-            ("waited for room", [x.put_wait for _, x in live]),
-            ("waited for splits", [x.split_wait for _, x in live]),
+            ("computed", [x.computing for _, x in reporting]),
+            ("waited for room", [x.put_wait for _, x in reporting]),
+            ("waited for splits", [x.split_wait for _, x in reporting]),
         )
     )
     return Bottleneck(
         "unknown",
         f"The service limits training: {waited_text(reading)}, but no part of it was busy: "
-        f"{workers_text(len(live))} {parts} of that time.",
+        f"{workers_text(len(reporting))} {parts} of that time.",
     )
 
 
-def _straggler(reading: Reading, live: Pairs) -> Bottleneck | None:
+def _straggler(reading: Reading, reporting: Pairs) -> Bottleneck | None:
     """Return a worker that is much slower than the others, if they have to wait for it."""
-    if len(live) < 2:
+    if len(reporting) < 2:
         return None
-    slowest, slow = max(live, key=lambda pair: _pace(pair[0]))
-    others = [(task, x) for task, x in live if task is not slowest]
+    slowest, slow = max(reporting, key=lambda pair: _pace(pair[0]))
+    others = [(task, x) for task, x in reporting if task is not slowest]
     idle = sum(_idle(*pair) for pair in others) - len(others) * _idle(slowest, slow)
     waits = reading.in_turns or idle >= IDLE * reading.waited * len(others)
     computed = [task for task, x in others if x.elements]
@@ -98,25 +98,25 @@ def _straggler(reading: Reading, live: Pairs) -> Bottleneck | None:
     )
 
 
-def _other_consumer(reading: Reading, live: Pairs) -> Bottleneck | None:
+def _other_consumer(reading: Reading, running: Pairs) -> Bottleneck | None:
     """Return that another consumer of a coordinated read is slower, if workers wait for it."""
-    if not live or not reading.in_turns:
+    if not running or not reading.in_turns:
         return None
-    if any(_has_backlog(task) or not _mostly(x.put_wait, x) for task, x in live):
+    if any(_has_backlog(task) or not _mostly(x.put_wait, x) for task, x in running):
         return None
-    whole = sum(x.seconds for _, x in live)
+    seconds = sum(x.seconds for _, x in running)
     return Bottleneck(
         "trainer",
         f"Another consumer limits training: {waited_text(reading)}, while "
-        f"{workers_text(len(live))} waited for room for "
-        f"{percent(sum(x.put_wait for _, x in live), whole)} of that time, although nothing waited "
-        "there for this consumer; look for the slowest consumer of this coordinated read.",
+        f"{workers_text(len(running))} waited for room for "
+        f"{percent(sum(x.put_wait for _, x in running), seconds)} of that time, although nothing "
+        "waited there for this consumer; look for the slowest consumer of this coordinated read.",
     )
 
 
-def _network(reading: Reading, live: Pairs) -> Bottleneck | None:
+def _network(reading: Reading, running: Pairs) -> Bottleneck | None:
     """Return the network, if elements wait in most workers while the reader waits for some."""
-    sending = [(task, x) for task, x in live if x.chunks]
+    sending = [(task, x) for task, x in running if x.chunks]
     ready = [
         (task, x)
         for task, x in sending
@@ -126,16 +126,17 @@ def _network(reading: Reading, live: Pairs) -> Bottleneck | None:
     ]
     if not ready or len(ready) * (1 if reading.in_turns else 2) < len(sending):
         return None
-    whole, full = sum(x.seconds for _, x in ready), sum(x.put_wait for _, x in ready)
-    protocol = max((task for task, _ in ready), key=lambda task: task.bytes).protocol or "network"
+    put_wait = sum(x.put_wait for _, x in ready)
+    seconds = sum(x.seconds for _, x in ready)
+    protocol = max((task.reading for task, _ in ready), key=lambda x: x.bytes).protocol or "network"
     subject = "Receiving in this process" if protocol in _ON_THIS_MACHINE else "The network"
     return Bottleneck(
         "network",
         f"{subject} limits training: {waited_text(reading)}, while {workers_text(len(ready))} "
-        f"of {len(live)} had elements ready (they waited for room for "
-        f"{percent(full, whole)} of that time); {protocol} delivered "
+        f"of {len(running)} had elements ready (they waited for room for "
+        f"{percent(put_wait, seconds)} of that time); {protocol} delivered "
         f"{rate_text(reading.bytes, reading.seconds)} on average; "
-        f"{_network_advice(reading, len(live), protocol)}.",
+        f"{_network_advice(reading, len(running), protocol)}.",
     )
 
 
@@ -159,15 +160,15 @@ def _network_advice(reading: Reading, workers: int, protocol: str) -> str:
     )
 
 
-def _splits(reading: Reading, live: Pairs) -> Bottleneck | None:
+def _splits(reading: Reading, reporting: Pairs) -> Bottleneck | None:
     """Return that there are too few splits, if workers lack some while others compute."""
-    idle = [pair for pair in live if _idle(*pair) >= IDLE * reading.waited]
-    computing = [x for task, x in live if _mostly(x.computing, x) and (task, x) not in idle]
+    idle = [pair for pair in reporting if _idle(*pair) >= IDLE * reading.waited]
+    computing = [x for task, x in reporting if _mostly(x.computing, x) and (task, x) not in idle]
     idle_seconds = sum(_idle(*pair) for pair in idle)
-    share = idle_seconds / max(reading.waited * len(live), 1e-9)
+    share = idle_seconds / max(reading.waited * len(reporting), 1e-9)
     if not reading.assigns_splits or not computing or share < IDLE:
         return None
-    splits = {number: n for _, x in live for number, n in x.splits.items()}
+    splits = {number: n for _, x in reporting for number, n in x.splits.items()}
     source = min(splits, key=lambda number: splits[number], default=None)
     stage = next((s for x in computing for s in x.stages if s.number == source), None)
     count = splits.get(-1 if source is None else source, 0)
@@ -175,10 +176,10 @@ def _splits(reading: Reading, live: Pairs) -> Bottleneck | None:
         "splits",
         f"There are too few splits: {waited_text(reading)}, and "
         f"{'the source' if stage is None else stage.label} has {count:,} "
-        f"split{'' if count == 1 else 's'} for {workers_text(len(live))}, of which {len(idle)} had "
-        f"none for {percent(idle_seconds, reading.waited * len(idle))} of that time; divide the "
-        'data into more files, or use processing_mode="parallel_epochs" if each worker may yield '
-        "the whole dataset.",
+        f"split{'' if count == 1 else 's'} for {workers_text(len(reporting))}, of which "
+        f"{len(idle)} had none for {percent(idle_seconds, reading.waited * len(idle))} of that "
+        'time; divide the data into more files, or use processing_mode="parallel_epochs" if each '
+        "worker may yield the whole dataset.",
         site="" if stage is None else stage.site,
     )
 
@@ -188,12 +189,12 @@ def _proves(task: TaskState) -> bool:
 
     Of one that has ended, the times in which the reader did not wait prove nothing.
     """
-    return task.while_waiting.seconds > 0 or task.waited_since_end is not None
+    return task.reading.while_waiting.seconds > 0 or task.waited_since_end is not None
 
 
 def _pace(task: TaskState) -> float:
     """Return the seconds of computation per element; of one that computes its first, until now."""
-    evidence = task.evidence or TaskEvidence()
+    evidence = task.reading.evidence or TaskEvidence()
     return evidence.computing / max(1, evidence.elements)
 
 
@@ -207,4 +208,4 @@ def _idle(task: TaskState, evidence: TaskEvidence) -> float:
 
 
 def _has_backlog(task: TaskState) -> bool:
-    return task.backlog >= BUSY
+    return task.reading.backlog_while_waiting >= BUSY

@@ -8,7 +8,8 @@ import pytest
 from stoker.dataset.bottleneck import Pass
 from stoker.dataset.streams.stage_report import StageReport
 from stoker.service.client.reading import Reading, TaskState
-from stoker.service.client.verdict import find_bottleneck, find_limit
+from stoker.service.client.service_bottleneck import find_bottleneck, find_service_bottleneck
+from stoker.service.client.task_reading import TaskReading
 from stoker.service.task_evidence import TaskEvidence
 
 SOURCE = StageReport(0, "list_files", "train.py:7", busy=0.1, get_wait=0.1, elements=90)
@@ -41,16 +42,17 @@ def _task(
     measured = TaskEvidence(**fields)
     return TaskState(
         worker=worker,
-        protocol=protocol,
-        elements=elements,
-        bytes=elements * 1_000_000,
+        reading=TaskReading(
+            protocol=protocol,
+            elements=elements,
+            bytes=elements * 1_000_000,
+            evidence=measured,
+            while_waiting=measured if while_waiting else TaskEvidence(),
+            chunks_while_waiting=chunks,
+            backlogged_while_waiting=backlogged,
+        ),
         waited_since_end=ended_for,
         lost=lost,
-        evidence=measured,
-        while_waiting=measured if while_waiting else TaskEvidence(),
-        chunks=chunks,
-        backlogged=backlogged,
-        backlog=backlogged / max(1, chunks),
     )
 
 
@@ -74,7 +76,7 @@ def test_a_reader_that_seldom_waits_is_the_limit():
 
 
 def test_the_sentence_has_the_time_for_which_the_consumer_waited():
-    found = find_limit(_reading(_task(), read=Pass(90, 20.0, 3.0)))
+    found = find_service_bottleneck(_reading(_task(), read=Pass(90, 20.0, 3.0)))
     assert found.kind == "worker"
     assert "the trainer waited for elements for 15% of 20.0 s" in found.sentence
 
@@ -85,9 +87,9 @@ def test_busy_workers_are_named_with_their_slowest_stage():
     assert found.sentence == (
         "The pipeline on the workers limits training: the trainer waited for elements for 80% of "
         "10.0 s, and 2 workers computed for 90% of that time: 99% of the pipeline's time was in "
-        "map(decode) at train.py:8 (P50 100.0 ms, P99 120.0 ms per element); a worker has 8 cores, "
-        "so run it with num_parallel_calls=stoker.AUTOTUNE if it releases the GIL (as NumPy and "
-        "image decoders do), or with `stoker worker --processes 8` otherwise."
+        "map(decode) at train.py:8 (P50 100.0 ms, P99 120.0 ms per element); run it in parallel "
+        "with num_parallel_calls=stoker.AUTOTUNE if it releases the GIL (as NumPy and image "
+        "decoders do), or with `stoker worker --processes 8` otherwise, as a worker has 8 cores."
     )
 
 
@@ -98,15 +100,15 @@ def test_busy_workers_are_named_with_their_slowest_stage():
         ({"cpu": 0.01}, 8, "waits rather than computes"),
         ({"cpu": 0.3}, 8, "if it releases the GIL"),
         ({"cpu": 0.99}, 8, "num_parallel_calls=stoker.AUTOTUNE"),
-        ({}, 1, "add workers, or make it faster (a worker has one core)"),
-        ({"kind": "filter"}, 8, "add workers, or make it faster (a worker has 8 cores)"),
+        ({}, 1, "add workers, or make it faster, as a worker has one core"),
+        ({"kind": "filter"}, 8, "in a map with num_parallel_calls=stoker.AUTOTUNE, or add workers"),
     ],
 )
 def test_the_advice_fits_the_slow_stage(changes, cores, advice):
     stage = StageReport(**{name: getattr(DECODE, name) for name in DECODE.__struct_fields__})
     for name, value in changes.items():
         setattr(stage, name, value)
-    found = find_limit(_reading(_task(stages=[SOURCE, stage], cores=cores)))
+    found = find_service_bottleneck(_reading(_task(stages=[SOURCE, stage], cores=cores)))
     assert found.kind == "worker"
     assert advice in found.sentence
 
@@ -114,7 +116,7 @@ def test_the_advice_fits_the_slow_stage(changes, cores, advice):
 def test_a_slow_source_is_named():
     source = StageReport(0, "generator", "train.py:7", "rows", elements=90, busy=8.8)
     decode = StageReport(1, "map", "train.py:8", "decode", [0], elements=90, busy=0.2)
-    found = find_limit(_reading(_task(stages=[source, decode])))
+    found = find_service_bottleneck(_reading(_task(stages=[source, decode])))
     assert (found.kind, found.site, found.worker) == ("source", "train.py:7", "host:1")
     assert found.sentence.startswith("The source limits training: the trainer waited")
     assert "98% of the pipeline's time was in generator(rows) at train.py:7" in found.sentence
@@ -123,13 +125,19 @@ def test_a_slow_source_is_named():
 @pytest.mark.parametrize("kind", ["records", "load"])
 def test_a_stage_that_reads_files_is_a_source(kind):
     reader = StageReport(1, kind, "train.py:8", "", [0], elements=90, busy=8.8)
-    found = find_limit(_reading(_task(stages=[SOURCE, reader])))
+    found = find_service_bottleneck(_reading(_task(stages=[SOURCE, reader])))
     assert (found.kind, found.site) == ("source", "train.py:8")
-    assert "read several files or generators at once" in found.sentence
+    assert "read several files at once with interleave(" in found.sentence
+
+
+def test_a_service_that_workers_read_is_no_busy_thread():
+    service = StageReport(0, "distribute", "train.py:7", busy=8.8, get_wait=8.8, occupancy=0.1)
+    found = find_service_bottleneck(_reading(_task(stages=[service])))
+    assert "100% of the pipeline's time was in distribute at train.py:7" in found.sentence
 
 
 def test_workers_without_stages_are_still_named():
-    found = find_limit(_reading(_task(stages=[])))
+    found = find_service_bottleneck(_reading(_task(stages=[])))
     assert (found.kind, found.site) == ("worker", "")
     assert found.sentence.endswith("1 worker computed for 90% of that time; add workers.")
 
@@ -144,7 +152,7 @@ def test_workers_without_stages_are_still_named():
     ids=["no room", "elements wait", "all is computed"],
 )
 def test_elements_that_wait_in_workers_show_a_slow_network(evidence):
-    found = find_limit(_reading(_task(**evidence), _task("host:2", **evidence)))
+    found = find_service_bottleneck(_reading(_task(**evidence), _task("host:2", **evidence)))
     assert found.kind == "network"
     assert "while 2 workers of 2 had elements ready" in found.sentence
     assert "tcp delivered 18.0 MB/s on average" in found.sentence
@@ -163,33 +171,33 @@ def test_elements_that_wait_in_workers_show_a_slow_network(evidence):
 )
 def test_the_advice_fits_the_transport(protocol, fields, advice):
     task = _task(put_wait=8.0, computing=1.0, protocol=protocol)
-    assert advice in find_limit(_reading(task, **fields)).sentence
+    assert advice in find_service_bottleneck(_reading(task, **fields)).sentence
 
 
 def test_workers_that_came_and_went_need_no_requests():
     gone = [_task(f"spot:{n}", lost=True) for n in range(16)]
     ended = [_task(f"spot:{n}", seconds=1.0, ended_for=1.0) for n in range(16)]
     sends = _task(put_wait=8.0, computing=1.0)
-    found = find_limit(_reading(*gone, *ended, sends, max_outstanding_requests=64))
+    found = find_service_bottleneck(_reading(*gone, *ended, sends, max_outstanding_requests=64))
     assert "smaller dtypes" in found.sentence
 
 
 def test_one_worker_behind_a_slow_link_is_not_the_network():
     slow = _task(put_wait=8.0, computing=1.0)
-    found = find_limit(_reading(slow, _task("host:2"), _task("host:3")))
+    found = find_service_bottleneck(_reading(slow, _task("host:2"), _task("host:3")))
     assert found.kind == "worker"
 
 
 def test_a_task_that_waited_for_room_before_its_end_is_not_the_network():
     at_first = _task(put_wait=8.0, computing=1.0, seconds=9.0, ended_for=8.0, while_waiting=False)
-    assert find_limit(_reading(at_first, _task("host:2"))).kind == "worker"
+    assert find_service_bottleneck(_reading(at_first, _task("host:2"))).kind == "worker"
     everywhere = [at_first, replace(at_first, worker="host:2")]
-    assert find_limit(_reading(*everywhere)).kind == "unknown"
+    assert find_service_bottleneck(_reading(*everywhere)).kind == "unknown"
 
 
 def test_elements_that_wait_in_the_workers_that_run_show_a_slow_network():
     ended = [_task(f"host:{n}", ended_for=1.0, seconds=9.0, elements=50) for n in (1, 2, 3)]
-    found = find_limit(_reading(*ended, _task("host:4", put_wait=8.0, computing=1.0)))
+    found = find_service_bottleneck(_reading(*ended, _task("host:4", put_wait=8.0, computing=1.0)))
     assert found.kind == "network"
     assert "while 1 worker of 1 had elements ready" in found.sentence
 
@@ -213,7 +221,7 @@ def _source(splits: int) -> dict[str, Any]:
 @pytest.mark.parametrize("ended_for", [None, 0.0], ids=["during the epoch", "after it"])
 def test_workers_without_splits_are_counted(idle, ended_for):
     busy = _task(ended_for=ended_for, **_source(1))
-    found = find_limit(_reading(busy, idle, assigns_splits=True))
+    found = find_service_bottleneck(_reading(busy, idle, assigns_splits=True))
     assert (found.kind, found.site) == ("splits", "train.py:7")
     assert found.sentence == (
         "There are too few splits: the trainer waited for elements for 80% of 10.0 s, and "
@@ -225,13 +233,13 @@ def test_workers_without_splits_are_counted(idle, ended_for):
 
 def test_a_worker_that_just_ended_is_no_lack_of_splits():
     ended = _task("host:2", seconds=9.5, ended_for=0.5, **_source(2))
-    found = find_limit(_reading(_task(**_source(2)), ended, assigns_splits=True))
+    found = find_service_bottleneck(_reading(_task(**_source(2)), ended, assigns_splits=True))
     assert found.kind == "worker"
 
 
 def test_a_straggler_is_named_in_a_coordinated_read():
     others: dict[str, Any] = {"computing": 0.4, "put_wait": 9.0, "elements": 100, "backlogged": 90}
-    found = find_limit(
+    found = find_service_bottleneck(
         _reading(_task("a:1", **others), _task("b:1"), _task("c:1", **others), in_turns=True)
     )
     assert (found.kind, found.worker) == ("straggler", "b:1")
@@ -243,34 +251,36 @@ def test_a_straggler_is_named_in_a_coordinated_read():
 def test_a_worker_that_yields_nothing_is_a_straggler():
     others: dict[str, Any] = {"computing": 0.4, "put_wait": 9.0, "backlogged": 90}
     stuck = _task("b:1", elements=0, chunks=0, computing=9.9)
-    found = find_limit(_reading(_task("a:1", **others), stuck, in_turns=True))
+    found = find_service_bottleneck(_reading(_task("a:1", **others), stuck, in_turns=True))
     assert (found.kind, found.worker) == ("straggler", "b:1")
 
 
 def test_the_last_worker_is_a_straggler_only_if_it_is_slower():
     done: dict[str, Any] = {"computing": 2.0, "seconds": 2.0, "ended_for": 8.0, "elements": 100}
     slow, usual = _task("b:1"), _task("b:1", elements=450)
-    found = find_limit(_reading(_task("a:1", **done), slow))
+    found = find_service_bottleneck(_reading(_task("a:1", **done), slow))
     assert (found.kind, found.worker) == ("straggler", "b:1")
     assert "b:1, while the others were idle, took 100.0 ms" in found.sentence
-    assert find_limit(_reading(_task("a:1", **done), usual)).kind == "worker"
+    assert find_service_bottleneck(_reading(_task("a:1", **done), usual)).kind == "worker"
 
 
 @pytest.mark.parametrize("ended_for", [None, 0.0], ids=["at last", "after the end"])
 def test_a_slower_worker_that_ends_with_the_others_is_no_straggler(ended_for):
     fast = [_task(worker, ended_for=0.1, elements=300) for worker in ("a:1", "b:1")]
     slow = _task("c:1", ended_for=ended_for)
-    assert find_limit(_reading(*fast, slow, assigns_splits=True)).kind == "worker"
+    assert find_service_bottleneck(_reading(*fast, slow, assigns_splits=True)).kind == "worker"
 
 
 def test_equal_workers_in_turns_are_no_stragglers():
-    found = find_limit(_reading(_task("a:1"), _task("b:1"), in_turns=True))
+    found = find_service_bottleneck(_reading(_task("a:1"), _task("b:1"), in_turns=True))
     assert found.kind == "worker"
 
 
 def test_a_slow_consumer_holds_up_the_others():
     full: dict[str, Any] = {"put_wait": 9.0, "computing": 0.5}
-    found = find_limit(_reading(_task("a:1", **full), _task("b:1", **full), in_turns=True))
+    found = find_service_bottleneck(
+        _reading(_task("a:1", **full), _task("b:1", **full), in_turns=True)
+    )
     assert found.kind == "trainer"
     assert "Another consumer limits training" in found.sentence
 
@@ -278,24 +288,26 @@ def test_a_slow_consumer_holds_up_the_others():
 def test_a_slow_consumer_is_named_though_a_worker_has_ended():
     full: dict[str, Any] = {"put_wait": 9.0, "computing": 0.5}
     ended = _task("b:1", put_wait=1.0, seconds=5.0, computing=1.0, ended_for=1.0)
-    found = find_limit(_reading(_task("a:1", **full), ended, in_turns=True))
+    found = find_service_bottleneck(_reading(_task("a:1", **full), ended, in_turns=True))
     assert "Another consumer limits training" in found.sentence
 
 
 def test_a_lost_worker_is_not_judged():
     lost = _task("b:1", put_wait=9.0, computing=0.1, lost=True)
-    assert find_limit(_reading(_task("a:1"), lost)).worker == "a:1"
+    assert find_service_bottleneck(_reading(_task("a:1"), lost)).worker == "a:1"
 
 
 def test_workers_that_report_nothing_are_unknown():
     lost = TaskState(worker="lost:1", lost=True)
-    found = find_limit(_reading(TaskState(worker="old:1", elements=40), lost))
+    found = find_service_bottleneck(
+        _reading(TaskState(worker="old:1", reading=TaskReading(elements=40)), lost)
+    )
     assert found.kind == "unknown"
     assert "no worker has reported yet where its time goes (1 worker)" in found.sentence
 
 
 def test_idle_workers_are_unknown_with_their_figures():
-    found = find_limit(_reading(_task(computing=2.0, put_wait=1.0, split_wait=3.0)))
+    found = find_service_bottleneck(_reading(_task(computing=2.0, put_wait=1.0, split_wait=3.0)))
     assert found.kind == "unknown"
     assert found.sentence.endswith(
         "waited for room for 10%, waited for splits for 30% of that time."

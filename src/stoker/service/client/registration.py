@@ -1,0 +1,92 @@
+"""The identity of a client, as dispatcher and workers learn it."""
+
+import msgspec
+
+from stoker.service import messages as m
+from stoker.service.client.task_cursor import TaskCursor
+from stoker.wire import frames as f
+
+
+class Registration:
+    """The hello of one client, as each of its sessions needs it.
+
+    Args:
+        hello: names the job and its dataset.
+
+    Attributes:
+        hello: the hello of the next session.
+        compression: of the frames, as the dispatcher decided.
+    """
+
+    def __init__(self, hello: m.ClientHello) -> None:
+        self.hello = hello
+        self.compression: str | None = None
+
+    @property
+    def done(self) -> bool:
+        """True after the first welcome."""
+        return self.hello.client_id is not None
+
+    @property
+    def brief_hello(self) -> m.ClientHello:
+        """The hello without the tree, which the dispatcher has if the dataset is known."""
+        if self.hello.registration is None:
+            return self.hello
+        known = msgspec.structs.replace(self.hello.registration, tree=b"")
+        return msgspec.structs.replace(self.hello, registration=known)
+
+    def session_lost(self, reason: str) -> None:
+        """Let the next session say why the last one was lost."""
+        self.hello = msgspec.structs.replace(self.hello, reason=reason)
+
+    def welcomed(self, welcome: m.ClientWelcome) -> None:
+        """Keep the identity that the dispatcher assigned."""
+        if not self.done:
+            self.compression = welcome.compression
+        self.hello = msgspec.structs.replace(
+            self.hello,
+            client_id=welcome.client_id,
+            journal_id=welcome.journal_id,
+            registration=None,
+            key=welcome.key,
+        )
+
+    def data_hello(
+        self, cursor: TaskCursor, connection: int, trainer: str, *, metered: bool
+    ) -> f.Hello:
+        """Return the hello to a worker.
+
+        Args:
+            cursor: the position in its task.
+            connection: the number of the connection.
+            trainer: the `trainer_id` of a cross-trainer cache.
+            metered: as in `WindowedCredit`.
+        """
+        return f.Hello(
+            f.PROTOCOL_MIN,
+            f.PROTOCOL_MAX,
+            cursor.task.reader_id,
+            cursor.task.task_id,
+            cursor.next_frame,
+            trainer,
+            attempt=connection,
+            metered=metered,
+            compression=self.compression,
+            key=cursor.task.key,
+            consumer_index=self.hello.consumer_index,
+            reports=True,
+        )
+
+    def farewell(
+        self, given_back: dict[int, tuple[int, int]], position: m.RoundPosition | None
+    ) -> m.CloseClient | None:
+        """Return the call in place of a `ClientClose`; ``None`` before the first welcome.
+
+        Args:
+            given_back: as in `ClientClose`.
+            position: as in `ClientClose`.
+        """
+        hello = self.hello
+        if hello.client_id is None:
+            return None
+        return m.CloseClient(hello.client_id, hello.journal_id, hello.key, given_back, position)

@@ -1,0 +1,129 @@
+"""The tasks that a client reads, and the credit of their workers."""
+
+from collections.abc import Iterable, Iterator
+
+from stoker.service import messages as m
+from stoker.service.client.credit import WindowedCredit
+from stoker.service.client.losses import Losses
+from stoker.service.client.order import Order
+from stoker.service.client.reader_wait import ReaderWait
+from stoker.service.client.task_connections import TaskConnections
+from stoker.service.client.task_cursor import TaskCursor
+from stoker.service.client.task_reading import TaskReading
+from stoker.wire import frames as f
+
+
+class ClientTasks:
+    """Adds, leaves and loses tasks, as the dispatcher says.
+
+    Args:
+        order: in which they are read.
+        credit: of their workers.
+        connections: to their workers.
+        losses: what workers lost.
+
+    Attributes:
+        cursors: the position in each task.
+    """
+
+    def __init__(
+        self, order: Order, credit: WindowedCredit, connections: TaskConnections, losses: Losses
+    ) -> None:
+        self.cursors: dict[int, TaskCursor] = {}
+        self._order = order
+        self._credit = credit
+        self._connections = connections
+        self._losses = losses
+        self._leaving: dict[int, TaskCursor] = {}
+
+    @property
+    def reconnecting(self) -> bool:
+        """True while a task waits to be connected again."""
+        return any(x.connection is None and not x.lost for x in self.cursors.values())
+
+    def add(self, task: m.TaskInfo, wait: ReaderWait, now: float) -> None:
+        """Read a task from now on, if it is not read."""
+        known = self.cursors.get(task.task_id)
+        again = known is not None and known.left and known.task.reader_id != task.reader_id
+        if (known is None or again) and self._order.reads(task):
+            first = self._order.first_frame(task.task_id)
+            reading = TaskReading() if known is None else known.reading
+            reading.join(wait.age(now), wait.until(now))
+            self.cursors[task.task_id] = TaskCursor(
+                task, next_frame=first, consumed=first, reported=first, reading=reading
+            )
+            self._connections.open(self.cursors[task.task_id], now)
+
+    def leave(self, task_id: int, reader_id: int) -> m.TaskLeft | None:
+        """Receive no more of a task, and leave it when what has arrived is consumed.
+
+        Returns:
+            The answer, if the assignment has not arrived.
+        """
+        cursor = self.cursors.get(task_id)
+        if cursor is None or cursor.task.reader_id != reader_id:
+            return m.TaskLeft(task_id, reader_id, (0, 0))
+        if not cursor.lost:
+            if not cursor.leaving:
+                cursor.leaving = True
+                self.disconnected(cursor)
+            self._leaving[task_id] = cursor  # again, if the answer may be lost
+        return None
+
+    def finish_leaving(self) -> Iterator[m.TaskLeft]:
+        """Leave tasks of which everything that has arrived is consumed; yield the answers."""
+        for task_id, cursor in list(self._leaving.items()):
+            if cursor.consumed == cursor.next_frame or cursor.lost:
+                del self._leaving[task_id]
+                if not cursor.left:
+                    cursor.left = True
+                    self._connections.give_back(cursor, cursor.next_frame, 0)
+                yield m.TaskLeft(task_id, cursor.task.reader_id, (cursor.next_frame, 0))
+
+    def lose(self, lost: m.TaskLost) -> str | None:
+        """Handle the loss of a task's worker; chunks that have arrived are kept.
+
+        Returns:
+            A warning for the user.
+        """
+        cursor = self.cursors.setdefault(
+            lost.task_id, TaskCursor(m.TaskInfo(lost.task_id, lost.worker, {}))
+        )
+        if cursor.lost:
+            return None
+        complete = cursor.ended or lost.elements == 0
+        cursor.lost = True
+        if complete:
+            self._order.task_ended(lost.task_id)
+        self._order.task_lost(lost.task_id)
+        self._connections.give_back(cursor, cursor.next_frame, 0)  # received frames are kept
+        self.disconnected(cursor)
+        return None if complete and not lost.read_again else self._losses.task_lost(lost)
+
+    # ── connections and credit ────────────────────────────────────────────────────────────────────
+    def retry(self, cursor: TaskCursor, reason: str, now: float) -> None:
+        """Connect to the worker again, later."""
+        self._connections.retry(cursor, reason, now)
+        self.disconnected(cursor)
+
+    def disconnected(self, cursor: TaskCursor) -> None:
+        """Divide the credit of a worker among the others."""
+        self.report_all(self._credit.disconnected(cursor.task.task_id))
+
+    def start_at(self, cursor: TaskCursor, frame: int) -> None:
+        """Skip the frames of a task before `frame`, and let the worker send."""
+        if frame > cursor.next_frame:
+            cursor.next_frame = cursor.consumed = frame
+        self.report(cursor)
+
+    def report(self, cursor: TaskCursor) -> None:
+        """Send the worker the consumed frames and its credit."""
+        if cursor.open and not cursor.leaving and self._order.started:
+            elements, nbytes = self._credit.grant(cursor.task.task_id)
+            self._connections.send(cursor, f.Credit(cursor.consumed, elements, nbytes))
+            cursor.reported = cursor.consumed
+
+    def report_all(self, task_ids: Iterable[int]) -> None:
+        """Report to the workers of these tasks, once each."""
+        for task_id in dict.fromkeys(task_ids):
+            self.report(self.cursors[task_id])
