@@ -14,18 +14,22 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 from stoker.adapters.epochs import Epochs, Framework
 from stoker.adapters.iteration import LoaderIterator
 from stoker.adapters.ownership import map_leaves
+from stoker.adapters.rank_share import makes_own_batches
 from stoker.adapters.ranks import Rank, given_rank
 from stoker.adapters.reading import Agree, check_dataset, check_drop_last
+from stoker.adapters.resuming import ResumableEpochs
 from stoker.adapters.steps import Steps
 from stoker.dataset import arguments
 from stoker.dataset.dataset import Dataset
 from stoker.elements.foreign import array_of, is_foreign_array
+from stoker.elements.structure import flatten
 from stoker.errors import InvalidArgumentError
+from stoker.service.consumers import reads_in_step
 
 __all__ = ["DataLoader"]
 
 
-class DataLoader:
+class DataLoader(ResumableEpochs):
     """The batches of a stoker Dataset as `jax.Array`; each ``iter(loader)`` is a new epoch.
 
     With several processes (`jax.distributed`) each reads its part of the dataset, all read the same
@@ -80,6 +84,14 @@ class DataLoader:
         self.sharding = _checked_sharding(sharding)
         ahead = arguments.integer("prefetch_factor", prefetch_factor, minimum=0)
         self.prefetch_factor = ahead
+        self._needs_equal_batches = (
+            self.sharding is not None
+            and _spans_processes(self.sharding)
+            and batch_size is None
+            and not makes_own_batches(dataset)
+            and not reads_in_step(dataset)
+        )
+        self._first_rows: list[int] | None = None
         self._epochs = Epochs(
             dataset,
             JaxFramework(),
@@ -93,50 +105,25 @@ class DataLoader:
 
     def __iter__(self) -> LoaderIterator:
         iterator, progress = self._epochs.start()
-        return LoaderIterator(
-            iterator,
-            progress,
-            Steps(iterator, None, drop_last=False),
-            self._convert,
-            prefetch=self.prefetch_factor,
-        )
+        steps = Steps(iterator, self._convert)
+        return LoaderIterator(iterator, progress, steps, prefetch=self.prefetch_factor)
 
-    def __len__(self) -> int:
-        return len(self._epochs)
+    def _convert(self, holder: list[Any]) -> Any:
+        if self._needs_equal_batches:
+            self._check_rows(_rows_of(holder))
+        return map_leaves(holder, self._array)
 
-    def __bool__(self) -> bool:
-        return True  # without it, `if loader:` would ask for the length
-
-    def set_epoch(self, epoch: int) -> None:
-        """Give the next ``iter(loader)`` the number `epoch`; the epochs after it follow.
-
-        Args:
-            epoch: 0 or more.
-        """
-        self._epochs.set_next(epoch)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the position after the last batch as small JSON, for `load_state_dict`.
-
-        Between epochs it is the number of the next epoch; within an epoch of a dataset that reads
-        from a service, the number of that epoch. It is the same in all processes, and may be called
-        in one of them.
-        """
-        return self._epochs.state_dict()
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue with the next ``iter(loader)`` after the batch of a state.
-
-        Args:
-            state_dict: from `state_dict` of a loader with the same dataset and arguments.
-
-        Raises:
-            InvalidArgumentError: if it is not such a state, or its seed differs from that given.
-        """
-        self._epochs.load_state_dict(state_dict)
-
-    def _convert(self, holder: list[Any]) -> tuple[Any, None]:
-        return map_leaves(holder, self._array), None
+    def _check_rows(self, rows: list[int]) -> None:
+        """Compare a batch with the first one, since the other processes cannot be asked."""
+        if self._first_rows is None:
+            self._first_rows = rows
+        if rows != self._first_rows:
+            raise InvalidArgumentError(
+                f"the arrays of a batch have {rows} rows, and those of the first batch "
+                f"{self._first_rows}: the parts of a global array must have one size in all "
+                "processes, which would wait for each other otherwise. Make batches of one size "
+                "with drop_remainder=True, or let the loader make them (batch_size)"
+            )
 
     def _array(self, leaf: Any, owned: bool) -> Any:
         if isinstance(leaf, np.generic):
@@ -188,6 +175,15 @@ def _of_process_0(values: list[str]) -> list[str]:
 def _is_numeric(dtype: np.dtype[Any]) -> bool:
     # Those of ml_dtypes, such as bfloat16, are of kind V, as structures are.
     return dtype.kind in "biufc" or (dtype.kind == "V" and dtype.type is not np.void)
+
+
+def _rows_of(holder: list[Any]) -> list[int]:
+    """Return the first dimension of each array."""
+    return [leaf.shape[0] for leaf in flatten(holder) if getattr(leaf, "shape", ())]
+
+
+def _spans_processes(sharding: Sharding) -> bool:
+    return not sharding.is_fully_addressable
 
 
 def _checked_sharding(sharding: Any) -> Sharding | None:

@@ -12,8 +12,10 @@ from typing import Any
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
 from stoker.adapters.epochs import Epochs, Framework
+from stoker.adapters.ownership import next_in_list
 from stoker.adapters.ranks import Rank, given_rank, rank_of_environment
 from stoker.adapters.reading import Agree, check_dataset, check_drop_last
+from stoker.adapters.resuming import CountedEpochs
 from stoker.dataset import arguments
 from stoker.dataset.dataset import Dataset
 from stoker.dataset.tree.node import UNKNOWN_CARDINALITY
@@ -69,7 +71,7 @@ def adapt(
     )
 
 
-class Adapted(DataAdapter):
+class Adapted(CountedEpochs, DataAdapter):
     """A stoker Dataset in the form that Keras reads; made by `adapt`."""
 
     def __init__(self, epochs: Epochs) -> None:
@@ -111,7 +113,7 @@ class Adapted(DataAdapter):
     def num_batches(self) -> int | None:
         """Number of batches of an epoch; None if it is unknown."""
         try:
-            return len(self._epochs)
+            return len(self)
         except TypeError:
             return None
 
@@ -130,20 +132,6 @@ class Adapted(DataAdapter):
         """None: unknown."""
         return None
 
-    def __len__(self) -> int:
-        return len(self._epochs)
-
-    def __bool__(self) -> bool:
-        return True  # without it, `if loader:` would ask for the length
-
-    def set_epoch(self, epoch: int) -> None:
-        """Give the next epoch the number `epoch`; the epochs after it follow.
-
-        Args:
-            epoch: 0 or more.
-        """
-        self._epochs.set_next(epoch)
-
 
 class _TensorEpochs:
     """The epochs of a dataset as PyTorch's tensors."""
@@ -155,15 +143,8 @@ class _TensorEpochs:
         from stoker.torch.tensors import to_tensors
 
         batches = self._adapted.get_numpy_iterator()
-        while holder := _taken(batches):
+        while holder := next_in_list(batches):
             yield to_tensors(holder)
-
-
-def _taken(batches: Iterator[Any]) -> list[Any]:
-    try:
-        return [next(batches)]
-    except StopIteration:
-        return []
 
 
 _BATCHES_FOR_SPEC = 2

@@ -2,7 +2,8 @@
 
 The environment has RANK and WORLD_SIZE, as torchrun sets them. Arguments: a folder for the results
 and for the file of the process group, address of the service or "local", start method of the worker
-processes of PyTorch's loader ("": stoker's loader), epochs.
+processes of PyTorch's loader ("": stoker's loader), epochs. With SAVE, rank 0 saves the state after
+STEPS steps of the last epoch, which ends there; with LOAD, all continue at that state.
 """
 
 import gc
@@ -26,6 +27,10 @@ def sample(index: int) -> tuple[Any, int]:
     return torch.full((4,), index / 1000), index
 
 
+def training_set() -> stoker.Dataset:
+    return stoker.Dataset.range(1003).shuffle(100).map(sample)
+
+
 def main(folder: Path, service: str, method: str, epochs: int) -> None:
     rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     by_torchrun = "MASTER_ADDR" in os.environ
@@ -35,7 +40,7 @@ def main(folder: Path, service: str, method: str, epochs: int) -> None:
         rank=rank,
         world_size=world_size,
     )
-    dataset = stoker.Dataset.range(1003).shuffle(100).map(sample)
+    dataset = training_set()
     if service != "local":
         dataset = dataset.distribute(service)
     batches: Any = stoker.torch.DataLoader(dataset, batch_size=16)
@@ -51,7 +56,10 @@ def main(folder: Path, service: str, method: str, epochs: int) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     read: list[list[int]] = []
     steps: list[int] = []
-    for _ in range(epochs):
+    if "LOAD" in os.environ:
+        batches.load_state_dict(json.loads(Path(os.environ["LOAD"]).read_text()))
+    for epoch in range(epochs):
+        most = int(os.environ["STEPS"]) if "SAVE" in os.environ and epoch + 1 == epochs else None
         read.append([])
         steps.append(0)
         for inputs, labels in batches:
@@ -60,6 +68,10 @@ def main(folder: Path, service: str, method: str, epochs: int) -> None:
             optimizer.step()
             read[-1] += labels.tolist()
             steps[-1] += 1
+            if steps[-1] == most:
+                break
+    if "SAVE" in os.environ and rank == 0:
+        Path(os.environ["SAVE"]).write_text(json.dumps(batches.state_dict()))
     # A process group that is freed while Python ends may abort the process.
     del model, optimizer
     gc.collect()

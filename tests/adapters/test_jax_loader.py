@@ -122,6 +122,30 @@ for epoch in range(2):
     print("read", epoch, *local, flush=True)
 """
 
+SHORT_BATCHES = """
+import os, sys
+import jax, numpy as np, stoker, stoker.jax
+from jax.sharding import Mesh
+from stoker.errors import InvalidArgumentError
+
+jax.distributed.initialize(sys.argv[1], num_processes=2, process_id=int(sys.argv[2]))
+mesh = Mesh(np.array(jax.devices()), ("data",))
+batches = stoker.Dataset.range(14).batch(4)
+if sys.argv[3] == "service":
+    batches = batches.distribute(sys.argv[4])
+else:
+    batches = batches.shuffle(1)
+dealt = iter(stoker.jax.DataLoader(batches, sharding=mesh))
+shapes = [next(dealt).shape]
+try:
+    shapes.append(next(dealt).shape)
+except InvalidArgumentError as error:
+    assert "drop_remainder=True" in str(error)
+    shapes.append("refused")
+own = stoker.jax.DataLoader(stoker.Dataset.range(14).batch(4), sharding=mesh)
+print("read", shapes, [batch.shape for batch in own], flush=True)
+"""
+
 
 def environment(devices):
     flags = f"--xla_force_host_platform_device_count={devices}"
@@ -147,13 +171,23 @@ def test_two_processes_get_parts_of_each_global_batch(where):
         check_two_processes(cluster.target)
 
 
-def check_two_processes(service):
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("where", ["local", "service"])
+def test_batch_of_another_size_than_the_first_is_refused(where):
+    with stoker.LocalCluster(1, threads=True) as cluster:
+        outputs = run_two_processes(SHORT_BATCHES, where, cluster.target)
+    assert "read [(8,), (8,)] [(8,), (6,)]\n" in outputs[0]
+    assert "read [(8,), 'refused'] [(8,), (6,)]\n" in outputs[1]
+
+
+def run_two_processes(script, *arguments):
+    """Run a script in both processes; return what they print."""
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
         address = f"localhost:{probe.getsockname()[1]}"
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", PROCESSES, address, str(index), service],
+            [sys.executable, "-c", script, address, str(index), *arguments],
             env=environment(1),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -163,10 +197,15 @@ def check_two_processes(service):
     ]
     outputs = [process.communicate(timeout=180) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], outputs
+    return [output for output, _ in outputs]
+
+
+def check_two_processes(service):
+    outputs = run_two_processes(PROCESSES, service)
     for epoch in range(2):
         mine, theirs = (
             [int(x) for x in line.split()[2:]]
-            for output, _ in outputs
+            for output in outputs
             for line in output.splitlines()
             if line.startswith(f"read {epoch}")
         )

@@ -1,9 +1,15 @@
 """`stoker.torch.IterableDataset` in PyTorch's DataLoader and torchdata's StatefulDataLoader."""
 
+import gc
 import multiprocessing
+import os
+import signal
+import subprocess
 import sys
+import time
 import types
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -20,7 +26,7 @@ from stoker.errors import (  # noqa: E402
     UserFunctionError,
 )
 from stoker.torch import IterableDataset  # noqa: E402
-from tests.adapters.torch_datasets import square  # noqa: E402
+from tests.adapters.torch_datasets import ones, square  # noqa: E402
 
 SQUARES = [x * x for x in range(20)]
 EPOCHS = 3
@@ -115,12 +121,23 @@ def test_equal_base_seeds_are_different_epochs(cluster):
         assert sorted(elements(batches)) == list(range(9))
 
 
-def test_pass_that_ends_early_loses_nothing_of_the_next(cluster):
+@pytest.mark.timeout(200)  # each process imports PyTorch
+@pytest.mark.parametrize("persistent", [False, True], ids=["new", "persistent"])
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("where", ["local", "service"])
+def test_pass_that_ends_early_loses_nothing_of_the_next(cluster, where, method, persistent):
+    dataset = Dataset.range(1000).shuffle(1000)
     batches = loader(
-        IterableDataset(Dataset.range(1000).distribute(cluster)), batch_size=4, num_workers=2
+        IterableDataset(dataset.distribute(cluster) if where == "service" else dataset),
+        batch_size=4,
+        num_workers=2,
+        multiprocessing_context=method,
+        persistent_workers=persistent,
     )
+    torch.manual_seed(0)
     for _ in batches:
         break
+    torch.manual_seed(0)
     assert sorted(elements(batches)) == list(range(1000))
 
 
@@ -205,6 +222,51 @@ def test_state_within_an_epoch_of_a_service_is_refused(cluster, monkeypatch):
     iterator.load_state_dict(state)
     with pytest.raises(UnimplementedError, match="Save the state of the loader between epochs"):
         next(iterator)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_worker_process_raises_the_error_of_its_dataset(method):
+    dataset = Dataset.range(4).map(ones).batch(4)
+    batches = loader(
+        IterableDataset(dataset), batch_size=None, num_workers=1, multiprocessing_context=method
+    )
+    with pytest.raises(InvalidArgumentError, match=r"worker process 0(.|\n)*padded_batch"):
+        list(batches)
+    gc.collect()  # PyTorch's iterator and its traceback are a cycle
+
+
+@pytest.mark.timeout(100)
+def test_interrupt_ends_the_trainer_and_its_worker_processes():
+    process = subprocess.Popen(
+        [sys.executable, Path(__file__).with_name("interrupted_training.py")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "reading\n"
+        os.killpg(process.pid, signal.SIGINT)  # like a terminal
+        _, errors = process.communicate(timeout=60)
+        deadline = time.monotonic() + 20
+        while is_group_alive(process.pid):
+            assert time.monotonic() < deadline, "worker processes remained"
+            time.sleep(0.05)
+    finally:
+        if is_group_alive(process.pid):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    assert process.returncode == -signal.SIGINT
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+
+
+def is_group_alive(group):
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("error", [InvalidArgumentError, UserFunctionError, UnavailableError])

@@ -15,6 +15,7 @@ import stoker  # noqa: E402
 from stoker import Dataset  # noqa: E402
 from stoker.errors import InvalidArgumentError  # noqa: E402
 from stoker.torch import DataLoader, IterableDataset  # noqa: E402
+from tests.adapters.ddp_training import training_set  # noqa: E402
 
 SCRIPT = Path(__file__).with_name("ddp_training.py")
 RANKS = 2
@@ -23,11 +24,13 @@ COUNT = 1003
 EPOCHS = 5
 
 
-def train(folder, service="local", method="", epochs=EPOCHS):
+def train(folder, service="local", method="", epochs=EPOCHS, **variables):
     """Train with two processes; return what each read."""
     wait_for(
         [
-            start([SCRIPT, folder, service, method, epochs], RANK=rank, WORLD_SIZE=RANKS)
+            start(
+                [SCRIPT, folder, service, method, epochs], RANK=rank, WORLD_SIZE=RANKS, **variables
+            )
             for rank in range(RANKS)
         ]
     )
@@ -106,6 +109,20 @@ def test_forked_processes_of_the_ranks_cut_a_local_dataset(tmp_path):
     check(train(tmp_path, method="fork", epochs=2), most_dropped=1, epochs=2)
 
 
+@pytest.mark.timeout(300)
+def test_ranks_resume_within_an_epoch_from_the_state_of_rank_0(tmp_path):
+    state = tmp_path / "state.json"
+    before = train(tmp_path, epochs=2, SAVE=state, STEPS=7)
+    (tmp_path / "group").unlink(missing_ok=True)
+    after = train(tmp_path, epochs=2, LOAD=state)
+    for rank in range(RANKS):
+        loader = DataLoader(training_set(), batch_size=16, rank=rank, world_size=RANKS)
+        expected = [[int(x) for _, labels in loader for x in labels] for _ in range(3)]
+        begun, resumed = before[rank]["read"], after[rank]["read"]
+        assert [begun[0], begun[1] + resumed[0], resumed[1]] == expected
+        assert len(begun[1]) == 7 * 16
+
+
 @pytest.fixture
 def _rank_1_of_2(monkeypatch):
     monkeypatch.setenv("RANK", "1")
@@ -126,7 +143,7 @@ def test_rank_of_the_environment_needs_no_process_group(monkeypatch):
 @pytest.mark.parametrize("loader", [DataLoader, IterableDataset])
 def test_ranks_without_a_group_share_a_named_job(loader, monkeypatch):
     # Counts of passes over named jobs live as long as the process.
-    monkeypatch.setattr("stoker.torch.iterable._named", {})
+    monkeypatch.setattr("stoker.adapters.passes._named", {})
     found: list[list[list[int]]] = [[], []]
 
     def read(rank):

@@ -10,6 +10,10 @@ def square(x: int) -> int:
     return x * x
 
 
+def ones(count: int) -> Any:
+    return torch.ones(count)
+
+
 class Squares(torch.utils.data.Dataset[Any]):  # type: ignore[misc]
     """A map-style dataset."""
 

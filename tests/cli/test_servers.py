@@ -194,7 +194,7 @@ def test_an_epoch_is_seen_in_the_logs_of_both_servers():
     first, *others = [line["message"] for line in seen if line.get("job") == "train"]
     assert first.startswith("a job was created: policy DYNAMIC, dataset ")
     assert others[:2] == ["an epoch begins", "a client joined"]
-    assert set(others[2:]) == {"the epoch ended after 1 tasks", "a client left"}
+    assert set(others[2:]) == {"the epoch ended after 1 task", "a client left"}
     logged = [json.loads(line) for line in worker.output.splitlines()]
     [failure] = [line for line in logged if "no such image" in line["message"]]
     assert failure["message"].startswith("ValueError: no such image (raised by the function of")

@@ -29,7 +29,7 @@ def test_a_job_is_listed_described_and_cancelled(service: Service):
         lines = [line.split()[:3] for line in described.stdout.splitlines()]
         assert [service.workers[0].address, "running", "1"] in lines
         cancelled = stoker_command("jobs", "cancel", "train", service.target)
-        text = "job 'train' was cancelled; 1 clients are refused, 1 tasks end\n"
+        text = "job 'train' was cancelled; 1 client is refused, 1 task ends\n"
         assert (cancelled.returncode, cancelled.stdout) == (0, text)
         with pytest.raises(CancelledError, match="cancelled with `stoker jobs cancel`"):
             read(iterator)

@@ -48,7 +48,7 @@ def test_after_a_pass_the_stages_have_times() -> None:
     assert header[4:7] == ["elements", "time", "P50"]
     assert "100" in source
     assert mapping[4] == "100"
-    assert int(mapping[5].rstrip("%")) > 80
+    assert int(mapping[5].rstrip("%")) > 50
     assert "25" in batches
     assert "map(slow) at tests/dataset/test_explanation.py:" in str(dataset.explain())
 
@@ -85,11 +85,17 @@ def test_datasets_that_a_function_returned_are_shown_after_a_pass() -> None:
 
 def test_stages_on_workers_are_shown() -> None:
     with LocalCluster(num_workers=1) as cluster:
-        dataset = Dataset.range(20).map(slow).distribute(cluster).batch(2)
-        lines = str(dataset.explain()).splitlines()
-    assert lines[1].startswith("  range on workers  tests/dataset/test_explanation.py:")
-    assert lines[2].startswith("  map on workers")
-    assert lines[3].startswith("distribute ")
+        numbers = Dataset.range(20)
+        dataset = Dataset.zip(numbers.map(slow), numbers.map(abs)).distribute(cluster).batch(2)
+        _, *lines, _ = str(dataset.explain()).splitlines()
+    assert [line.partition("  tests/")[0].rstrip() for line in lines] == [
+        "    range on workers",
+        "    map on workers",
+        "    map on workers",
+        "  zip on workers",
+        "distribute",
+        "batch",
+    ]
 
 
 def test_waiting_for_workers_is_no_time_of_a_stage() -> None:

@@ -45,6 +45,7 @@ _ELSEWHERE = {
     "elements": "in the datasets that window and group_by_window make",
     "encoded_names": "made by stoker.compat.tf",
     "rank_share": "made by adapters: tests/adapters/parts",
+    "process_share": "made by adapters: tests/adapters/parts",
 }
 """Kinds that no random tree holds, and why."""
 

@@ -1,11 +1,11 @@
 """Random streams are keyed by seed, node and epoch; in functions also by position."""
 
-import dataclasses
 import random
 import threading
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import stoker
 from stoker import Dataset, Options
@@ -25,7 +25,7 @@ def draw(
 
 
 def test_the_same_key_draws_the_same() -> None:
-    assert draw(CONTEXT) == draw(dataclasses.replace(CONTEXT))
+    assert draw(CONTEXT) == draw(replace(CONTEXT))
 
 
 def test_every_part_of_the_key_counts() -> None:
@@ -33,9 +33,9 @@ def test_every_part_of_the_key_counts() -> None:
         draw(CONTEXT),
         draw(CONTEXT, node=0),
         draw(CONTEXT, seed=8),
-        draw(dataclasses.replace(CONTEXT, seed=9)),
-        draw(dataclasses.replace(CONTEXT, epoch=(1, 3))),
-        draw(dataclasses.replace(CONTEXT, epoch=(1,))),
+        draw(replace(CONTEXT, seed=9)),
+        draw(replace(CONTEXT, epoch=(1, 3))),
+        draw(replace(CONTEXT, epoch=(1,))),
         draw(CONTEXT, seed=-1),
     }
     assert len(draws) == 7
@@ -43,11 +43,11 @@ def test_every_part_of_the_key_counts() -> None:
 
 def test_an_explicit_seed_overrides_the_contexts() -> None:
     assert draw(CONTEXT, seed=7) == draw(CONTEXT)
-    assert draw(CONTEXT, seed=5) == draw(dataclasses.replace(CONTEXT, seed=1), seed=5)
+    assert draw(CONTEXT, seed=5) == draw(replace(CONTEXT, seed=1), seed=5)
 
 
 def test_without_per_epoch_every_epoch_draws_the_same() -> None:
-    later = dataclasses.replace(CONTEXT, epoch=(9,))
+    later = replace(CONTEXT, epoch=(9,))
     assert draw(CONTEXT, per_epoch=False) == draw(later, per_epoch=False)
 
 

@@ -180,8 +180,8 @@ def test_a_warning_says_that_workers_wait(mode: ShardingPolicy):
         assert cluster.warnings == {}
     else:
         text = (
-            "1 workers have no task of job 'job': each of its 1 clients reads at most 2 workers at "
-            "a time; read it with more clients, or use fewer workers"
+            "1 worker has no task of job 'job': its client reads at most 2 workers at a time; "
+            "read it with more clients, or use fewer workers"
         )
         assert cluster.warnings == {client: [text]}
 

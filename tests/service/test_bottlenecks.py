@@ -154,10 +154,26 @@ def test_the_dispatcher_knows_how_long_the_trainer_waits():
             for _ in range(100):
                 next(iterator)
                 time.sleep(SLOW / 2)
-            [reports] = service.dispatcher._shell.logic._sessions.reports._clients.values()
+            [reports] = service.dispatcher._shell.logic._reports._clients.values()
             stats = iterator.stats()
     assert 0 < reports.last.waited < 1.3 * stats["waited"]
     assert stats["waited"] < 0.75 * stats["seconds"]
+
+
+def test_the_status_shows_an_epoch_of_seconds():
+    """Before the second heartbeat of the usual interval, 5 s."""
+    with Service(1) as service:
+        slow = stoker.Dataset.range(1 << 30).map(_slowly).distribute(service.target)
+        with iterator_with_deadline(slow, DEADLINE) as iterator:
+            end = time.monotonic() + 4.5
+            reports = service.dispatcher._shell.logic._reports._clients
+            while time.monotonic() < end and all(
+                each.last.elements < 5 for each in reports.values()
+            ):
+                next(iterator)
+            [found] = reports.values()
+    assert found.last.elements >= 5
+    assert found.last.bottleneck == "worker"
 
 
 def test_a_closed_stream_reports_nothing(monkeypatch):

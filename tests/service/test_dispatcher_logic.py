@@ -441,6 +441,17 @@ def test_an_older_session_of_a_worker_is_refused():
     assert talk.logic.state.workers[talk.worker_ids[W1]].tasks
 
 
+def test_worker_keeps_its_place_over_a_stall_of_the_dispatcher():
+    """Its messages wait behind the hello of a worker that wants its place."""
+    talk = Talk(worker_addresses=["host"])
+    talk.join(W1)
+    talk.now += 6.0
+    hello = m.WorkerHello(1, 1, "host:2", {"tcp": "host:2"}, VERSIONS)
+    assert _refusal(talk.say(W2, hello)).code == "FailedPreconditionError"
+    talk.say(W1, m.Heartbeat())
+    assert talk.call(m.GetCluster()) == m.ClusterReply(["host:1"])
+
+
 def test_replaced_worker_does_not_get_its_address_back():
     talk = Talk()
     talk.join(W1)

@@ -59,7 +59,7 @@ def test_worker_is_asked_to_drain_and_gets_nothing_more():
 def test_second_request_changes_nothing():
     talk = _reading()
     _ask(talk)
-    assert _ask(talk) == (m.Done("worker host:1 was draining before"), [])
+    assert _ask(talk) == (m.Done("worker host:1 is draining already"), [])
 
 
 def _asked_while_away(**fields: Any) -> tuple[Talk, m.WorkerHello]:
@@ -103,10 +103,21 @@ def test_worker_with_an_older_stoker_is_refused():
     assert (said, talk.logic.state.workers[talk.worker_ids[W1]].draining) == ([], False)
 
 
-def test_unknown_worker_is_refused_and_others_are_named():
-    reply = _reading().call(m.DrainWorker("host:7"))
+@pytest.mark.parametrize(
+    ("workers", "named"),
+    [
+        (0, "none"),
+        (2, "'host:1', 'host:2'"),
+        (6, "'host:1', 'host:2', 'host:3', 'host:4', 'host:5', ..."),
+    ],
+)
+def test_unknown_worker_is_refused_and_others_are_named(workers: int, named: str):
+    talk = Talk()
+    for peer in range(1, workers + 1):
+        talk.join(peer)
+    reply = talk.call(m.DrainWorker("host:7"))
     assert isinstance(reply, m.Failed)
-    assert reply.error.message == "no worker is at 'host:7'; the workers are at: host:1"
+    assert reply.error.message == f"no worker is at 'host:7'; the workers are at: {named}"
 
 
 # ── the worker ───────────────────────────────────────────────────────────────────────────────────

@@ -44,7 +44,7 @@ def test_worker_joins_drains_and_leaves():
     place = {"worker": "host:1"}
     assert lines(talk) == [
         (INFO, "a worker joined with tags COLOCATED; there are 1", place),
-        (INFO, "a worker drains", place),
+        (INFO, "a worker is draining", place),
         (INFO, "worker host:1 left: it was stopped", place),
     ]
 
@@ -56,7 +56,7 @@ def test_lost_worker_is_a_warning_with_the_reason_and_its_tasks():
     talk.pass_time(2.0)
     assert (
         WARNING,
-        "worker host:1 was lost: no heartbeat for 10 s; its 1 tasks end",
+        "worker host:1 was lost: no heartbeat for 10 s; 1 task ends",
         {"worker": "host:1"},
     ) in lines(talk)
 
@@ -76,7 +76,7 @@ def test_job_and_epoch_begin_and_end():
     talk.say(W1, m.TaskProgress(task, exhausted=True))
     assert lines(talk) == []
     talk.say(W1, m.TaskProgress(task, exhausted=True, delivered=True))
-    assert lines(talk) == [(INFO, "the epoch ended after 1 tasks", EPOCH)]
+    assert lines(talk) == [(INFO, "the epoch ended after 1 task", EPOCH)]
     talk.say(C1, m.ClientClose())
     assert lines(talk) == [(INFO, "a client left", client)]
 
@@ -119,7 +119,7 @@ def test_elements_dropped_with_a_client_are_a_warning():
     talk = reading()
     task = talk.task(W1)
     talk.say(W1, m.TaskProgress(task, dropped=7))
-    text = "job 'job': 7 elements are lost: they were sent to clients that died"
+    text = "job 'job': 7 elements are lost, sent to clients that died"
     assert lines(talk, WARNING) == [(WARNING, text, {**EPOCH, "worker": "host:1", "task": task})]
 
 

@@ -181,7 +181,7 @@ def reset_sessions(service: Service) -> None:
 
 
 def test_worker_that_cannot_start_a_thread_stops(monkeypatch, caplog):
-    with Service(1) as service:
+    with Service(1, worker_timeout_ms=2_000) as service:
 
         def no_thread(*_):
             raise RuntimeError("can't start new thread")

@@ -7,15 +7,12 @@ import msgspec
 import pytest
 
 import stoker
-from stoker.elements.spec import UnknownSpec, spec_to_wire
 from stoker.errors import FailedPreconditionError, StokerError, UnavailableError
 from stoker.service import DispatchServer, WorkerServer, rpc
-from stoker.service import messages as m
 from stoker.service.dispatcher.records import WorkerDraining
 from stoker.service.journal import open_journal
+from stoker.service.registration import registration_of
 from tests.serving import eventually, read
-
-NO_SPEC = spec_to_wire(UnknownSpec())
 
 
 def serve(work_dir: object, port: int = 0) -> DispatchServer:
@@ -28,7 +25,7 @@ def port_of(dispatcher: DispatchServer) -> int:
 
 def register(dispatcher: DispatchServer) -> None:
     """Make one call that is recorded; raise the error of a dispatcher that ends."""
-    request = m.RegisterDataset("digest", b"\x90", structure=b"\x90", spec=NO_SPEC)
+    request = registration_of(stoker.Dataset.range(3), None)
     rpc.call(dispatcher.target.removeprefix("grpc://"), request, 10)
 
 

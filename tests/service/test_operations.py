@@ -41,7 +41,7 @@ def test_cancelled_job_stops_tasks_and_refuses_clients(mode):
     talk = _reading(mode)
     tasks = {talk.task(W1), talk.task(W2)}
     reply, said = _cancel(talk)
-    text = "job 'job' was cancelled; 1 clients are refused, 2 tasks end"
+    text = "job 'job' was cancelled; 1 client is refused, 2 tasks end"
     assert reply == m.Done(text)
     assert {stop.task_id for _, stop in only(said, m.TaskStop)} == tasks
     assert only(said, m.Refused) == [(C1, m.Refused(CANCELLED))]
@@ -184,7 +184,7 @@ def test_cancel_is_a_warning_of_the_log():
     _cancel(talk)
     first = talk.logic.take_log()[0]
     assert (first.text, first.fields) == (
-        "the job was cancelled; its 1 clients are refused",
+        "the job was cancelled; 1 client is refused",
         {"job": "job"},
     )
 

@@ -9,6 +9,7 @@ from stoker.dataset.streams.call_ranges import CallRange
 from stoker.errors import DataLossError, FailedPreconditionError
 from stoker.service import messages as m
 from stoker.service.dispatcher import records as r
+from stoker.service.dispatcher import snapshot_entities as s
 from stoker.service.dispatcher.ledger import IDS_RESERVED, Ledger
 from stoker.service.dispatcher.snapshot import compact, dump, load, rebuild, replay
 from stoker.service.dispatcher.state import State
@@ -87,6 +88,13 @@ def test_a_large_snapshot_has_several_parts():
     parts = list(dump(state))
     assert len(parts) == 10
     assert list(dump(load(parts))) == parts
+
+
+def test_entities_keep_the_tags_of_written_snapshots():
+    [parts] = dump(State())
+    assert msgspec.msgpack.decode(parts) == [["_Header", "", 0]]
+    tags = [kind.__struct_config__.tag for kind in (s.Worker, s.Job, s.Iteration, s.Task)]
+    assert tags == ["_Worker", "_Job", "_Iteration", "_Task"]
 
 
 def test_compaction_yields_the_snapshot_of_the_state():

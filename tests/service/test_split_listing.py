@@ -118,7 +118,7 @@ def test_the_pages_of_a_finished_iteration_are_freed():
     talk.pass_time(1)
     assert len(values.pages) == 2
     talk.say(C1, m.ClientClose())
-    talk.logic._iterations._remove(iteration)
+    talk.logic._iterations.remove(iteration)
     assert len(values.pages) == 2  # not at once
     talk.pass_time(1)
     assert values.pages == []

@@ -2,6 +2,8 @@
 
 import threading
 import time
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -124,7 +126,7 @@ def test_totals_of_removed_tasks_are_dropped():
         talk.say(C2, m.ClientClose())
         talk.pass_time(1)
         talk.say(C1, m.Heartbeat())
-    reports = talk.logic._sessions.reports
+    reports = talk.logic._reports
     assert len(reports._tasks) <= 2 * len(talk.logic.state.tasks) + 1
 
 
@@ -209,7 +211,7 @@ def test_losses_are_events_with_their_time():
     talk = _reading()
     talk.say(W1, m.WorkerLeave({talk.task(W1): 7}))
     talk.pass_time(1.5)
-    left = "worker host:1 left: it was stopped; its 1 tasks end"
+    left = "worker host:1 left: it was stopped; 1 task ends"
     lost = "job 'job': 7 elements are lost with worker host:1"
     assert _status(talk).events == [
         st.EventStatus(1.5, "INFO", left, "host:1"),
@@ -227,6 +229,34 @@ def test_one_job_is_shown_with_its_tasks():
     ]
     assert [x.elements_per_second for x in epoch.details] == [5.0, 15.0]
     assert _status(talk).jobs[0].epochs[0].details == []
+
+
+def test_tasks_of_earlier_epochs_are_left_out():
+    talk = _reading()
+    talk.say(C1, m.ClientClose())
+    job = m.JobParameters(ShardingPolicy.DYNAMIC)
+    for epoch in range(1, 4):
+        hello = m.ClientHello(1, 1, "data", "job", job, (epoch,), named=True)
+        talk.say(C2 + epoch, hello)
+        ended = [m.TaskProgress(talk.task(worker), True, True) for worker in (W1, W2)]
+        for worker, progress in zip((W1, W2), ended, strict=True):
+            talk.say(worker, progress)
+    [found] = _status(talk, job="job").jobs
+    epochs = [(x.epoch, x.state, x.tasks, len(x.details)) for x in found.epochs]
+    assert epochs == [
+        ("0", "running", 2, 2),
+        ("1", "finished", 2, 0),
+        ("2", "finished", 2, 0),
+        ("3", "finished", 2, 2),
+    ]
+
+
+def test_answer_has_only_what_is_asked_for():
+    talk = _reading()
+    talk.say(W1, m.WorkerLeave({talk.task(W1): 7}))
+    job, dataset = _status(talk, job="job"), _status(talk, dataset_id="data")
+    assert (job.workers, job.datasets, job.events) == ([], [], [])
+    assert (dataset.workers, dataset.jobs, dataset.events) == ([], [], [])
 
 
 def test_one_dataset_is_shown_with_its_details():
@@ -262,11 +292,14 @@ def test_status_changes_nothing():
 
 def test_reports_of_what_was_removed_are_forgotten():
     talk = _reading()
-    reports = talk.logic._sessions.reports
+    reports = talk.logic._reports
     talk.say(C1, m.Heartbeat(reading=m.ReadReport(1, 1, 1.0, 2.0)))
-    talk.say(W1, m.WorkerLeave())
     talk.say(C1, m.ClientClose())
-    assert (set(reports._workers), reports._clients) == ({talk.worker_ids[W2]}, {})
+    for _ in range(4):
+        talk.say(W1, m.WorkerLeave())
+        talk.join(W1)
+    talk.say(W2, m.Heartbeat())
+    assert (set(reports._workers), reports._clients) == (set(talk.logic.state.workers), {})
 
 
 def _slow(number: int) -> int:
@@ -305,6 +338,26 @@ def test_restarted_dispatcher_receives_a_heartbeat_at_once():
         service.restart_dispatcher(worker_timeout_ms=60_000)
         assert eventually(lambda: service.state.workers != {} and known())
         assert get_status(service.target).uptime < 4
+
+
+def test_restarted_dispatcher_with_a_journal_knows_the_totals(tmp_path: Path):
+    """The worker waits for room in its buffer, and sends what it has computed again."""
+    fields = {"work_dir": str(tmp_path), "fault_tolerant_mode": True, "worker_timeout_ms": 1000}
+    with Service(1, worker={"buffer_bytes": 1000}, **fields) as service:
+        dataset = stoker.Dataset.range(10**6).distribute(service.target, "distributed_epoch")
+        with dataset.iterator() as iterator:
+            next(iterator)
+            shell: Any = service.workers[0]._shell
+            [task] = service.tasks
+
+            def known() -> bool:
+                waits = not shell.logic.may_produce(task.start.task_id)
+                [epoch] = get_status(service.target).jobs[0].epochs
+                return waits and epoch.elements == task.computed.elements > 0
+
+            assert eventually(known)
+            service.restart_dispatcher(**fields)
+            assert eventually(known)
 
 
 @pytest.mark.parametrize("path", [None, "tra\udcffin.py"])

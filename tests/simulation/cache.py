@@ -73,7 +73,11 @@ def _shared(outcome: Outcome) -> list[str]:
     return found
 
 
-INVARIANTS: list[Callable[[Outcome], list[str]]] = [_bounded, _each_once, _in_order, _shared]
+OF_TASKS: list[Callable[[Outcome], list[str]]] = [_bounded, _each_once]
+"""Those that hold for each task, also if its job is cancelled."""
+
+OF_EPOCH: list[Callable[[Outcome], list[str]]] = [_in_order, _shared]
+"""Those of an epoch that clients read as long as they want."""
 
 
 def _clients(outcome: Outcome) -> dict[str, list[SimClient]]:

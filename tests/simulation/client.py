@@ -56,6 +56,7 @@ class SimClient:
 
     Attributes:
         state: "reading", "ended", "closed" (early), "failed" or "crashed".
+        key: identifies it to the dispatcher.
         most_outstanding: the most elements it ever held or had in flight to it.
         may_step: returns whether the user reads on now.
         stepped: called after each element.
@@ -74,6 +75,7 @@ class SimClient:
     ) -> None:
         self.world, self.name, self.state = world, name, "reading"
         self.process = Process(world, name)
+        self.key = hello.key
         self.error: StokerError | None = None
         self.delivery = Delivery()
         self.warnings: list[str] = []

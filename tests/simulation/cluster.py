@@ -69,6 +69,18 @@ class Cluster:
             client.state != "reading" for client in self.clients
         )
 
+    @property
+    def must_have_left(self) -> list[SimWorker]:
+        """The workers that an operator has asked to drain, unless that was forgotten.
+
+        It is forgotten by a dispatcher without a journal, and with a worker that was removed: as
+        long as it has the only id that was asked, it was not.
+        """
+        if self.scenario.replaced:
+            return []
+        asked = self.dispatcher.asked_ids
+        return [x for x in self.asked if x.ids <= asked and not x.refused]
+
     def start_worker(self, number: int, address: str) -> None:
         """Start a worker, or the successor of one."""
         host = f"W{number}"

@@ -87,9 +87,24 @@ class _Shell:
     def call(self, request: m.Request, answered: Callable[[m.Reply], None]) -> None:
         """Answer a call when its records are durable."""
         if isinstance(request, m.CancelJob):
-            self._owner.cancelled_tasks.append(set(self.logic.state.tasks))
+            answered = self._noting_cancel(answered)
+        elif isinstance(request, m.DrainWorker) and request.worker in self.logic.state.addresses:
+            self._owner.asked_ids.add(self.logic.state.addresses[request.worker])
         reply, actions = self.logic.call(request, self.world.now)
         self._carry_out([*actions, _Answer(reply, answered)])
+
+    def _noting_cancel(self, answered: Callable[[m.Reply], None]) -> Callable[[m.Reply], None]:
+        """Note the tasks and clients of the job before it is cancelled; return what to call."""
+        state = self.logic.state
+        keys, tasks = {client.key for client in state.clients.values()}, set(state.tasks)
+        self._owner.cancelled_tasks.append(tasks)
+
+        def durable(reply: m.Reply) -> None:
+            if isinstance(reply, m.Done):
+                self._owner.cancelled.append((keys, tasks))
+            answered(reply)
+
+        return durable
 
     def call_now(self, request: m.Request) -> m.Reply:
         """Answer a call, with its records durable."""
@@ -168,6 +183,8 @@ class SimDispatcher:
         begun_twice: the splits that a second task was told to read.
         differences: what replays of the journal have shown.
         cancelled_tasks: the tasks at each request to cancel the job.
+        cancelled: the keys of clients, and the tasks, at each cancel that is durable.
+        asked_ids: the ids of workers that an operator has asked to drain.
     """
 
     def __init__(
@@ -179,6 +196,8 @@ class SimDispatcher:
         self.begun_twice: list[str] = []
         self.differences: list[str] = []
         self.cancelled_tasks: list[set[int]] = []
+        self.cancelled: list[tuple[set[bytes], set[int]]] = []
+        self.asked_ids: set[int] = set()
         self._deaths: list[m.WorkerDied] = []
         self._begun: dict[tuple[int, int, int, int], int] = {}
         self._shell = _Shell(self, Process(world, "D"), None)

@@ -134,7 +134,9 @@ KINDS = {
     "breaks and crash": 2,
     "client crash": 2,
     "drain": 3,
+    "drain and breaks": 2,
     "cancel": 2,
+    "cancel and breaks": 2,
     "freeze": 2,
     "partition": 2,
     "stall": 2,
@@ -154,9 +156,7 @@ def draw_faults(rng: random.Random, workers: int, clients: int) -> tuple[str, tu
     kind = rng.choices(list(KINDS), list(KINDS.values()))[0]
     hosts = [f"W{k}" for k in range(workers)] + [f"C{k}" for k in range(clients)]
     faults: list[Fault] = []
-    if kind in ("breaks", "breaks and crash", "dispatcher and breaks") or (
-        kind == "mixed" and rng.random() < 0.5
-    ):
+    if "breaks" in kind or (kind == "mixed" and rng.random() < 0.5):
         faults.append(Breaks(rng.choice([0.5, 2, 8])))
     if kind in ("crash", "breaks and crash") or (kind == "mixed" and rng.random() < 0.3):
         faults += _draw_crashes(rng, workers)
@@ -202,9 +202,9 @@ def _draw_crashes(rng: random.Random, workers: int) -> list[Fault]:
 def _draw_operations(rng: random.Random, kind: str, workers: int) -> list[Fault]:
     """Return what an operator does."""
     faults: list[Fault] = []
-    if kind == "drain" or (kind == "mixed" and rng.random() < 0.3):
+    if kind.startswith("drain") or (kind == "mixed" and rng.random() < 0.3):
         faults += _draw_drains(rng, workers)
-    if kind == "cancel" or (kind == "mixed" and rng.random() < 0.2):
+    if kind.startswith("cancel") or (kind == "mixed" and rng.random() < 0.2):
         faults.append(Cancel(rng.uniform(0, 1.5)))
     return faults
 

@@ -2,13 +2,18 @@
 
 from collections import Counter
 from collections.abc import Callable
+from typing import TypeAlias
 
 from stoker.errors import CancelledError, NotFoundError, UnavailableError
 from tests.simulation import cache
 from tests.simulation.client import SimClient
 from tests.simulation.pipeline import CHUNK_BYTES, Element
-from tests.simulation.shards import check_shards
+from tests.simulation.scenario import Scenario
+from tests.simulation.shards import check_shards, check_shards_of_tasks
 from tests.simulation.simulation import Outcome
+
+Check: TypeAlias = Callable[[Outcome], list[str]]
+"""Signature of an invariant: it returns its violations, as sentences."""
 
 
 def violations(outcome: Outcome) -> list[str]:
@@ -17,7 +22,7 @@ def violations(outcome: Outcome) -> list[str]:
         clients = [x for x in outcome.cluster.clients if x.state == "reading"]
         waiting = [f"{c.name} waits for {c.logic.waiting_for()}" for c in clients]
         return [f"the epoch has not ended: {'; '.join(waiting)}"]
-    checks: list[Callable[[Outcome], list[str]]] = [
+    checks: list[Check] = [
         _ends_well,
         _bounded,
         _nothing_left,
@@ -26,15 +31,30 @@ def violations(outcome: Outcome) -> list[str]:
         _replayed,
         _asked_have_left,
     ]
+    checks += _of_tasks(outcome.scenario)
     if outcome.scenario.cancelled:
-        checks.append(_delivered_once_before_and_after)
-    elif outcome.scenario.cache_bytes is not None:
-        checks += cache.INVARIANTS
-    elif outcome.scenario.static is not None:
-        checks += [_memory_bounded, check_shards]
+        checks += [_cancelled_read_no_more, _delivered_once_before_and_after]
     else:
-        checks += [_memory_bounded, _dynamic if outcome.scenario.dynamic else _off]
+        checks += _of_epoch(outcome.scenario)
     return [found for check in checks for found in check(outcome)]
+
+
+def _of_tasks(scenario: Scenario) -> list[Check]:
+    """Return the invariants of each task, which hold also if the job is cancelled."""
+    if scenario.cache_bytes is not None:
+        return cache.OF_TASKS
+    if scenario.static is not None:
+        return [_memory_bounded, check_shards_of_tasks]
+    return [_memory_bounded] if scenario.dynamic else [_memory_bounded, _off_tasks]
+
+
+def _of_epoch(scenario: Scenario) -> list[Check]:
+    """Return the invariants of an epoch that clients read to its end."""
+    if scenario.cache_bytes is not None:
+        return cache.OF_EPOCH
+    if scenario.static is not None:
+        return [check_shards]
+    return [_dynamic if scenario.dynamic else _off]
 
 
 def _ends_well(outcome: Outcome) -> list[str]:
@@ -121,16 +141,33 @@ def _replayed(outcome: Outcome) -> list[str]:
 
 
 def _asked_have_left(outcome: Outcome) -> list[str]:
-    """Check that workers leave that an operator has asked to drain, unless that was forgotten."""
-    if outcome.scenario.slowest_commit is None or not outcome.scenario.lossless:
+    """Check that workers leave that an operator has asked to drain."""
+    cluster = outcome.cluster
+    return [f"{worker.name} has not left" for worker in cluster.must_have_left if worker.alive]
+
+
+def _cancelled_read_no_more(outcome: Outcome) -> list[str]:
+    """Check that the clients of a cancelled job read nothing of the job that others begin anew."""
+    if outcome.scenario.replaced:
         return []
-    return [f"{worker.name} has not left" for worker in outcome.cluster.asked if worker.alive]
+    return [
+        f"{client.name} read tasks {sorted(others)}, though its job was cancelled"
+        for keys, tasks in outcome.cluster.dispatcher.cancelled
+        for client in outcome.cluster.clients
+        if client.key in keys and (others := client.delivery.by_task.keys() - tasks)
+    ]
 
 
 def _delivered_once_before_and_after(outcome: Outcome) -> list[str]:
-    """Check under DYNAMIC that each cancelled job, and the last job, delivers nothing twice."""
+    """Check that each cancelled job, and the last job, delivers nothing twice.
+
+    Under OFF each task delivers the whole dataset; shards are read again after a loss.
+    """
     scenario = outcome.scenario
-    if not scenario.dynamic or scenario.cache_bytes is not None or scenario.replaced:
+    once = scenario.dynamic or (
+        scenario.static is not None and scenario.lossless and not scenario.drains
+    )
+    if not once or scenario.cache_bytes is not None or scenario.replaced:
         return []
     seen: set[int] = set()
     jobs = []
@@ -181,30 +218,42 @@ def _dynamic_of(outcome: Outcome, clients: list[SimClient], *, ended: bool) -> l
     return found
 
 
-def _off(outcome: Outcome) -> list[str]:
-    """Check that each task yields the dataset in order: once, or in part after a loss."""
-    scenario = outcome.scenario
-    expected = scenario.plan.elements()
-    by_task: dict[int, list[list[Element]]] = {}
+def _off_tasks(outcome: Outcome) -> list[str]:
+    """Check that each task yields elements of the dataset in order, none of them twice."""
+    expected = outcome.scenario.plan.elements()
+    found = [
+        f"task {task_id} delivered twice: {got - Counter(expected)}"
+        for task_id, got in _delivered_by_task(outcome).items()
+        if got - Counter(expected)
+    ]
+    # With more clients, what one gives back may arrive after the next has begun to read.
+    if len(outcome.scenario.clients) == 1:
+        for task_id, elements in outcome.cluster.clients[0].delivery.by_task.items():
+            if elements != expected[: len(elements)]:
+                found.append(f"task {task_id} is out of order: {elements}")
+    return found
+
+
+def _delivered_by_task(outcome: Outcome) -> dict[int, Counter[Element]]:
+    by_task: dict[int, Counter[Element]] = {}
     for client in outcome.cluster.clients:
         for task_id, elements in client.delivery.by_task.items():
-            by_task.setdefault(task_id, []).append(elements)
+            by_task.setdefault(task_id, Counter()).update(elements)
+    return by_task
+
+
+def _off(outcome: Outcome) -> list[str]:
+    """Check that each task yields the whole dataset, or a part after a loss."""
+    scenario = outcome.scenario
+    expected = scenario.plan.elements()
     found = []
     whole = False
-    for task_id, parts in by_task.items():
-        together = Counter(x for part in parts for x in part)
-        missing = Counter(expected) - together
-        if together - Counter(expected):
-            found.append(f"task {task_id} delivered twice: {together - Counter(expected)}")
+    for task_id, got in _delivered_by_task(outcome).items():
+        missing = Counter(expected) - got
         whole = whole or not missing
         # A worker that drains computes no more.
         if missing and scenario.lossless and not scenario.drains:
             found.append(f"task {task_id} never delivered {sorted(missing)}")
-    # With more clients, what one gives back may arrive after the next has begun to read.
-    if len(scenario.clients) == 1:
-        for task_id, elements in outcome.cluster.clients[0].delivery.by_task.items():
-            if elements != expected[: len(elements)]:
-                found.append(f"task {task_id} is out of order: {elements}")
     if expected and not whole and scenario.lossless:
         found.append("no task was read to its end")
     return found

@@ -7,12 +7,15 @@ from unittest import mock
 
 import msgspec
 
+from stoker.service.dispatcher import state
 from stoker.service.dispatcher.actions import Action
+from stoker.service.dispatcher.entities import Worker
 from stoker.service.dispatcher.journal_gate import JournalGate
 from stoker.service.dispatcher.ledger import Ledger
-from stoker.service.dispatcher.records import Record, SplitsBegun
+from stoker.service.dispatcher.records import JobCancelled, Record, SplitsBegun
 from stoker.service.dispatcher.split_tracker import SplitTracker
-from stoker.service.messages import SplitRequest
+from stoker.service.dispatcher.workers import Workers
+from stoker.service.messages import SplitRequest, WorkerHello
 from stoker.service.worker.split_queue import SplitQueue
 
 
@@ -59,11 +62,37 @@ def _lost_acknowledgement() -> Any:
     return mock.patch.object(SplitQueue, "reattach", planted)
 
 
+def _drain_not_repeated() -> Any:
+    """A worker that had no session when it was asked to drain is not asked on its next one."""
+    return mock.patch.object(Workers, "_repeat_drain")
+
+
+def _cancel_forgotten() -> Any:
+    """Clients that had no session when their job was cancelled are not refused on their next."""
+    return mock.patch.dict(state._APPLY, {JobCancelled: lambda self, record: None})
+
+
+def _cancelled_tasks_kept() -> Any:
+    """A worker that had no session when a job was cancelled keeps the job's tasks."""
+    resume = Workers._resume
+
+    def planted(self: Workers, worker: Worker, hello: WorkerHello) -> None:
+        if self._state.cancelled:
+            known = [task_id for task_id in hello.tasks if task_id in worker.tasks]
+            hello = msgspec.structs.replace(hello, tasks=known)
+        resume(self, worker, hello)
+
+    return mock.patch.object(Workers, "_resume", planted)
+
+
 _BUGS = {
     "record-not-journaled": _record_not_journaled,
     "sent-before-durable": _sent_before_durable,
     "double-lease": _double_lease,
     "lost-acknowledgement": _lost_acknowledgement,
+    "drain-not-repeated": _drain_not_repeated,
+    "cancel-forgotten": _cancel_forgotten,
+    "cancelled-tasks-kept": _cancelled_tasks_kept,
 }
 
 NAMES = tuple(_BUGS)

@@ -39,6 +39,10 @@ class Outcome:
             found["compactions"] += disk.compactions
         found["restarts of the dispatcher"] += self.cluster.dispatcher.starts - 1
         found["connections broken"] += self.cluster.broken
+        found["workers that must leave as they were asked"] += len(self.cluster.must_have_left)
+        found["clients whose job was cancelled"] += sum(
+            len(keys) for keys, _ in self.cluster.dispatcher.cancelled
+        )
         return found
 
 

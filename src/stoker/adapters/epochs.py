@@ -1,24 +1,25 @@
 """The epochs of a dataset that a training process reads, one after the other."""
 
 import os
-import threading
 import warnings
 from typing import Any
 
+from stoker.adapters.passes import counter_of
 from stoker.adapters.rank_share import shuffled
 from stoker.adapters.ranks import Rank
-from stoker.adapters.reading import SEED_OF_RANKS, Agree, common_jobs, read_as, with_seed
+from stoker.adapters.reading import (
+    SEED_OF_RANKS,
+    Agree,
+    agreed,
+    check_has_length,
+    read_as,
+    with_seed,
+)
 from stoker.dataset import arguments
 from stoker.dataset.dataset import Dataset
 from stoker.dataset.iterator import Iterator
 from stoker.errors import InvalidArgumentError, UnimplementedError
-from stoker.service.consumers import (
-    dispatchers_of,
-    is_distributed,
-    named_jobs_of,
-    with_own_jobs,
-    with_seed_of_jobs,
-)
+from stoker.service.consumers import is_distributed, with_own_jobs
 
 
 class Progress:
@@ -111,11 +112,11 @@ class Epochs:
         self._rank = rank
         self._prefetch = prefetch
         self._source = with_own_jobs(dataset, seed) if is_distributed(dataset) else dataset
-        self._count = _count_of(self._source, rank)
+        self._count = counter_of(self._source, rank)
         self._begun: int | None = None
         """Number of an epoch that could not be opened yet."""
         self._drawn_for_shuffle: int | None = None
-        self._common: tuple[dict[str, str], int | None] | None = None
+        self._jobs: dict[str, str] | None = None
         self._part: tuple[Rank, Dataset] | None = None
         self._resumed: dict[str, Any] | None = None
         self._progress: Progress | None = None
@@ -151,16 +152,12 @@ class Epochs:
         return iterator, self._progress
 
     def __len__(self) -> int:
-        if is_distributed(self._source) and self.rank.world_size > 1:
-            raise TypeError(
-                "the number of batches of a rank over a service is unknown until they are read"
-            )
-        return len(self._part_of(self.rank, {}, self._seed))
+        check_has_length(self._source, self.rank)
+        return len(self._part_of(self.rank, {}))
 
     def set_next(self, epoch: Any) -> None:
         """Give the next epoch a number."""
-        what = "an int of 0 or more"
-        self._count.set_next(arguments.integer("epoch", epoch, minimum=0, what=what))
+        self._count.set_next(epoch)
         self._begun = self._resumed = self._progress = None
 
     def state_dict(self) -> dict[str, Any]:
@@ -171,7 +168,7 @@ class Epochs:
         progress = self._progress
         rank = self.rank
         state = {
-            "epoch": self._count.next if self._begun is None else self._begun,
+            "epoch": self._count.next() if self._begun is None else self._begun,
             "seed": self._seed_of(rank),
             "shuffle_seed": self._shuffle_seed(rank),
             "world_size": rank.world_size,
@@ -215,7 +212,7 @@ class Epochs:
             }
         elif state_dict.get("within"):
             if is_distributed(self._source):  # this job may have had the epoch already
-                self._source, self._common = with_own_jobs(self._source), None
+                self._source, self._jobs = with_own_jobs(self._source), None
             warnings.warn(
                 f"the state was saved within epoch {epoch}, which cannot be continued (as over a "
                 "service): the epoch starts again from its beginning. Save states between epochs "
@@ -230,17 +227,16 @@ class Epochs:
         """
         rank = self.rank
         if self._part is None or self._part[0] != rank:
-            jobs, seed = self._agreed(rank)
-            self._part = rank, self._part_of(rank, jobs, seed)
+            self._part = rank, self._part_of(rank, self._agree(rank))
         return self._part[1]
 
-    def _part_of(self, rank: Rank, jobs: dict[str, str], seed: int | None) -> Dataset:
+    def _part_of(self, rank: Rank, jobs: dict[str, str]) -> Dataset:
         dataset = self._source
         if self._shuffle:
             dataset = shuffled(dataset, self._shuffle_seed(rank))
         if self._batch_size is not None:
             dataset = dataset.batch(self._batch_size, drop_remainder=self._drop_last)
-        part = read_as(with_seed(dataset, seed), rank, jobs)
+        part = read_as(with_seed(dataset, self._seed), rank, jobs)
         is_read_ahead = part.node.kind in {"distribute", "prefetch"}
         return part if is_read_ahead else part.prefetch(self._prefetch)
 
@@ -266,26 +262,20 @@ class Epochs:
             self._drawn_for_shuffle = self._framework.draw_seed()
         return self._drawn_for_shuffle
 
-    def _agreed(self, rank: Rank) -> tuple[dict[str, str], int | None]:
-        """Return the jobs and the seed of all ranks; those of rank 0, where they differ."""
+    def _agree(self, rank: Rank) -> dict[str, str]:
+        """Return the jobs of all ranks, and take the seed of rank 0."""
         if rank.world_size == 1:
             self._seed_of(rank)  # draws the seed of the dataset
-            return {}, self._seed
-        if self._common is None:
-            self._common = self._ask_rank_0()
-        return self._common
-
-    def _ask_rank_0(self) -> tuple[dict[str, str], int | None]:
-        agree = self._framework.agree()
-        seed = self._seed
-        # Ranks that the user gave may be of a group in which not all processes read.
-        if seed is not None and agree is not None and self._rank is None:
-            seed = self._seed = int(agree([str(seed)])[0])
-        if not is_distributed(self._source):
-            return {}, seed
-        if self._seed is not None:
-            self._source = with_seed_of_jobs(self._source, self._seed)
-        return common_jobs(self._source, agree, self._framework.advice), seed
+            return {}
+        if self._jobs is None:
+            self._source, self._seed, self._jobs = agreed(
+                self._source,
+                self._seed,
+                self._rank,
+                self._framework.agree(),
+                self._framework.advice,
+            )
+        return self._jobs
 
     def _check_world_size(self, world_size: int | None) -> None:
         own = self.rank.world_size
@@ -295,39 +285,6 @@ class Epochs:
                 "ranks have other parts of the epoch. Continue with the next epoch "
                 f"(set_epoch), or with {world_size} ranks"
             )
-
-
-class _Count:
-    """Number of the next epoch."""
-
-    def __init__(self) -> None:
-        self.next = 0
-
-    def begin(self) -> int:
-        """Return the number of the epoch that begins."""
-        with _lock:
-            self.next += 1
-            return self.next - 1
-
-    def set_next(self, epoch: int) -> None:
-        """Set the number of the next epoch."""
-        with _lock:
-            self.next = epoch
-
-
-_lock = threading.Lock()
-_named: dict[tuple[str | Rank | None, ...], _Count] = {}
-
-
-def _count_of(dataset: Dataset, rank: Rank | None) -> _Count:
-    """Return the count of epochs.
-
-    The readers of a named job share it, as they share its epochs; but ranks of one process do not,
-    each of which reads every epoch.
-    """
-    names = named_jobs_of(dataset)
-    key = (*names, *dispatchers_of(dataset), rank)
-    return _named.setdefault(key, _Count()) if names else _Count()
 
 
 def _length_of(dataset: Dataset) -> int | None:

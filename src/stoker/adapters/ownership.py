@@ -8,13 +8,21 @@ array, and nothing else refers to the element and its containers, nobody else se
 
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from stoker.elements.structure import is_leaf, members_of, rebuild
 from stoker.wire.buffers import is_lent
+
+
+def next_in_list(iterator: Iterator[Any]) -> list[Any]:
+    """Return the next element in a list of one, as `map_leaves` takes it; ``[]`` at the end."""
+    try:
+        return [next(iterator)]
+    except StopIteration:
+        return []
 
 
 def map_leaves(holder: list[Any], convert: Callable[[Any, bool], Any]) -> Any:

@@ -1,8 +1,10 @@
-"""Epoch numbers that the copies of one dataset in several processes agree on."""
+"""Epoch numbers of a loader, or of the copies of one dataset in several processes."""
 
 import fcntl
 import json
+import multiprocessing
 import os
+import sys
 import tempfile
 import threading
 import weakref
@@ -11,8 +13,18 @@ from contextlib import contextmanager
 from multiprocessing import context, reduction
 from typing import Any, NamedTuple
 
+from stoker.adapters.ranks import Rank
+from stoker.dataset import arguments
+from stoker.dataset.dataset import Dataset
+from stoker.service.consumers import dispatchers_of, named_jobs_of
+
 _MOST_PASSES = 64
 """Passes that are remembered; copies join only the last ones."""
+
+_MOST_TRAINERS = 64
+
+_MOST_JOBS = 256
+"""Named jobs whose counts are remembered; each has an open descriptor."""
 
 _lock = threading.Lock()
 
@@ -22,11 +34,11 @@ class Copy(NamedTuple):
 
     Attributes:
         number: of the copy, in [0, copies).
-        key: equal in the copies of one pass, and nearly always different in different passes.
+        passes: passes that this process has begun before.
     """
 
-    number: int = 0
-    key: str = ""
+    number: int
+    passes: int
 
 
 class PassCounter:
@@ -34,35 +46,42 @@ class PassCounter:
 
     PyTorch's loader makes a copy for each of its workers, and new copies for each pass unless they
     are persistent; it tells neither the dataset nor the copies that a pass begins. The count is
-    therefore in an unlinked file that children inherit (fork) or receive (spawn, forkserver). A
-    counter that is pickled for another purpose is copied with its values.
+    therefore in an unlinked file that children inherit (fork) or receive (spawn, forkserver). Each
+    process that trains has a count of its own, which goes on from that of the process that made
+    the counter. A counter that is pickled for another purpose is copied with its values.
     """
 
     def __init__(self) -> None:
         self._keep(_anonymous_file())
-        self._write({"next": 0, "seed": None, "passes": []})
+        self._write({"maker": _trainer(), "trainers": {_trainer(): _values(0, None)}})
 
-    def begin(self, copy: Copy) -> int:
-        """Return the epoch that `copy` reads: a new one, or the one that others of its pass began.
+    def begin(self, copy: Copy | None = None) -> int:
+        """Return the epoch that begins; of a copy, the one that others of its pass began.
 
-        Copies with equal keys belong to one pass unless the same copy has begun it already.
+        Args:
+            copy: in a worker process of PyTorch's loader; ``None``: this process trains.
         """
         with self._exclusively() as values:
-            for known in reversed(values["passes"]):
-                if known["key"] == copy.key and copy.number not in known["copies"]:
-                    known["copies"].append(copy.number)
-                    return int(known["epoch"])
+            passes: dict[str, int] = values["passes"]
+            key = None if copy is None else self._pass_of(copy)
+            if key in passes:
+                return passes[key]
             epoch = int(values["next"])
             values["next"] = epoch + 1
-            values["passes"].append({"key": copy.key, "epoch": epoch, "copies": [copy.number]})
-            del values["passes"][:-_MOST_PASSES]
+            if key is not None:
+                _add(passes, key, epoch, _MOST_PASSES)
             return epoch
 
-    def set_next(self, epoch: int) -> None:
-        """Give the next pass the number `epoch`; the passes after it continue from there."""
+    def set_next(self, epoch: Any) -> None:
+        """Give the next pass a number; the passes after it continue from there.
+
+        Raises:
+            InvalidTypeError: if `epoch` is not an int.
+            InvalidArgumentError: if it is negative.
+        """
+        number = arguments.integer("epoch", epoch, minimum=0, what="an int of 0 or more")
         with self._exclusively() as values:
-            values["next"] = epoch
-            values["passes"] = []
+            values["next"] = number
 
     def resume(self, epoch: int, seed: int) -> None:
         """Continue after a pass that a state describes.
@@ -72,7 +91,7 @@ class PassCounter:
             seed: of the copies from now on.
         """
         with self._exclusively() as values:
-            values |= {"next": epoch + 1, "passes": [], "seed": seed}
+            values |= {"next": epoch + 1, "seed": seed}
 
     def seed(self) -> int | None:
         """Return the seed of the last state; ``None``: there was none."""
@@ -85,6 +104,16 @@ class PassCounter:
         with self._exclusively() as values:
             return int(values["next"])
 
+    def _pass_of(self, copy: Copy) -> str:
+        """Return a key that only the copies of one pass have in common.
+
+        A thread makes them one after the other: the copy k of a pass is the k-th after the first.
+        """
+        process, thread, made = self._received
+        if process != os.getpid():
+            thread, made = _forked
+        return f"{thread}:{made - copy.number}:{copy.passes}"
+
     @contextmanager
     def _exclusively(self) -> Iterator[dict[str, Any]]:
         # The lock of the file excludes processes, not threads.
@@ -93,27 +122,78 @@ class PassCounter:
             try:
                 # A process that was killed while it wrote may have left a rest after the values.
                 data = os.pread(self._descriptor, 1 << 20, 0).decode(errors="replace")
-                values = json.JSONDecoder().raw_decode(data)[0]
-                before = json.dumps(values)
-                yield values
-                if json.dumps(values) != before:
-                    self._write(values)
+                stored = json.JSONDecoder().raw_decode(data)[0]
+                trainers, trainer = stored["trainers"], _trainer()
+                if trainer not in trainers:
+                    made = trainers[stored["maker"]]
+                    _add(trainers, trainer, _values(made["next"], made["seed"]), _MOST_TRAINERS)
+                before = json.dumps(stored)
+                yield trainers[trainer]
+                if json.dumps(stored) != before:
+                    self._write(stored)
             finally:
                 fcntl.lockf(self._descriptor, fcntl.LOCK_UN)
 
     def _keep(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self._received = (0, 0, 0)
+        """The process that received this from another, and what that has sent: see `_forked`."""
+        self._sent = threading.local()
         weakref.finalize(self, os.close, descriptor)
 
-    def _write(self, values: dict[str, Any]) -> None:
-        data = json.dumps(values).encode()
+    def _write(self, stored: dict[str, Any]) -> None:
+        data = json.dumps(stored).encode()
         os.pwrite(self._descriptor, data, 0)
         os.ftruncate(self._descriptor, len(data))
 
     def __reduce__(self) -> tuple[Any, ...]:
         if context.get_spawning_popen() is None:
             return _restored, (self.next(), self.seed())
-        return _received, (reduction.DupFd(self._descriptor),)
+        _count(self._sent)
+        descriptor = reduction.DupFd(self._descriptor)
+        return _received, (descriptor, threading.get_ident(), self._sent.count)
+
+
+def counter_of(dataset: Dataset, rank: Rank | None) -> PassCounter:
+    """Return the counter of the passes over a dataset.
+
+    The readers of a named job share it, as they share its epochs; but ranks of one process do not,
+    each of which reads every epoch.
+
+    Args:
+        dataset: the dataset.
+        rank: as the user gave it.
+    """
+    names = named_jobs_of(dataset)
+    if not names:
+        return PassCounter()
+    key = str((names, dispatchers_of(dataset), rank))
+    if key not in _named:
+        _add(_named, key, PassCounter(), _MOST_JOBS)
+    return _named[key]
+
+
+_named: dict[str, PassCounter] = {}
+
+
+def _trainer() -> str:
+    """Return the id of the process that trains: of a worker of PyTorch's loader, its parent."""
+    pytorch = sys.modules.get("torch.utils.data")
+    parent = multiprocessing.parent_process()
+    if pytorch is None or parent is None or pytorch.get_worker_info() is None:
+        return str(os.getpid())
+    return str(parent.pid)
+
+
+def _values(epoch: int, seed: int | None) -> dict[str, Any]:
+    return {"next": epoch, "seed": seed, "passes": {}}
+
+
+def _add(entries: dict[str, Any], key: str, value: Any, most: int) -> None:
+    """Add an entry, and remove the oldest but for the first."""
+    entries[key] = value
+    for old in list(entries)[1:-most]:
+        del entries[old]
 
 
 def _anonymous_file() -> int:
@@ -123,19 +203,30 @@ def _anonymous_file() -> int:
 
 def _restored(epoch: int, seed: int | None) -> PassCounter:
     counter = PassCounter()
-    counter._write({"next": epoch, "seed": seed, "passes": []})
+    counter._write({"maker": _trainer(), "trainers": {_trainer(): _values(epoch, seed)}})
     return counter
 
 
-def _received(descriptor: Any) -> PassCounter:
+def _received(descriptor: Any, thread: int, sent: int) -> PassCounter:
     counter = PassCounter.__new__(PassCounter)
     counter._keep(descriptor.detach())
+    counter._received = os.getpid(), thread, sent
     return counter
 
 
-def _new_lock() -> None:
-    global _lock
+_forks = threading.local()
+_forked = (0, 0)
+"""The thread that made this process, and the number of its forks up to this one."""
+
+
+def _count(made: threading.local) -> None:
+    made.count = getattr(made, "count", 0) + 1
+
+
+def _begin_in_child() -> None:
+    global _lock, _forked
     _lock = threading.Lock()
+    _forked = threading.get_ident(), _forks.count
 
 
-os.register_at_fork(after_in_child=_new_lock)
+os.register_at_fork(before=lambda: _count(_forks), after_in_child=_begin_in_child)

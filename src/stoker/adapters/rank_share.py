@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from stoker.adapters.exchange import MOVED_MAP, with_maps_after_shuffle
 from stoker.dataset import nodes
 from stoker.dataset.dataset import Dataset
 from stoker.dataset.streams.stream import OneInputStream, Stream
@@ -16,7 +17,7 @@ from stoker.dataset.tree.node import (
 )
 from stoker.dataset.tree.table import Table
 
-_MAPS = ("map", "prefetch")
+_MAPS = ("map", MOVED_MAP, "prefetch")
 _BATCHES = ("batch", "padded_batch")
 _CACHE = ("cache",)  # in memory: each process keeps its own part
 
@@ -112,10 +113,18 @@ def share_of(dataset: Dataset, rank: int, world_size: int) -> Dataset:
     """
     site = call_site()
     return _insert(
-        dataset,
+        with_maps_after_shuffle(dataset),
         (*_MAPS, *_BATCHES, *_CACHE),
         lambda node: RankShare(input=node, rank=rank, world_size=world_size, site=site),
     )
+
+
+def makes_own_batches(dataset: Dataset) -> bool:
+    """Return whether each rank batches its own elements, so that all have batches of equal size."""
+    node = dataset.node
+    while node.kind in (*_MAPS, *_CACHE):
+        [node] = node.inputs
+    return node.kind in _BATCHES
 
 
 def part_of(dataset: Dataset, index: int, count: int) -> Dataset:
@@ -125,7 +134,7 @@ def part_of(dataset: Dataset, index: int, count: int) -> Dataset:
     """
     site = call_site()
     return _insert(
-        dataset,
+        with_maps_after_shuffle(dataset),
         (*_MAPS, *_CACHE),
         lambda node: ProcessShare(input=node, num_shards=count, index=index, site=site),
     )

@@ -1,7 +1,7 @@
 """The dataset that one process reads, among the ranks of a training and their child processes."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from stoker.adapters.rank_share import part_of, share_of
 from stoker.adapters.ranks import Rank
@@ -9,7 +9,13 @@ from stoker.dataset import arguments
 from stoker.dataset.dataset import Dataset
 from stoker.dataset.options import Options
 from stoker.errors import FailedPreconditionError, InvalidArgumentError, InvalidTypeError
-from stoker.service.consumers import as_consumer, is_distributed, jobs_of, named_jobs_of
+from stoker.service.consumers import (
+    as_consumer,
+    is_distributed,
+    jobs_of,
+    named_jobs_of,
+    with_seed_of_jobs,
+)
 
 SEED_OF_RANKS = 0
 """Seed of all ranks if the user gave none; like PyTorch's DistributedSampler."""
@@ -96,6 +102,53 @@ def common_jobs(dataset: Dataset, agree: Agree | None, advice: str) -> dict[str,
             f"it; {advice}, or give the same `job_name` to `distribute` on all ranks"
         )
     return dict(zip(own, agree(own), strict=True))
+
+
+class Agreed(NamedTuple):
+    """Result of `agreed`.
+
+    Attributes:
+        dataset: with the seed, also in what workers run.
+        seed: of rank 0.
+        jobs: of `common_jobs`; empty for a local dataset.
+    """
+
+    dataset: Dataset
+    seed: int | None
+    jobs: dict[str, str]
+
+
+def agreed(
+    dataset: Dataset, seed: int | None, rank: Rank | None, agree: Agree | None, advice: str
+) -> Agreed:
+    """Return what several ranks read in common; called by all of them.
+
+    Args:
+        dataset: as the user gave it.
+        seed: that the user gave, which may differ among the ranks.
+        rank: as the user gave it. It may be one of a group in which not all processes read, so that
+            they cannot agree on a seed.
+        agree: gets the values of rank 0; ``None`` if the ranks cannot communicate.
+        advice: completes the error in that case.
+
+    Raises:
+        FailedPreconditionError: as `common_jobs`.
+    """
+    if seed is not None and agree is not None and rank is None:
+        seed = int(agree([str(seed)])[0])
+    if not is_distributed(dataset):
+        return Agreed(with_seed(dataset, seed), seed, {})
+    if seed is not None:
+        dataset = with_seed_of_jobs(with_seed(dataset, seed), seed)
+    return Agreed(dataset, seed, common_jobs(dataset, agree, advice))
+
+
+def check_has_length(dataset: Dataset, rank: Rank) -> None:
+    """Raise TypeError if it depends on the other ranks how many elements a rank reads."""
+    if is_distributed(dataset) and rank.world_size > 1:
+        raise TypeError(
+            "the number of elements that a rank reads from a service is unknown until they are read"
+        )
 
 
 def read_as(

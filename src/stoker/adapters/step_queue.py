@@ -6,25 +6,9 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NamedTuple
 
+from stoker.adapters.steps import Step
 from stoker.errors import FailedPreconditionError
-
-
-class Step(NamedTuple):
-    """One step of an epoch.
-
-    Attributes:
-        batch: the batch in a list of one; empty at the end, or if there was an error.
-        error: raised in place of the batch.
-        position: elements and errors that were read up to here.
-        ready: for the adapter; of a batch that is on its way to a device.
-    """
-
-    batch: list[Any]
-    error: BaseException | None = None
-    position: int = 0
-    ready: Any = None
 
 
 class StepQueue:

@@ -1,36 +1,71 @@
-"""The elements of one epoch, in order, with the position after each."""
+"""The steps of one epoch, in order, with the position after each."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
+from stoker.adapters.ownership import next_in_list
 from stoker.dataset.iterator import Iterator
 
 
+class Step(NamedTuple):
+    """One step of an epoch.
+
+    Attributes:
+        batch: the batch in a list of one; empty at the end, or if there was an error.
+        error: raised in place of the batch.
+        position: elements and errors that were read up to here.
+    """
+
+    batch: list[Any]
+    error: BaseException | None = None
+    position: int = 0
+
+
 class Steps:
-    """Reads the steps of one epoch: elements, or lists of several of them.
+    """Reads the steps of one epoch: each converts an element, or a list of several of them.
 
     An error occupies its position, and reading may continue after it; of a list with errors the
     first is raised, after all its elements were read.
 
     Args:
         iterator: of the dataset.
+        convert: makes a batch of the element or list, which is in a list of one that it empties.
         group_size: elements of a list; ``None``: single elements.
         drop_last: drop a last list that is shorter.
     """
 
-    def __init__(self, iterator: Iterator, group_size: int | None, drop_last: bool) -> None:
+    def __init__(
+        self,
+        iterator: Iterator,
+        convert: Callable[[list[Any]], Any],
+        group_size: int | None = None,
+        drop_last: bool = False,
+    ) -> None:
         self._iterator = iterator
+        self._convert = convert
         self._group_size = group_size
         self._drop_last = drop_last
 
-    def read(self) -> list[Any]:
-        """Return the next step in a list of one, which the caller empties; ``[]`` at the end."""
+    def read(self) -> Step:
+        """Return the next step, with the error that occupies its position."""
+        batch: list[Any] = []
+        try:
+            holder = self._read_holder()
+            if holder:
+                batch.append(self._convert(holder))
+        except Exception as error:  # noqa: BLE001 - raised where the user reads
+            return Step([], error, self._iterator.position())
+        return Step(batch, None, self._iterator.position())
+
+    def _read_holder(self) -> list[Any]:
+        """Return the element or list in a list of one; ``[]`` at the end."""
         if self._group_size is None:
-            return self._read_one()
+            return next_in_list(self._iterator)
         group: list[Any] = []
         failure: Exception | None = None
         for _ in range(self._group_size):
             try:
-                holder = self._read_one()
+                holder = next_in_list(self._iterator)
             except Exception as error:  # noqa: BLE001 - raised when the list is complete
                 failure = failure or error
                 continue
@@ -45,13 +80,3 @@ class Steps:
         if not group or (self._drop_last and len(group) < self._group_size):
             return []
         return [group]
-
-    def _read_one(self) -> list[Any]:
-        try:
-            return [next(self._iterator)]
-        except StopIteration:
-            return []
-
-    def position(self) -> int:
-        """Return the number of elements and errors that were read."""
-        return self._iterator.position()

@@ -93,7 +93,7 @@ def _next_status(dispatcher_address: str, before: Status | None) -> Status:
 
 
 def _has_left(worker: WorkerStatus | None, status: Status, waited: float) -> bool:
-    """Return whether the worker that was asked `waited` seconds ago is gone.
+    """Return whether the worker that was asked `waited` seconds ago has left.
 
     Args:
         worker: the worker at its address.

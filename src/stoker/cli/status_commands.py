@@ -1,6 +1,7 @@
 """The commands that show a running service; other modules of this package implement them."""
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -49,19 +50,25 @@ JsonOption = Annotated[
     bool, typer.Option("--json", help="Print JSON, as docs/observing.md describes it.")
 ]
 DEFAULT_ADDRESS = "localhost:5050"
+_T = TypeVar("_T")
+
+
+def _show(found: _T, show: Callable[[_T], None], *, as_json: bool) -> None:
+    """Print structs of `stoker.service.status`: all fields as JSON, or what people want to know."""
+    import msgspec
+
+    if as_json:
+        typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+    else:
+        show(found)
 
 
 def status(address: AddressArgument = DEFAULT_ADDRESS, as_json: JsonOption = False) -> None:
     """Show workers, jobs, epochs, clients, rates and losses of a running service."""
     from stoker.cli.asking import status_or_fail
-    from stoker.cli.status_json import print_json
     from stoker.cli.status_view import print_status
 
-    found = status_or_fail(address)
-    if as_json:
-        print_json(found)
-    else:
-        print_status(found)
+    _show(status_or_fail(address), print_status, as_json=as_json)
 
 
 def top(
@@ -101,29 +108,20 @@ def list_jobs(address: AddressArgument = DEFAULT_ADDRESS, as_json: JsonOption = 
     """List the jobs with their epochs."""
     from stoker.cli.asking import status_or_fail
     from stoker.cli.status_details import print_jobs
-    from stoker.cli.status_json import print_json
 
-    found = status_or_fail(address).jobs
-    if as_json:
-        print_json(found)
-    else:
-        print_jobs(found)
+    _show(status_or_fail(address).jobs, print_jobs, as_json=as_json)
 
 
 @jobs.command("describe")
 def describe_job(
     name: JobArgument, address: AddressArgument = DEFAULT_ADDRESS, as_json: JsonOption = False
 ) -> None:
-    """Show a job with the tasks and clients of its epochs."""
+    """Show a job with its epochs, tasks and clients."""
     from stoker.cli.asking import status_or_fail
     from stoker.cli.status_details import print_job
-    from stoker.cli.status_json import print_json
 
     [found] = status_or_fail(address, job=name).jobs
-    if as_json:
-        print_json(found)
-    else:
-        print_job(found)
+    _show(found, print_job, as_json=as_json)
 
 
 @jobs.command("cancel")
@@ -140,13 +138,8 @@ def list_datasets(address: AddressArgument = DEFAULT_ADDRESS, as_json: JsonOptio
     """List the registered datasets."""
     from stoker.cli.asking import status_or_fail
     from stoker.cli.status_details import print_datasets
-    from stoker.cli.status_json import print_json
 
-    found = status_or_fail(address).datasets
-    if as_json:
-        print_json(found)
-    else:
-        print_datasets(found)
+    _show(status_or_fail(address).datasets, print_datasets, as_json=as_json)
 
 
 @datasets.command("describe")
@@ -158,13 +151,9 @@ def describe_dataset(
     """Show the nodes of a dataset, its element_spec, and the jobs that read it."""
     from stoker.cli.asking import status_or_fail
     from stoker.cli.status_details import print_dataset
-    from stoker.cli.status_json import print_json
 
     [found] = status_or_fail(address, dataset_id=dataset_id).datasets
-    if as_json:
-        print_json(found)
-    else:
-        print_dataset(found)
+    _show(found, print_dataset, as_json=as_json)
 
 
 @datasets.command("forget")

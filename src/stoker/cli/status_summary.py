@@ -1,6 +1,7 @@
 """The state of a service in one sentence."""
 
 from stoker.cli.quantities import count, size
+from stoker.service.plurals import plural
 from stoker.service.status import Status
 
 
@@ -10,7 +11,7 @@ def summary(status: Status) -> str:
     parts = [_working(status, clients)]
     failed = sum(epoch.state == "failed" for job in status.jobs for epoch in job.epochs)
     if failed:
-        parts.append(f"{_number(failed, 'epoch')} failed")
+        parts.append(f"{plural(failed, 'epoch')} failed")
     if lost := lost_text(status):
         parts.append(lost)
     return f"{'; '.join(parts)}."
@@ -19,19 +20,19 @@ def summary(status: Status) -> str:
 def _working(status: Status, clients: int) -> str:
     jobs = [job for job in status.jobs if job.clients]
     if not status.workers:
-        waits = f"{_number(clients, 'client')} {'waits' if clients == 1 else 'wait'}: " * bool(jobs)
+        waits = f"{plural(clients, 'client waits', 'clients wait')}: " * bool(jobs)
         return f"{waits}no worker is registered"
-    workers = _number(len(status.workers), "worker")
+    workers = plural(len(status.workers), "worker")
     draining = sum(worker.draining for worker in status.workers)
-    away = sum(not worker.connected for worker in status.workers)
-    remarks = [f"{draining} draining"] * bool(draining) + [f"{away} not connected"] * bool(away)
-    if remarks:
+    unconnected = sum(not worker.connected for worker in status.workers)
+    numbers = {"draining": draining, "not connected": unconnected}
+    if remarks := [f"{number} {state}" for state, number in numbers.items() if number]:
         workers += f" ({', '.join(remarks)})"
     elements = sum(worker.elements_per_second for worker in status.workers)
     nbytes = sum(worker.bytes_per_second for worker in status.workers)
     rate = f"{count(elements)} elements/s ({size(nbytes)}/s)"
     if jobs:
-        readers = f"{_number(clients, 'client')} of {_number(len(jobs), 'job')}"
+        readers = f"{plural(clients, 'client')} of {plural(len(jobs), 'job')}"
         return f"{workers}, {rate}, read by {readers}"
     if elements:
         return f"{workers}, {rate}, read by nobody"
@@ -46,9 +47,5 @@ def lost_text(status: Status) -> str:
         (sum(epoch.elements_lost for epoch in epochs), "element"),
         (sum(epoch.splits_lost for epoch in epochs), "split"),
     ]
-    lost = [_number(number, noun) for number, noun in numbers if number]
+    lost = [plural(number, noun) for number, noun in numbers if number]
     return f"lost: {', '.join(lost)}" if lost else ""
-
-
-def _number(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

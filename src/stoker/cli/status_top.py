@@ -30,7 +30,7 @@ FIXED_ROWS = 16
 
 
 class Poller(threading.Thread):
-    """Ask for the status at an interval until stopped; a dispatcher may be away for a while.
+    """Ask for the status at an interval until stopped; a dispatcher may be unreachable for a while.
 
     Attributes:
         status: the last answer; ``None`` before the first.
@@ -108,8 +108,8 @@ def frame(poller: Poller, where: str, height: int) -> RenderableType:
     """Return what the screen shows."""
     parts: list[RenderableType] = [Text(f"stoker top {where}", "dim")]
     if poller.failure:
-        away = duration(time.monotonic() - poller.failed_at)
-        parts.append(Text(f"no answer for {away}: {poller.failure}", "red"))
+        passed = duration(time.monotonic() - poller.failed_at)
+        parts.append(Text(f"no answer for {passed}: {poller.failure}", "red"))
     if poller.status is not None:
         most = max(3, (height - FIXED_ROWS) // 3)
         parts += [Text(summary(poller.status)), status_tables(poller.status, most)]

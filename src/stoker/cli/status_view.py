@@ -8,6 +8,7 @@ from rich.text import Text
 
 from stoker.cli.quantities import count, duration, size
 from stoker.cli.status_summary import summary
+from stoker.service.plurals import plural
 from stoker.service.status import ClientStatus, EpochStatus, EventStatus, JobStatus, Status
 from stoker.service.status import WorkerStatus as Worker
 
@@ -147,13 +148,13 @@ def epochs_table(epochs: Iterable[tuple[JobStatus, EpochStatus]]) -> Table:
 def losses(epoch: EpochStatus) -> str:
     """Return what an epoch has lost, or ""."""
     numbers = [
-        (epoch.tasks_lost, "tasks"),
-        (epoch.elements_lost, "elements"),
-        (epoch.splits_lost, "splits"),
-        (epoch.errors, "errors"),
-        (epoch.poisoned, "poisoned"),
+        (epoch.tasks_lost, "task"),
+        (epoch.elements_lost, "element"),
+        (epoch.splits_lost, "split"),
+        (epoch.errors, "error"),
+        (epoch.poisoned, "poisoned call"),
     ]
-    return ", ".join(f"{number:,} {noun}" for number, noun in numbers if number)
+    return ", ".join(plural(number, noun) for number, noun in numbers if number)
 
 
 def clients_table(clients: Iterable[tuple[JobStatus, ClientStatus]]) -> Table:

@@ -1,35 +1,42 @@
 """The tree of a dataset as text, with measurements of its last epoch."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from stoker.dataset.bottleneck import seconds_text
 from stoker.dataset.measurements import Measurements
 from stoker.dataset.streams.stage_report import FIRST_NESTED, StageReport
 from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Node, number
 from stoker.dataset.tree.structure import decode_wire_nodes
+from stoker.dataset.tree.walk import inputs_first
 
 _LONGEST_SPEC = 48
 
 _DESCRIPTION = ("stage", "line", "cardinality", "element_spec")
 _MEASURED = ("elements", "time", "P50", "P99", "waited for", "buffer")
 
+_Key: TypeAlias = int | tuple[int, int]
+"""The number of a stage; on workers, that of the stage here and the position in its tree."""
 
-class _Line(NamedTuple):
-    """One stage.
+
+class _Stage(NamedTuple):
+    """One line.
 
     Attributes:
-        depth: the number of nodes with several inputs above it.
         cells: its `_DESCRIPTION`.
+        inputs: the stages that it reads.
+        inner: the roots of the datasets that its function returned, or of the tree that workers
+            run.
         report: its measurements; None without any.
         computer: where it computes, for its part of the time there: "workers" or "here"; "" for a
             stage that only waits for workers.
     """
 
-    depth: int
     cells: tuple[str, str, str, str]
+    inputs: list[_Key]
+    inner: list[_Key]
     report: StageReport | None
-    computer: str = "here"
+    computer: str
 
 
 class Explanation:
@@ -56,8 +63,14 @@ class Explanation:
                 self._sentence = found.sentence
                 self._reports = {report.number: report for report in stages}
                 self._remote = measurements.recording.remote
-        self._numbers = number(root)
-        self._lines = list(self._lines_of(root, 0, set()))
+        numbers = number(root)
+        last: _Key = numbers[root]
+        self._stages = dict(self._stages_of(numbers))
+        self._lines = [
+            (self._stages[key], depth)
+            for key, depth, again in inputs_first(last, self._inputs_of)
+            if not again
+        ]
 
     def __str__(self) -> str:
         rows = [list(self._columns()), *self._rows()]
@@ -85,55 +98,58 @@ class Explanation:
 
     def _rows(self) -> Iterator[list[str]]:
         totals = {"": 0.0, "here": 0.0, "workers": 0.0}
-        for line in self._lines:
-            if line.report is not None and line.computer:
-                totals[line.computer] += line.report.busy
-        for depth, (stage, *others), report, computer in self._lines:
-            row = ["  " * depth + stage, *others]
+        for stage, _ in self._lines:
+            if stage.report is not None and stage.computer:
+                totals[stage.computer] += stage.report.busy
+        for stage, depth in self._lines:
+            label, *others = stage.cells
+            row = ["  " * depth + label, *others]
             if self._reports:
-                row += _measured(report, totals[computer])
+                row += _measured(stage.report, totals[stage.computer])
             yield row
 
-    def _lines_of(self, root: Node, depth: int, shown: set[Node]) -> Iterator[_Line]:
-        """Yield the lines of a tree, inputs first; of a node that several read only the first."""
-        if root in shown:
-            return
-        shown.add(root)
-        for child in root.inputs:
-            yield from self._lines_of(child, depth + (len(root.inputs) > 1), shown)
-        report = self._reports.get(self._numbers[root])
-        if report is not None:
-            for each in report.inputs:
-                if each >= FIRST_NESTED:
-                    yield from self._lines_of_nested(self._reports[each], depth + 1)
-        yield from self._lines_on_workers(root, depth + 1)
-        label = _label(root.kind, root.function_name())
-        spec = repr(root.element_spec())
-        if len(spec) > _LONGEST_SPEC:
-            spec = spec[: _LONGEST_SPEC - 3] + "..."
-        waits = root.remote_tree() or self._numbers[root] in self._remote
-        computer = "" if waits else "here"
-        yield _Line(depth, (label, root.site, _cardinality(root), spec), report, computer)
+    def _inputs_of(self, key: _Key) -> list[tuple[_Key, int]]:
+        stage = self._stages[key]
+        depth = int(len(stage.inputs) > 1)
+        return [(each, depth) for each in stage.inputs] + [(each, 1) for each in stage.inner]
 
-    def _lines_of_nested(self, report: StageReport, depth: int) -> Iterator[_Line]:
-        """Yield the lines of a dataset that a function returned, known by its reports only."""
-        inputs = [self._reports[each] for each in report.inputs if each in self._reports]
-        for each in inputs:
-            yield from self._lines_of_nested(each, depth + (len(inputs) > 1))
-        yield _Line(depth, (_label(report.kind, report.function), report.site, "", ""), report)
+    def _stages_of(self, numbers: Mapping[Node, int]) -> Iterator[tuple[_Key, _Stage]]:
+        for node, at in numbers.items():
+            report = self._reports.get(at)
+            read = [] if report is None else report.inputs
+            inner: list[_Key] = [each for each in read if each >= FIRST_NESTED]
+            workers = dict(self._stages_on_workers(node, at))
+            yield from workers.items()
+            inputs: list[_Key] = [numbers[each] for each in node.inputs]
+            inner += list(workers)[-1:]
+            waits = bool(workers) or at in self._remote
+            yield at, _Stage(_description(node), inputs, inner, report, "" if waits else "here")
+        for report in self._reports.values():
+            if report.number >= FIRST_NESTED:
+                inputs = [each for each in report.inputs if each in self._reports]
+                cells = _label(report.kind, report.function), report.site, "", ""
+                computer = "" if report.number in self._remote else "here"
+                yield report.number, _Stage(cells, inputs, [], report, computer)
 
-    def _lines_on_workers(self, root: Node, depth: int) -> Iterator[_Line]:
-        """Yield the lines of the stages that workers run, in the order of the wire form."""
-        tree = root.remote_tree()
+    def _stages_on_workers(self, node: Node, at: int) -> Iterator[tuple[_Key, _Stage]]:
+        tree = node.remote_tree()
         if not tree:
             return
-        ask = self._remote.get(self._numbers[root])
+        ask = self._remote.get(at)
         reports = {} if ask is None else {report.number: report for report in ask()}
         for position, wire in enumerate(decode_wire_nodes(tree)):
             report = reports.get(position)
             label = _label(wire.kind, "" if report is None else report.function)
             cells = f"{label} on workers", wire.site, "", ""
-            yield _Line(depth, cells, report, "workers")
+            inputs: list[_Key] = [(at, each) for each in wire.inputs]
+            yield (at, position), _Stage(cells, inputs, [], report, "workers")
+
+
+def _description(node: Node) -> tuple[str, str, str, str]:
+    spec = repr(node.element_spec())
+    if len(spec) > _LONGEST_SPEC:
+        spec = spec[: _LONGEST_SPEC - 3] + "..."
+    return _label(node.kind, node.function_name()), node.site, _cardinality(node), spec
 
 
 def _label(kind: str, function: str) -> str:

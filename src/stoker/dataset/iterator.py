@@ -1,19 +1,21 @@
 """The user's end of an open pipeline."""
 
 import os
+import sys
 import weakref
 from collections import abc
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import repeat
 from operator import length_hint
-from types import MethodType, TracebackType
+from types import MethodType
 from typing import Any, NoReturn, TypeAlias
 
 import msgspec
 
+from stoker.dataset.closing import Closing
 from stoker.dataset.measurements import Measurements
 from stoker.dataset.state import State
+from stoker.dataset.streams.failures import forget_locals
 from stoker.dataset.streams.meters import Meters
 from stoker.dataset.streams.statistics import Statistics
 from stoker.dataset.streams.stream import READ_AHEAD_BYTES, READ_AHEAD_ELEMENTS, Stream
@@ -22,7 +24,7 @@ from stoker.errors import FailedPreconditionError, UnimplementedError
 _Read: TypeAlias = Callable[[int, int, bool], list[Any]]
 
 
-class Iterator:
+class Iterator(Closing):
     """One epoch of a dataset; created by ``iter(dataset)`` or `Dataset.iterator`.
 
     Reading may continue after an element whose function raised: the error occupies the position of
@@ -51,11 +53,11 @@ class Iterator:
         self._reads = self._measurements.reads
         # The method that is not measured, whether or not the stream is at the moment.
         self._read: _Read = MethodType((stream.gauge or type(stream)).next_chunk, stream)
-        self._unmeasured: abc.Iterator[_Read] = iter(())
-        """`_read` for each of the next reads that is not measured."""
         self._follows_ready = stream.ready is not None
         self._ready: abc.Iterator[Any] = iter(()) if stream.ready is None else stream.ready
         self._elements = 0  # counts those in `_ready` too
+        self._due = 0
+        """`_elements` before the next measured read, if the reads until then yield one each."""
         self._errors = 0
         # Also runs at interpreter exit, while threads can still be joined.
         self._finalizer = weakref.finalize(self, stream.close)
@@ -68,15 +70,14 @@ class Iterator:
     def __next__(self) -> Any:
         for element in self._ready:  # a third of what calling the stream takes
             return element
-        for read in self._unmeasured:  # noqa: B007 - it is called below
-            break
-        else:
-            read = self._read_measured
+        read = self._read if self._elements < self._due else self._read_measured
         try:
             chunk = read(READ_AHEAD_ELEMENTS, READ_AHEAD_BYTES, True)
-        except Exception:
+        except Exception as error:
             if self._finalizer.alive:  # what a closed iterator says is no position's error
                 self._errors += 1
+            forget_locals(error)
+            del self, read  # the traceback refers to this frame
             raise
         except BaseException:
             self._interrupt()
@@ -96,15 +97,16 @@ class Iterator:
         try:
             return self._stream.next_chunk(max_elements, max_bytes, lazy)
         finally:
-            self._unmeasured = repeat(read, reads.end(start))
-            if self._read is not read:  # it was closed meanwhile
-                self._unmeasured = repeat(self._read)
+            distance = reads.end(start)
+            if self._read is read:  # otherwise it was closed meanwhile
+                self._due = self._elements + 1 + distance
 
     def _take_first(self, chunk: list[Any]) -> Any:
         if not chunk:
             self._shut(_end)
             raise StopIteration
         self._elements += len(chunk)
+        self._due += len(chunk) - 1
         self._ready = ready = iter(chunk)
         return next(ready)
 
@@ -113,6 +115,7 @@ class Iterator:
         if ready is not None and ready is not self._ready:
             self._ready = ready
             self._elements += length_hint(ready)
+            self._due += length_hint(ready)
 
     def _received(self) -> int:
         return self._elements - length_hint(self._ready)
@@ -142,7 +145,7 @@ class Iterator:
     def _leave(self, then: _Read) -> None:
         """Drop the elements that were not yielded; later reads call `then`."""
         self._elements, self._ready = self._received(), iter(())
-        self._read, self._unmeasured = then, repeat(then)
+        self._read, self._due = then, sys.maxsize
         self._measurements.end(self._elements)
 
     def state_dict(self) -> dict[str, Any]:
@@ -197,17 +200,6 @@ class Iterator:
         own: dict[str, Any] = {"elements": self._received(), "errors": self._errors}
         own |= self._statistics.snapshot()
         return own | self._measurements.snapshot()
-
-    def __enter__(self) -> "Iterator":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(

@@ -139,13 +139,13 @@ class Calls:
     def _make(self, seed: int | None, index: int) -> "np.random.Generator":
         context = self._context
         entropy = context.seed if seed is None else seed
-        number, index = _in_whole(context, self._node, index)
+        number, index = in_whole(context, self._node, index)
         key = (_IN_FUNCTIONS, number, *context.epoch, index)
         sequence = np.random.SeedSequence(entropy & _SEED_MASK, spawn_key=key)
         return np.random.Generator(np.random.PCG64(sequence))
 
 
-def _in_whole(context: Context, node: Node, index: int) -> tuple[int, int]:
+def in_whole(context: Context, node: Node, index: int) -> tuple[int, int]:
     """Return a node's number and the position of an element, as without `Node.division`."""
     number = context.numbers[node]
     while len(inputs := node.inputs) == 1:

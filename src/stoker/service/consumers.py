@@ -114,7 +114,7 @@ def as_consumer(
         node = _with_hello(
             node,
             job=job,
-            named=True,
+            named=True,  # else it would end whenever no consumer is connected
             parameters=options.job_parameters,
             consumer_index=consumer_index,
             registration=registration,

@@ -87,7 +87,7 @@ class EpochStatus(msgspec.Struct, frozen=True):
         splits_lost: the splits that those had begun, where the number of elements is unknown.
         elements_lost: the number of elements known to be lost, with workers or with clients.
         poisoned: the number of calls that are replaced by an error, as workers died of them.
-        details: its tasks, if they were asked for.
+        details: its tasks, if its job was asked for, and it has not ended or is the latest.
     """
 
     epoch: str

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 
-from stoker.adapters.step_queue import Step
 from stoker.elements.structure import flatten
 from stoker.torch.tensors import moved, pinned, to_tensors
 
@@ -34,10 +33,10 @@ class Delivery:
         self._pin_memory = pin_memory
         self._device = device
 
-    def convert(self, holder: list[Any]) -> tuple[Any, Any]:
-        """Return the batch of the element in `holder`, and None."""
+    def convert(self, holder: list[Any]) -> Any:
+        """Return the batch of the element in `holder`."""
         batch = self._batch_of(holder)
-        return (batch if self._device is None else moved(batch, self._device)), None
+        return batch if self._device is None else moved(batch, self._device)
 
     def _batch_of(self, holder: list[Any]) -> Any:
         if self._collate_fn is None:
@@ -76,20 +75,22 @@ class CudaDelivery(Delivery):
         """Return the batch, and the event that is recorded when it is on the device."""
         # A new thread has the device 0, on which page-locked memory would open a context.
         with torch.cuda.device(self._gpu), torch.cuda.stream(self._stream):
-            batch, _ = super().convert(holder)
+            batch = super().convert(holder)
             ready = torch.cuda.Event()
             ready.record(self._stream)
         return batch, ready
 
-    def receive(self, step: Step) -> None:
-        """Let the current stream wait for the copy."""
+    def receive(self, converted: tuple[Any, Any]) -> Any:
+        """Return the batch of `convert`; let the current stream wait for the copy."""
+        batch, ready = converted
         stream = torch.cuda.current_stream(self._gpu)
-        stream.wait_event(step.ready)
-        for leaf in flatten(step.batch):
+        stream.wait_event(ready)
+        for leaf in flatten(batch):
             if isinstance(leaf, torch.Tensor):
                 # The allocator must not reuse its memory before this stream has used it.
                 for part in _dense_parts(leaf):
                     part.record_stream(stream)
+        return batch
 
 
 def _dense_parts(tensor: torch.Tensor) -> list[torch.Tensor]:

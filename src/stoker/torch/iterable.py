@@ -8,21 +8,16 @@ from typing import Any, NamedTuple
 
 import torch.utils.data
 
-from stoker.adapters.passes import Copy, PassCounter
+from stoker.adapters.ownership import next_in_list
+from stoker.adapters.passes import Copy, PassCounter, counter_of
 from stoker.adapters.ranks import Rank, given_rank
-from stoker.adapters.reading import check_dataset, common_jobs, read_as, with_seed
+from stoker.adapters.reading import agreed, check_dataset, check_has_length, read_as, with_seed
 from stoker.dataset import arguments
 from stoker.dataset.dataset import Dataset
 from stoker.dataset.iterator import Iterator as DatasetIterator
 from stoker.dataset.state import check_resumable
 from stoker.errors import UnimplementedError
-from stoker.service.consumers import (
-    dispatchers_of,
-    is_distributed,
-    named_jobs_of,
-    with_own_jobs,
-    with_seed_of_jobs,
-)
+from stoker.service.consumers import is_distributed, with_own_jobs
 from stoker.torch.distribution import NO_GROUP, current_rank, has_process_group, of_rank_0
 from stoker.torch.tensors import to_tensors
 
@@ -75,9 +70,9 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
             self._dataset = with_own_jobs(self._dataset, self._seed)
         self._given_rank = given_rank(rank, world_size)
         self._rank = self._given_rank
-        self._jobs: dict[str, str] | None = None
-        self._has_common_seed = self._seed is None or self._given_rank is not None
-        self._passes = _passes_of(self._dataset, self._rank)
+        self._jobs: dict[str, str] = {}
+        self._has_agreed = False
+        self._passes = counter_of(self._dataset, self._rank)
         self._passes_here = 0
         self._part: tuple[Any, Dataset] | None = None
         """(rank, process) and its dataset; kept, since caches in memory belong to its nodes."""
@@ -86,13 +81,11 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
 
     def __iter__(self) -> "ElementIterator":
         worker = torch.utils.data.get_worker_info()
-        self._passes_here += 1
-        if worker is None:
-            process, copy = _Process(0, 1), Copy(0, "")
-        else:
+        process, copy = _Process(0, 1), None
+        if worker is not None:
             process = _Process(worker.id, worker.num_workers)
-            # The loader draws a new seed for each pass, but for persistent workers.
-            copy = Copy(worker.id, f"{worker.seed - worker.id}:{self._passes_here}")
+            copy = Copy(worker.id, self._passes_here)
+            self._passes_here += 1
         epoch = self._passes.begin(copy)
         if (seed := self._passes.seed()) is not None:
             self._dataset._adopt_seed(seed)
@@ -104,10 +97,7 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
 
     def __len__(self) -> int:
         rank = self._given_rank or current_rank()
-        if is_distributed(self._dataset) and rank.world_size > 1:
-            raise TypeError(
-                "the number of elements of a rank over a service is unknown until they are read"
-            )
+        check_has_length(self._dataset, rank)
         return len(read_as(self._dataset, rank, {}))
 
     def __bool__(self) -> bool:
@@ -117,17 +107,16 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
         """Give the next pass the number `epoch`; the passes after it follow.
 
         It reaches the copies in worker processes, persistent ones too. Without, passes are counted
-        from 0.
+        from 0; one of which no worker process has begun to read does not count. With several ranks,
+        call it if a rank may have begun more passes than others, for example after an error.
 
         Args:
             epoch: 0 or more.
         """
-        self._passes.set_next(
-            arguments.integer("epoch", epoch, minimum=0, what="an int of 0 or more")
-        )
+        self._passes.set_next(epoch)
 
     def _prepare(self) -> Rank:
-        """Determine the rank, and the jobs and the seed that the ranks have in common."""
+        """Determine the rank, and what the ranks have in common."""
         if self._given_rank is None and (self._rank is None or has_process_group()):
             self._rank = current_rank()  # a spawned worker process has that of its parent
         rank = self._rank or Rank()
@@ -135,15 +124,16 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
             return rank
         if self._given_rank is None:
             _warn_if_accelerate_divides()
-        can_agree = has_process_group() and torch.utils.data.get_worker_info() is None
-        if can_agree and not self._has_common_seed:
-            seed = int(of_rank_0([str(self._seed)])[0])
-            self._has_common_seed = True
-            self._dataset = with_seed(self._dataset, seed)
-            if is_distributed(self._dataset):
-                self._dataset = with_seed_of_jobs(self._dataset, seed)
-        if self._jobs is None and is_distributed(self._dataset):
-            self._jobs = common_jobs(self._dataset, of_rank_0 if can_agree else None, NO_GROUP)
+        if not self._has_agreed:
+            can_agree = has_process_group() and torch.utils.data.get_worker_info() is None
+            self._dataset, self._seed, self._jobs = agreed(
+                self._dataset,
+                self._seed,
+                self._given_rank,
+                of_rank_0 if can_agree else None,
+                NO_GROUP,
+            )
+            self._has_agreed = can_agree
         return rank
 
     def _read(self, process: "_Process") -> Dataset:
@@ -152,7 +142,7 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
             part = read_as(
                 self._dataset,
                 rank,
-                self._jobs or {},
+                self._jobs,
                 process=process.number,
                 processes=process.processes,
             )
@@ -202,11 +192,10 @@ class ElementIterator:
             raise StopIteration
         if self._place == _UNKNOWN:
             raise UnimplementedError(self._refusal)
-        try:
-            holder = [next(self._opened())]
-        except StopIteration:
+        holder = next_in_list(self._opened())
+        if not holder:
             self._place = _END
-            raise
+            raise StopIteration
         self._place = _WITHIN
         return to_tensors(holder)
 
@@ -283,16 +272,3 @@ def _close(reference: "weakref.ref[ElementIterator]") -> None:
     iterator = reference()
     if iterator is not None:
         iterator.close()
-
-
-_named: dict[tuple[str | Rank | None, ...], PassCounter] = {}
-
-
-def _passes_of(dataset: Dataset, rank: Rank | None) -> PassCounter:
-    """Return the count of passes.
-
-    Datasets of one named job share it, as they share its epochs; but ranks of one process do not.
-    """
-    names = named_jobs_of(dataset)
-    key = (*names, *dispatchers_of(dataset), rank)
-    return _named.setdefault(key, PassCounter()) if names else PassCounter()

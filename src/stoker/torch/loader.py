@@ -10,6 +10,7 @@ from stoker.adapters.epochs import Epochs
 from stoker.adapters.iteration import LoaderIterator
 from stoker.adapters.ranks import given_rank
 from stoker.adapters.reading import check_dataset, check_drop_last
+from stoker.adapters.resuming import ResumableEpochs
 from stoker.adapters.steps import Steps
 from stoker.dataset import arguments
 from stoker.dataset.dataset import Dataset
@@ -19,7 +20,7 @@ from stoker.torch.delivery import CudaDelivery, Delivery
 from stoker.torch.distribution import TorchFramework, drawn_seed
 
 
-class DataLoader:
+class DataLoader(ResumableEpochs):
     """The batches of a stoker Dataset as tensors; each ``iter(loader)`` is a new epoch.
 
     The arguments have the names of `torch.utils.data.DataLoader`. The pipeline runs on threads of
@@ -106,60 +107,25 @@ class DataLoader:
     def __iter__(self) -> LoaderIterator:
         least = self._samples if self._samples is not None and self.drop_last else 1
         iterator, progress = self._epochs.start(least)
-        steps = Steps(iterator, self._samples, self.drop_last)
         in_lists = self._samples is not None
         if self.device is None or self.device.type != "cuda":
             delivery = Delivery(
                 self.collate_fn, in_lists=in_lists, pin_memory=self.pin_memory, device=self.device
             )
-            return LoaderIterator(iterator, progress, steps, delivery.convert)
+            steps = Steps(iterator, delivery.convert, self._samples, self.drop_last)
+            return LoaderIterator(iterator, progress, steps)
         device = self.device
         if device.index is None:  # the thread that copies has another current device
             device = torch.device("cuda", torch.cuda.current_device())
         to_gpu = CudaDelivery(self.collate_fn, in_lists=in_lists, device=device)
-        return LoaderIterator(
-            iterator, progress, steps, to_gpu.convert, to_gpu.receive, self.prefetch_factor
-        )
+        steps = Steps(iterator, to_gpu.convert, self._samples, self.drop_last)
+        return LoaderIterator(iterator, progress, steps, to_gpu.receive, self.prefetch_factor)
 
     def __len__(self) -> int:
-        count = len(self._epochs)
+        count = super().__len__()
         if self._samples is None:
             return count
         return count // self._samples if self.drop_last else -(-count // self._samples)
-
-    def __bool__(self) -> bool:
-        return True  # without it, `if loader:` would ask for the length
-
-    def set_epoch(self, epoch: int) -> None:
-        """Give the next ``iter(loader)`` the number `epoch`; the epochs after it follow.
-
-        Without, epochs are counted from 0. With several ranks, call it if a rank may have begun
-        more epochs than others, for example after a resume.
-
-        Args:
-            epoch: 0 or more.
-        """
-        self._epochs.set_next(epoch)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the position after the last batch as small JSON, for `load_state_dict`.
-
-        Between epochs it is the number of the next epoch; within an epoch of a dataset that reads
-        from a service, the number of that epoch. It is the same on all ranks, and may be called on
-        one of them.
-        """
-        return self._epochs.state_dict()
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue with the next ``iter(loader)`` after the batch of a state.
-
-        Args:
-            state_dict: from `state_dict` of a loader with the same dataset and arguments.
-
-        Raises:
-            InvalidArgumentError: if it is not such a state, or its seed differs from that given.
-        """
-        self._epochs.load_state_dict(state_dict)
 
 
 def _seed_of(seed: Any, generator: Any) -> int | None:

@@ -50,6 +50,12 @@ def epochs(dataset, framework=None, **changes):
     return Epochs(dataset, framework or Ranks(), **options)
 
 
+@pytest.fixture(autouse=True)
+def _no_named_jobs(monkeypatch):
+    """Counts of named jobs live as long as the process, and have descriptors."""
+    monkeypatch.setattr("stoker.adapters.passes._named", {})
+
+
 def read(part):
     return [int(x) for x in begun(part, 0)]
 
@@ -57,9 +63,7 @@ def read(part):
 def begun(part, count):
     """Return the iterator of a loader after `count` elements."""
     iterator, progress = part.start()
-    reader = LoaderIterator(
-        iterator, progress, Steps(iterator, None, False), lambda holder: (holder.pop(), None)
-    )
+    reader = LoaderIterator(iterator, progress, Steps(iterator, list.pop))
     for _ in range(count):
         next(reader)
     return reader

@@ -10,8 +10,8 @@ import pytest
 from stoker import Dataset
 from stoker.adapters.epochs import Progress
 from stoker.adapters.iteration import LoaderIterator
-from stoker.adapters.step_queue import Step, StepQueue
-from stoker.adapters.steps import Steps
+from stoker.adapters.step_queue import StepQueue
+from stoker.adapters.steps import Step, Steps
 from stoker.errors import FailedPreconditionError
 
 DEADLINE = 20
@@ -22,8 +22,7 @@ def begun(dataset, group_size=None, prefetch=0):
     return LoaderIterator(
         iterator,
         Progress(0, iterator, None),
-        Steps(iterator, group_size, drop_last=False),
-        lambda holder: (holder.pop(), None),
+        Steps(iterator, list.pop, group_size),
         prefetch=prefetch,
     )
 

@@ -1,9 +1,9 @@
 """list_files."""
 
-import dataclasses
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from stoker import Dataset
 from stoker.dataset.nodes import ListFiles
@@ -63,7 +63,7 @@ def test_splits_have_the_order_of_a_local_epoch(folder: Path) -> None:
     listed = node.list_splits(context)
     assert open_stream(node, context).next_chunk(10, 1 << 20) == listed
     splits = ScriptedSplits({0: [["/q", "/p"]]})
-    stream = open_stream(node, dataclasses.replace(context, splits=splits))
+    stream = open_stream(node, replace(context, splits=splits))
     assert [stream.next(), stream.next_chunk(5, 100), stream.next_chunk(5, 100)] == [
         "/q",
         ["/p"],

@@ -1,8 +1,14 @@
 """A clock that a test advances."""
 
+import random
+from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
+
+from stoker.dataset.streams import gauge, opened_sampler, read_times, section
+from stoker.dataset.threads import inline
 
 
 class Script:
@@ -16,3 +22,18 @@ class Script:
         self.now = 100.0
         for module in modules:
             monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: self.now))
+
+    def taking(self, seconds: float) -> Callable[[Any], Any]:
+        """Return a function that takes a time, and returns its argument."""
+
+        def take(x: Any) -> Any:
+            self.now += seconds
+            return x
+
+        return take
+
+
+def script_of_stages(monkeypatch: pytest.MonkeyPatch) -> Script:
+    """Return the time by which iterators and the stages in their threads are measured."""
+    monkeypatch.setattr(section, "_random", random.Random(5))
+    return Script(monkeypatch, gauge, opened_sampler, read_times, section, inline)

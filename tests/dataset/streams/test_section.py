@@ -47,7 +47,7 @@ def test_slow_calls_are_all_measured(script: Script) -> None:
 def test_one_of_many_fast_calls_counts_for_the_others(script: Script) -> None:
     section, steps = Section(), Steps(script, 1e-6)
     read(section, steps, 200_000)
-    assert 200 < len(steps.weights) < 1000
+    assert 100 < len(steps.weights) < 500
     assert sum(steps.weights) == pytest.approx(200_000, rel=0.01)
 
 

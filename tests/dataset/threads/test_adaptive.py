@@ -20,7 +20,7 @@ ENDLESS = 10**9
 MIB = 1 << 20
 
 
-class Gauge:
+class ConcurrentCalls:
     """A function that waits, as for the network, and counts its concurrent calls.
 
     Args:
@@ -60,25 +60,25 @@ def read_until(dataset: Dataset, done: Callable[[], bool]) -> list[Any]:
 
 
 def test_calls_that_wait_get_more_threads_than_there_are_cores() -> None:
-    gauge = Gauge(enough=32)
+    calls = ConcurrentCalls(enough=32)
     seen = read_until(
-        Dataset.range(ENDLESS).map(gauge, num_parallel_calls=AUTOTUNE), lambda: gauge.most >= 32
+        Dataset.range(ENDLESS).map(calls, num_parallel_calls=AUTOTUNE), lambda: calls.most >= 32
     )
     assert seen == list(range(len(seen)))
 
 
 def test_map_and_batch_in_one_step_is_tuned_too() -> None:
-    gauge = Gauge(enough=32)
-    dataset = Dataset.range(ENDLESS).map(gauge, num_parallel_calls=AUTOTUNE).batch(8)
-    batches = read_until(dataset, lambda: gauge.most >= 32)
+    calls = ConcurrentCalls(enough=32)
+    dataset = Dataset.range(ENDLESS).map(calls, num_parallel_calls=AUTOTUNE).batch(8)
+    batches = read_until(dataset, lambda: calls.most >= 32)
     assert np.concatenate(batches).tolist() == list(range(8 * len(batches)))
 
 
 def test_the_threads_of_the_options_are_the_most() -> None:
-    gauge = Gauge(enough=ENDLESS)
-    dataset = Dataset.range(600).map(gauge, num_parallel_calls=AUTOTUNE)
+    calls = ConcurrentCalls(enough=ENDLESS)
+    dataset = Dataset.range(600).map(calls, num_parallel_calls=AUTOTUNE)
     assert list(dataset.with_options(Options(threads=4))) == list(range(600))
-    assert gauge.most <= 4
+    assert calls.most <= 4
 
 
 def test_one_slow_call_does_not_stop_the_others() -> None:
@@ -150,10 +150,10 @@ def test_a_result_larger_than_all_bytes_allowed_still_comes() -> None:
 
 
 def test_close_half_way_leaves_no_thread_of_many() -> None:
-    gauge = Gauge(enough=64)
+    calls = ConcurrentCalls(enough=64)
     before = set(threading.enumerate())
     read_until(
-        Dataset.range(ENDLESS).map(gauge, num_parallel_calls=AUTOTUNE), lambda: gauge.most >= 64
+        Dataset.range(ENDLESS).map(calls, num_parallel_calls=AUTOTUNE), lambda: calls.most >= 64
     )
     for thread in set(threading.enumerate()) - before:
         thread.join(SECONDS)  # a call that ran may take its moment
@@ -161,7 +161,7 @@ def test_close_half_way_leaves_no_thread_of_many() -> None:
 
 
 def test_several_maps_and_nested_datasets_do_not_deadlock() -> None:
-    outer, inner = Gauge(enough=16), Gauge(enough=16)
+    outer, inner = ConcurrentCalls(enough=16), ConcurrentCalls(enough=16)
 
     def function(x: int) -> int:
         return sum(Dataset.range(x % 4).map(inner, num_parallel_calls=AUTOTUNE)) + outer(x)
@@ -169,7 +169,7 @@ def test_several_maps_and_nested_datasets_do_not_deadlock() -> None:
     dataset = (
         Dataset.range(600)
         .map(function, num_parallel_calls=AUTOTUNE)
-        .map(Gauge(enough=1), num_parallel_calls=AUTOTUNE)
+        .map(ConcurrentCalls(enough=1), num_parallel_calls=AUTOTUNE)
         .map(function, num_parallel_calls=AUTOTUNE)
         .prefetch(AUTOTUNE)
     )
@@ -179,10 +179,10 @@ def test_several_maps_and_nested_datasets_do_not_deadlock() -> None:
 
 @pytest.mark.parametrize("passed", [1, 50, 5_000])
 def test_advance_equals_dropping_while_the_limit_rises(passed: int) -> None:
-    gauge = Gauge(enough=16)
+    calls = ConcurrentCalls(enough=16)
     node = Map(
         input=Range(start=0, stop=6_000, step=1),
-        function=Pickled.of(gauge),
+        function=Pickled.of(calls),
         num_parallel_calls=AUTOTUNE,
     )
     stream = open_stream(node, Context())
@@ -193,12 +193,12 @@ def test_advance_equals_dropping_while_the_limit_rises(passed: int) -> None:
 
 
 def test_errors_keep_their_positions_while_the_limit_rises() -> None:
-    gauge = Gauge(enough=ENDLESS)
+    calls = ConcurrentCalls(enough=ENDLESS)
 
     def function(x: int) -> int:
         if x % 7 == 3:
             raise ValueError(x)
-        return gauge(x)
+        return calls(x)
 
     iterator = iter(Dataset.range(500).map(function, num_parallel_calls=AUTOTUNE))
     seen: list[Any] = []
@@ -210,4 +210,4 @@ def test_errors_keep_their_positions_while_the_limit_rises() -> None:
         except ValueError as error:
             seen.append(error.args)
     assert seen == [(x,) if x % 7 == 3 else x for x in range(500)]
-    assert gauge.most > 2
+    assert calls.most > 2

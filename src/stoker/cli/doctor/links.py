@@ -38,8 +38,7 @@ def _check_round_trip(report: WorkerReport) -> Finding | None:
     seconds = report.probed.round_trip
     if seconds < LONG_SECONDS:
         return None
-    return _finding(
-        report,
+    return report.finding(
         Level.WARNING,
         "long-round-trip",
         f"a round trip takes {seconds * 1e3:.0f} ms; within a data center it is below 1 ms",
@@ -61,7 +60,7 @@ def _check_throughput(report: WorkerReport, protocol: str, patience: float) -> l
     if rate < SLOW_BYTES:
         return [_slow(report, seen)]
     seen += f", a round trip of {report.probed.round_trip * 1e3:.1f} ms"
-    return [_finding(report, Level.OK, "throughput", seen)]
+    return [report.finding(Level.OK, "throughput", seen)]
 
 
 def _check_broken(
@@ -71,13 +70,13 @@ def _check_broken(
     seen = f"the connection over {NAMES[protocol]} broke while it was measured: {error}"
     if protocol != "shm":
         fix = "look at the worker's log, and for a proxy or a load balancer between"
-        return [_finding(report, Level.FAULT, "connection-breaks", seen, fix)]
+        return [report.finding(Level.FAULT, "connection-breaks", seen, fix)]
     fix = (
         "raise the limits of memory (of the container, `ulimit -v`) and open files (`ulimit -n`) "
         "where the trainer runs; until then elements travel over the network"
     )
     level = Level.WARNING if report.network_protocol else Level.FAULT
-    findings = [_finding(report, level, "shared-memory-fails", seen, fix)]
+    findings = [report.finding(level, "shared-memory-fails", seen, fix)]
     if report.network_protocol:
         findings += _check_throughput(report, report.network_protocol, patience)
     return findings
@@ -89,8 +88,4 @@ def _slow(report: WorkerReport, seen: str) -> Finding:
         "use workers in the zone of the trainer and a faster link; compression (the default "
         '"AUTO") and smaller dtypes, such as uint8 for images, reduce the bytes'
     )
-    return _finding(report, Level.WARNING, "slow-link", seen, fix)
-
-
-def _finding(report: WorkerReport, level: Level, name: str, seen: str, fix: str = "") -> Finding:
-    return Finding(level, name, f"worker {report.place.address}", seen, fix)
+    return report.finding(Level.WARNING, "slow-link", seen, fix)

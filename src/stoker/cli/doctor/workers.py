@@ -59,8 +59,11 @@ class WorkerReport:
 
     def add(self, level: Level, name: str, seen: str, fix: str = "") -> None:
         """Append a finding about this worker."""
-        subject = f"worker {self.place.address}"
-        self.findings.append(Finding(level, name, subject, seen, fix))
+        self.findings.append(self.finding(level, name, seen, fix))
+
+    def finding(self, level: Level, name: str, seen: str, fix: str = "") -> Finding:
+        """Return a finding about this worker, which is shown elsewhere."""
+        return Finding(level, name, f"worker {self.place.address}", seen, fix)
 
 
 def check_workers(

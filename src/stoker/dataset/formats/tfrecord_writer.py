@@ -2,14 +2,14 @@
 
 import os
 import zlib
-from types import TracebackType
 
+from stoker.dataset.closing import Closing
 from stoker.dataset.formats.checksum import load_crc32c, masked
 from stoker.dataset.formats.opening import checked_compression, compressor, open_to_write
 from stoker.errors import FailedPreconditionError, InvalidArgumentError
 
 
-class TFRecordWriter:
+class TFRecordWriter(Closing):
     """Writes records to a new TFRecord file.
 
     Each record is stored with its length and checksums, so a partly written one (the disk is full,
@@ -89,17 +89,6 @@ class TFRecordWriter:
                 self._file.write(self._compressor.flush())
         finally:
             self._file.close()
-
-    def __enter__(self) -> "TFRecordWriter":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _checksum(self, data: bytes) -> bytes:
         return masked(self._crc(data)).to_bytes(4, "little")

@@ -2,9 +2,10 @@
 
 import weakref
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
+
+from msgspec.structs import replace
 
 from stoker.dataset.collation.collate import collate
 from stoker.dataset.collation.slots import Slots

@@ -1,9 +1,10 @@
 """cache: stores the first complete epoch in memory."""
 
 import threading
-from dataclasses import replace
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
+
+from msgspec.structs import replace
 
 from stoker.dataset.streams.failures import Failure
 from stoker.dataset.streams.stream import OneInputStream, Stream

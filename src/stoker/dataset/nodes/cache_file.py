@@ -1,9 +1,10 @@
 """cache(filename): the first whole epoch is kept in files, for later processes too."""
 
 import threading
-from dataclasses import replace
 from typing import ClassVar
 from weakref import WeakKeyDictionary
+
+from msgspec.structs import replace
 
 from stoker.dataset.fingerprint import Fingerprint
 from stoker.dataset.formats.elements_stream import StoredStream

@@ -43,6 +43,11 @@ class Map(Node, frozen=True, eq=False, kw_only=True):
     def inputs_per_element(self) -> int:
         return 1
 
+    def called(self, context: Context) -> Callable[..., Any]:
+        """Return the function that is called with each element."""
+        function: Callable[..., Any] = self.function.value
+        return function
+
     def open(self, context: Context) -> Stream:
         return self.open_calls(context)
 
@@ -59,8 +64,8 @@ class Map(Node, frozen=True, eq=False, kw_only=True):
             finish_with: see `OrderedCalls`; results computed inline are yielded as they are.
             group: elements that are needed together.
         """
-        function: Callable[..., Any] = self.function.value
-        origin = Origin(self.kind, self.site, None)
+        function = self.called(context)
+        origin = Origin(self.stage_kind, self.site, None)
         new_calls = partial(Calls, context, self)
         limit = self._limit(context, group)
         stream = context.open(self.input)

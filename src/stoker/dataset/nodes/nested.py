@@ -1,8 +1,9 @@
 """Opening of the datasets that a user function returns."""
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
+
+from msgspec.structs import replace
 
 from stoker.dataset.random import keyed, stream_calls
 from stoker.dataset.streams.execute import open_stream
@@ -62,5 +63,5 @@ class NestedDatasets:
         context = self._context.nested(root, index, self._meters.next())
         seed = result.options().seed
         if seed is not None:
-            context = dataclasses.replace(context, seed=seed)
+            context = replace(context, seed=seed)
         return open_stream(root, context)

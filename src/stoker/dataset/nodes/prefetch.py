@@ -123,7 +123,7 @@ class _PrefetchStream(Stream):
         while not self._buffer and not self._reader.ended:
             if self._reader.closed:
                 raise FailedPreconditionError("this iterator was closed while it was read")
-            self._reader.filled.wait()
+            self._reader.arrived.wait()
 
     def _grow(self) -> None:
         """Grow the buffer, which is empty, if the input could have continued."""

@@ -1,7 +1,8 @@
 """shuffle: draws elements from a buffer at random."""
 
-from dataclasses import replace
 from typing import Any, ClassVar
+
+from msgspec.structs import replace
 
 from stoker.dataset.random import rng
 from stoker.dataset.streams.draws import Draws, Replay

@@ -2,9 +2,10 @@
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
+
+from msgspec.structs import replace
 
 from stoker.dataset.fingerprint import Fingerprint
 from stoker.dataset.formats.elements_stream import StoredFile

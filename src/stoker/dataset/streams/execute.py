@@ -1,7 +1,8 @@
 """Open trees as streams."""
 
-import dataclasses
 from itertools import chain
+
+from msgspec.structs import replace
 
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.functions import classes_of_functions
@@ -19,7 +20,7 @@ def open_stream(root: Node, context: Context) -> Stream:
     numbers = context.numbers if root in context.numbers else number(root)
     tree, numbers = rewrite(root, numbers)
     enclosing = context.record_classes
-    context = dataclasses.replace(
+    context = replace(
         context,
         numbers=numbers,
         output_nodes=_output_nodes(tree),

@@ -1,6 +1,9 @@
 """Errors of elements: buffered at their position, and marked with where they were raised."""
 
+import inspect
+import os
 from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 
@@ -33,6 +36,8 @@ class Origin(NamedTuple):
 
 _ORIGIN = "__stoker_origin__"
 
+_PACKAGE = f"{Path(__file__).parents[2]}{os.sep}"
+
 
 def mark_failure(error: Exception, origin: Origin) -> Exception:
     """Add the origin to an error as a note and an attribute, and return the error to raise.
@@ -59,6 +64,21 @@ def raise_failure(error: Exception, origin: Origin) -> NoReturn:
         raise mark_failure(error, origin)
     finally:  # this frame, which the traceback refers to, must not refer to the error
         del error
+
+
+def forget_locals(error: BaseException) -> None:
+    """Clear the local variables of this package's functions in the traceback of an error.
+
+    Some of them refer to the error: the reader and its threads would stay until a collection of
+    cyclic garbage. Functions of the user keep theirs, for debuggers.
+    """
+    entry = error.__traceback__
+    while entry is not None:
+        code = entry.tb_frame.f_code
+        if code.co_filename.startswith(_PACKAGE) and not code.co_flags & inspect.CO_GENERATOR:
+            with suppress(RuntimeError):  # it runs
+                entry.tb_frame.clear()
+        entry = entry.tb_next
 
 
 def failure_origin(error: BaseException) -> Origin | None:

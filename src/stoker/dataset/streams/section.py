@@ -12,7 +12,7 @@ _SECONDS_PER_SAMPLE = 6e-6
 _SECONDS_PER_CALL = 3e-6
 
 # The part of the time that measuring may take.
-_COST = 0.01
+_COST = 0.005
 
 # Calls of which each is measured, until it is known how fast they follow each other.
 _FIRST_SAMPLES = 7.0

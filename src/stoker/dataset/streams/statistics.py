@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 
 class Statistics:
-    """Counters and gauges of one epoch, by name; its streams update them from any thread."""
+    """Counters and amounts of one epoch, by name; its streams update them from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -18,9 +18,9 @@ class Statistics:
             self._counts[name] = self._counts.get(name, 0) + count
 
     def watch(self, name: str, amount: Callable[[], int]) -> None:
-        """Register a gauge, such as the buffered bytes; `amount` returns its present value.
+        """Register an amount, such as the buffered bytes; `amount` returns its present value.
 
-        The gauges of several streams with one name are added.
+        Those of several streams with one name are added.
         """
         with self._lock:
             self._amounts.append((name, amount))
@@ -36,7 +36,7 @@ class Statistics:
             return dict(self._counts)
 
     def snapshot(self) -> dict[str, int]:
-        """Return the counters and the present values of the gauges."""
+        """Return the counters and the present amounts."""
         with self._lock:
             amounts = list(self._amounts)
         found = self.counts()

@@ -17,7 +17,7 @@ Reading the elements of a range one by one takes three times as long.
 _DISCARDED_BYTES = 1 << 20
 
 
-class HasMethod(Protocol):
+class StreamGauge(Protocol):
     """The part of a `Gauge` that readers of a stream use."""
 
     @property
@@ -41,7 +41,7 @@ class Stream(ABC):
 
     ready: Iterator[Any] | None = None
     work: Work | None = None
-    gauge: "HasMethod | None" = None
+    gauge: "StreamGauge | None" = None
 
     def next(self) -> Any:
         """Return the next element; block until there is one.

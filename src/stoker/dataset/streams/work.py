@@ -1,10 +1,14 @@
 """Measurements that a stage makes itself: of its function, and of its threads."""
 
+import time
+
 from stoker.dataset.streams.durations import Durations
 
 
 class Work:
-    """Time in the function of one stream and on its own threads; changed by its owner only.
+    """Time in the function of one stream and on its own threads.
+
+    Only one thread changes it at a time: the owner of the stream, or threads under one lock.
 
     Attributes:
         busy: seconds in the function, or of its threads; summed over threads.
@@ -13,18 +17,17 @@ class Work:
         on_core: the seconds of `sampled` in which the thread had a core.
         threads: its own threads that compute at the same time; 0 while it computes in the thread
             that reads it.
-        put_wait: seconds in which a thread of its own waited for room.
         includes_inputs: `busy` contains the time in the datasets that its function returned.
         durations: of single calls, where each is measured.
     """
 
     __slots__ = (
+        "_room_wait",
         "busy",
         "calls",
         "durations",
         "includes_inputs",
         "on_core",
-        "put_wait",
         "sampled",
         "threads",
     )
@@ -35,9 +38,22 @@ class Work:
         self.sampled = 0.0
         self.on_core = 0.0
         self.threads = threads
-        self.put_wait = 0.0
         self.includes_inputs = includes_inputs
         self.durations = Durations()
+        self._room_wait = (0.0, 0, 0.0)
+        """Seconds in which threads waited for room until a time, the number of those that have
+        waited since then, and the time; one tuple, because other threads read it."""
+
+    @property
+    def put_wait(self) -> float:
+        """Seconds until now in which its own threads waited for room, summed over threads."""
+        seconds, threads, since = self._room_wait
+        return seconds + threads * (time.perf_counter() - since) if threads else seconds
+
+    def await_room(self, threads: int) -> None:
+        """Note that this number of its own threads wait for room from now on."""
+        if threads != self._room_wait[1]:
+            self._room_wait = (self.put_wait, threads, time.perf_counter())
 
     def add_call(self, seconds: float, core: tuple[float, float] | None) -> None:
         """Count a call.
@@ -66,6 +82,7 @@ class Work:
         self.sampled += other.sampled
         self.on_core += other.on_core
         self.threads = other.threads
-        self.put_wait += weight * other.put_wait
         self.includes_inputs = other.includes_inputs
         self.durations.merge(other.durations)
+        seconds, threads, since = self._room_wait
+        self._room_wait = (seconds + weight * other.put_wait, threads, since)

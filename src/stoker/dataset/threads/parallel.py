@@ -74,7 +74,7 @@ class OrderedCalls(Stream):
             applies to the result; called in order.
         group: consecutive elements that the consumer needs together; it is woken once for all of
             them. Groups begin at multiples of this number.
-        work: the time in the function is added to it.
+        work: the time in the function is added to it until this is closed.
     """
 
     work: Work
@@ -152,11 +152,14 @@ class OrderedCalls(Stream):
             runnable = runnable_seconds() - runnable
         used = nbytes if tuning is None else nbytes + element_bytes(call.element)
         call.element = call.finish = None
+        failed = error is not None
         with self._lock:
-            self.work.add_call(now - start, core_times)
+            if not self._reader.closed:  # afterwards another stream may own `work`
+                self.work.add_call(now - start, core_times)
             call.done = True
             if not call.dropped:
                 call.value, call.error, call.nbytes = value, error, nbytes
+                error = None  # whose traceback refers to this frame
                 self._pending -= 1
                 self._bytes += nbytes
             if tuning is not None:
@@ -164,7 +167,7 @@ class OrderedCalls(Stream):
                     now,
                     now - start,
                     runnable,
-                    None if error else used,
+                    None if failed else used,
                     supplied=bool(self._lease.waiting),
                     awaited=self._until > 0,
                 )
@@ -172,7 +175,7 @@ class OrderedCalls(Stream):
             if call.index < self._until:
                 self._awaited -= 1
                 if not self._awaited:
-                    self._reader.filled.notify_all()
+                    self._reader.arrived.notify_all()
 
     def _is_sampled(self) -> bool:
         """Return True if the next call should measure its time on a core."""
@@ -319,7 +322,8 @@ class OrderedCalls(Stream):
             self._bytes -= call.nbytes
             nbytes += call.nbytes
             if call.error is not None:
-                raise call.error
+                error, call.error = call.error, None  # a thread may still refer to the call
+                raise error
             results.append(call.value)
         if self._room() > 0:
             self._reader.wake()
@@ -358,7 +362,7 @@ class OrderedCalls(Stream):
                 # pipeline, for these very calls. Then nobody but this thread can compute them.
                 if self._lease.waits(partial(_is_before, until)):
                     timeout = _HELP_SECONDS
-            reader.filled.wait(timeout)
+            reader.arrived.wait(timeout)
             self._until = 0
 
 

@@ -3,7 +3,6 @@
 import itertools
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -37,7 +36,7 @@ class ReadAhead:
 
     Attributes:
         lock: the lock; re-entrant, since a collected iterator may be closed anywhere.
-        filled: notified when elements arrived, the stream ended or the reader was closed.
+        arrived: notified when elements arrived, the stream ended or the reader was closed.
         ended: the stream has no more elements.
         closed: `close` was called.
         reading: the thread is inside the stream.
@@ -55,7 +54,7 @@ class ReadAhead:
         self._accept = accept
         self._work = work
         self.lock = threading.RLock()
-        self.filled = threading.Condition(self.lock)
+        self.arrived = threading.Condition(self.lock)
         self._wake = threading.Condition(self.lock)
         self.ended = False
         self.closed = False
@@ -84,8 +83,9 @@ class ReadAhead:
         """
         with self.lock:
             self._paused = True
+            self._work.await_room(0)
             while self.reading:
-                self.filled.wait()
+                self.arrived.wait()
         try:
             yield
         finally:
@@ -106,8 +106,9 @@ class ReadAhead:
                 return
             self.closed = True
             self._close_stream = close_stream
+            self._work.await_room(0)
             self._wake.notify_all()
-            self.filled.notify_all()
+            self.arrived.notify_all()
             busy = self.reading
         if busy:
             return
@@ -132,7 +133,7 @@ class ReadAhead:
                 else:
                     self.ended = True
                     self._accept([])
-                self.filled.notify_all()
+                self.arrived.notify_all()
                 del items  # the thread must keep nothing alive while it waits
         else:
             return
@@ -144,10 +145,9 @@ class ReadAhead:
         with self.lock:
             while not self.closed and not self.ended:
                 room = 0 if self._paused else self._room()
+                self._work.await_room(0 if self._paused or room > 0 else 1)
                 if room > 0:
                     self.reading = True
                     return room
-                start = time.perf_counter()
                 self._wake.wait()
-                self._work.put_wait += time.perf_counter() - start
             return 0

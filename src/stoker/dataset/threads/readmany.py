@@ -40,7 +40,7 @@ class ReadMany:
         max_bytes: about the most buffered bytes of one stream; one element always fits.
 
     Attributes:
-        work: the time in which threads read the streams.
+        work: the time in which threads read the streams, and waited for room in all buffers.
     """
 
     def __init__(
@@ -63,6 +63,8 @@ class ReadMany:
         self._new: deque[Source] = deque()
         self._waiting: deque[Source] = deque()
         """Sources with room in their buffer and no thread."""
+        self._full: set[Source] = set()
+        """Sources that wait for room in their buffer."""
         self._reading = 0
         self._submitted = 0
         """Calls submitted to the pool that have not started."""
@@ -70,6 +72,7 @@ class ReadMany:
         self._awaited: Source | None = None
         self.work = Work(threads=limit, includes_inputs=True)
         self._lease = pool.lease(limit)
+        # The thread that reads the elements waits for the end of a stream, not for room.
         self._reader = ReadAhead(stream, self._room, self._accept, Work())
         self._lock = self._reader.lock
 
@@ -81,7 +84,7 @@ class ReadMany:
                 self._check_open()
                 if self._reader.ended:
                     return None
-                self._reader.filled.wait()
+                self._reader.arrived.wait()
             return _AheadStream(self, self._begin_new())
 
     def ready(self, stream: "_AheadStream", max_elements: int, max_bytes: int) -> list[Any]:
@@ -201,7 +204,7 @@ class ReadMany:
     def _wait(self, timeout: float | None) -> bool:
         self._consumer_waits = True
         try:
-            return self._reader.filled.wait(timeout)
+            return self._reader.arrived.wait(timeout)
         finally:
             self._consumer_waits = False
 
@@ -211,11 +214,22 @@ class ReadMany:
             source.waiting = True
             self._waiting.append(source)
             self._submit()
+        self._note_room(source)
+
+    def _note_room(self, source: Source) -> None:
+        """Note whether `source` waits for room, and how many threads therefore have no work."""
+        if source.awaits_room():
+            self._full.add(source)
+        else:
+            self._full.discard(source)
+        idle = self._limit - self._reading - len(self._waiting)
+        self.work.await_room(max(0, min(idle, len(self._full))))
 
     def _stop_waiting(self, source: Source) -> None:
         if source.waiting:
             source.waiting = False
             self._waiting.remove(source)
+        self._note_room(source)
 
     def _submit(self) -> None:
         """Submit a call for each source that a thread could read now."""
@@ -259,9 +273,9 @@ class ReadMany:
         """Reserve `source` for `_read`; return None if enough threads are reading."""
         if source is None or self._reading >= self._limit or self._reader.closed:
             return None
-        self._stop_waiting(source)
         source.reading = True
         self._reading += 1
+        self._stop_waiting(source)
         return source
 
     def _read(self, source: Source, until: float = 0.0) -> None:
@@ -284,7 +298,7 @@ class ReadMany:
                     self._submit()
                 abandoned = source.closed
                 if self._consumer_waits:
-                    self._reader.filled.notify_all()
+                    self._reader.arrived.notify_all()
             del items  # the thread must keep nothing alive while it reads
         if abandoned:
             source.close_abandoned()

@@ -45,11 +45,13 @@ class Source:
         """Return True if more items may be read."""
         return not (self.closed or self.ended or self.excluded) and self.buffer.room() > 0
 
+    def awaits_room(self) -> bool:
+        """Return True if a thread would read it if there was enough room in its buffer."""
+        return not (self.waiting or self.reading or self.closed or self.ended or self.excluded)
+
     def wants_thread(self) -> bool:
         """Return True if there is enough room to justify waking a thread."""
-        if self.waiting or self.reading:
-            return False
-        return self.readable() and self.buffer.half_empty()
+        return self.awaits_room() and self.buffer.half_empty()
 
     def rank(self) -> tuple[bool, int]:
         """Return the key by which sources get a thread, the least first."""

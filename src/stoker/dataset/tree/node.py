@@ -1,6 +1,5 @@
 """`Node`, the immutable element of a pipeline tree, and `Context`, which opens it for one epoch."""
 
-import dataclasses
 import functools
 import operator
 import typing
@@ -268,8 +267,7 @@ def _no_dataset(root: Node) -> Any:
     )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Context:
+class Context(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The arguments of opening a tree for one epoch.
 
     Attributes:
@@ -298,7 +296,7 @@ class Context:
     seed_given: bool = False
     epoch: tuple[int, ...] = (0,)
     explicit_epoch: bool = False
-    numbers: Mapping[Node, int] = dataclasses.field(default_factory=dict)
+    numbers: Mapping[Node, int] = msgspec.field(default_factory=dict)
     splits: SplitReader | None = None
     shard: StaticShard | None = None
     make_dataset: Callable[[Node], Any] = _no_dataset
@@ -306,8 +304,8 @@ class Context:
     output_nodes: frozenset[Node] = frozenset()
     threads: int | None = None
     autotune_bytes: int | None = None
-    statistics: Statistics = dataclasses.field(default_factory=Statistics)
-    meters: Meters = dataclasses.field(default_factory=Meters)
+    statistics: Statistics = msgspec.field(default_factory=Statistics)
+    meters: Meters = msgspec.field(default_factory=Meters)
     record_classes: Callable[[], Iterable[type]] = tuple
     as_rows: bool = False
     calls: TaskCalls | None = None
@@ -334,11 +332,11 @@ class Context:
             k: counts the openings.
             meters: of this opening; None for those of the context.
         """
-        return dataclasses.replace(self, epoch=(*self.epoch, k), meters=meters or self.meters)
+        return msgspec.structs.replace(self, epoch=(*self.epoch, k), meters=meters or self.meters)
 
     def whole(self) -> "Context":
         """Return the context of an input of which every task reads all elements."""
-        return dataclasses.replace(self, splits=None, shard=None)
+        return msgspec.structs.replace(self, splits=None, shard=None)
 
     def part_reader(self, node: Node) -> SplitReader | None:
         """Return the supplier of the part of the data that `node` reads; ``None`` if it reads all.
@@ -357,8 +355,10 @@ class Context:
             k: the number of the dataset.
             meters: of the dataset.
         """
-        return dataclasses.replace(
-            self.whole(),
+        return msgspec.structs.replace(
+            self,
+            splits=None,
+            shard=None,
             epoch=(*self.epoch, k),
             numbers=number(root),
             allocate=np.empty,

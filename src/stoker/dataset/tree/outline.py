@@ -1,10 +1,12 @@
 """A tree as lines of text, made from its wire form: no function of a user is unpickled."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from stoker.dataset.tree.structure import WireNode, decode_wire_nodes
+from stoker.dataset.tree.walk import inputs_first
 
 LONGEST_FIELDS = 1 << 12
 """Most bytes of the fields of a node that are decoded; arrays have more."""
@@ -22,27 +24,18 @@ def outline(tree: bytes) -> list[str]:
         InvalidArgumentError: if the bytes are not a tree.
     """
     nodes = decode_wire_nodes(tree)
-    lines: list[str] = []
-    _add_lines(nodes, len(nodes) - 1, 0, lines, set())
-    return lines
+    return list(_lines(nodes))
 
 
-def _add_lines(
-    nodes: list[WireNode], position: int, depth: int, lines: list[str], shown: set[int]
-) -> None:
-    indent = "  " * depth
-    chain = [position]
-    while len(nodes[chain[-1]].inputs) == 1 and chain[-1] not in shown:
-        chain.append(nodes[chain[-1]].inputs[0])
-    if chain[-1] in shown:
-        node = nodes[chain.pop()]
-        lines.append(f"{indent}{node.kind}, as above{_at(node)}")
-    else:
-        for child in nodes[chain[-1]].inputs:
-            _add_lines(nodes, child, depth + 1, lines, shown)
-    for each in reversed(chain):
-        shown.add(each)
-        lines.append(f"{indent}{_call(nodes[each])}{_at(nodes[each])}")
+def _lines(nodes: list[WireNode]) -> Iterator[str]:
+    def inputs_of(position: int) -> list[tuple[int, int]]:
+        inputs = nodes[position].inputs
+        return [(each, int(len(inputs) > 1)) for each in inputs]
+
+    for position, depth, again in inputs_first(len(nodes) - 1, inputs_of):
+        node = nodes[position]
+        text = f"{node.kind}, as above" if again else _call(node)
+        yield "  " * depth + text + _at(node)
 
 
 def _call(node: WireNode) -> str:

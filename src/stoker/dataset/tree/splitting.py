@@ -7,8 +7,10 @@ a range of it corresponds to a range of elements of the source.
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec.structs import replace
 
 from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node
 from stoker.dataset.tree.splits import ENDLESS, IndexSplits, SplitReader, Unsplittable

@@ -413,7 +413,9 @@ class ServiceStream(Stream):
             if self._closed or self._crashed:
                 return
             if report is not None:
-                self._next_heartbeat = now + self._heartbeat
+                # An epoch of seconds is shown in the status of the service, too.
+                age = max(1.0, now - self._meter.opened_at)
+                self._next_heartbeat = now + min(self._heartbeat, age)
                 self._session.send(m.Heartbeat(reading=report))
             self._execute(self._logic.tick(now))
             if self._logic.error is not None or self._logic.end.expected:

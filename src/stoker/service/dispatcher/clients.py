@@ -6,6 +6,7 @@ from stoker.service.config import DispatcherConfig
 from stoker.service.coordination import check_index
 from stoker.service.dispatcher import entities as e
 from stoker.service.dispatcher import records as r
+from stoker.service.dispatcher.iteration_opening import IterationOpening
 from stoker.service.dispatcher.iterations import Iterations
 from stoker.service.dispatcher.jobs import fingerprint, job_cancelled, requested_dataset
 from stoker.service.dispatcher.ledger import Ledger
@@ -31,6 +32,7 @@ class Clients:
         ledger: Ledger,
         sessions: Sessions,
         iterations: Iterations,
+        opening: IterationOpening,
         *,
         journaled: bool,
     ) -> None:
@@ -41,6 +43,7 @@ class Clients:
         self._state = ledger.state
         self._sessions = sessions
         self._iterations = iterations
+        self._opening = opening
 
     def hello(self, peer: int, hello: m.ClientHello, now: float) -> None:
         """Admit a new client, or resume one that lost its session.
@@ -100,7 +103,7 @@ class Clients:
 
     def _admit(self, hello: m.ClientHello, now: float) -> tuple[e.Client, str] | None:
         """Return a new client and a warning for its user; ``None`` if its tree is needed."""
-        opened = self._iterations.open(hello, now)
+        opened = self._opening.open(hello, now)
         if opened is None:
             return None
         iteration, warning = opened

@@ -9,6 +9,7 @@ from stoker.service.dispatcher import records as r
 from stoker.service.dispatcher.entities import Client, Iteration, Task, Worker
 from stoker.service.dispatcher.state import State
 from stoker.service.logs import epoch_text
+from stoker.service.plurals import plural
 
 STOPPED = "it was stopped"
 """Reason of the loss of a worker that was stopped as planned."""
@@ -115,8 +116,8 @@ class EventLog:
             case r.JobCancelled():
                 epochs = self._state.jobs[record.job].iterations.values()
                 clients = sum(len(each.clients) for each in epochs)
-                text = f"the job was cancelled; its {clients} clients are refused"
-                self.add(logging.WARNING, text, job=record.job)
+                refused = plural(clients, "client is refused", "clients are refused")
+                self.add(logging.WARNING, f"the job was cancelled; {refused}", job=record.job)
             case r.ClientRemoved():
                 client = self._state.clients[record.client_id]
                 self._add(client.iteration, "a client left", client=record.client_id)
@@ -139,7 +140,8 @@ class EventLog:
         self._log_losses(before.tasks)
         for iteration in before.unfinished:
             if iteration.finished:
-                self._add(iteration, f"the epoch ended after {len(iteration.tasks)} tasks")
+                tasks = plural(len(iteration.tasks), "task")
+                self._add(iteration, f"the epoch ended after {tasks}")
 
     def _log_added(self, record: r.Record) -> None:
         match record:
@@ -166,7 +168,7 @@ class EventLog:
         match record:
             case r.WorkerDraining():
                 worker = self._state.workers[record.worker_id]
-                self.add(logging.INFO, "a worker drains", worker=worker.added.address)
+                self.add(logging.INFO, "a worker is draining", worker=worker.added.address)
             case r.IterationFailed():
                 iteration = self._state.iterations[record.iteration_id]
                 self._add(iteration, f"the epoch failed: {record.error.message}", logging.ERROR)
@@ -176,8 +178,9 @@ class EventLog:
                 self._add_task(task, text, logging.WARNING)
             case r.ElementsDropped():
                 task = self._state.tasks[record.task_id]
-                text = f"{record.elements} elements are lost: they were sent to clients that died"
-                self._add_task(task, f"{_job(task)}: {text}", logging.WARNING)
+                lost = plural(record.elements, "element is lost", "elements are lost")
+                text = f"{_job(task)}: {lost}, sent to clients that died"
+                self._add_task(task, text, logging.WARNING)
 
     def worker_resumed(self, worker: Worker, reason: str) -> None:
         """Add the line about a worker that has opened another session."""
@@ -191,7 +194,8 @@ class EventLog:
 
     def _log_lost_worker(self, worker: Worker, reason: str) -> None:
         planned = reason == STOPPED
-        ends = f"; its {len(worker.tasks)} tasks end" if worker.tasks else ""
+        number = len(worker.tasks)
+        ends = f"; {plural(number, 'task ends', 'tasks end')}" if number else ""
         self.add(
             logging.INFO if planned else logging.WARNING,
             f"worker {worker.added.address} {'left' if planned else 'was lost'}: {reason}{ends}",
@@ -203,9 +207,9 @@ class EventLog:
     def _log_losses(self, tasks: Sequence[Task]) -> None:
         for task in tasks:
             if task.elements_lost:
-                what = f"{task.elements_lost} elements are lost"
+                what = plural(task.elements_lost, "element is lost", "elements are lost")
             elif task.lost and task.elements_lost is None and task.splits_lost:
-                what = f"elements of {task.splits_lost} splits may be lost"
+                what = f"elements of {plural(task.splits_lost, 'split')} may be lost"
             else:
                 continue
             level = logging.WARNING if task.iteration.clients else logging.INFO

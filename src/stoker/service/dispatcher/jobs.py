@@ -2,6 +2,7 @@
 
 import enum
 import hashlib
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -30,8 +31,15 @@ _LABELS = {
 """The argument of `distribute`, and the words of a message, for fields of `JobParameters`."""
 
 
-NAMED_JOBS = 5
-"""Most jobs that an error names."""
+_MOST_NAMES = 5
+"""Most jobs or workers that an error names."""
+
+
+def some_names(names: Iterable[str]) -> str:
+    """Return the first names in quotes, and "..." if there are more; "none" without any."""
+    names = list(names)
+    more = ["..."] if len(names) > _MOST_NAMES else []
+    return ", ".join([*map(repr, names[:_MOST_NAMES]), *more]) or "none"
 
 
 def find_job(state: State, name: str) -> Job:
@@ -42,9 +50,8 @@ def find_job(state: State, name: str) -> Job:
     """
     if name in state.jobs:
         return state.jobs[name]
-    known = ", ".join(map(repr, list(state.jobs)[:NAMED_JOBS])) or "none"
-    more = ", ..." if len(state.jobs) > NAMED_JOBS else ""
-    raise NotFoundError(f"no job is named {name!r}; the jobs of this dispatcher: {known}{more}")
+    known = some_names(state.jobs)
+    raise NotFoundError(f"no job is named {name!r}; the jobs of this dispatcher: {known}")
 
 
 def job_cancelled(name: str) -> CancelledError:

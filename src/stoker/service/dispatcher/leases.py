@@ -44,7 +44,7 @@ class Leases:
         """Let no lease expire until one is renewed, which then renews all of them."""
         self.paused = True
 
-    def silence(self, now: float) -> float:
+    def idle_seconds(self, now: float) -> float:
         """Return the seconds since any lease was granted or renewed."""
         return now - self._last_renewal
 
@@ -57,11 +57,16 @@ class Leases:
         self._lengths.pop(holder, None)
         self._deadlines.pop(holder, None)
 
-    def expired(self, now: float) -> list[int]:
-        """Return the holders whose lease has expired; they stay until dropped."""
+    def note_stall(self, now: float) -> None:
+        """Renew all leases after a stall: call it before a message that may have waited for it."""
         if now - self._last_tick > self._stall:
+            self._last_tick = now
             for holder in self._lengths:
                 self._deadlines[holder] = now + self._lengths[holder]
+
+    def expired(self, now: float) -> list[int]:
+        """Return the holders whose lease has expired; they stay until dropped."""
+        self.note_stall(now)
         self._last_tick = now
         if self.paused:
             return []

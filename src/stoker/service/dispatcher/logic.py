@@ -16,7 +16,9 @@ from stoker.service.dispatcher.actions import Action, EndSession, Send
 from stoker.service.dispatcher.assignment import TASKS_PER_CLIENT
 from stoker.service.dispatcher.catalog import find_dataset, registered_id
 from stoker.service.dispatcher.clients import Clients
+from stoker.service.dispatcher.dataset_collector import DatasetCollector
 from stoker.service.dispatcher.event_log import LogLine
+from stoker.service.dispatcher.iteration_opening import IterationOpening
 from stoker.service.dispatcher.iterations import Iterations
 from stoker.service.dispatcher.leases import Leases
 from stoker.service.dispatcher.ledger import Ledger
@@ -77,12 +79,14 @@ class Dispatcher:
         # Half a lease leaves the other half for the heartbeats that were not received.
         stall = max(lease / 2, SHORTEST_STALL)
         peer_timeout = config.peer_timeout_ms / 1000
-        self._sessions = Sessions(Leases(now, stall), Reports(self.state), peer_timeout)
+        self._reports = Reports(self.state)
+        self._sessions = Sessions(Leases(now, stall), peer_timeout)
         self.assigner = SplitAssigner(self._ledger, self._sessions)
         self._listing = SplitListing(self._ledger, self._sessions)
         shared = (self._ledger, self._sessions)
+        collector = DatasetCollector(self._ledger)
         self._iterations = Iterations(
-            config, *shared, self.assigner, self._listing, tasks_per_client
+            config, *shared, self.assigner, self._listing, collector, tasks_per_client
         )
         self._workers = Workers(
             config,
@@ -90,14 +94,14 @@ class Dispatcher:
             self.assigner,
             self._listing,
             self._iterations,
+            self._reports,
             journaled=journaled,
         )
         self._supervisors = Supervisors(config, *shared, self._workers)
-        self._clients = Clients(config, *shared, self._iterations, journaled=journaled)
+        opening = IterationOpening(self._ledger, self._iterations, collector)
+        self._clients = Clients(config, *shared, self._iterations, opening, journaled=journaled)
         self._operations = Operations(self.state, self._iterations, self._workers)
-        self._status = StatusBuilder(
-            self._ledger, self._sessions, self._sessions.reports, now, journaled=journaled
-        )
+        self._status = StatusBuilder(*shared, self._reports, now, journaled=journaled)
         self._collection_interval = config.job_gc_check_interval
         self._next_collection = now + self._collection_interval
         if state is not None:
@@ -105,7 +109,7 @@ class Dispatcher:
 
     def _resume(self, config: DispatcherConfig, now: float) -> None:
         """Continue an earlier dispatcher; derive from the state the rest, which is not recorded."""
-        # If the host of the earlier one died, its peers notice that when it was silent for long.
+        # If the host of the earlier one died, its peers notice it after `peer_timeout_ms`.
         noticed = now + config.peer_timeout_ms / 1000
         for worker_id in self.state.workers:
             self._sessions.leases.grant(worker_id, config.worker_timeout_ms / 1000, noticed)
@@ -132,7 +136,7 @@ class Dispatcher:
 
     def received(self, peer: int, message: m.ToDispatcher, now: float) -> list[Action]:
         """Handle a message on the session of `peer`."""
-        self._ledger.events.now = now
+        self._begin(now)
         try:
             self._receive(peer, message, now)
         except StokerError as error:
@@ -146,14 +150,14 @@ class Dispatcher:
 
     def disconnected(self, peer: int, now: float) -> list[Action]:
         """Handle a broken session. Its holder keeps its lease and may open another session."""
-        self._ledger.events.now = now
+        self._begin(now)
         self._sessions.disconnected(peer, now)
         self._supervisors.disconnected(peer)
         return self._take_actions()
 
     def tick(self, now: float) -> list[Action]:
         """Expire leases and collect iterations without clients."""
-        self._ledger.events.now = now
+        self._begin(now)
         self._listing.free_pages()
         for holder in self._expired(now):
             if holder in self.state.workers:
@@ -174,8 +178,9 @@ class Dispatcher:
         paused = leases.paused
         expired = self._sessions.expired(now)
         if leases.paused and not paused:
+            seconds = leases.idle_seconds(now)
             text = (
-                f"no message of any worker or client was received for {leases.silence(now):.0f} s: "
+                f"no message of any worker or client was received for {round(seconds, 1):g} s: "
                 "the network of this machine has failed, or they ended together; none is removed "
                 "until one sends a message; check the network, and run `stoker doctor` elsewhere"
             )
@@ -189,7 +194,7 @@ class Dispatcher:
 
     def work(self, now: float) -> list[Action]:
         """Continue with long work; call it while `has_work`, and let others run in between."""
-        self._ledger.events.now = now
+        self._begin(now)
         self._sessions.work()
         return self._take_actions()
 
@@ -201,12 +206,17 @@ class Dispatcher:
 
     def call(self, request: m.Request, now: float) -> tuple[m.Reply, list[Action]]:
         """Answer a request that needs no session."""
-        self._ledger.events.now = now
+        self._begin(now)
         try:
             reply = self._answer(request, now)
         except StokerError as error:
             reply = m.Failed(to_record(error))
         return reply, self._take_actions()
+
+    def _begin(self, now: float) -> None:
+        """Begin a call at `now`, which may be the first one after a stall."""
+        self._ledger.events.now = now
+        self._sessions.leases.note_stall(now)
 
     def _take_actions(self) -> list[Action]:
         """Return the actions, after the schedules of coordinated reads are changed if needed."""
@@ -226,7 +236,8 @@ class Dispatcher:
         else:
             self._sessions.leases.renew(holder, now)
             if isinstance(message, m.Heartbeat):
-                self._sessions.heartbeat(holder, message, now)
+                self._reports.received(holder, message, now)
+                self._sessions.heartbeat(holder)
             if holder in self.state.workers:
                 self._workers.received(holder, message, now)
             else:

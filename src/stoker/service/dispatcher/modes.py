@@ -132,7 +132,7 @@ class Mode:
         )
 
     def reaches(self, client: Client, task: Task) -> bool:
-        """Return whether `client` can read `task`, and hears of its loss."""
+        """Return whether `client` can read `task`, and is notified of its loss."""
         target_workers = client.iteration.parameters.target_workers
         return self.coordinated or can_read(client.process, target_workers, task.worker)
 

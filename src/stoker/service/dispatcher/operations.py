@@ -3,7 +3,7 @@
 from stoker.errors import FailedPreconditionError, NotFoundError
 from stoker.service import messages as m
 from stoker.service.dispatcher.iterations import Iterations
-from stoker.service.dispatcher.jobs import NAMED_JOBS, find_job
+from stoker.service.dispatcher.jobs import find_job, some_names
 from stoker.service.dispatcher.state import State
 from stoker.service.dispatcher.workers import Workers
 
@@ -40,11 +40,11 @@ class Operations:
         dataset_id = request.dataset_id
         if dataset_id not in self._state.datasets:
             raise NotFoundError(f"Dataset id {dataset_id} not found")
-        if names := sorted(self._state.jobs_of.get(dataset_id, ())):
-            more = ", ..." if len(names) > NAMED_JOBS else ""
+        if dataset_id in self._state.jobs_of:
+            names = some_names(sorted(self._state.jobs_of[dataset_id]))
             raise FailedPreconditionError(
-                f"dataset {dataset_id} is that of {', '.join(map(repr, names[:NAMED_JOBS]))}{more};"
-                " end them with `stoker jobs cancel NAME`, or wait until they are removed"
+                f"dataset {dataset_id} is that of {names}; end them with `stoker jobs cancel "
+                "NAME`, or wait until they are removed"
             )
         self._iterations.forget_dataset(dataset_id)
         return m.Done(f"dataset {dataset_id} was forgotten")
@@ -59,8 +59,8 @@ class Operations:
         address = request.worker
         worker_id = self._state.addresses.get(address)
         if worker_id is None:
-            known = ", ".join(sorted(self._state.addresses)[:NAMED_JOBS]) or "none"
+            known = some_names(sorted(self._state.addresses))
             raise NotFoundError(f"no worker is at {address!r}; the workers are at: {known}")
         again = self._state.workers[worker_id].draining
         self._workers.ask_to_drain(worker_id)
-        return m.Done(f"worker {address} {'was draining before' if again else 'drains'}")
+        return m.Done(f"worker {address} {'is draining already' if again else 'drains'}")

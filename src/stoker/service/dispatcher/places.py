@@ -38,16 +38,16 @@ class Places:
     def find(
         self,
         address: str,
-        is_silent: Callable[[int], bool],
+        misses_heartbeats: Callable[[int], bool],
         is_connected: Callable[[int], bool],
     ) -> int | None:
         """Return the place of a new worker; ``None`` if no addresses are configured.
 
-        The place may be that of a worker that is silent, which leaves it.
+        The place may be that of a worker that has missed heartbeats, which leaves it.
 
         Args:
             address: of the worker.
-            is_silent: returns whether a worker, by its id, has missed heartbeats.
+            misses_heartbeats: returns whether a worker, by its id, has missed heartbeats.
             is_connected: returns whether it has a session.
 
         Raises:
@@ -58,7 +58,7 @@ class Places:
             return self._grow(address)
         if not self.addresses:
             return None
-        kept = [place for place, x in self.workers.items() if not is_silent(x.worker_id)]
+        kept = [place for place, x in self.workers.items() if not misses_heartbeats(x.worker_id)]
         for taken in (self.workers, kept):
             place = place_of(address, self.addresses, taken)
             if place is not None:

@@ -11,8 +11,8 @@ T = TypeVar("T")
 
 
 @dataclasses.dataclass
-class Rate:
-    """Elements, their bytes, and errors: a total, or a number per second."""
+class Amounts:
+    """Elements, their bytes, and errors: totals, or numbers per second."""
 
     elements: float = 0
     bytes: float = 0
@@ -32,19 +32,19 @@ class WorkerReports:
     Attributes:
         version: its version of stoker, or "".
         started_at: the time at which its process was started; ``None`` if unknown.
-        heard_at: the time of its last heartbeat; ``None`` before the first.
+        last_at: the time of its last heartbeat; ``None`` before the first.
         rates: the rates of the tasks that computed anything between the last two heartbeats.
     """
 
     version: str = ""
     started_at: float | None = None
-    heard_at: float | None = None
-    rates: dict[int, Rate] = dataclasses.field(default_factory=dict)
+    last_at: float | None = None
+    rates: dict[int, Amounts] = dataclasses.field(default_factory=dict)
 
     @property
-    def rate(self) -> Rate:
+    def rate(self) -> Amounts:
         """The sum of the rates of its tasks."""
-        total = Rate()
+        total = Amounts()
         for rate in self.rates.values():
             total.add(rate.elements, rate.bytes)
         return total
@@ -63,13 +63,13 @@ class ClientReports:
         return 0.0 if self.before is None else self.last.elapsed - self.before.elapsed
 
     @property
-    def rate(self) -> Rate:
+    def rate(self) -> Amounts:
         """Elements and bytes per second that the user consumed."""
         seconds, before = self.elapsed, self.before
         if before is None or seconds <= 0:
-            return Rate()
+            return Amounts()
         elements, nbytes = self.last.elements - before.elements, self.last.bytes - before.bytes
-        return Rate(elements / seconds, nbytes / seconds)
+        return Amounts(elements / seconds, nbytes / seconds)
 
     @property
     def waiting(self) -> float | None:
@@ -92,36 +92,38 @@ class Reports:
         self._workers: dict[int, WorkerReports] = {}
         self._clients: dict[int, ClientReports] = {}
         self._tasks: dict[int, m.TaskReport] = {}
-        self._epochs: dict[int, Rate] = {}
+        self._epochs: dict[int, Amounts] = {}
 
     def welcomed(self, worker_id: int, hello: m.WorkerHello) -> None:
         """Keep what a worker says of itself."""
         self._workers.setdefault(worker_id, WorkerReports()).version = hello.version
 
-    def heard(self, holder: int, heartbeat: m.Heartbeat, now: float) -> None:
+    def received(self, holder: int, heartbeat: m.Heartbeat, now: float) -> None:
         """Handle a heartbeat of a worker or client, at `now` in seconds."""
         if holder in self._state.workers:
-            self._heard_worker(holder, heartbeat, now)
+            self._received_worker(holder, heartbeat, now)
         elif heartbeat.reading is not None:
             known = self._clients.get(holder)
             before = None if known is None else known.last
             self._clients[holder] = ClientReports(heartbeat.reading, before)
+        self._workers = _pruned(self._workers, self._state.workers)
+        self._clients = _pruned(self._clients, self._state.clients)
 
-    def _heard_worker(self, worker_id: int, heartbeat: m.Heartbeat, now: float) -> None:
+    def _received_worker(self, worker_id: int, heartbeat: m.Heartbeat, now: float) -> None:
         reports = self._workers.setdefault(worker_id, WorkerReports())
         # Of a worker that was there before this dispatcher, the first totals are no rate.
-        seconds = 0.0 if reports.heard_at is None else now - reports.heard_at
-        reports.heard_at = now
+        seconds = 0.0 if reports.last_at is None else now - reports.last_at
+        reports.last_at = now
         if heartbeat.uptime is not None:
             reports.started_at = now - heartbeat.uptime
         new = self.add(worker_id, heartbeat.tasks)
         reports.rates = {
-            task_id: Rate(computed.elements / seconds, computed.bytes / seconds)
+            task_id: Amounts(computed.elements / seconds, computed.bytes / seconds)
             for task_id, computed in new.items()
             if seconds > 0 and (computed.elements or computed.errors > 0)
         }
 
-    def add(self, worker_id: int, totals: dict[int, m.TaskReport]) -> dict[int, Rate]:
+    def add(self, worker_id: int, totals: dict[int, m.TaskReport]) -> dict[int, Amounts]:
         """Add the totals of tasks of a worker; return the differences to those before."""
         tasks = self._state.workers[worker_id].tasks
         new = {}
@@ -131,21 +133,16 @@ class Reports:
                 continue
             before = self.task(task_id)
             self._tasks[task_id] = report
-            new[task_id] = computed = Rate(
+            new[task_id] = computed = Amounts(
                 report.elements - before.elements,
                 report.bytes - before.bytes,
                 report.errors - before.errors,
             )
-            epoch = self._epochs.setdefault(task.iteration.iteration_id, Rate())
+            epoch = self._epochs.setdefault(task.iteration.iteration_id, Amounts())
             epoch.add(computed.elements, computed.bytes, computed.errors)
         self._tasks = _pruned(self._tasks, self._state.tasks)
         self._epochs = _pruned(self._epochs, self._state.iterations)
         return new
-
-    def drop(self, holder: int) -> None:
-        """Forget a worker or client that was removed; what it has computed stays counted."""
-        self._workers.pop(holder, None)
-        self._clients.pop(holder, None)
 
     def worker(self, worker_id: int) -> WorkerReports:
         """Return the reports of a worker."""
@@ -159,11 +156,11 @@ class Reports:
         """Return the reports of a client; ``None`` before its first heartbeat."""
         return self._clients.get(client_id)
 
-    def computed(self, iteration_id: int) -> Rate:
+    def computed(self, iteration_id: int) -> Amounts:
         """Return the totals of an epoch."""
-        return self._epochs.get(iteration_id) or Rate()
+        return self._epochs.get(iteration_id) or Amounts()
 
-    def task_rates(self) -> Iterator[tuple[int, int, Rate]]:
+    def task_rates(self) -> Iterator[tuple[int, int, Amounts]]:
         """Yield worker, task and rate of all tasks that computed anything lately."""
         for worker_id, reports in self._workers.items():
             for task_id, rate in reports.rates.items():

@@ -12,7 +12,6 @@ from stoker.errors import (
 from stoker.service import messages as m
 from stoker.service.dispatcher.actions import Action, EndSession, Send
 from stoker.service.dispatcher.leases import Leases
-from stoker.service.dispatcher.reports import Reports
 from stoker.service.keys import are_equal
 
 MOST_HEARTBEATS = 1000
@@ -38,13 +37,11 @@ class Sessions:
 
     Args:
         leases: the deadlines of the holders.
-        reports: their heartbeats.
         peer_timeout: seconds without a byte after which the shell ends a session.
     """
 
-    def __init__(self, leases: Leases, reports: Reports, peer_timeout: float) -> None:
+    def __init__(self, leases: Leases, peer_timeout: float) -> None:
         self.leases = leases
-        self.reports = reports
         self._peer_timeout = peer_timeout
         self._slices: deque[Iterator[int]] = deque()
         self._holders: dict[int, int] = {}
@@ -74,9 +71,8 @@ class Sessions:
         self._heartbeats[holder] = timeout_ms, interval
         return interval
 
-    def heartbeat(self, holder: int, heartbeat: m.Heartbeat, now: float) -> None:
-        """Handle a heartbeat; change the interval if the number of leases has changed much."""
-        self.reports.heard(holder, heartbeat, now)
+    def heartbeat(self, holder: int) -> None:
+        """Change the interval of heartbeats if the number of leases has changed much."""
         timeout_ms, interval = self._heartbeats[holder]
         wanted = heartbeat_ms(timeout_ms, len(self.leases))
         if not interval / 2 < wanted < interval * 2:
@@ -96,7 +92,7 @@ class Sessions:
         # After a restart of the dispatcher no holder may have a session yet.
         usual = heartbeat_ms(round(self.leases.longest * 1000), len(self.leases))
         longest = max((interval for _, interval in self._heartbeats.values()), default=usual)
-        if self.leases.silence(now) < CUT_OFF_HEARTBEATS * longest / 1000:
+        if self.leases.idle_seconds(now) < CUT_OFF_HEARTBEATS * longest / 1000:
             return found
         self.leases.pause()
         return []
@@ -116,15 +112,15 @@ class Sessions:
         _, interval = self._heartbeats[holder]
         return self.leases.age(holder, now) < HEARTBEATS_MISSED * interval / 1000
 
-    def is_silent(self, holder: int, now: float) -> bool:
+    def misses_heartbeats(self, holder: int, now: float) -> bool:
         """Return whether the holder has missed heartbeats since its last session was opened."""
-        if holder not in self._heartbeats:  # a restarted dispatcher has not heard of it yet
+        if holder not in self._heartbeats:  # a restarted dispatcher has received nothing from it
             return False
         _, interval = self._heartbeats[holder]
         return self.leases.age(holder, now) >= HEARTBEATS_MISSED * interval / 1000
 
     def is_late(self, holder: int, seconds: float, now: float) -> bool:
-        """Return whether the holder has an open session and was silent for less than `seconds`."""
+        """Return whether the holder has an open session and renewed its lease within `seconds`."""
         return holder in self._peers and self.leases.age(holder, now) < seconds
 
     def disconnected(self, peer: int, now: float) -> None:
@@ -146,7 +142,6 @@ class Sessions:
     def release(self, holder: int) -> None:
         """End the lease and the session of a holder."""
         self.leases.drop(holder)
-        self.reports.drop(holder)
         self._heartbeats.pop(holder, None)
         self._closed.discard(holder)
         self._end_session(holder)

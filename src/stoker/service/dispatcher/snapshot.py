@@ -1,152 +1,32 @@
 """The dispatcher's state as bytes, which replace the records that led to it.
 
 A snapshot is a list of *parts*, each the encoded list of some entities. What follows from others,
-such as counts, is computed anew when it is loaded. As records do, entities change only by new
-fields at their end that have a default.
+such as counts, is computed anew when it is loaded.
 """
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import TypeAlias
 
 import msgspec
 
-from stoker.dataset.streams.call_ranges import CallRange, PoisonedCall
-from stoker.dataset.tree.splits import ShardBy
-from stoker.errors import ErrorRecord, FailedPreconditionError, StokerError
+from stoker.errors import FailedPreconditionError, StokerError
 from stoker.service.dispatcher import entities as e
+from stoker.service.dispatcher import snapshot_entities as s
 from stoker.service.dispatcher.epoch_set import EpochSet
 from stoker.service.dispatcher.listed_values import ListedValues
 from stoker.service.dispatcher.placement import process_of
 from stoker.service.dispatcher.poison import PoisonSearch
-from stoker.service.dispatcher.records import (
-    DatasetAdded,
-    JobAdded,
-    PageStored,
-    Record,
-    WorkerAdded,
-)
+from stoker.service.dispatcher.records import DatasetAdded, PageStored, Record, WorkerAdded
 from stoker.service.dispatcher.split_ranges import SplitRanges
 from stoker.service.dispatcher.split_tracker import SplitTracker
 from stoker.service.dispatcher.state import State
-from stoker.service.messages import RoundPosition, RoundsChange, SplitSource
 
 PART_BYTES = 1 << 20
 """Usual size of a part."""
 
 
-class _Entity(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Base of the entities in a snapshot."""
-
-
-class _Header(_Entity, frozen=True):
-    journal_id: str
-    ids_end: int
-
-
-class _Worker(_Entity, frozen=True):
-    """A worker, or one that was lost and had tasks that are still known."""
-
-    added: WorkerAdded
-    draining: bool
-    lost: bool
-
-
-class _Job(_Entity, frozen=True):
-    added: JobAdded
-    dataset_id: str
-    codes: list[str]
-
-
-class _Cancelled(_Entity, frozen=True):
-    """The clients of cancelled jobs by key, the latest last."""
-
-    jobs: list[tuple[bytes, str]]
-
-
-class _Tracker(_Entity, frozen=True):
-    source: int
-    source_epoch: int
-    total: int
-    begun: list[tuple[int, int]]
-    begun_counts: dict[int, int]
-    recent: dict[int, list[tuple[int, int]]]
-    readers: list[int]
-
-
-class _Iteration(_Entity, frozen=True):
-    """An iteration; `values` are the digests and counts of the pages of each source."""
-
-    iteration_id: int
-    job: str
-    epoch: tuple[int, ...]
-    seed: int
-    sources: list[SplitSource] | None
-    values: dict[int, list[tuple[bytes, int]]]
-    trackers: list[_Tracker]
-    read_epochs: dict[int, tuple[int, list[int]]]
-    splits_read: dict[int, int]
-    error: ErrorRecord | None
-    workers_wait: bool
-    unread: list[int]
-    damaged: list[int]
-    left: list[tuple[int, dict[int, tuple[int, int]]]]
-    clients_opened: int
-    computed: bool
-    finished: bool
-    stopped: bool
-    deaths: list[list[CallRange]]
-    calls_in_common: list[CallRange]
-    seeds_of_dead: list[int]
-    poisoned: list[PoisonedCall]
-    shards: int = 0
-    shard_by: ShardBy | None = None
-    finite_coordinated: bool = False
-    rounds: list[RoundsChange] = []
-    indexes: list[int] = []
-    left_at: dict[int, RoundPosition] = {}
-
-
-class _Client(_Entity, frozen=True):
-    client_id: int
-    iteration_id: int
-    process: str
-    key: bytes
-    tasks: list[int]
-    left_tasks: list[int]
-    consumer_index: int | None = None
-    starts_at: int | None = None
-    start: RoundPosition | None = None
-
-
-class _Task(_Entity, frozen=True):
-    """A task; `kept`: its worker keeps it."""
-
-    task_id: int
-    worker_id: int
-    iteration_id: int
-    seed: int
-    key: bytes
-    exhausted: bool
-    read: bool
-    delivered: bool
-    dropped: int
-    lost: str
-    splits_lost: int
-    elements_lost: int | None
-    readers: dict[int, int]
-    leaving: dict[int, int]
-    kept: bool
-    by_worker: bool
-    poisoned_known: int
-
-
-_AnyEntity: TypeAlias = (
-    _Header | DatasetAdded | PageStored | _Worker | _Job | _Cancelled | _Iteration | _Client | _Task
-)
-
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[_AnyEntity]).decode
+_decode = msgspec.msgpack.Decoder(list[s.AnyEntity]).decode
 _decode_unit = msgspec.msgpack.Decoder(list[Record]).decode
 
 
@@ -182,10 +62,10 @@ def load(parts: Iterable[bytes]) -> State:
     """
     state = State()
     lost_workers: dict[int, WorkerAdded] = {}
-    orders: list[_Iteration | _Client] = []
+    orders: list[s.Iteration | s.Client] = []
     for part in parts:
         for entity in _decode(part):
-            if isinstance(entity, _Iteration | _Client):
+            if isinstance(entity, s.Iteration | s.Client):
                 orders.append(entity)
             _load(state, entity, lost_workers)
     for entity in orders:
@@ -223,25 +103,25 @@ def compact(parts: Iterable[bytes], units: Iterable[bytes]) -> Iterator[bytes]:
     return dump(rebuild(parts, units))
 
 
-def _entities(state: State) -> Iterator[_AnyEntity]:
+def _entities(state: State) -> Iterator[s.AnyEntity]:
     """Yield all entities; each after those that `_load` needs."""
-    yield _Header(state.journal_id, state.ids_end)
+    yield s.Header(state.journal_id, state.ids_end)
     yield from state.datasets.values()
     for digest, page in state.pages.items():
         yield PageStored(digest, page.values)
     for worker in state.workers.values():
-        yield _Worker(worker.added, worker.draining, lost=False)
+        yield s.Worker(worker.added, worker.draining, lost=False)
     lost = {task.worker.worker_id: task.worker for task in state.tasks.values()}
     for worker_id in sorted(lost.keys() - state.workers.keys()):
-        yield _Worker(lost[worker_id], draining=False, lost=True)
+        yield s.Worker(lost[worker_id], draining=False, lost=True)
     for job in state.jobs.values():
-        yield _Job(job.added, job.dataset_id, list(job.codes))
+        yield s.Job(job.added, job.dataset_id, list(job.codes))
     if state.cancelled:
-        yield _Cancelled(list(state.cancelled.items()))
+        yield s.Cancelled(list(state.cancelled.items()))
     for iteration in state.iterations.values():
         yield _dump_iteration(iteration)
     for client in state.clients.values():
-        yield _Client(
+        yield s.Client(
             client.client_id,
             client.iteration.iteration_id,
             client.process,
@@ -256,9 +136,9 @@ def _entities(state: State) -> Iterator[_AnyEntity]:
         yield _dump_task(state, task)
 
 
-def _dump_iteration(iteration: e.Iteration) -> _Iteration:
+def _dump_iteration(iteration: e.Iteration) -> s.Iteration:
     sources = iteration.sources
-    return _Iteration(
+    return s.Iteration(
         iteration.iteration_id,
         iteration.job.added.job,
         iteration.epoch,
@@ -293,8 +173,8 @@ def _dump_iteration(iteration: e.Iteration) -> _Iteration:
     )
 
 
-def _dump_tracker(source: int, source_epoch: int, tracker: SplitTracker) -> _Tracker:
-    return _Tracker(
+def _dump_tracker(source: int, source_epoch: int, tracker: SplitTracker) -> s.Tracker:
+    return s.Tracker(
         source,
         source_epoch,
         tracker.total,
@@ -305,9 +185,9 @@ def _dump_tracker(source: int, source_epoch: int, tracker: SplitTracker) -> _Tra
     )
 
 
-def _dump_task(state: State, task: e.Task) -> _Task:
+def _dump_task(state: State, task: e.Task) -> s.Task:
     worker = state.workers.get(task.worker.worker_id)
-    return _Task(
+    return s.Task(
         task.task_id,
         task.worker.worker_id,
         task.iteration.iteration_id,
@@ -328,27 +208,27 @@ def _dump_task(state: State, task: e.Task) -> _Task:
     )
 
 
-def _load(state: State, entity: _AnyEntity, lost_workers: dict[int, WorkerAdded]) -> None:
-    if isinstance(entity, _Header):
+def _load(state: State, entity: s.AnyEntity, lost_workers: dict[int, WorkerAdded]) -> None:
+    if isinstance(entity, s.Header):
         state.journal_id, state.ids_end = entity.journal_id, entity.ids_end
     elif isinstance(entity, DatasetAdded):
         state.datasets[entity.dataset_id] = entity
     elif isinstance(entity, PageStored):
         state.pages[entity.digest] = e.Page(entity.values)
-    elif isinstance(entity, _Worker):
+    elif isinstance(entity, s.Worker):
         if entity.lost:
             lost_workers[entity.added.worker_id] = entity.added
         else:
             _load_worker(state, entity)
-    elif isinstance(entity, _Job):
+    elif isinstance(entity, s.Job):
         job = e.Job(entity.added, entity.dataset_id, codes=dict.fromkeys(entity.codes))
         state.jobs[entity.added.job] = job
         state.jobs_of.setdefault(entity.dataset_id, set()).add(entity.added.job)
-    elif isinstance(entity, _Cancelled):
+    elif isinstance(entity, s.Cancelled):
         state.cancelled.update(entity.jobs)
-    elif isinstance(entity, _Iteration):
+    elif isinstance(entity, s.Iteration):
         _load_iteration(state, entity)
-    elif isinstance(entity, _Client):
+    elif isinstance(entity, s.Client):
         iteration = state.iterations[entity.iteration_id]
         client = e.Client(entity.client_id, iteration, entity.process, entity.key)
         client.left_tasks = set(entity.left_tasks)
@@ -360,7 +240,7 @@ def _load(state: State, entity: _AnyEntity, lost_workers: dict[int, WorkerAdded]
         _load_task(state, entity, lost_workers)
 
 
-def _load_worker(state: State, entity: _Worker) -> None:
+def _load_worker(state: State, entity: s.Worker) -> None:
     added = entity.added
     worker = e.Worker(added, entity.draining)
     state.workers[added.worker_id] = worker
@@ -370,7 +250,7 @@ def _load_worker(state: State, entity: _Worker) -> None:
         state.local_workers.setdefault(process, {})[added.worker_id] = worker
 
 
-def _load_iteration(state: State, entity: _Iteration) -> None:
+def _load_iteration(state: State, entity: s.Iteration) -> None:
     job = state.jobs[entity.job]
     iteration = e.Iteration(
         entity.iteration_id,
@@ -415,7 +295,7 @@ def _load_iteration(state: State, entity: _Iteration) -> None:
     )
 
 
-def _load_task(state: State, entity: _Task, lost_workers: dict[int, WorkerAdded]) -> None:
+def _load_task(state: State, entity: s.Task, lost_workers: dict[int, WorkerAdded]) -> None:
     iteration = state.iterations[entity.iteration_id]
     worker = state.workers.get(entity.worker_id)
     added = lost_workers[entity.worker_id] if worker is None else worker.added
@@ -446,10 +326,10 @@ def _load_task(state: State, entity: _Task, lost_workers: dict[int, WorkerAdded]
         worker.tasks[task.task_id] = task
 
 
-def _load_order(state: State, entity: _Iteration | _Client) -> None:
+def _load_order(state: State, entity: s.Iteration | s.Client) -> None:
     """Restore the tasks of an iteration or a client, in their order."""
     tasks = state.tasks
-    if isinstance(entity, _Client):
+    if isinstance(entity, s.Client):
         state.clients[entity.client_id].tasks = {x: tasks[x] for x in entity.tasks}
     else:
         iteration = state.iterations[entity.iteration_id]

@@ -10,50 +10,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from stoker.service.dispatcher import records as r
 from stoker.service.dispatcher.entities import Client, Iteration, Job, Page, Task, Worker
 from stoker.service.dispatcher.listed_values import ListedValues
 from stoker.service.dispatcher.modes import mode_of
 from stoker.service.dispatcher.placement import process_of
 from stoker.service.dispatcher.places import Places
-from stoker.service.dispatcher.records import (
-    Booted,
-    ClientAdded,
-    ClientRemoved,
-    DatasetAdded,
-    DatasetKept,
-    DatasetRemoved,
-    ElementsDropped,
-    IdsReserved,
-    IterationAdded,
-    IterationFailed,
-    IterationRemoved,
-    JobAdded,
-    JobCancelled,
-    JobDatasetChanged,
-    ListingDropped,
-    PageListed,
-    PageStored,
-    Record,
-    RoundsChanged,
-    SplitsBegun,
-    SplitsDone,
-    SplitsKnown,
-    TaskAdded,
-    TaskAssigned,
-    TaskDelivered,
-    TaskDied,
-    TaskDropped,
-    TaskEnded,
-    TaskLeft,
-    TaskRead,
-    TaskRevoked,
-    TasksStopped,
-    TreeDropped,
-    WorkerAdded,
-    WorkerDraining,
-    WorkerLost,
-    WorkersWait,
-)
 from stoker.service.messages import RoundPosition
 
 REMEMBERED_CANCELLED = 4096
@@ -92,7 +54,7 @@ class State:
     def __init__(self) -> None:
         self.journal_id = ""
         self.ids_end = 0
-        self.datasets: dict[str, DatasetAdded] = {}
+        self.datasets: dict[str, r.DatasetAdded] = {}
         self.jobs_of: dict[str, set[str]] = {}
         self.workers: dict[int, Worker] = {}
         self.addresses: dict[str, int] = {}
@@ -106,50 +68,50 @@ class State:
         self.pages: dict[bytes, Page] = {}
         self.places = Places()
 
-    def apply(self, record: Record) -> None:
+    def apply(self, record: r.Record) -> None:
         """Apply a record, which fits the state (`record_checks.check`); then it does not raise."""
         _APPLY[type(record)](self, record)
 
-    @_applies(Booted)
-    def _(self, record: Booted) -> None:
+    @_applies(r.Booted)
+    def _(self, record: r.Booted) -> None:
         self.journal_id, self.ids_end = record.journal_id, record.ids_end
 
-    @_applies(IdsReserved)
-    def _(self, record: IdsReserved) -> None:
+    @_applies(r.IdsReserved)
+    def _(self, record: r.IdsReserved) -> None:
         self.ids_end = record.ids_end
 
-    @_applies(DatasetAdded)
-    def _(self, record: DatasetAdded) -> None:
+    @_applies(r.DatasetAdded)
+    def _(self, record: r.DatasetAdded) -> None:
         self.datasets[record.dataset_id] = record
 
-    @_applies(DatasetKept)
-    def _(self, record: DatasetKept) -> None:
+    @_applies(r.DatasetKept)
+    def _(self, record: r.DatasetKept) -> None:
         dataset = self.datasets[record.dataset_id]
         self.datasets[record.dataset_id] = msgspec.structs.replace(dataset, kept=True)
 
-    @_applies(TreeDropped)
-    def _(self, record: TreeDropped) -> None:
+    @_applies(r.TreeDropped)
+    def _(self, record: r.TreeDropped) -> None:
         dataset = self.datasets[record.dataset_id]
         self.datasets[record.dataset_id] = msgspec.structs.replace(dataset, tree=b"")
 
-    @_applies(DatasetRemoved)
-    def _(self, record: DatasetRemoved) -> None:
+    @_applies(r.DatasetRemoved)
+    def _(self, record: r.DatasetRemoved) -> None:
         del self.datasets[record.dataset_id]
 
-    @_applies(WorkerAdded)
-    def _(self, record: WorkerAdded) -> None:
+    @_applies(r.WorkerAdded)
+    def _(self, record: r.WorkerAdded) -> None:
         self.workers[record.worker_id] = worker = Worker(record)
         self.places.add(record)
         self.addresses[record.address] = record.worker_id
         if process := process_of(record):
             self.local_workers.setdefault(process, {})[record.worker_id] = worker
 
-    @_applies(WorkerDraining)
-    def _(self, record: WorkerDraining) -> None:
+    @_applies(r.WorkerDraining)
+    def _(self, record: r.WorkerDraining) -> None:
         self.workers[record.worker_id].draining = True
 
-    @_applies(WorkerLost)
-    def _(self, record: WorkerLost) -> None:
+    @_applies(r.WorkerLost)
+    def _(self, record: r.WorkerLost) -> None:
         worker = self.workers.pop(record.worker_id)
         del self.addresses[worker.added.address]
         self.places.remove(worker.added)
@@ -160,19 +122,19 @@ class State:
         for task in worker.tasks.values():
             self._lose(task, record.reason, record.undelivered.get(task.task_id))
 
-    @_applies(TaskDied)
-    def _(self, record: TaskDied) -> None:
+    @_applies(r.TaskDied)
+    def _(self, record: r.TaskDied) -> None:
         task = self.tasks[record.task_id]
         search, known = task.iteration.poison, task.poisoned_known
         search.add(task.seed, known, record.calls, record.alone, record.how)
 
-    @_applies(JobAdded)
-    def _(self, record: JobAdded) -> None:
+    @_applies(r.JobAdded)
+    def _(self, record: r.JobAdded) -> None:
         self.jobs[record.job] = Job(record, record.dataset_id)
         self.jobs_of.setdefault(record.dataset_id, set()).add(record.job)
 
-    @_applies(JobDatasetChanged)
-    def _(self, record: JobDatasetChanged) -> None:
+    @_applies(r.JobDatasetChanged)
+    def _(self, record: r.JobDatasetChanged) -> None:
         job = self.jobs[record.job]
         self._leave_dataset(job)
         job.dataset_id = record.dataset_id
@@ -184,8 +146,8 @@ class State:
         if not jobs:
             del self.jobs_of[job.dataset_id]
 
-    @_applies(JobCancelled)
-    def _(self, record: JobCancelled) -> None:
+    @_applies(r.JobCancelled)
+    def _(self, record: r.JobCancelled) -> None:
         for iteration in self.jobs[record.job].iterations.values():
             for client in iteration.clients.values():
                 if client.key:
@@ -193,8 +155,8 @@ class State:
         while len(self.cancelled) > REMEMBERED_CANCELLED:
             del self.cancelled[next(iter(self.cancelled))]
 
-    @_applies(IterationAdded)
-    def _(self, record: IterationAdded) -> None:
+    @_applies(r.IterationAdded)
+    def _(self, record: r.IterationAdded) -> None:
         job = self.jobs[record.job]
         iteration = Iteration(
             record.iteration_id,
@@ -209,33 +171,33 @@ class State:
         self.iterations[record.iteration_id] = iteration
         job.iterations[record.epoch] = iteration
 
-    @_applies(IterationFailed)
-    def _(self, record: IterationFailed) -> None:
+    @_applies(r.IterationFailed)
+    def _(self, record: r.IterationFailed) -> None:
         self.iterations[record.iteration_id].error = record.error
 
-    @_applies(PageStored)
-    def _(self, record: PageStored) -> None:
+    @_applies(r.PageStored)
+    def _(self, record: r.PageStored) -> None:
         self.pages[record.digest] = Page(record.values)
 
-    @_applies(PageListed)
-    def _(self, record: PageListed) -> None:
+    @_applies(r.PageListed)
+    def _(self, record: r.PageListed) -> None:
         page = self.pages[record.digest]
         page.uses += 1
         lists = self.iterations[record.iteration_id].values
         values = lists.setdefault(record.source, ListedValues())
         values.add(record.count, page.values, record.digest)
 
-    @_applies(ListingDropped)
-    def _(self, record: ListingDropped) -> None:
+    @_applies(r.ListingDropped)
+    def _(self, record: r.ListingDropped) -> None:
         self._drop_pages(self.iterations[record.iteration_id])
 
-    @_applies(SplitsKnown)
-    def _(self, record: SplitsKnown) -> None:
+    @_applies(r.SplitsKnown)
+    def _(self, record: r.SplitsKnown) -> None:
         iteration = self.iterations[record.iteration_id]
         iteration.sources = {source.number: source for source in record.sources}
 
-    @_applies(TaskAdded)
-    def _(self, record: TaskAdded) -> None:
+    @_applies(r.TaskAdded)
+    def _(self, record: r.TaskAdded) -> None:
         iteration = self.iterations[record.iteration_id]
         worker = self.workers[record.worker_id]
         task = Task(record.task_id, worker.added, iteration, record.seed, record.key)
@@ -248,68 +210,68 @@ class State:
             iteration.add_reader(task, self.clients[client_id], client_id)
         self._decide(iteration)
 
-    @_applies(TaskAssigned)
-    def _(self, record: TaskAssigned) -> None:
+    @_applies(r.TaskAssigned)
+    def _(self, record: r.TaskAssigned) -> None:
         task, client = self.tasks[record.task_id], self.clients[record.client_id]
         task.iteration.add_reader(task, client, record.reader_id)
 
-    @_applies(TaskRevoked)
-    def _(self, record: TaskRevoked) -> None:
+    @_applies(r.TaskRevoked)
+    def _(self, record: r.TaskRevoked) -> None:
         task = self.tasks[record.task_id]
         task.iteration.revoke_reader(task, record.client_id)
 
-    @_applies(TaskLeft)
-    def _(self, record: TaskLeft) -> None:
+    @_applies(r.TaskLeft)
+    def _(self, record: r.TaskLeft) -> None:
         task, client = self.tasks[record.task_id], self.clients[record.client_id]
         task.iteration.remove_reader(task, client, record.consumed)
         client.left_tasks.add(record.task_id)
 
-    @_applies(WorkersWait)
-    def _(self, record: WorkersWait) -> None:
+    @_applies(r.WorkersWait)
+    def _(self, record: r.WorkersWait) -> None:
         iteration = self.iterations[record.iteration_id]
         iteration.counts.workers_wait = record.waiting
         self._decide(iteration)
 
-    @_applies(TaskEnded)
-    def _(self, record: TaskEnded) -> None:
+    @_applies(r.TaskEnded)
+    def _(self, record: r.TaskEnded) -> None:
         task = self.tasks[record.task_id]
         self._change(task, exhausted=True)
         mode_of(task.iteration.parameters).end_task(task)
 
-    @_applies(TaskRead)
-    def _(self, record: TaskRead) -> None:
+    @_applies(r.TaskRead)
+    def _(self, record: r.TaskRead) -> None:
         self._change(self.tasks[record.task_id], read=True)
 
-    @_applies(TaskDelivered)
-    def _(self, record: TaskDelivered) -> None:
+    @_applies(r.TaskDelivered)
+    def _(self, record: r.TaskDelivered) -> None:
         task = self.tasks[record.task_id]
         self._change(task, delivered=True)
         mode_of(task.iteration.parameters).end_task(task)
 
-    @_applies(TaskDropped)
-    def _(self, record: TaskDropped) -> None:
+    @_applies(r.TaskDropped)
+    def _(self, record: r.TaskDropped) -> None:
         task = self.tasks[record.task_id]
         del self.workers[task.worker.worker_id].tasks[record.task_id]
         self._lose(task, record.reason)
 
-    @_applies(ElementsDropped)
-    def _(self, record: ElementsDropped) -> None:
+    @_applies(r.ElementsDropped)
+    def _(self, record: r.ElementsDropped) -> None:
         task = self.tasks[record.task_id]
         task.dropped = record.elements
         task.iteration.damaged[record.task_id] = task
 
-    @_applies(SplitsBegun)
-    def _(self, record: SplitsBegun) -> None:
+    @_applies(r.SplitsBegun)
+    def _(self, record: r.SplitsBegun) -> None:
         iteration = self.tasks[record.task_id].iteration
         iteration.begin_splits(record.source, record.source_epoch, record.ranges, record.task_id)
 
-    @_applies(SplitsDone)
-    def _(self, record: SplitsDone) -> None:
+    @_applies(r.SplitsDone)
+    def _(self, record: r.SplitsDone) -> None:
         iteration = self.tasks[record.task_id].iteration
         iteration.leave_tracker(record.source, record.source_epoch, record.task_id)
 
-    @_applies(ClientAdded)
-    def _(self, record: ClientAdded) -> None:
+    @_applies(r.ClientAdded)
+    def _(self, record: r.ClientAdded) -> None:
         iteration = self.iterations[record.iteration_id]
         client = Client(record.client_id, iteration, record.process, record.key)
         self.clients[client.client_id] = iteration.clients[client.client_id] = client
@@ -321,8 +283,8 @@ class State:
             client.starts_at = _start_of(iteration, record.consumer_index)
             iteration.indexes.add(record.consumer_index)
 
-    @_applies(ClientRemoved)
-    def _(self, record: ClientRemoved) -> None:
+    @_applies(r.ClientRemoved)
+    def _(self, record: r.ClientRemoved) -> None:
         client = self.clients.pop(record.client_id)
         self.clients_by_key.pop(client.key, None)
         iteration = client.iteration
@@ -332,8 +294,8 @@ class State:
         for task in list(client.tasks.values()):
             client.iteration.remove_reader(task, client, record.consumed.get(task.task_id))
 
-    @_applies(RoundsChanged)
-    def _(self, record: RoundsChanged) -> None:
+    @_applies(r.RoundsChanged)
+    def _(self, record: r.RoundsChanged) -> None:
         iteration, change = self.iterations[record.iteration_id], record.change
         iteration.rounds = [x for x in iteration.rounds if x.number >= record.keep_from]
         iteration.rounds.append(change)
@@ -343,8 +305,8 @@ class State:
             if client.consumer_index is not None:
                 iteration.left_at.pop(client.consumer_index, None)
 
-    @_applies(TasksStopped)
-    def _(self, record: TasksStopped) -> None:
+    @_applies(r.TasksStopped)
+    def _(self, record: r.TasksStopped) -> None:
         iteration = self.iterations[record.iteration_id]
         iteration.stopped = iteration.computed = iteration.finished = True
         self._drop_splits(iteration)
@@ -354,8 +316,8 @@ class State:
         for worker_id, task in iteration.by_worker.items():
             del self.workers[worker_id].tasks[task.task_id]
 
-    @_applies(IterationRemoved)
-    def _(self, record: IterationRemoved) -> None:
+    @_applies(r.IterationRemoved)
+    def _(self, record: r.IterationRemoved) -> None:
         iteration = self.iterations.pop(record.iteration_id)
         for task_id in iteration.tasks:
             del self.tasks[task_id]

@@ -1,7 +1,8 @@
 """The answer to `GetStatus`, from the state and from what heartbeats have said.
 
 It runs on the dispatcher's only loop, so it looks at workers, epochs and clients, and at the tasks
-that compute at the moment, but not at all tasks.
+that compute at the moment, but not at all tasks. Those of one job are described if it is asked for:
+of epochs that have not ended, and of the latest. A job may have ended hundreds.
 """
 
 import logging
@@ -20,12 +21,12 @@ from stoker.service.dispatcher.jobs import find_job
 from stoker.service.dispatcher.ledger import Ledger
 from stoker.service.dispatcher.modes import mode_of
 from stoker.service.dispatcher.records import DatasetAdded
-from stoker.service.dispatcher.reports import Rate, Reports
+from stoker.service.dispatcher.reports import Amounts, Reports
 from stoker.service.dispatcher.sessions import Sessions
 from stoker.service.logs import epoch_text
 from stoker.version import VERSION
 
-_NO_RATE = Rate()
+_NO_RATE = Amounts()
 
 
 class StatusBuilder:
@@ -62,37 +63,40 @@ class StatusBuilder:
         Raises:
             NotFoundError: if the request names a job or dataset that does not exist.
         """
-        state = self._state
-        datasets = list(state.datasets.values())
-        if request.dataset_id:
-            if request.dataset_id not in state.datasets:
-                find_dataset(state, request.dataset_id)  # raises
-            datasets = [state.datasets[request.dataset_id]]
-        jobs = list(state.jobs.values())
-        if request.job:
-            jobs = [find_job(state, request.job)]
+        state, job, dataset_id = self._state, request.job, request.dataset_id
+        if dataset_id and dataset_id not in state.datasets:
+            find_dataset(state, dataset_id)  # raises
+        workers: list[e.Worker] = []
+        events: list[Event] = []
+        if job or dataset_id:
+            jobs = [find_job(state, job)] if job else []
+            datasets = [state.datasets[dataset_id]] if dataset_id else []
+        else:
+            workers = [state.workers[x] for _, x in sorted(state.addresses.items())]
+            jobs, datasets = list(state.jobs.values()), list(state.datasets.values())
+            events = list(self._events.recent)
         rates, rates_of_tasks = self._rates(now)
-        detailed = rates_of_tasks if request.job else None
+        detailed = rates_of_tasks if job else None
         found = st.Status(
             self._version,
             now - self._started_at,
             self._journaled,
-            [self._worker(state.workers[x], now) for _, x in sorted(state.addresses.items())],
-            [self._job(job, rates, detailed, now) for job in jobs],
-            [self._dataset(each, bool(request.dataset_id)) for each in datasets],
-            [_event(each, now) for each in self._events.recent],
+            [self._worker(each, now) for each in workers],
+            [self._job(each, rates, detailed, now) for each in jobs],
+            [self._dataset(each, bool(dataset_id)) for each in datasets],
+            [_event(each, now) for each in events],
         )
         return m.StatusReply(found)
 
-    def _rates(self, now: float) -> tuple[dict[int, Rate], dict[int, Rate]]:
+    def _rates(self, now: float) -> tuple[dict[int, Amounts], dict[int, Amounts]]:
         """Return the rates of epochs, and of the tasks that compute."""
-        epochs: dict[int, Rate] = {}
-        tasks: dict[int, Rate] = {}
+        epochs: dict[int, Amounts] = {}
+        tasks: dict[int, Amounts] = {}
         for worker_id, task_id, rate in self._reports.task_rates():
             task = self._state.tasks.get(task_id)
             if task is not None and self._sessions.is_live(worker_id, now):
                 tasks[task_id] = rate
-                epoch = epochs.setdefault(task.iteration.iteration_id, Rate())
+                epoch = epochs.setdefault(task.iteration.iteration_id, Amounts())
                 epoch.add(rate.elements, rate.bytes)
         return epochs, tasks
 
@@ -125,7 +129,7 @@ class StatusBuilder:
         )
 
     def _job(
-        self, job: e.Job, rates: dict[int, Rate], tasks: dict[int, Rate] | None, now: float
+        self, job: e.Job, rates: dict[int, Amounts], tasks: dict[int, Amounts] | None, now: float
     ) -> st.JobStatus:
         parameters = job.added.parameters
         epochs = list(job.iterations.values())
@@ -137,13 +141,20 @@ class StatusBuilder:
             parameters.target_workers,
             parameters.num_consumers,
             parameters.use_cross_trainer_cache,
-            [self._epoch(x, rates.get(x.iteration_id, _NO_RATE), tasks) for x in epochs],
+            [
+                self._epoch(x, rates, tasks if x is epochs[-1] or not x.finished else None)
+                for x in epochs
+            ],
             [self._client(client, now) for x in epochs for client in x.clients.values()],
         )
 
     def _epoch(
-        self, iteration: e.Iteration, rate: Rate, tasks: dict[int, Rate] | None
+        self,
+        iteration: e.Iteration,
+        rates: dict[int, Amounts],
+        tasks: dict[int, Amounts] | None,
     ) -> st.EpochStatus:
+        rate = rates.get(iteration.iteration_id, _NO_RATE)
         computed = self._reports.computed(iteration.iteration_id)
         damaged = list(iteration.damaged.values())
         lost = [task for task in damaged if task.lost and task.elements_lost != 0]
@@ -171,7 +182,7 @@ class StatusBuilder:
             details,
         )
 
-    def _task(self, task: e.Task, rate: Rate) -> st.TaskStatus:
+    def _task(self, task: e.Task, rate: Amounts) -> st.TaskStatus:
         report = self._reports.task(task.task_id)
         return st.TaskStatus(
             task.task_id,

@@ -8,6 +8,7 @@ from stoker.service import messages as m
 from stoker.service.dispatcher.entities import Client, Task
 from stoker.service.dispatcher.modes import mode_of
 from stoker.service.keys import reader_key
+from stoker.service.plurals import plural
 
 
 def task_update(
@@ -63,9 +64,11 @@ def waiting_warning(client: Client, waiting: int, most: int) -> m.Tasks:
     remedy = "read it with more clients, or use fewer workers"
     if mode_of(iteration.parameters).coordinated:
         remedy = "all consumers read the same, so use fewer workers"
+    clients = len(iteration.clients)
+    readers = f"each of its {clients} clients reads" if clients > 1 else "its client reads"
     text = (
-        f"{waiting} workers have no task of job {iteration.job.added.job!r}: each of its "
-        f"{len(iteration.clients)} clients reads at most {most} workers at a time; {remedy}"
+        f"{plural(waiting, 'worker has', 'workers have')} no task of job "
+        f"{iteration.job.added.job!r}: {readers} at most {most} workers at a time; {remedy}"
     )
     return msgspec.structs.replace(task_update(client, []), warning=text)
 

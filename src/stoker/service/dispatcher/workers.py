@@ -11,6 +11,7 @@ from stoker.service.dispatcher.event_log import STOPPED
 from stoker.service.dispatcher.iterations import Iterations
 from stoker.service.dispatcher.ledger import Ledger
 from stoker.service.dispatcher.modes import mode_of
+from stoker.service.dispatcher.reports import Reports
 from stoker.service.dispatcher.sessions import Sessions, check_key, negotiate
 from stoker.service.dispatcher.shard_files import shard_page
 from stoker.service.dispatcher.split_assigner import SplitAssigner
@@ -28,6 +29,7 @@ class Workers:
         assigner: SplitAssigner,
         listing: SplitListing,
         iterations: Iterations,
+        reports: Reports,
         *,
         journaled: bool,
     ) -> None:
@@ -39,6 +41,7 @@ class Workers:
         self._assigner = assigner
         self._listing = listing
         self._iterations = iterations
+        self._reports = reports
         self._newest_sessions: dict[int, int] = {}
 
     def hello(self, peer: int, hello: m.WorkerHello, now: float) -> None:
@@ -59,7 +62,7 @@ class Workers:
         if worker_id is None:
             worker_id = self._register(hello, now)
         self._newest_sessions[worker_id] = hello.session
-        self._sessions.reports.welcomed(worker_id, hello)
+        self._reports.welcomed(worker_id, hello)
         worker = self._state.workers[worker_id]
         heartbeat_ms = self._sessions.attach(peer, worker_id, self._timeout_ms, now)
         self._sessions.send(
@@ -137,12 +140,12 @@ class Workers:
             task = self._state.workers[worker_id].tasks.get(message.task_id)
             if task is not None:
                 if message.computed is not None:
-                    self._sessions.reports.add(worker_id, {message.task_id: message.computed})
+                    self._reports.add(worker_id, {message.task_id: message.computed})
                 self._iterations.task_progressed(task, message)
         elif isinstance(message, m.WorkerDraining):
             self._drain(worker_id)
         elif isinstance(message, m.WorkerLeave):
-            self._sessions.reports.add(worker_id, message.computed)
+            self._reports.add(worker_id, message.computed)
             self.lose(worker_id, STOPPED, message.undelivered)
 
     def ask_to_drain(self, worker_id: int) -> None:
@@ -152,7 +155,7 @@ class Workers:
             FailedPreconditionError: if the worker does not know the request.
         """
         worker = self._state.workers[worker_id]
-        known = self._sessions.reports.worker(worker_id).version
+        known = self._reports.worker(worker_id).version
         if self._sessions.connected(worker_id) and not known:
             raise FailedPreconditionError(_too_old(worker))
         if not worker.draining:
@@ -218,7 +221,7 @@ class Workers:
         places = self._state.places
         place = places.find(
             hello.address,
-            lambda worker_id: self._sessions.is_silent(worker_id, now),
+            lambda worker_id: self._sessions.misses_heartbeats(worker_id, now),
             self._sessions.connected,
         )
         if place in places.workers:

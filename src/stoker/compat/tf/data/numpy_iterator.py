@@ -1,13 +1,13 @@
 """tf.data's NumpyIterator."""
 
-from types import TracebackType
 from typing import Any
 
 from stoker.compat.tf.data.values import as_numpy
+from stoker.dataset.closing import Closing
 from stoker.dataset.iterator import Iterator
 
 
-class NumpyIterator:
+class NumpyIterator(Closing):
     """An epoch of a dataset as NumPy values; constructed by `Dataset.as_numpy_iterator`.
 
     All other attributes are those of `stoker.Iterator`.
@@ -35,13 +35,6 @@ class NumpyIterator:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._iterator, name)
 
-    def __enter__(self) -> "NumpyIterator":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Close the iterator."""
         self._iterator.close()

@@ -1,0 +1,52 @@
+"""The methods with which users count, save and resume the epochs of a loader."""
+
+from typing import Any
+
+from stoker.adapters.epochs import Epochs
+
+
+class CountedEpochs:
+    """A loader of epochs that have numbers."""
+
+    _epochs: Epochs
+
+    def __len__(self) -> int:
+        return len(self._epochs)
+
+    def __bool__(self) -> bool:
+        return True  # without it, `if loader:` would ask for the length
+
+    def set_epoch(self, epoch: int) -> None:
+        """Give the next epoch the number `epoch`; the epochs after it follow.
+
+        Without, epochs are counted from 0. With several ranks, call it if a rank may have begun
+        more epochs than others, for example after a resume.
+
+        Args:
+            epoch: 0 or more.
+        """
+        self._epochs.set_next(epoch)
+
+
+class ResumableEpochs(CountedEpochs):
+    """A loader whose epochs can be saved and continued."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the position after the last batch as small JSON, for `load_state_dict`.
+
+        Between epochs it is the number of the next epoch; within an epoch of a dataset that reads
+        from a service, the number of that epoch. It is the same on all ranks, and may be called on
+        one of them.
+        """
+        return self._epochs.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue with the next ``iter(loader)`` after the batch of a state.
+
+        Args:
+            state_dict: from `state_dict` of a loader with the same dataset and arguments.
+
+        Raises:
+            InvalidArgumentError: if it is not such a state, or its seed differs from that given.
+        """
+        self._epochs.load_state_dict(state_dict)

@@ -1,0 +1,132 @@
+"""Iterations that clients open: found, or created with their job."""
+
+from stoker.errors import from_record
+from stoker.service import messages as m
+from stoker.service.dispatcher import entities as e
+from stoker.service.dispatcher import jobs
+from stoker.service.dispatcher import records as r
+from stoker.service.dispatcher.catalog import find_dataset, registered_id
+from stoker.service.dispatcher.dataset_collector import DatasetCollector
+from stoker.service.dispatcher.iterations import Iterations
+from stoker.service.dispatcher.ledger import Ledger
+from stoker.service.dispatcher.modes import mode_of
+
+OUTDATED_SECONDS = 10.0
+"""Time without clients after which a named job starts anew for a process with other functions."""
+
+
+class IterationOpening:
+    """Find the iteration that a client asks for, or create it.
+
+    Args:
+        ledger: the state.
+        iterations: runs the iterations.
+        collector: removes datasets that no job needs.
+    """
+
+    def __init__(self, ledger: Ledger, iterations: Iterations, collector: DatasetCollector) -> None:
+        self._ledger = ledger
+        self._state = ledger.state
+        self._iterations = iterations
+        self._collector = collector
+
+    def open(self, hello: m.ClientHello, now: float) -> tuple[e.Iteration, str] | None:
+        """Return the iteration a client asks for, created if missing, and a warning for its user.
+
+        Returns:
+            ``None`` if the tree of the dataset is needed.
+
+        Raises:
+            StokerError: if the client's request is not valid or the iteration has failed.
+        """
+        mode = mode_of(hello.parameters)  # raises before anything is recorded
+        jobs.check_local(self._state, hello)
+        job = self._state.jobs.get(hello.job)
+        warning = ""
+        if job is not None and self._is_outdated(job, hello, now):
+            warning = self._end_outdated(job, hello, now)
+            job = None
+        requested = jobs.requested_dataset(self._state, hello)
+        if job is None or hello.epoch not in job.iterations:
+            mode.check(requested, hello)
+            shards = mode.shards(requested, self._state.places.addresses)
+        if job is None:
+            dataset_id = hello.dataset_id
+            if hello.registration is not None:
+                dataset_id = registered_id(self._ledger, hello.registration, kept=False)
+            if not dataset_id:
+                return None
+            self._ledger.commit(r.JobAdded(hello.job, hello.named, dataset_id, hello.parameters))
+            job = self._state.jobs[hello.job]
+        else:
+            warning = jobs.check_agreement(self._state, job, hello)
+            known = job.iterations.get(hello.epoch)
+            if known is None or not known.finished:
+                restored = self._restore_tree(job, hello)
+                if restored is None:
+                    return None
+                warning = restored or warning
+        iteration = job.iterations.get(hello.epoch)
+        if iteration is None:
+            iteration_id, seed = self._ledger.new_id(), self._ledger.new_seed()
+            finite = self._state.datasets[job.dataset_id].options.finite_coordinated
+            added = r.IterationAdded(
+                iteration_id, hello.job, hello.epoch, seed, *shards, finite_coordinated=finite
+            )
+            self._ledger.commit(added)
+            iteration = self._state.iterations[iteration_id]
+        if iteration.error is not None:
+            raise from_record(iteration.error)
+        mode.check_reopened(iteration, hello)
+        self._iterations.opened(iteration)
+        return iteration, warning
+
+    def _restore_tree(self, job: e.Job, hello: m.ClientHello) -> str | None:
+        """Register a job's dataset again if its tree was dropped; return a warning, or "".
+
+        Returns:
+            ``None`` if the client must send the tree.
+
+        Raises:
+            NotFoundError: if the client has no tree.
+        """
+        old = self._state.datasets[job.dataset_id]
+        if old.tree:
+            return ""
+        if hello.registration is None:
+            find_dataset(self._state, job.dataset_id)  # raises
+        assert hello.registration is not None
+        dataset_id = registered_id(self._ledger, hello.registration, kept=False)
+        if not dataset_id:
+            return None
+        if dataset_id == job.dataset_id:
+            return ""
+        self._ledger.commit(r.JobDatasetChanged(hello.job, dataset_id))
+        self._collector.job_left(job, old.dataset_id)
+        different = jobs.difference(old, hello.registration) or "another dataset"
+        return (
+            f"job {hello.job!r} was created with {different} than this process has; those of this "
+            "process are used, because nobody has read the job for long"
+        )
+
+    def _is_outdated(self, job: e.Job, hello: m.ClientHello, now: float) -> bool:
+        """Return whether a client starts the job anew: an edited script was run again.
+
+        Ranks of one script may differ in their functions too, but they come at about one time.
+        """
+        if self._iterations.idle_seconds(job, now) < OUTDATED_SECONDS or job.has_clients:
+            return False
+        return jobs.fingerprint(jobs.requested_dataset(self._state, hello)) not in job.codes
+
+    def _end_outdated(self, job: e.Job, hello: m.ClientHello, now: float) -> str:
+        """Remove the iterations of a job, and the job with them; return a warning."""
+        first = self._state.datasets[job.dataset_id]
+        requested = jobs.requested_dataset(self._state, hello)
+        different = jobs.difference(first, requested) or "another dataset"
+        idle = self._iterations.idle_seconds(job, now)
+        for iteration in list(job.iterations.values()):
+            self._iterations.remove(iteration)
+        return (
+            f"job {hello.job!r} starts anew: it had no client for {idle:.0f} s, and this process "
+            f"has {different}"
+        )

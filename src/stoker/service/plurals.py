@@ -1,0 +1,12 @@
+"""Numbers with their nouns, in texts for users."""
+
+
+def plural(number: int, one: str, several: str = "") -> str:
+    """Return a number with its noun.
+
+    Args:
+        number: the number.
+        one: the words after 1, such as "task" or "task ends".
+        several: those after other numbers; by default with an "s".
+    """
+    return f"{number:,} {one if number == 1 else several or f'{one}s'}"
