@@ -14,11 +14,6 @@ def waited_text(reading: Reading) -> str:
     return bottleneck.waited_text(reading.read or reading.own_read)
 
 
-def workers_text(count: int) -> str:
-    """Return a number of workers with its noun."""
-    return f"{count} worker{'' if count == 1 else 's'}"
-
-
 def rate_text(nbytes: int, seconds: float) -> str:
     """Return a rate in bytes per second, such as "2.0 MB/s"."""
     rate = nbytes / seconds if seconds > 0 else 0.0

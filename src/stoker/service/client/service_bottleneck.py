@@ -4,9 +4,10 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from stoker.dataset.bottleneck import Bottleneck, consumer_bottleneck, seconds_text
-from stoker.service.client.phrases import percent, rate_text, waited_text, workers_text
+from stoker.service.client.phrases import percent, rate_text, waited_text
 from stoker.service.client.reading import Reading, TaskState
 from stoker.service.client.slow_worker import BUSY, slow_workers
+from stoker.service.plurals import plural
 from stoker.service.task_evidence import TaskEvidence
 
 STRAGGLING = 2.5
@@ -52,7 +53,7 @@ def find_service_bottleneck(reading: Reading) -> Bottleneck:
         return Bottleneck(
             "unknown",
             f"The service limits training: {waited_text(reading)}, but no worker has reported yet "
-            f"where its time goes ({workers_text(silent)}).",
+            f"where its time goes ({plural(silent, 'worker')}).",
         )
     total = sum(evidence.seconds for _, evidence in reporting)
     parts = ", ".join(
@@ -66,7 +67,7 @@ def find_service_bottleneck(reading: Reading) -> Bottleneck:
     return Bottleneck(
         "unknown",
         f"The service limits training: {waited_text(reading)}, but no part of it was busy: "
-        f"{workers_text(len(reporting))} {parts} of that time.",
+        f"{plural(len(reporting), 'worker')} {parts} of that time.",
     )
 
 
@@ -91,7 +92,7 @@ def _straggler(reading: Reading, reporting: Pairs) -> Bottleneck | None:
         "straggler",
         f"One worker limits training: {waited_text(reading)}, and {slowest.worker}, {why}, took "
         f"{seconds_text(_pace(slowest))} per element, {times} times as long as the median of the "
-        f"{len(others)} other{'s' if len(others) > 1 else ''}; look for other load on that "
+        f"{plural(len(others), 'other')}; look for other load on that "
         f"machine, or replace it (`stoker drain {slowest.worker}`), unless its part of the data is "
         "more expensive.",
         worker=slowest.worker,
@@ -108,7 +109,7 @@ def _other_consumer(reading: Reading, running: Pairs) -> Bottleneck | None:
     return Bottleneck(
         "trainer",
         f"Another consumer limits training: {waited_text(reading)}, while "
-        f"{workers_text(len(running))} waited for room for "
+        f"{plural(len(running), 'worker')} waited for room for "
         f"{percent(sum(x.put_wait for _, x in running), seconds)} of that time, although nothing "
         "waited there for this consumer; look for the slowest consumer of this coordinated read.",
     )
@@ -132,7 +133,7 @@ def _network(reading: Reading, running: Pairs) -> Bottleneck | None:
     subject = "Receiving in this process" if protocol in _ON_THIS_MACHINE else "The network"
     return Bottleneck(
         "network",
-        f"{subject} limits training: {waited_text(reading)}, while {workers_text(len(ready))} "
+        f"{subject} limits training: {waited_text(reading)}, while {plural(len(ready), 'worker')} "
         f"of {len(running)} had elements ready (they waited for room for "
         f"{percent(put_wait, seconds)} of that time); {protocol} delivered "
         f"{rate_text(reading.bytes, reading.seconds)} on average; "
@@ -175,8 +176,8 @@ def _splits(reading: Reading, reporting: Pairs) -> Bottleneck | None:
     return Bottleneck(
         "splits",
         f"There are too few splits: {waited_text(reading)}, and "
-        f"{'the source' if stage is None else stage.label} has {count:,} "
-        f"split{'' if count == 1 else 's'} for {workers_text(len(reporting))}, of which "
+        f"{'the source' if stage is None else stage.label} has "
+        f"{plural(count, 'split')} for {plural(len(reporting), 'worker')}, of which "
         f"{len(idle)} had none for {percent(idle_seconds, reading.waited * len(idle))} of that "
         'time; divide the data into more files, or use processing_mode="parallel_epochs" if each '
         "worker may yield the whole dataset.",

@@ -8,8 +8,9 @@ from stoker.dataset.advice import advice
 from stoker.dataset.bottleneck import Bottleneck, evidence_text
 from stoker.dataset.slow_stage import find_slow_stage, is_source
 from stoker.dataset.streams.stage_report import StageReport
-from stoker.service.client.phrases import percent, waited_text, workers_text
+from stoker.service.client.phrases import percent, waited_text
 from stoker.service.client.reading import Reading, TaskState
+from stoker.service.plurals import plural
 from stoker.service.task_evidence import TaskEvidence
 
 BUSY = 0.5
@@ -25,7 +26,7 @@ def slow_workers(
     seconds, busy = sum(x.seconds for x in evidence), sum(x.computing for x in evidence)
     if not seconds or busy < BUSY * seconds:
         return None
-    where = f"{workers_text(len(computing))} computed for {percent(busy, seconds)} of that time"
+    where = f"{plural(len(computing), 'worker')} computed for {percent(busy, seconds)} of that time"
     slow = find_slow_stage(summed(x.stages for x in evidence), seconds)
     if slow is None:
         return Bottleneck(

@@ -40,7 +40,7 @@ class TaskSplits:
             self._outbox.send_to_dispatcher(task.queue(sources[0].number, 0).ask(now))
 
     def reattach(self, task: Task) -> None:
-        """Tell the dispatcher on a new session what was received and what is wanted."""
+        """Repeat on a new session the messages that the dispatcher may lack."""
         for done in task.read:
             self._outbox.send_to_dispatcher(done)
         for queue in task.queues.values():
