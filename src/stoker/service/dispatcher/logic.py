@@ -180,7 +180,7 @@ class Dispatcher:
         if leases.paused and not paused:
             seconds = leases.idle_seconds(now)
             text = (
-                f"no message of any worker or client was received for {seconds:.0f} s: "
+                f"no message of any worker or client was received for {round(seconds, 1):g} s: "
                 "the network of this machine has failed, or they ended together; none is removed "
                 "until one sends a message; check the network, and run `stoker doctor` elsewhere"
             )
