@@ -46,8 +46,7 @@ class DataLoader(ResumableEpochs):
             the default device.
         drop_last: drop a last batch with fewer samples, which a mesh may not be able to shard.
         seed: seed of `shuffle` and of other random steps without seed. Without, it is drawn; with
-            several processes it is 0. It must be
-            equal on all of them.
+            several processes it is 0. It must be equal on all of them.
         prefetch_factor: batches that are on the devices ahead of the trainer; 0: none.
         rank: of this process; ``None``: `jax.process_index`.
         world_size: number of processes; ``None``: `jax.process_count`.
@@ -86,7 +85,7 @@ class DataLoader(ResumableEpochs):
         self.prefetch_factor = ahead
         self._needs_equal_batches = (
             self.sharding is not None
-            and _spans_processes(self.sharding)
+            and not self.sharding.is_fully_addressable
             and batch_size is None
             and not makes_own_batches(dataset)
             and not reads_in_step(dataset)
@@ -180,10 +179,6 @@ def _is_numeric(dtype: np.dtype[Any]) -> bool:
 def _rows_of(holder: list[Any]) -> list[int]:
     """Return the first dimension of each array."""
     return [leaf.shape[0] for leaf in flatten(holder) if getattr(leaf, "shape", ())]
-
-
-def _spans_processes(sharding: Sharding) -> bool:
-    return not sharding.is_fully_addressable
 
 
 def _checked_sharding(sharding: Any) -> Sharding | None:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import sys
 
-from stoker.service.config import split_address
+from stoker.wire.addresses import parse_address
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -19,10 +19,10 @@ async def main(address: str, target: str) -> None:
     """Forward until killed."""
 
     async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection(*split_address(target))
+        there, back = await asyncio.open_connection(*parse_address(target))
         await asyncio.gather(_copy(reader, back), _copy(there, writer))
 
-    async with await asyncio.start_server(forward, *split_address(address)) as server:
+    async with await asyncio.start_server(forward, *parse_address(address)) as server:
         print(f"serves at {address}", flush=True)
         await server.serve_forever()
 

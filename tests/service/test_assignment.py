@@ -4,8 +4,8 @@ import pytest
 
 from stoker.dataset.tree.node import INFINITE_CARDINALITY
 from stoker.service import messages as m
-from stoker.service.config import ShardingPolicy
 from stoker.service.dispatcher.waiting_workers import WAITING_SECONDS
+from stoker.service.processing_modes import ShardingPolicy
 from tests.scale.cluster import Cluster
 
 BOTH = pytest.mark.parametrize("mode", [ShardingPolicy.OFF, ShardingPolicy.DYNAMIC])

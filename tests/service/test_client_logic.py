@@ -18,7 +18,7 @@ from stoker.service.client.flow_control import CONNECTION_BYTES
 from stoker.service.client.give_up_policy import DISPATCHER_TIMEOUT
 from stoker.service.client.iteration_end import END_SECONDS
 from stoker.service.client.pace import FIRST, GROWTH
-from stoker.service.config import ShardingPolicy
+from stoker.service.processing_modes import ShardingPolicy
 from stoker.service.read_options import ReadOptions
 from stoker.service.task_evidence import TaskEvidence, encode
 from stoker.wire import frames as f

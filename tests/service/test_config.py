@@ -3,16 +3,8 @@ import enum
 import pytest
 
 from stoker.errors import InvalidArgumentError, NotFoundError
-from stoker.service.config import (
-    DispatcherConfig,
-    ShardingPolicy,
-    WorkerConfig,
-    is_loopback,
-    join_address,
-    parse_processing_mode,
-    parse_service,
-    split_address,
-)
+from stoker.service.config import DispatcherConfig, WorkerConfig, parse_service
+from stoker.service.processing_modes import ShardingPolicy, parse_processing_mode
 
 
 def test_dispatcher_defaults_are_as_documented():
@@ -120,25 +112,6 @@ def test_insecure_allows_other_hosts():
 )
 def test_service_is_parsed_into_protocol_and_address(service, expected):
     assert parse_service(service) == expected
-
-
-@pytest.mark.parametrize(
-    "address",
-    ["", "host", ":1", "host:", "host:0", "host:65536", "host:-1", "host:1x", "host:\u0661"],
-)
-def test_invalid_address_is_refused(address):
-    with pytest.raises(InvalidArgumentError, match="host:port"):
-        split_address(address)
-
-
-@pytest.mark.parametrize(("host", "port"), [("a.b", 1), ("127.0.0.1", 80), ("::1", 65535)])
-def test_split_address_inverts_join_address(host, port):
-    assert split_address(join_address(host, port)) == (host, port)
-
-
-def test_loopback_hosts_are_recognized():
-    assert all(map(is_loopback, ["localhost", "127.0.0.1", "127.1.2.3", "::1"]))
-    assert not any(map(is_loopback, ["0.0.0.0", "::", "", "example.com", "127.evil.example"]))
 
 
 def test_processing_modes_are_policies_or_their_names():

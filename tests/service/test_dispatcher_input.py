@@ -13,8 +13,8 @@ from stoker.dataset.tree.splits import ENDLESS, IndexSplits, ListedSplits, Sourc
 from stoker.elements.spec import UnknownSpec, spec_to_wire
 from stoker.errors import ErrorRecord
 from stoker.service import messages as m
-from stoker.service.config import ShardingPolicy
 from stoker.service.dispatcher.split_tracker import REMEMBERED
+from stoker.service.processing_modes import ShardingPolicy
 from tests.service.test_dispatcher_logic import C1, FOUR, S1, TREE, VERSIONS, W1, W2, Talk, page
 
 HELLO = m.WorkerHello(1, 1, "host:1", {}, VERSIONS)

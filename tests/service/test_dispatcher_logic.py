@@ -11,9 +11,10 @@ from stoker.dataset.tree.structure import WireNode, structure_of
 from stoker.elements.spec import UnknownSpec, spec_to_wire
 from stoker.errors import ErrorRecord
 from stoker.service import messages as m
-from stoker.service.config import DispatcherConfig, ShardingPolicy
+from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher.logic import Dispatcher, EndSession, Send
 from stoker.service.keys import KEY_BYTES, reader_key
+from stoker.service.processing_modes import ShardingPolicy
 
 VERSIONS = m.Versions("3.11", "2")
 TREE = msgspec.msgpack.encode([WireNode("sim", [], msgspec.Raw(b"\x80"), {}, "")])

@@ -14,7 +14,7 @@ from stoker.errors import ErrorRecord
 from stoker.service import DispatchServer, WorkerConfig, WorkerServer, rpc
 from stoker.service import messages as m
 from stoker.service.chunk import Chunk
-from stoker.service.config import ShardingPolicy
+from stoker.service.processing_modes import ShardingPolicy
 from stoker.service.worker import logic as w
 from stoker.service.worker.shell import Shell
 from stoker.service.worker.supervisor import Supervisor

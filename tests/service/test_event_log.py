@@ -9,8 +9,8 @@ import pytest
 
 from stoker.errors import ErrorRecord
 from stoker.service import messages as m
-from stoker.service.config import ShardingPolicy
 from stoker.service.dispatcher.logic import Dispatcher
+from stoker.service.processing_modes import ShardingPolicy
 from tests.service.test_dispatcher_logic import C1, C2, VERSIONS, W1, W2, Talk
 
 INFO, WARNING, ERROR = logging.INFO, logging.WARNING, logging.ERROR

@@ -8,8 +8,8 @@ from stoker.dataset.tree.splits import Source, Unsplittable
 from stoker.dataset.tree.structure import WireNode, structure_of
 from stoker.elements.spec import UnknownSpec, spec_to_wire
 from stoker.service import messages as m
-from stoker.service.config import ShardingPolicy
 from stoker.service.dispatcher import dataset_collector
+from stoker.service.processing_modes import ShardingPolicy
 from stoker.service.worker import dataset_cache
 from tests.service.test_dispatcher_logic import FOUR, W1, W2, Talk, only
 from tests.serving import Service, read

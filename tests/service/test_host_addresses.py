@@ -4,8 +4,8 @@ import pytest
 
 from stoker.errors import InvalidArgumentError, UnavailableError
 from stoker.service import DispatchServer
-from stoker.service.config import is_loopback, split_address
 from stoker.service.host_addresses import host_for_peers, loopback_of, own_host
+from stoker.wire.addresses import is_loopback, parse_address
 from tests.serving import free_port
 
 MODULE = "stoker.service.host_addresses"
@@ -134,9 +134,9 @@ def test_loopback_worker_waits_for_a_name_that_is_not_resolved():
 def test_target_on_all_interfaces_can_be_connected_to(host):
     with DispatchServer(host=host, insecure=True) as server:
         address = server.target.removeprefix("grpc://")
-        socket.create_connection(split_address(address), 10).close()
-        assert split_address(address)[0] == own_host(host)
-        socket.create_connection(("127.0.0.1", split_address(address)[1]), 10).close()
+        socket.create_connection(parse_address(address), 10).close()
+        assert parse_address(address)[0] == own_host(host)
+        socket.create_connection(("127.0.0.1", parse_address(address)[1]), 10).close()
 
 
 def test_target_remains_when_the_network_changes(monkeypatch):

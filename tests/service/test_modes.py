@@ -6,11 +6,12 @@ from stoker.dataset.options import Options
 from stoker.dataset.tree.splits import IndexSplits, ListedSplits, Source
 from stoker.errors import UnimplementedError
 from stoker.service import messages as m
-from stoker.service.config import DispatcherConfig, ShardingPolicy
+from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher import records as r
 from stoker.service.dispatcher.entities import Worker
 from stoker.service.dispatcher.modes import Dynamic, Mode, Off, mode_of
 from stoker.service.dispatcher.state import State
+from stoker.service.processing_modes import ShardingPolicy
 from tests.service.listed import record_listed
 
 VERSIONS = m.Versions("3.11", "2")

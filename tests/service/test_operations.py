@@ -13,9 +13,9 @@ from stoker.elements.spec import UnknownSpec, spec_to_wire
 from stoker.errors import CancelledError, ErrorRecord, StokerError
 from stoker.service import messages as m
 from stoker.service import rpc
-from stoker.service.config import ShardingPolicy
 from stoker.service.dispatcher.snapshot import dump
 from stoker.service.keys import KEY_BYTES
+from stoker.service.processing_modes import ShardingPolicy
 from tests.service.test_dispatcher_logic import C1, C2, TREE, W1, W2, Talk, only
 from tests.serving import Service, eventually, read
 

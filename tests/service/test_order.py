@@ -2,8 +2,8 @@
 
 from stoker.service.client.order import ArrivalOrder, ReceivedChunk
 from stoker.service.client.orders import new_order
-from stoker.service.config import ShardingPolicy
 from stoker.service.messages import JobParameters, TaskInfo
+from stoker.service.processing_modes import ShardingPolicy
 
 
 def test_chunks_are_yielded_as_they_arrive_from_all_tasks():

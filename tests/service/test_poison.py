@@ -4,9 +4,9 @@ import pytest
 
 from stoker.dataset.streams.call_ranges import NO_DIGEST, CallRange, PoisonedCall, common
 from stoker.service import messages as m
-from stoker.service.config import ShardingPolicy
 from stoker.service.dispatcher import poison
 from stoker.service.dispatcher.poison import PoisonSearch
+from stoker.service.processing_modes import ShardingPolicy
 from tests.service.test_dispatcher_logic import C1, S1, W1, W2, Talk, only
 
 STREAM, DIGEST, HOW = 5, 77, "it was killed"

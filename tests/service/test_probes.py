@@ -14,10 +14,10 @@ from stoker import Dataset
 from stoker.errors import UnavailableError, WireError
 from stoker.service import messages as m
 from stoker.service import rpc
-from stoker.service.config import split_address
 from stoker.service.versions import versions
 from stoker.version import VERSION
 from stoker.wire import frames as f
+from stoker.wire.addresses import parse_address
 from stoker.wire.transports import get_transport
 from tests.serving import Service, eventually
 
@@ -131,7 +131,7 @@ def test_a_probe_for_more_than_its_limits_is_refused(wanted):
 
 def _probing_socket(service: Service, probes: int) -> socket.socket:
     """Return a connection on which probes were sent in one write, and nothing is received."""
-    host, port = split_address(service.workers[0].address)
+    host, port = parse_address(service.workers[0].address)
     connection = socket.create_connection((host, port), 5.0)
     probe = b"".join(bytes(part) for part in f.encode(f.Probe(64, 1 << 20)))
     connection.sendall(probes * probe)

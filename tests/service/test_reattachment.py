@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from stoker.service import messages as m
-from stoker.service.config import ShardingPolicy
 from stoker.service.dispatcher.logic import Dispatcher, Send
 from stoker.service.dispatcher.snapshot import rebuild
 from stoker.service.keys import KEY_BYTES
+from stoker.service.processing_modes import ShardingPolicy
 from tests.service.test_dispatcher_logic import C1, C2, S1, VERSIONS, W1, W2, Talk, only
 
 KEY = bytes(range(KEY_BYTES))

@@ -9,11 +9,11 @@ from stoker.dataset.streams.call_ranges import CallRange
 from stoker.dataset.tree.splits import IndexSplits, ShardBy, Source
 from stoker.errors import ErrorRecord
 from stoker.service import messages as m
-from stoker.service.config import ShardingPolicy
 from stoker.service.dispatcher import records as r
 from stoker.service.dispatcher.record_checks import ImpossibleRecordError, check
 from stoker.service.dispatcher.snapshot import dump
 from stoker.service.dispatcher.state import State
+from stoker.service.processing_modes import ShardingPolicy
 
 VERSIONS = m.Versions("3.11", "2")
 SOURCES = [Source(0, "range", "", IndexSplits(10))]

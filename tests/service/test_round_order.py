@@ -10,8 +10,8 @@ from stoker.errors import DataLossError
 from stoker.service.client.order import ReceivedChunk
 from stoker.service.client.orders import new_order
 from stoker.service.client.round_order import RoundOrder
-from stoker.service.config import ShardingPolicy
 from stoker.service.messages import JobParameters, RoundPosition, RoundReached, RoundsChange
+from stoker.service.processing_modes import ShardingPolicy
 
 A, B, C = 21, 22, 23
 

@@ -10,11 +10,12 @@ from stoker.dataset.tree.splits import IndexSplits, Source
 from stoker.dataset.tree.structure import WireNode, structure_of
 from stoker.elements.spec import UnknownSpec, spec_to_wire
 from stoker.service import messages as m
-from stoker.service.config import DispatcherConfig, ShardingPolicy
+from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher.actions import Send
 from stoker.service.dispatcher.entities import Iteration
 from stoker.service.dispatcher.logic import Dispatcher
 from stoker.service.dispatcher.snapshot import dump, load
+from stoker.service.processing_modes import ShardingPolicy
 
 VERSIONS = m.Versions("3.11", "2")
 TREE = msgspec.msgpack.encode([WireNode("sim", [], msgspec.Raw(b"\x80"), {}, "")])

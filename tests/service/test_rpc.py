@@ -22,9 +22,9 @@ from stoker.errors import (
 )
 from stoker.service import WorkerServer, rpc, rpc_session
 from stoker.service import messages as m
-from stoker.service.config import ShardingPolicy
 from stoker.service.control_connection import BACKLOG, ConnectError, ControlChannel
 from stoker.service.control_loop import control_loop, run_on
+from stoker.service.processing_modes import ShardingPolicy
 from tests.serving import Service, eventually, free_port, read
 
 EVERY_MESSAGE = [

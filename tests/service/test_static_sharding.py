@@ -8,13 +8,13 @@ from stoker.dataset.streams.call_ranges import CallRange
 from stoker.dataset.tree.splits import IndexSplits, ListedSplits, ShardBy, Source, Unsplittable
 from stoker.errors import InvalidArgumentError, NotFoundError, UnimplementedError
 from stoker.service import messages as m
-from stoker.service.config import ShardingPolicy
 from stoker.service.dispatcher import records as r
 from stoker.service.dispatcher.modes import mode_of
 from stoker.service.dispatcher.shard_files import shard_page
 from stoker.service.dispatcher.snapshot import dump, load
 from stoker.service.dispatcher.state import State
 from stoker.service.dispatcher.task_updates import task_update
+from stoker.service.processing_modes import ShardingPolicy
 from tests.service.listed import record_listed
 
 VERSIONS = m.Versions("3.11", "2")

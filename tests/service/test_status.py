@@ -15,7 +15,7 @@ from stoker.errors import ErrorRecord
 from stoker.service import messages as m
 from stoker.service import status as st
 from stoker.service.client.shell import ServiceStream
-from stoker.service.config import ShardingPolicy
+from stoker.service.processing_modes import ShardingPolicy
 from tests.service.test_dispatcher_logic import C1, C2, W1, W2, Talk
 from tests.serving import DEADLINE, Service, eventually, read
 

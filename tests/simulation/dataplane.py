@@ -15,8 +15,8 @@ from stoker.service import messages as m
 from stoker.service.chunk import Chunk
 from stoker.service.client import logic as client_logic
 from stoker.service.client.credit import BUFFER_BYTES
-from stoker.service.config import ShardingPolicy
 from stoker.service.keys import reader_key
+from stoker.service.processing_modes import ShardingPolicy
 from stoker.service.read_options import ReadOptions
 from stoker.service.worker import logic as worker_logic
 from stoker.wire import frames as f

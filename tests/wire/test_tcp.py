@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from stoker.errors import InvalidArgumentError, UnavailableError, WireError
+from stoker.wire.addresses import parse_address
 from stoker.wire.frames import PREFIX, Credit, Frame, Ready
-from stoker.wire.transports.addresses import format_address, parse_address
 from stoker.wire.transports.tcp import MAX_LISTENER_BYTES, TCP, TcpConnection
 from tests.wire.elements import exact, message_bytes
 from tests.wire.pairs import connected, meets
@@ -242,17 +242,6 @@ def test_connecting_where_nobody_listens_is_unavailable():
         port = listening.getsockname()[1]
     with pytest.raises(UnavailableError, match=f"cannot connect to 127.0.0.1:{port}"):
         TCP.connect(f"127.0.0.1:{port}", 5)
-
-
-@pytest.mark.parametrize("address", ["host", "host:", ":1", "host:99999", "host:-1", "::1:5", ""])
-def test_an_address_that_is_none_is_refused_with_its_form(address):
-    with pytest.raises(InvalidArgumentError, match='give "host:port"'):
-        parse_address(address)
-
-
-@pytest.mark.parametrize("address", [("localhost", 1), ("::1", 65535), ("10.0.0.1", 80)])
-def test_addresses_are_parsed_as_they_are_formatted(address):
-    assert parse_address(format_address(*address)) == address
 
 
 def test_sockets_are_closed_in_programs_that_are_started():

@@ -11,11 +11,11 @@ from stoker.cli.options.servers import LogFields, ProcessFields
 from stoker.cli.options.values import Values
 from stoker.errors import InvalidArgumentError, StokerError
 from stoker.service import DispatcherConfig, DispatchServer, WorkerConfig
-from stoker.service.config import is_unspecified
 from stoker.service.logs import LogOptions, log_to_stderr
 from stoker.service.shutdown import StopRequest
 from stoker.service.worker.process import GRACE
 from stoker.service.worker.supervisor import Supervisor
+from stoker.wire.addresses import is_unspecified
 
 logger = logging.getLogger("stoker.cli")
 

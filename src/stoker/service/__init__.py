@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 from stoker.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from stoker.service.config import DispatcherConfig, ShardingPolicy, WorkerConfig
+    from stoker.service.config import DispatcherConfig, WorkerConfig
     from stoker.service.dispatcher.server import DispatchServer
     from stoker.service.distribution import distribute, from_dataset_id, register_dataset
+    from stoker.service.processing_modes import ShardingPolicy
     from stoker.service.read_options import CrossTrainerCache
     from stoker.service.worker.server import WorkerServer
 else:
@@ -17,7 +18,7 @@ else:
             "CrossTrainerCache": "stoker.service.read_options",
             "DispatchServer": "stoker.service.dispatcher.server",
             "DispatcherConfig": "stoker.service.config",
-            "ShardingPolicy": "stoker.service.config",
+            "ShardingPolicy": "stoker.service.processing_modes",
             "WorkerConfig": "stoker.service.config",
             "WorkerServer": "stoker.service.worker.server",
             "distribute": "stoker.service.distribution",

@@ -1,9 +1,7 @@
-"""Configurations of the two servers; processing modes and addresses."""
+"""Configurations of the two servers, and the dispatcher's address as users write it."""
 
 import dataclasses
-import enum
 import inspect
-import ipaddress
 from collections import Counter
 from typing import Any, TypeVar
 
@@ -12,70 +10,12 @@ from stoker.errors import (
     InvalidConfigError,
     InvalidTypeError,
     NotFoundError,
-    UnimplementedError,
 )
+from stoker.wire.addresses import is_ipv6, is_loopback, is_unspecified, parse_address
 
 PROTOCOLS = ("grpc",)
 DATA_TRANSFER_PROTOCOLS = ("grpc", "tcp")
 """Protocols to which `WorkerConfig.data_transfer_protocol` can restrict a worker."""
-
-
-class ShardingPolicy(enum.IntEnum):
-    """Division of the dataset among workers; the names and values of tf.data service.
-
-    `DETERMINISTIC` is stoker's own (``"deterministic_epoch"``).
-    """
-
-    OFF = 0
-    DYNAMIC = 1
-    FILE = 2
-    DATA = 3
-    FILE_OR_DATA = 4
-    HINT = 5
-    DETERMINISTIC = 6
-
-
-PROCESSING_MODES = {
-    "parallel_epochs": ShardingPolicy.OFF,
-    "distributed_epoch": ShardingPolicy.DYNAMIC,
-    "deterministic_epoch": ShardingPolicy.DETERMINISTIC,
-}
-
-STATIC_POLICIES = frozenset(
-    {ShardingPolicy.FILE, ShardingPolicy.DATA, ShardingPolicy.FILE_OR_DATA, ShardingPolicy.HINT}
-)
-"""Policies under which each worker of `DispatcherConfig.worker_addresses` reads its own shard."""
-
-_NOT_YET = {ShardingPolicy.DETERMINISTIC}
-
-
-def parse_processing_mode(mode: Any) -> ShardingPolicy:
-    """Return the policy that `mode` names.
-
-    Args:
-        mode: a `ShardingPolicy`, an equal member of another IntEnum, such as that of
-            `stoker.compat.tf` or of TensorFlow, or a name.
-
-    Raises:
-        InvalidArgumentError: if `mode` is none of them.
-        UnimplementedError: if this version does not have the policy.
-    """
-    if isinstance(mode, enum.IntEnum) and ShardingPolicy.__members__.get(mode.name) == mode:
-        policy = ShardingPolicy(mode)
-    elif isinstance(mode, str) and mode in PROCESSING_MODES:
-        policy = PROCESSING_MODES[mode]
-    else:
-        raise InvalidArgumentError(
-            "tf.data service processing mode should be a "
-            '`tf.data.experimental.service.ShardingPolicy`, `"parallel_epochs"`, or '
-            f'`"distributed_epoch"`. Got {mode!r}.'
-        )
-    if policy in _NOT_YET:
-        raise UnimplementedError(
-            f"ShardingPolicy.{policy.name} is not in this version of stoker; use another "
-            "ShardingPolicy, such as DYNAMIC"
-        )
-    return policy
 
 
 def parse_service(service: Any, name: str = "service") -> tuple[str, str]:
@@ -119,7 +59,7 @@ def parse_service(service: Any, name: str = "service") -> tuple[str, str]:
             f"No credentials factory has been registered for protocol {protocol}: `{name}` names "
             f"the protocol {protocol!r} of the dispatcher, and there is {protocols}"
         )
-    split_address(address)
+    parse_address(address)
     return protocol, address
 
 
@@ -146,49 +86,6 @@ def _check_texts(name: str, values: Any) -> None:
         check_text(name, value)
 
 
-def split_address(address: str) -> tuple[str, int]:
-    """Return ``(host, port)`` of "host:port"; an IPv6 host is written in brackets.
-
-    Raises:
-        InvalidArgumentError: if `address` has no host, or no port in [1, 65535].
-    """
-    host, _, port = address.rpartition(":")
-    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-        raise InvalidArgumentError(f"{address!r} is not an address; write it as 'host:port'")
-    return host.removeprefix("[").removesuffix("]"), int(port)
-
-
-def join_address(host: str, port: int) -> str:
-    """Return the address "host:port", with an IPv6 host in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def is_ipv6(host: str) -> bool:
-    """Return whether `host` is an IPv6 address, without brackets."""
-    try:
-        return ipaddress.ip_address(host).version == 6
-    except ValueError:
-        return False
-
-
-def is_unspecified(host: str) -> bool:
-    """Return whether a server bound to `host` listens on every interface of its machine."""
-    try:
-        return not host or ipaddress.ip_address(host).is_unspecified
-    except ValueError:  # a name
-        return False
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach a server bound to `host`."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:  # a name may resolve to anything
-        return False
-
-
 def check_exposure(host: str, insecure: bool) -> None:
     """Refuse to serve other machines by default: there is no authentication yet.
 
@@ -208,8 +105,8 @@ def _check_advertised(name: str, address: str | None) -> None:
     if not address:
         return
     bare = address.removeprefix("[").removesuffix("]")
-    if ":" in bare and not is_ipv6(bare):
-        bare = split_address(address.replace("%port%", "1").replace("%dts_port%", "1"))[0]
+    if ":" in bare and "/" not in bare and not is_ipv6(bare):
+        bare = parse_address(address.replace("%port%", "1").replace("%dts_port%", "1"))[0]
     if "/" in bare or is_unspecified(bare):
         raise InvalidArgumentError(
             f"`{name}` must be the host or 'host:port' at which others reach the worker, got "

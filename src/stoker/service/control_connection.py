@@ -21,6 +21,8 @@ from grpclib.encoding.base import CodecBase
 from grpclib.exceptions import GRPCError, ProtocolError
 from grpclib.protocol import H2Protocol
 
+from stoker.wire.addresses import ipv4_of_localhost, unresolvable
+
 logger = logging.getLogger("stoker.rpc")
 
 # It logs every broken session at INFO; stoker logs them with more detail.
@@ -161,7 +163,7 @@ class ControlChannel(Channel):
     """
 
     def __init__(self, host: str, port: int, peer_timeout: float) -> None:
-        super().__init__(numeric(host), port, codec=BytesCodec())
+        super().__init__(ipv4_of_localhost(host), port, codec=BytesCodec())
         self._peer_timeout = peer_timeout
         self._watched: WatchedProtocol | None = None
 
@@ -225,21 +227,6 @@ def _happy_eyeballs_delay(host: str) -> float | None:
     return None
 
 
-def unresolvable(host: str, error: OSError | UnicodeError) -> str:
-    """Return the message of an error about the name of a host."""
-    why = error.strerror if isinstance(error, OSError) else error
-    return f"host {host!r} cannot be resolved: {why}"
-
-
-def numeric(host: str) -> str:
-    """Return `host`, and for "localhost" its IPv4 address.
-
-    "localhost" has two addresses on most machines, but one port must mean one socket. And asyncio
-    resolves names on a thread, which adds 0.9 ms to the first element and the end of an iterator.
-    """
-    return "127.0.0.1" if host == "localhost" else host
-
-
 def _bindable(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, int]]:
     """Return the family and the address by which one socket is bound to `host`."""
     if not host:
@@ -258,7 +245,7 @@ def listen(host: str, port: int) -> socket.socket:
     Raises:
         OSError: if the address cannot be bound.
     """
-    family, address = _bindable(numeric(host), port)
+    family, address = _bindable(ipv4_of_localhost(host), port)
     dual = family == socket.AF_INET6 and address[0] == "::" and socket.has_dualstack_ipv6()
     listener = socket.create_server(address, family=family, backlog=BACKLOG, dualstack_ipv6=dual)
     listener.setblocking(False)

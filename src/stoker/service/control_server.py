@@ -9,9 +9,9 @@ from grpclib.server import Server
 from h2.events import RequestReceived
 
 from stoker.errors import WireError
-from stoker.service.config import join_address
 from stoker.service.control_connection import BytesCodec, ConnectError, WatchedProtocol
 from stoker.service.pending_connections import PendingConnections
+from stoker.wire.addresses import format_address
 
 
 class Refused(Protocol):
@@ -84,7 +84,7 @@ class ServedProtocol(WatchedProtocol):
 
     def _peer(self) -> str:
         address = self._transport.get_extra_info("peername")
-        return join_address(*address[:2]) if address else "an unknown peer"
+        return format_address(*address[:2]) if address else "an unknown peer"
 
     def _check_request(self, event: Any) -> None:
         if isinstance(event, RequestReceived):

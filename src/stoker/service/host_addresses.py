@@ -10,8 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stoker.errors import InvalidArgumentError, UnavailableError
-from stoker.service.config import is_loopback, is_unspecified, join_address
-from stoker.service.control_connection import numeric, unresolvable
+from stoker.wire.addresses import (
+    format_address,
+    ipv4_of_localhost,
+    is_loopback,
+    is_unspecified,
+    unresolvable,
+)
 
 _ELSEWHERE = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
 """Addresses reserved for documentation, to which only a default route leads."""
@@ -50,7 +55,7 @@ def host_for_peers(host: str, dispatcher: tuple[str, int]) -> str:
         InvalidArgumentError: if only this machine reaches `host`, and the dispatcher is another.
     """
     if not is_unspecified(host):
-        loopback = loopback_of(numeric(host))
+        loopback = loopback_of(ipv4_of_localhost(host))
         if loopback:
             _check_not_local(host, loopback, dispatcher)
         # A name that is loopback here may be another address elsewhere.
@@ -65,7 +70,7 @@ def host_for_peers(host: str, dispatcher: tuple[str, int]) -> str:
         # The trainers of a dispatcher on this machine may be on others.
         return source if _is_usable_elsewhere(source) else own_host(host)
     if reason:  # the network is not configured yet: any address found now may be a wrong one
-        where = join_address(*dispatcher)
+        where = format_address(*dispatcher)
         raise UnavailableError(f"no route leads to the dispatcher at {where}: {reason}")
     return own_host(host)  # the dispatcher is reached by an address family that is not bound
 
@@ -88,10 +93,10 @@ def _check_not_local(host: str, loopback: str, dispatcher: tuple[str, int]) -> N
         return
     if local:
         return
-    known = "" if loopback == numeric(host) else f", which is {loopback} here,"
+    known = "" if loopback == ipv4_of_localhost(host) else f", which is {loopback} here,"
     raise InvalidArgumentError(
         f"the worker would listen on {host}{known} where only this machine reaches it, but its "
-        f"dispatcher at {join_address(*dispatcher)} is another machine. On a network you trust, "
+        f"dispatcher at {format_address(*dispatcher)} is another machine. On a network you trust, "
         "listen on all interfaces: host='0.0.0.0', insecure=True (--host 0.0.0.0 --insecure on the "
         "command line). If trainers reach it otherwise, on this machine alone or through a tunnel, "
         "set worker_address to the host that they connect to (--worker-address localhost)"
@@ -112,7 +117,7 @@ def _resolve(
 ) -> list[tuple[socket.AddressFamily, tuple[str, int]]]:
     host, port = address
     try:
-        found = socket.getaddrinfo(numeric(host), port, type=socket.SOCK_DGRAM)
+        found = socket.getaddrinfo(ipv4_of_localhost(host), port, type=socket.SOCK_DGRAM)
     except (OSError, UnicodeError) as error:
         raise UnavailableError(unresolvable(host, error)) from error
     return [(family, target) for family, _, _, _, target in found if family in families]  # type: ignore[misc]

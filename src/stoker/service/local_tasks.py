@@ -1,8 +1,8 @@
 """Tasks for the clients of one process, which end with the iterator that has read them."""
 
 from stoker.errors import FailedPreconditionError
-from stoker.service.config import ShardingPolicy
 from stoker.service.messages import JobParameters
+from stoker.service.processing_modes import ShardingPolicy
 
 
 def frees_local_tasks(parameters: JobParameters) -> bool:

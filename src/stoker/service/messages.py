@@ -17,7 +17,7 @@ from stoker.dataset.streams.call_ranges import NO_DIGEST, CallRange, PoisonedCal
 from stoker.dataset.tree.node import UNKNOWN_CARDINALITY
 from stoker.dataset.tree.splits import ShardBy, Source
 from stoker.errors import ErrorRecord
-from stoker.service.config import ShardingPolicy
+from stoker.service.processing_modes import ShardingPolicy
 from stoker.service.status import Status
 
 PROTOCOL_MIN = 1

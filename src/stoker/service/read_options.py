@@ -7,12 +7,8 @@ from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, 
 from stoker.errors import InvalidArgumentError, InvalidTypeError
 from stoker.service import messages as m
 from stoker.service.client.credit import BUFFER_BYTES
-from stoker.service.config import (
-    ShardingPolicy,
-    check_text,
-    parse_processing_mode,
-    parse_service,
-)
+from stoker.service.config import check_text, parse_service
+from stoker.service.processing_modes import ShardingPolicy, parse_processing_mode
 from stoker.wire.compression import AUTO, CODECS
 from stoker.wire.transports import get_transport
 

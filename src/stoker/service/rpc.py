@@ -25,7 +25,6 @@ from stoker.errors import (
     from_record,
 )
 from stoker.service import messages as m
-from stoker.service.config import split_address
 from stoker.service.control_connection import (
     PEER_TIMEOUT,
     ConnectError,
@@ -33,6 +32,7 @@ from stoker.service.control_connection import (
     NotStokerError,
 )
 from stoker.service.control_loop import control_loop, run_on
+from stoker.wire.addresses import parse_address
 
 SESSION = "/stoker.Dispatcher/Session"
 CALL = "/stoker.Dispatcher/Call"
@@ -169,7 +169,7 @@ async def send_call(dispatcher_address: str, data: bytes, peer_timeout: float) -
     Raises:
         ConnectError: if the dispatcher cannot be reached.
     """
-    host, port = split_address(dispatcher_address)
+    host, port = parse_address(dispatcher_address)
     channel = ControlChannel(host, port, peer_timeout)
     try:
         async with channel:

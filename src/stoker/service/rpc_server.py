@@ -11,7 +11,6 @@ from grpclib.server import Stream as ServerStream
 
 from stoker.errors import StokerError, UnavailableError, to_record
 from stoker.service import messages as m
-from stoker.service.config import join_address
 from stoker.service.control_connection import BACKLOG, PEER_TIMEOUT, listen
 from stoker.service.control_server import ControlServer
 from stoker.service.pending_connections import PendingConnections
@@ -23,6 +22,7 @@ from stoker.service.receiving import (
     Receiver,
 )
 from stoker.service.rpc import BROKEN, CALL, SESSION, encode
+from stoker.wire.addresses import format_address
 
 logger = logging.getLogger("stoker.rpc")
 
@@ -84,7 +84,7 @@ class RpcServer:
             listener = listen(host, port)
             await self._server.start(sock=listener, backlog=BACKLOG)
         except OSError as error:
-            address = join_address(host, port)
+            address = format_address(host, port)
             raise UnavailableError(
                 f"cannot serve on {address}: {error.strerror or error}"
             ) from error
@@ -159,7 +159,7 @@ class RpcServer:
 
 def _address(stream: "ServerStream[bytes, bytes]") -> str:
     address = stream.peer.addr()
-    return join_address(*address[:2]) if address else "an unknown peer"
+    return format_address(*address[:2]) if address else "an unknown peer"
 
 
 async def _drain(

@@ -14,7 +14,6 @@ from grpclib.client import StreamStreamMethod
 
 from stoker.errors import FailedPreconditionError, StokerError
 from stoker.service import messages as m
-from stoker.service.config import join_address, split_address
 from stoker.service.control_connection import (
     PEER_TIMEOUT,
     ConnectError,
@@ -33,6 +32,7 @@ from stoker.service.rpc import (
     not_stoker,
     send_call,
 )
+from stoker.wire.addresses import format_address, parse_address
 
 logger = logging.getLogger("stoker.rpc")
 
@@ -79,7 +79,7 @@ class Session:
         peer_timeout: float = PEER_TIMEOUT,
     ) -> None:
         self.failure = ""
-        self._host, self._port = split_address(dispatcher_address)
+        self._host, self._port = parse_address(dispatcher_address)
         self.tick_seconds = TICK_SECONDS
         self._opened, self._received, self._lost, self._tick = opened, received, lost, tick
         self._failed = failed
@@ -234,7 +234,7 @@ class Session:
 
     @property
     def _address(self) -> str:
-        return join_address(self._host, self._port)
+        return format_address(self._host, self._port)
 
     async def _pause(self, seconds: float) -> None:
         """Wait for `seconds`, or until closed."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from stoker.dataset.tree.splits import Source, Unsplittable
 from stoker.errors import UnimplementedError
-from stoker.service.config import ShardingPolicy
+from stoker.service.processing_modes import ShardingPolicy
 
 
 def assigns_splits(policy: ShardingPolicy) -> bool:

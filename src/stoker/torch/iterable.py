@@ -36,8 +36,7 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
     Args:
         dataset: a stoker Dataset.
         seed: seed of random steps without seed; ``None``: one is drawn now, with several ranks it
-            is 0. It must be
-            equal on all of them.
+            is 0. It must be equal on all of them.
         rank: of this process; ``None``: that of `torch.distributed`, or of the environment.
         world_size: number of ranks; ``None``: as `rank`.
 

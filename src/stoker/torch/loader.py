@@ -38,8 +38,8 @@ class DataLoader(ResumableEpochs):
         pin_memory: copy batches to page-locked memory if there is a GPU.
         generator: draws the seed of `shuffle` and of other random steps without seed.
         seed: that seed as an int. Without both, it is drawn from PyTorch's default generator, so
-            that `torch.manual_seed` repeats a run; with several ranks it is 0. It must be
-            equal on all of them.
+            that `torch.manual_seed` repeats a run; with several ranks it is 0. It must be equal on
+            all of them.
         prefetch_factor: batches that are ready ahead of the trainer; 0: none.
         device: device to copy the batches to, while the trainer computes if it is a GPU; such as
             "cuda", the current device of the thread that reads. ``None``: tensors are in the memory

@@ -1,11 +1,13 @@
 """cache: a whole pass is kept and read again."""
 
 from collections.abc import Iterator
+from traceback import walk_tb
 from typing import Any
 
 import numpy as np
 import pytest
 
+from stoker import Dataset
 from stoker.dataset.nodes.batch import Batch
 from stoker.dataset.nodes.cache import Cache
 from stoker.dataset.nodes.map import Map
@@ -178,3 +180,16 @@ def test_each_assignment_of_splits_has_a_separate_cache() -> None:
         assert read(open_stream(node, Context(splits=splits))) == expected
         assert read(open_stream(node, Context(splits=splits))) == expected
     assert read(open_stream(node, Context())) == list(range(10))
+
+
+def test_error_that_each_epoch_raises_does_not_grow() -> None:
+    dataset = Dataset.range(2).map(lambda i: 1 // i).cache()
+    depths = []
+    for _ in range(4):
+        iterator = iter(dataset)
+        try:  # pytest.raises would add frames
+            next(iterator)
+        except ZeroDivisionError as error:
+            depths.append(len(list(walk_tb(error.__traceback__))))
+        assert list(iterator) == [1]
+    assert depths[1:] == depths[1:2] * 3

@@ -4,11 +4,12 @@ import sys
 import pytest
 
 from stoker.errors import UnavailableError
-from stoker.service.config import WorkerConfig, split_address
+from stoker.service.config import WorkerConfig
 from stoker.service.host_addresses import own_host
 from stoker.service.worker.data_connections import DataConnections
 from stoker.service.worker.listeners import WorkerListeners, shared_segments
 from stoker.service.worker.probing import probe_reply
+from stoker.wire.addresses import parse_address
 from stoker.wire.transports import get_transport
 
 DISPATCHER = "localhost:5050"
@@ -122,7 +123,7 @@ def test_worker_on_all_interfaces_advertises_none_that_means_all():
     for host in ("0.0.0.0", "::", ""):
         listening = _listeners(host=host, insecure=True)
         listening.close()
-        name, port = split_address(listening.address)
+        name, port = parse_address(listening.address)
         assert name == own_host(host)
         assert port > 0
 

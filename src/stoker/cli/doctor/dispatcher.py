@@ -10,9 +10,8 @@ from stoker.cli.doctor.ports import PortError, PortTrouble, check_port
 from stoker.errors import FailedPreconditionError, StokerError, UnavailableError, WireError
 from stoker.service import messages as m
 from stoker.service import rpc
-from stoker.service.config import is_loopback, split_address
-from stoker.service.control_connection import numeric
 from stoker.wire import frames as f
+from stoker.wire.addresses import ipv4_of_localhost, is_loopback, parse_address
 
 SUBJECT = "dispatcher"
 
@@ -58,9 +57,9 @@ def check_dispatcher(
         machine: facts about this machine.
         patience: seconds for each step.
     """
-    host, port = split_address(address)
+    host, port = parse_address(address)
     try:
-        check_port(numeric(host), port, patience)
+        check_port(ipv4_of_localhost(host), port, patience)
     except PortError as error:
         fix = PORT_FIXES[error.trouble]
         if error.trouble is PortTrouble.REFUSED and not is_loopback(host):

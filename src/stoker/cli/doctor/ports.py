@@ -7,8 +7,7 @@ import threading
 import time
 
 from stoker.errors import UnavailableError
-from stoker.service.config import join_address
-from stoker.service.control_connection import unresolvable
+from stoker.wire.addresses import format_address, unresolvable
 from stoker.wire.transports.stream_socket import dial
 
 
@@ -50,9 +49,9 @@ def check_port(host: str, port: int, patience: float) -> None:
         # A family that is not routed must not leave the other one without time.
         left = (deadline - time.monotonic()) / (len(addresses) - tried)
         try:
-            dial(join_address(address, port), left).close()
+            dial(format_address(address, port), left).close()
         except UnavailableError as failure:
-            errors.append(_port_error(join_address(address, port), failure.__cause__, left))
+            errors.append(_port_error(format_address(address, port), failure.__cause__, left))
         else:
             return
     # An address of a family that is not routed must not hide the reason of the other one.

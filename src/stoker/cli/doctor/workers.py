@@ -11,8 +11,7 @@ from stoker.cli.doctor.machine import Machine
 from stoker.cli.doctor.ports import PortError, PortTrouble, check_port
 from stoker.errors import InvalidArgumentError, PermissionDeniedError, StokerError
 from stoker.service import messages as m
-from stoker.service.config import is_loopback, is_unspecified
-from stoker.wire.transports.addresses import parse_address
+from stoker.wire.addresses import is_loopback, is_unspecified, parse_address
 
 THREADS = 32
 SECONDS = 30.0

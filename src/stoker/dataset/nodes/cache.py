@@ -113,7 +113,7 @@ class _CachedStream(Stream):
         first = self._elements[self._at]
         if isinstance(first, Failure):
             self._at += 1
-            raise first.error
+            raise first.error.with_traceback(first.traceback)  # it is raised in each epoch
         count = min(max_elements, max(1, max_bytes // element_bytes(first)))
         chunk = self._elements[self._at : self._at + count]
         if Failure in set(map(type, chunk)):

@@ -15,12 +15,14 @@ class Failure:
 
     Attributes:
         error: the exception to raise.
+        traceback: of the error when it was buffered; raising it adds to that of the error itself.
     """
 
-    __slots__ = ("error",)
+    __slots__ = ("error", "traceback")
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
+        self.traceback = error.__traceback__
 
     def __repr__(self) -> str:
         return f"Failure({self.error!r})"

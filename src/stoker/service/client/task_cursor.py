@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from stoker.service import messages as m
 from stoker.service.client.task_reading import TaskReading
-from stoker.service.config import is_loopback
+from stoker.wire.addresses import is_loopback
 
 RECONNECT_FIRST, RECONNECT_LONGEST = 0.05, 2.0
 """Seconds until a broken connection is opened again; the delay doubles with each attempt."""

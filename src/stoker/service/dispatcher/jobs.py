@@ -16,12 +16,12 @@ from stoker.errors import (
     NotFoundError,
 )
 from stoker.service import messages as m
-from stoker.service.config import STATIC_POLICIES
 from stoker.service.dispatcher.catalog import find_dataset
 from stoker.service.dispatcher.entities import Job
 from stoker.service.dispatcher.placement import can_read, can_run
 from stoker.service.dispatcher.records import DatasetAdded
 from stoker.service.dispatcher.state import State
+from stoker.service.processing_modes import STATIC_POLICIES
 
 _ARGUMENTS = {"use_cross_trainer_cache": "cross_trainer_cache"}
 _LABELS = {

@@ -16,12 +16,7 @@ from stoker.dataset.tree.node import INFINITE_CARDINALITY
 from stoker.dataset.tree.splits import IndexSplits, ListedSplits, ShardBy
 from stoker.service import messages as m
 from stoker.service.cacheable import check_cacheable, check_repetition
-from stoker.service.config import (
-    STATIC_POLICIES,
-    DispatcherConfig,
-    ShardingPolicy,
-    parse_processing_mode,
-)
+from stoker.service.config import DispatcherConfig
 from stoker.service.coordination import check_coordinated
 from stoker.service.dispatcher import static_sharding as static
 from stoker.service.dispatcher.entities import Client, Iteration, Job, Task, TaskCounts, Worker
@@ -35,6 +30,7 @@ from stoker.service.dispatcher.placement import (
 from stoker.service.dispatcher.records import DatasetAdded, TaskDied, WorkerAdded
 from stoker.service.dispatcher.split_tracker import split_total
 from stoker.service.local_tasks import deleted, frees_local_tasks
+from stoker.service.processing_modes import STATIC_POLICIES, ShardingPolicy, parse_processing_mode
 from stoker.service.splittable import check_splittable
 
 

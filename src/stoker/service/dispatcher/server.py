@@ -21,13 +21,7 @@ from stoker.errors import (
 )
 from stoker.service import messages as m
 from stoker.service import rpc, rpc_server
-from stoker.service.config import (
-    DispatcherConfig,
-    config_of,
-    is_loopback,
-    is_unspecified,
-    join_address,
-)
+from stoker.service.config import DispatcherConfig, config_of
 from stoker.service.control_loop import control_loop, run_on
 from stoker.service.dispatcher.journal_gate import JournalGate
 from stoker.service.dispatcher.logic import Action, Dispatcher, Send
@@ -36,6 +30,7 @@ from stoker.service.dispatcher.state import State
 from stoker.service.host_addresses import loopback_of, own_host
 from stoker.service.open_files import raise_open_files_limit
 from stoker.service.own_threads import run_apart
+from stoker.wire.addresses import format_address, is_loopback, is_unspecified
 from stoker.wire.refusal_log import RefusalLog
 
 logger = logging.getLogger("stoker.dispatcher")
@@ -100,7 +95,7 @@ class DispatchServer:
                 "the dispatcher has no target before start(), which chooses its port; call it, or "
                 "give a port"
             )
-        return f"{self._config.protocol}://{join_address(self._own_host, port)}"
+        return f"{self._config.protocol}://{format_address(self._own_host, port)}"
 
     @cached_property
     def _own_host(self) -> str:

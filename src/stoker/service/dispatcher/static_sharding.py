@@ -12,10 +12,10 @@ from stoker.errors import (
     UnimplementedError,
 )
 from stoker.service import messages as m
-from stoker.service.config import ShardingPolicy
 from stoker.service.dispatcher.entities import Client, Iteration
 from stoker.service.dispatcher.placement import can_read
 from stoker.service.dispatcher.records import DatasetAdded
+from stoker.service.processing_modes import ShardingPolicy
 
 NAMED_ABSENT = 3
 """Most absent workers that a message to a client names."""

@@ -4,9 +4,10 @@ import logging
 import sys
 
 from stoker.errors import UnavailableError
-from stoker.service.config import WorkerConfig, is_ipv6, join_address, split_address
+from stoker.service.config import WorkerConfig
 from stoker.service.host_addresses import host_for_peers
 from stoker.service.worker.data_connections import DataConnections
+from stoker.wire.addresses import format_address, is_ipv6, parse_address
 from stoker.wire.transports import Listener, Transport, get_transport
 from stoker.wire.transports.shm import Segments, ShmTransport
 
@@ -98,12 +99,12 @@ class WorkerListeners:
         """Return the address for others: as configured, or that of the route to the dispatcher."""
         if configured:
             return _with_port(configured, port)
-        dispatcher = split_address(self._dispatcher_address)
-        return join_address(host_for_peers(self._config.host, dispatcher), port)
+        dispatcher = parse_address(self._dispatcher_address)
+        return format_address(host_for_peers(self._config.host, dispatcher), port)
 
 
 def _with_port(configured: str, port: int) -> str:
     """Return a configured address, with the port of the listener if it names none."""
     address = configured.replace("%port%", str(port)).replace("%dts_port%", str(port))
     host = address.removeprefix("[").removesuffix("]")
-    return join_address(host, port) if ":" not in host or is_ipv6(host) else address
+    return format_address(host, port) if ":" not in host or is_ipv6(host) else address

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from stoker.errors import UnavailableError
+from stoker.wire.addresses import format_address
 from stoker.wire.transports import Connection, Listener, OnConnection, forking
-from stoker.wire.transports.addresses import format_address
 from stoker.wire.transports.poller import Poller
 from stoker.wire.transports.serving import Serving
 

@@ -23,6 +23,7 @@ import grpc
 
 from stoker.elements.codec.layout import Buffer
 from stoker.errors import UnavailableError, WireError
+from stoker.wire.addresses import format_address, parse_address
 from stoker.wire.buffers import BufferPool
 from stoker.wire.frames import MAX_HEADER_BYTES, PREFIX, Message, decode, encode, parse_prefix
 from stoker.wire.transports import (
@@ -32,7 +33,6 @@ from stoker.wire.transports import (
     OnConnection,
     Transport,
 )
-from stoker.wire.transports.addresses import format_address, parse_address
 from stoker.wire.transports.poller import Poller
 from stoker.wire.transports.queues import Mailbox, QueueConnection
 from stoker.wire.transports.serving import Serving

@@ -6,8 +6,8 @@ import weakref
 from typing import Any
 
 from stoker.elements.codec.layout import empty_body
+from stoker.wire.addresses import format_address
 from stoker.wire.frames import PREFIX, Message, decode, encode, parse_prefix
-from stoker.wire.transports.addresses import format_address
 from stoker.wire.transports.queues import QueueConnection, QueueTransport
 from stoker.wire.transports.tcp import MAX_BODY_BYTES
 

@@ -14,8 +14,8 @@ from typing import TypeAlias, TypeVar
 
 from stoker.elements.codec.layout import Buffer
 from stoker.errors import UnavailableError, WireError
+from stoker.wire.addresses import parse_address
 from stoker.wire.transports import PEER_TIMEOUT, forking
-from stoker.wire.transports.addresses import parse_address
 from stoker.wire.transports.poller import Poller, Ready
 
 _log = logging.getLogger(__name__)

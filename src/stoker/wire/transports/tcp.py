@@ -11,6 +11,7 @@ from functools import partial
 
 from stoker.elements.codec.layout import Buffer
 from stoker.errors import UnavailableError, WireError
+from stoker.wire.addresses import format_address
 from stoker.wire.buffers import BufferPool
 from stoker.wire.frames import MAX_HEADER_BYTES, PREFIX, Message, decode, encode, parse_prefix
 from stoker.wire.transports import (
@@ -21,7 +22,6 @@ from stoker.wire.transports import (
     Transport,
 )
 from stoker.wire.transports.accepting import TcpListener, listen_on
-from stoker.wire.transports.addresses import format_address
 from stoker.wire.transports.poller import Poller, Ready
 from stoker.wire.transports.receive_buffer import ReceiveBuffer
 from stoker.wire.transports.stream_socket import StreamSocket, dial

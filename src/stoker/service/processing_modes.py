@@ -1,0 +1,64 @@
+"""Processing modes: the division of a dataset among workers."""
+
+import enum
+from typing import Any
+
+from stoker.errors import InvalidArgumentError, UnimplementedError
+
+
+class ShardingPolicy(enum.IntEnum):
+    """Division of the dataset among workers; the names and values of tf.data service.
+
+    `DETERMINISTIC` is stoker's own (``"deterministic_epoch"``).
+    """
+
+    OFF = 0
+    DYNAMIC = 1
+    FILE = 2
+    DATA = 3
+    FILE_OR_DATA = 4
+    HINT = 5
+    DETERMINISTIC = 6
+
+
+PROCESSING_MODES = {
+    "parallel_epochs": ShardingPolicy.OFF,
+    "distributed_epoch": ShardingPolicy.DYNAMIC,
+    "deterministic_epoch": ShardingPolicy.DETERMINISTIC,
+}
+
+STATIC_POLICIES = frozenset(
+    {ShardingPolicy.FILE, ShardingPolicy.DATA, ShardingPolicy.FILE_OR_DATA, ShardingPolicy.HINT}
+)
+"""Policies under which each worker of `DispatcherConfig.worker_addresses` reads its own shard."""
+
+_NOT_YET = {ShardingPolicy.DETERMINISTIC}
+
+
+def parse_processing_mode(mode: Any) -> ShardingPolicy:
+    """Return the policy that `mode` names.
+
+    Args:
+        mode: a `ShardingPolicy`, an equal member of another IntEnum, such as that of
+            `stoker.compat.tf` or of TensorFlow, or a name.
+
+    Raises:
+        InvalidArgumentError: if `mode` is none of them.
+        UnimplementedError: if this version does not have the policy.
+    """
+    if isinstance(mode, enum.IntEnum) and ShardingPolicy.__members__.get(mode.name) == mode:
+        policy = ShardingPolicy(mode)
+    elif isinstance(mode, str) and mode in PROCESSING_MODES:
+        policy = PROCESSING_MODES[mode]
+    else:
+        raise InvalidArgumentError(
+            "tf.data service processing mode should be a "
+            '`tf.data.experimental.service.ShardingPolicy`, `"parallel_epochs"`, or '
+            f'`"distributed_epoch"`. Got {mode!r}.'
+        )
+    if policy in _NOT_YET:
+        raise UnimplementedError(
+            f"ShardingPolicy.{policy.name} is not in this version of stoker; use another "
+            "ShardingPolicy, such as DYNAMIC"
+        )
+    return policy
