@@ -1,0 +1,129 @@
+"""Messages of a client's session: first those that it sends, then those that it receives."""
+
+from typing import TypeAlias
+
+from stoker.service.messages.datasets import RegisterDataset
+from stoker.service.messages.rounds import RoundPosition, RoundReached, Rounds
+from stoker.service.messages.session import Heartbeat, Message
+from stoker.service.messages.tasks import ElementsDropped, JobParameters, TaskInfo, TaskLost
+
+__all__ = [
+    "ClientClose",
+    "ClientClosed",
+    "ClientHello",
+    "ClientWelcome",
+    "DatasetUnknown",
+    "DispatcherStopped",
+    "FromClient",
+    "TaskLeft",
+    "TaskRead",
+    "Tasks",
+    "ToClient",
+]
+
+
+class ClientHello(Message, frozen=True, tag=True):
+    """First message of a client: read this epoch of this job; both are created if missing.
+
+    With `client_id` the client resumes its session, and `key` is that of its `ClientWelcome`.
+    Without, `key` is the one that the client chooses: a hello whose answer was lost is recognized
+    by it. `process` identifies workers in the same process. `registration` names the dataset in
+    place of `dataset_id`, at first without its tree. `consumer_index`: of a coordinated read.
+    `reason`: why the last session ended.
+    """
+
+    protocol_min: int
+    protocol_max: int
+    dataset_id: str
+    job: str
+    parameters: JobParameters
+    epoch: tuple[int, ...] = ()
+    named: bool = False
+    process: str = ""
+    client_id: int | None = None
+    journal_id: str = ""
+    registration: RegisterDataset | None = None
+    key: bytes = b""
+    consumer_index: int | None = None
+    reason: str = ""
+
+
+class TaskRead(Message, frozen=True, tag=True):
+    """The client has received the end of a task."""
+
+    task_id: int
+
+
+class TaskLeft(Message, frozen=True, tag=True):
+    """The client has left a task as it was asked; `consumed` has the values of `GiveBack`."""
+
+    task_id: int
+    reader_id: int
+    consumed: tuple[int, int]
+
+
+class ClientClose(Message, frozen=True, tag=True):
+    """The iterator was closed: release the client.
+
+    `consumed` has the values of `GiveBack` for each task, which may be lost with its connection.
+    `position`: of a consumer of a coordinated read.
+    """
+
+    consumed: dict[int, tuple[int, int]] = {}
+    position: RoundPosition | None = None
+
+
+class ClientWelcome(Message, frozen=True, tag=True):
+    """The session is open; `warning` is for the user.
+
+    `compression` is that of the client's own registration, for its hello to workers; sent to a new
+    client only. `dispatcher_patience_ms`: how long the client waits for the dispatcher when it
+    cannot be reached; 0 if it keeps no journal, so that waiting has no use.
+    """
+
+    protocol: int
+    client_id: int
+    iteration_id: int
+    journal_id: str
+    heartbeat_ms: int
+    warning: str = ""
+    compression: str | None = None
+    key: bytes = b""
+    dispatcher_patience_ms: int = 0
+
+
+class DatasetUnknown(Message, frozen=True, tag=True):
+    """The dataset of the `ClientHello` is not registered: send the hello again with the tree."""
+
+
+class Tasks(Message, frozen=True, tag=True):
+    """Changes of the client's tasks.
+
+    `leave`, task → reader id: receive no more, consume what has arrived, and send `TaskLeft`.
+    `computed`: none computes, and none will be added unless one is lost that clients have not read
+    to its end. `shared`: another client has opened the iteration too. `warning` is for the user.
+    `absent` names the workers that have not registered and whose shards the client waits for.
+    """
+
+    added: list[TaskInfo] = []
+    leave: dict[int, int] = {}
+    lost: list[TaskLost] = []
+    dropped: list[ElementsDropped] = []
+    computed: bool = False
+    shared: bool = False
+    warning: str = ""
+    absent: str = ""
+
+
+class ClientClosed(Message, frozen=True, tag=True):
+    """Answer to `ClientClose` and `CloseClient`: the client is released."""
+
+
+class DispatcherStopped(Message, frozen=True, tag=True):
+    """The dispatcher ends and keeps no journal."""
+
+
+FromClient: TypeAlias = ClientHello | Heartbeat | TaskRead | TaskLeft | RoundReached | ClientClose
+ToClient: TypeAlias = (
+    ClientWelcome | DatasetUnknown | Tasks | Rounds | ClientClosed | DispatcherStopped
+)

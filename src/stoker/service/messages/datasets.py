@@ -1,0 +1,65 @@
+"""Calls that register and fetch datasets."""
+
+from typing import Any
+
+import msgspec
+
+from stoker.dataset.options import Options
+from stoker.dataset.tree.node import UNKNOWN_CARDINALITY
+from stoker.dataset.tree.splits import Source
+from stoker.service.messages.session import Message
+from stoker.service.messages.tasks import Versions
+
+__all__ = ["DatasetRegistered", "DatasetReply", "Function", "GetDataset", "RegisterDataset"]
+
+
+class Function(msgspec.Struct, frozen=True):
+    """A user function of a dataset: the line that uses it, and its `code_digest`."""
+
+    site: str
+    digest: str
+
+
+class RegisterDataset(Message, frozen=True, tag=True):
+    """Register a dataset. Without `tree`: ask whether the digest is registered.
+
+    `structure` and `functions` describe the tree to a job that exists, which does not need it.
+    `file_sources` are the sources with the splits that shards of their files have.
+    """
+
+    digest: str
+    tree: bytes = b""
+    spec: Any = None
+    options: Options = Options()
+    sources: list[Source] = []
+    runs_python: bool = False
+    versions: Versions = Versions("", "")
+    compression: str | None = "AUTO"
+    dataset_id: str = ""
+    size: int = UNKNOWN_CARDINALITY
+    structure: bytes = b""
+    functions: list[Function] = []
+    file_sources: list[Source] = []
+
+
+class DatasetRegistered(Message, frozen=True, tag=True):
+    """The id of the registered dataset; empty if the tree is needed."""
+
+    dataset_id: str
+
+
+class GetDataset(Message, frozen=True, tag=True):
+    """Get a dataset; clients of `from_dataset_id` do not need its tree."""
+
+    dataset_id: str
+    with_tree: bool = True
+
+
+class DatasetReply(Message, frozen=True, tag=True):
+    """A registered dataset; `spec` is its element_spec in wire form, `size` its cardinality."""
+
+    tree: bytes
+    spec: Any
+    options: Options
+    size: int
+    compression: str | None

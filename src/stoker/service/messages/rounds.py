@@ -1,0 +1,62 @@
+"""Positions and changes of the schedule of a coordinated read."""
+
+import msgspec
+
+from stoker.service.messages.session import Message
+
+__all__ = ["RoundPosition", "RoundReached", "Rounds", "RoundsChange"]
+
+
+class RoundPosition(msgspec.Struct, frozen=True):
+    """A place in the schedule of a coordinated read.
+
+    `slot` is the number of slots before it, `turns` are the tasks from the next turn on, and `runs`
+    the number of runs of each task before it. `step`: the number of elements that a consumer which
+    owes none has yielded before it.
+    """
+
+    slot: int = 0
+    turns: list[int] = []
+    runs: dict[int, int] = {}
+    step: int = 0
+
+
+class RoundsChange(msgspec.Struct, frozen=True):
+    """The schedule of a coordinated read from a position on.
+
+    `number` counts the changes. The first `fillers` slots are for consumers that lack elements of a
+    lost worker; the others skip them. `last`: the iteration ends at the position.
+    """
+
+    number: int
+    position: RoundPosition
+    fillers: int = 0
+    last: bool = False
+
+
+class RoundReached(Message, frozen=True, tag=True):
+    """The position of a consumer, in answer to the `hold` of `Rounds`, or unasked.
+
+    `hold` is 0 if it is unasked: it is `ready` to start, has passed all rounds that it knows
+    (`at_end`), or has yielded `owed` elements less than the others. `received` is the number of
+    runs that it has received of each lost task.
+    """
+
+    hold: int
+    position: RoundPosition
+    received: dict[int, int] = {}
+    owed: int = 0
+    at_end: bool = False
+    ready: bool = False
+
+
+class Rounds(Message, frozen=True, tag=True):
+    """New changes of the schedule of a coordinated read.
+
+    `hold`: not 0 while the next change is being agreed on: pass no more slots than have been
+    passed, and answer with `RoundReached`. `ended`: tasks of which nothing is left.
+    """
+
+    changes: list[RoundsChange] = []
+    hold: int = 0
+    ended: list[int] = []

@@ -1,0 +1,99 @@
+"""Descriptions of jobs, tasks and their splits, which several messages contain."""
+
+import enum
+
+import msgspec
+
+from stoker.dataset.tree.splits import ShardBy
+from stoker.service.processing_modes import ShardingPolicy
+
+__all__ = [
+    "BufferPolicy",
+    "ElementsDropped",
+    "JobParameters",
+    "Shard",
+    "SplitSource",
+    "TaskInfo",
+    "TaskLost",
+    "Versions",
+]
+
+
+class Versions(msgspec.Struct, frozen=True):
+    """Versions that must match where a function is pickled and where it runs: "3.11" and "2"."""
+
+    python: str
+    numpy: str
+
+
+class BufferPolicy(enum.Enum):
+    """Rules for the client that gets each element of a task."""
+
+    FIRST_COME = "first_come"
+    SLIDING_WINDOW = "sliding_window"
+    ROUND_ROBIN = "round_robin"
+
+
+class Shard(msgspec.Struct, frozen=True):
+    """Shard `index` of `count`, under static sharding."""
+
+    by: ShardBy
+    count: int
+    index: int
+
+
+class JobParameters(msgspec.Struct, frozen=True):
+    """Parameters that all clients of one job must agree on, besides the dataset's structure."""
+
+    processing_mode: ShardingPolicy
+    target_workers: str = "AUTO"
+    num_consumers: int | None = None
+    use_cross_trainer_cache: bool = False
+
+
+class TaskInfo(msgspec.Struct, frozen=True):
+    """A task with the addresses at which clients read it.
+
+    `data_transfer_addresses` maps a data transfer protocol to the worker's address. The client
+    shows the worker its `reader_id`, which is its own id unless it has left the task before, and
+    the `reader_key` of that.
+    """
+
+    task_id: int
+    worker: str
+    data_transfer_addresses: dict[str, str]
+    tags: list[str] = []
+    reader_id: int = 0
+    key: bytes = b""
+
+
+class TaskLost(msgspec.Struct, frozen=True):
+    """A task that can be read no more, and what clients had not consumed of it.
+
+    `elements`: the number of elements lost, 0 if all were delivered; ``None`` if unknown: then
+    elements of the `splits_begun` may be lost. `read_again`: the shard that another task reads from
+    its beginning, or "".
+    """
+
+    task_id: int
+    worker: str
+    reason: str
+    splits_begun: int = 0
+    elements: int | None = None
+    read_again: str = ""
+
+
+class ElementsDropped(msgspec.Struct, frozen=True):
+    """The number of elements of a task that were sent to a client that was lost, in all."""
+
+    task_id: int
+    worker: str
+    elements: int
+
+
+class SplitSource(msgspec.Struct, frozen=True):
+    """A source that is read in `splits` splits; an index source has `count` elements."""
+
+    number: int
+    splits: int
+    count: int | None = None

@@ -1,0 +1,285 @@
+"""Messages of a worker's session: first those that it sends, then those that it receives."""
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+from stoker.dataset.streams.call_ranges import CallRange, PoisonedCall
+from stoker.errors import ErrorRecord
+from stoker.service.messages.session import Heartbeat, Message, TaskReport
+from stoker.service.messages.tasks import BufferPolicy, Shard, SplitSource, Versions
+
+__all__ = [
+    "ClientReleased",
+    "Drain",
+    "FromWorker",
+    "ListSplits",
+    "ListingFailed",
+    "ReturnSplits",
+    "ShardPage",
+    "ShardRequest",
+    "SplitGrant",
+    "SplitRequest",
+    "SplitsPage",
+    "StopListing",
+    "TaskProgress",
+    "TaskStart",
+    "TaskStop",
+    "ToWorker",
+    "WorkerDraining",
+    "WorkerHello",
+    "WorkerLeave",
+    "WorkerWelcome",
+]
+
+
+class WorkerHello(Message, frozen=True, tag=True):
+    """First on a worker's session. With `worker_id`: it had one, and still runs `tasks`.
+
+    `readers` are the reader ids it keeps something for, by task, and `listings` the lists of splits
+    that it keeps. `draining`: it gets no tasks. `key` is that of the `WorkerWelcome`. `instance` is
+    a secret of the worker, which tells it from another at its address, and `session` counts its
+    sessions, as an older one may be heard later. `reason`: why the last session ended. `version`:
+    that of stoker.
+    """
+
+    protocol_min: int
+    protocol_max: int
+    address: str
+    data_transfer_addresses: dict[str, str]
+    versions: Versions
+    tags: list[str] = []
+    worker_id: int | None = None
+    journal_id: str = ""
+    tasks: list[int] = []
+    readers: dict[int, list[int]] = {}
+    listings: list[int] = []
+    draining: bool = False
+    key: bytes = b""
+    instance: str = ""
+    session: int = 0
+    reason: str = ""
+    version: str = ""
+
+
+class SplitRequest(Message, frozen=True, tag=True):
+    """Announce that the splits in `begin` will be read, and ask for `want` more.
+
+    Even near the end of the epoch the answer should have `least` splits, because fewer are not
+    worth a round trip. `done`: the source has received its end, so no request will follow.
+    """
+
+    task_id: int
+    source: int
+    source_epoch: int
+    begin: list[int] = []
+    want: int = 0
+    least: int = 1
+    done: bool = False
+
+
+class ShardRequest(Message, frozen=True, tag=True):
+    """Ask for the files of the task's shard of a source, from position `start` of them on."""
+
+    task_id: int
+    source: int
+    start: int
+
+
+class SplitsPage(Message, frozen=True, tag=True):
+    """Answer to `ListSplits`: a part of the list of a source's splits, of about 1 MiB at most.
+
+    `values` is the list of the values from position `start` on, of `total` in all.
+    """
+
+    listing_id: int
+    source: int
+    start: int
+    total: int
+    values: msgspec.Raw
+
+
+class ListingFailed(Message, frozen=True, tag=True):
+    """Answer to `ListSplits`: the splits cannot be listed."""
+
+    listing_id: int
+    error: ErrorRecord
+
+
+class TaskProgress(Message, frozen=True, tag=True):
+    """The state of a task, sent after each change and first on each session.
+
+    `exhausted`: the pipeline has ended. `delivered`: it computes no more, and clients have consumed
+    every element or dropped it. `dropped`: elements sent to clients that were lost, in all.
+    `computed`: its totals when it computes no more; the next heartbeat may come after its epoch.
+    """
+
+    task_id: int
+    exhausted: bool = False
+    delivered: bool = False
+    dropped: int = 0
+    computed: TaskReport | None = None
+
+
+class WorkerDraining(Message, frozen=True, tag=True):
+    """The worker will stop: it begins no tasks and no splits, and delivers what it has computed."""
+
+
+class WorkerLeave(Message, frozen=True, tag=True):
+    """The worker stops, so its lease need not expire.
+
+    `undelivered`: the number of elements that are lost with each task that computes no more.
+    `computed`: the totals of the tasks that have computed anything since the last heartbeat.
+    """
+
+    undelivered: dict[int, int] = {}
+    computed: dict[int, TaskReport] = {}
+
+
+class WorkerWelcome(Message, frozen=True, tag=True):
+    """The session is open. If `worker_id` or `journal_id` differs from the hello's: drop all tasks.
+
+    `journaled`: a restarted dispatcher goes on, so that it is worth waiting for.
+    """
+
+    protocol: int
+    worker_id: int
+    journal_id: str
+    heartbeat_ms: int
+    key: bytes = b""
+    journaled: bool = False
+
+
+class TaskStart(Message, frozen=True, tag=True):
+    """Run the dataset for one iteration.
+
+    `split_sources` is ``None`` unless the dispatcher assigns splits; `buffer` decides which client
+    gets which element; `key` proves which client may read it (`reader_key`). Of the calls of user
+    functions, `traced` ones are recorded one by one, `suspects` run alone, and `poisoned` ones are
+    replaced by an error. `shard`: what to read under static sharding. `job` is for the log. In a
+    coordinated read, `absent` are the indexes of consumers that have left, and the end of the data
+    is an error unless `finite_coordinated`.
+    """
+
+    task_id: int
+    iteration_id: int
+    dataset_id: str
+    seed: int
+    epoch: tuple[int, ...]
+    split_sources: list[SplitSource] | None = None
+    buffer: BufferPolicy = BufferPolicy.FIRST_COME
+    key: bytes = b""
+    traced: list[CallRange] = []
+    suspects: list[CallRange] = []
+    poisoned: list[PoisonedCall] = []
+    shard: Shard | None = None
+    job: str = ""
+    num_consumers: int = 0
+    absent: list[int] = []
+    finite_coordinated: bool = False
+
+
+class Drain(Message, frozen=True, tag=True):
+    """Begin no tasks and no splits, deliver computed elements, then leave: an operator asks.
+
+    Workers whose hello has no `version` do not know this message.
+    """
+
+
+class TaskStop(Message, frozen=True, tag=True):
+    """Stop the task: no client reads it any more."""
+
+    task_id: int
+
+
+class ListSplits(Message, frozen=True, tag=True):
+    """Send the page of a source's splits from position `start` on.
+
+    The worker lists them when it is first asked, and keeps the list until `StopListing`.
+    `in_order`: in the order in which static shards divide them.
+    """
+
+    listing_id: int
+    dataset_id: str
+    seed: int
+    epoch: tuple[int, ...]
+    source: int
+    start: int = 0
+    in_order: bool = False
+
+
+class StopListing(Message, frozen=True, tag=True):
+    """Drop a list of splits: all pages have arrived, or nobody needs them."""
+
+    listing_id: int
+
+
+class SplitGrant(Message, frozen=True, tag=True):
+    """Answer to `SplitRequest`.
+
+    `begun` splits may be read, `refused` ones may not; `splits` are assigned but not begun; `end`:
+    all splits are begun.
+    """
+
+    task_id: int
+    source: int
+    source_epoch: int
+    begun: list[int] = []
+    refused: list[int] = []
+    splits: list[tuple[int, Any]] = []
+    end: bool = False
+
+
+class ShardPage(Message, frozen=True, tag=True):
+    """Answer to `ShardRequest`; `end`: no more follow."""
+
+    task_id: int
+    source: int
+    start: int
+    values: list[Any]
+    end: bool
+
+
+class ReturnSplits(Message, frozen=True, tag=True):
+    """Splits that are assigned to the task, and not announced, are available to others."""
+
+    task_id: int
+
+
+class ClientReleased(Message, frozen=True, tag=True):
+    """The client was released.
+
+    `consumed` has the values of `GiveBack` from a client that closed: ``(frame, elements of it)``;
+    the rest is for other clients. Without `consumed` the rest is dropped and counted as lost, or
+    kept for the next consumer with `consumer_index`.
+    """
+
+    task_id: int
+    client_id: int
+    consumed: tuple[int, int] | None = None
+    consumer_index: int | None = None
+
+
+FromWorker: TypeAlias = (
+    WorkerHello
+    | Heartbeat
+    | SplitRequest
+    | ShardRequest
+    | SplitsPage
+    | ListingFailed
+    | TaskProgress
+    | WorkerDraining
+    | WorkerLeave
+)
+ToWorker: TypeAlias = (
+    WorkerWelcome
+    | TaskStart
+    | Drain
+    | TaskStop
+    | ListSplits
+    | StopListing
+    | SplitGrant
+    | ShardPage
+    | ReturnSplits
+    | ClientReleased
+)
