@@ -54,7 +54,7 @@ def bytes_digest(data: bytes) -> str:
 
 
 class _HashFile:
-    """A file that hashes what is written to it."""
+    """A file that hashes the bytes written to it."""
 
     def __init__(self) -> None:
         self.hash = hashlib.blake2b(digest_size=_DIGEST_BYTES)

@@ -149,7 +149,7 @@ class WatchedProtocol(H2Protocol):
 
     def _abort(self, failure: ConnectError) -> None:
         self.failure = self.failure or failure
-        # Not `close`, which waits until the peer has received what is buffered.
+        # Not `close`, which waits until the peer has received all buffered bytes.
         self._transport.abort()
 
 

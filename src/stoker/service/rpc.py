@@ -164,7 +164,7 @@ def call_patiently(
 
 
 async def send_call(dispatcher_address: str, data: bytes, peer_timeout: float) -> bytes:
-    """Send the bytes of a request on a connection of its own; return those of the reply.
+    """Send the bytes of a request on a new connection; return those of the reply.
 
     Raises:
         ConnectError: if the dispatcher cannot be reached.

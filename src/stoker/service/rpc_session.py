@@ -122,7 +122,7 @@ class Session:
         self._control.release()
 
     def _stop(self) -> None:
-        """End the stream after the queued messages; without a stream, end at once."""
+        """End the stream after the queued messages; without a stream, end immediately."""
         self._send_queue.put_nowait(None)
         if not self._is_open:
             self._task.cancel()

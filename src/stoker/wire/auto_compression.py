@@ -26,7 +26,7 @@ FAST_LINK = 0.87e9
 """Bytes per second from which on a link is never compressed for."""
 
 MIN_GAIN = 1.07
-"""Speed, relative to the best so far, that link and codec must allow for a codec to be tried, and
+"""Speed, relative to the best one measured, that link and codec must allow for a codec to be tried, and
 relative to sending uncompressed for it to be used."""
 
 FIRST_TRIAL_COST, LAST_TRIAL_COST = 0.03, 0.01

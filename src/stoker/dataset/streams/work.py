@@ -51,7 +51,7 @@ class Work:
         return seconds + threads * (time.perf_counter() - since) if threads else seconds
 
     def await_room(self, threads: int) -> None:
-        """Note that this number of its own threads wait for room from now on."""
+        """Note that this number of its threads wait for room from now on."""
         if threads != self._room_wait[1]:
             self._room_wait = (self.put_wait, threads, time.perf_counter())
 
