@@ -26,8 +26,8 @@ FAST_LINK = 0.87e9
 """Bytes per second from which on a link is never compressed for."""
 
 MIN_GAIN = 1.07
-"""Speed, relative to the best one measured, that link and codec must allow for a codec to be tried, and
-relative to sending uncompressed for it to be used."""
+"""Speed, relative to the best one measured, that link and codec must allow for a codec to be tried,
+and relative to sending uncompressed for it to be used."""
 
 FIRST_TRIAL_COST, LAST_TRIAL_COST = 0.03, 0.01
 """Share of the time that trials may cost after a change; halved as often as they confirm it."""

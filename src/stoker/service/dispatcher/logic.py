@@ -119,7 +119,7 @@ class Dispatcher:
 
     @property
     def commits(self) -> int:
-        """The number of changes of the state until now; after one, an exception leaves work undone."""
+        """The number of changes of the state; after one, an exception leaves work undone."""
         return self._ledger.commits
 
     def take_unit(self) -> bytes:
