@@ -394,6 +394,21 @@ def test_smaller_consumption_is_reported_by_the_tick():
     assert client.tick(0.2) == []
 
 
+def test_last_elements_of_a_task_are_reported_while_others_are_read():
+    client = _reading(None, TASK, OTHER)
+    _frame(client, 0, list(range(40)))
+    _frame(client, 1, ["a"])
+    client.worker_message(1, f.End(2), 0.0)
+    for number in range(3):
+        _frame(client, number, ["x"], connection=2)
+    assert [_taken(client) for _ in range(4)] == [list(range(40)), ["a"], ["x"], ["x"]]
+    [said] = [said for said in client.tick(0.1) if isinstance(said, c.ToWorker)]
+    assert said.connection == 1
+    assert isinstance(said.message, f.Credit)
+    assert said.message.consumed == 2
+    assert client.tick(0.2) == []
+
+
 def test_limited_client_grants_credit_only_for_ready_elements():
     client = _reading(1, TASK, OTHER)
     assert client.worker_message(1, f.Ready(5), 0.0) == [c.ToWorker(1, f.Credit(0, 1, EVEN))]

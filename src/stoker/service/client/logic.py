@@ -263,7 +263,9 @@ class Client:
         """Reconnect, report consumption, and give up if nothing can be read any more."""
         self._settle()
         for cursor in self._cursors.values():
-            if self._order.empty and cursor.reported < cursor.consumed:
+            # No frame of a task that has ended gives occasion to report its last elements.
+            occasion = self._order.empty or cursor.ended
+            if occasion and cursor.reported < cursor.consumed:
                 self.tasks.report(cursor)
             waits = cursor.connection is None and not (cursor.lost or cursor.leaving)
             if waits and not self._closed and now >= cursor.try_at:
