@@ -45,18 +45,25 @@ class ServedProtocol(WatchedProtocol):
         super().__init__(base, peer_timeout, client=False)
         self._refused = refused
         self._pending = pending
+        self._is_made = self._is_disconnected = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._pending.opened(self.connection, self._refuse)
+        self._is_made = True
+        if self._is_disconnected:
+            self.disconnect()
+        else:
+            self._pending.opened(self.connection, self._refuse)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._pending.closed(self.connection)
         super().connection_lost(exc)
 
     def disconnect(self) -> None:
-        """Close the connection."""
-        self._abort(ConnectError("the server has stopped"))
+        """Close the connection, if need be when it is made."""
+        self._is_disconnected = True
+        if self._is_made:
+            self._abort(ConnectError("the server has stopped"))
 
     def _refuse(self, reason: str) -> None:
         self._refused(self._peer(), reason, foreign=True)
@@ -117,9 +124,14 @@ class ControlServer(Server):
         self._refused = refused
         self._pending = pending
         self._connections: weakref.WeakSet[ServedProtocol] = weakref.WeakSet()
+        self._is_stopped = False
 
     def disconnect_all(self) -> None:
-        """Close all connections: a peer whose call was cancelled would wait for its answer."""
+        """Close all connections: a peer whose call was cancelled would wait for its answer.
+
+        Also those that are being accepted.
+        """
+        self._is_stopped = True
         for connection in list(self._connections):
             connection.disconnect()
 
@@ -127,4 +139,6 @@ class ControlServer(Server):
         base = super()._protocol_factory()
         served = ServedProtocol(base, self._peer_timeout, self._refused, self._pending)
         self._connections.add(served)
+        if self._is_stopped:
+            served.disconnect()
         return served
