@@ -114,8 +114,9 @@ class Iterator(Closing):
         ready = self._stream.ready
         if ready is not None and ready is not self._ready:
             self._ready = ready
-            self._elements += length_hint(ready)
-            self._due += length_hint(ready)
+            count = length_hint(ready)
+            self._elements += count
+            self._due += count
 
     def _received(self) -> int:
         return self._elements - length_hint(self._ready)

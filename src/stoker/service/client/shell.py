@@ -275,17 +275,11 @@ class ServiceStream(Stream):
 
         The iterator measures a sample of its reads, which may not include one that blocks.
         """
-        try:
-            judged = self._meters.recording.judge()
-            if judged is not None and not self._is_blocked():
-                return judged
-            found = find_bottleneck(self.reading())
-            return msgspec.structs.replace(found, read=None if judged is None else judged.read)
-        except Exception as error:
-            logger.debug("no bottleneck was found", exc_info=error)
-            return Bottleneck(
-                "unknown", f"No bottleneck was found: {type(error).__name__}: {error}."
-            )
+        judged = self._meters.recording.judge()
+        if judged is not None and not self._is_blocked():
+            return judged
+        found = find_bottleneck(self.reading())
+        return msgspec.structs.replace(found, read=None if judged is None else judged.read)
 
     def _is_blocked(self) -> bool:
         """Return whether the thread that reads has waited for long."""
@@ -429,9 +423,10 @@ class ServiceStream(Stream):
         """Return the totals for the status of the service, with the bottleneck."""
         try:
             found = self.bottleneck()
-        except Exception:  # it must not end the reading
-            logger.debug("what is slow is not known", exc_info=True)
-            found = Bottleneck("", "")
+        except Exception as error:  # it must not end the reading
+            logger.debug("no bottleneck was found", exc_info=error)
+            text = f"No bottleneck was found: {type(error).__name__}: {error}."
+            found = Bottleneck("unknown", text)
         with self._lock:
             waited = self._logic.wait.until(self._meter.until)
             return m.ReadReport(
