@@ -5,6 +5,7 @@ from rich.console import Console
 from rich.text import Text
 
 from stoker.cli.doctor.findings import Finding, Level
+from stoker.service.plurals import plural
 
 STYLES = {
     Level.OK: "green",
@@ -47,7 +48,7 @@ def _print(console: Console, finding: Finding) -> None:
 
 
 def _number(count: int, noun: str) -> str:
-    return f"{count or 'no'} {noun}{'' if count == 1 else 's'}"
+    return plural(count, noun) if count else f"no {noun}s"
 
 
 def to_json(address: str, findings: list[Finding]) -> str:
