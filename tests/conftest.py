@@ -1,12 +1,17 @@
-"""What every test needs: the check for leaks, and SIGINT as in a terminal."""
+"""What every test needs: the check for leaks, own temporary files, SIGINT, and no terminal."""
 
+import os
+import shutil
 import signal
+import tempfile
+import uuid
 from collections.abc import Iterator
+from multiprocessing.util import Finalize
 
 import pytest
 from hypothesis import settings
 
-from tests.leaks import DEADLINE, leaks_since, open_resources
+from tests.leaks import DEADLINE, RUN_VARIABLE, leaks_since, open_resources
 
 
 def pytest_configure() -> None:
@@ -15,6 +20,19 @@ def pytest_configure() -> None:
     # An example takes long where many processes share the cores; tests measure no time.
     settings.register_profile("stoker", deadline=None)
     settings.load_profile("stoker")
+    # What another run, or a stoker of the machine, leaves in the common folder is no leak of this.
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    os.environ[RUN_VARIABLE] = uuid.uuid4().hex
+    os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="stoker-tests-")
+    # multiprocessing removes its own folder in it at exit, with priority -100.
+    Finalize(None, shutil.rmtree, (tempfile.tempdir, True), exitpriority=-200)
+
+
+def pytest_sessionstart() -> None:
+    """Give rich the same colors and width everywhere; pytest has chosen its own before."""
+    for name in ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR"):
+        os.environ.pop(name, None)
+    os.environ["TERM"] = "dumb"
 
 
 @pytest.fixture(autouse=True)

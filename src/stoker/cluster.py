@@ -1,15 +1,19 @@
 """A dispatcher and workers on this machine, for trials, tests and trainers with idle cores."""
 
 import logging
+import os
 import threading
-from collections.abc import Callable
+import weakref
 from types import TracebackType
 from typing import Protocol, Self
 
+from stoker.dataset.html_table import html_table
 from stoker.errors import FailedPreconditionError, InvalidArgumentError
 from stoker.service import DispatchServer, WorkerConfig, WorkerServer
+from stoker.service.control_loop import control_loop
 from stoker.service.keys import WorkerIdentity
 from stoker.service.own_threads import run_apart
+from stoker.service.plurals import plural
 from stoker.service.worker.process import WorkerProcess
 from stoker.service.worker.supervisor_session import SupervisorSession
 
@@ -22,6 +26,10 @@ class LocalCluster:
     It is accepted as the `service` argument of all functions. Child processes need no ``__main__``
     guard and die with this process, even if it is killed. The death of a child is reported to the
     dispatcher immediately; the child is not replaced (see `add_worker`).
+
+    A cluster ends with its last reference, if not by `stop` or at the end of a ``with`` block.
+    Datasets that are distributed to it and their iterators refer to it, in this process; copies in
+    other processes do not keep it alive.
 
     Args:
         num_workers: initial number of workers, 0 or more.
@@ -42,36 +50,24 @@ class LocalCluster:
     def __init__(self, num_workers: int = 2, *, threads: bool = False) -> None:
         if num_workers < 0:
             raise InvalidArgumentError(f"`num_workers` must be 0 or more, got {num_workers}")
-        self._start: Callable[[WorkerConfig], _Member] = _Thread if threads else self._start_process
-        self._members: list[_Member] = []
-        self._stopped = False
-        self._dispatcher = DispatchServer(start=False)
-        self._dispatcher.places_grow = True
-        self._dispatcher.start()
-        self._session = SupervisorSession(self.target, self._active_workers)
-        try:
-            if not threads:
-                self._session.start()
-            self._members = [self._start(self._config()) for _ in range(num_workers)]
-            for member in self._members:
-                member.wait_serving()
-        except BaseException:
-            self.stop()
-            raise
+        self._servers = _Servers(threads)
+        self._finalizer = weakref.finalize(self, self._servers.stop_soon)
+        self._finalizer.atexit = False  # workers die with this process
+        self._servers.start(num_workers)
 
     @property
     def target(self) -> str:
         """Address of the dispatcher for clients, such as ``"grpc://localhost:5050"``."""
-        return self._dispatcher.target
+        return self._servers.dispatcher.target
 
     @property
     def workers(self) -> list[str]:
         """Addresses of all workers in the order of their start, including dead ones."""
-        return [member.address for member in self._members]
+        return [member.address for member in self._servers.members]
 
     def num_workers(self) -> int:
         """Return the number of live workers, as the dispatcher counts them."""
-        return self._dispatcher.num_workers()
+        return self._servers.dispatcher.num_workers()
 
     def add_worker(self) -> str:
         """Start another worker and return its address once it serves.
@@ -80,11 +76,9 @@ class LocalCluster:
             FailedPreconditionError: if the cluster is stopped.
             UnavailableError: if the worker died before it served.
         """
-        if self._stopped:
+        if self._servers.stopped:
             raise FailedPreconditionError("the cluster is stopped; create a new one")
-        member = self._start(self._config())
-        self._members.append(member)
-        return member.wait_serving()
+        return self._servers.add_member().wait_serving()
 
     def kill_worker(self, index: int) -> None:
         """Kill a worker process with SIGKILL, as the kernel does when memory runs out.
@@ -95,36 +89,26 @@ class LocalCluster:
         Raises:
             FailedPreconditionError: if the workers are threads.
         """
-        self._members[index].kill()
+        self._servers.members[index].kill()
 
     def stop(self) -> None:
-        """Stop workers and dispatcher; idempotent.
+        """Stop workers and dispatcher; idempotent. In a forked child it does nothing.
 
         On a thread of stoker, where a finalizer may call it, it does not wait for the end.
         """
-        if run_apart(self.stop):
-            return
-        self._stopped = True
-        self._session.stop()
-        stopping = [
-            threading.Thread(target=member.stop, name="closing-stoker") for member in self._members
-        ]
-        for thread in stopping:
-            thread.start()
-        for thread in stopping:
-            thread.join()
-        self._dispatcher.stop()
+        self._servers.stop()
 
-    def _start_process(self, config: WorkerConfig) -> "_Process":
-        return _Process(config, self._session)
+    def _state(self) -> str:
+        if self._servers.stopped:
+            return "stopped"
+        return f"alive, {plural(self.num_workers(), 'worker')}"
 
-    def _active_workers(self, seconds: float) -> list[WorkerIdentity]:
-        """Return the workers whose processes were active in the past `seconds`."""
-        active = [member.active_worker(seconds) for member in list(self._members)]
-        return [identity for identity in active if identity is not None]
+    def __repr__(self) -> str:
+        return f"<LocalCluster {self.target} ({self._state()})>"
 
-    def _config(self) -> WorkerConfig:
-        return WorkerConfig(dispatcher_address=self.target)
+    def _repr_html_(self) -> str:
+        rows = [("dispatcher", self.target), *(("worker", address) for address in self.workers)]
+        return html_table((f"LocalCluster ({self._state()})", "address"), rows)
 
     def __enter__(self) -> Self:
         return self
@@ -136,6 +120,84 @@ class LocalCluster:
         traceback: TracebackType | None,
     ) -> None:
         self.stop()
+
+
+class _Servers:
+    """The servers of a cluster, which they do not refer to, so that it can be collected.
+
+    Args:
+        threads: as of `LocalCluster`.
+
+    Attributes:
+        dispatcher: the dispatcher.
+        members: all workers in the order of their start.
+        stopped: `stop` was called.
+    """
+
+    def __init__(self, threads: bool) -> None:
+        self._threads = threads
+        self._pid = os.getpid()
+        self.members: list[_Member] = []
+        self.stopped = False
+        self._stopping = threading.Lock()
+        self.dispatcher = DispatchServer(start=False)
+        self.dispatcher.places_grow = True
+        self.dispatcher.start()
+        self._control = control_loop()
+        self._loop = self._control.acquire()
+        self._holds_loop = True
+        self._session = SupervisorSession(self.dispatcher.target, self._active_workers)
+
+    def start(self, num_workers: int) -> None:
+        """Start the first workers, and wait until they serve."""
+        try:
+            if not self._threads:
+                self._session.start()
+            for member in [self.add_member() for _ in range(num_workers)]:
+                member.wait_serving()
+        except BaseException:
+            self.stop()
+            raise
+
+    def add_member(self) -> "_Member":
+        """Start a worker."""
+        config = WorkerConfig(dispatcher_address=self.dispatcher.target)
+        member = _Thread(config) if self._threads else _Process(config, self._session)
+        self.members.append(member)
+        return member
+
+    def stop_soon(self) -> None:
+        """Stop all after the cluster was collected.
+
+        The thread that collects it may hold any lock, so nothing is done here that takes one.
+        """
+        if self._pid == os.getpid() and self._holds_loop:
+            self._loop.call_soon_threadsafe(self.stop)
+
+    def stop(self) -> None:
+        """Stop all, unless this process inherited them; idempotent."""
+        if self._pid != os.getpid() or run_apart(self.stop):
+            return
+        self.stopped = True
+        with self._stopping:
+            self._session.stop()
+            stopping = [
+                threading.Thread(target=member.stop, name="closing-stoker")
+                for member in self.members
+            ]
+            for thread in stopping:
+                thread.start()
+            for thread in stopping:
+                thread.join()
+            self.dispatcher.stop()
+            if self._holds_loop:
+                self._holds_loop = False
+                self._control.release()
+
+    def _active_workers(self, seconds: float) -> list[WorkerIdentity]:
+        """Return the workers whose processes were active in the past `seconds`."""
+        active = [member.active_worker(seconds) for member in list(self.members)]
+        return [identity for identity in active if identity is not None]
 
 
 class _Member(Protocol):

@@ -4,13 +4,15 @@ Import it as ``import stoker.jax``; it needs JAX, which stoker does not install.
 """
 
 import json
+import warnings
 from typing import Any
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
-from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
+from stoker.adapters.absent import ABSENT, MAP, check_absent
 from stoker.adapters.epochs import Epochs, Framework
 from stoker.adapters.iteration import LoaderIterator
 from stoker.adapters.ownership import map_leaves
@@ -28,6 +30,24 @@ from stoker.service.consumers import reads_in_step
 
 __all__ = ["DataLoader"]
 
+_WIDE = {np.dtype(np.int64): np.int32, np.dtype(np.uint64): np.uint32}
+"""Dtypes of ints that JAX cuts to 32 bits, unless jax_enable_x64 is set."""
+
+_ABSENT = ABSENT | {
+    "num_workers": (
+        0,
+        (
+            f"the pipeline runs on threads ({MAP}) or on the workers of a service "
+            "(dataset.distribute(service))"
+        ),
+    ),
+    "collate_fn": (None, "batch in the dataset: dataset.batch, padded_batch, or batch and map"),
+    "pin_memory": (False, "batches are copied to the devices ahead of the trainer"),
+    "generator": (None, "use seed"),
+    "device": (None, "use sharding=device, such as jax.devices()[0], or a Mesh of several"),
+    "pin_memory_device": ("", "use sharding=device"),
+}
+
 
 class DataLoader(ResumableEpochs):
     """The batches of a stoker Dataset as `jax.Array`; each ``iter(loader)`` is a new epoch.
@@ -35,24 +55,29 @@ class DataLoader(ResumableEpochs):
     With several processes (`jax.distributed`) each reads its part of the dataset, all read the same
     number of batches, and the batches of one step are the parts of a global array. Arrays, NumPy
     scalars and tensors become arrays with JAX's dtypes (int64 becomes int32 unless jax_enable_x64
-    is set); Python numbers, text and other values stay.
+    is set; a warning says once if a value does not fit); Python numbers, text and other values
+    stay.
 
     Args:
         dataset: a stoker Dataset, whose elements are batches or, with `batch_size`, samples.
         batch_size: samples in a batch of this process; ``None``: the elements are the batches.
         shuffle: draw the samples of each epoch in a new random order, from the whole dataset.
-        sharding: a `jax.sharding.Sharding` of the batches; a `jax.sharding.Mesh` shards their first
-            dimension over its first axis. Arrays of too few dimensions are replicated. ``None``:
-            the default device.
+        sharding: a `jax.sharding.Sharding` of the batches. A `jax.sharding.Mesh` shards their first
+            dimension over its first axis; a `jax.sharding.PartitionSpec` belongs to the mesh of
+            `jax.set_mesh` or, without one, to all devices, as one axis; a `jax.Device` gets the
+            whole batches. Arrays of too few dimensions are replicated. ``None``: the default
+            device.
         drop_last: drop a last batch with fewer samples, which a mesh may not be able to shard.
         seed: seed of `shuffle` and of other random steps without seed. Without, it is drawn; with
             several processes it is 0. It must be equal on all of them.
         prefetch_factor: batches that are on the devices ahead of the trainer; 0: none.
         rank: of this process; ``None``: `jax.process_index`.
         world_size: number of processes; ``None``: `jax.process_count`.
+        unsupported: arguments of PyTorch's DataLoader; values that are its default are accepted.
 
     Raises:
-        InvalidTypeError: if `dataset` is not a stoker Dataset.
+        InvalidTypeError: if `dataset` is not a stoker Dataset, or an argument does not apply; the
+            message says what to use.
         InvalidArgumentError: if an argument is out of range.
 
     Example:
@@ -64,20 +89,24 @@ class DataLoader(ResumableEpochs):
         [2. 3.]
     """
 
+    _called = "stoker.jax.DataLoader"
+
     def __init__(
         self,
         dataset: Dataset,
         batch_size: int | None = None,
         shuffle: bool | None = None,
         *,
-        sharding: Sharding | Mesh | None = None,
+        sharding: Sharding | Mesh | PartitionSpec | jax.Device | None = None,
         drop_last: bool = False,
         seed: int | None = None,
         prefetch_factor: int = 2,
         rank: int | None = None,
         world_size: int | None = None,
+        **unsupported: Any,
     ) -> None:
-        self.dataset = check_dataset(dataset, "stoker.jax.DataLoader")
+        check_absent(unsupported, _ABSENT, self._called)
+        self.dataset = check_dataset(dataset, self._called)
         self.batch_size = None if batch_size is None else arguments.size("batch_size", batch_size)
         self.drop_last = check_drop_last(drop_last, batch_size)
         self.sharding = _checked_sharding(sharding)
@@ -91,6 +120,7 @@ class DataLoader(ResumableEpochs):
             and not reads_in_step(dataset)
         )
         self._first_rows: list[int] | None = None
+        self._has_warned = False
         self._epochs = Epochs(
             dataset,
             JaxFramework(),
@@ -131,6 +161,8 @@ class DataLoader(ResumableEpochs):
             leaf = array_of(leaf, "")
         if not isinstance(leaf, np.ndarray) or not _is_numeric(leaf.dtype):
             return leaf
+        if leaf.dtype in _WIDE and not self._has_warned and not jax.config.jax_enable_x64:
+            self._warn_if_cut(leaf)
         if not owned:  # arrays on a CPU may share the memory, which others could change
             leaf = leaf.copy()
         if self.sharding is None:
@@ -144,6 +176,20 @@ class DataLoader(ResumableEpochs):
                 "a batch_size that the mesh divides, and drop_last=True (of a dataset of batches, "
                 "dataset.batch(n, drop_remainder=True))"
             ) from error
+
+    def _warn_if_cut(self, leaf: np.ndarray[Any, Any]) -> None:
+        """Warn once of a value that JAX would cut to 32 bits."""
+        narrow = np.iinfo(_WIDE[leaf.dtype])
+        for value in (leaf.min(initial=0), leaf.max(initial=0)):
+            if not narrow.min <= value <= narrow.max:
+                self._has_warned = True
+                warnings.warn(
+                    f"{value} ({leaf.dtype}) arrives as {value.astype(narrow.dtype)}: JAX cuts it "
+                    f"to {narrow.dtype}. Call jax.config.update('jax_enable_x64', True), or map "
+                    "the values to a smaller range",
+                    stacklevel=2,
+                )
+                return
 
 
 class JaxFramework(Framework):
@@ -184,12 +230,36 @@ def _rows_of(holder: list[Any]) -> list[int]:
 def _checked_sharding(sharding: Any) -> Sharding | None:
     if isinstance(sharding, Mesh):
         return NamedSharding(sharding, PartitionSpec(sharding.axis_names[0]))
+    if isinstance(sharding, PartitionSpec):
+        return NamedSharding(_mesh_of(sharding), sharding)
+    if isinstance(sharding, jax.Device):
+        return SingleDeviceSharding(sharding)
     if sharding is None or isinstance(sharding, Sharding):
         return sharding
     raise InvalidArgumentError(
-        "`sharding` must be a jax.sharding.Sharding, such as NamedSharding(mesh, spec), a Mesh or "
-        f"None; got {sharding!r}"
+        "`sharding` must be a jax.sharding.Sharding, such as NamedSharding(mesh, spec), a Mesh, a "
+        f"PartitionSpec, a jax.Device or None; got {sharding!r}"
     )
+
+
+def _mesh_of(spec: PartitionSpec) -> Mesh:
+    """Return the mesh of `jax.set_mesh`, or one of all devices with the axis of `spec`."""
+    mesh = jax.sharding.get_mesh()
+    names = {name for part in spec for name in (part if isinstance(part, tuple) else (part,))}
+    axes = sorted(names - {None})
+    if not mesh.empty:
+        if unknown := [axis for axis in axes if axis not in mesh.axis_names]:
+            raise InvalidArgumentError(
+                f"`sharding` {spec} names the axes {unknown}, and the mesh of jax.set_mesh has "
+                f"{list(mesh.axis_names)}; name those"
+            )
+        return mesh
+    if len(axes) > 1:
+        raise InvalidArgumentError(
+            f"`sharding` {spec} names {len(axes)} axes, and there is no mesh that has them; give "
+            "jax.sharding.NamedSharding(mesh, spec), or call jax.set_mesh(mesh) before"
+        )
+    return Mesh(np.array(jax.devices()), axes or ["devices"])
 
 
 def _for_rank(sharding: Sharding, dimensions: int) -> Sharding:

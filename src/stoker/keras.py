@@ -6,10 +6,14 @@ does not install.
 
 import contextlib
 import itertools
-from collections.abc import Generator, Iterator
+import sys
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any
 
+import keras
+import numpy as np
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
+from keras.src.trainers.data_adapters.data_adapter_utils import class_weight_to_sample_weights
 
 from stoker.adapters.epochs import Epochs, Framework
 from stoker.adapters.ownership import next_in_list
@@ -19,6 +23,9 @@ from stoker.adapters.resuming import CountedEpochs
 from stoker.dataset import arguments
 from stoker.dataset.dataset import Dataset
 from stoker.dataset.tree.node import UNKNOWN_CARDINALITY
+from stoker.elements.spec import Spec, TensorSpec, UnknownSpec, spec_of
+from stoker.elements.structure import flatten, is_leaf
+from stoker.errors import InvalidArgumentError, InvalidTypeError
 
 __all__ = ["adapt"]
 
@@ -28,6 +35,7 @@ def adapt(
     batch_size: int | None = None,
     shuffle: bool | None = None,
     *,
+    class_weight: Mapping[int, float] | None = None,
     drop_last: bool = False,
     seed: int | None = None,
     rank: int | None = None,
@@ -37,14 +45,17 @@ def adapt(
 
     Each epoch of the model is an epoch of the dataset. `steps_per_epoch` need not be given: an
     epoch ends with the dataset, and the progress bar shows its length where it is known. It must be
-    given for an endless dataset. `class_weight`, `batch_size` and `shuffle` of `fit` are ignored:
-    yield sample weights, and give the others here.
+    given for an endless dataset. `class_weight`, `batch_size` and `shuffle` are arguments here:
+    those of `fit` do not reach a dataset, and are an error.
 
     Args:
         dataset: a stoker Dataset of batches ``(x, y)``, ``(x, y, sample_weight)`` or ``x`` or, with
             `batch_size`, of samples. `x` and `y` may be dicts.
         batch_size: samples in a batch; ``None``: the elements are the batches.
         shuffle: draw the samples of each epoch in a new random order, from the whole dataset.
+        class_weight: weight of the samples of each class, as in `fit`: of the int ``y``, or of the
+            index of its largest member. Classes that are not given have the weight 1. The elements
+            must be ``(x, y)``.
         drop_last: drop a last batch with fewer samples.
         seed: seed of `shuffle` and of other random steps without seed; ``None``: it is drawn. Ranks
             need equal ones.
@@ -53,10 +64,13 @@ def adapt(
         world_size: number of ranks; ``None``: as `rank`.
 
     Raises:
-        InvalidTypeError: if `dataset` is not a stoker Dataset.
-        InvalidArgumentError: if an argument is out of range.
+        InvalidTypeError: if `dataset` is not a stoker Dataset, or `class_weight` not a dict of ints
+            and numbers.
+        InvalidArgumentError: if an argument is out of range; when read, if without `batch_size` the
+            elements are no batches, or they do not match `class_weight`.
     """
     check_dataset(dataset, "stoker.keras.adapt")
+    _check_class_weight(class_weight)
     return Adapted(
         Epochs(
             dataset,
@@ -67,22 +81,44 @@ def adapt(
             seed=arguments.seed(seed),
             rank=given_rank(rank, world_size),
             prefetch=2,
-        )
+        ),
+        class_weight,
+        makes_batches=batch_size is not None,
+        shuffles=bool(shuffle),
     )
 
 
 class Adapted(CountedEpochs, DataAdapter):
     """A stoker Dataset in the form that Keras reads; made by `adapt`."""
 
-    def __init__(self, epochs: Epochs) -> None:
+    _called = "stoker.keras.adapt"
+
+    def __init__(
+        self,
+        epochs: Epochs,
+        class_weight: Mapping[int, float] | None,
+        *,
+        makes_batches: bool,
+        shuffles: bool,
+    ) -> None:
         self._epochs = epochs
+        self._class_weight = class_weight
+        self._makes_batches = makes_batches
+        self._shuffles = shuffles
 
     def get_numpy_iterator(self) -> Generator[Any]:
         """Start an epoch; yield its batches as tuples of arrays."""
         iterator, progress = self._epochs.start()
+        is_checked = self._makes_batches
         with iterator:
-            for batch in iterator:
-                yield _as_tuple(batch)
+            for element in iterator:
+                batch = _as_tuple(element)
+                if not is_checked:
+                    _check_is_batch(spec_of(batch))
+                    is_checked = True
+                if self._class_weight is not None:
+                    batch = _weighted(batch, self._class_weight)
+                yield batch
         progress.ended = True
 
     def get_jax_iterator(self) -> Generator[Any]:
@@ -99,6 +135,10 @@ class Adapted(CountedEpochs, DataAdapter):
 
         spec = _as_tuple(self._epochs.dataset().element_spec)
         if not is_vague(spec):
+            if not self._makes_batches:
+                _check_is_batch(spec)
+            if self._class_weight is not None:
+                spec = (*spec, TensorSpec((None,), keras.config.floatx()))
             return tf_dataset(self.get_numpy_iterator, spec, UNKNOWN_CARDINALITY)
         epoch = self.get_numpy_iterator()
         batches = list(itertools.islice(epoch, _BATCHES_FOR_SPEC))
@@ -111,7 +151,13 @@ class Adapted(CountedEpochs, DataAdapter):
 
     @property
     def num_batches(self) -> int | None:
-        """Number of batches of an epoch; None if it is unknown."""
+        """Number of batches of an epoch; None if it is unknown.
+
+        Raises:
+            InvalidArgumentError: if `fit`, `evaluate` or `predict` asks for it, and got arguments
+                that do not reach this dataset.
+        """
+        self._check_arguments_of_keras()
         try:
             return len(self)
         except TypeError:
@@ -131,6 +177,47 @@ class Adapted(CountedEpochs, DataAdapter):
     def partial_batch_size(self) -> int | None:
         """None: unknown."""
         return None
+
+    def _check_arguments_of_keras(self) -> None:
+        """Refuse the arguments that Keras drops when `x` is a DataAdapter.
+
+        Keras does not pass them to the adapter, so that they are read where it is called.
+        """
+        frame = sys._getframe(2)  # that of `num_batches` is 1
+        if frame.f_code.co_name != "__init__":  # of Keras's EpochIterator
+            return
+        for _ in range(_FRAMES_TO_FIT):
+            given = frame.f_locals
+            name = frame.f_code.co_name
+            if name in _METHODS and given.get("x") is self:
+                for argument, advice in _DROPPED.items():
+                    if given.get(argument) is not None:
+                        raise InvalidArgumentError(
+                            f"`{argument}` of {name} does not reach a stoker dataset; {advice}"
+                        )
+                if given.get("shuffle") is False and self._shuffles:
+                    raise InvalidArgumentError(
+                        "`shuffle=False` of fit does not reach a stoker dataset, which shuffles; "
+                        "omit shuffle=True of stoker.keras.adapt"
+                    )
+                return
+            if frame.f_back is None:
+                return
+            frame = frame.f_back
+
+
+_METHODS = {"fit", "evaluate", "predict"}
+_FRAMES_TO_FIT = 4
+"""Calls between a method of the model and `EpochIterator.__init__`, at most."""
+
+_DROPPED = {
+    "class_weight": "give it to stoker.keras.adapt(dataset, class_weight=...)",
+    "batch_size": (
+        "give it to stoker.keras.adapt(dataset, batch_size), or let the elements be batches"
+    ),
+    "y": "yield elements (x, y)",
+    "sample_weight": "yield elements (x, y, sample_weight)",
+}
 
 
 class _TensorEpochs:
@@ -156,6 +243,42 @@ def _as_tuple(batch: Any) -> tuple[Any, ...]:
     return tuple(batch) if isinstance(batch, tuple | list) else (batch,)
 
 
+def _check_class_weight(class_weight: Any) -> None:
+    if class_weight is None:
+        return
+    if not isinstance(class_weight, Mapping) or not all(
+        isinstance(label, int | np.integer) and isinstance(weight, int | float | np.number)
+        for label, weight in class_weight.items()
+    ):
+        raise InvalidTypeError(
+            "`class_weight` must be a dict of the numbers of classes and their weights, such as "
+            f"{{0: 1.0, 1: 5.0}}; got {class_weight!r}"
+        )
+
+
+def _weighted(batch: tuple[Any, ...], class_weight: Mapping[int, float]) -> tuple[Any, ...]:
+    """Return the batch with the weights of its samples."""
+    if len(batch) != 2 or not is_leaf(batch[1]):
+        raise InvalidArgumentError(
+            "`class_weight` needs elements (x, y) with one array y, without sample weights; got "
+            f"elements of {len(batch)} members; compute the weights in a map, and yield (x, y, "
+            "sample_weight)"
+        )
+    return (*batch, class_weight_to_sample_weights(batch[1], class_weight))
+
+
+def _check_is_batch(spec: Spec) -> None:
+    """Raise InvalidArgumentError if elements of `spec` have no common first dimension."""
+    arrays = [leaf for leaf in flatten(spec) if not isinstance(leaf, UnknownSpec)]
+    shapes = [array.shape for array in arrays if array.shape or array.dtype != object]
+    if () in shapes or len({shape[0] for shape in shapes} - {None}) > 1:
+        raise InvalidArgumentError(
+            "the elements must be batches, whose arrays have one first dimension; got arrays of "
+            f"the shapes {', '.join(map(str, shapes))}. Give `batch_size` to stoker.keras.adapt, "
+            "or batch the dataset"
+        )
+
+
 def _continued(batches: list[Any], epoch: Generator[Any]) -> Generator[Any]:
     with contextlib.closing(epoch):
         yield from batches
@@ -164,8 +287,6 @@ def _continued(batches: list[Any], epoch: Generator[Any]) -> Generator[Any]:
 
 def _framework() -> Framework:
     """Return the framework of Keras's backend."""
-    import keras
-
     backend = keras.backend.backend()
     if backend == "torch":
         from stoker.torch.distribution import TorchFramework

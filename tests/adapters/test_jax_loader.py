@@ -104,6 +104,76 @@ assert loss < 1e-3, loss
 print("trained")
 """
 
+ARGUMENTS = """
+import warnings
+import jax, numpy as np, stoker, stoker.jax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
+from stoker.errors import InvalidArgumentError, InvalidTypeError
+
+Dataset, DataLoader = stoker.Dataset, stoker.jax.DataLoader
+dataset = Dataset.range(8).map(lambda i: np.full(3, i, np.float32))
+devices = np.array(jax.devices())
+
+
+def refused(error, words, **arguments):
+    try:
+        DataLoader(dataset, 4, **arguments)
+    except error as raised:
+        assert words in str(raised), raised
+    else:
+        raise AssertionError(words)
+
+
+def sharding_of(sharding):
+    return next(iter(DataLoader(dataset, 4, sharding=sharding))).sharding
+
+
+# Arguments of PyTorch's loader are explained; its defaults are accepted.
+for name, words in {
+    "num_workers": "on the workers of a service", "sampler": "choice(len(weights)",
+    "batch_sampler": "use batch_size", "collate_fn": "dataset.batch", "device": "sharding=device",
+    "pin_memory": "ahead of the trainer", "generator": "use seed", "timeout": "connect_timeout",
+    "colour": "stoker.jax.DataLoader got an unexpected keyword argument 'colour'",
+}.items():
+    refused(InvalidTypeError, words, **{name: 4})
+assert len(DataLoader(dataset, 4, num_workers=0, pin_memory=False, sampler=None)) == 2
+
+# A device, and a PartitionSpec of all devices or of the current mesh, are shardings.
+assert sharding_of(jax.devices()[2]) == SingleDeviceSharding(jax.devices()[2])
+spec = PartitionSpec("data")
+assert sharding_of(spec) == NamedSharding(Mesh(devices, ("data",)), spec)
+assert sharding_of(PartitionSpec()).is_fully_replicated
+refused(InvalidArgumentError, "NamedSharding(mesh, spec)", sharding=PartitionSpec("x", "y"))
+mesh = Mesh(devices.reshape(2, 2), ("x", "y"))
+with jax.set_mesh(mesh):
+    assert sharding_of(PartitionSpec(("x", "y"))) == NamedSharding(mesh, PartitionSpec(("x", "y")))
+    refused(InvalidArgumentError, "['x', 'y']", sharding=spec)
+
+# An int that does not fit is a warning, once.
+def warned(*arrays):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        list(DataLoader(Dataset.from_generator(lambda: arrays)))
+    return [str(each.message) for each in caught]
+
+
+high = np.array([1, 2**40])
+[message] = warned(high, high)
+assert message.startswith("1099511627776 (int64) arrives as 0: ") and "jax_enable_x64" in message
+assert warned(-high)[0].startswith("-1099511627776")
+assert warned(high.astype(np.uint64))[0].startswith("1099511627776 (uint64) arrives as 0: ")
+assert warned(np.int64(2**40))
+fits = np.array([-(2**31), 2**31 - 1])
+assert not warned(fits, high[:0], fits.astype(np.float64), np.array([2**32 - 1], np.uint64))
+jax.config.update("jax_enable_x64", True)
+assert not warned(high)
+
+assert repr(DataLoader(dataset, 4, True, seed=5)) == (
+    f"stoker.jax.DataLoader(dataset={dataset!r}, batch_size=4, shuffle=True, seed=5)"
+)
+print("checked")
+"""
+
 PROCESSES = """
 import sys
 import jax, numpy as np, stoker, stoker.jax
@@ -153,12 +223,13 @@ def environment(devices):
 
 
 @pytest.mark.timeout(200)
-def test_batches_are_sharded_over_four_devices_and_train():
+@pytest.mark.parametrize(("script", "end"), [(BATCHES, "trained"), (ARGUMENTS, "checked")])
+def test_batches_are_sharded_over_four_devices_and_train(script, end):
     done = subprocess.run(
-        [sys.executable, "-c", BATCHES], env=environment(4), capture_output=True, text=True
+        [sys.executable, "-c", script], env=environment(4), capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert "trained" in done.stdout
+    assert end in done.stdout
 
 
 @pytest.mark.timeout(200)

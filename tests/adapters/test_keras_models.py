@@ -88,14 +88,87 @@ def main():
 main()
 """
 
+ARGUMENTS = """
+import keras, numpy as np, stoker, stoker.keras
+from stoker.keras import adapt
+
+inputs = np.random.default_rng(0).normal(size=(64, 3)).astype(np.float32)
+labels = (inputs[:, 0] > 0).astype(np.int64)
+hot = np.eye(2, dtype=np.float32)[labels]
+samples = stoker.Dataset.from_tensor_slices((inputs, labels))
+WEIGHTS = {1: 5.0}
+
+
+def model(loss="sparse_categorical_crossentropy"):
+    keras.utils.set_random_seed(1)
+    made = keras.Sequential([keras.layers.Dense(2, activation="softmax")])
+    made.compile(optimizer=keras.optimizers.SGD(0.1), loss=loss)
+    return made
+
+
+def losses(made, *arguments, **options):
+    return made.fit(*arguments, epochs=2, verbose=0, **options).history["loss"]
+
+
+def refused(words, call):
+    try:
+        call()
+    except ValueError as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError(words)
+
+
+# Class weights are those of Keras, of numbers and of one-hot vectors.
+expected = losses(model(), inputs, labels, 16, shuffle=False, class_weight=WEIGHTS)
+weighted = losses(model(), adapt(samples, 16, class_weight=WEIGHTS))
+np.testing.assert_allclose(weighted, expected, rtol=1e-5)
+unknown = samples.map(lambda x, y: (x, y)).batch(16)
+weighted = losses(model(), adapt(unknown, class_weight=WEIGHTS))
+np.testing.assert_allclose(weighted, expected, rtol=1e-5)
+assert not np.allclose(losses(model(), adapt(samples, 16)), expected)
+vectors = stoker.Dataset.from_tensor_slices((inputs, hot))
+loss = "categorical_crossentropy"
+expected = losses(model(loss), inputs, hot, 16, shuffle=False, class_weight=WEIGHTS)
+weighted = losses(model(loss), adapt(vectors, 16, class_weight=WEIGHTS))
+np.testing.assert_allclose(weighted, expected, rtol=1e-5)
+
+# Arguments of Keras's methods that do not reach the dataset are errors.
+train = adapt(samples, 16, shuffle=True)
+refused("adapt(dataset, class_weight=...)", lambda: model().fit(train, class_weight=WEIGHTS))
+refused("adapt(dataset, batch_size)", lambda: model().fit(train, batch_size=8))
+refused("adapt(dataset, batch_size)", lambda: model().predict(train, batch_size=8))
+refused("omit shuffle=True", lambda: model().fit(train, shuffle=False))
+refused("yield elements (x, y)", lambda: model().fit(train, labels))
+refused("(x, y, sample_weight)", lambda: model().evaluate(train, sample_weight=labels))
+# Those of a fit on arrays are no matter of its validation data.
+assert losses(model(), inputs, labels, 16, shuffle=False, validation_data=adapt(samples, 16))
+
+# Samples in place of batches, and a Dataset itself, are errors that name the cure.
+refused("Give `batch_size` to stoker.keras.adapt", lambda: model().fit(adapt(samples)))
+refused(
+    "Give `batch_size` to stoker.keras.adapt",
+    lambda: model().fit(adapt(samples.map(lambda x, y: (x, [y])))),
+)
+refused("stoker.keras.adapt(dataset)", lambda: model().fit(samples))
+refused("stoker.keras.adapt(dataset)", lambda: losses(model(), train, validation_data=samples))
+
+weights = samples.map(lambda x, y: (x, y, 1.0)).batch(16)
+refused("without sample weights", lambda: model().fit(adapt(weights, class_weight=WEIGHTS)))
+refused("must be a dict", lambda: adapt(samples, class_weight=[1, 5]))
+assert np.asarray([samples, samples]).dtype == object
+print("fitted with", keras.backend.backend())
+"""
+
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("backend", ["torch", "jax", "tensorflow"])
-def test_models_are_fitted_evaluated_and_predict(backend):
+@pytest.mark.parametrize("script", [TRAINING, ARGUMENTS], ids=["training", "arguments"])
+def test_models_are_fitted_evaluated_and_predict(script, backend):
     if importlib.util.find_spec(backend) is None:
         pytest.skip(f"{backend} is not installed")
     done = subprocess.run(
-        [sys.executable, "-c", TRAINING],
+        [sys.executable, "-c", script],
         env={**os.environ, "KERAS_BACKEND": backend},
         capture_output=True,
         text=True,

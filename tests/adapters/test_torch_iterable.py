@@ -17,6 +17,7 @@ torch = pytest.importorskip("torch")
 
 import stoker  # noqa: E402
 from stoker import Dataset  # noqa: E402
+from stoker.compat import tf  # noqa: E402
 from stoker.errors import (  # noqa: E402
     FailedPreconditionError,
     InvalidArgumentError,
@@ -184,6 +185,25 @@ def test_torchdata_resumes_in_the_middle_of_an_epoch(processes, batch_size):
     assert [values(resumed) for _ in range(3)] == expected
 
 
+def two_passes_from(loader, state):
+    loader.load_state_dict(state)
+    return [values(loader) for _ in range(2)]
+
+
+def test_torchdata_resumes_the_drawn_seeds_of_a_compat_dataset():
+    def make():
+        tf.data.Dataset.range(5).shuffle(5)
+        dataset = tf.data.Dataset.range(40).shuffle(40)
+        return stateful(dataset, batch_size=4, num_workers=2)
+
+    batches = make()
+    iterator = iter(batches)
+    next(iterator)
+    state = batches.state_dict()
+    expected = [values(iterator), values(batches)]
+    assert two_passes_from(make(), state) == expected
+
+
 @PROCESSES
 def test_torchdata_resumes_at_the_end_of_an_epoch(processes):
     def make():
@@ -193,9 +213,7 @@ def test_torchdata_resumes_at_the_end_of_an_epoch(processes):
     values(batches)
     state = batches.state_dict()
     expected = [values(batches), values(batches)]
-    resumed = make()
-    resumed.load_state_dict(state)
-    assert [values(resumed) for _ in range(2)] == expected
+    assert two_passes_from(make(), state) == expected
 
 
 @PROCESSES

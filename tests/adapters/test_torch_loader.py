@@ -141,7 +141,8 @@ def test_error_of_a_sample_fails_its_collated_batch_only():
     ("argument", "message"),
     [
         ({"num_workers": 4}, "IterableDataset"),
-        ({"sampler": [1]}, "ranks get their parts without one"),
+        ({"sampler": [1]}, r"ranks get their parts without one.*torch\.multinomial\(weights"),
+        ({"timeout": 5}, "waits without a limit for workers.* connect_timeout"),
         ({"batch_sampler": [[1]]}, "use batch_size"),
         ({"persistent_workers": True}, "always persist"),
         ({"colour": 1}, "unexpected keyword argument 'colour'"),
@@ -150,6 +151,28 @@ def test_error_of_a_sample_fails_its_collated_batch_only():
 def test_arguments_that_do_not_apply_name_a_replacement(argument, message):
     with pytest.raises(InvalidTypeError, match=message):
         DataLoader(Dataset.range(3), **argument)
+
+
+def test_replacements_of_samplers_work():
+    drawn = torch.multinomial(torch.tensor([0.0, 1.0, 3.0]), 400, True)
+    weighted = list(Dataset.from_tensor_slices(drawn).map(int))
+    assert set(weighted) == {1, 2}
+    assert 230 < weighted.count(2) < 370
+    sampler = torch.utils.data.BatchSampler(range(5), 2, drop_last=False)
+    batches = Dataset.from_generator(lambda: sampler).map(lambda indices: np.array(indices) * 10)
+    assert values(DataLoader(batches)) == [[0, 10], [20, 30], [40]]
+
+
+def test_the_repr_names_the_dataset_and_the_arguments():
+    loader = DataLoader(Dataset.range(3), 2, True, seed=5, device="cpu", rank=0, world_size=2)
+    assert repr(loader) == (
+        f"stoker.torch.DataLoader(dataset={Dataset.range(3)!r}, batch_size=2, shuffle=True, "
+        "seed=5, rank=0, world_size=2, device=device(type='cpu'))"
+    )
+    assert "batch_size=2" in repr(DataLoader(Dataset.range(3), 2, collate_fn=list))
+    wrapped = stoker.torch.IterableDataset(Dataset.range(3), seed=5)
+    assert repr(wrapped).startswith("stoker.torch.IterableDataset(<Dataset range")
+    assert "seed=5" in repr(wrapped)
 
 
 def test_pytorchs_defaults_of_other_arguments_are_accepted():
@@ -272,13 +295,32 @@ def test_service_has_a_state_in_every_loop():
         loader = DataLoader(Dataset.range(10).distribute(cluster), batch_size=3)
         with iter(loader) as iterator:
             next(iterator)
-            state = loader.state_dict()
+            with pytest.warns(UserWarning, match="after the last batch of an epoch") as warned:
+                state = loader.state_dict()
+        assert [warning.filename for warning in warned] == [__file__]
         with pytest.warns(UserWarning, match="starts again"):
             loader.load_state_dict(state)
         assert read(loader) == list(range(10))
         for _ in zip(range(len(loader)), loader, strict=False):
             pass
         assert loader.state_dict()["epoch"] == 2
+
+
+def test_seed_repeats_torch_draws_on_worker_processes():
+    def drawn(_):
+        return torch.rand(3)
+
+    with stoker.LocalCluster(1) as cluster:
+
+        def read_with(seed, **options):
+            dataset = Dataset.range(40).map(drawn).with_options(stoker.Options(**options))
+            return values(DataLoader(dataset.distribute(cluster), batch_size=8, seed=seed))
+
+        first = read_with(5)
+        assert first == read_with(5)
+        assert first != read_with(6)
+        assert read_with(5, seed_globals=False) != read_with(5, seed_globals=False)
+        assert read_with(None) != read_with(None)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ torch = pytest.importorskip("torch")
 
 import stoker  # noqa: E402
 from stoker import Dataset  # noqa: E402
+from stoker.dataset.pickled import Pickled  # noqa: E402
 from stoker.errors import InvalidArgumentError, InvalidTypeError  # noqa: E402
 from stoker.torch import DataLoader, from_torch  # noqa: E402
 from tests.adapters.torch_datasets import Countdown, Squares  # noqa: E402
@@ -25,6 +26,21 @@ def test_map_style_dataset_is_split_among_workers():
         samples = list(from_torch(Squares(), num_parallel_calls=2).distribute(cluster))
     assert sorted(sample["y"] for sample in samples) == list(range(6))
     assert all(isinstance(sample["x"], np.ndarray) for sample in samples)
+
+
+def test_attributes_named_classes_and_ops_travel_with_torch():
+    class Folder:
+        classes, ops = ["cat", "dog"], 1
+
+        def __len__(self):
+            return 2
+
+        def __getitem__(self, index):
+            return torch.tensor(len(self.classes[index]) + self.ops)
+
+    pickled = Pickled.of(Folder())  # made in a function, so pickled by value
+    assert Pickled.from_blob(pickled.blob).value[0] == torch.tensor(4)
+    assert pickled.digest()
 
 
 def test_iterable_dataset_is_read_in_order_in_each_epoch():

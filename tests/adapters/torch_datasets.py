@@ -29,3 +29,13 @@ class Countdown(torch.utils.data.IterableDataset[Any]):  # type: ignore[misc]
 
     def __iter__(self) -> Any:
         return iter(torch.tensor([3, 2, 1]))
+
+
+class Wrapped(torch.utils.data.IterableDataset[Any]):  # type: ignore[misc]
+    """A user's own wrapper of a stoker Dataset."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+
+    def __iter__(self) -> Any:
+        return iter(self.dataset)

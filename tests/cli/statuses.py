@@ -48,7 +48,7 @@ def epoch(number: str = "0", **fields: Any) -> st.EpochStatus:
 
 def client(**fields: Any) -> st.ClientStatus:
     values: dict[str, Any] = {
-        "client_id": 7,
+        "client_id": "7",
         "epoch": "0",
         "connected": True,
         "silent_seconds": 0.2,

@@ -46,6 +46,23 @@ def test_help_lists_every_option(command, options):
     assert [option for option in options if option not in result.output] == []
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        *((command,) for command in ("dispatcher", "worker", "status", "top", "drain", "doctor")),
+        ("demo",),
+        *(("jobs", each) for each in ("list", "describe", "cancel")),
+        *(("datasets", each) for each in ("list", "describe", "forget")),
+    ],
+)
+def test_help_names_no_type_after_a_flag(words):
+    result = CliRunner(env={"COLUMNS": "80", "TERM": "dumb"}).invoke(app, [*words, "--help"])
+    flags = [line for line in result.output.splitlines() if line.startswith("│ --")]
+    assert any("--help" in line for line in flags)
+    assert [line for line in flags if "<bool>" in line] == []
+
+
 def test_worker_requires_dispatcher():
     result = CliRunner().invoke(app, ["worker"])
     assert result.exit_code == 2

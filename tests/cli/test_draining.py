@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cli.test_servers import running, running_dispatcher
+from tests.cli.commands import running, running_dispatcher
 from tests.cli.test_status import stoker_command
 
 pytestmark = pytest.mark.timeout(120)

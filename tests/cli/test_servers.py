@@ -1,17 +1,11 @@
 """The `stoker dispatcher` and `stoker worker` commands in real processes, with signals."""
 
-import contextlib
 import json
 import os
-import re
-import select
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
@@ -19,67 +13,10 @@ import pytest
 import stoker
 from stoker.errors import FailedPreconditionError
 from stoker.service import ShardingPolicy
+from tests.cli.commands import Command, running, running_dispatcher
+from tests.serving import free_port
 
 pytestmark = pytest.mark.timeout(120)
-
-
-class Command:
-    """A `stoker ...` process; `wait_for` waits for a pattern in its output."""
-
-    def __init__(self, *words: str, **environ: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "stoker", *words],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONUNBUFFERED": "1", **environ},
-        )
-        assert self._process.stdout is not None
-        self._stdout = self._process.stdout
-        self.output = ""
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def wait_for(self, pattern: str, deadline: float = 60.0) -> re.Match[str]:
-        """Wait until the output matches `pattern`, and return the match."""
-        end = time.monotonic() + deadline
-        while (match := re.search(pattern, self.output)) is None:
-            assert time.monotonic() < end, f"no {pattern!r} in:\n{self.output}"
-            if select.select([self._stdout], [], [], 0.1)[0]:
-                data = os.read(self._stdout.fileno(), 65536)
-                assert data, f"ended without {pattern!r}:\n{self.output}"
-                self.output += data.decode()
-        return match
-
-    def send(self, number: int) -> None:
-        self._process.send_signal(number)
-
-    def end(self) -> int:
-        """Wait until the process exits, and return its status; `output` has all its output."""
-        try:
-            self.output += self._process.communicate(timeout=30)[0].decode()
-        finally:
-            self._process.kill()
-            self._process.communicate()
-        return self._process.returncode
-
-
-@contextlib.contextmanager
-def running(*words: str, **environ: str) -> Iterator[Command]:
-    command = Command(*words, **environ)
-    try:
-        yield command
-    finally:
-        command.send(signal.SIGTERM)
-        command.end()
-
-
-@contextlib.contextmanager
-def running_dispatcher(*words: str) -> Iterator[str]:
-    with running("dispatcher", "--port", "0", *words) as dispatcher:
-        yield dispatcher.wait_for(r"dispatcher serves at grpc://(localhost:\d+)\n")[1]
 
 
 def test_commands_serve_an_epoch():
@@ -143,6 +80,39 @@ def test_a_wrong_key_ends_a_server_with_code_2(tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("/proc/x", "No such file or directory"),
+        ("{tmp}/file", "{tmp}/file is not a directory"),
+        ("{tmp}/file/below", "Not a directory"),
+    ],
+)
+def test_a_work_dir_that_cannot_be_created_is_code_2(tmp_path, path, reason):
+    (tmp_path / "file").touch()
+    path, reason = path.format(tmp=tmp_path), reason.format(tmp=tmp_path)
+    command = Command("dispatcher", "--port", "0", "--work-dir", path)
+    assert command.end() == 2
+    assert command.output.splitlines(keepends=True)[-1] == (
+        f"stoker: --work-dir: `work_dir` {path} cannot be created: {reason}; name a directory "
+        "that exists or can be created, or a URL of an object store\n"
+    )
+
+
+def test_a_variable_with_a_wrong_work_dir_is_named():
+    command = Command("dispatcher", "--port", "0", STOKER_WORK_DIR="/proc/x")
+    assert command.end() == 2
+    assert "\nstoker: STOKER_WORK_DIR: `work_dir` /proc/x cannot be" in f"\n{command.output}"
+
+
+def test_a_damaged_journal_is_code_2(tmp_path):
+    (tmp_path / "journal.sqlite-wal").touch()
+    command = Command("dispatcher", "--port", "0", "--work-dir", str(tmp_path))
+    assert command.end() == 2
+    assert f"{tmp_path}/journal.sqlite is damaged: the file is missing" in command.output
+    assert [path.name for path in tmp_path.iterdir()] == ["journal.sqlite-wal"]
+
+
 def test_processes_without_a_port_each_are_refused():
     words = ("--dispatcher", "localhost:1", "--port", "65535", "--processes", "2")
     command = Command("worker", *words)
@@ -182,7 +152,7 @@ def test_an_epoch_is_seen_in_the_logs_of_both_servers():
 
     arguments = ("--log-format", "json")
     with running("dispatcher", "--port", "0", *arguments) as dispatcher:
-        address = dispatcher.wait_for(r"serves at grpc://(localhost:\d+)\n")[1]
+        address = dispatcher.wait_for(r"serves at grpc://(localhost:\d+)\"")[1]
         with running("worker", "--dispatcher", address, *arguments) as worker:
             worker.wait_for("serves at")
             dataset = stoker.Dataset.range(5).map(fail).distribute(address, job_name="train")
@@ -190,7 +160,7 @@ def test_an_epoch_is_seen_in_the_logs_of_both_servers():
             worker.wait_for("no such image")
             dispatcher.wait_for('"a client left"')
         dispatcher.wait_for("it was stopped")
-    seen = [json.loads(line) for line in dispatcher.output.splitlines() if line[0] == "{"]
+    seen = [json.loads(line) for line in dispatcher.output.splitlines()]
     first, *others = [line["message"] for line in seen if line.get("job") == "train"]
     assert first.startswith("a job was created: policy DYNAMIC, dataset ")
     assert others[:2] == ["an epoch begins", "a client joined"]
@@ -199,6 +169,13 @@ def test_an_epoch_is_seen_in_the_logs_of_both_servers():
     [failure] = [line for line in logged if "no such image" in line["message"]]
     assert failure["message"].startswith("ValueError: no such image (raised by the function of")
     assert failure["job"] == "train"
+
+
+def test_worker_names_its_dispatcher_before_it_is_reached():
+    address = f"localhost:{free_port()}"
+    with running("worker", "--dispatcher", address, "--processes", "2") as worker:
+        worker.wait_for(f"INFO    starting 2 worker processes of the dispatcher at {address}\n")
+        worker.wait_for(rf"waiting for the dispatcher at {address} \(Connection refused\)")
 
 
 def test_foreign_connections_cost_no_line():
@@ -284,9 +261,9 @@ def test_port_of_another_server_is_one_line():
         finally:
             server.shutdown()
             serving.join()
-    assert f"stoker: the server at {address} does not speak stoker's protocol" in worker.output
-    assert "Traceback" not in worker.output
-    assert worker.output.count("\n") == 1
+    begins, failed = worker.output.splitlines()
+    assert begins.endswith(f"starting 1 worker process of the dispatcher at {address}")
+    assert failed.startswith(f"stoker: the server at {address} does not speak stoker's protocol")
 
 
 def test_port_in_use_is_one_line():

@@ -18,6 +18,7 @@ from stoker.cli.status_view import print_status, status_tables
 from stoker.service import DispatchServer, rpc
 from stoker.service import messages as m
 from stoker.service import status as st
+from stoker.service.loading import Loading
 from tests.cli.statuses import client, epoch, job, status, worker
 from tests.serving import Service, eventually
 
@@ -67,12 +68,18 @@ def test_first_line_is_the_state_in_one_sentence(found, sentence):
 
 def test_tables_show_workers_epochs_clients_and_losses():
     found = status(
-        [worker(tags=["FAST"], shard=3), worker("host:2", connected=False, silent_seconds=7.0)],
+        [
+            worker(tags=["FAST"], shard=3, loading=Loading("torch", 9.0)),
+            worker("host:2", connected=False, silent_seconds=7.0),
+        ],
         [job(epochs=[epoch(elements_lost=5)], clients=[client(sentence="the trainer is slow")])],
         [st.EventStatus(70.0, "WARNING", "5 elements are lost", "host:2", "train", "0")],
     )
-    lines = [" ".join(line.split()) for line in printed(found, 120).splitlines()]
-    assert "host:1 serving 1/1 50 5.0 MB 1m40s FAST, shard 3" in lines
+    lines = [" ".join(line.split()) for line in printed(found, 160).splitlines()]
+    assert (
+        "host:1 serving 1/1 50 5.0 MB 1m40s FAST, shard 3, loads the functions: imports torch, 9 s"
+        in lines
+    )
     assert "host:2 silent 7s 1/1 50 5.0 MB 1m40s" in lines
     assert "train 0 DYNAMIC running 2/2 1 1,000 100 5 elements" in lines
     assert "train 0 900 90 9.0 MB 25% the trainer is slow" in lines
@@ -81,10 +88,26 @@ def test_tables_show_workers_epochs_clients_and_losses():
 
 def test_tables_fit_a_narrow_terminal():
     long = "a-job-with-a-name-of-many-characters-" * 3
-    found = status([worker(long + ":1")], [job(long, clients=[client(sentence="slow " * 30)])])
+    found = status([worker(long + ":1")], [job(long, clients=[client(sentence="late " * 30)])])
     tables = printed(found).splitlines()[1:]
     assert max(map(len, tables)) <= 80
-    assert "".join(tables).count("slow") == 30
+    assert "".join(tables).count("late") == 30
+
+
+def test_status_at_80_columns_folds_no_name_and_no_sentence():
+    name = "anonymous:95891234567890abcdef1234567890ab"
+    sentence = "The pipeline on the workers limits training: the trainer waited for elements."
+    unnamed = msgspec.structs.replace(job(name, clients=[client(sentence=sentence)]), named=False)
+    place = "ip-10-0-0-5.eu-central-1.compute.internal:41943"
+    lines = printed(status([worker(place, tags=["FAST"])], [unnamed])).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert place in lines
+    assert [line.split()[:3] for line in lines if line.startswith("anonymous")] == [
+        ["anonymous:9589...", "0", "DYNAMIC"],
+        ["anonymous:9589...", "0", "900"],
+    ]
+    below = lines[[line.startswith("  what is slow: ") for line in lines].index(True) :][:2]
+    assert " ".join("".join(below).removeprefix("  what is slow:").split()) == sentence
 
 
 def test_old_epochs_of_one_job_do_not_hide_others():
@@ -125,6 +148,7 @@ def test_fields_of_the_json_are_documented():
     rows = {
         st.Status: "status",
         st.WorkerStatus: "a worker",
+        Loading: "loading of a worker, or null",
         st.JobStatus: "a job",
         st.EpochStatus: "an epoch",
         st.ClientStatus: "a client",
@@ -166,25 +190,25 @@ def test_address_may_come_from_the_environment(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "words",
+    ("name", "words"),
     [
-        ("status", "nowhere"),
-        ("jobs", "list", "nowhere"),
-        ("datasets", "describe", "1", "nowhere"),
-        ("drain", "localhost:1", "--dispatcher-address", "nowhere"),
+        ("address", ("status", "nowhere:x")),
+        ("address", ("jobs", "list", "nowhere:x")),
+        ("address", ("datasets", "describe", "1", "nowhere:x")),
+        ("dispatcher_address", ("drain", "localhost:1", "--dispatcher-address", "nowhere:x")),
     ],
 )
-def test_wrong_address_is_wrong_usage(words):
+def test_wrong_address_is_wrong_usage(name, words):
     result = CliRunner().invoke(app, words)
-    message = "stoker: 'nowhere' is not an address; write it as 'host:port'\n"
+    message = f"stoker: `{name}` 'nowhere:x' has the port 'x', which is not a number\n"
     assert (result.exit_code, result.output) == (2, message)
 
 
 def test_wrong_address_of_the_variable_names_it(monkeypatch):
-    monkeypatch.setenv("STOKER_DISPATCHER_ADDRESS", "nowhere")
+    monkeypatch.setenv("STOKER_DISPATCHER_ADDRESS", "nowhere:x")
     result = CliRunner().invoke(app, ["top"])
     assert result.exit_code == 2
-    assert result.output.startswith("stoker: STOKER_DISPATCHER_ADDRESS: 'nowhere' is not")
+    assert result.output.startswith("stoker: STOKER_DISPATCHER_ADDRESS: `address` 'nowhere:x' has")
 
 
 def test_older_dispatcher_is_one_line(monkeypatch):

@@ -52,6 +52,21 @@ def test_a_dataset_is_listed_described_and_forgotten(service: Service):
     assert stoker_command("datasets", "list", service.target).stdout == "no datasets\n"
 
 
+def test_a_job_without_a_name_is_listed_by_all_of_its_name(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    dataset = stoker.Dataset.range(10**6)
+    with Service(1) as service, dataset.distribute(service.target).iterator() as iterator:
+        next(iterator)
+        found = json.loads(stoker_command("jobs", "list", service.target, "--json").stdout)
+        [name] = [each["name"] for each in found]
+        wide = stoker_command("jobs", "list", service.target).stdout.splitlines()
+        assert wide[1].split()[:2] == [name, "0"]
+        monkeypatch.setenv("COLUMNS", "80")
+        narrow = stoker_command("jobs", "list", service.target).stdout.splitlines()
+        assert name in narrow
+        assert max(map(len, narrow)) <= 80
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

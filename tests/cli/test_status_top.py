@@ -115,8 +115,8 @@ def test_wrong_interval_is_wrong_usage():
 
 
 def test_top_of_a_wrong_address_is_one_line():
-    with top("nowhere") as terminal:
-        terminal.wait_for(r"stoker: 'nowhere' is not an address; write it as 'host:port'")
+    with top("nowhere:x") as terminal:
+        terminal.wait_for(r"stoker: `address` 'nowhere:x' has the port 'x', which is not a number")
         assert terminal.end() == 2
 
 

@@ -1,18 +1,13 @@
-"""Run each of TensorFlow's examples in its own process, with only the import line changed."""
+"""Run each of TensorFlow's examples in its own process, with the import line and ports changed."""
 
 import contextlib
-import fcntl
 import re
 import signal
-import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-
-import pytest
 
 _SECTION = re.compile(r"^## (.+?)$[^#]*?^```(pycon|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 EXAMPLES = Path(__file__).parent / "examples"
@@ -53,6 +48,11 @@ class Example:
     def program(self) -> str:
         """The script's code after the import line, with "dataservice" resolving to localhost."""
         return f"{_HOSTS}\n{IMPORT}\n{self.code}"
+
+    def at(self, ports: dict[int, int]) -> "Example":
+        """Return the example with other ports: those of TensorFlow may be in use here."""
+        code = re.sub(r"\d+", lambda found: str(ports.get(int(found[0]), found[0])), self.code)
+        return replace(self, code=code)
 
 
 def examples() -> list[Example]:
@@ -106,22 +106,3 @@ def output(process: "subprocess.Popen[str]") -> str:
     printed, errors = process.communicate(timeout=DEADLINE)
     assert process.returncode == 0, errors
     return printed
-
-
-@contextlib.contextmanager
-def fixed_ports(*ports: int) -> Iterator[None]:
-    """Reserve ports for one test at a time, across processes.
-
-    Fails if another program listens on one of them.
-    """
-    path = Path(tempfile.gettempdir()) / "fixed-ports-of-stoker-tests.lock"
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        for port in ports:
-            try:
-                socket.create_server(("127.0.0.1", port)).close()
-            except OSError as error:
-                pytest.fail(
-                    f"TensorFlow's example needs port {port}, and another program has it: {error}"
-                )
-        yield

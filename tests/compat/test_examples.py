@@ -11,12 +11,11 @@ from tests.compat.session import (
     DEADLINE,
     Example,
     examples,
-    fixed_ports,
     output,
     run_doctest,
     running,
 )
-from tests.serving import Service, read
+from tests.serving import Service, free_port, read
 
 ALL = examples()
 DOCTESTS = [example for example in ALL if example.kind == "pycon"]
@@ -73,21 +72,21 @@ def server_pairs() -> list[tuple[Example, Example]]:
 
 @pytest.mark.parametrize(("dispatcher", "worker"), server_pairs(), ids=str)
 def test_standalone_servers_serve_a_dataset(dispatcher, worker):
-    with fixed_ports(5050, 5051), running(dispatcher.program, worker.program):
+    ports = {5050: free_port(), 5051: 0}
+    with running(dispatcher.at(ports).program, worker.at(ports).program):
+        address = f"grpc://localhost:{ports[5050]}"
         dataset = tf.data.Dataset.range(10).apply(
-            tf.data.experimental.service.distribute("parallel_epochs", "grpc://localhost:5050")
+            tf.data.experimental.service.distribute("parallel_epochs", address)
         )
         assert read(dataset, deadline=DEADLINE) == list(range(10))
 
 
 @pytest.mark.parametrize("example", with_title(SHARED), ids=str)
 def test_shared_job_divides_iterations_between_trainers(example):
-    with (
-        fixed_ports(5000),
-        Service(workers=1, port=5000),
-        running(example.program, example.program) as trainers,
-    ):
-        printed = [output(trainer).splitlines() for trainer in trainers]
+    with Service(workers=1) as service:
+        program = example.at({5000: service.address[1]}).program
+        with running(program, program) as trainers:
+            printed = [output(trainer).splitlines() for trainer in trainers]
     assert [len(lines) for lines in printed] == [3, 3]
     for first, second in zip(*printed, strict=True):
         elements = [int(word) for line in (first, second) for word in line[1:-1].split(",") if word]
@@ -96,24 +95,27 @@ def test_shared_job_divides_iterations_between_trainers(example):
 
 @pytest.mark.parametrize("example", with_title(PRINTING), ids=str)
 def test_nodes_after_distribute_run_in_the_trainer(example):
-    with fixed_ports(5000), Service(workers=1, port=5000), running(example.program) as trainers:
-        assert output(trainers[0]).split() == ["1", "2", "5", "10", "17"]
+    with Service(workers=1) as service:
+        program = example.at({5000: service.address[1]}).program
+        with running(program) as trainers:
+            assert output(trainers[0]).split() == ["1", "2", "5", "10", "17"]
 
 
 @pytest.mark.parametrize("example", with_title(FAULT_TOLERANT), ids=str)
 def test_a_fault_tolerant_dispatcher_remembers_its_datasets(example, tmp_path):
     service = tf.data.experimental.service
-    code = example.code.replace("gs://my-bucket", str(tmp_path))
-    assert code != example.code
-    with fixed_ports(5050):
-        for run in range(2):
-            names: dict[str, Any] = {"tf": tf}
-            exec(code, names)
-            with names["dispatcher"], WorkerServer(dispatcher_address="localhost:5050"):
+    code = example.at({5050: 0}).code.replace("gs://my-bucket", str(tmp_path))
+    assert str(tmp_path) in code
+    for run in range(2):
+        names: dict[str, Any] = {"tf": tf}
+        exec(code, names)
+        with names["dispatcher"] as dispatcher:
+            address = dispatcher.target
+            with WorkerServer(dispatcher_address=address):
                 if not run:
                     dataset = tf.data.Dataset.range(10)
-                    service.register_dataset("localhost:5050", dataset, dataset_id="ten")
-                dataset = service.from_dataset_id("parallel_epochs", "localhost:5050", "ten")
+                    service.register_dataset(address, dataset, dataset_id="ten")
+                dataset = service.from_dataset_id("parallel_epochs", address, "ten")
                 assert read(dataset, deadline=DEADLINE) == list(range(10))
 
 

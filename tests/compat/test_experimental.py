@@ -1,5 +1,7 @@
 """tf.data.experimental: the functions that later became Dataset methods."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -133,6 +135,20 @@ def test_from_list():
         tf.errors.InvalidArgumentError, match="must all have one structure; element 1"
     ):
         experimental.from_list([(1, 2), 3])
+
+
+def test_from_list_declares_what_its_elements_have_in_common():
+    lengths = experimental.from_list([([[1]], [0.5]), ([[2, 3]], [1.5])]).element_spec
+    assert lengths == (tf.TensorSpec((1, None), tf.int32), tf.TensorSpec((1,), tf.float32))
+    assert experimental.from_list([1, 2.5]).element_spec == stoker.UnknownSpec()
+
+
+def test_a_window_size_below_1_is_an_error_when_the_dataset_is_read():
+    sizes: list[Any] = [0, -1, np.int64(0)]
+    for size in sizes:
+        windows = tf.data.Dataset.range(3).group_by_window(int, lambda _, window: window, size)
+        with pytest.raises(tf.errors.InvalidArgumentError, match=f"at least 1; got {size} for key"):
+            elements(windows)
 
 
 def test_from_list_elements_may_differ_in_shape():

@@ -1,6 +1,7 @@
 """tf.data's file datasets: TensorFlow's arguments, and bytes."""
 
 import gzip
+from typing import Any
 
 import numpy as np
 import pytest
@@ -110,6 +111,10 @@ def test_columns_may_be_excluded(table):
     assert elements(dataset) == [(b"x", 0.5), (b"y", 0)]
     with pytest.raises(tf.errors.InvalidArgumentError, match="Either select_cols or"):
         tf.data.experimental.CsvDataset(table, [""], select_cols=[0], exclude_cols=[1])
+    defaults: list[Any] = [[[0]], [0, 1], [[]], np.zeros((1, 1), np.int32)]
+    for default in defaults:
+        with pytest.raises(tf.errors.InvalidArgumentError, match="at most one value"):
+            tf.data.experimental.CsvDataset(table, [default])
     dataset = tf.data.experimental.CsvDataset(table, [""], header=True, exclude_cols=[1])
     with pytest.raises(
         tf.errors.InvalidArgumentError, match="Expect 1 fields but have more in record"

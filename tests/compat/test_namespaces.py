@@ -1,7 +1,10 @@
 """Contents of tf's namespaces, and the error for names not covered."""
 
 import importlib
+import operator
 import pickle
+import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,7 +40,7 @@ def test_every_listed_name_exists(name):
     ],
 )
 def test_uncovered_name_is_an_error_that_lists_coverage(namespace, name):
-    with pytest.raises(AttributeError, match=rf"tf.*\.{name}; it covers tf\.data.*docs/compat\.md"):
+    with pytest.raises(AttributeError, match=rf"tf.*\.{name}: .* It covers tf\.data"):
         getattr(namespace, name)
 
 
@@ -55,6 +58,54 @@ def test_constants_equal_tensorflows():
 def test_dtypes_are_numpy_dtypes(name):
     assert getattr(tf, name) == np.dtype(name)
     assert tf.as_dtype(name) == getattr(tf, name)
+
+
+@pytest.mark.parametrize(
+    ("path", "replacement"),
+    [
+        ("image", "Use Pillow"),
+        ("cast", "astype(dtype)"),
+        ("constant", "numpy.array(value"),
+        ("expand_dims", "Use numpy.expand_dims."),
+        ("reduce_mean", "numpy.mean for tf.reduce_mean"),
+        ("io.read_file", "read_bytes()"),
+        ("io.decode_jpeg", "Use Pillow"),
+        ("io.parse_single_example", "a parser of your own in `map`"),
+        ("random.uniform", "stoker.random.generator()"),
+        ("data.experimental.SqlDataset", "from_generator"),
+    ],
+)
+def test_an_absent_name_names_its_replacement(path, replacement):
+    with pytest.raises(AttributeError) as caught:
+        operator.attrgetter(path)(tf)
+    assert f"stoker.compat has no tf.{path}: " in str(caught.value)
+    assert replacement in str(caught.value)
+    assert "docs/" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("function", "advice"),
+    [
+        (lambda x: x.numpy(), "not tensors: remove the call"),
+        (lambda x: np.zeros(x).set_shape([3]), "`element_spec` of `map`"),  # type: ignore[attr-defined]
+        (lambda x: np.zeros(x).shape.as_list(), r"list\(x.shape\)"),  # type: ignore[attr-defined]
+        (lambda x: x.shape, r"numpy.shape\(x\)"),
+    ],
+)
+def test_an_attribute_of_tensors_in_a_function_names_what_to_use(function, advice):
+    numbers = tf.data.Dataset.range(3)
+    for dataset in (numbers.map(function), numbers.filter(function)):
+        with pytest.raises(AttributeError) as caught:
+            list(dataset)
+        assert re.search(advice, "".join(caught.value.__notes__))
+
+
+def test_other_attribute_errors_have_no_advice():
+    functions: list[Any] = [lambda x: x.colour, lambda _: re.numpy, lambda _: int.shape]  # type: ignore[attr-defined]
+    for function in functions:
+        with pytest.raises(AttributeError) as caught:
+            list(tf.data.Dataset.range(3).map(function))
+        assert len(caught.value.__notes__) == 1
 
 
 def test_string_is_the_object_dtype():

@@ -6,12 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stoker import RaggedArray, SparseArray
 from stoker.compat import tf
 
 D: Any = tf.data.Dataset
 E: Any = tf.data.experimental
 
 READERS: Any = tf.data
+FRACTIONS: Any = [1.5]
 
 
 def read(dataset: Any) -> Any:
@@ -49,6 +51,31 @@ STRUCTURES: dict[str, Callable[[], Any]] = {
     "options of both declarations": lambda: D.from_generator(
         lambda: iter([1]), tf.int32, output_signature=tf.TensorSpec([], tf.int32)
     ),
+    "types that are a list": lambda: D.from_generator(list, output_types=[tf.int64]),
+    "types with a list": lambda: D.from_generator(list, output_types=(tf.int64, [tf.int64])),
+    "shapes without types": lambda: D.from_generator(list, output_shapes=[1]),
+    "shapes nested in another way": lambda: D.from_generator(
+        list, output_types=(tf.int64, tf.int64), output_shapes=[[], []]
+    ),
+    "nested shape": lambda: D.from_generator(list, output_types=tf.int64, output_shapes=[[1]]),
+    "signature that is a list": lambda: D.from_generator(
+        list, output_signature=[tf.TensorSpec([], tf.int64)]
+    ),
+    "shape of a float": lambda: tf.TensorSpec(FRACTIONS),
+    "TensorShape of a float": lambda: tf.TensorShape(FRACTIONS),
+    "padded_batch of a SparseArray": lambda: D.from_tensors(
+        SparseArray.from_dense([1])
+    ).padded_batch(1),
+    "padded_batch of a RaggedArray": lambda: read(
+        three().map(lambda _: RaggedArray.from_rows([[1]])).padded_batch(1)
+    ),
+    "padded shape of a float": lambda: read(three().padded_batch(1, padded_shapes=[3.7])),
+    "padding value of a float": lambda: read(
+        D.from_tensors([1]).padded_batch(1, padding_values=1.5)
+    ),
+    "NumPy values of datasets": lambda: read(three().window(2)),
+    "NumPy values of a dataset among others": lambda: read(D.from_tensors((1, three()))),
+    "NumPy values of batches of datasets": lambda: read(three().window(2).batch(2)),
     "signature that is a dtype": lambda: D.from_generator(
         lambda: iter([1]), output_signature=tf.int32
     ),

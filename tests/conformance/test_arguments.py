@@ -40,9 +40,9 @@ def _both_calls(**arguments):
         ({"service": ""}, ValueError, "`service` must not be empty"),
         ({"service": "grpc://a://b:1"}, ValueError, "Malformed"),
         ({"service": ("grpc", 5)}, ValueError, "service"),
-        ({"service": "localhost"}, ValueError, "host:port"),
-        ({"service": "localhost:x"}, ValueError, "host:port"),
-        ({"service": "localhost:0"}, ValueError, "host:port"),
+        ({"service": ":5050"}, ValueError, "`service` ':5050' has no host"),
+        ({"service": "localhost:x"}, ValueError, "the port 'x', which is not a number"),
+        ({"service": "localhost:0"}, ValueError, r"the port 0, which is not in \[1, 65535\]"),
         ({"service": "carrier://a:1"}, LookupError, "'carrier'.*'grpc'"),
         ({"service": ("carrier", "a:1")}, LookupError, "'carrier'.*'grpc'"),
         (

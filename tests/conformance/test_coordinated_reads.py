@@ -117,6 +117,55 @@ def test_workers_that_are_restarted_in_turn_finish_their_rounds(serve, consumers
     assert _all_whole(rounds)
 
 
+def test_restarts_of_workers_mix_no_rounds(serve):
+    """As TensorFlow's testRestartWorker: parallel reads of the consumers are out of step."""
+    service = serve(3, worker={"shutdown_quiet_period_ms": 2000})
+    service_api, count = tf.data.experimental.service, 5
+    datasets = [
+        tf.data.Dataset.range(10**9)
+        .repeat()
+        .apply(
+            service_api.distribute(
+                service_api.ShardingPolicy.OFF,
+                service.target,
+                "job",
+                consumer_index=index,
+                num_consumers=count,
+            )
+        )
+        for index in range(count)
+    ]
+    interleaved = tf.data.Dataset.range(count).interleave(
+        lambda index: datasets[int(index)], cycle_length=count, num_parallel_calls=count
+    )
+    with contextlib.closing(iter(interleaved)) as iterator:
+        rounds = [[next(iterator) for _ in range(count)] for _ in range(40)]
+        for k in range(3):
+            service.workers[k].stop()
+            rounds += [[next(iterator) for _ in range(count)] for _ in range(40)]
+            service.add_worker(shutdown_quiet_period_ms=2000)
+            rounds += [[next(iterator) for _ in range(count)] for _ in range(40)]
+    assert _all_whole([list(map(int, elements)) for elements in rounds])
+
+
+@pytest.mark.parametrize("mode", [OFF, DYNAMIC])
+@pytest.mark.parametrize("limit", [None, 1])
+def test_consumers_out_of_step_leave_a_stopped_worker_together(serve, consumers, mode, limit):
+    """Nobody reads while the worker stops."""
+    service = serve(2, worker={"shutdown_quiet_period_ms": 200})
+    iterators = consumers(service, ENDLESS, 3, mode, max_outstanding_requests=limit)
+    found = [[next(each) for _ in range(10 + 50 * k)] for k, each in enumerate(iterators)]
+    service.workers[0].stop()
+    for out, iterator in zip(found, iterators, strict=True):
+        out += [next(iterator) for _ in range(150 - len(out))]
+    assert _all_whole(zip(*found, strict=True))
+    for iterator in iterators:
+        stats = iterator.stats()
+        assert "rounds_mixed" not in stats
+        # Nobody else computes the splits that the worker has begun.
+        assert bool(stats["elements_lost"] + stats["splits_lost"]) == (mode == DYNAMIC)
+
+
 def test_a_stopped_worker_delivers_its_computed_rounds(serve, consumers):
     """They read at the same time, so nothing is lost and all ends are equal."""
     service = serve(2, worker={"shutdown_quiet_period_ms": 10_000})

@@ -3,6 +3,7 @@
 import io
 import sys
 import threading
+import traceback
 
 import cloudpickle  # type: ignore[import-untyped]
 import msgspec
@@ -54,6 +55,9 @@ def test_user_error_names_worker_node_site_and_element(serve, transport):
         error.remote_traceback.strip(),
     ):
         assert part in str(error)
+    assert f"{error.site}, for the input 3, at element 3, on worker" in str(error)
+    shown = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+    assert not {"next_chunk", "_take"} & set(shown)
 
 
 def test_error_replaces_its_element_and_reading_continues(serve, transport):

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections import namedtuple
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -25,6 +26,14 @@ class Typed(NamedTuple):
 class Sample:
     image: Any
     label: Any = 0
+
+
+class Attributes:  # as attrs makes it
+    __attrs_attrs__ = (SimpleNamespace(name="image"), SimpleNamespace(name="label"))
+
+    def __init__(self, image: Any, label: Any) -> None:
+        self.image = image
+        self.label = label
 
 
 STRUCTURED = np.dtype([("a", "i1"), ("b", ">f8", (2,)), ("when", "<M8[s]")])
@@ -120,6 +129,13 @@ def test_declared_classes_are_rebuilt(value, serve, transport):
     found = read(dataset)
     assert [type(x) for x in found] == [type(value)] * 2
     assert [exact(x) for x in found] == [exact(value)] * 2
+
+
+def test_attrs_classes_are_batched_and_rebuilt(serve, transport):
+    batches = stoker.Dataset.range(2).map(lambda i: Attributes(np.full(2, i), i)).batch(2)
+    [found] = read(batches.distribute(serve().target, data_transfer_protocol=transport))
+    assert type(found) is Attributes
+    assert (found.image.tolist(), found.label.tolist()) == ([[0, 0], [1, 1]], [0, 1])
 
 
 def test_namedtuples_of_array_sources_are_rebuilt(serve, transport):

@@ -54,3 +54,16 @@ def test_it_changes_with_a_captured_array() -> None:
     zeros, ones = np.zeros(100_000), np.ones(100_000)
     assert code_digest(function_with(zeros)) == code_digest(function_with(zeros.copy()))
     assert code_digest(function_with(zeros)) != code_digest(function_with(ones))
+
+
+def test_it_leaves_the_drawn_seeds_of_a_captured_dataset_out(tmp_path: Path) -> None:
+    script = (
+        "import stoker\n"
+        "from stoker.dataset.code_digest import code_digest\n"
+        "captured = stoker.Dataset.range(3).shuffle(BUFFER)\n"
+        "print(code_digest(lambda _: captured))\n"
+    )
+    path = tmp_path / "script.py"
+    first = _digest_of_script(path, script.replace("BUFFER", "3"))
+    assert _digest_of_script(path, script.replace("BUFFER", "3")) == first
+    assert _digest_of_script(path, script.replace("BUFFER", "4")) != first

@@ -5,6 +5,7 @@ import os
 import pickle
 import subprocess
 import sys
+import traceback
 from collections import abc
 from operator import length_hint
 from typing import Any
@@ -49,6 +50,27 @@ class Ready(Stream):
             raise ValueError("between")
         self.ready = iter(chunk)
         return [next(self.ready)]
+
+
+def test_a_function_error_shows_the_users_frames_only(caplog: pytest.LogCaptureFixture) -> None:
+    def fails(x: int) -> int:
+        return 1 // x
+
+    with (
+        caplog.at_level("DEBUG", "stoker"),
+        pytest.raises(ZeroDivisionError) as caught,
+    ):
+        list(Dataset.range(3).map(fails).prefetch(2).batch(2))
+    frames = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert frames == ["test_a_function_error_shows_the_users_frames_only", "fails"]
+    assert "next_chunk" in caplog.text  # the whole traceback
+
+
+def test_an_error_of_no_function_shows_all_frames() -> None:
+    with pytest.raises(ValueError, match="between") as caught:
+        list(Iterator(Ready()))
+    frames = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert "__next__" in frames
 
 
 def test_what_is_ready_is_read_and_counted_one_by_one() -> None:

@@ -1,7 +1,9 @@
 """Functions travel, with the user's own modules, and say what keeps them from it."""
 
+import abc
 import functools
 import importlib
+import json
 import subprocess
 import sys
 import threading
@@ -62,8 +64,6 @@ def test_the_users_modules_travel_by_value(
 
 
 def test_installed_modules_travel_by_name() -> None:
-    import json
-
     assert len(Pickled.of(json.dumps).blob) < 100
     assert len(Pickled.of(Pickled).blob) < 100
 
@@ -114,6 +114,64 @@ def test_the_attribute_at_fault_is_named() -> None:
 
     with pytest.raises(InvalidArgumentError, match=r"`\.guard`"):
         Pickled.of(Decoder()).blob  # noqa: B018
+
+
+def test_the_path_to_the_attribute_at_fault_is_named() -> None:
+    class Transform:
+        def __init__(self) -> None:
+            self.parts = [1, {"lock": threading.Lock()}]
+
+    class Folder:
+        def __init__(self) -> None:
+            self.transform = Transform()
+
+        def load(self, x: int) -> int:
+            return x
+
+    where = r"`self\.transform\.parts\[1\]\['lock'\]` \(a _thread\.lock\), used by `.*Folder\.load`"
+    with pytest.raises(InvalidArgumentError, match=where):
+        Pickled.of(Folder().load).blob  # noqa: B018
+
+
+def test_the_attribute_of_a_class_at_fault_is_named() -> None:
+    class Guarded(abc.ABC):  # noqa: B024
+        guard = threading.Lock()
+
+    class Folder(Guarded):
+        def load(self, x: int) -> int:
+            return x
+
+    with pytest.raises(InvalidArgumentError, match=r"`Guarded\.guard` .*used by `.*Folder\.load`"):
+        Pickled.of(Folder().load).blob  # noqa: B018
+
+
+class _Operations(ModuleType):
+    """A module that its package put in the place of its file, as `torch.ops`."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(json, name)
+
+
+def test_instances_of_module_classes_travel_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    operations = _Operations("json.operations")
+    monkeypatch.setitem(sys.modules, "json.operations", operations)
+    monkeypatch.setattr(json, "operations", operations, raising=False)
+
+    class Folder:
+        operations = 2
+
+        def load(self, x: int) -> str:
+            return json.dumps(x + self.operations)
+
+    pickled = Pickled.of(Folder().load)
+    assert pickled.digest() == Pickled.of(Folder().load).digest()
+    assert Pickled.from_blob(pickled.blob).value(1) == "3"
+    assert Pickled.from_blob(Pickled.of(operations).blob).value is operations
+
+
+def test_an_unregistered_module_object_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"_Operations.* cannot be pickled"):
+        Pickled.of(_Operations("json.operations")).blob  # noqa: B018
 
 
 def test_value_and_blob_are_kept() -> None:

@@ -1,11 +1,12 @@
 """Arrays that are mostly zero."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from stoker import SparseArray
+from stoker import Dataset, SparseArray
 from stoker.errors import InvalidArgumentError
 
 
@@ -35,8 +36,6 @@ def test_equality_compares_parts_and_dtype() -> None:
 @pytest.mark.parametrize(
     ("indices", "values", "shape", "words"),
     [
-        ([[0], [2]], [1, 1], [2], r"index \[2\] lies outside the dense shape \[2\]"),
-        ([[-1]], [1], [2], r"index \[-1\] lies outside"),
         ([[0]], [1, 2], [2], "do not fit"),
         ([[0]], [1], [2, 2], r"have 1 numbers a row, and the dense shape \[2, 2\] has 2"),
         ([], [], 3, "do not fit"),
@@ -45,3 +44,23 @@ def test_equality_compares_parts_and_dtype() -> None:
 def test_incompatible_parts_are_refused(indices: Any, values: Any, shape: Any, words: str) -> None:
     with pytest.raises(InvalidArgumentError, match=words):
         SparseArray(indices, values, shape)
+
+
+@pytest.mark.parametrize("index", [2, -1])
+def test_an_index_outside_is_an_error_where_rows_or_an_array_are_made(index: int) -> None:
+    indices: Any = np.array([[0, 0], [1, index]])
+    sparse = SparseArray(indices, np.array([1, 2]), np.array([2, 2]))
+    (batch,) = Dataset.from_tensors(sparse).batch(1)
+    assert batch.indices.tolist() == [[0, 0, 0], [0, 1, index]]
+    made: list[Callable[[], Any]] = [
+        sparse.to_dense,
+        lambda: sparse[0],
+        lambda: Dataset.from_tensor_slices(sparse),
+        lambda: list(Dataset.from_tensors(sparse).unbatch()),
+        lambda: list(Dataset.from_tensors(sparse).rebatch(1)),
+    ]
+    for make in made:
+        with pytest.raises(
+            InvalidArgumentError, match=rf"index \[1, {index}\] lies outside .* \[2, 2\]"
+        ):
+            make()

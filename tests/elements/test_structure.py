@@ -1,6 +1,7 @@
 """Flattening, mapping and rebuilding of nested elements."""
 
 import dataclasses
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -11,6 +12,7 @@ from stoker.elements.structure import (
     generated_dataclass,
     generated_namedtuple,
     leaf_names,
+    make_dataclass_instance,
     map_structure,
     pack_like,
     same_structure,
@@ -63,6 +65,17 @@ def test_map_structure_combines_leaves_of_the_same_place() -> None:
     assert flatten_like(a, b) == [10, 20, 30]
     with pytest.raises(ValueError, match="differ"):
         map_structure(lambda p, q: p, a, {"x": 1})
+
+
+def test_an_attrs_class_is_a_container_of_its_attributes() -> None:
+    class Attrs:  # as attrs makes it
+        __slots__ = ("_y", "x")
+        __attrs_attrs__ = (SimpleNamespace(name="x"), SimpleNamespace(name="_y"))
+
+    value = make_dataclass_instance(Attrs, [1, (2, 3)])
+    assert (value.x, value._y) == (1, (2, 3))
+    assert (flatten(value), leaf_names(value)) == ([1, 2, 3], [".x", "._y[0]", "._y[1]"])
+    assert flatten(map_structure(float, value)) == [1.0, 2.0, 3.0]
 
 
 def test_rebuild_does_not_call_init_of_a_dataclass() -> None:

@@ -15,9 +15,10 @@ import h2.connection
 import pytest
 
 import stoker
-from stoker.errors import UnavailableError, WireError
+from stoker.errors import UnavailableError, WireError, from_record
 from stoker.service import messages as m
 from stoker.service import receiving, rpc, rpc_server
+from stoker.service.control_loop import control_loop, run_on
 from stoker.service.control_server import MAX_STREAMS
 from stoker.service.receiving import MAX_HELLO_BYTES, MAX_MESSAGE_BYTES, Receiver
 from tests.serving import DEADLINE, Service, eventually, read
@@ -30,6 +31,9 @@ HEADERS = [
     ("te", "trailers"),
     ("content-type", "application/grpc+msgpack"),
 ]
+
+
+HELLO = m.WorkerHello(1, 1, "text", {}, m.Versions("3.11", "2"))
 
 
 def _stream(path: str, data: bytes, *more: tuple[str, str | bytes]) -> bytes:
@@ -50,11 +54,19 @@ def _claims(size: int, data: bytes = b"") -> bytes:
     return struct.pack(">?I", False, size) + data
 
 
+def _no_utf8(message: m.ToDispatcher | m.Request) -> bytes:
+    """Return a message whose text "text" is no UTF-8."""
+    data = rpc.encode(message).replace(b"text", b"\xff\xff\xff\xff")
+    return _claims(len(data), data)
+
+
 BAD = {
     "HTTP/1.1": b"GET / HTTP/1.1\r\nHost: dispatcher\r\n\r\n",
     "zeros": bytes(1 << 16),
     "garbage in a session": _stream(rpc.SESSION, _claims(4, b"\xc1\xff\xc1\xff")),
     "garbage in a call": _stream(rpc.CALL, _claims(4, b"\xc1\xff\xc1\xff")),
+    "no UTF-8 in a session": _stream(rpc.SESSION, _no_utf8(HELLO)),
+    "no UTF-8 in a call": _stream(rpc.CALL, _no_utf8(m.CancelJob("text"))),
     "a hello of 4 GiB": _stream(rpc.SESSION, _claims(2**32 - 1)),
     "a hello that is too long": _stream(rpc.SESSION, _claims(MAX_HELLO_BYTES + 1)),
     "a call of 4 GiB": _stream(rpc.CALL, _claims(2**32 - 1)),
@@ -226,3 +238,21 @@ def test_a_refused_call_gets_the_error(service: Service, monkeypatch: pytest.Mon
     monkeypatch.setattr(rpc_server, "MAX_MESSAGE_BYTES", 5)
     with pytest.raises(WireError, match="more than 5 allowed"):
         rpc.call(service.target.removeprefix("grpc://"), m.GetDataset("some name"), DEADLINE)
+
+
+def test_text_that_is_no_utf8_is_refused() -> None:
+    with Service(0) as service:
+        address = service.target.removeprefix("grpc://")
+        with pytest.raises(WireError, match=r"not a request: .utf-8. codec"):
+            _call_bytes(address, rpc.encode(m.CancelJob("text")).replace(b"text", b"\xff" * 4))
+
+
+def _call_bytes(address: str, data: bytes) -> None:
+    loop = control_loop()
+    running = loop.acquire()
+    try:
+        reply = rpc.decode_reply(run_on(running, rpc.send_call(address, data, DEADLINE), DEADLINE))
+    finally:
+        loop.release()
+    assert isinstance(reply, m.Failed)
+    raise from_record(reply.error)

@@ -14,8 +14,7 @@ import stoker
 from stoker.elements.codec.layout import Buffer
 from stoker.wire import frames
 from stoker.wire.frames import PREFIX, Hello
-from stoker.wire.transports import get_transport
-from stoker.wire.transports.grpc import METHOD, SERVICE
+from stoker.wire.transports import GRPC_PATH, get_transport
 from stoker.wire.transports.shm import envelope
 from tests.serving import (
     DEADLINE,
@@ -32,7 +31,7 @@ HELLO = frames.encode(Hello(1, 1, 5, 6, 0))[0]
 REQUEST = [
     (":method", "POST"),
     (":scheme", "http"),
-    (":path", f"/{SERVICE}/{METHOD}"),
+    (":path", GRPC_PATH),
     (":authority", "worker"),
     ("te", "trailers"),
     ("content-type", "application/grpc"),

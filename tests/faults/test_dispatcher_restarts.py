@@ -110,6 +110,16 @@ def test_readers_wait_for_a_dispatcher_that_was_stopped(cluster: Cluster) -> Non
     assert readings[0].counted == 0
 
 
+def test_reader_gives_up_when_no_dispatcher_comes_back(tmp_path: Path) -> None:
+    patience = {"dispatcher_patience_ms": 2_000}
+    with Cluster(tmp_path, 2, ("trainer",), dispatcher=patience) as cluster:
+        begin(cluster.trainers, "distributed_epoch")
+        wait_for_elements(cluster.trainers, ELEMENTS // 6)
+        cluster.kill_dispatcher()
+        [reading] = finish(cluster.trainers)
+    assert "UnavailableError: the dispatcher at " in reading.error
+
+
 def test_full_disk_stops_the_dispatcher_until_there_is_room(cluster: Cluster) -> None:
     begin(cluster.trainers[:1], MODES[0])
     wait_for_elements(cluster.trainers[:1], ELEMENTS // 6)

@@ -20,16 +20,21 @@ class Point(typing.NamedTuple):
 class Sample:
     point: Point
 
-def read(dataset):
+def read(dataset, found):
     own = [type(element) is Sample and type(element.point) is Point for element in dataset]
-    return own
+    found.put(own)
 
 if __name__ == "__main__":
     with stoker.LocalCluster(1) as cluster:
         dataset = stoker.Dataset.range(100).map(lambda x: Sample(Point(x))).distribute(cluster)
-        with multiprocessing.get_context(sys.argv[1]).Pool(2) as pool:
-            found = pool.map(read, [dataset, dataset], chunksize=1)
-    print(json.dumps(found))
+        context = multiprocessing.get_context(sys.argv[1])
+        found = context.SimpleQueue()
+        children = [context.Process(target=read, args=(dataset, found)) for _ in range(2)]
+        for child in children:
+            child.start()
+        print(json.dumps([found.get() for _ in children]))
+        for child in children:
+            child.join()
 """
 
 

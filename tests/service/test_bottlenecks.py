@@ -22,6 +22,7 @@ import stoker
 from stoker.service import messages as m
 from stoker.service import rpc
 from stoker.service.client import shell
+from stoker.service.host import Load, load
 from stoker.service.status import ClientStatus
 from tests.faults.proxy import Forwarder
 from tests.serving import (
@@ -213,7 +214,8 @@ def test_a_slow_source_is_named():
     assert _named("from_generator", build, stats["sentence"])
 
 
-def test_a_slow_network_is_named():
+def test_a_slow_network_is_named(monkeypatch):
+    monkeypatch.setattr(shell, "load", Load)  # of a machine with free cores
     port = free_port()
     with Forwarder(port) as proxy:
         proxy.rate = 2_000_000
@@ -355,6 +357,21 @@ def test_reading_goes_on_if_no_bottleneck_can_be_found(monkeypatch):
         with reading(slow.iterator()):
             found = "No bottleneck was found: ZeroDivisionError"
             assert eventually(lambda: found in _clients(service.target)[0].sentence)
+
+
+def test_a_reading_has_the_load_of_this_machine(monkeypatch):
+    monkeypatch.setattr(os, "getloadavg", lambda: (9.3, 1.0, 1.0))
+    with Service(1) as service:
+        iterator = iter(stoker.Dataset.range(9).distribute(service.target))
+        assert next(iterator) == 0
+        stream: Any = iterator._stream
+        assert stream.reading().load == Load(9.3, os.cpu_count() or 1)
+        iterator.close()
+
+
+def test_a_system_without_load_averages_has_no_load(monkeypatch):
+    monkeypatch.delattr(os, "getloadavg")
+    assert not load().is_high
 
 
 def test_the_time_after_an_interrupted_read_is_no_wait(monkeypatch):

@@ -1,8 +1,10 @@
 """The client's logic by values: messages in, actions and elements out."""
 
 import random
+from typing import get_args
 
 import msgspec
+import pytest
 
 from stoker.errors import (
     CancelledError,
@@ -18,6 +20,7 @@ from stoker.service.client.flow_control import CONNECTION_BYTES
 from stoker.service.client.give_up_policy import DISPATCHER_TIMEOUT
 from stoker.service.client.iteration_end import END_SECONDS
 from stoker.service.client.pace import FIRST, GROWTH
+from stoker.service.loading import Loading
 from stoker.service.processing_modes import ShardingPolicy
 from stoker.service.read_options import ReadOptions
 from stoker.service.task_evidence import TaskEvidence, encode
@@ -44,7 +47,7 @@ def _client(max_outstanding_requests: int | None = None, hello: m.ClientHello = 
 def _reading(max_outstanding_requests: int | None = None, *tasks: m.TaskInfo) -> c.Client:
     """Return a client that reads task 20 (or `tasks`) on connection 1 (and following)."""
     client = _client(max_outstanding_requests)
-    client.session_opened()
+    client.session_opened(0.0)
     client.session_message(WELCOME, 0.0)
     client.session_message(m.Tasks(added=list(tasks or (TASK,))), 0.0)
     for connection in range(1, 1 + len(tasks or (TASK,))):
@@ -85,7 +88,7 @@ def _finish(client: c.Client) -> None:
 
 def test_client_opens_its_iteration_and_connects_to_tasks():
     client = _client()
-    assert client.session_opened() == [c.ToDispatcher(HELLO)]
+    assert client.session_opened(0.0) == [c.ToDispatcher(HELLO)]
     assert client.session_message(WELCOME, 0.0) == [c.SetHeartbeat(500)]
     assert client.session_message(m.Tasks(added=[TASK]), 0.0) == [c.Connect(1, TASK)]
     assert client.connected(1) == [c.ToWorker(1, f.Hello(1, 1, 40, 20, 0, attempt=1, reports=True))]
@@ -94,16 +97,30 @@ def test_client_opens_its_iteration_and_connects_to_tasks():
     ]
 
 
+def test_the_age_of_a_copy_is_that_at_the_hello():
+    client = _client(hello=msgspec.structs.replace(HELLO, copied=m.CopyTime(2.0)))
+    client.session_lost(1.0, "Connection refused")
+    [said] = client.session_opened(3.0)
+    assert isinstance(said, c.ToDispatcher)
+    assert isinstance(said.message, m.ClientHello)
+    assert said.message.copied == m.CopyTime(5.0)
+    client.session_message(WELCOME, 4.0)
+    [resumed] = client.session_opened(6.0)
+    assert isinstance(resumed, c.ToDispatcher)
+    assert isinstance(resumed.message, m.ClientHello)
+    assert resumed.message.copied is None
+
+
 def test_dataset_is_sent_only_on_request():
     registration = m.RegisterDataset("digest", b"tree")
     hello = msgspec.structs.replace(HELLO, dataset_id="", registration=registration)
     brief = msgspec.structs.replace(hello, registration=m.RegisterDataset("digest"))
     client = _client(hello=hello)
-    assert client.session_opened() == [c.ToDispatcher(brief)]
+    assert client.session_opened(0.0) == [c.ToDispatcher(brief)]
     assert client.session_message(m.DatasetUnknown(), 0.0) == [c.ToDispatcher(hello)]
     client.session_message(WELCOME, 0.0)
     client.session_lost(1.0)
-    [again] = client.session_opened()
+    [again] = client.session_opened(0.0)
     assert isinstance(again, c.ToDispatcher)
     assert isinstance(again.message, m.ClientHello)
     assert (again.message.client_id, again.message.registration) == (40, None)
@@ -314,7 +331,7 @@ def test_close_gives_back_through_worker_and_dispatcher():
     ]
     assert client.consumption.elements == 3
     assert client.close(consumed=2) == []
-    assert client.session_opened() == []
+    assert client.session_opened(0.0) == []
 
 
 def test_farewell_has_what_was_given_back():
@@ -432,7 +449,7 @@ def test_dead_worker_does_not_hold_the_only_credit():
 def test_session_is_resumed_with_the_same_id():
     client = _reading()
     client.session_lost(1.0)
-    [said] = client.session_opened()
+    [said] = client.session_opened(0.0)
     assert isinstance(said, c.ToDispatcher)
     assert isinstance(said.message, m.ClientHello)
     assert (said.message.client_id, said.message.journal_id) == (40, "journal")
@@ -444,7 +461,7 @@ def test_refusal_is_raised_after_received_elements():
     client.session_message(m.Refused(ErrorRecord("NotFoundError", "gone")), 0.0)
     assert _taken(client) == ["a"]
     assert isinstance(_taken(client), NotFoundError)
-    assert client.session_opened() == []
+    assert client.session_opened(0.0) == []
 
 
 def test_client_waits_for_a_dispatcher_until_connect_timeout():
@@ -484,6 +501,18 @@ def test_waiting_for_names_workers_and_dispatcher():
     assert client.waiting_for() == "worker here:1, worker there:1 (reset)"
     client.session_lost(0.0)
     assert client.waiting_for().startswith("the dispatcher at service:1, ")
+
+
+def test_a_worker_that_imports_is_named_and_waited_for():
+    client = _reading()
+    loading = f.Report(encode(TaskEvidence(loading=Loading("torch", 118.7))))
+    client.worker_message(1, loading, 119.0)
+    client.tick(120.0)
+    assert _taken(client) is None
+    expected = "worker here:1 (loads the functions: imports torch, 119 s)"
+    assert client.waiting_for() == expected
+    client.worker_message(1, f.Report(encode(TaskEvidence(1.0))), 120.0)
+    assert client.waiting_for() == "worker here:1"
 
 
 def _of_journaled_dispatcher(patience_ms: int = 600_000) -> c.Client:
@@ -532,6 +561,38 @@ def test_worker_is_read_on_after_the_patience():
     assert _taken(client) is None
     client.tick(55.0)  # workers wait for splits
     assert isinstance(_taken(client), UnavailableError)
+
+
+NO_PROGRESS: list[f.Message] = [
+    f.Ready(0, 2),
+    f.Welcome(1, "here:1"),
+    f.Counts({}),
+    f.Report(encode(TaskEvidence(1.0, 0.1, 0.0, 0.9))),
+    f.End(0),
+    f.ProbeReply(1, 1, "here:1", 1, "", "", 0.0),
+]
+PROGRESS: list[f.Message] = [f.Frame(0, ["a"]), f.Ready(3)]
+OF_A_CLIENT = {f.Hello, f.Credit, f.GiveBack, f.Probe}
+
+
+def test_every_message_of_a_worker_is_progress_or_not():
+    kinds = {type(message) for message in PROGRESS + NO_PROGRESS}
+    assert kinds | OF_A_CLIENT | {f.Bye} == set(get_args(f.Message))
+
+
+@pytest.mark.parametrize("message", PROGRESS + NO_PROGRESS, ids=lambda x: type(x).__name__)
+def test_only_elements_let_a_client_wait_longer_for_splits(message):
+    client = _reading(None, TASK, OTHER)
+    client.session_lost(0.0)
+    client.worker_message(1, message, 50.0)
+    client.take(0.0, 50.0)
+    client.take(0.0, 50.0)
+    client.tick(59.9)
+    assert client.error is None
+    client.tick(60.0)
+    assert (client.error is None) == (message in PROGRESS)
+    client.tick(110.0)
+    assert isinstance(client.error, UnavailableError)
 
 
 def test_totals_of_tasks_are_added_once():
@@ -583,6 +644,57 @@ def test_a_client_that_leaves_does_not_connect_again():
     assert _taken(client) == ["a"]
     _, actions = client.take(0.0, 0.0)
     assert _to_dispatcher(actions + client.tick(0.0)) == [m.TaskLeft(20, 40, (1, 0))]
+
+
+def _told_to_leave() -> c.Client:
+    """Return a consumer that has task 20, and then gives it back: its worker drains."""
+    hello = msgspec.structs.replace(
+        HELLO,
+        parameters=m.JobParameters(ShardingPolicy.OFF, num_consumers=1),
+        consumer_index=0,
+    )
+    client = _client(hello=hello)
+    client.session_message(WELCOME, 0.0)
+    client.session_message(m.Tasks(added=[TASK]), 0.0)
+    first = m.RoundsChange(0, m.RoundPosition(turns=[20]))
+    client.session_message(m.Rounds(changes=[first]), 0.0)
+    client.connected(1)
+    client.worker_message(1, f.Welcome(1, "here:1"), 0.0)
+    _frame(client, 0, ["a"])
+    last = m.RoundsChange(1, m.RoundPosition(1, runs={20: 1}, step=1), left=[20])
+    actions = client.session_message(m.Rounds(changes=[last]), 0.0)
+    assert c.ToWorker(1, f.GiveBack(1, 0)) in actions
+    return client
+
+
+def _dialed(actions: list[c.Action]) -> list[int]:
+    return [action.connection for action in actions if isinstance(action, c.Connect)]
+
+
+def test_a_task_is_given_back_to_a_worker_that_drains_until_it_confirms():
+    client = _told_to_leave()
+    client.connection_lost(1, "it broke", 0.0)
+    assert _dialed(client.tick(1.0)) == [2]
+    client.connected(2)
+    given_back = client.worker_message(2, f.Welcome(1, "here:1", first_frame=1), 1.0)
+    assert given_back == [c.ToWorker(2, f.GiveBack(1, 0))]
+    _frame(client, 1, ["late"], connection=2)
+    assert client.worker_message(2, f.Bye(None), 1.0) == [c.Disconnect(2, farewell=False)]
+    assert _dialed(client.tick(100.0)) == []
+    assert _taken(client) == ["a"]
+
+
+def test_a_worker_that_drains_and_refuses_an_old_connection_has_not_confirmed():
+    client = _told_to_leave()
+    client.worker_message(1, f.Bye(ErrorRecord("UnavailableError", "an older one")), 0.0)
+    assert _dialed(client.tick(1.0)) == [2]
+
+
+def test_a_worker_that_is_lost_while_it_drains_needs_no_confirmation():
+    client = _told_to_leave()
+    client.connection_lost(1, "it broke", 0.0)
+    client.session_message(m.Tasks(lost=[msgspec.structs.replace(LOST, elements=0)]), 0.0)
+    assert _dialed(client.tick(100.0)) == []
 
 
 def test_client_answers_again_if_asked_again_to_leave():

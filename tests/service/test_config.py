@@ -56,13 +56,13 @@ def test_invalid_dispatcher_field_is_a_value_error(fields, message):
         ({"shared_memory_bytes": -1}, "`shared_memory_bytes` must not be negative, got -1"),
         ({"worker_tags": [""]}, "Worker tags cannot be empty"),
         ({"dispatcher_address": ""}, "must not be empty"),
-        ({"dispatcher_address": "host"}, "'host:port'"),
+        ({"dispatcher_address": "::1"}, "`dispatcher_address` '::1' is an IPv6 address without br"),
         ({"host": "::"}, "insecure=True"),
         ({"worker_address": "0.0.0.0"}, "`worker_address` must be the host or 'host:port' at whi"),
         ({"worker_address": "[::]:7000"}, "`worker_address` must be the host or 'host:port' at w"),
         ({"worker_address": "a/b"}, "`worker_address` must be the host or 'host:port' at which"),
         ({"data_transfer_address": "grpc://a:1"}, "`data_transfer_address` must be the host or"),
-        ({"data_transfer_address": "a:70000"}, "'a:70000' is not an address"),
+        ({"data_transfer_address": "a:70000"}, "`data_transfer_address` 'a:70000' has the p"),
         ({"peer_timeout_ms": 999}, "`peer_timeout_ms` must be at least 1000, got 999"),
     ],
 )
@@ -108,10 +108,22 @@ def test_insecure_allows_other_hosts():
         ("grpc://host:1", ("grpc", "host:1")),
         (("grpc", "host:65535"), ("grpc", "host:65535")),
         ("grpc://[::1]:5", ("grpc", "[::1]:5")),
+        ("head", ("grpc", "head:5050")),
+        ("grpc://10.0.0.5", ("grpc", "10.0.0.5:5050")),
+        (("grpc", "[::1]"), ("grpc", "[::1]:5050")),
     ],
 )
 def test_service_is_parsed_into_protocol_and_address(service, expected):
     assert parse_service(service) == expected
+
+
+@pytest.mark.parametrize("service", ["http://head:5050", "https://head"])
+def test_service_of_a_web_server_is_told_to_remove_its_protocol(service):
+    protocol = service.partition("/")[0]
+    with pytest.raises(NotFoundError, match=f"`service` '{service}' has the .* '{protocol}//'$"):
+        parse_service(service)
+    with pytest.raises(NotFoundError, match="No credentials factory has been registered"):
+        parse_service((protocol.removesuffix(":"), "head:5050"))
 
 
 def test_processing_modes_are_policies_or_their_names():

@@ -46,6 +46,19 @@ def test_the_window_moves_on_as_elements_are_consumed():
     assert _ahead(credit, 1, 2000) == pytest.approx(100, abs=2)
 
 
+def test_a_task_that_is_left_takes_no_credit_of_the_others():
+    credit = LimitedCredit(1)
+    _connect(credit, 1, 2)
+    assert credit.ready(1, 5, 0) == [1]
+    credit.extend(1, 4)
+    assert credit.grant(1)[0] == 4
+    assert credit.ready(2, 1, 0) == [2]
+    credit.received(1, 4, 0.0)
+    credit.consumed(1, 4, 4, 0.0, 0.0)
+    assert credit.disconnected(1) == []  # task 2 has the only credit
+    assert credit.ready(2, 1, 0) == []
+
+
 def test_granted_elements_are_never_revoked():
     credit = WindowedCredit()
     _connect(credit, 1)

@@ -4,14 +4,10 @@ import tracemalloc
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from stoker.dataset.options import Options
-from stoker.dataset.streams.call_ranges import CallRange
 from stoker.dataset.tree.splits import ENDLESS, IndexSplits, ListedSplits, Source
 from stoker.elements.spec import UnknownSpec, spec_to_wire
-from stoker.errors import ErrorRecord
 from stoker.service import messages as m
 from stoker.service.dispatcher.split_tracker import REMEMBERED
 from stoker.service.processing_modes import ShardingPolicy
@@ -75,12 +71,6 @@ def test_impossible_split_request_is_refused_before_a_change(request_, words):
     )
     assert words in refused(said)
     assert talk.logic.commits == commits
-
-
-def test_negative_consumption_is_refused():
-    talk, task = reading()
-    assert "must not be negative" in refused(talk.say(C1, m.ClientClose({task: (0, -1)})))
-    assert talk.logic.state.clients
 
 
 @pytest.mark.parametrize(
@@ -175,72 +165,3 @@ def test_supervisor_does_not_renew_the_lease_of_a_client():
         talk.say(S1, m.KeepAlive({client_id: client.key}))
         talk.pass_time(0.25)
     assert not talk.logic.state.clients
-
-
-NUMBERS = st.sampled_from([-1, 0, 1, 2, 3, 4, 5, 10**9, 2**62])
-
-
-def messages(ids) -> st.SearchStrategy:
-    """Messages with ids that exist and values that may not."""
-    number = st.one_of(st.sampled_from(ids), NUMBERS)
-    return st.one_of(
-        st.builds(
-            m.SplitRequest,
-            number,
-            NUMBERS,
-            NUMBERS,
-            st.lists(NUMBERS),
-            NUMBERS,
-            NUMBERS,
-            st.booleans(),
-        ),
-        st.builds(page, number, st.lists(st.just("a")), NUMBERS, NUMBERS, NUMBERS),
-        st.builds(m.ListingFailed, number, st.just(ErrorRecord("OSError", "no"))),
-        st.builds(m.TaskProgress, number, st.booleans(), st.booleans(), NUMBERS),
-        st.builds(m.TaskRead, number),
-        st.builds(m.KeepAlive, st.dictionaries(number, st.just(b""))),
-        st.builds(
-            m.WorkerDied,
-            number,
-            st.sampled_from(["", "x"]),
-            st.sampled_from([b"", bytes(16)]),
-            st.dictionaries(number, st.lists(st.builds(CallRange, *[NUMBERS] * 3), max_size=2)),
-            NUMBERS,
-        ),
-        st.builds(m.ClientClose, st.dictionaries(number, st.tuples(NUMBERS, NUMBERS))),
-        st.builds(
-            m.WorkerHello,
-            st.just(1),
-            st.just(1),
-            st.sampled_from(["host:1", "host:2", ""]),
-            st.just({}),
-            st.just(VERSIONS),
-            worker_id=st.one_of(st.none(), number),
-            tasks=st.lists(number),
-            readers=st.dictionaries(number, st.lists(number)),
-            listings=st.lists(number),
-        ),
-        st.just(CLIENT_HELLO),
-        st.just(m.SupervisorHello(1, 1)),
-        st.just(m.Heartbeat()),
-        st.just(m.WorkerLeave()),
-    )
-
-
-@given(st.data())
-def test_no_message_raises_in_the_logic(data):
-    talk, task = reading()
-    talk.join(W2)
-    talk.say(S1, m.SupervisorHello(1, 1))
-    state = talk.logic.state
-    journal = talk.logic._ledger.journal_id
-    for _ in range(data.draw(st.integers(1, 15))):
-        ids = [task, *state.tasks, *state.workers, *state.clients, *state.iterations]
-        message = data.draw(messages(ids))
-        if isinstance(message, m.WorkerHello):
-            message = msgspec.structs.replace(message, journal_id=journal)
-        if isinstance(message, m.WorkerDied) and message.worker_id in state.workers:
-            key = state.workers[message.worker_id].added.key
-            message = msgspec.structs.replace(message, key=key)
-        talk.say(data.draw(st.sampled_from([W1, W2, C1, S1, 5])), message)
-    talk.pass_time(30)

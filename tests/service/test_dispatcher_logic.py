@@ -1,5 +1,6 @@
 """The dispatcher's logic by values: messages in, actions out."""
 
+import math
 import random
 
 import msgspec
@@ -509,6 +510,57 @@ def test_closed_client_gives_back_through_the_dispatcher():
         (C1, m.ClientClosed()),
         (C1, "end"),
     ]
+
+
+@pytest.mark.parametrize("ending", ["left", "delivered"])
+@pytest.mark.parametrize(("age", "in_time"), [(4.9, False), (5.1, True), (math.inf, True)])
+def test_a_copy_must_be_older_than_the_end_of_its_first_epoch(ending, age, in_time):
+    talk = Talk()
+    talk.join(W1)
+    talk.read(C1, named=False, copied=m.CopyTime(math.inf))
+    if ending == "left":
+        talk.say(C1, m.ClientClose())
+    else:  # by a client that was killed and has its lease
+        talk.say(W1, m.TaskProgress(talk.task(W1), exhausted=True, delivered=True))
+    talk.now = 5.0
+    said = talk.read(C2, named=False, copied=m.CopyTime(age))
+    assert ["before this copy" in x.error.message for _, x in only(said, m.Refused)] == [True] * (
+        not in_time
+    )
+    warnings = [x.warning for _, x in only(said, m.ClientWelcome)]
+    assert ["gets none" in warning for warning in warnings] == [True] * in_time
+    assert len(talk.logic.state.clients) == (ending == "delivered") + in_time
+
+
+@pytest.mark.parametrize(
+    ("copied", "kind"),
+    [
+        (m.CopyTime(0.4, "host", 5.1), m.Refused),
+        (m.CopyTime(0.6, "host", 4.9), m.ClientWelcome),
+        (m.CopyTime(0.6, "another", 4.9), m.Refused),
+    ],
+)
+def test_the_clock_of_the_same_host_decides_when_a_copy_was_made(copied, kind):
+    talk = Talk()
+    talk.logic = Dispatcher(talk.config, random.Random(1), 0.0, state=talk.logic.state, host="host")
+    talk.join(W1)
+    talk.read(C1, named=False)
+    talk.now = 5.0
+    talk.say(C1, m.ClientClose())
+    talk.now = 6.0  # the hello was on its way for half a second
+    assert only(talk.read(C2, named=False, copied=copied), kind)
+
+
+@pytest.mark.parametrize(("age", "kind"), [(0.5, m.Refused), (3.0, m.ClientWelcome)])
+def test_an_epoch_of_an_earlier_dispatcher_ended_before_the_restart(age, kind):
+    talk = Talk()
+    talk.join(W1)
+    talk.read(C1, named=False)
+    talk.say(C1, m.ClientClose())
+    talk.now = 5.0
+    talk.logic = Dispatcher(talk.config, random.Random(1), 5.0, state=talk.logic.state)
+    talk.now = 6.0
+    assert only(talk.read(C2, named=False, copied=m.CopyTime(age)), kind)
 
 
 def test_client_without_a_session_gives_back_by_a_call():

@@ -146,10 +146,14 @@ def test_session_that_opens_again_has_the_reason():
         reason="Connection reset by peer",
     )
     assert lines(talk) == [
-        (INFO, f"a worker connected again: {reason}", {"worker": "host:1"}),
         (
             INFO,
-            "a client connected again: Connection reset by peer",
+            f"a worker connected again; its connection had failed: {reason}",
+            {"worker": "host:1"},
+        ),
+        (
+            INFO,
+            "a client connected again; its connection had failed: Connection reset by peer",
             {**EPOCH, "client": client_id},
         ),
     ]

@@ -3,11 +3,14 @@ from typing import Any
 
 import pytest
 
+import stoker
+from stoker.dataset.streams.execute import open_stream
 from stoker.dataset.streams.failures import Origin, mark_failure
+from stoker.dataset.tree.node import Context
 from stoker.errors import NotFoundError, PoisonedElementError, UserFunctionError, from_record
 from stoker.service.worker.failure import LONGEST_TEXT, describe
 
-ORIGIN = Origin("map", "train.py:12", 5)
+ORIGIN = Origin("map", "train.py:12", 5, "'a.jpg'")
 
 
 def _raised(error: Any) -> Any:
@@ -27,9 +30,13 @@ def test_user_error_has_message_site_and_traceback():
         "train.py:12",
         7,
     )
-    assert "ValueError: bad" in record.message
+    assert record.message == (
+        "ValueError: bad (raised by the function of `map`, train.py:12, for the input 'a.jpg', "
+        "at element 5, on worker host:1)"
+    )
     assert record.remote_traceback.startswith("Traceback (most recent call last):\n")
     assert "in _raised" in record.remote_traceback
+    assert "element" not in record.remote_traceback  # the message names it
 
 
 def test_stoker_error_keeps_its_class():
@@ -43,9 +50,7 @@ def test_poisoned_element_keeps_its_class_and_place():
     record = describe(mark_failure(raised, Origin("map", "train.py:12", 3)), "host:1", 5)
     error = pickle.loads(pickle.dumps(from_record(record)))
     assert type(error) is PoisonedElementError
-    assert str(error) == (
-        "it killed workers (`map`, train.py:12, on worker host:1, at element 5 of its stream)"
-    )
+    assert str(error) == "it killed workers (`map`, train.py:12, on worker host:1)"
     assert (error.worker, error.node, error.site) == ("host:1", "map", "train.py:12")
     assert error.element == 5
 
@@ -56,6 +61,26 @@ def test_error_of_unknown_origin_names_worker_and_element():
     assert isinstance(error, UserFunctionError)
     assert str(error).startswith("worker host:1 failed at element 3: OSError: disk")
     assert error.element == 3
+
+
+def test_traceback_has_the_users_frames_only(caplog):
+    def outer(x):
+        return list(stoker.Dataset.from_tensors(x).map(inner))
+
+    def inner(_):
+        raise ValueError("bad")
+
+    stream = open_stream(stoker.Dataset.from_tensors(1).map(outer).node, Context())
+    with pytest.raises(ValueError) as caught:
+        stream.next()
+    with caplog.at_level("DEBUG", "stoker.worker"):
+        text = describe(caught.value, "host:1", 0).remote_traceback
+    assert [line.split()[-1] for line in text.splitlines() if line.startswith("  File")] == [
+        "test_traceback_has_the_users_frames_only",
+        "outer",
+        "inner",
+    ]
+    assert "next_chunk" in caplog.text
 
 
 def test_causes_omit_frames_of_stoker():

@@ -79,7 +79,9 @@ def test_a_journal_of_other_records_is_refused(tmp_path: Path, caplog: pytest.Lo
     journal.append(msgspec.msgpack.encode([WorkerDraining(1)]))
     journal.close(10)
     for _ in range(2):
-        with pytest.raises(FailedPreconditionError, match="does not hold the records"):
+        with pytest.raises(
+            FailedPreconditionError, match=f"`work_dir` {tmp_path} does not hold the records"
+        ):
             serve(tmp_path)
     assert "is not closed" not in caplog.text  # the refused start freed it before it returned
 

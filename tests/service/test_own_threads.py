@@ -36,7 +36,7 @@ def _worker() -> Iterator[Callable[[], None]]:
 def _cluster() -> Iterator[Callable[[], None]]:
     with stoker.LocalCluster(1, threads=True) as cluster:
         yield cluster.stop
-        assert eventually(lambda: cluster._dispatcher._state == "stopped")
+        assert eventually(lambda: cluster._servers.dispatcher._state == "stopped")
 
 
 @pytest.mark.parametrize("running", [_dispatcher, _worker, _cluster])

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from stoker.service import messages as m
-from stoker.service.dispatcher.logic import Dispatcher, Send
+from stoker.service.dispatcher.logic import RETURN_SECONDS, Dispatcher, Send
 from stoker.service.dispatcher.snapshot import rebuild
 from stoker.service.keys import KEY_BYTES
 from stoker.service.processing_modes import ShardingPolicy
@@ -81,11 +81,12 @@ def _reading(talk: Talk, *workers: int) -> m.ClientWelcome:
 # ── splits and tasks ──────────────────────────────────────────────────────────────────────────────
 def test_announced_splits_are_acknowledged_after_a_restart():
     talk = Journaled()
-    _reading(talk, W1)
+    welcome = _reading(talk, W1)
     task = talk.task(W1)
     talk.say(W1, m.SplitRequest(task, 0, 0, want=2))
     talk.say(W1, m.SplitRequest(task, 0, 0, begin=[0]))
     talk.restart()
+    talk.say(C1, _client_hello(welcome))
     talk.again(W1, tasks=[task])
     said = talk.say(W1, m.SplitRequest(task, 0, 0, begin=[0, 1], want=1))
     grants = [grant for _, grant in only(said, m.SplitGrant)]
@@ -102,6 +103,7 @@ def test_split_whose_beginning_was_not_stored_may_go_elsewhere():
     talk.restart(last_call_lost=True)
     talk.again(W2, tasks=[second])
     talk.say(W2, m.SplitRequest(second, 0, 0, begin=[0]))
+    talk.pass_time(RETURN_SECONDS)
     talk.again(W1, tasks=[first])
     [(_, grant)] = only(talk.say(W1, m.SplitRequest(first, 0, 0, begin=[0])), m.SplitGrant)
     assert (grant.begun, grant.refused) == ([], [0])

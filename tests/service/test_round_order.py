@@ -88,7 +88,7 @@ def test_what_a_lost_task_owes_comes_in_filler_slots():
     assert _taken(order) == []  # nobody knows what the others have
     order.change([_change(1, 2, [B], {A: 1, B: 1}, fillers=1)], 0, [])
     assert (order.owed, _taken(order)) == (0, [(B, 0), (B, 1)])
-    assert (order.step, order.owed, order.counts["rounds_mixed"]) == (2, 0, 1)
+    assert (order.step, order.owed, order.counts["rounds_mixed"]) == (2, 0, 2)
 
 
 def test_consumers_that_owe_nothing_skip_filler_slots():
@@ -121,6 +121,29 @@ def test_elements_of_a_lost_task_that_others_lack_are_discarded():
     _put(order, B, 0)
     assert _taken(order) == [(B, 0)]
     assert [(x.task_id, x.number) for x in order.take_discarded()] == [(A, 1)]
+
+
+def test_a_task_whose_worker_drains_is_read_up_to_the_change():
+    order = _order(A, B)
+    _put(order, A, 0, 1, 2)
+    order.change([_change(1, 3, [B], {A: 2, B: 1}, left=[A])], 0, [])
+    assert order.to_leave == [(A, 2)]
+    order.task_ended(A)  # it is left
+    assert order.to_leave == []
+    _put(order, B, 0, 1)
+    assert _taken(order) == [(A, 0), (B, 0), (A, 1), (B, 1)]
+    assert [(x.task_id, x.number) for x in order.take_discarded()] == [(A, 2)]
+    assert (order.owed, order.mixed) == (0, 0)
+
+
+def test_runs_of_a_left_task_that_nobody_has_any_more_are_passed():
+    """The consumer has restarted: its predecessor had received them."""
+    order = _order(A, B)
+    order.task_ended(A)
+    order.change([_change(1, 2, [B], {A: 1, B: 1}, left=[A], fillers=0)], 0, [])
+    _put(order, B, 0)
+    assert _taken(order) == [(B, 0)]
+    assert (order.slot, order.owed, order.mixed) == (2, 1, 1)
 
 
 def test_the_latest_element_is_repeated_if_nothing_is_left():

@@ -137,6 +137,57 @@ def test_fillers_replace_what_a_lost_worker_had_sent_to_some_only(rounds):
     assert change.position == m.RoundPosition(5, [], {task: 5}, 5)
 
 
+def _leaving(task: int) -> m.TaskProgress:
+    return m.TaskProgress(task, leaving=True)
+
+
+def test_a_worker_that_drains_is_left_at_the_slot_of_the_farthest_consumer(rounds):
+    rounds.worker(W2)
+    rounds.reached(C0, 0, [0])
+    rounds.reached(C1, 0, [0])
+    old, new = rounds.tasks
+    rounds.say(W1, m.WorkerDraining())
+    rounds.say(W1, _leaving(old))
+    rounds.reached(C0, 4, [2, 2])
+    rounds.reached(C1, 7, [4, 3])
+    change = rounds.iteration.rounds[-1]
+    assert change.position == m.RoundPosition(7, [new], {old: 4, new: 3}, 7)
+    assert (change.left, change.fillers) == ([old], 0)
+    rounds.say(W1, _leaving(old))  # on a new session
+    assert not rounds.hold
+
+
+def test_two_workers_that_drain_during_a_join_are_left_together(rounds):
+    rounds.worker(W2)
+    rounds.say(W1, m.WorkerDraining())
+    rounds.say(W2, m.WorkerDraining())
+    old, new = rounds.tasks
+    rounds.say(W2, _leaving(new))
+    rounds.say(W1, _leaving(old))
+    rounds.reached(C0, 3, [3])
+    rounds.reached(C1, 3, [3])
+    change = rounds.iteration.rounds[-1]
+    assert (change.position.turns, change.left) == ([], [old, new])
+    assert change.position.runs == {old: 3, new: 0}
+    assert not change.last  # rounds go on with the next worker
+    rounds.worker(3)
+    rounds.reached(C0, 3, [3], at_end=True)
+    rounds.reached(C1, 3, [3], at_end=True)
+    assert rounds.iteration.rounds[-1].position.turns == rounds.tasks[2:]
+
+
+def test_a_restarted_dispatcher_knows_the_tasks_that_were_left(rounds):
+    [task] = rounds.tasks
+    rounds.say(W1, _leaving(task))
+    rounds.reached(C0, 3, [3])
+    rounds.reached(C1, 3, [3])
+    rounds.logic = Dispatcher(
+        DispatcherConfig(), random.Random(1), 0.0, state=load(dump(rounds.logic.state))
+    )
+    [after] = rounds.logic._iterations._rounds.values()
+    assert (after._left, after._joining, after._has_leaving) == ([task], [], False)
+
+
 def test_nothing_changes_when_a_worker_leaves_that_was_read_to_the_end(rounds):
     [task] = rounds.tasks
     rounds.say(W1, m.TaskProgress(task, delivered=True))

@@ -332,7 +332,7 @@ def test_client_of_another_protocol_is_refused(service):
 @pytest.mark.parametrize("mode", ["SIDEWAYS", 99, ShardingPolicy.DETERMINISTIC])
 def test_client_of_an_unknown_mode_is_refused(service, mode):
     dataset_id = stoker.service.register_dataset(service.target, stoker.Dataset.range(3))
-    parameters = messages.JobParameters(mode, "NOWHERE", 3, True)
+    parameters = messages.JobParameters(mode, "NOWHERE", None, True)
     hello = _client_hello(dataset_id=dataset_id, parameters=parameters)
     error = _refusal(service, rpc.encode(hello))
     assert re.search("not a control message|ShardingPolicy.DETERMINISTIC is not in", str(error))

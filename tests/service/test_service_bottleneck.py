@@ -10,6 +10,7 @@ from stoker.dataset.streams.stage_report import StageReport
 from stoker.service.client.reading import Reading, TaskState
 from stoker.service.client.service_bottleneck import find_bottleneck, find_service_bottleneck
 from stoker.service.client.task_reading import TaskReading
+from stoker.service.host import Load
 from stoker.service.task_evidence import TaskEvidence
 
 SOURCE = StageReport(0, "list_files", "train.py:7", busy=0.1, get_wait=0.1, elements=90)
@@ -89,7 +90,8 @@ def test_busy_workers_are_named_with_their_slowest_stage():
         "10.0 s, and 2 workers computed for 90% of that time: 99% of the pipeline's time was in "
         "map(decode) at train.py:8 (P50 100.0 ms, P99 120.0 ms per element); run it in parallel "
         "with num_parallel_calls=stoker.AUTOTUNE if it releases the GIL (as NumPy and image "
-        "decoders do), or with `stoker worker --processes 8` otherwise, as a worker has 8 cores."
+        "decoders do), or with `stoker worker --processes 8` otherwise (worker processes on "
+        "host: 2, cores: 8)."
     )
 
 
@@ -100,7 +102,8 @@ def test_busy_workers_are_named_with_their_slowest_stage():
         ({"cpu": 0.01}, 8, "waits rather than computes"),
         ({"cpu": 0.3}, 8, "if it releases the GIL"),
         ({"cpu": 0.99}, 8, "num_parallel_calls=stoker.AUTOTUNE"),
-        ({}, 1, "add workers, or make it faster, as a worker has one core"),
+        ({}, 1, "no core of host is free (worker processes: 1, cores: 1)"),
+        ({"kind": "batch"}, 1, "add workers on other machines"),
         ({"kind": "shuffle"}, 8, "use a smaller buffer_size"),
         ({"kind": "batch"}, 8, "write into the batch, or add workers"),
         ({"kind": "filter"}, 8, "in a map with num_parallel_calls=stoker.AUTOTUNE, or add workers"),
@@ -113,6 +116,44 @@ def test_the_advice_fits_the_slow_stage(changes, cores, advice):
     found = find_service_bottleneck(_reading(_task(stages=[SOURCE, stage], cores=cores)))
     assert found.kind == "worker"
     assert advice in found.sentence
+
+
+def test_processes_of_a_local_cluster_are_advised_while_cores_are_free():
+    found = find_service_bottleneck(_reading(_task("127.0.0.1:1"), _task("127.0.0.1:2")))
+    assert (
+        "or with stoker.LocalCluster(8) or `stoker worker --processes 8` otherwise (worker "
+        "processes on 127.0.0.1: 2, cores: 8)."
+    ) in found.sentence
+
+
+@pytest.mark.parametrize("stages", [[SOURCE, DECODE], []], ids=["map", "not measured"])
+def test_processes_that_use_all_cores_are_no_reason_for_more(stages):
+    tasks = [_task(f"localhost:{n}", cores=2, stages=stages) for n in (1, 2)]
+    found = find_service_bottleneck(_reading(*tasks))
+    assert found.kind == "worker"
+    assert "add workers on other machines" in found.sentence
+    assert "--processes" not in found.sentence
+    assert "LocalCluster" not in found.sentence
+
+
+def test_a_full_machine_is_named_with_its_processes_and_cores():
+    tasks = [_task(f"localhost:{n}", cores=2) for n in (1, 2)]
+    assert find_service_bottleneck(_reading(*tasks)).sentence.endswith(
+        "; make it cheaper, such as by NumPy or other native code instead of Python, or add "
+        "workers on other machines, as no core of localhost is free (worker processes: 2, cores: "
+        "2)."
+    )
+
+
+def test_a_process_is_counted_once_for_all_its_tasks():
+    tasks = [_task("host:1", cores=2), _task("host:1", cores=2)]
+    assert "worker processes on host: 1" in find_service_bottleneck(_reading(*tasks)).sentence
+
+
+def test_the_machine_with_the_most_free_cores_gets_more_processes():
+    full = [_task(f"small:{n}", cores=2) for n in (1, 2)]
+    found = find_service_bottleneck(_reading(*full, _task("large:1", cores=16)))
+    assert "--processes 16` otherwise (worker processes on large: 1" in found.sentence
 
 
 def test_a_slow_source_is_named():
@@ -182,6 +223,41 @@ def test_workers_that_came_and_went_need_no_requests():
     sends = _task(put_wait=8.0, computing=1.0)
     found = find_service_bottleneck(_reading(*gone, *ended, sends, max_outstanding_requests=64))
     assert "smaller dtypes" in found.sentence
+
+
+BUSY_MACHINE = Load(9.3, 2)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "host"), [("shm", "10.0.0.1"), ("local", "localhost"), ("tcp", "127.0.0.1")]
+)
+@pytest.mark.parametrize("computing", [1.0, 9.0])
+def test_workers_that_wait_for_busy_cores_are_not_the_network(protocol, host, computing):
+    tasks = [
+        _task(f"{host}:{n}", protocol=protocol, put_wait=6.0, computing=computing, cores=2)
+        for n in range(1, 129)
+    ]
+    found = find_service_bottleneck(_reading(*tasks, load=BUSY_MACHINE))
+    assert found.kind == "machine"
+    assert found.sentence == (
+        "The trainer's machine limits training: the trainer waited for elements for 80% of 10.0 s, "
+        "while 128 workers of 128 had elements ready (they waited for room for 60% of that time), "
+        "and threads there had to wait for a processor (load average of one minute: 9.3, "
+        "processors: 2); end other programs there, run fewer worker processes there, or run "
+        "workers on other machines."
+    )
+
+
+def test_workers_of_a_machine_with_free_cores_wait_for_this_process():
+    task = _task("localhost:1", protocol="shm", put_wait=6.0, computing=1.0)
+    found = find_service_bottleneck(_reading(task, load=Load(2.0, 2)))
+    assert found.kind == "pipeline"
+    assert found.sentence.startswith("Receiving in this process limits training")
+
+
+def test_workers_of_other_machines_show_the_network_though_this_one_is_busy():
+    task = _task("10.0.0.1:1", put_wait=6.0, computing=1.0)
+    assert find_service_bottleneck(_reading(task, load=BUSY_MACHINE)).kind == "network"
 
 
 def test_one_worker_behind_a_slow_link_is_not_the_network():
@@ -312,5 +388,14 @@ def test_idle_workers_are_unknown_with_their_figures():
     found = find_service_bottleneck(_reading(_task(computing=2.0, put_wait=1.0, split_wait=3.0)))
     assert found.kind == "unknown"
     assert found.sentence.endswith(
-        "waited for room for 10%, waited for splits for 30% of that time."
+        "waited for room for 10%, waited for splits for 30% of that time; run `stoker doctor` with "
+        "the address of the dispatcher on the trainer's machine, which measures how fast elements "
+        "arrive from each worker."
     )
+
+
+def test_a_busy_machine_is_named_if_nothing_else_was_busy():
+    idle = _task(computing=2.0, put_wait=1.0, split_wait=3.0)
+    found = find_service_bottleneck(_reading(idle, load=BUSY_MACHINE))
+    assert found.kind == "machine"
+    assert "load average of one minute: 9.3, processors: 2" in found.sentence

@@ -92,7 +92,7 @@ def test_a_large_snapshot_has_several_parts():
 
 def test_entities_keep_the_tags_of_written_snapshots():
     [parts] = dump(State())
-    assert msgspec.msgpack.decode(parts) == [["_Header", "", 0]]
+    assert msgspec.msgpack.decode(parts) == [["_Header", "", 0, 0, b"", {}]]
     tags = [kind.__struct_config__.tag for kind in (s.Worker, s.Job, s.Iteration, s.Task)]
     assert tags == ["_Worker", "_Job", "_Iteration", "_Task"]
 

@@ -15,6 +15,7 @@ from stoker.errors import ErrorRecord
 from stoker.service import messages as m
 from stoker.service import status as st
 from stoker.service.client.shell import ServiceStream
+from stoker.service.loading import Loading
 from stoker.service.processing_modes import ShardingPolicy
 from tests.service.test_dispatcher_logic import C1, C2, W1, W2, Talk
 from tests.serving import DEADLINE, Service, eventually, read
@@ -54,6 +55,17 @@ def test_worker_has_its_place_versions_and_rate():
         None, False, 5.0, 500.0,
     )  # fmt: skip
     assert (second.elements_per_second, second.bytes_per_second) == (15.0, 1500.0)
+
+
+def test_worker_loads_until_a_heartbeat_says_otherwise_or_is_missing():
+    talk = _reading()
+    talk.say(W1, m.Heartbeat(loading=Loading("torch", 2.0)))
+    talk.say(W2, m.Heartbeat(loading=Loading("", 1.0)))
+    assert [x.loading for x in _status(talk).workers] == [Loading("torch", 2.0), Loading("", 1.0)]
+    talk.say(W2, m.Heartbeat())
+    assert _status(talk).workers[1].loading is None
+    talk.pass_time(5.0)
+    assert _status(talk).workers[0].loading is None
 
 
 def test_epoch_has_the_sums_of_its_tasks():

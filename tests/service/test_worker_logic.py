@@ -1,6 +1,7 @@
 """The worker's logic by values: messages in, actions out."""
 
 from collections import Counter
+from typing import Any
 
 import msgspec
 
@@ -8,6 +9,7 @@ from stoker.errors import ErrorRecord
 from stoker.service import messages as m
 from stoker.service.chunk import Chunk
 from stoker.service.keys import reader_key
+from stoker.service.loading import Loading
 from stoker.service.task_evidence import TaskEvidence, decode
 from stoker.service.worker import logic as w
 from stoker.service.worker import task as task_module
@@ -54,6 +56,11 @@ def _sent(actions: list[w.Action]) -> list[object]:
         for action in actions
         if isinstance(action, w.ToClient)
     ]
+
+
+def _progress(actions: list[w.Action]) -> list[m.TaskProgress]:
+    messages = [action.message for action in actions if isinstance(action, w.ToDispatcher)]
+    return [message for message in messages if isinstance(message, m.TaskProgress)]
 
 
 def test_worker_sends_hello_and_adopts_the_heartbeat():
@@ -208,6 +215,37 @@ def test_second_drain_changes_nothing():
     assert worker.drain(0.0) == []
     granted = m.SplitGrant(20, 0, 0, splits=[(0, "file")])
     assert worker.session_message(granted, 0.0) == []
+
+
+def _in_rounds(**fields: Any) -> w.Worker:
+    """Return a worker whose task has computed three runs for its only consumer."""
+    worker = _worker()
+    fields |= {"buffer": m.BufferPolicy.ROUND_ROBIN, "num_consumers": 1}
+    worker.session_message(msgspec.structs.replace(START, **fields), 0.0)
+    worker.client_message(1, msgspec.structs.replace(_hello(), consumer_index=0), 0.0)
+    worker.produced(20, Chunk([1, 2, 3], 3))
+    worker.client_message(1, f.Credit(0, 1, 1000), 0.0)
+    return worker
+
+
+def test_consumers_are_asked_at_once_to_leave_what_all_workers_yield():
+    worker = _in_rounds(split_sources=None)
+    [progress] = _progress(worker.drain(0.0))
+    assert (progress.leaving, progress.delivered, worker.can_hurry) == (True, False, False)
+    [progress] = _progress(worker.client_message(1, f.GiveBack(1, 0), 0.0))
+    assert (progress.delivered, worker.drained) == (True, True)
+
+
+def test_consumers_leave_splits_that_only_this_worker_has_when_time_is_over():
+    worker = _in_rounds()
+    assert not _progress(worker.drain(0.0))
+    worker.exhausted(20)
+    assert worker.can_hurry
+    [progress] = _progress(worker.hurry())
+    assert progress.leaving
+    worker.client_message(1, f.GiveBack(1, 0), 0.0)
+    assert worker.drained
+    assert worker.leave() == [w.ToDispatcher(m.WorkerLeave({20: 2}, {20: m.TaskReport(3, 3)}))]
 
 
 def test_a_drain_after_the_last_split_is_the_end_of_the_data():
@@ -644,7 +682,10 @@ def test_heartbeat_has_the_tasks_that_have_computed_since_the_last():
     assert worker.heartbeat(2.0) == m.Heartbeat({20: m.TaskReport(2, 16, 1)}, 2.0)
     assert worker.heartbeat(3.0) == m.Heartbeat({}, 3.0)
     worker.produced(20, Chunk([3], 8))
-    assert worker.heartbeat(4.0).tasks == {20: m.TaskReport(3, 24, 1)}
+    loading = Loading("torch", 2.0)
+    assert worker.heartbeat(4.0, loading) == m.Heartbeat(
+        {20: m.TaskReport(3, 24, 1)}, 4.0, loading=loading
+    )
 
 
 def test_heartbeats_of_a_new_session_have_all_tasks_again():

@@ -94,7 +94,7 @@ class SimClient:
         self.session = Session(
             self.process,
             dispatcher,
-            lambda: self._do(self.logic.session_opened()),
+            lambda: self._do(self.logic.session_opened(world.now)),
             lambda message: self._do(self.logic.session_message(message, world.now)),
             lambda: self._do(self.logic.session_lost(world.now)),
         )

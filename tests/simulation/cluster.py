@@ -123,6 +123,7 @@ class Cluster:
             max_outstanding_requests=scenario.max_outstanding_requests,
             connect_timeout=30.0,
             job_name="job",
+            on_loss="raise" if number % 2 else "warn",  # the simulation reads on; the end waits
             cross_trainer_cache=self._trainer_of(number),
             **self._consumer(number),
         )

@@ -155,7 +155,7 @@ class Client:
         )
         hello = m.ClientHello(1, 1, "dataset", "job", options.job_parameters, (0,))
         self.logic = client_logic.Client(hello, options, random.Random(number), 0.0)
-        self.logic.session_opened()
+        self.logic.session_opened(0.0)
         self.logic.session_message(m.ClientWelcome(1, number, 1, "journal", 500), 0.0)
         tasks = [
             m.TaskInfo(x.number, f"host:{x.number}", {}, [], number, reader_key(b"", number))

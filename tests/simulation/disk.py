@@ -27,6 +27,7 @@ class Disk:
         lost: the number of units that were appended and lost by crashes.
         torn: the number of groups that were stored in part.
         compactions: the number of snapshots.
+        restored: the number of journals that had lost their end, and were replaced by the whole.
     """
 
     def __init__(self, world: World, slowest: float) -> None:
@@ -38,6 +39,30 @@ class Disk:
         self.lost = 0
         self.torn = 0
         self.compactions = 0
+        self.restored = 0
+        self._whole: tuple[list[bytes], list[bytes]] | None = None
+
+    def cut(self, units: int) -> None:
+        """Lose the last units, up to the one that added a peer: the dispatcher awaits the others.
+
+        If a peer returns that it does not know, it may have given splits to others before.
+        """
+        self._whole = self.snapshot, self.units
+        state = self.read()
+        peers = state.workers.keys() | state.clients.keys()
+        while units > 0 and self.units:
+            last = self.units
+            self.units, units = self.units[:-1], units - 1
+            state = self.read()
+            if not state.journal_id or state.workers.keys() | state.clients.keys() != peers:
+                self.units = last
+                return
+
+    def restore(self) -> None:
+        """Undo the last `cut`, and what was written since."""
+        assert self._whole is not None, "the journal has not lost its end"
+        (self.snapshot, self.units), self._whole = self._whole, None
+        self.restored += 1
 
     def read(self) -> State:
         """Return the state of the journal."""
@@ -91,7 +116,7 @@ class SimJournal:
 
     def flush(self) -> None:
         """Make durable what was appended, at once."""
-        self._disk.units += self._group + self._waiting
+        self._disk.units = self._disk.units + self._group + self._waiting
         self.durable_position = self.position
         self._group, self._waiting = [], []
 
@@ -104,7 +129,7 @@ class SimJournal:
             return
         rng = self._disk.world.rng
         kept = rng.randint(0, len(self._group)) if not self._disk.full else 0
-        self._disk.units += self._group[:kept]
+        self._disk.units = self._disk.units + self._group[:kept]
         self._disk.lost += len(self._group) - kept + len(self._waiting)
         self._disk.torn += 0 < kept < len(self._group)
         self._group, self._waiting = [], []
@@ -135,7 +160,7 @@ class SimJournal:
         if self._disk.full:
             self._fail("the simulated disk is full")
             return
-        self._disk.units += self._group
+        self._disk.units = self._disk.units + self._group
         self.durable_position += len(self._group)
         self._group = []
         self._commit()

@@ -9,6 +9,7 @@ from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher import logic
 from stoker.service.dispatcher.journal_gate import JournalGate
+from stoker.service.dispatcher.journal_position import OutdatedJournalError
 from stoker.service.dispatcher.snapshot import dump
 from stoker.service.dispatcher.state import State
 from stoker.service.keys import WorkerIdentity
@@ -76,7 +77,12 @@ class _Shell:
         self._sessions[peer] = side
 
         def received(data: bytes) -> None:
-            self._carry_out(self.logic.received(peer, decode_to_dispatcher(data), self.world.now))
+            message = decode_to_dispatcher(data)
+            try:
+                self._carry_out(self.logic.received(peer, message, self.world.now))
+            except OutdatedJournalError as error:
+                self._gate.abandon()
+                self._owner.refuse_journal(error)
 
         def lost() -> None:
             if self._sessions.pop(peer, None) is not None:
@@ -268,6 +274,21 @@ class SimDispatcher:
         if self.process.alive or (self.disk is not None and self.disk.full):
             return
         self._start()
+
+    def cut_journal(self, units: int, back: float) -> None:
+        """Kill the process, and start another after `back` seconds without the last units."""
+        assert self.disk is not None
+        self.crash(None)
+        self.disk.cut(units)
+        self.world.after(back, self.restart)
+
+    def refuse_journal(self, error: OutdatedJournalError) -> None:
+        """End, as peers know more than the journal; an operator restores it and starts another."""
+        assert self.disk is not None
+        self.crash(None)
+        self.world.note(f"       D: {error}")
+        self.disk.restore()
+        self.world.after(self.world.rng.uniform(0.0, 1.0), self.restart)
 
     def take_over(self) -> None:
         """Start a process though another one may run, which is frozen; it may write no more."""

@@ -4,6 +4,8 @@ import random
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from stoker.service.dispatcher.logic import RETURN_SECONDS
+
 SHORT_SECONDS = 0.8
 """Freezes and partitions that take less time together cost no lease and break no connection."""
 
@@ -31,13 +33,15 @@ class Crash:
 class Drain:
     """A worker that drains at time `at`, and its successor after `back` seconds unless ``None``.
 
-    `asked`: an operator asks the dispatcher for it; otherwise the worker is sent SIGTERM.
+    `asked`: an operator asks the dispatcher for it; otherwise the worker is sent SIGTERM, and
+    stops after `grace` seconds at the latest.
     """
 
     worker: int
     at: float
     back: float | None
     asked: bool = False
+    grace: float = 60.0
 
 
 @dataclass(frozen=True)
@@ -114,6 +118,15 @@ class TakeOver:
     back: float
 
 
+@dataclass(frozen=True)
+class JournalCut:
+    """The journal loses its last `units` while the dispatcher is down, for `back` seconds."""
+
+    at: float
+    back: float
+    units: int
+
+
 Fault: TypeAlias = (
     Crash
     | Drain
@@ -125,6 +138,7 @@ Fault: TypeAlias = (
     | DispatcherCrash
     | DiskFull
     | TakeOver
+    | JournalCut
 )
 
 KINDS = {
@@ -146,6 +160,7 @@ KINDS = {
     "disk full": 1,
     "replaced": 1,
     "take over": 2,
+    "journal cut": 2,
     "mixed": 5,
 }
 """The kinds of scenarios, by their weight."""
@@ -182,6 +197,9 @@ def draw_faults(rng: random.Random, workers: int, clients: int) -> tuple[str, tu
     if kind == "take over" or (kind == "mixed" and rng.random() < 0.2):
         seconds = rng.uniform(0.1, LONGEST_SECONDS)
         faults.append(TakeOver(rng.uniform(0, 1.0), seconds, rng.uniform(0, seconds)))
+    if kind == "journal cut":
+        units = rng.choice([1, 1, 2, 5, 20, 100])
+        faults.append(JournalCut(rng.uniform(0, 2.0), rng.uniform(0, 0.5), units))
     if kind == "short":
         faults += _draw_short(rng, hosts, workers, clients)
     return kind, tuple(faults)
@@ -272,13 +290,15 @@ def last_end(faults: tuple[Fault, ...]) -> float:
                 ends.append(at + back)
             case DiskFull(at, seconds, back):
                 ends.append(at + seconds + back)
+            case JournalCut(at, back):
+                ends.append(at + back + RETURN_SECONDS + 1.0)
     return max(ends)
 
 
 def stops_dispatcher(faults: tuple[Fault, ...]) -> bool:
     """Return whether calls to the dispatcher may fail for long."""
     return any(
-        isinstance(x, DispatcherCrash | DiskFull | TakeOver)
+        isinstance(x, DispatcherCrash | DiskFull | TakeOver | JournalCut)
         or (isinstance(x, Freeze) and x.host == "D")
         for x in faults
     )

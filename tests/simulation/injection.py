@@ -14,14 +14,12 @@ from tests.simulation.faults import (
     Drain,
     Fault,
     Freeze,
+    JournalCut,
     Partition,
     TakeOver,
 )
 from tests.simulation.process import Process
 from tests.simulation.worker import SimWorker
-
-GRACE_SECONDS = 60.0
-"""Time in which clients must have read what a worker that drains has computed."""
 
 ASK_SECONDS = 30.0
 """Time for which an operator repeats a request."""
@@ -52,6 +50,8 @@ def schedule(fault: Fault, cluster: Cluster) -> None:
         case TakeOver(at, seconds, back):
             world.after(at, lambda: cluster.freeze("D", seconds))
             world.after(at + back, cluster.dispatcher.take_over)
+        case JournalCut(at, back, units):
+            world.at(at, lambda: cluster.dispatcher.cut_journal(units, back))
         case DiskFull():
             world.after(fault.at, lambda: _fill_disk(fault, cluster))
 
@@ -89,7 +89,7 @@ def _drain(drain: Drain, cluster: Cluster) -> None:
     if drain.asked:
         _ask_to_drain(worker, cluster)
     else:
-        worker.process.run(lambda: worker.drain(GRACE_SECONDS))
+        worker.process.run(lambda: worker.drain(drain.grace))
     if drain.back is not None:
         new = f"{worker.address}b"
         cluster.world.after(drain.back, lambda: cluster.start_worker(drain.worker, new))

@@ -7,12 +7,15 @@ from unittest import mock
 
 import msgspec
 
-from stoker.service.dispatcher import state
+from stoker.service.client.task_cursor import TaskCursor
+from stoker.service.dispatcher import logic, state
 from stoker.service.dispatcher.actions import Action
 from stoker.service.dispatcher.entities import Worker
 from stoker.service.dispatcher.journal_gate import JournalGate
+from stoker.service.dispatcher.journal_position import JournalPositions
 from stoker.service.dispatcher.ledger import Ledger
 from stoker.service.dispatcher.records import JobCancelled, Record, SplitsBegun
+from stoker.service.dispatcher.rounds import Rounds
 from stoker.service.dispatcher.split_tracker import SplitTracker
 from stoker.service.dispatcher.workers import Workers
 from stoker.service.messages import SplitRequest, WorkerHello
@@ -85,6 +88,30 @@ def _cancelled_tasks_kept() -> Any:
     return mock.patch.object(Workers, "_resume", planted)
 
 
+def _drain_not_agreed() -> Any:
+    """The consumers of a coordinated read do not leave the tasks of a worker that drains."""
+    return mock.patch.object(Rounds, "leaving")
+
+
+def _give_back_not_repeated() -> Any:
+    """A consumer that gives a task back to a worker that drains does not connect to it again."""
+
+    def planted(self: TaskCursor) -> bool:
+        return self.connection is None and not (self.lost or self.leaving)
+
+    return mock.patch.object(TaskCursor, "waits", property(planted))
+
+
+def _position_not_checked() -> Any:
+    """A dispatcher serves a journal that has lost its end, though peers know more."""
+    return mock.patch.object(JournalPositions, "check")
+
+
+def _splits_before_return() -> Any:
+    """A restarted dispatcher gives splits before the peers that it had could return."""
+    return mock.patch.object(logic, "RETURN_SECONDS", 0.0)
+
+
 _BUGS = {
     "record-not-journaled": _record_not_journaled,
     "sent-before-durable": _sent_before_durable,
@@ -93,10 +120,17 @@ _BUGS = {
     "drain-not-repeated": _drain_not_repeated,
     "cancel-forgotten": _cancel_forgotten,
     "cancelled-tasks-kept": _cancelled_tasks_kept,
+    "drain-not-agreed": _drain_not_agreed,
+    "give-back-not-repeated": _give_back_not_repeated,
+    "position-not-checked": _position_not_checked,
+    "splits-before-return": _splits_before_return,
 }
 
 NAMES = tuple(_BUGS)
 """The names of all bugs."""
+
+OF_ROUNDS = ("drain-not-agreed", "give-back-not-repeated")
+"""Those that only coordinated reads show (``--rounds``)."""
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from tests.simulation.faults import (
     Drain,
     Fault,
     Freeze,
+    JournalCut,
     Partition,
     TakeOver,
     draw_faults,
@@ -118,6 +119,11 @@ class Scenario:
         return any(isinstance(fault, Cancel) for fault in self.faults)
 
     @property
+    def journal_cut(self) -> bool:
+        """True if the journal loses its end."""
+        return any(isinstance(fault, JournalCut) for fault in self.faults)
+
+    @property
     def replaced(self) -> bool:
         """True if dispatchers without a journal follow one another."""
         return self.slowest_commit is None and stops_dispatcher(self.faults)
@@ -164,32 +170,31 @@ class Scenario:
         return found
 
 
+_NAMES: dict[type[Fault], str] = {
+    Breaks: "connections break",
+    Crash: "worker crashes",
+    ClientCrash: "client crashes",
+    Cancel: "job is cancelled",
+    DispatcherCrash: "dispatcher crashes",
+    DiskFull: "disk is full",
+    TakeOver: "dispatcher is taken over",
+    JournalCut: "journal loses its end",
+}
+
+
 def _name(fault: Fault) -> str:
     match fault:
-        case Breaks():
-            return "connections break"
-        case Crash():
-            return "worker crashes"
         case Drain():
             return "worker is asked to drain" if fault.asked else "worker drains"
-        case ClientCrash():
-            return "client crashes"
-        case Cancel():
-            return "job is cancelled"
         case Freeze("D", _, _):
             return "dispatcher is frozen"
         case Freeze(host, _, seconds):
             lease = WORKER_LEASE if host.startswith("W") else CLIENT_LEASE
             who = "worker" if host.startswith("W") else "client"
             return f"{who} is frozen{' for more than its lease' if seconds > lease else ''}"
-        case DispatcherCrash():
-            return "dispatcher crashes"
-        case DiskFull():
-            return "disk is full"
-        case TakeOver():
-            return "dispatcher is taken over"
         case Partition():
             return "partition, both directions" if fault.both else "partition, one direction"
+    return _NAMES[type(fault)]
 
 
 def draw(seed: int) -> Scenario:
@@ -224,7 +229,7 @@ def draw(seed: int) -> Scenario:
         client_seconds=10 ** rng.uniform(-4, -2),
         max_outstanding_requests=rng.choice([None, None, 1, 2, 5]),
         faults=faults if static is None else with_all_back(faults),
-        registered=rng.random() < 0.5 and not replaced,
+        registered=rng.random() < 0.5 and kind not in ("replaced", "journal cut"),
         tasks_per_client=rng.choice([1, 1, 2, 128, 128, 128]),
         peer_timeout=rng.choice([1.0, 1.0, 3.0, 6.0]),
         slowest_commit=rng.choice([0.003, 0.02, 0.1, 0.3]) if journaled else None,

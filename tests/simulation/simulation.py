@@ -37,6 +37,7 @@ class Outcome:
             found["units lost by crashes"] += disk.lost
             found["groups torn"] += disk.torn
             found["compactions"] += disk.compactions
+            found["journals refused and restored"] += disk.restored
         found["restarts of the dispatcher"] += self.cluster.dispatcher.starts - 1
         found["connections broken"] += self.cluster.broken
         found["workers that must leave as they were asked"] += len(self.cluster.must_have_left)

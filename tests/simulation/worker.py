@@ -12,6 +12,7 @@ from stoker.service import messages as m
 from stoker.service.chunk import Chunk
 from stoker.service.keys import WorkerIdentity
 from stoker.service.worker import logic
+from stoker.service.worker.shell import HURRY_SECONDS
 from stoker.service.worker.sliding_window import SlidingWindow
 from stoker.wire import frames as f
 from tests.simulation.network import Side, World
@@ -192,9 +193,14 @@ class SimWorker:
             self._next_heartbeat = now + self._heartbeat
             self.session.send(self.logic.heartbeat(now))
         self.do(self.logic.tick(now))
-        if self._leaves_at is not None and (self.logic.drained or now >= self._leaves_at):
+        if self._leaves_at is None:
+            return
+        if self.logic.drained or (now >= self._leaves_at and not self.logic.can_hurry):
             self.do(self.logic.leave())
             self.crash()
+        elif now >= self._leaves_at:
+            self.do(self.logic.hurry())
+            self._leaves_at = now + HURRY_SECONDS
 
     def _page(self, request: m.ListSplits) -> m.SplitsPage:
         [files] = [x.files for x in self._plan.sources if x.number == request.source]

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 from stoker.errors import StokerError, UnavailableError, WireError
 from stoker.wire.frames import PREFIX, Bye, Credit, Frame, Ready, encode
-from stoker.wire.transports import Connection
+from stoker.wire.transports import GRPC_PATH, Connection
 from stoker.wire.transports import grpc as module
-from stoker.wire.transports.grpc import GRPC, METHOD, PIECE_BYTES, SERVICE, GrpcConnection
+from stoker.wire.transports.grpc import GRPC, PIECE_BYTES, GrpcConnection
 from stoker.wire.transports.tcp import MAX_LISTENER_BYTES
 from tests.wire.elements import exact, message_bytes
 from tests.wire.pairs import connected, meets
@@ -321,7 +321,7 @@ class _Bytes(CodecBase):
 
 
 def _method(channel: Channel) -> Any:
-    return StreamStreamMethod(channel, f"/{SERVICE}/{METHOD}", None, None)  # type: ignore[arg-type]
+    return StreamStreamMethod(channel, GRPC_PATH, None, None)  # type: ignore[arg-type]
 
 
 def test_client_of_another_grpc_library_is_served():

@@ -61,6 +61,9 @@ class Framework:
     advice: str = "give `rank` and `world_size`"
     """Completes the error of ranks that cannot communicate."""
 
+    seeds_globals: bool = False
+    """A seed of the loader includes the global generators of worker processes."""
+
     def current_rank(self) -> Rank:
         """Return the rank of this process."""
         raise NotImplementedError
@@ -111,7 +114,10 @@ class Epochs:
         self._seed = seed
         self._rank = rank
         self._prefetch = prefetch
-        self._source = with_own_jobs(dataset, seed) if is_distributed(dataset) else dataset
+        self._source = dataset
+        if is_distributed(dataset):
+            seeds_globals = framework.seeds_globals
+            self._source = with_own_jobs(dataset, seed, seed_globals=seeds_globals)
         self._count = counter_of(self._source, rank)
         self._begun: int | None = None
         """Number of an epoch that could not be opened yet."""
@@ -120,11 +126,24 @@ class Epochs:
         self._part: tuple[Rank, Dataset] | None = None
         self._resumed: dict[str, Any] | None = None
         self._progress: Progress | None = None
+        self._has_warned = False
 
     @property
     def rank(self) -> Rank:
         """The rank of this process."""
         return self._rank or self._framework.current_rank()
+
+    def settings(self) -> dict[str, Any]:
+        """Return the arguments, for the repr of a loader."""
+        return {
+            "dataset": self._source,
+            "batch_size": self._batch_size,
+            "shuffle": self._shuffle,
+            "drop_last": self._drop_last,
+            "seed": self._given_seed(),
+            "rank": None if self._rank is None else self._rank.index,
+            "world_size": None if self._rank is None else self._rank.world_size,
+        }
 
     def start(self, least: int = 1) -> tuple[Iterator, Progress]:
         """Start the next epoch, or continue that of a state.
@@ -163,14 +182,16 @@ class Epochs:
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the reader as small JSON; no other rank need call it.
 
-        Within an epoch whose iterator has no state, it is the number of that epoch.
+        Within an epoch whose iterator has no state, it is the number of that epoch; the first such
+        state is a warning.
         """
         progress = self._progress
         rank = self.rank
         state = {
             "epoch": self._count.next() if self._begun is None else self._begun,
             "seed": self._seed_of(rank),
-            "shuffle_seed": self._shuffle_seed(rank),
+            "salts": self._source._salts(),
+            "shuffle_salt": self._shuffle_salt(rank),
             "world_size": rank.world_size,
             "iterator": None,
         }
@@ -180,6 +201,15 @@ class Epochs:
             return state
         position = progress.state()
         within = {} if position is not None else {"within": True}
+        if within and not self._has_warned:
+            self._has_warned = True
+            warnings.warn(
+                f"this state is within epoch {progress.epoch}, which cannot be continued (as over "
+                "a service): after load_state_dict the epoch starts again from its beginning. Call "
+                "state_dict after the last batch of an epoch, or read the dataset without a "
+                "service to continue within one",
+                stacklevel=3,
+            )
         return state | {"epoch": progress.epoch, "iterator": position} | within
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -201,9 +231,8 @@ class Epochs:
                 f"`state_dict` belongs to a loader with seed {seed}, and this one has seed {given}"
             )
         self.set_next(epoch)
-        if given is None:
-            self._source._adopt_seed(seed)
-        self._drawn_for_shuffle, self._part = state_dict.get("shuffle_seed"), None
+        self._source._adopt_seeds(seed, state_dict.get("salts", ()))
+        self._drawn_for_shuffle, self._part = state_dict.get("shuffle_salt", 0), None
         if position is not None:
             self._resumed = {
                 "epoch": epoch,
@@ -233,7 +262,7 @@ class Epochs:
     def _part_of(self, rank: Rank, jobs: dict[str, str]) -> Dataset:
         dataset = self._source
         if self._shuffle:
-            dataset = shuffled(dataset, self._shuffle_seed(rank))
+            dataset = shuffled(dataset, self._shuffle_salt(rank))
         if self._batch_size is not None:
             dataset = dataset.batch(self._batch_size, drop_remainder=self._drop_last)
         part = read_as(with_seed(dataset, self._seed), rank, jobs)
@@ -251,13 +280,13 @@ class Epochs:
             return SEED_OF_RANKS
         return self._source._draw_seed(self._framework.draw_seed)
 
-    def _shuffle_seed(self, rank: Rank) -> int | None:
-        """Return the seed of `shuffle`; ``None``: that of the dataset.
+    def _shuffle_salt(self, rank: Rank) -> int:
+        """Return the salt of `shuffle`.
 
         A loader draws its own, so that two of them which are read together yield random pairs.
         """
         if not self._shuffle or rank.world_size > 1 or self._given_seed() is not None:
-            return None
+            return 0
         if self._drawn_for_shuffle is None:
             self._drawn_for_shuffle = self._framework.draw_seed()
         return self._drawn_for_shuffle

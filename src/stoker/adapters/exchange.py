@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from stoker.dataset import nodes
 from stoker.dataset.dataset import Dataset
 from stoker.dataset.random import Calls, in_whole
+from stoker.dataset.streams.failures import Origin, raise_failure
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context, Node
 from stoker.dataset.tree.table import Table
@@ -50,8 +51,10 @@ class ShuffleBeforeMaps(nodes.Shuffle, frozen=True, eq=False, kw_only=True):
             reshuffle_each_iteration=self.reshuffle_each_iteration,
         )
         # It draws what the node at its former place would draw.
-        numbers = {**context.numbers, shuffle: context.numbers[self] + self.passed}
-        return shuffle.open(replace(context, numbers=numbers))
+        number = context.numbers[self]
+        numbers = {**context.numbers, shuffle: number + self.passed}
+        salts = {**context.salts, number + self.passed: context.salts.get(number, 0)}
+        return shuffle.open(replace(context, numbers=numbers, salts=salts))
 
 
 class MapAfterShuffle(nodes.Map, frozen=True, eq=False, kw_only=True):
@@ -76,24 +79,34 @@ class MapAfterShuffle(nodes.Map, frozen=True, eq=False, kw_only=True):
         [source] = source.inputs
         # Below the shuffle nothing is divided: positions there are those of the whole.
         keyed = replace(context, numbers={**context.numbers, source: number - 1})
-        return _AtPosition(super().called(context), keyed, source, self.yields_pairs)
+        origin = Origin(self.stage_kind, self.site, None)
+        return _AtPosition(super().called(context), keyed, source, origin, self.yields_pairs)
 
 
 class _AtPosition:
     """A function that is called with the position of its element before it."""
 
     def __init__(
-        self, function: Callable[..., Any], context: Context, node: Node, yields_pairs: bool
+        self,
+        function: Callable[..., Any],
+        context: Context,
+        node: Node,
+        origin: Origin,
+        yields_pairs: bool,
     ) -> None:
         self._function = function
+        self._origin = origin
         self._context = context
         self._node = node
         self._yields_pairs = yields_pairs
 
     def __call__(self, position: int, element: Any) -> Any:
         calls = Calls(self._context, self._node).over(iter((element,)), position + 1)
-        with calls as elements:
-            result = apply(self._function, next(elements))
+        try:
+            with calls as elements:
+                result = apply(self._function, next(elements))
+        except Exception as error:  # noqa: BLE001 - user code may raise anything
+            raise_failure(error, self._origin.at(position, element))
         return (position, result) if self._yields_pairs else result
 
 
@@ -117,6 +130,7 @@ def with_maps_after_shuffle(dataset: Dataset) -> Dataset:
         input=source,
         buffer_size=shuffle.buffer_size,
         seed=shuffle.seed,
+        salt=shuffle.salt,
         reshuffle_each_iteration=shuffle.reshuffle_each_iteration,
         passed=len(passed),
         site=shuffle.site,

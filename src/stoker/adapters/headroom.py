@@ -58,6 +58,14 @@ class Headroom:
         """Steps per second with an ideal input."""
         return 1 / self.ideal_seconds_per_step
 
+    def __repr__(self) -> str:
+        return (
+            f"Headroom(ratio={self.ratio:.3g}, seconds_per_step={self.seconds_per_step:.3g}, "
+            f"ideal_seconds_per_step={self.ideal_seconds_per_step:.3g}, "
+            f"waited_per_step={self.waited_per_step:.3g}, steps={self.steps}, "
+            f"rounds={len(self.rounds)})"
+        )
+
     def __str__(self) -> str:
         if self.ratio < NOT_THE_LIMIT:
             claim = "The input is not the limit"

@@ -83,21 +83,22 @@ class PassCounter:
         with self._exclusively() as values:
             values["next"] = number
 
-    def resume(self, epoch: int, seed: int) -> None:
+    def resume(self, epoch: int, seed: int, salts: list[int]) -> None:
         """Continue after a pass that a state describes.
 
         Args:
             epoch: number of that pass; the next one has the number after it.
             seed: of the copies from now on.
+            salts: of the copies from now on; of `salts_of`.
         """
         with self._exclusively() as values:
-            values |= {"next": epoch + 1, "seed": seed}
+            values |= {"next": epoch + 1, "seeds": (seed, salts)}
 
-    def seed(self) -> int | None:
-        """Return the seed of the last state; ``None``: there was none."""
+    def seeds(self) -> tuple[int, list[int]] | None:
+        """Return the seed and the salts of the last state; ``None``: there was none."""
         with self._exclusively() as values:
-            found: int | None = values["seed"]
-            return found
+            seeds = values["seeds"]
+            return None if seeds is None else (seeds[0], seeds[1])
 
     def next(self) -> int:
         """Return the number of the next pass."""
@@ -126,7 +127,7 @@ class PassCounter:
                 trainers, trainer = stored["trainers"], _trainer()
                 if trainer not in trainers:
                     made = trainers[stored["maker"]]
-                    _add(trainers, trainer, _values(made["next"], made["seed"]), _MOST_TRAINERS)
+                    _add(trainers, trainer, _values(made["next"], made["seeds"]), _MOST_TRAINERS)
                 before = json.dumps(stored)
                 yield trainers[trainer]
                 if json.dumps(stored) != before:
@@ -148,7 +149,7 @@ class PassCounter:
 
     def __reduce__(self) -> tuple[Any, ...]:
         if context.get_spawning_popen() is None:
-            return _restored, (self.next(), self.seed())
+            return _restored, (self.next(), self.seeds())
         _count(self._sent)
         descriptor = reduction.DupFd(self._descriptor)
         return _received, (descriptor, threading.get_ident(), self._sent.count)
@@ -185,8 +186,8 @@ def _trainer() -> str:
     return str(parent.pid)
 
 
-def _values(epoch: int, seed: int | None) -> dict[str, Any]:
-    return {"next": epoch, "seed": seed, "passes": {}}
+def _values(epoch: int, seeds: tuple[int, list[int]] | None) -> dict[str, Any]:
+    return {"next": epoch, "seeds": seeds, "passes": {}}
 
 
 def _add(entries: dict[str, Any], key: str, value: Any, most: int) -> None:
@@ -201,9 +202,9 @@ def _anonymous_file() -> int:
         return os.dup(file.fileno())
 
 
-def _restored(epoch: int, seed: int | None) -> PassCounter:
+def _restored(epoch: int, seeds: tuple[int, list[int]] | None) -> PassCounter:
     counter = PassCounter()
-    counter._write({"maker": _trainer(), "trainers": {_trainer(): _values(epoch, seed)}})
+    counter._write({"maker": _trainer(), "trainers": {_trainer(): _values(epoch, seeds)}})
     return counter
 
 

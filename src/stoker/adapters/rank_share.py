@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 from stoker.adapters.exchange import MOVED_MAP, with_maps_after_shuffle
 from stoker.dataset import nodes
 from stoker.dataset.dataset import Dataset
+from stoker.dataset.drawn_seeds import Salt
 from stoker.dataset.streams.stream import OneInputStream, Stream
 from stoker.dataset.tree.call_site import call_site
 from stoker.dataset.tree.node import (
@@ -140,17 +141,18 @@ def part_of(dataset: Dataset, index: int, count: int) -> Dataset:
     )
 
 
-def shuffled(dataset: Dataset, seed: int | None = None) -> Dataset:
+def shuffled(dataset: Dataset, salt: int = 0) -> Dataset:
     """Return the dataset in random order, drawn from all elements below its last batch.
 
-    Elements are drawn before maps compute them, and need no memory for what maps return.
+    Elements are drawn before maps compute them, and need no memory for what maps return. `salt` is
+    that of the shuffle.
     """
     site = call_site()
     return _insert(
         dataset,
         (*_MAPS, *_BATCHES),
         lambda node: nodes.Shuffle(
-            input=node, buffer_size=UNKNOWN_CARDINALITY, seed=seed, site=site
+            input=node, buffer_size=UNKNOWN_CARDINALITY, salt=Salt(salt), site=site
         ),
     )
 

@@ -1,6 +1,6 @@
 """The methods with which users count, save and resume the epochs of a loader."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from stoker.adapters.epochs import Epochs
 
@@ -8,7 +8,15 @@ from stoker.adapters.epochs import Epochs
 class CountedEpochs:
     """A loader of epochs that have numbers."""
 
+    _called: ClassVar[str]
     _epochs: Epochs
+
+    def __repr__(self) -> str:
+        shown = self._epochs.settings() | {
+            name: getattr(self, name, None) for name in ("batch_size", "device", "sharding")
+        }
+        given = (f"{k}={v!r}" for k, v in shown.items() if v is not None and v is not False)
+        return f"{self._called}({', '.join(given)})"
 
     def __len__(self) -> int:
         return len(self._epochs)
@@ -35,8 +43,8 @@ class ResumableEpochs(CountedEpochs):
         """Return the position after the last batch as small JSON, for `load_state_dict`.
 
         Between epochs it is the number of the next epoch; within an epoch of a dataset that reads
-        from a service, the number of that epoch. It is the same on all ranks, and may be called on
-        one of them.
+        from a service, the number of that epoch, with a warning: the epoch starts again when the
+        state is loaded. It is the same on all ranks, and may be called on one of them.
         """
         return self._epochs.state_dict()
 

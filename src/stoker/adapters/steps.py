@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from stoker.adapters.ownership import next_in_list
 from stoker.dataset.iterator import Iterator
+from stoker.dataset.streams.failures import hide_own_frames
 
 
 class Step(NamedTuple):
@@ -54,6 +55,7 @@ class Steps:
             if holder:
                 batch.append(self._convert(holder))
         except Exception as error:  # noqa: BLE001 - raised where the user reads
+            hide_own_frames(error)
             return Step([], error, self._iterator.position())
         return Step(batch, None, self._iterator.position())
 

@@ -11,13 +11,12 @@ from stoker.cli.failure import fail
 from stoker.cli.options.flags import NOTES, with_options
 from stoker.cli.options.servers import TABLES
 from stoker.cli.options.values import Values
+from stoker.cli.typer_app import TyperApp
 from stoker.errors import StokerError
 from stoker.version import VERSION
 
-app = typer.Typer(
-    help="The input-data service that keeps accelerators fed.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
+app = TyperApp(
+    help="The input-data service that keeps accelerators fed.", pretty_exceptions_enable=False
 )
 
 

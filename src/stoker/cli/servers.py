@@ -9,9 +9,17 @@ import typer
 from stoker.cli.failure import fail, refuse
 from stoker.cli.options.servers import LogFields, ProcessFields
 from stoker.cli.options.values import Values
-from stoker.errors import InvalidArgumentError, StokerError
+from stoker.errors import (
+    DataLossError,
+    InvalidArgumentError,
+    NotFoundError,
+    PermissionDeniedError,
+    StokerError,
+)
 from stoker.service import DispatcherConfig, DispatchServer, WorkerConfig
-from stoker.service.logs import LogOptions, log_to_stderr
+from stoker.service.config import parse_service
+from stoker.service.logs import LogOptions, json_line, log_to_stderr
+from stoker.service.plurals import plural
 from stoker.service.shutdown import StopRequest
 from stoker.service.worker.process import GRACE
 from stoker.service.worker.supervisor import Supervisor
@@ -19,18 +27,24 @@ from stoker.wire.addresses import is_unspecified
 
 logger = logging.getLogger("stoker.cli")
 
+_WRONG_WORK_DIR = (InvalidArgumentError, NotFoundError, PermissionDeniedError, DataLossError)
+"""Errors of a dispatcher that cannot start: an operator must change `work_dir` or its content."""
+
 
 def run_dispatcher(values: Values) -> None:
     """Run a dispatcher until it is asked to stop, or fails; print its address once it serves."""
     config = values.build(DispatcherConfig, fault_tolerant_mode="work_dir" in values)
-    _start_log(values)
+    as_json = _start_log(values).format == "json"
     with StopRequest() as stop:
         try:
             server = DispatchServer(config)
         except (StokerError, ValueError, OSError) as error:
-            fail(str(error))
+            if isinstance(error, _WRONG_WORK_DIR):
+                refuse(values.with_origins(str(error)), as_json=as_json)
+            fail(str(error), as_json=as_json)
         where = " (all interfaces)" if is_unspecified(config.host) else ""
-        typer.echo(f"dispatcher serves at {server.target}{where}")
+        line = f"dispatcher serves at {server.target}{where}"
+        typer.echo(json_line(logging.INFO, logger.name, line) if as_json else line)
         waiting = threading.Thread(target=_ask_when_stopped, args=(server, stop))
         waiting.start()
         try:
@@ -38,8 +52,10 @@ def run_dispatcher(values: Values) -> None:
         finally:
             server.stop()
             waiting.join()
+    if isinstance(server.failure, DataLossError):
+        refuse(str(server.failure), as_json=as_json)
     if server.failure is not None:
-        fail(str(server.failure))
+        fail(str(server.failure), as_json=as_json)
 
 
 def run_worker(values: Values) -> None:
@@ -48,13 +64,17 @@ def run_worker(values: Values) -> None:
     processes = values.build(ProcessFields).processes
     grace = config.shutdown_quiet_period_ms / 1000
     log = _start_log(values)
+    as_json = log.format == "json"
     with StopRequest() as stop:
         try:
             supervisor = Supervisor(config, processes, log)
         except InvalidArgumentError as error:
-            refuse(values.with_origins(str(error)))
+            refuse(values.with_origins(str(error)), as_json=as_json)
         except (StokerError, ValueError) as error:
-            fail(str(error))
+            fail(str(error), as_json=as_json)
+        dispatcher_address = parse_service(config.dispatcher_address)[1]
+        number = plural(processes, "worker process", "worker processes")
+        logger.info("starting %s of the dispatcher at %s", number, dispatcher_address)
         supervisor.start()
         ended = threading.Event()
         waiting = threading.Thread(target=_ask_when_ended, args=(supervisor, ended, stop))
@@ -71,7 +91,7 @@ def run_worker(values: Values) -> None:
     try:
         supervisor.join()
     except StokerError as error:
-        fail(str(error))
+        fail(str(error), as_json=as_json)
 
 
 def _start_log(values: Values) -> LogOptions:

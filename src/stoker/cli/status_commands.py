@@ -6,6 +6,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from stoker.cli.failure import refuse
+from stoker.cli.typer_app import TyperApp
 
 ADDRESS_VARIABLE = "STOKER_DISPATCHER_ADDRESS"
 
@@ -17,10 +18,11 @@ def check_address(context: typer.Context, parameter: typer.CallbackParam, addres
 
     if context.resilient_parsing:  # for the shell's completion
         return address
+    name = parameter.name or ""
     try:
-        parse_service(address)
+        parse_service(address, name)
     except StokerError as error:
-        source = context.get_parameter_source(parameter.name or "")
+        source = context.get_parameter_source(name)
         is_variable = source is not None and source.name == "ENVIRONMENT"
         refuse(f"{ADDRESS_VARIABLE}: {error}" if is_variable else str(error))
     return address
@@ -41,7 +43,7 @@ AddressArgument = Annotated[
     str,
     typer.Argument(
         metavar="ADDRESS",
-        help="The dispatcher's address, HOST:PORT.",
+        help="The dispatcher's address, HOST or HOST:PORT; port 5050 if it is left out.",
         envvar=ADDRESS_VARIABLE,
         callback=check_address,
     ),
@@ -85,8 +87,8 @@ def top(
     run_top(address, seconds)
 
 
-jobs = typer.Typer(help="List, describe and cancel jobs.", no_args_is_help=True)
-datasets = typer.Typer(help="List, describe and forget datasets.", no_args_is_help=True)
+jobs = TyperApp(help="List, describe and cancel jobs.")
+datasets = TyperApp(help="List, describe and forget datasets.")
 
 
 def _not_empty(name: str) -> str:
@@ -175,8 +177,8 @@ def drain(
     dispatcher_address: Annotated[
         str,
         typer.Option(
-            metavar="HOST:PORT",
-            help="The dispatcher's address.",
+            metavar="HOST[:PORT]",
+            help="The dispatcher's address; port 5050 if it is left out.",
             envvar=ADDRESS_VARIABLE,
             callback=check_address,
         ),

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 
 from rich.console import Console
-from rich.table import Table
 
 from stoker.cli.quantities import count, size
-from stoker.cli.status_view import add_row, clients_table, epochs_table, table
+from stoker.cli.rows import Rows, output_console
+from stoker.cli.status_view import clients_table, epochs_table
 from stoker.service.status import DatasetStatus, JobStatus, TaskStatus
 
 _CARDINALITIES = {-1: "infinite", -2: "unknown"}
@@ -14,7 +14,7 @@ _CARDINALITIES = {-1: "infinite", -2: "unknown"}
 
 def print_jobs(jobs: list[JobStatus]) -> None:
     """Print one line for each epoch of each job."""
-    console = Console()
+    console = output_console()
     if not jobs:
         console.print("no jobs")
         return
@@ -23,7 +23,7 @@ def print_jobs(jobs: list[JobStatus]) -> None:
 
 def print_job(job: JobStatus) -> None:
     """Print the parameters of a job, and its epochs, tasks and clients."""
-    console = Console()
+    console = output_console()
     parts = [f"mode {job.processing_mode}", f"target_workers {job.target_workers}"]
     if job.num_consumers is not None:
         parts.append(f"{job.num_consumers} consumers")
@@ -41,8 +41,8 @@ def print_job(job: JobStatus) -> None:
         console.print(clients_table((job, client) for client in job.clients))
 
 
-def _tasks_table(tasks: Iterable[TaskStatus]) -> Table:
-    found = table(
+def _tasks_table(tasks: Iterable[TaskStatus]) -> Rows:
+    found = Rows(
         "WORKER", "STATE", "CLIENTS", "ELEMENTS", "ELEMENTS/S", "BYTES/S", "ERRORS",
         right="CLIENTS ELEMENTS ELEMENTS/S BYTES/S ERRORS",
     )  # fmt: skip
@@ -56,17 +56,17 @@ def _tasks_table(tasks: Iterable[TaskStatus]) -> Table:
             size(task.bytes_per_second),
             count(task.errors),
         ]
-        add_row(found, cells)
+        found.add(cells)
     return found
 
 
 def print_datasets(datasets: list[DatasetStatus]) -> None:
     """Print one line for each dataset."""
-    console = Console()
+    console = output_console()
     if not datasets:
         console.print("no datasets")
         return
-    found = table("DATASET", "ELEMENTS", "TREE", "KEPT", "JOBS", right="ELEMENTS TREE")
+    found = Rows("DATASET", "ELEMENTS", "TREE", "KEPT", "JOBS", right="ELEMENTS TREE")
     for dataset in datasets:
         cells = [
             dataset.dataset_id,
@@ -75,7 +75,7 @@ def print_datasets(datasets: list[DatasetStatus]) -> None:
             "yes" if dataset.kept else "no",
             ", ".join(dataset.jobs),
         ]
-        add_row(found, cells)
+        found.add(cells)
     console.print(found)
 
 
@@ -100,7 +100,7 @@ def print_dataset(dataset: DatasetStatus) -> None:
             "",
             *details.tree,
         ]
-    _print_lines(Console(), lines)
+    _print_lines(output_console(), lines)
 
 
 def _cardinality(dataset: DatasetStatus) -> str:

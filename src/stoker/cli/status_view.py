@@ -1,12 +1,11 @@
 """Tables of the state of a service."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
-from rich.text import Text
 
 from stoker.cli.quantities import count, duration, size
+from stoker.cli.rows import Rows, output_console
 from stoker.cli.status_summary import summary
 from stoker.service.plurals import plural
 from stoker.service.status import ClientStatus, EpochStatus, EventStatus, JobStatus, Status
@@ -20,8 +19,8 @@ _ENDED = {"finished", "stopped"}
 
 def print_status(status: Status, console: Console | None = None) -> None:
     """Print the sentence and the tables."""
-    console = console or Console()
-    console.print(summary(status), soft_wrap=True, highlight=False)
+    console = console or output_console()
+    console.print(summary(status), highlight=False)
     console.print(status_tables(status))
 
 
@@ -39,7 +38,7 @@ def status_tables(status: Status, most: int | None = None) -> RenderableType:
         parts += ["", workers_table(_busiest(status.workers, most))]
         parts += _more(len(status.workers), most, "workers")
     if epochs := _current(status.jobs)[:most]:
-        parts += ["", epochs_table(epochs)]
+        parts += ["", epochs_table(epochs, short_name)]
         parts += _more(sum(len(job.epochs) for job in status.jobs), len(epochs), "epochs")
     clients = [(job, client) for job in status.jobs for client in job.clients]
     if clients:
@@ -72,25 +71,9 @@ def _more(number: int, most: int | None, what: str) -> list[RenderableType]:
     return [f"  and {number - most:,} more {what}"] if most is not None and number > most else []
 
 
-def table(*columns: str, right: str = "") -> Table:
-    """Return a table without a frame; the columns named in `right` are aligned to the right."""
-    found = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for name in columns:
-        numeric = name in right.split()
-        found.add_column(
-            name, justify="right" if numeric else "left", no_wrap=numeric, overflow="fold"
-        )
-    return found
-
-
-def add_row(found: Table, cells: Iterable[str], style: str = "") -> None:
-    """Add a row of plain text: names of users are no markup."""
-    found.add_row(*(Text(cell) for cell in cells), style=style)
-
-
-def workers_table(workers: Iterable[Worker]) -> Table:
+def workers_table(workers: Iterable[Worker]) -> Rows:
     """Return the table of workers."""
-    found = table(
+    found = Rows(
         "WORKER", "STATE", "TASKS", "ELEMENTS/S", "BYTES/S", "UP", "NOTES",
         right="TASKS ELEMENTS/S BYTES/S UP",
     )  # fmt: skip
@@ -104,7 +87,7 @@ def workers_table(workers: Iterable[Worker]) -> Table:
             "" if worker.uptime is None else duration(worker.uptime),
             _worker_notes(worker),
         ]
-        add_row(found, cells, "" if worker.connected else "red")
+        found.add(cells, "" if worker.connected else "red")
     return found
 
 
@@ -118,18 +101,28 @@ def _worker_notes(worker: Worker) -> str:
     notes = list(worker.tags)
     if worker.shard is not None:
         notes.append(f"shard {worker.shard}")
+    if worker.loading is not None:
+        notes.append(str(worker.loading))
     return ", ".join(notes)
 
 
-def epochs_table(epochs: Iterable[tuple[JobStatus, EpochStatus]]) -> Table:
-    """Return the table of the epochs of jobs."""
-    found = table(
+def short_name(job: JobStatus) -> str:
+    """Return the name of a job; of one without a name, enough to tell it from others."""
+    return job.name if job.named or len(job.name) <= 17 else f"{job.name[:14]}..."
+
+
+def epochs_table(
+    epochs: Iterable[tuple[JobStatus, EpochStatus]],
+    name: Callable[[JobStatus], str] = lambda job: job.name,
+) -> Rows:
+    """Return the table of the epochs of jobs, with the names as `name` returns them."""
+    found = Rows(
         "JOB", "EPOCH", "MODE", "STATE", "TASKS", "CLIENTS", "ELEMENTS", "ELEMENTS/S", "LOST",
         right="EPOCH TASKS CLIENTS ELEMENTS ELEMENTS/S",
     )  # fmt: skip
     for job, epoch in epochs:
         cells = [
-            job.name,
+            name(job),
             epoch.epoch,
             job.processing_mode,
             epoch.state,
@@ -139,9 +132,7 @@ def epochs_table(epochs: Iterable[tuple[JobStatus, EpochStatus]]) -> Table:
             count(epoch.elements_per_second),
             losses(epoch),
         ]
-        add_row(found, cells, "red" if epoch.state == "failed" else "")
-        if epoch.error:
-            add_row(found, ["", "", "", epoch.error], "red")
+        found.add(cells, "red" if epoch.state == "failed" else "", epoch.error)
     return found
 
 
@@ -157,9 +148,9 @@ def losses(epoch: EpochStatus) -> str:
     return ", ".join(plural(number, noun) for number, noun in numbers if number)
 
 
-def clients_table(clients: Iterable[tuple[JobStatus, ClientStatus]]) -> Table:
+def clients_table(clients: Iterable[tuple[JobStatus, ClientStatus]]) -> Rows:
     """Return the table of clients."""
-    found = table(
+    found = Rows(
         "CLIENT OF", "EPOCH", "ELEMENTS", "ELEMENTS/S", "BYTES/S", "WAITS", "WHAT IS SLOW",
         right="EPOCH ELEMENTS ELEMENTS/S BYTES/S WAITS",
     )  # fmt: skip
@@ -167,7 +158,7 @@ def clients_table(clients: Iterable[tuple[JobStatus, ClientStatus]]) -> Table:
         index = "" if client.consumer_index is None else f" #{client.consumer_index}"
         silent = "" if client.connected else f"silent {duration(client.silent_seconds)}"
         cells = [
-            f"{job.name}{index}",
+            f"{short_name(job)}{index}",
             client.epoch,
             count(client.elements),
             count(client.elements_per_second),
@@ -175,14 +166,14 @@ def clients_table(clients: Iterable[tuple[JobStatus, ClientStatus]]) -> Table:
             "" if client.waiting is None else f"{client.waiting:.0%}",
             silent or client.sentence,
         ]
-        add_row(found, cells, "" if client.connected else "red")
+        found.add(cells, "" if client.connected else "red")
     return found
 
 
-def events_table(events: Iterable[EventStatus]) -> Table:
+def events_table(events: Iterable[EventStatus]) -> Rows:
     """Return the table of losses and failures."""
-    found = table("AGO", "LEVEL", "EVENT", right="AGO")
+    found = Rows("AGO", "LEVEL", "EVENT", right="AGO")
     for event in events:
         where = f" (job {event.job}, epoch {event.epoch})" if event.job else ""
-        add_row(found, [duration(event.seconds_ago), event.level, f"{event.text}{where}"])
+        found.add([duration(event.seconds_ago), event.level, f"{event.text}{where}"])
     return found

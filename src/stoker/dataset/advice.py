@@ -1,17 +1,45 @@
 """Say what would make the slowest stage of a pipeline faster."""
 
+from typing import NamedTuple
+
 from stoker.dataset.slow_stage import READS_FILES, SlowStage, is_waiting
 
 _BATCHES = frozenset({"batch", "padded_batch", "ragged_batch"})
 _IN_MEMORY = frozenset({"range", "from_tensor_slices", "from_tensors", "elements", "counter"})
 
 
-def advice(slow: SlowStage, worker_cores: int = 0) -> str:
+class WorkerMachine(NamedTuple):
+    """A machine whose worker processes run a pipeline.
+
+    Attributes:
+        host: the host of their addresses.
+        processes: the number of them.
+        cores: the processors that they may use.
+        loopback: only this machine reaches them, such as those of a LocalCluster.
+    """
+
+    host: str
+    processes: int
+    cores: int
+    loopback: bool = False
+
+    @property
+    def is_full(self) -> bool:
+        """True if another process there would only take a core from the others."""
+        return self.processes >= self.cores
+
+    @property
+    def more_workers(self) -> str:
+        """Advice to add workers where cores may be free, as a clause."""
+        return f"add workers{' on other machines' if self.is_full else ''}"
+
+
+def advice(slow: SlowStage, machine: WorkerMachine | None = None) -> str:
     """Return a change of the pipeline that would help, as a clause.
 
     Args:
         slow: the stage that limits the pipeline.
-        worker_cores: the processors of the worker that runs it; 0 in the trainer's process.
+        machine: of the workers that run it; ``None`` in the trainer's process.
     """
     kind = slow.report.kind
     if kind == "from_generator":
@@ -35,11 +63,15 @@ def advice(slow: SlowStage, worker_cores: int = 0) -> str:
         return "keep the arrays in memory in the form that is needed, or add prefetch()"
     if kind == "map" and is_waiting(slow.report):
         return _advice_for_waiting_map(slow)
-    if worker_cores == 1:
-        return "add workers, or make it faster, as a worker has one core"
+    if machine is not None and machine.is_full:
+        return (
+            "make it cheaper, such as by NumPy or other native code instead of Python, or "
+            f"{machine.more_workers}, as no core of {machine.host} is free (worker processes: "
+            f"{machine.processes}, cores: {machine.cores})"
+        )
     if kind == "map":
-        return _advice_for_map(slow, worker_cores)
-    elsewhere = "add workers" if worker_cores else "run the pipeline on workers with distribute()"
+        return _advice_for_map(slow, machine)
+    elsewhere = "add workers" if machine else "run the pipeline on workers with distribute()"
     if kind in _BATCHES:
         return (
             "put a map with num_parallel_calls=stoker.AUTOTUNE directly before it, whose threads "
@@ -62,17 +94,22 @@ def _advice_for_waiting_map(slow: SlowStage) -> str:
     )
 
 
-def _advice_for_map(slow: SlowStage, worker_cores: int) -> str:
+def _advice_for_map(slow: SlowStage, machine: WorkerMachine | None) -> str:
     if slow.saturated:
         return (
-            f"{'add workers' if worker_cores else 'run it on workers with distribute()'}, or make "
+            f"{'add workers' if machine else 'run it on workers with distribute()'}, or make "
             "the function faster, since more threads help only while cores are free and the "
             "function releases the GIL"
         )
     otherwise = "on workers with distribute()"
-    if worker_cores:
-        processes = f"`stoker worker --processes {worker_cores}`"
-        otherwise = f"with {processes} otherwise, as a worker has {worker_cores} cores"
+    if machine:
+        processes = f"`stoker worker --processes {machine.cores}`"
+        if machine.loopback:
+            processes = f"stoker.LocalCluster({machine.cores}) or {processes}"
+        otherwise = (
+            f"with {processes} otherwise (worker processes on {machine.host}: {machine.processes}, "
+            f"cores: {machine.cores})"
+        )
     return (
         "run it in parallel with num_parallel_calls=stoker.AUTOTUNE if it releases the GIL (as "
         f"NumPy and image decoders do), or {otherwise}"

@@ -43,8 +43,8 @@ class Bottleneck(msgspec.Struct, frozen=True):
     """The limit of the rate of an iterator.
 
     Attributes:
-        kind: "trainer", "worker", "source", "network", "splits", "straggler", "pipeline" (a stage
-            of this process) or "unknown".
+        kind: "trainer", "worker", "source", "network", "splits", "straggler", "machine" (the
+            processors of the trainer's), "pipeline" (a stage of this process) or "unknown".
         sentence: the kind with its evidence and advice, for users.
         stage: the number of the stage that limits; None if none does.
         site: the line of the user's program that built it.

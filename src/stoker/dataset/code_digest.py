@@ -4,8 +4,8 @@ import hashlib
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
-import cloudpickle  # type: ignore[import-untyped]
-
+from stoker.dataset.drawn_seeds import DrawnSeeds
+from stoker.dataset.pickler import Pickler
 from stoker.dataset.record_classes import record_classes_in
 
 _DIGEST_BYTES = 16
@@ -27,8 +27,8 @@ def code_digest(value: Any) -> str:
     """Return a digest of a function with all it refers to, without its place in a file.
 
     It changes with the code, the captured values and the functions and classes called, not with
-    line numbers. As everything pickled, a set or an object that names its memory address differs
-    between processes.
+    line numbers, nor with the drawn seeds of captured datasets. As everything pickled, a set or an
+    object that names its memory address differs between processes.
 
     Raises:
         Exception: if the value cannot be pickled.
@@ -66,7 +66,7 @@ class _HashFile:
         self.hash.update(buffer.raw())
 
 
-class _CodePickler(cloudpickle.Pickler):  # type: ignore[misc]
+class _CodePickler(Pickler):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.record_classes: dict[type, None] = {}
@@ -74,6 +74,8 @@ class _CodePickler(cloudpickle.Pickler):  # type: ignore[misc]
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, type | FunctionType):
             self.record_classes.update(dict.fromkeys(record_classes_in(obj)))
+        if isinstance(obj, DrawnSeeds):
+            return DrawnSeeds, ()
         if isinstance(obj, CodeType):
             names = (obj.co_names, obj.co_varnames, obj.co_freevars, obj.co_cellvars)
             arguments = (obj.co_argcount, obj.co_posonlyargcount, obj.co_kwonlyargcount)

@@ -1,13 +1,22 @@
 """`Dataset`: a tree with options, a seed and a count of epochs; its methods are in `fluent/`."""
 
 import enum
-import os
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, NoReturn, Protocol, Self, TypeVar
 
 from stoker.dataset import arguments
-from stoker.dataset.explanation import Explanation
+from stoker.dataset.copies import note_unpickled, spawn_time
+from stoker.dataset.drawn_seeds import (
+    DrawnSeed,
+    DrawnSeeds,
+    adopt_salts,
+    salts_by_number,
+    salts_of,
+)
+from stoker.dataset.explanation import Explanation, outline
 from stoker.dataset.fluent.batching import Batching
 from stoker.dataset.fluent.caching import Caching
 from stoker.dataset.fluent.combining import Combining
@@ -19,8 +28,9 @@ from stoker.dataset.fluent.ordering import Ordering
 from stoker.dataset.fluent.sources import Sources
 from stoker.dataset.iterator import Iterator
 from stoker.dataset.measurements import Measurements
+from stoker.dataset.nodes.cache import forget_draws
 from stoker.dataset.options import Options
-from stoker.dataset.state import State, check_resumable, digest_of, parse_state
+from stoker.dataset.state import Identity, State, check_resumable, identity_of, parse_state
 from stoker.dataset.streams.execute import open_stream
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import (
@@ -48,27 +58,6 @@ class HasTarget(Protocol):
         ...
 
 
-class _DrawnSeed:
-    """A seed that is drawn when first used; shared by the datasets derived from one dataset.
-
-    Therefore ``take(n)`` and ``skip(n)`` of one shuffled dataset do not overlap, as with tf.data.
-    """
-
-    def __init__(self, value: int | None = None) -> None:
-        self._value = value
-
-    def get(self, draw: Callable[[], int] | None = None) -> int:
-        with _lock:
-            if self._value is None:
-                self._value = int.from_bytes(os.urandom(8), "little") if draw is None else draw()
-            return self._value
-
-    def adopt(self, value: int) -> None:
-        """Replace the seed by that of an epoch which is resumed."""
-        with _lock:
-            self._value = value
-
-
 class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Ordering, Caching):
     """An immutable description of a pipeline: a source of elements and their transformations.
 
@@ -84,7 +73,7 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
     """
 
     def __init__(
-        self, node: Node, options: Options | None = None, *, _seed: _DrawnSeed | None = None
+        self, node: Node, options: Options | None = None, *, _seed: DrawnSeed | None = None
     ) -> None:
         if not isinstance(node, Node):
             raise InvalidTypeError(
@@ -93,7 +82,7 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
             )
         self._node = node
         self._options = options or Options()
-        self._seed = _seed or _DrawnSeed()
+        self._seed = _seed or DrawnSeed()
         self._epochs_started = 0
         self._measurements: Measurements | None = None
         """Measurements of the iterator that was made last."""
@@ -159,7 +148,8 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
         The arguments are those of `stoker.service.distribute`, which describes them.
 
         Args:
-            service: "grpc://host:port" of a dispatcher, (protocol, address), or a LocalCluster.
+            service: "grpc://host:port" or "host" (port 5050) of a dispatcher, (protocol, address),
+                or a LocalCluster.
             processing_mode: a `ShardingPolicy`, or "distributed_epoch" (each element is yielded by
                 one worker) or "parallel_epochs" (every worker yields the whole dataset).
             job_name: clients with the same name share one job.
@@ -196,8 +186,7 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
             buffer_bytes=buffer_bytes,
             on_loss=on_loss,
         )
-        result = transformation(self)
-        return type(self)(result.node, result.options(), _seed=result._seed)
+        return self._with_node(transformation(self).node)
 
     def with_options(self, options: Options) -> Self:
         """Return the dataset with `options` set.
@@ -220,7 +209,7 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
 
     def _with_node(self, node: Node) -> Self:
         """Return a dataset of another tree with the options and the seed of this one."""
-        return self._derive(node)
+        return type(self)(node, self._options, _seed=self._seed)
 
     def _draw_seed(self, draw: Callable[[], int] | None = None) -> int:
         """Return the seed that is used if none was given; draw it now if it was not drawn yet.
@@ -229,9 +218,22 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
         """
         return self._seed.get(draw)
 
-    def _adopt_seed(self, seed: int) -> None:
-        """Replace the seed, if none was given, by that of a state."""
+    def _salts(self) -> list[int]:
+        """Return `salts_of` the tree."""
+        return salts_of(number(self._node))
+
+    def _adopt_seeds(self, seed: int, salts: Sequence[int]) -> None:
+        """Replace the seeds that were not given by those of a state."""
+        nodes = number(self._node)
+        if (seed, list(salts)) != (self._seed.get(), salts_of(nodes)):
+            forget_draws(nodes)
         self._seed.adopt(seed)
+        adopt_salts(nodes, salts)
+
+    def _seeds_of_job(self) -> DrawnSeeds:
+        """Return the drawn seeds that the workers of a service use."""
+        seed = self._seed.get() if self._seed.from_global else None
+        return DrawnSeeds(seed, self._salts())
 
     def options(self) -> Options:
         """Return the options of the dataset; as `tf.data.Dataset.options`."""
@@ -295,12 +297,26 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
             "stoker.torch.DataLoader(dataset)"
         )
 
+    @property
+    def __array__(self) -> NoReturn:
+        # Keras asks `x` of fit for it, and would call a Dataset an "unrecognized data type".
+        caller = sys._getframe(1).f_globals.get("__name__", "")
+        if caller.startswith("keras."):
+            raise InvalidTypeError(
+                "a stoker.Dataset is no array; for fit, evaluate and predict of Keras give "
+                "stoker.keras.adapt(dataset), or of samples adapt(dataset, batch_size=32)"
+            )
+        raise AttributeError("a stoker.Dataset is no array", name="__array__", obj=self)
+
     def __bool__(self) -> bool:
         return True
 
     def __repr__(self) -> str:
         kinds = ".".join(node.kind for node in number(self.node))
         return f"<Dataset {kinds} element_spec={self.element_spec!r}>"
+
+    def _repr_html_(self) -> str:
+        return outline(self.node)
 
     def __iter__(self) -> Iterator:
         return self.iterator()
@@ -348,7 +364,7 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
         from stoker.dataset.stateful import warn_if_stateful  # few programs resume
 
         warn_if_stateful(self.node)
-        self._seed.adopt(state.seed)
+        self._adopt_seeds(state.seed, state.salts)
         with _lock:
             self._epochs_started = state.epoch + 1
         stream, context = self._open(state.epoch, explicit=True)
@@ -366,12 +382,14 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
         return self._iterate(stream, context, state.position)
 
     def _open(self, epoch: int, *, explicit: bool) -> tuple[Stream, Context]:
-        seed = self._options.seed
+        seed, numbers = self._options.seed, number(self.node)
         context = Context(
             seed=self._seed.get() if seed is None else seed,
             seed_given=seed is not None,
+            salts=salts_by_number(numbers, salts_of(numbers)),
             epoch=(epoch,),
             explicit_epoch=explicit,
+            numbers=numbers,
             threads=self._options.threads,
             autotune_bytes=self._options.autotune_bytes,
             make_dataset=Dataset,
@@ -384,11 +402,17 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
             stream, context.statistics, lambda: self._state(context, position), measurements
         )
 
+    @cached_property
+    def _identity(self) -> Identity:
+        return identity_of(self.node)
+
     def _state(self, context: Context, position: int) -> State:
         check_resumable(self.node)
         return State(
-            structure=digest_of(self.node),
+            structure=self._identity.structure,
+            nodes=self._identity.nodes,
             seed=context.seed,
+            salts=list(context.salts.values()),
             epoch=context.epoch[0],
             position=position,
         )
@@ -408,8 +432,9 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
         tree = encode_tree(self.node)
         # pickle imports the modules of these classes, which register them for `decode_tree`.
         kinds = tuple(dict.fromkeys(type(node) for node in number(self.node)))
-        seed = self._seed.get()
-        return _restore, (type(self), kinds, tree, self._options, seed, self._epochs_started)
+        seeds = DrawnSeeds(self._seed.get(), self._salts()), self._seed.from_global
+        started = self._epochs_started
+        return _restore, (type(self), kinds, tree, self._options, *seeds, started, spawn_time())
 
 
 def _restore(
@@ -417,9 +442,14 @@ def _restore(
     _kinds: tuple[type[Node], ...],
     tree: bytes,
     options: Options,
-    seed: int,
+    seeds: DrawnSeeds,
+    from_global: bool,
     epochs_started: int,
+    spawned_at: float | None,
 ) -> Dataset:
-    dataset = cls(decode_tree(tree), options, _seed=_DrawnSeed(seed))
+    seed = DrawnSeed(seeds.seed, from_global=from_global)
+    dataset = cls(decode_tree(tree), options, _seed=seed)
+    adopt_salts(number(dataset.node), seeds.salts)
     dataset._epochs_started = epochs_started
+    note_unpickled(dataset.node, spawned_at)
     return dataset

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from stoker.dataset.bottleneck import seconds_text
+from stoker.dataset.html_table import html_table
 from stoker.dataset.measurements import Measurements
 from stoker.dataset.streams.stage_report import FIRST_NESTED, StageReport
 from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Node, number
@@ -93,6 +94,9 @@ class Explanation:
             table.add_row(*map(Text, row))
         return Group(table, Text(self._sentence))
 
+    def _repr_html_(self) -> str:
+        return html_table(self._columns(), self._rows(), self._sentence)
+
     def _columns(self) -> tuple[str, ...]:
         return (*_DESCRIPTION, *_MEASURED) if self._reports else _DESCRIPTION
 
@@ -145,11 +149,19 @@ class Explanation:
             yield (at, position), _Stage(cells, inputs, [], report, "workers")
 
 
+def outline(root: Node) -> str:
+    """Return the nodes of a tree as an HTML table; nothing is asked of a service."""
+    rows = [(_label(x.kind, x.function_name()), x.site, _spec(x)) for x in number(root)]
+    return html_table(("stage", "line", "element_spec"), rows)
+
+
 def _description(node: Node) -> tuple[str, str, str, str]:
+    return _label(node.kind, node.function_name()), node.site, _cardinality(node), _spec(node)
+
+
+def _spec(node: Node) -> str:
     spec = repr(node.element_spec())
-    if len(spec) > _LONGEST_SPEC:
-        spec = spec[: _LONGEST_SPEC - 3] + "..."
-    return _label(node.kind, node.function_name()), node.site, _cardinality(node), spec
+    return f"{spec[: _LONGEST_SPEC - 3]}..." if len(spec) > _LONGEST_SPEC else spec
 
 
 def _label(kind: str, function: str) -> str:

@@ -2,14 +2,21 @@
 
 import msgspec
 
-from stoker.dataset.state import digest_of
+from stoker.dataset.state import identity_of
 from stoker.dataset.tree.node import Context, Node, number
+
+
+def uses_seed(root: Node) -> bool:
+    """Return whether a node of a tree draws by the seed of the dataset."""
+    return any(
+        getattr(node, "seed", 0) is None and getattr(node, "shuffle", True) for node in number(root)
+    )
 
 
 class Fingerprint(msgspec.Struct, frozen=True):
     """The part of a pipeline that a later process can compare.
 
-    It covers the nodes, their arguments, files and seeds. It does not cover functions, whose
+    It covers the nodes, their arguments, files and given seeds. It does not cover functions, whose
     pickled bytes differ between processes, nor arrays in memory, which are expensive to digest,
     nor arguments that only set how fast the pipeline runs.
 
@@ -24,11 +31,7 @@ class Fingerprint(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, root: Node) -> "Fingerprint":
         """Return the fingerprint of a tree."""
-        uses_seed = any(
-            getattr(node, "seed", 0) is None and getattr(node, "shuffle", True)
-            for node in number(root)
-        )
-        return cls(digest_of(root), uses_seed)
+        return cls(identity_of(root).structure, uses_seed(root))
 
     def metadata(self, context: Context) -> dict[str, str]:
         """Return what a store keeps of it; seeds that were not given count as equal."""

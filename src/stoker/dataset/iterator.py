@@ -15,7 +15,8 @@ import msgspec
 from stoker.dataset.closing import Closing
 from stoker.dataset.measurements import Measurements
 from stoker.dataset.state import State
-from stoker.dataset.streams.failures import forget_locals
+from stoker.dataset.stats import Stats
+from stoker.dataset.streams.failures import forget_locals, hide_own_frames
 from stoker.dataset.streams.meters import Meters
 from stoker.dataset.streams.statistics import Statistics
 from stoker.dataset.streams.stream import READ_AHEAD_BYTES, READ_AHEAD_ELEMENTS, Stream
@@ -77,6 +78,7 @@ class Iterator(Closing):
             if self._finalizer.alive:  # what a closed iterator says is no position's error
                 self._errors += 1
             forget_locals(error)
+            hide_own_frames(error)
             del self, read  # the traceback refers to this frame
             raise
         except BaseException:
@@ -183,7 +185,9 @@ class Iterator(Closing):
 
         With a service also ``tasks_lost`` and ``splits_lost``: the tasks of lost workers and the
         splits that they had begun, of which the elements that had not arrived are lost;
-        ``elements_lost``, the elements that clients of the job held when they were lost;
+        ``elements_lost``, the elements that clients of the job held when they were lost, and
+        ``losses_final``: True from the end on, unless other clients still held elements of the
+        epoch then, which are lost if the clients are (`stoker status` counts them);
         ``epochs_shared``, the epochs that other clients opened too; and ``shared_memory_bytes``,
         the memory of workers that this epoch has views of. With a cross-trainer cache also
         ``cache_hits``, ``cache_misses`` and ``elements_skipped``: the elements that came from the
@@ -193,14 +197,16 @@ class Iterator(Closing):
 
         Also what is slow: ``seconds`` from the first to the last read and how many of them it
         ``waited`` for elements; ``bottleneck``, the kind of what limits the rate: "trainer",
-        "worker", "source", "network", "splits", "straggler", "pipeline" or "unknown"; a
-        ``sentence`` that names it with its evidence; and ``stages``, a list of dicts with the
-        fields of `StageReport` for the stages in this process. With a service also ``tasks``, a
-        list of dicts with the amounts and waits of each task (docs/observing.md).
+        "worker", "source", "network", "splits", "straggler", "machine", "pipeline" or
+        "unknown"; a ``sentence`` that names it with its evidence; and ``stages``, a list of dicts
+        with the fields of `StageReport` for the stages in this process. With a service also
+        ``tasks``, a list of dicts with the amounts and waits of each task (docs/observing.md).
         """
         own: dict[str, Any] = {"elements": self._received(), "errors": self._errors}
         own |= self._statistics.snapshot()
-        return own | self._measurements.snapshot()
+        if "losses_open" in own:
+            own["losses_final"] = not own.pop("losses_open")
+        return Stats(own | self._measurements.snapshot())
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(

@@ -12,6 +12,11 @@ class Options:
     Attributes:
         seed: replaces every seed that the user did not give, an int; ``None``: drawn once per
             dataset.
+        seed_globals: on the worker processes of a service, seed `random`, `numpy.random` and
+            PyTorch's generator for the CPU before each call of a user function, from the seed, the
+            epoch and the position of the element. These calls run one at a time in each process.
+            ``None``: only if a loader of `stoker.torch` with a seed reads the service. In a
+            trainer's own process they are never seeded.
         threads: the most pool threads of one step of an iterator, at least 1; ``None``:
             `num_parallel_calls`, with AUTOTUNE a measured number up to 128 (or the cores).
         autotune_bytes: the most bytes that one step with AUTOTUNE computes ahead, at least 1;
@@ -27,11 +32,12 @@ class Options:
         InvalidArgumentError: if a value is out of range.
 
     Example:
-        >>> Options(seed=1).merge(Options(threads=2))
-        Options(seed=1, threads=2, autotune_bytes=None, per_lane=False, finite_coordinated=False)
+        >>> Options(seed=1).merge(Options(threads=2)) == Options(seed=1, threads=2)
+        True
     """
 
     seed: int | None = None
+    seed_globals: bool | None = None
     threads: int | None = None
     autotune_bytes: int | None = None
     per_lane: bool = False
@@ -50,6 +56,10 @@ class Options:
             value = getattr(self, name)
             if not isinstance(value, bool):
                 raise InvalidTypeError(f"`{name}` must be a bool; got {value!r}")
+        if not isinstance(self.seed_globals, bool | None):
+            raise InvalidTypeError(
+                f"`seed_globals` must be a bool or None; got {self.seed_globals!r}"
+            )
 
     def merge(self, later: "Options") -> "Options":
         """Return these options, with the fields of `later` that differ from their default."""

@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from stoker.dataset.random import building
 from stoker.errors import InvalidArgumentError
 
 _T = TypeVar("_T")
@@ -57,7 +58,8 @@ class per_worker(Generic[_T]):  # noqa: N801 - used like a function, as functool
         except AttributeError:
             with slot.lock:
                 if not hasattr(holder, "built"):
-                    holder.built = self._factory()
+                    with building():
+                        holder.built = self._factory()
                 built = holder.built
         return built
 

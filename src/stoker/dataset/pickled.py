@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import MethodType, ModuleType
+from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stoker.dataset.references import is_function, name_of, references_of
@@ -134,14 +134,15 @@ class Pickled:
 
 
 def _pickle(value: Any) -> bytes:
-    import cloudpickle  # type: ignore[import-untyped]
+    return _by_value(_dump, value)
 
-    def pickle(value: Any) -> bytes:
-        buffer = io.BytesIO()
-        cloudpickle.Pickler(buffer, protocol=5).dump(value)
-        return buffer.getvalue()
 
-    return _by_value(pickle, value)
+def _dump(value: Any) -> bytes:
+    from stoker.dataset.pickler import Pickler
+
+    buffer = io.BytesIO()
+    Pickler(buffer, protocol=5).dump(value)
+    return buffer.getvalue()
 
 
 def _by_value(pickle: Callable[[Any], _Result], value: Any) -> _Result:
@@ -150,21 +151,21 @@ def _by_value(pickle: Callable[[Any], _Result], value: Any) -> _Result:
     Raises:
         InvalidArgumentError: if it fails; the message names the variable.
     """
-    import cloudpickle
+    import cloudpickle  # type: ignore[import-untyped]
 
     with _user_modules_by_value(cloudpickle):
         try:
             return pickle(value)
         except Exception as error:
-            owner, variable, culprit = _find_culprit(cloudpickle, value)
-            raise InvalidArgumentError(_message(value, owner, variable, culprit, error)) from error
+            owner, path, culprit = _find_culprit(value)
+            raise InvalidArgumentError(_message(value, owner, path, culprit, error)) from error
 
 
-def _message(value: Any, owner: Any, variable: str, culprit: Any, error: Exception) -> str:
+def _message(value: Any, owner: Any, path: str, culprit: Any, error: Exception) -> str:
     kind = type(culprit)
     described = f"a {kind.__module__}.{kind.__qualname__}".replace("a builtins.", "a ")
-    if variable:
-        what = f"`{variable}` ({described}), used by `{name_of(owner)}`, cannot be pickled"
+    if path:
+        what = f"`{path}` ({described}), used by `{name_of(owner)}`, cannot be pickled"
     else:
         what = f"`{name_of(value)}` ({described}) cannot be pickled"
     return f"{what}: {error}; create it inside the function, or pass what it is made from"
@@ -218,25 +219,48 @@ def _stdlib_folders() -> tuple[Path, ...]:
     return tuple({Path(paths[key]).resolve() for key in ("stdlib", "platstdlib")})
 
 
-def _find_culprit(cloudpickle: ModuleType, value: Any) -> tuple[Any, str, Any]:
-    """Return the innermost object that cannot be pickled, with its owner and its name there."""
-    owner, variable, culprit = value, "", value
+def _find_culprit(value: Any) -> tuple[Any, str, Any]:
+    """Return the innermost object that cannot be pickled, with its owner and its path there.
+
+    The owner is a function or a class, and the path begins with one of its variables or attributes.
+    """
+    owner, path, culprit = value, "", value
     seen = {id(value)}
     while True:
-        for name, found in references_of(culprit):
-            if id(found) not in seen and not _picklable(cloudpickle, found):
+        for name, found in (*references_of(culprit), *_class_references(culprit)):
+            if id(found) not in seen and not _picklable(found):
                 seen.add(id(found))
-                if not isinstance(culprit, MethodType | functools.partial):
-                    owner = culprit
-                variable, culprit = name, found
+                if name.startswith((".", "[")):
+                    path += name
+                else:
+                    path = name
+                    owner = culprit if isinstance(culprit, FunctionType) else owner
+                culprit = found
                 break
         else:
-            return owner, variable, culprit
+            return owner, path, culprit
 
 
-def _picklable(cloudpickle: ModuleType, value: Any) -> bool:
+def _class_references(value: Any) -> list[tuple[str, Any]]:
+    """Return the class that is pickled with an object, or the attributes and bases of a class."""
+    if not isinstance(value, type):
+        cls = type(value)
+        return [(cls.__name__, cls)] if is_users_own(cls.__module__) else []
+    attributes = [
+        (f".{name}", found)
+        for name, found in vars(value).items()
+        if name != "_abc_impl" and not isinstance(found, _NOT_PICKLED)
+    ]
+    return [*attributes, *((base.__name__, base) for base in value.__bases__)]
+
+
+# Members of a class that cloudpickle leaves out: ``__dict__``, ``__weakref__``, slots.
+_NOT_PICKLED = (GetSetDescriptorType, MemberDescriptorType)
+
+
+def _picklable(value: Any) -> bool:
     try:
-        cloudpickle.dumps(value)
+        _dump(value)
     except Exception:  # noqa: BLE001 - a __reduce__ may raise anything
         return False
     return True
@@ -260,11 +284,11 @@ def _large_references(value: Any, least: int) -> list[tuple[str, str, int]]:
 
 def _pickled_bytes(value: Any) -> int:
     """Return the size of a pickled value; 0 if it cannot be pickled alone."""
-    import cloudpickle
+    from stoker.dataset.pickler import Pickler
 
     counter = _Counter()
     try:
-        cloudpickle.Pickler(counter, protocol=5, buffer_callback=counter.write_buffer).dump(value)
+        Pickler(counter, protocol=5, buffer_callback=counter.write_buffer).dump(value)
     except Exception:  # noqa: BLE001 - a __reduce__ may raise anything
         return 0
     return counter.bytes

@@ -1,21 +1,26 @@
 """Random generators, keyed so that any draw can be repeated anywhere."""
 
+import itertools
 import operator
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from stoker.dataset import global_generators
 from stoker.dataset.streams.task_calls import StreamCalls
 from stoker.dataset.tree.node import Context, Node
 from stoker.errors import FailedPreconditionError, InvalidTypeError
 
 _SEED_MASK = 2**64 - 1
 
-# Prefix of the keys of `generator`, so that they differ from those of the nodes' own draws.
+# Prefixes of the keys of `generator`, of the global generators, and of these while `per_worker`
+# builds an object, so that they differ from those of the nodes' own draws.
 _IN_FUNCTIONS = 1
+_GLOBAL = 2
+_BUILDING = 3
 
 
 def node_seed(
@@ -26,10 +31,10 @@ def node_seed(
     Args:
         context: the context of the node.
         node: a node of the tree that the context numbers.
-        seed: the user's seed; ``None`` for that of the context.
+        seed: the user's seed of the node; ``None``: none.
         per_epoch: False to draw the same in every epoch.
     """
-    entropy = context.seed if seed is None else seed
+    entropy = context.seed_of(node, seed)
     epoch = context.epoch if per_epoch else ()
     key = (context.numbers[node], *epoch)
     return np.random.SeedSequence(entropy & _SEED_MASK, spawn_key=key)
@@ -78,11 +83,15 @@ class Calls:
     """Consecutive calls of one node's function by one thread.
 
     It costs little, since a map makes millions of calls: the element of a call is determined only
-    when `generator` is called.
+    when `generator` is called. With `Context.seed_globals`, taking an element seeds the global
+    generators for the call that follows.
 
     Args:
         context: the context of the node.
         node: the node of the function, in the tree that the context numbers.
+
+    Attributes:
+        seeds_globals: each element must be taken within the ``with`` block, before its call.
 
     Example::
 
@@ -90,16 +99,31 @@ class Calls:
             results.extend(map(function, elements))
     """
 
-    __slots__ = ("_before", "_context", "_drawn", "_elements", "_generators", "_node", "_stop")
+    __slots__ = (
+        "_before",
+        "_context",
+        "_drawn",
+        "_elements",
+        "_generators",
+        "_node",
+        "_stop",
+        "seeds_globals",
+    )
 
     def __init__(self, context: Context, node: Node) -> None:
         self._context = context
         self._node = node
+        self.seeds_globals = context.seed_globals
         self._before: Calls | None = None
         self._elements: Iterator[Any] = iter(())
         self._stop = 0
         self._drawn = -1
         self._generators: dict[int | None, np.random.Generator] = {}
+
+    @property
+    def seed(self) -> int:
+        """The seed of the pipeline."""
+        return self._context.seed
 
     def recorded(self) -> StreamCalls | None:
         """Return the record of these calls in flight, if there is one; costs some microseconds."""
@@ -118,14 +142,30 @@ class Calls:
 
     def __enter__(self) -> Iterator[Any]:
         self._before, _running.calls = _running.calls, self
-        return self._elements
+        if not self.seeds_globals:
+            return self._elements
+        global_generators.lock.acquire()
+        return self._seeded()
 
     def __exit__(self, *error: object) -> None:
         _running.calls = self._before
+        if self.seeds_globals:
+            global_generators.lock.release()
+
+    def _seeded(self) -> Iterator[Any]:
+        for element in self._elements:
+            context = self._context
+            number, index = in_whole(context, self._node, self._index())
+            global_generators.seed_generators(_GLOBAL, context.seed, number, *context.epoch, index)
+            yield element
+
+    def _index(self) -> int:
+        """Return the position of the current call in the function's input."""
+        return self._stop - operator.length_hint(self._elements) - 1
 
     def generator(self, seed: int | None) -> "np.random.Generator":
         """Return the generator for the current call; see the function `generator`."""
-        index = self._stop - operator.length_hint(self._elements) - 1
+        index = self._index()
         if index != self._drawn:
             self._drawn = index
             self._generators = {}
@@ -155,6 +195,35 @@ def in_whole(context: Context, node: Node, index: int) -> tuple[int, int]:
             index = index * count + part
             number -= 1
     return number, index
+
+
+def with_globals_seeded(
+    context: Context, node: Node, function: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Return `function`; if the user asks for it, each call seeds the global generators.
+
+    For functions without the position of an element: calls are counted from 0.
+    """
+    if not context.seed_globals:
+        return function
+    count = itertools.count()
+
+    def call(*arguments: Any) -> Any:
+        with keyed(context, node, next(count)):
+            return function(*arguments)
+
+    return call
+
+
+@contextmanager
+def building() -> Iterator[None]:
+    """Let an object that outlives the current call draw the same whichever call builds it."""
+    calls = _running.calls
+    if calls is None or not calls.seeds_globals:
+        yield
+        return
+    with global_generators.seeded_apart(_BUILDING, calls.seed):
+        yield
 
 
 def stream_calls(context: Context, node: Node) -> StreamCalls | None:

@@ -1,15 +1,18 @@
 """State of an iterator as small JSON, to resume its epoch elsewhere."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from stoker.dataset.tree.node import Node, number
-from stoker.dataset.tree.structure import structure_of
+from stoker.dataset.tree.structure import first_difference, parts_of
 from stoker.errors import InvalidArgumentError, UnimplementedError
 
-VERSION = 1
+VERSION = 2
+
+NAMED_NODES = 32
+"""Most nodes that a state lists, to name one that differs."""
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -17,16 +20,20 @@ class State(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     Attributes:
         version: version of this format.
-        structure: digest of the kinds, inputs and fields of the tree, without functions and fields
-            that only affect speed.
+        structure: digest of the kinds, inputs and fields of the tree, without functions, drawn
+            seeds and fields that only affect speed.
+        nodes: the kinds of the first nodes, each with a short digest.
         seed: replaces the seeds that the user did not give.
+        salts: of the random nodes, as `salts_of` returns.
         epoch: number of the epoch.
         position: number of elements and errors the reader has received.
     """
 
     version: int = VERSION
     structure: str
+    nodes: str
     seed: int
+    salts: list[int]
     epoch: int
     position: int
 
@@ -35,12 +42,24 @@ class State(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return msgspec.structs.asdict(self)
 
 
-def digest_of(root: Node) -> str:
-    """Return a digest of the structure of a tree; functions are not part of it."""
+class Identity(NamedTuple):
+    """The fields of a state that identify the tree."""
+
+    structure: str
+    nodes: str
+
+
+def identity_of(root: Node) -> Identity:
+    """Return the identity of a tree; functions and drawn seeds are not part of it."""
+    parts = parts_of(root, tuning=False)
+    nodes = [f"{part[0]}:{_digest(part, 2)}" for part in parts[:NAMED_NODES]]
+    return Identity(_digest(parts, 16), " ".join(nodes))
+
+
+def _digest(value: Any, size: int) -> str:
     import hashlib  # OpenSSL costs milliseconds at `import stoker`
 
-    structure = structure_of(root, tuning=False)
-    return hashlib.blake2s(structure, digest_size=16).hexdigest()
+    return hashlib.blake2s(msgspec.msgpack.encode(value), digest_size=size).hexdigest()
 
 
 def check_resumable(root: Node) -> None:
@@ -83,10 +102,12 @@ def parse_state(value: Any, root: Node, seed: int | None) -> State:
         ) from error
     if state.position < 0 or state.epoch < 0:
         raise InvalidArgumentError(f"`state` has a negative position or epoch: {value!r}")
-    if state.structure != digest_of(root):
+    identity = identity_of(root)
+    if state.structure != identity.structure:
+        difference = _difference(root, identity.nodes, state.nodes)
         raise InvalidArgumentError(
-            "`state` belongs to another dataset: the nodes or their arguments differ from those "
-            "of its dataset; build the same pipeline, or start without a state"
+            f"`state` belongs to another dataset: {difference}; build the same pipeline, or start "
+            "without a state"
         )
     if seed is not None and state.seed != seed:
         raise InvalidArgumentError(
@@ -94,3 +115,21 @@ def parse_state(value: Any, root: Node, seed: int | None) -> State:
             "give the same seed, or none"
         )
     return state
+
+
+def _difference(root: Node, ours: str, theirs: str) -> str:
+    """Return what differs first between a tree and that of a state, as part of a sentence."""
+    mine, others = ours.split(), theirs.split()
+    index = first_difference(mine, others)
+    if index == NAMED_NODES:
+        return f"a node after the first {NAMED_NODES} differs"
+    kind = others[index].partition(":")[0] if index < len(others) else ""
+    if index == len(mine):
+        return f"the state has a `{kind}` after the last node" if kind else "a node differs"
+    node = list(number(root))[index]
+    own = f"`{node.kind}` ({node.site})"
+    if not kind:
+        return f"{own} is not in the state"
+    if kind == node.kind:
+        return f"{own} has other arguments in the state"
+    return f"the state has `{kind}` in place of {own}"

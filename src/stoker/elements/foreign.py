@@ -1,4 +1,4 @@
-"""Arrays of other libraries, such as PyTorch's tensors, as NumPy arrays."""
+"""Arrays of other libraries, such as PyTorch's tensors and PIL's images, as NumPy arrays."""
 
 import functools
 from collections.abc import Callable
@@ -8,12 +8,13 @@ import numpy as np
 
 from stoker.errors import InvalidArgumentError
 
-_LIBRARIES = frozenset({"torch", "jax", "jaxlib"})
+_LIBRARIES = frozenset({"torch", "jax", "jaxlib", "PIL"})
 
 
 def _is_foreign_array(kind: type) -> bool:
-    """Return whether `kind` is a class of arrays of PyTorch or JAX, or derived from one."""
-    return hasattr(kind, "__array__") and not _LIBRARIES.isdisjoint(_libraries_of(kind))
+    """Return whether `kind` is a class of arrays of PyTorch, JAX or PIL, or derived from one."""
+    is_array = hasattr(kind, "__array__") or hasattr(kind, "__array_interface__")
+    return is_array and not _LIBRARIES.isdisjoint(_libraries_of(kind))
 
 
 # By assignment: mypy considers `type` unhashable where lru_cache decorates.
@@ -28,7 +29,7 @@ def array_of(value: Any, path: str) -> Any:
     """Return the array of another library as a NumPy array, without a copy where it can be read.
 
     Args:
-        value: has ``__array__``.
+        value: has ``__array__`` or ``__array_interface__``.
         path: place of the value in its element, for errors; "" for the element.
 
     Raises:

@@ -18,8 +18,10 @@ class SparseArray:
         values: shape ``(items,)``, any dtype.
         dense_shape: int64, shape ``(rank,)``.
 
+    An index may be outside `dense_shape`, as in TensorFlow, until rows or a dense array are made.
+
     Raises:
-        InvalidArgumentError: if the shapes do not match, or an index is outside `dense_shape`.
+        InvalidArgumentError: if the shapes of the three do not match.
 
     Example:
         >>> sparse = SparseArray.from_dense([[0, 7], [0, 0]])
@@ -53,11 +55,14 @@ class SparseArray:
                 f"indices have {indices.shape[1]} numbers a row, and the dense shape "
                 f"{shape.tolist()} has {len(shape)}; give one for each dimension"
             )
-        outside = np.any((indices < 0) | (indices >= shape), axis=1)
+
+    def check_indices(self) -> None:
+        """Raise InvalidArgumentError if an index is outside `dense_shape`."""
+        outside = np.any((self.indices < 0) | (self.indices >= self.dense_shape), axis=1)
         if outside.any():
             raise InvalidArgumentError(
-                f"index {indices[outside][0].tolist()} lies outside the dense shape "
-                f"{shape.tolist()}"
+                f"index {self.indices[outside][0].tolist()} lies outside the dense shape "
+                f"{self.dense_shape.tolist()}"
             )
 
     @classmethod
@@ -69,7 +74,12 @@ class SparseArray:
         return cls(indices, values, np.array(array.shape, np.int64))
 
     def to_dense(self) -> npt.NDArray[Any]:
-        """Return the whole array, zero where there is no item."""
+        """Return the whole array, zero where there is no item.
+
+        Raises:
+            InvalidArgumentError: if an index is outside `dense_shape`.
+        """
+        self.check_indices()
         dense = np.zeros(tuple(self.dense_shape), self.values.dtype)
         if dense.ndim:
             dense[tuple(self.indices.T)] = self.values
@@ -85,6 +95,7 @@ class SparseArray:
     def __getitem__(self, row: int) -> "SparseArray":
         if not -len(self) <= row < len(self):
             raise IndexError(f"row {row} of {len(self)}")
+        self.check_indices()
         chosen = self.indices[:, 0] == row % len(self)
         return SparseArray(self.indices[chosen, 1:], self.values[chosen], self.dense_shape[1:])
 

@@ -1,6 +1,7 @@
 """Specs: the structure, shapes and dtypes of a dataset's elements."""
 
 import dataclasses
+import operator
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
@@ -21,7 +22,7 @@ from stoker.elements.structure import (
     map_structure,
     same_structure,
 )
-from stoker.errors import InvalidArgumentError
+from stoker.errors import InvalidArgumentError, InvalidTypeError
 
 # A TensorSpec, RaggedSpec, SparseSpec or UnknownSpec, or a nest of them shaped as the elements are.
 Spec = Any
@@ -54,7 +55,8 @@ class TensorSpec(_ArraySpec):
         dtype: a NumPy dtype.
 
     Raises:
-        InvalidArgumentError: if a length is negative or no int, or `dtype` is no NumPy dtype.
+        InvalidArgumentError: if a length is negative.
+        InvalidTypeError: if a length is no int, or `dtype` no NumPy dtype.
 
     Example:
         >>> TensorSpec([None, 3], "float32")
@@ -74,7 +76,8 @@ class RaggedSpec(_ArraySpec):
 
     Raises:
         InvalidArgumentError: if `shape` is not ``(rows, None, ...)``, with a ``None`` for each
-            ragged dimension, a length is negative or no int, or `dtype` is no NumPy dtype.
+            ragged dimension, or a length is negative.
+        InvalidTypeError: if a length is no int, or `dtype` no NumPy dtype.
 
     Example:
         >>> RaggedSpec([3, None], "int64")
@@ -111,7 +114,8 @@ class SparseSpec(_ArraySpec):
         dtype: a NumPy dtype.
 
     Raises:
-        InvalidArgumentError: if a length is negative or no int, or `dtype` is no NumPy dtype.
+        InvalidArgumentError: if a length is negative.
+        InvalidTypeError: if a length is no int, or `dtype` no NumPy dtype.
 
     Example:
         >>> SparseSpec([None, 100], "float32")
@@ -121,10 +125,10 @@ class SparseSpec(_ArraySpec):
 
 def _lengths(shape: Iterable[int | None]) -> tuple[int | None, ...]:
     try:
-        lengths = tuple(None if length is None else int(length) for length in shape)
+        lengths = tuple(None if length is None else operator.index(length) for length in shape)
     except (TypeError, ValueError) as error:
-        raise InvalidArgumentError(
-            f"`shape` must be lengths or None, such as (None, 3); got {shape!r}"
+        raise InvalidTypeError(
+            f"`shape` must be int lengths or None, such as (None, 3); got {shape!r}"
         ) from error
     if any(length is not None and length < 0 for length in lengths):
         raise InvalidArgumentError(f"`shape` must not be negative; got {lengths}")
@@ -137,7 +141,7 @@ def _resolved(dtype: npt.DTypeLike) -> np.dtype[Any]:
     try:
         return np.dtype(dtype)
     except TypeError as error:
-        raise InvalidArgumentError(f"`dtype` must be a NumPy dtype; got {dtype!r}") from error
+        raise InvalidTypeError(f"`dtype` must be a NumPy dtype; got {dtype!r}") from error
 
 
 @dataclasses.dataclass(frozen=True)

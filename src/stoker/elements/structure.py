@@ -1,4 +1,4 @@
-"""Nested elements: tuples, lists, dicts, namedtuples and dataclasses of leaves."""
+"""Nested elements: tuples, lists, dicts, namedtuples, dataclasses and attrs classes of leaves."""
 
 import dataclasses
 import functools
@@ -24,7 +24,8 @@ class Container(Enum):
 def _container_of(cls: type) -> Container:
     """Return the kind of container that `cls` is; a class that is none of the five is a leaf.
 
-    A dataclass with a true `__stoker_leaf__` attribute (RaggedArray, TensorSpec) is a leaf.
+    An attrs class is a dataclass here. A dataclass with a true `__stoker_leaf__` attribute
+    (RaggedArray, TensorSpec) is a leaf.
     """
     if issubclass(cls, tuple):
         return Container.NAMEDTUPLE if hasattr(cls, "_fields") else Container.TUPLE
@@ -32,7 +33,8 @@ def _container_of(cls: type) -> Container:
         return Container.LIST
     if issubclass(cls, dict):
         return Container.DICT
-    if dataclasses.is_dataclass(cls) and not getattr(cls, "__stoker_leaf__", False):
+    is_record = dataclasses.is_dataclass(cls) or hasattr(cls, "__attrs_attrs__")
+    if is_record and not getattr(cls, "__stoker_leaf__", False):
         return Container.DATACLASS
     return Container.LEAF
 
@@ -46,7 +48,9 @@ def _field_names(cls: type) -> tuple[str, ...]:
     if container_of(cls) is Container.NAMEDTUPLE:
         names: tuple[str, ...] = cls._fields  # type: ignore[attr-defined]
         return names
-    return tuple(field.name for field in dataclasses.fields(cls))
+    attributes = getattr(cls, "__attrs_attrs__", None)
+    fields = dataclasses.fields(cls) if attributes is None else attributes
+    return tuple(field.name for field in fields)
 
 
 field_names: Callable[[type], tuple[str, ...]] = functools.lru_cache(maxsize=4096)(_field_names)

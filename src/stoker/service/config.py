@@ -11,18 +11,27 @@ from stoker.errors import (
     InvalidTypeError,
     NotFoundError,
 )
-from stoker.wire.addresses import is_ipv6, is_loopback, is_unspecified, parse_address
+from stoker.wire.addresses import (
+    format_address,
+    is_ipv6,
+    is_loopback,
+    is_unspecified,
+    parse_address,
+)
 
 PROTOCOLS = ("grpc",)
 DATA_TRANSFER_PROTOCOLS = ("grpc", "tcp")
 """Protocols to which `WorkerConfig.data_transfer_protocol` can restrict a worker."""
+
+DISPATCHER_PORT = 5050
+"""Port of a dispatcher whose address names none, and the default of `stoker dispatcher`."""
 
 
 def parse_service(service: Any, name: str = "service") -> tuple[str, str]:
     """Return ``(protocol, "host:port")`` of an address, a pair, a server or a cluster.
 
     Args:
-        service: the address.
+        service: the address; one without a port means `DISPATCHER_PORT`.
         name: the argument that it is, for errors.
 
     Raises:
@@ -53,14 +62,20 @@ def parse_service(service: Any, name: str = "service") -> tuple[str, str]:
             f"`{name}` must be a string, but `{name}` was of type {type(service)}. "
             f"{name}={service}. A tuple (protocol, address) is accepted too"
         )
+    if protocol in {"http", "https"} and isinstance(service, str):
+        raise NotFoundError(
+            f"`{name}` {service!r} has the protocol of web servers, and a dispatcher speaks gRPC; "
+            f"remove '{protocol}://'"
+        )
     if protocol not in PROTOCOLS:
         protocols = ", ".join(repr(known) for known in PROTOCOLS)
         raise NotFoundError(
             f"No credentials factory has been registered for protocol {protocol}: `{name}` names "
             f"the protocol {protocol!r} of the dispatcher, and there is {protocols}"
         )
-    parse_address(address)
-    return protocol, address
+    return protocol, format_address(
+        *parse_address(address, name=name, default_port=DISPATCHER_PORT)
+    )
 
 
 def check_text(name: str, value: Any) -> None:
@@ -106,7 +121,8 @@ def _check_advertised(name: str, address: str | None) -> None:
         return
     bare = address.removeprefix("[").removesuffix("]")
     if ":" in bare and "/" not in bare and not is_ipv6(bare):
-        bare = parse_address(address.replace("%port%", "1").replace("%dts_port%", "1"))[0]
+        bare = address.replace("%port%", "1").replace("%dts_port%", "1")
+        bare = parse_address(bare, name=name)[0]
     if "/" in bare or is_unspecified(bare):
         raise InvalidArgumentError(
             f"`{name}` must be the host or 'host:port' at which others reach the worker, got "
@@ -269,7 +285,8 @@ class WorkerConfig:
     means the default.
 
     Attributes:
-        dispatcher_address: "host:port" or "grpc://host:port"; required.
+        dispatcher_address: "host:port" or "grpc://host:port", port 5050 if it is left out;
+            required.
         worker_address: the host or "host:port" at which others reach this worker; by default
             `host`, or if that means all interfaces, the address of the interface that reaches the
             dispatcher. "%port%" is replaced by the port.

@@ -47,7 +47,9 @@ def reads_cross_trainer_cache(dataset: Dataset) -> bool:
     )
 
 
-def with_own_jobs(dataset: Dataset, seed: int | None = None) -> Dataset:
+def with_own_jobs(
+    dataset: Dataset, seed: int | None = None, *, seed_globals: bool = False
+) -> Dataset:
     """Return the dataset with a new job in place of each one without a `job_name`.
 
     The epochs of the new jobs are counted apart from those that other readers of `dataset` open.
@@ -55,9 +57,10 @@ def with_own_jobs(dataset: Dataset, seed: int | None = None) -> Dataset:
     Args:
         dataset: reads from a service.
         seed: of `with_seed_of_jobs`; ``None``: that of the datasets.
+        seed_globals: as of `with_seed_of_jobs`.
     """
     if seed is not None:
-        dataset = with_seed_of_jobs(dataset, seed)
+        dataset = with_seed_of_jobs(dataset, seed, seed_globals=seed_globals)
 
     def own(node: Distributed) -> Node:
         if node.hello.value.named:
@@ -67,8 +70,13 @@ def with_own_jobs(dataset: Dataset, seed: int | None = None) -> Dataset:
     return _replaced(dataset, own)
 
 
-def with_seed_of_jobs(dataset: Dataset, seed: int) -> Dataset:
+def with_seed_of_jobs(dataset: Dataset, seed: int, *, seed_globals: bool = False) -> Dataset:
     """Return the dataset with the seed of what the workers run.
+
+    Args:
+        dataset: reads from a service.
+        seed: replaces the seeds that the user did not give.
+        seed_globals: `Options.seed_globals` of datasets without that option.
 
     Raises:
         InvalidArgumentError: if a job has a registered dataset, whose options are fixed.
@@ -81,7 +89,8 @@ def with_seed_of_jobs(dataset: Dataset, seed: int) -> Dataset:
                 "`seed` cannot reach a dataset that is registered already: give it with "
                 "dataset.with_options(stoker.Options(seed=...)) before register_dataset"
             )
-        options = registration.options.merge(Options(seed=seed))
+        defaults = Options(seed_globals=seed_globals or None)
+        options = defaults.merge(registration.options).merge(Options(seed=seed))
         return _with_hello(node, registration=with_options(registration, options))
 
     return _replaced(dataset, seeded)

@@ -28,6 +28,10 @@ logger = logging.getLogger("stoker.rpc")
 # It logs every broken session at INFO; stoker logs them with more detail.
 logging.getLogger("grpclib").setLevel(logging.WARNING)
 
+# It logs every header of every message at DEBUG: thousands of lines, unless the user asks for them.
+if logging.getLogger("hpack").level == logging.NOTSET:
+    logging.getLogger("hpack").setLevel(logging.WARNING)
+
 BACKLOG = 1024
 """Connections that wait to be accepted; asyncio listens again, with 100 by default."""
 
@@ -40,7 +44,7 @@ GRACE_SECONDS = 0.05
 HAPPY_EYEBALLS_SECONDS = 0.25
 """Time after which the next address of a host is tried too: one family may not be routed."""
 
-_SETTINGS = 4
+_SETTINGS = b"\x04"
 """Type of the frame with which every HTTP/2 server begins, in its byte 3."""
 
 
@@ -48,8 +52,25 @@ class ConnectError(ConnectionError):
     """A connection to a dispatcher was not opened, or has ended; the message is for the user."""
 
 
+class NoAnswerError(ConnectError):
+    """The server closed the connection before it sent anything."""
+
+
 class NotStokerError(ConnectError):
     """The server at the address speaks another protocol, so another attempt would fail too."""
+
+    def describe(self, address: str) -> str:
+        """Return the message of an error about the server at an address."""
+        return f"the server at {address} does not speak stoker's protocol: {self}"
+
+
+class OtherServiceError(NotStokerError):
+    """The server speaks HTTP/2, but is no dispatcher."""
+
+
+def begins_http2(data: bytes) -> bool:
+    """Return whether the first bytes from a server are those of HTTP/2."""
+    return data[3:4] == _SETTINGS
 
 
 class BytesCodec(CodecBase):
@@ -105,7 +126,7 @@ class WatchedProtocol(H2Protocol):
     def data_received(self, data: bytes) -> None:
         self._received_at = self._loop.time()
         self._overdue = False
-        if self._client and not self.answered and len(data) > 3 and data[3] != _SETTINGS:
+        if self._client and not self.answered and len(data) > 3 and not begins_http2(data):
             self._abort(NotStokerError(f"it answered {data[:20]!r}"))
             return
         self.answered = True
@@ -199,7 +220,7 @@ class ControlChannel(Channel):
         if error is None or isinstance(error, ProtocolError):
             return ConnectError("the server ended the session")
         if watched is not None and not watched.answered and not isinstance(error, OSError):
-            return ConnectError("the connection was closed before the server sent anything")
+            return NoAnswerError("the connection was closed before the server sent anything")
         if isinstance(error, OSError):
             # asyncio's own words are "Connect call failed" and the address.
             return ConnectError(os.strerror(error.errno) if error.errno else str(error))
@@ -215,7 +236,7 @@ def _explain_status(error: GRPCError) -> ConnectError:
     foreign = error.status is Status.UNIMPLEMENTED or text.startswith(
         ("Received :status", "Missing content-type", "Invalid content-type")
     )
-    return NotStokerError(f"it answered {text!r}") if foreign else ConnectError(text)
+    return OtherServiceError(f"it answered {text!r}") if foreign else ConnectError(text)
 
 
 def _happy_eyeballs_delay(host: str) -> float | None:

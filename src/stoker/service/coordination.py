@@ -7,12 +7,14 @@ from stoker.service import messages as m
 
 
 def check_index(hello: m.ClientHello) -> None:
-    """Check that a consumer has a valid index.
+    """Check that a consumer has a valid index, and another client none.
 
     Raises:
-        InvalidArgumentError: if it has not.
+        InvalidArgumentError: if not.
     """
     index, count = hello.consumer_index, hello.parameters.num_consumers
+    if index is None and count is None:
+        return
     if index is None or count is None or not 0 <= index < count:
         raise InvalidArgumentError(
             f"`consumer_index` must be in [0, num_consumers), got {index!r} of {count!r}"
@@ -36,10 +38,9 @@ def check_coordinated(hello: m.ClientHello, size: int, options: Options) -> None
     """Check that a dataset can be read in rounds.
 
     Raises:
-        InvalidArgumentError: if the client has no valid index, or reads local workers only.
+        InvalidArgumentError: if the client reads local workers only.
         FailedPreconditionError: if the dataset is finite and its options do not allow that.
     """
-    check_index(hello)
     check_not_local(hello.parameters)
     unknown = size in (INFINITE_CARDINALITY, UNKNOWN_CARDINALITY)
     if not unknown and not options.finite_coordinated:

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from stoker.dataset.dataset import Dataset
-from stoker.dataset.options import Options
 from stoker.dataset.pickled import Pickled
 from stoker.dataset.record_classes import RecordClasses
 from stoker.dataset.tree.call_site import call_site
@@ -60,7 +59,8 @@ def distribute(
             dataset) or "distributed_epoch" (each element is yielded by one worker). Under FILE,
             DATA, FILE_OR_DATA and HINT each worker of `DispatcherConfig.worker_addresses` yields
             its own shard.
-        service: "grpc://host:port" of the dispatcher, (protocol, address), or a `LocalCluster`.
+        service: "grpc://host:port" or "host" (port 5050) of the dispatcher, (protocol, address), or
+            a `LocalCluster`.
         job_name: clients with the same name share one job, first come, first served. ``None``: a
             job of this dataset only and of its copies in forked or unpickled processes.
         consumer_index: index of this consumer of a coordinated read, in [0, `num_consumers`).
@@ -170,7 +170,8 @@ class Distribution:
             length = split_cardinality(dataset.node)
         elif job_name is None and options.divides_elements:
             length = registration.size
-        return _dataset(options, hello, spec, classes, size, self.site, dataset.options(), length)
+        node = _reader(options, hello, spec, classes, size, self.site, length)
+        return dataset._with_node(node)
 
 
 def register_dataset(
@@ -182,7 +183,8 @@ def register_dataset(
     """Register a dataset with a service, for `from_dataset_id`.
 
     Args:
-        service: "grpc://host:port" of the dispatcher, (protocol, address), or a `LocalCluster`.
+        service: "grpc://host:port" or "host" (port 5050) of the dispatcher, (protocol, address), or
+            a `LocalCluster`.
         dataset: the dataset that workers run.
         compression: as for `distribute`, for all readers of the id. If an id is registered twice,
             the first value is used.
@@ -286,7 +288,7 @@ def from_dataset_id(
         consumer_index=consumer_index,
     )
     classes = _record_classes(element_spec)
-    return _dataset(options, hello, element_spec, classes, size, call_site(), Options())
+    return Dataset(_reader(options, hello, element_spec, classes, size, call_site()))
 
 
 # ── parts ────────────────────────────────────────────────────────────────────────────────────────
@@ -309,29 +311,25 @@ def _record_classes(spec: Spec, dataset: Dataset | None = None) -> RecordClasses
     return RecordClasses([*declared.values(), *(c for c in used if describe(c) not in declared)])
 
 
-def _dataset(
+def _reader(
     read_options: ReadOptions,
     hello: m.ClientHello,
     spec: Spec,
     classes: RecordClasses,
     size: int | None,
     site: str,
-    options: Options,
     length: int = UNKNOWN_CARDINALITY,
-) -> Dataset:
+) -> Distributed:
     registration = hello.registration
-    return Dataset(
-        Distributed(
-            read_options=Pickled.of(read_options),
-            hello=Pickled.of(hello),
-            spec=Pickled.of(spec),
-            classes=Pickled.of(classes),
-            structure=b"" if registration is None else structure_of(registration.tree),
-            processing_mode=read_options.processing_mode.name,
-            length=length,
-            size=UNKNOWN_CARDINALITY if size is None else size,
-            asks_size=size is None,
-            site=site,
-        ),
-        options,
+    return Distributed(
+        read_options=Pickled.of(read_options),
+        hello=Pickled.of(hello),
+        spec=Pickled.of(spec),
+        classes=Pickled.of(classes),
+        structure=b"" if registration is None else structure_of(registration.tree),
+        processing_mode=read_options.processing_mode.name,
+        length=length,
+        size=UNKNOWN_CARDINALITY if size is None else size,
+        asks_size=size is None,
+        site=site,
     )

@@ -1,6 +1,33 @@
-"""Identity of the host that this process runs on."""
+"""Identity and load of the host that this process runs on."""
 
+import os
 from pathlib import Path
+from typing import NamedTuple
+
+
+class Load(NamedTuple):
+    """Load of a host.
+
+    Attributes:
+        average: the number of threads that ran or were ready to run, over the last minute.
+        processors: of the host.
+    """
+
+    average: float = 0.0
+    processors: int = 1
+
+    @property
+    def is_high(self) -> bool:
+        """True if threads had to wait for a processor."""
+        return self.average > self.processors
+
+
+def load() -> Load:
+    """Return the load of this host; 0 if the system does not know."""
+    try:
+        return Load(os.getloadavg()[0], os.cpu_count() or 1)
+    except (OSError, AttributeError):  # not all systems have load averages
+        return Load()
 
 
 def host_id() -> str:

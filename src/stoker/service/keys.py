@@ -1,4 +1,4 @@
-"""Keys that prove to a worker or dispatcher which task, client or worker a peer is.
+"""Keys that prove which task, client or worker a peer is, and which positions a journal had.
 
 Each task, client and worker has a random key, which is recorded with it. Ids are sequential and can
 be guessed; a key cannot.
@@ -25,6 +25,12 @@ def reader_key(task_key: bytes, client_id: int) -> bytes:
     """
     text = f"reader {client_id}".encode()
     return hashlib.blake2b(text, key=task_key, digest_size=KEY_BYTES).digest()
+
+
+def position_signature(key: bytes, journal_id: str, boot: int, position: int) -> bytes:
+    """Return the signature of a position in the journal of a dispatcher."""
+    text = f"position {journal_id} {boot} {position}".encode()
+    return hmac.digest(key, text, "sha256")[:KEY_BYTES]
 
 
 def are_equal(key: bytes, other: bytes) -> bool:

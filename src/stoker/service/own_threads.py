@@ -3,6 +3,7 @@
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 _PREFIX = "stoker-"
 """The names of the threads that run the control loop, pipelines and connections."""
@@ -18,5 +19,6 @@ def run_apart(work: Callable[[], None]) -> bool:
         return True
     if not threading.current_thread().name.startswith(_PREFIX):
         return False
-    threading.Thread(target=work, name="closing-stoker").start()
+    with suppress(RuntimeError):  # the interpreter begins to exit
+        threading.Thread(target=work, name="closing-stoker").start()
     return True

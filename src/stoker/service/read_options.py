@@ -53,6 +53,8 @@ class ReadOptions:
         tensorflow_timing: as in tf.data service, a source that cannot be split is an error of the
             first read, opening an iterator waits for its tasks, elements are requested from the
             first read on, few at first, and the end waits for workers that have registered.
+        service: the object that the user gave for the address, such as a `LocalCluster`, which
+            ends when it is collected; in this process only.
 
     Raises:
         InvalidArgumentError: if an option is not valid; names it and its valid range.
@@ -73,6 +75,10 @@ class ReadOptions:
     buffer_bytes: int = BUFFER_BYTES
     on_loss: str = "warn"
     tensorflow_timing: bool = False
+    service: Any = dataclasses.field(default=None, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"service": None}
 
     def __post_init__(self) -> None:
         _check_job_name(self.job_name)
@@ -154,6 +160,7 @@ def parse_read_options(
         processing_mode=parse_processing_mode(processing_mode),
         dispatcher_address=parse_service(service)[1],
         target_workers=target_workers,
+        service=service,
         **options,
     )
 

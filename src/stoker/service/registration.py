@@ -39,6 +39,8 @@ def registration_of(dataset: Dataset, compression: str | None) -> m.RegisterData
     _check_size(tree, dataset)
     spec = spec_to_wire(dataset.element_spec)
     options = dataset.options()
+    if options.seed_globals:
+        _warn_of_serial_calls(tree)
     return m.RegisterDataset(
         digest=_digest(tree, spec, options, compression),
         tree=tree,
@@ -54,11 +56,14 @@ def registration_of(dataset: Dataset, compression: str | None) -> m.RegisterData
         functions=[
             m.Function(site, pickled.digest()) for site, pickled in functions_of(dataset.node)
         ],
+        seeds=dataset._seeds_of_job(),
     )
 
 
 def with_options(registration: m.RegisterDataset, options: Options) -> m.RegisterDataset:
     """Return the registration of the dataset with other options."""
+    if options.seed_globals and not registration.options.seed_globals:
+        _warn_of_serial_calls(registration.tree)
     digest = _digest(registration.tree, registration.spec, options, registration.compression)
     return msgspec.structs.replace(registration, options=options, digest=digest)
 
@@ -82,6 +87,18 @@ def _check_size(tree: bytes, dataset: Dataset) -> None:
             f"the dataset has {len(tree) / 1e6:,.0f} MB of data in it, which the dispatcher and "
             f"every worker get and keep: {large_captures(dataset.node)}. {_ADVICE}"
         )
+
+
+def _warn_of_serial_calls(tree: bytes) -> None:
+    """Warn if `Options.seed_globals` takes away the parallel calls of a node."""
+    for node in decode_wire_nodes(tree):
+        if msgspec.msgpack.decode(node.fields).get("num_parallel_calls", 1) not in (None, 1):
+            warn_at_call_site(
+                f"with `seed_globals`, each worker process makes the calls of `{node.kind}` "
+                f"({node.site}) one at a time, not in parallel: run more worker processes, or "
+                "draw with stoker.random.generator() and give Options(seed_globals=False)"
+            )
+            return
 
 
 def register(dispatcher_address: str, registration: m.RegisterDataset, timeout: float) -> str:

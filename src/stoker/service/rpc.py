@@ -32,7 +32,9 @@ from stoker.service.control_connection import (
     NotStokerError,
 )
 from stoker.service.control_loop import control_loop, run_on
+from stoker.service.foreign_server import recognize
 from stoker.wire.addresses import parse_address
+from stoker.wire.frames import UNDECODABLE
 
 SESSION = "/stoker.Dispatcher/Session"
 CALL = "/stoker.Dispatcher/Call"
@@ -74,11 +76,6 @@ def encode(message: Any) -> bytes:
         ) from error
 
 
-def not_stoker(dispatcher_address: str, failure: NotStokerError) -> str:
-    """Return the message of an error about a server that speaks another protocol."""
-    return f"the server at {dispatcher_address} does not speak stoker's protocol: {failure}"
-
-
 def call(
     dispatcher_address: str,
     request: m.Request,
@@ -89,7 +86,7 @@ def call(
 
     Raises:
         UnavailableError: if it cannot be reached, or does not answer within `timeout` seconds.
-        FailedPreconditionError: if the server speaks another protocol.
+        FailedPreconditionError: if the server is no dispatcher.
         StokerError: the error with which it answered.
     """
     try:
@@ -100,7 +97,7 @@ def call(
 
 def _call_error(dispatcher_address: str, failure: ConnectError) -> StokerError:
     if isinstance(failure, NotStokerError):
-        return FailedPreconditionError(not_stoker(dispatcher_address, failure))
+        return FailedPreconditionError(failure.describe(dispatcher_address))
     return UnavailableError(f"the dispatcher at {dispatcher_address} cannot be reached: {failure}")
 
 
@@ -117,7 +114,7 @@ def _call_once(
         control.release()
     try:
         reply: m.Reply = decode_reply(data)
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise NotStokerError(f"not a reply of this version: {error}") from error
     if isinstance(reply, m.Failed):
         answer = from_record(reply.error)
@@ -136,7 +133,7 @@ def call_patiently(
 
     Raises:
         UnavailableError: if no dispatcher answers within `timeout` seconds.
-        FailedPreconditionError: if the server speaks another protocol, in 3 attempts.
+        FailedPreconditionError: if the server is no dispatcher, in 3 attempts.
         StokerError: the error with which the dispatcher answered.
     """
     began = warned = time.monotonic()
@@ -177,4 +174,4 @@ async def send_call(dispatcher_address: str, data: bytes, peer_timeout: float) -
             reply: bytes = await method(data)
             return reply
     except Exception as error:  # grpclib raises anything on a broken connection
-        raise channel.explain(error) from error
+        raise await recognize(host, port, channel.explain(error)) from error

@@ -9,7 +9,6 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
-import msgspec
 from grpclib.client import StreamStreamMethod
 
 from stoker.errors import FailedPreconditionError, StokerError
@@ -21,6 +20,7 @@ from stoker.service.control_connection import (
     NotStokerError,
 )
 from stoker.service.control_loop import control_loop
+from stoker.service.foreign_server import recognize
 from stoker.service.rpc import (
     BROKEN,
     FIRST_PAUSE,
@@ -29,10 +29,10 @@ from stoker.service.rpc import (
     decode_from_dispatcher,
     decode_reply,
     encode,
-    not_stoker,
     send_call,
 )
 from stoker.wire.addresses import format_address, parse_address
+from stoker.wire.frames import UNDECODABLE
 
 logger = logging.getLogger("stoker.rpc")
 
@@ -137,7 +137,7 @@ class Session:
                 if not isinstance(reply, m.Failed) or reply.error.code != "UnavailableError":
                     return
                 failure = reply.error.message
-            except (ConnectError, msgspec.MsgspecError) as error:
+            except (ConnectError, *UNDECODABLE) as error:
                 failure = str(error)
             logger.debug("no farewell to %s yet: %s", self._address, failure)
             await asyncio.sleep(pause)
@@ -182,7 +182,8 @@ class Session:
         pause = FIRST_PAUSE
         while not self._closed:
             self._welcomed = self._refused = False
-            self._explain(await self._open())
+            failure = await self._open()
+            self._explain(await recognize(self._host, self._port, failure))
             if self._closed:
                 return
             self._notify(self._lost)
@@ -225,7 +226,7 @@ class Session:
         if not isinstance(failure, NotStokerError):
             self.failure = str(failure)
             return
-        self.failure = not_stoker(self._address, failure)
+        self.failure = failure.describe(self._address)
         self._foreign_attempts += 1
         # A proxy may answer for a dispatcher that was there before.
         hopeless = self._foreign_attempts >= FOREIGN_ATTEMPTS and not self._answered
@@ -259,7 +260,7 @@ class Session:
     def _receive(self, data: bytes) -> None:
         try:
             message = decode_from_dispatcher(data)
-        except msgspec.MsgspecError as error:
+        except UNDECODABLE as error:
             raise NotStokerError(f"not a message of this version: {error}") from error
         self._answered = True
         self._said_farewell = isinstance(message, m.ClientClosed)

@@ -1,12 +1,16 @@
 """The node that reads a job of a service."""
 
 import itertools
+import math
+import os
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 
 import msgspec
 
+from stoker.dataset.copies import copied_at
 from stoker.dataset.pickled import Pickled
 from stoker.dataset.streams.recording import Recording
 from stoker.dataset.streams.stream import Stream
@@ -20,6 +24,7 @@ from stoker.service.cacheable import check_repetition
 from stoker.service.client.latest_reading import LatestReading
 from stoker.service.client.route import BEST_FIRST
 from stoker.service.client.shell import ServiceStream
+from stoker.service.host import host_id
 from stoker.wire.transports import get_transport
 from stoker.wire.transports.local import process_token
 
@@ -79,8 +84,14 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
         )
 
     def open(self, context: Context) -> Stream:
-        epoch = context.epoch if context.explicit_epoch else (next(_epochs_of(self)),)
-        hello = msgspec.structs.replace(self.hello.value, epoch=epoch, process=process_token())
+        first, explicit = _is_first(self), context.explicit_epoch
+        epoch = context.epoch if explicit else (next(_epochs_of(self)),)
+        hello = msgspec.structs.replace(
+            self.hello.value,
+            epoch=epoch,
+            process=process_token(),
+            copied=_copy_time(self, context) if first and not explicit else None,
+        )
         if hello.parameters.use_cross_trainer_cache:
             check_repetition(epoch)
         stream = ServiceStream(
@@ -134,11 +145,39 @@ def _follow_latest(recording: Recording, node: Node, latest: LatestReading) -> N
         readings[node] = latest
 
 
+def _copy_time(node: Distributed, context: Context) -> m.CopyTime:
+    """Return when the copy was made that opens its first epoch.
+
+    A pass of `repeat` is as late as any original: later epochs follow it.
+    """
+    at = copied_at(node) if len(context.epoch) == 1 else -math.inf
+    return m.CopyTime(time.monotonic() - at, host_id(), at)
+
+
 _epochs: "weakref.WeakKeyDictionary[Node, Iterator[int]]" = weakref.WeakKeyDictionary()
+_opened: "weakref.WeakSet[Node]" = weakref.WeakSet()
 _lock = threading.Lock()
+
+
+def _is_first(node: Node) -> bool:
+    """Return whether this copy of a distributed dataset opens its first epoch."""
+    with _lock:
+        if node in _opened:
+            return False
+        _opened.add(node)
+        return True
 
 
 def _epochs_of(node: Node) -> Iterator[int]:
     """Return the epoch counter of a distributed dataset: each `open` starts another epoch."""
     with _lock:
         return _epochs.setdefault(node, itertools.count())
+
+
+def _begin_in_child() -> None:
+    global _lock, _opened
+    _lock = threading.Lock()  # another thread of the parent may have had it
+    _opened = weakref.WeakSet()
+
+
+os.register_at_fork(after_in_child=_begin_in_child)

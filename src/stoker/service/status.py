@@ -6,6 +6,8 @@ silent; durations are in seconds. New fields are added at the end, with a defaul
 
 import msgspec
 
+from stoker.service.loading import Loading
+
 
 class WorkerStatus(msgspec.Struct, frozen=True):
     """A registered worker.
@@ -24,6 +26,8 @@ class WorkerStatus(msgspec.Struct, frozen=True):
         shared_memory: it shares memory with trainers on its host.
         elements_per_second: elements computed.
         bytes_per_second: their bytes, about.
+        loading: why the task that has waited longest for its functions has no element yet; ``None``
+            if no task waits for its functions.
     """
 
     address: str
@@ -42,6 +46,7 @@ class WorkerStatus(msgspec.Struct, frozen=True):
     shared_memory: bool
     elements_per_second: float
     bytes_per_second: float
+    loading: Loading | None = None
 
 
 class TaskStatus(msgspec.Struct, frozen=True):
@@ -56,7 +61,7 @@ class TaskStatus(msgspec.Struct, frozen=True):
         errors: the number of errors that took the place of an element.
     """
 
-    task_id: int
+    task_id: str
     worker: str
     state: str
     lost: str
@@ -125,7 +130,7 @@ class ClientStatus(msgspec.Struct, frozen=True):
         sentence: what is slow, as a sentence, or "".
     """
 
-    client_id: int
+    client_id: str
     epoch: str
     connected: bool
     silent_seconds: float

@@ -3,6 +3,8 @@
 import msgspec
 
 from stoker.dataset.streams.stage_report import StageReport
+from stoker.service.loading import Loading
+from stoker.wire.frames import UNDECODABLE
 
 
 class TaskEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -26,6 +28,8 @@ class TaskEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
         cores: the number of processors that the worker may use.
         splits: number of a source → the number of its splits, where the dispatcher assigns them.
         stages: the stages of its pipeline.
+        loading: the reason that it has no element yet; ``None`` if it has, or waits for something
+            else.
     """
 
     seconds: float = 0.0
@@ -40,6 +44,7 @@ class TaskEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
     cores: int = 1
     splits: dict[int, int] = {}
     stages: list[StageReport] = []
+    loading: Loading | None = None
 
     def since(self, before: "TaskEvidence") -> "TaskEvidence":
         """Return the part after `before`, an earlier evidence of the same task."""
@@ -118,5 +123,5 @@ def decode(data: bytes) -> TaskEvidence | None:
     """Return the evidence that `encode` encoded; ``None`` if a version unknown here did."""
     try:
         return _DECODER.decode(data)
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         return None

@@ -45,6 +45,7 @@ class TorchFramework(Framework):
     """PyTorch, and the default process group of torch.distributed."""
 
     advice = NO_GROUP
+    seeds_globals = True
 
     def current_rank(self) -> Rank:
         return current_rank()

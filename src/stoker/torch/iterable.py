@@ -66,7 +66,7 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
         self._seed = arguments.seed(seed)
         self._dataset = with_seed(dataset, self._seed)
         if is_distributed(dataset):
-            self._dataset = with_own_jobs(self._dataset, self._seed)
+            self._dataset = with_own_jobs(self._dataset, self._seed, seed_globals=True)
         self._given_rank = given_rank(rank, world_size)
         self._rank = self._given_rank
         self._jobs: dict[str, str] = {}
@@ -86,8 +86,8 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
             copy = Copy(worker.id, self._passes_here)
             self._passes_here += 1
         epoch = self._passes.begin(copy)
-        if (seed := self._passes.seed()) is not None:
-            self._dataset._adopt_seed(seed)
+        if (seeds := self._passes.seeds()) is not None:
+            self._dataset._adopt_seeds(*seeds)
         iterator = ElementIterator(self._read(process), epoch, self._passes)
         if worker is not None:
             # Child processes of multiprocessing end without the exit functions of Python.
@@ -98,6 +98,10 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
         rank = self._given_rank or current_rank()
         check_has_length(self._dataset, rank)
         return len(read_as(self._dataset, rank, {}))
+
+    def __repr__(self) -> str:
+        seed = "" if self._seed is None else f", seed={self._seed}"
+        return f"stoker.torch.IterableDataset({self._dataset!r}{seed})"
 
     def __bool__(self) -> bool:
         return True  # without it, `if loader:` would ask for the length
@@ -219,7 +223,7 @@ class ElementIterator:
         state = state_dict["iterator"]
         if state is not None:
             self._resumed = state
-            self._passes.resume(state["epoch"], state["seed"])
+            self._passes.resume(state["epoch"], state["seed"], state["salts"])
             return
         self._epoch = state_dict["epoch"]
         self._place = _UNKNOWN if state_dict["place"] == _WITHIN else state_dict["place"]

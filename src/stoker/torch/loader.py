@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from stoker.adapters.absent import ABSENT, MAP, check_absent
 from stoker.adapters.epochs import Epochs
 from stoker.adapters.iteration import LoaderIterator
 from stoker.adapters.ranks import given_rank
@@ -15,9 +16,20 @@ from stoker.adapters.steps import Steps
 from stoker.dataset import arguments
 from stoker.dataset.dataset import Dataset
 from stoker.errors import InvalidArgumentError
-from stoker.torch.arguments import check_absent
 from stoker.torch.delivery import CudaDelivery, Delivery
 from stoker.torch.distribution import TorchFramework, drawn_seed
+
+_ABSENT = ABSENT | {
+    "num_workers": (
+        0,
+        (
+            f"the pipeline runs on threads ({MAP}) or on the workers of a service "
+            "(dataset.distribute(service)); for PyTorch's own worker processes, use "
+            "torch.utils.data.DataLoader(stoker.torch.IterableDataset(dataset), num_workers=n)"
+        ),
+    ),
+    "pin_memory_device": ("", "use device"),
+}
 
 
 class DataLoader(ResumableEpochs):
@@ -64,6 +76,8 @@ class DataLoader(ResumableEpochs):
         tensor([4., 5.], dtype=torch.float64)
     """
 
+    _called = "stoker.torch.DataLoader"
+
     def __init__(
         self,
         dataset: Dataset,
@@ -81,8 +95,8 @@ class DataLoader(ResumableEpochs):
         world_size: int | None = None,
         **unsupported: Any,
     ) -> None:
-        check_absent(unsupported)
-        self.dataset = check_dataset(dataset, "stoker.torch.DataLoader")
+        check_absent(unsupported, _ABSENT, self._called)
+        self.dataset = check_dataset(dataset, self._called)
         self.batch_size = None if batch_size is None else arguments.size("batch_size", batch_size)
         self.drop_last = check_drop_last(drop_last, batch_size)
         self.collate_fn = collate_fn

@@ -15,25 +15,54 @@ def format_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def parse_address(address: str) -> tuple[str, int]:
+def parse_address(
+    address: str, *, name: str = "", default_port: int | None = None
+) -> tuple[str, int]:
     """Return host and port of an address.
 
+    Args:
+        address: "host:port", with an IPv6 address in brackets.
+        name: the argument that it is, for errors.
+        default_port: the port of an address without one; ``None`` refuses such an address.
+
     Raises:
-        InvalidArgumentError: if `address` is not "host:port" with a port of 1 to 65535.
+        InvalidArgumentError: if `address` is not a host with a port of 1 to 65535.
 
     Example:
-        >>> parse_address("[::1]:5050")
-        ('::1', 5050)
+        >>> parse_address("[::1]:5050"), parse_address("head", default_port=5050)
+        (('::1', 5050), ('head', 5050))
     """
     host, colon, port = address.rpartition(":")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        colon = ""  # An IPv6 address without brackets: its end is ambiguous.
-    if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        form = "[host]:port" if is_ipv6(host) else "host:port"
-        raise InvalidArgumentError(f"{address!r} is not an address; write it as {form!r}")
-    return host, int(port)
+    if not colon or address.endswith("]"):
+        host, port = address, "" if default_port is None else str(default_port)
+    if fault := _fault(address, host, port):
+        what = f"`{name}` {address!r}" if name else f"the address {address!r}"
+        raise InvalidArgumentError(f"{what} {fault}")
+    return _without_brackets(host), int(port)
+
+
+def _fault(address: str, host: str, port: str) -> str:
+    """Return why an address with this host and port is refused and what to write, or ""."""
+    if any(map(str.isspace, address)):
+        return "contains white space; remove it"
+    if is_ipv6(host) or is_ipv6(address):
+        written = f"[{host}]:{port}" if is_ipv6(host) else f"[{address}]:port"
+        return f"is an IPv6 address without brackets; write {written!r}"
+    if ":" in host and _without_brackets(host) == host:
+        return "has more than one ':'; write 'host:port', and an IPv6 address as '[::1]:port'"
+    if not _without_brackets(host):
+        return "has no host; write 'host:port'"
+    if not port:
+        return f"has no port; write '{host}:port'"
+    if not (port.isascii() and port.isdigit()):
+        return f"has the port {port!r}, which is not a number"
+    if len(port) > 5 or not 0 < int(port) < 65536:
+        return f"has the port {port}, which is not in [1, 65535]"
+    return ""
+
+
+def _without_brackets(host: str) -> str:
+    return host[1:-1] if host.startswith("[") and host.endswith("]") else host
 
 
 def is_ipv6(host: str) -> bool:

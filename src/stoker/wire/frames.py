@@ -23,6 +23,9 @@ PROTOCOL_MAX = 1
 MAX_HEADER_BYTES = 16 << 20
 """Maximum length of a header; both sides refuse longer ones."""
 
+UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""Exceptions of a decoder of msgspec whose input is not valid, such as text that is no UTF-8."""
+
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 
@@ -323,7 +326,7 @@ def decode(
     """
     try:
         parsed = _DECODER.decode(header)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise WireError(f"not a header of stoker's protocol: {error}") from error
     size = 0 if body is None else body_size(body)
     if not isinstance(parsed, FrameHeader):

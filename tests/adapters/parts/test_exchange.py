@@ -13,6 +13,7 @@ from stoker.adapters import rank_share
 from stoker.adapters.exchange import with_maps_after_shuffle
 from stoker.adapters.ranks import Rank
 from stoker.adapters.reading import read_as
+from stoker.compat import tf
 from stoker.elements.structure import map_structure
 
 MOST = 400
@@ -198,3 +199,12 @@ def test_samples_of_an_endless_dataset_are_computed_once(called, noted):
 def test_maps_over_a_function_stay_before_the_shuffle():
     dataset = Dataset.range(3).filter(lambda _: True).map(abs).shuffle(3)
     assert with_maps_after_shuffle(dataset) is dataset
+
+
+def test_moved_shuffle_keeps_its_salt():
+    dataset = tf.data.Dataset.range(40).shuffle(9).map(plus_one).shuffle(40)
+    assert with_maps_after_shuffle(dataset).node.kind == "moved_map"
+    parts = [read_as(dataset, Rank(), {}, process=index, processes=2) for index in range(2)]
+    halves = [list(part.iterator(epoch=0)) for part in parts]
+    whole = [element for pair in zip(*halves, strict=True) for element in pair]
+    assert whole == list(dataset.iterator(epoch=0)) != sorted(whole)

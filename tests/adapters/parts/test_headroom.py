@@ -169,6 +169,13 @@ def test_result_is_one_sentence(ratio, claim, now):
     assert str(result_of(ratio)) == f"{claim}: {now} per step now, 13 ms with an ideal input."
 
 
+def test_the_repr_has_short_figures():
+    assert repr(result_of(7 / 3, ideals=(0.013, 0.012))) == (
+        "Headroom(ratio=2.33, seconds_per_step=0.0303, ideal_seconds_per_step=0.013, "
+        "waited_per_step=0, steps=1, rounds=2)"
+    )
+
+
 def result_of(ratio: float, ideal: float = 0.013, ideals: tuple[float, ...] = ()) -> Headroom:
     return Headroom(
         seconds_per_step=ideal * ratio,

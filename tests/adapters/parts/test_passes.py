@@ -120,18 +120,18 @@ def test_set_next_names_the_following_passes():
     assert [counter.begin(), counter.begin(), counter.next()] == [7, 8, 9]
 
 
-def test_resumed_pass_gives_the_copies_its_seed():
+def test_resumed_pass_gives_the_copies_its_seeds():
     counter = PassCounter()
-    assert counter.seed() is None
-    counter.resume(4, 7)
-    assert (counter.seed(), counter.begin()) == (7, 5)
+    assert counter.seeds() is None
+    counter.resume(4, 7, [0, 2])
+    assert (counter.seeds(), counter.begin()) == ((7, [0, 2]), 5)
 
 
 def test_pickled_counter_is_a_copy():
     counter = PassCounter()
-    counter.resume(2, 7)
+    counter.resume(2, 7, [1])
     copy = pickle.loads(pickle.dumps(counter))
-    assert (copy.begin(), counter.next(), copy.seed()) == (3, 3, 7)
+    assert (copy.begin(), counter.next(), copy.seeds()) == (3, 3, (7, [1]))
 
 
 def test_descriptor_is_closed_with_the_counter():

@@ -58,7 +58,7 @@ def test_json_has_every_finding():
     assert few["fix"].startswith("raise the limit")
 
 
-@pytest.mark.parametrize("address", ["localhost", "http://localhost:1", "localhost:99999"])
+@pytest.mark.parametrize("address", ["localhost:", "http://localhost:1", "localhost:99999"])
 def test_what_is_no_address_exits_with_2(address):
     result = CliRunner().invoke(app, ["doctor", address])
     assert result.exit_code == 2

@@ -3,6 +3,7 @@
 import io
 
 from rich.console import Console
+from rich.text import Text
 
 from stoker.cli.doctor.findings import Finding, Level
 from stoker.cli.doctor.report import SHOWN, print_findings
@@ -23,6 +24,22 @@ def test_long_findings_stay_on_one_line():
         f"             fix: {'y' * 200}",
         "",
         "1 fault, no warnings",
+    ]
+
+
+def test_a_terminal_wraps_findings_at_words():
+    output = io.StringIO()
+    seen = "cannot be reached at 10.0.0.7:41943, which it advertises"
+    finding = Finding(Level.FAULT, "port-dropped", "worker a:1", seen, "open the port")
+    console = Console(file=output, width=40, height=25, force_terminal=True, no_color=True)
+    print_findings(console, "localhost:5050", [finding])
+    lines = [line.rstrip() for line in Text.from_ansi(output.getvalue()).plain.splitlines()]
+    assert lines[2:-2] == [
+        "fault        worker a:1: cannot be",
+        "             reached at 10.0.0.7:41943,",
+        "             which it advertises",
+        "             (port-dropped)",
+        "             fix: open the port",
     ]
 
 

@@ -169,10 +169,10 @@ def test_no_common_data_protocol_version():
 
 
 @linux
-@pytest.mark.parametrize(
-    ("address", "others"), [("", []), (f"{HOST}:{free_port()}", [(FAULT, "port-refused")])]
-)
-def test_shared_memory_needs_a_common_version_too(address, others):
+@pytest.mark.parametrize("refused", [False, True])
+def test_shared_memory_needs_a_common_version_too(refused):
+    address = f"{HOST}:{free_port()}" if refused else ""
+    others = [(FAULT, "port-refused")] if refused else []
     with Service(1, worker={"worker_address": address}) as service:
         found = findings(service, data_protocol=(f.PROTOCOL_MAX + 1, f.PROTOCOL_MAX + 1))
     assert troubles(found) == [*others, (FAULT, "protocol-mismatch")]

@@ -151,9 +151,11 @@ def test_a_wrong_value_names_its_origin(tmp_path, flags, environ, toml, message)
 @pytest.mark.parametrize(
     ("address", "message"),
     [
-        ("localhost", "'localhost' is not an address; write it as 'host:port'"),
+        ("localhost:", "`dispatcher_address` 'localhost:' has no port; write 'localhost:port'"),
         ("", "`dispatcher_address` must not be empty"),
-        ("http://a:1", "No credentials factory has been registered for protocol http: "),
+        ("http://a:1", "`dispatcher_address` 'http://a:1' has the protocol of web servers, and "),
+        ("grp://a:1", "No credentials factory has been registered for protocol grp: "),
+        ("grpc://a:99999", "`dispatcher_address` 'a:99999' has the port 99999, which is not in "),
     ],
 )
 def test_an_address_that_is_none_names_its_origin(address, message):

@@ -7,7 +7,7 @@ import pytest
 
 from stoker import Dataset
 from stoker.elements.spec import TensorSpec
-from stoker.errors import InvalidArgumentError
+from stoker.errors import DataLossError, InvalidArgumentError
 from tests.dataset.verbs import check_verbs, plain
 
 # The example of tf.data's documentation.
@@ -139,7 +139,7 @@ def test_a_padding_error_names_the_bucketing_call_site() -> None:
         len, [9], [2, 2], padded_shapes=[1]
     )  # fmt: skip
     line = dataset.node.site
-    with pytest.raises(InvalidArgumentError, match="padded shape") as caught:
+    with pytest.raises(DataLossError, match="padded shape") as caught:
         next(iter(dataset))
     assert f"`padded_batch` ({line})" in caught.value.__notes__[0]
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stoker import Dataset
+from stoker import Dataset, Options
 from stoker.dataset.nodes.batch import Batch
 from stoker.dataset.nodes.cache import Cache
 from stoker.dataset.nodes.map import Map
@@ -180,6 +180,42 @@ def test_each_assignment_of_splits_has_a_separate_cache() -> None:
         assert read(open_stream(node, Context(splits=splits))) == expected
         assert read(open_stream(node, Context(splits=splits))) == expected
     assert read(open_stream(node, Context())) == list(range(10))
+
+
+def test_elements_drawn_by_another_seed_are_not_read() -> None:
+    shuffled = Dataset.range(20).shuffle(20)
+    fresh = {seed: list(shuffled.with_options(Options(seed=seed))) for seed in (1, 2)}
+    assert fresh[1] != fresh[2]
+    cached = shuffled.cache()
+    for seed in (1, 2, 2, 1):
+        assert list(cached.with_options(Options(seed=seed)).iterator(epoch=1)) == fresh[seed]
+
+
+def test_other_seeds_share_elements_that_are_not_drawn() -> None:
+    called: list[int] = []
+
+    def square(x: int) -> int:
+        called.append(x)
+        return x * x
+
+    cached = Dataset.range(5).shuffle(5, seed=1).map(square).cache()
+    first = list(cached.with_options(Options(seed=1)))
+    assert list(cached.with_options(Options(seed=2))) == first
+    assert len(called) == 5
+
+
+def test_a_state_with_other_drawn_seeds_is_resumed_with_its_elements() -> None:
+    def pipeline() -> Dataset:
+        return Dataset.range(20).shuffle(20).cache()
+
+    iterator = iter(pipeline())
+    before = [next(iterator) for _ in range(5)]
+    other = pipeline()
+    list(other)
+    resumed = list(other.iterator(state=iterator.state_dict()))
+    assert resumed == list(iterator)
+    assert sorted(before + resumed) == list(range(20))
+    assert list(other) == before + resumed
 
 
 def test_error_that_each_epoch_raises_does_not_grow() -> None:

@@ -49,7 +49,14 @@ def test_an_error_ends_the_chunk_before_it_and_is_raised_next() -> None:
             break
         chunks += chunk
     site = dataset.node.site
-    assert chunks == [0, 2, ((3,), ("filter", site, 3)), ((4,), ("filter", site, 4)), 6, 8]
+    assert chunks == [
+        0,
+        2,
+        ((3,), ("filter", site, 3, "3")),
+        ((4,), ("filter", site, 4, "4")),
+        6,
+        8,
+    ]
 
 
 @pytest.mark.parametrize("passed", range(6))

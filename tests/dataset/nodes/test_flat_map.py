@@ -30,7 +30,7 @@ def test_another_type_than_a_dataset_is_one_error_naming_it() -> None:
         next(iterator)
     origin = failure_origin(caught.value)
     assert origin is not None
-    assert origin == ("flat_map", dataset.node.site, 0)
+    assert origin == ("flat_map", dataset.node.site, 0, "0")
     assert list(iterator) == [0, 1, 2]
 
 

@@ -101,7 +101,8 @@ def test_errors_name_their_place(function: str) -> None:
     iterator = iter(dataset)
     with pytest.raises(LookupError) as caught:
         next(iterator)
-    assert failure_origin(caught.value) == ("group_by_window", dataset.node.site, 0)
+    argument = "(0, <Dataset>)" if function == "reduce_func" else "0"
+    assert failure_origin(caught.value) == ("group_by_window", dataset.node.site, 0, argument)
     assert list(iterator) == []
 
 
@@ -113,7 +114,7 @@ def test_errors_name_their_place(function: str) -> None:
             {"reduce_func": lambda key, group: 3},
             "function of group_by_window must return a Dataset",
         ),
-        ({"window_size_func": lambda key: 0}, "must return at least 1; it returned 0 for key 1"),
+        ({"window_size_func": lambda key: 0}, "must be at least 1; got 0 for key 1"),
     ],
 )
 def test_return_values_of_the_functions_are_checked(

@@ -129,7 +129,7 @@ def test_errors_name_their_place(calls: int | None) -> None:
     assert next(iterator) == 0
     with pytest.raises(LookupError, match="nothing there") as caught:
         next(iterator)
-    assert failure_origin(caught.value) == ("interleave", dataset.node.site, 1)
+    assert failure_origin(caught.value) == ("interleave", dataset.node.site, 1, "1")
     assert list(iterator) == [1, 2, 3]
 
 

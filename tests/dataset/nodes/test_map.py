@@ -168,7 +168,7 @@ def test_an_error_says_where_it_was_raised(
     error = reader(stream)[-1]
     stream.close()
     origin = failure_origin(error)
-    assert origin == ("map", "train.py:12", 3)
+    assert origin == ("map", "train.py:12", 3, "2")
     assert any("train.py:12" in note and "element 3" in note for note in error.__notes__)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from stoker import AUTOTUNE, Dataset, RaggedArray, SparseArray, TensorSpec, UnknownSpec
 from stoker.dataset.streams.failures import failure_origin
-from stoker.errors import InvalidArgumentError
+from stoker.errors import DataLossError, InvalidArgumentError
 from tests.dataset.verbs import check_verbs, opened, plain, tape
 
 
@@ -194,11 +194,18 @@ def test_a_padding_error_names_element_leaf_sizes_and_remedy(
     elements: Any, shapes: Any, message: str
 ) -> None:
     dataset = lists(*elements).padded_batch(len(elements), shapes)
-    with pytest.raises(InvalidArgumentError, match=message) as caught:
+    with pytest.raises((InvalidArgumentError, DataLossError), match=message) as caught:
         list(dataset)
     origin = failure_origin(caught.value)
     assert origin is not None
-    assert origin == ("padded_batch", dataset.node.site, 0)
+    assert origin == ("padded_batch", dataset.node.site, 0, "")
+
+
+def test_an_element_larger_than_its_shape_is_data_loss_and_a_spec_an_invalid_argument() -> None:
+    with pytest.raises(DataLossError, match="larger than its padded shape"):
+        list(lists([1, 2, 3]).padded_batch(1, [2]))
+    with pytest.raises(InvalidArgumentError, match="larger than its padded shape"):
+        Dataset.from_tensors([1, 2, 3]).padded_batch(1, [2])
 
 
 @pytest.mark.parametrize(
@@ -207,6 +214,9 @@ def test_a_padding_error_names_element_leaf_sizes_and_remedy(
         ({"batch_size": 0}, "`batch_size`"),
         ({"drop_remainder": 1}, "`drop_remainder`"),
         ({"padded_shapes": "ab"}, "`padded_shapes` must hold shapes"),
+        ({"padded_shapes": np.array([3.7])}, "`padded_shapes` must hold shapes"),
+        ({"padded_shapes": [5.0]}, "`padded_shapes` must hold shapes"),
+        ({"padded_shapes": ["5"]}, "`padded_shapes` must hold shapes"),
         ({"padded_shapes": [-2]}, "`padded_shapes` must hold shapes"),
         ({"padded_shapes": {"a": 1.5j}}, "`padded_shapes` must hold shapes"),
         ({"padding_values": {"a": set()}}, "`padding_values` must hold numbers, text or None"),

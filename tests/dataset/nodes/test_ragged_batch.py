@@ -79,7 +79,7 @@ def test_elements_that_cannot_be_rows_fail_with_the_reason(elements: Any, messag
     dataset = Dataset.range(len(elements)).map(lambda i: elements[i]).ragged_batch(len(elements))
     with pytest.raises(InvalidArgumentError, match=message) as caught:
         list(dataset)
-    assert failure_origin(caught.value) == ("ragged_batch", dataset.node.site, 0)
+    assert failure_origin(caught.value) == ("ragged_batch", dataset.node.site, 0, "")
 
 
 @pytest.mark.parametrize("spec", [None, TensorSpec((None, None, 2), np.int64)])

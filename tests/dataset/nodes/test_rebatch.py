@@ -170,7 +170,7 @@ def test_rows_that_differ_are_refused(batches: list[Any], message: str) -> None:
     iterator = iter(dataset)
     with pytest.raises(InvalidArgumentError, match=message) as caught:
         next(iterator)
-    assert failure_origin(caught.value) == ("rebatch", dataset.node.site, 0)
+    assert failure_origin(caught.value) == ("rebatch", dataset.node.site, 0, "")
     assert len(list(iterator)) == 1
 
 

@@ -99,7 +99,7 @@ MANY: list[tuple[str, Callable[[Any], Any]]] = [
         [5],
         ["a", None],
         {"a": "b"},
-        {"a", "b"},
+        {"a"},
         [Dataset.from_tensors("a")],
         np.arange(3),
         Dataset.range(3),

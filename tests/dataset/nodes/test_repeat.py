@@ -1,6 +1,7 @@
 """repeat."""
 
 import time
+from collections.abc import Iterable
 
 import pytest
 
@@ -78,6 +79,34 @@ def test_a_repetition_of_errors_is_not_an_empty_one() -> None:
     for _ in range(3):
         with pytest.raises(ZeroDivisionError):
             next(iterator)
+
+
+class Counts:
+    """Function that returns an iterable of the next count of elements, 3 after the last."""
+
+    def __init__(self, *counts: int) -> None:
+        self._counts = list(counts)
+
+    def __call__(self) -> Iterable[int]:
+        return range(self._counts.pop(0) if self._counts else 3)
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [((1, 0, 2), [0, 0, 1]), ((2, 0, 0, 1), [0, 0, 1]), ((0, 1), [])],
+)
+def test_after_a_shuffle_it_passes_empty_repetitions_as_tensorflow_does(
+    counts: tuple[int, ...], expected: list[int]
+) -> None:
+    shuffled = Dataset.from_generator(Counts(*counts)).shuffle(9, seed=1)
+    assert sorted(shuffled.repeat().take(3)) == expected
+    assert sorted(Dataset.from_generator(Counts(2, 0, 0)).shuffle(9).repeat(3)) == [0, 1]
+    assert list(Dataset.from_generator(Counts(1, 0, 2)).repeat()) == [0]
+
+
+def test_after_a_shuffle_an_exhausted_generator_ends_it() -> None:
+    elements = iter(range(3))
+    assert sorted(Dataset.from_generator(lambda: elements).shuffle(9).repeat()) == [0, 1, 2]
 
 
 def test_each_repetition_is_reshuffled() -> None:

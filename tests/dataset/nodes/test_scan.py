@@ -50,7 +50,7 @@ def test_errors_name_their_place() -> None:
     assert stream.advance(3) == 3
     with pytest.raises(ValueError, match="no 3") as caught:
         stream.next()
-    assert failure_origin(caught.value) == ("scan", dataset.node.site, 3)
+    assert failure_origin(caught.value) == ("scan", dataset.node.site, 3, "3")
 
 
 @pytest.mark.parametrize("result", [3, (1,), (1, 2, 3), None, "ab"])

@@ -41,7 +41,7 @@ def test_errors_name_their_place() -> None:
     assert stream.next_chunk(5, 1 << 20) == [0]
     with pytest.raises(ValueError, match="no 1") as caught:
         stream.next_chunk(5, 1 << 20)
-    assert failure_origin(caught.value) == ("take_while", dataset.node.site, 1)
+    assert failure_origin(caught.value) == ("take_while", dataset.node.site, 1, "1")
 
 
 def test_the_predicate_is_not_called_after_the_end() -> None:

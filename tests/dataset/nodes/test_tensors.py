@@ -41,6 +41,23 @@ def test_slices_of_every_nesting() -> None:
     assert list(Dataset.from_tensor_slices({"a": (n, {"b": n})}))[1] == {"a": (1, {"b": 1})}
 
 
+def test_none_beside_arrays_is_in_each_slice_row_and_batch_of_rows() -> None:
+    value = ({"a": [1, 2], "b": None}, None)
+    rows = [({"a": 1, "b": None}, None), ({"a": 2, "b": None}, None)]
+    slices = Dataset.from_tensor_slices(value)
+    assert list(slices) == list(slices.shuffle(1)) == list(slices.batch(2).unbatch()) == rows
+    batches = Dataset.from_tensors(value).map(lambda *members: members)
+    for unknown in (batches, Dataset.from_tensors(value)):
+        assert list(unknown.unbatch()) == rows
+        (joined,) = unknown.repeat(2).rebatch(4)
+        assert (joined[0]["a"].tolist(), joined[0]["b"], joined[1]) == ([1, 2, 1, 2], None, None)
+    assert slices.element_spec[1] == Dataset.from_tensors(value).unbatch().element_spec[1]
+    with pytest.raises(InvalidArgumentError, match="nothing to slice"):
+        Dataset.from_tensor_slices((None, None))
+    with pytest.raises(InvalidArgumentError, match="holds no array"):
+        list(Dataset.from_tensors((None, None)).unbatch())
+
+
 def test_slices_are_numpy_scalars_read_only_arrays_or_text() -> None:
     scalar, row, text, data = next(
         iter(Dataset.from_tensor_slices((np.arange(2, dtype=np.int8), np.eye(2), ["é", "b"],

@@ -112,7 +112,7 @@ def test_an_element_without_rows_is_one_error_naming_it(element: Any, message: s
     assert next(iterator) == 0
     with pytest.raises(InvalidArgumentError, match=message) as caught:
         next(iterator)
-    assert failure_origin(caught.value) == ("unbatch", dataset.node.site, 1)
+    assert failure_origin(caught.value) == ("unbatch", dataset.node.site, 1, "")
     assert list(iterator) == [9]
 
 

@@ -82,7 +82,7 @@ def test_an_incomparable_element_is_an_error_at_its_position() -> None:
     assert stream.next_chunk(5, 1 << 20) == [0]
     with pytest.raises(InvalidArgumentError, match="the element contains a object") as caught:
         stream.next_chunk(5, 1 << 20)
-    assert failure_origin(caught.value) == ("unique", dataset.node.site, 1)
+    assert failure_origin(caught.value) == ("unique", dataset.node.site, 1, "<object>")
     assert stream.next_chunk(5, 1 << 20) == [2]
 
 

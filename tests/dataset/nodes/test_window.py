@@ -118,7 +118,7 @@ def test_mixed_structures_are_an_error_at_the_windows_position() -> None:
     next(iterator)
     with pytest.raises(InvalidArgumentError) as caught:
         next(iterator)
-    assert failure_origin(caught.value) == ("window", dataset.node.site, 1)
+    assert failure_origin(caught.value) == ("window", dataset.node.site, 1, "")
 
 
 def test_windows_work_with_all_methods() -> None:

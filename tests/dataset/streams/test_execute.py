@@ -39,8 +39,9 @@ def test_a_failure_names_node_site_and_element() -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         list(iterator)
     origin = failure_origin(caught.value)
-    assert origin == Origin("map", dataset.node.site, 3)
-    assert caught.value.__notes__ == [f"raised in `map` ({dataset.node.site}), at element 3"]
+    assert origin == Origin("map", dataset.node.site, 3, "3")
+    place = f"({dataset.node.site}), for the input 3, at element 3"
+    assert caught.value.__notes__ == [f"raised in `map` {place}"]
 
 
 def test_the_innermost_origin_stays() -> None:

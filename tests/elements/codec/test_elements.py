@@ -187,7 +187,9 @@ class Colour(enum.IntEnum):
             {"a": [1, {2, 3}]},
             r"element\['a'\]\[1\] is a set, which cannot be serialized; return arrays",
         ),
-        ((object(),), r"element\[0\] is a object, which cannot be serialized"),
+        pytest.param(
+            (object(),), r"element\[0\] is a object, which cannot be serialized", id="an object"
+        ),
         (
             Sample(Colour.RED, 0),
             r"element\.image is a .*Colour, which cannot be serialized.*int\(...\)",

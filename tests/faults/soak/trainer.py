@@ -78,7 +78,7 @@ def read(command: Command) -> Outcome:
 
 
 def _counters(iterator: stoker.Iterator) -> dict[str, int]:
-    return {name: count for name, count in iterator.stats().items() if isinstance(count, int)}
+    return {name: count for name, count in iterator.stats().items() if type(count) is int}
 
 
 def main() -> None:

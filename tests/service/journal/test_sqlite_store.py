@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from stoker.errors import (
     DataLossError,
     FailedPreconditionError,
+    InvalidConfigError,
     PermissionDeniedError,
     StokerError,
     UnavailableError,
@@ -145,8 +146,17 @@ def test_an_interrupted_creation_leaves_no_journal(tmp_path, monkeypatch):
 
 def test_a_work_dir_that_is_a_file_is_named(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(StokerError, match=f"{tmp_path}/file"):
+    with pytest.raises(InvalidConfigError, match=f"{tmp_path}/file is not a directory"):
         OpenJournal(tmp_path / "file")
+
+
+def test_a_full_disk_is_no_wrong_work_dir(tmp_path, monkeypatch):
+    def fail(*args, **kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "mkdir", fail)
+    with pytest.raises(UnavailableError, match="No space left"):
+        OpenJournal(tmp_path / "new")
 
 
 def test_a_read_only_file_system_is_named(tmp_path):
@@ -332,6 +342,32 @@ def test_a_damaged_log_is_refused_unchanged(killed_files, tmp_path):
     shutil.copytree(killed_files[0], tmp_path, dirs_exist_ok=True)
     change(tmp_path / "journal.sqlite-wal", b"log 0", b"log 1")
     with refused_unchanged(tmp_path, DataLossError, "checksum of its frame"):
+        OpenJournal(tmp_path)
+
+
+def test_a_row_without_content_is_an_error(closed_files, tmp_path):
+    folder, _ = closed_files
+    for table in ("units", "parts"):
+        shutil.rmtree(tmp_path)
+        shutil.copytree(folder, tmp_path)
+        connection = sqlite3.connect(tmp_path / "journal.sqlite", isolation_level=None)
+        connection.execute(f"CREATE TABLE copy AS SELECT * FROM {table}")
+        connection.execute(f"DROP TABLE {table}")
+        connection.execute(f"CREATE TABLE {table} (id INTEGER PRIMARY KEY, content BLOB)")
+        connection.execute(f"INSERT INTO {table} SELECT id, NULL FROM copy")
+        connection.close()
+        with (
+            refused_unchanged(tmp_path, DataLossError, f"row .* of {table} has no content"),
+            opened(tmp_path),
+        ):
+            pass
+
+
+@pytest.mark.parametrize("size", [0, 32, 10_000], ids=["empty", "short", "long"])
+def test_a_log_without_its_database_is_an_error(killed_files, tmp_path, size):
+    log = (killed_files[0] / "journal.sqlite-wal").read_bytes()
+    (tmp_path / "journal.sqlite-wal").write_bytes(log[:size])
+    with refused_unchanged(tmp_path, DataLossError, r"the file is missing, .*journal\.sqlite-wal"):
         OpenJournal(tmp_path)
 
 

@@ -23,10 +23,6 @@ class NoWorkerError(Exception):
     """The server at an address did not answer as a worker of stoker; the text says what it did."""
 
 
-class ForeignServerError(NoWorkerError):
-    """The server speaks another protocol."""
-
-
 class OldWorkerError(NoWorkerError):
     """A worker of stoker that knows no probes."""
 
@@ -68,7 +64,7 @@ def probe(
         except TimeoutError:
             raise NoWorkerError(f"sent nothing for {patience:g} s") from None
         except WireError as error:
-            raise ForeignServerError(f"answered in another protocol: {error}") from error
+            raise NoWorkerError(f"answered in another protocol: {error}") from error
         except UnavailableError:
             pass
     if _refuses_politely(protocol, address, patience):

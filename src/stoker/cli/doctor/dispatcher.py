@@ -3,14 +3,13 @@
 import time
 from dataclasses import dataclass
 
-from stoker.cli.doctor.data_plane import ForeignServerError, NoWorkerError, probe
 from stoker.cli.doctor.findings import Finding, Level
 from stoker.cli.doctor.machine import Machine
 from stoker.cli.doctor.ports import PortError, PortTrouble, check_port
 from stoker.errors import FailedPreconditionError, StokerError, UnavailableError, WireError
 from stoker.service import messages as m
 from stoker.service import rpc
-from stoker.wire import frames as f
+from stoker.service.foreign_server import WorkerPortError
 from stoker.wire.addresses import ipv4_of_localhost, is_loopback, parse_address
 
 SUBJECT = "dispatcher"
@@ -67,34 +66,19 @@ def check_dispatcher(
         return [_fault(error.trouble.value, str(error), fix)], None
     began, asked = time.monotonic(), machine.clock()
     try:
-        reply = _call_again(address, patience)
+        reply = rpc.call(address, m.Probe(), patience, patience)
     except WireError:
         return _check_old(address, machine, patience)
     except FailedPreconditionError as error:
-        return [_check_foreign(address, machine, patience, str(error))], None
+        return [_foreign(address, error)], None
     except UnavailableError as error:
         silent = time.monotonic() - began >= patience
-        return [_check_closed(address, machine, patience, str(error), silent)], None
+        return [_silent(patience) if silent else _closing(error)], None
     except StokerError as error:
         return [_failed(error)], None
+    assert isinstance(reply, m.ProbeReply)
     round_trip, offset = time.monotonic() - began, reply.clock - (asked + machine.clock()) / 2
     return _findings_of(reply, machine, round_trip), DispatcherReport(reply, round_trip, offset)
-
-
-def _call_again(address: str, patience: float) -> m.ProbeReply:
-    """Probe the dispatcher; a server that closes the connection may have answered before."""
-    deadline = time.monotonic() + patience
-    attempts_left = rpc.FOREIGN_ATTEMPTS
-    while True:
-        attempts_left -= 1
-        try:
-            reply = rpc.call(address, m.Probe(), deadline - time.monotonic(), patience)
-        except UnavailableError:
-            if not attempts_left or time.monotonic() >= deadline:
-                raise
-        else:
-            assert isinstance(reply, m.ProbeReply)
-            return reply
 
 
 def _findings_of(reply: m.ProbeReply, machine: Machine, round_trip: float) -> list[Finding]:
@@ -130,67 +114,30 @@ def _check_old(
     return [Finding(Level.WARNING, "dispatcher-old", SUBJECT, seen, fix)], report
 
 
-def _check_foreign(address: str, machine: Machine, patience: float, error: str) -> Finding:
-    """Return the finding about a server that answered in another protocol."""
-    try:
-        return _given_worker(address, _worker_at(address, machine, patience))
-    except NoWorkerError:
-        return _not_stoker(error)
+def _foreign(address: str, error: FailedPreconditionError) -> Finding:
+    """Return the finding about a server that is no dispatcher."""
+    server = error.__cause__
+    if isinstance(server, WorkerPortError):
+        return _fault("not-a-dispatcher", f"{address}: {server}", server.remedy)
+    fix = "another program has this port: correct the port of ADDRESS (5050 by default)"
+    return _fault("not-stoker", str(error), fix)
 
 
-def _check_closed(
-    address: str, machine: Machine, patience: float, error: str, silent: bool
-) -> Finding:
-    """Return the finding about a server that accepts connections and does not answer a call."""
-    try:
-        return _given_worker(address, _worker_at(address, machine, patience))
-    except ForeignServerError as foreign:
-        return _not_stoker(f"the server at {address} {foreign}")
-    except NoWorkerError:
-        pass
-    if silent:
-        fix = (
-            "its process is frozen or its machine overloaded, or another program has this port: "
-            "look at the dispatcher's log, and correct ADDRESS"
-        )
-        seen = f"accepts connections and sent nothing for {patience:g} s"
-        return _fault("no-answer", seen, fix)
+def _silent(patience: float) -> Finding:
+    fix = (
+        "its process is frozen or its machine overloaded, or another program has this port: look "
+        "at the dispatcher's log, and correct ADDRESS"
+    )
+    seen = f"accepts connections and sent nothing for {patience:g} s"
+    return _fault("no-answer", seen, fix)
+
+
+def _closing(error: UnavailableError) -> Finding:
     fix = (
         "a proxy or port forwarder whose target is away, or a server of another protocol: check "
         "that `stoker dispatcher` runs behind it, and correct ADDRESS"
     )
-    return _fault("port-closes", error, fix)
-
-
-def _not_stoker(seen: str) -> Finding:
-    fix = "another program has this port: correct the port of ADDRESS (5050 by default)"
-    return _fault("not-stoker", seen, fix)
-
-
-def _worker_at(address: str, machine: Machine, patience: float) -> f.ProbeReply:
-    """Return the answer of a worker that serves elements at the address.
-
-    Raises:
-        NoWorkerError: if there is none.
-    """
-    try:
-        return probe("tcp", address, patience).reply
-    except StokerError as error:
-        raise NoWorkerError(str(error)) from error
-    except NoWorkerError:
-        if "grpc" not in machine.modules:
-            raise
-        try:
-            return probe("grpc", address, patience).reply
-        except StokerError:
-            pass
-        raise
-
-
-def _given_worker(address: str, worker: f.ProbeReply) -> Finding:
-    seen = f"{address} is where the worker {worker.worker} serves elements, not a dispatcher"
-    fix = f"give the address of its dispatcher, which it reaches at {worker.dispatcher}"
-    return _fault("not-a-dispatcher", seen, fix)
+    return _fault("port-closes", str(error), fix)
 
 
 def _failed(error: StokerError) -> Finding:

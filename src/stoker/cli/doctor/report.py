@@ -2,6 +2,7 @@
 
 import msgspec
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from stoker.cli.doctor.findings import Finding, Level
@@ -41,10 +42,22 @@ def _print(console: Console, finding: Finding) -> None:
     line.append(f"{finding.subject}: {finding.seen}", style="default")
     if finding.level in (Level.WARNING, Level.FAULT):
         line.append(f" ({finding.name})", style="dim")
-    # Not wrapped: a line is a finding, also for grep.
-    console.print(line, soft_wrap=True)
+    _print_line(console, line)
     if finding.fix:
-        console.print(Text(f"{'':13}fix: {finding.fix}"), soft_wrap=True)
+        _print_line(console, Text(f"{'':13}fix: {finding.fix}"))
+
+
+def _print_line(console: Console, line: Text) -> None:
+    """Print a line, which a terminal wraps at words; elsewhere a line is a finding, for grep."""
+    if not console.is_terminal:
+        console.print(line, soft_wrap=True)
+        return
+    label, text = line.divide([13])
+    found = Table.grid()
+    found.add_column(width=13, no_wrap=True)
+    found.add_column(overflow="fold")
+    found.add_row(label, text)
+    console.print(found)
 
 
 def _number(count: int, noun: str) -> str:

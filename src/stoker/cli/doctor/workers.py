@@ -132,7 +132,12 @@ def _check_network(report: WorkerReport, protocol: str, machine: Machine, patien
     try:
         host, port = parse_address(address)
     except InvalidArgumentError as error:
-        report.add(Level.FAULT, "address-invalid", f"advertises {error}", ADVERTISE_FIX)
+        report.add(
+            Level.FAULT,
+            "address-invalid",
+            f"advertises an address that cannot be used: {error}",
+            ADVERTISE_FIX,
+        )
         return
     try:
         check_port(host, port, patience)

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from stoker.cli.failure import refuse
-from stoker.cli.options.environment import CONFIG_VARIABLE
+from stoker.cli.options.environment import CONFIG_VARIABLE, stoker_variables
 from stoker.cli.options.errors import OptionError
 from stoker.cli.options.fields import Option, flag_of
 from stoker.cli.options.toml_file import Tables
@@ -59,10 +60,12 @@ def with_options(
     def decorate(run: Callable[[Values], None]) -> Callable[..., None]:
         @functools.wraps(run)
         def command(config: Path | None, **flags: Any) -> None:
+            values = None
             try:
-                run(read_values(table, tables, flags, None if config is None else str(config)))
+                values = read_values(table, tables, flags, None if config is None else str(config))
+                run(values)
             except OptionError as error:
-                refuse(str(error))
+                refuse(str(error), as_json=_logs_json(values, flags))
 
         parameters = [_config_parameter()]
         names = {option.name for option in tables[table]}
@@ -74,6 +77,14 @@ def with_options(
         return command
 
     return decorate
+
+
+def _logs_json(values: Values | None, flags: dict[str, Any]) -> bool:
+    """Return whether the log is JSON; without values, as far as flags and variables say so."""
+    if values is not None:
+        return bool(values.given("log_format") == "json")
+    variable = stoker_variables(os.environ).get("STOKER_LOG_FORMAT")
+    return (flags.get("log_format") or variable) == "json"
 
 
 def panel_of(option: Option) -> str:
@@ -142,7 +153,7 @@ def _metavar(option: Option) -> str:
     if option.name in _METAVARS:
         return _METAVARS[option.name]
     if option.name.endswith("_address"):
-        return "HOST:PORT"
+        return "HOST[:PORT]"
     if option.quantity is not None:  # the name has the unit, and little space is left for the help
         return ""
     return {bool: "", int: "NUMBER", list: "NAME,..."}.get(option.type, "TEXT")

@@ -9,6 +9,7 @@ from stoker.cli.options.fields import Alias, Option, options_of
 from stoker.errors import InvalidArgumentError
 from stoker.service.config import (
     DATA_TRANSFER_PROTOCOLS,
+    DISPATCHER_PORT,
     PROTOCOLS,
     DispatcherConfig,
     WorkerConfig,
@@ -47,7 +48,7 @@ _PROTOCOL = {"choices": PROTOCOLS, "help": "protocol of the control plane."}
 
 _DISPATCHER: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
-        "port": {"default": 5050},
+        "port": {"default": DISPATCHER_PORT},
         "protocol": _PROTOCOL,
         "worker_max_concurrent_snapshots": {"help": "has no effect in this version."},
         "fault_tolerant_mode": {"shown": "true with --work-dir"},
@@ -57,7 +58,8 @@ _DISPATCHER: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 _WORKER: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "dispatcher_address": {
-            "help": "the dispatcher, as HOST:PORT or grpc://HOST:PORT.",
+            "help": "the dispatcher, as HOST:PORT or grpc://HOST:PORT; port 5050 if it is left "
+            "out.",
             "alias": Alias("dispatcher"),
         },
         "port": {

@@ -55,6 +55,10 @@ class Values:
         """Return whether the user wrote a value of the option `name`."""
         return name in self._given
 
+    def given(self, name: str) -> Any:
+        """Return the value that the user wrote of the option `name`, or ``None``."""
+        return self._given[name].value if name in self else None
+
     def build(self, cls: type[T], **others: Any) -> T:
         """Return the dataclass `cls` with the values of those options that are its fields.
 

@@ -1,5 +1,6 @@
 """Seeds of datasets: the global seed of `tf.random.set_seed`, and those drawn from it."""
 
+import itertools
 import threading
 from typing import Any
 
@@ -7,12 +8,14 @@ import numpy as np
 
 from stoker.compat.tf.missing import missing
 from stoker.dataset import arguments
+from stoker.dataset.drawn_seeds import DrawnSeed, Salt
 from stoker.dataset.random import in_function
 
 _SEED_MASK = 2**64 - 1
 
 _global: int | None = None
 _draws = np.random.default_rng()
+_count = itertools.count(1)
 _lock = threading.Lock()
 
 
@@ -48,19 +51,33 @@ def set_seed(seed: int | None) -> None:
         _draws = np.random.default_rng(None if found is None else found & _SEED_MASK)
 
 
-def op_seed(seed: int | None) -> int | None:
-    """Return the seed of a dataset or method constructed now, given its own seed.
+def drawn_seed() -> DrawnSeed | None:
+    """Return the seed of a dataset constructed now; ``None`` without a global seed.
 
-    Without a global seed it is the own seed. The datasets that a function constructs get none:
-    theirs follow from the element that the function was called with.
+    The datasets that a function constructs have none: theirs follow from the element that the
+    function was called with.
     """
     with _lock:
-        if _global is None or (seed is None and in_function()):
-            return seed
-        if seed is None:
-            return int(_draws.integers(2**63))
-        sequence = np.random.SeedSequence(_global & _SEED_MASK, spawn_key=(seed & _SEED_MASK,))
-        return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
+        if _global is None or in_function():
+            return None
+        return DrawnSeed(int(_draws.integers(2**63)), from_global=True)
+
+
+def salt(own: int | None) -> Salt:
+    """Return the salt of a random node constructed now.
+
+    Args:
+        own: the seed of the node; ``None``: the node follows that of its dataset.
+    """
+    with _lock:
+        if in_function() or (_global is None and own is not None):
+            return Salt()
+        if _global is None:
+            return Salt(next(_count))
+        if own is None:
+            return Salt(int(_draws.integers(1, 2**32)))
+        sequence = np.random.SeedSequence(_global & _SEED_MASK)
+        return Salt(int(sequence.generate_state(1, np.uint32)[0]))
 
 
 def __getattr__(name: str) -> Any:

@@ -16,8 +16,9 @@ class TensorShape(tuple[int | None, ...]):
 
     __slots__ = ()
 
-    def __new__(cls, dims: Iterable[int | None] = ()) -> "TensorShape":
-        return super().__new__(cls, dims)
+    def __new__(cls, dims: Iterable[int | None] | int = ()) -> "TensorShape":
+        lengths = (dims,) if isinstance(dims, int) else dims
+        return super().__new__(cls, StokerTensorSpec(lengths).shape)
 
     def as_list(self) -> list[int | None]:
         """Return the sizes as a list."""
@@ -47,11 +48,11 @@ class TensorSpec(metaclass=_Stands):
 
     def __new__(  # type: ignore[misc]
         cls,
-        shape: Iterable[int | None] = (),
+        shape: Iterable[int | None] | int = (),
         dtype: npt.DTypeLike = np.float32,
         name: str | None = None,  # noqa: ARG004 - nothing is named here
     ) -> StokerTensorSpec:
-        return StokerTensorSpec(shape, as_dtype(dtype))
+        return StokerTensorSpec(TensorShape(shape), as_dtype(dtype))
 
 
 class RaggedTensorSpec:

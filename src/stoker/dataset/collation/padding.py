@@ -1,5 +1,6 @@
 """Arguments of padding: a shape and a value for each leaf."""
 
+import operator
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ from stoker.dataset.collation.leaves import leaf_called
 from stoker.dataset.collation.vectors import is_vector
 from stoker.elements.spec import RaggedSpec, SparseSpec, Spec, TensorSpec
 from stoker.elements.structure import Container, children, container_of, field_names, rebuild
-from stoker.errors import InvalidArgumentError, InvalidTypeError
+from stoker.errors import DataLossError, InvalidArgumentError, InvalidTypeError
 
 Shape = tuple[int | None, ...]
 
@@ -106,9 +107,12 @@ def as_shape(given: Any) -> Shape | None:
     """
     if given is None:
         return None
-    lengths: Iterable[Any] = (given,) if isinstance(given, int | np.integer) else given
+    is_one = isinstance(given, int | np.integer) or (
+        isinstance(given, np.ndarray) and not given.ndim
+    )
+    lengths: Iterable[Any] = (given,) if is_one else given
     try:
-        shape = tuple(None if n is None or int(n) == -1 else int(n) for n in lengths)
+        shape = tuple(None if n is None or n == -1 else operator.index(n) for n in lengths)
     except (TypeError, ValueError) as error:
         raise InvalidTypeError(_NOT_SHAPES.format(given)) from error
     if any(length is not None and length < 0 for length in shape):
@@ -199,7 +203,8 @@ def check_fits(shape: Shape, padded: Shape, name: str, where: str = "") -> None:
     """Check that a leaf fits into a padded shape.
 
     Raises:
-        InvalidArgumentError: if it does not; the message includes `where` the leaf has its shape.
+        InvalidArgumentError: if it has another number of dimensions, or a spec a larger length.
+        DataLossError: if an element is larger, as in TensorFlow; the message includes `where`.
     """
     if len(shape) != len(padded):
         raise InvalidArgumentError(
@@ -209,16 +214,16 @@ def check_fits(shape: Shape, padded: Shape, name: str, where: str = "") -> None:
         )
     for mine, most in zip(shape, padded, strict=True):
         if mine is not None and most is not None and mine > most:
-            raise InvalidArgumentError(
+            raise (DataLossError if where else InvalidArgumentError)(
                 f"cannot pad: {leaf_called(name)} has shape {tuple(shape)}{where}, larger than its "
                 f"padded shape {padded}; cut it in a map before padded_batch, or give larger "
                 "`padded_shapes`"
             )
 
 
-def no_array(kind: str, name: str) -> InvalidArgumentError:
+def no_array(kind: str, name: str) -> InvalidTypeError:
     """Return the error of a leaf that cannot be padded."""
-    return InvalidArgumentError(
+    return InvalidTypeError(
         f"cannot pad: {leaf_called(name)} is a {kind}; padded_batch pads arrays: unbatch it, or "
         "make it an array in a map before"
     )
@@ -228,7 +233,7 @@ def padding_value(value: Any, dtype: np.dtype[Any], name: str) -> Any:
     """Return the user's value converted to `dtype`.
 
     Raises:
-        InvalidArgumentError: if the dtype cannot represent it.
+        InvalidTypeError: if the dtype cannot represent it.
     """
     item = value
     if isinstance(value, np.generic | np.ndarray) and value.dtype.kind in "biufcSUO":
@@ -239,7 +244,7 @@ def padding_value(value: Any, dtype: np.dtype[Any], name: str) -> Any:
     elif (kind := np.asarray(item).dtype.kind) in _PADS.get(dtype.kind, kind):
         with suppress(ValueError, TypeError, OverflowError):
             return np.array(item, dtype)[()]
-    raise InvalidArgumentError(
+    raise InvalidTypeError(
         f"`padding_values` gives {value!r} for {leaf_called(name)}, whose dtype {dtype} does not "
         "hold it; give one of that dtype"
     )

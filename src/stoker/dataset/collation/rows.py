@@ -32,7 +32,8 @@ def slicer(structure: Any) -> Cut:
     """Return the function that cuts rows of a structure into elements.
 
     Args:
-        structure: a nest of arrays, RaggedArrays and SparseArrays of one number of rows.
+        structure: a nest of arrays, RaggedArrays and SparseArrays of one number of rows, and None,
+            which is in each element.
     """
     leaves = [_leaf_slicer(leaf) for leaf in flatten(structure)]
     build = row_builder(structure)
@@ -61,6 +62,8 @@ def row_builder(structure: Any) -> Callable[[Sequence[list[Any]]], list[Any]]:
 
 
 def _leaf_slicer(leaf: Any) -> Cut:
+    if leaf is None:
+        return lambda start, stop: [None] * (stop - start)
     if isinstance(leaf, np.ndarray):
         return lambda start, stop: list(leaf[start:stop])
     if isinstance(leaf, RaggedArray):
@@ -113,7 +116,10 @@ def as_rows(batch: Any, vector: Callable[[list[Any], str], Any], name: str = "")
         return batch
     if isinstance(batch, SparseArray):
         if len(batch.dense_shape):
+            batch.check_indices()
             return in_row_order(batch)
+    elif batch is None and name:  # beside arrays, as in tf.data
+        return None
     elif not isinstance(batch, np.generic) and hasattr(batch, "__array__"):
         array = array_of(batch, name)
         if array.ndim == 1 and array.dtype.kind in "US":  # rows of text are str and bytes
@@ -140,9 +146,10 @@ def row_count(structure: Any) -> int:
     Raises:
         InvalidArgumentError: if two leaves differ in it, or there is no leaf.
     """
-    counts = list(map(len, flatten(structure)))
+    counts = [len(leaf) for leaf in flatten(structure) if leaf is not None]
     if len(set(counts)) != 1:
-        raise _rows_differ(leaf_names(structure), counts)
+        leaves = zip(leaf_names(structure), flatten(structure), strict=True)
+        raise _rows_differ([name for name, leaf in leaves if leaf is not None], counts)
     return counts[0]
 
 
@@ -181,6 +188,8 @@ def rows_in_spec(spec: Spec) -> int | None:
     for name, leaf in zip(leaf_names(spec), flatten(spec), strict=True):
         if not isinstance(leaf, TensorSpec | RaggedSpec | SparseSpec):
             continue
+        if not leaf.shape and name and leaf.dtype == object:
+            continue  # None, or text, which is an error when it is read
         if not leaf.shape:
             called = f"the leaf {name}" if name else "the element"
             raise InvalidArgumentError(

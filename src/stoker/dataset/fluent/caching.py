@@ -29,9 +29,10 @@ class Caching(Fluent):
         too: element by element, never all in memory, with checksums. While one epoch is written,
         others at the same time only read their input. An error in an element keeps the epoch from
         being kept, with a warning; `ignore_errors` before it leaves such elements out. The folder
-        belongs to this pipeline: its nodes, arguments and seeds. The code of functions and arrays
-        in memory are not compared: delete the folder when they have changed. Under a service's
-        splits, the elements are kept in unnamed files beside it, for the epochs of one task.
+        belongs to this pipeline: its nodes, arguments and given seeds. The code of functions and
+        arrays in memory are not compared: delete the folder when they have changed. Under a
+        service's splits, the elements are kept in unnamed files beside it, for the epochs of one
+        task.
 
         As `tf.data.Dataset.cache`.
 
@@ -79,7 +80,7 @@ class Caching(Fluent):
     ) -> Self:
         """Keep the first whole epoch in a folder and read it from then on.
 
-        Each pipeline (its nodes, arguments and seeds, not the code of its functions, nor arrays in
+        Each pipeline (its nodes, arguments and given seeds, not its functions, nor arrays in
         memory) has its own folder below `path`, so that a changed one is written beside it. While
         one epoch is written, others only read their input. Elements come in the order in which
         they were written, file after file. Under a service's splits, nothing is kept.

@@ -69,7 +69,7 @@ class Ordering(Fluent):
 
         Args:
             count: number of repetitions, 0 or more; ``None`` or a negative number repeats without
-                end, unless an epoch is empty.
+                end, unless an epoch is empty (directly after a shuffle, 1,000 in a row).
 
         Raises:
             InvalidArgumentError: if `count` is not an int of 64 bits.

@@ -1,11 +1,13 @@
 """cache: stores the first complete epoch in memory."""
 
 import threading
+from collections.abc import Iterable
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 
+from stoker.dataset.fingerprint import uses_seed
 from stoker.dataset.streams.failures import Failure
 from stoker.dataset.streams.stream import OneInputStream, Stream
 from stoker.dataset.tree.node import Context, Node, OneInput
@@ -19,7 +21,7 @@ class Cache(OneInput, frozen=True, eq=False, kw_only=True):
 
     Later epochs of the same node in the same process read them again; their arrays are read-only.
     If a service assigns splits, the stored elements belong to that `SplitReader`: another one reads
-    other elements.
+    other elements. If nodes below draw by `Options.seed`, only the elements of that seed are read.
     """
 
     kind: ClassVar[str] = "cache"
@@ -27,11 +29,12 @@ class Cache(OneInput, frozen=True, eq=False, kw_only=True):
 
     def open(self, context: Context) -> Stream:
         store = _store_of(self, context.splits)
-        if store.elements is not None:
+        seed = context.seed if context.seed_given and uses_seed(self.input) else None
+        if store.elements is not None and store.seed == seed:
             return _CachedStream(store.elements)
         # The stored elements must not depend on which epoch was the first to be read completely: a
         # stream is a function of (tree, seed, epoch, splits).
-        return _CachingStream(replace(context, epoch=(0,)).open(self.input), store)
+        return _CachingStream(replace(context, epoch=(0,)).open(self.input), store, seed)
 
 
 def is_filled(node: Cache) -> bool:
@@ -39,11 +42,25 @@ def is_filled(node: Cache) -> bool:
     return _store_of(node, None).elements is not None
 
 
+def forget_draws(nodes: Iterable[Node]) -> None:
+    """Drop the stored elements of the caches below which nodes draw: the drawn seeds change."""
+    with _lock:
+        for node in nodes:
+            if isinstance(node, Cache) and uses_seed(node.input):
+                _whole.pop(node, None)
+
+
 class _Store:
-    """The elements of one complete epoch; None until there was one."""
+    """The elements of one complete epoch; None until there was one.
+
+    Attributes:
+        elements: the elements.
+        seed: the `Options.seed` by which they were drawn; ``None``: they do not depend on it.
+    """
 
     def __init__(self) -> None:
         self.elements: list[Any] | None = None
+        self.seed: int | None = None
 
 
 _Stores = WeakKeyDictionary[Node, _Store]
@@ -63,9 +80,10 @@ def _store_of(node: Node, splits: SplitReader | None) -> _Store:
 class _CachingStream(OneInputStream):
     """Yields the input and stores it; the epoch that ends first fills the cache."""
 
-    def __init__(self, stream: Stream, store: _Store) -> None:
+    def __init__(self, stream: Stream, store: _Store, seed: int | None) -> None:
         super().__init__(stream)
         self._store = store
+        self._seed = seed
         self._record: list[Any] | None = []
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
@@ -95,8 +113,8 @@ class _CachingStream(OneInputStream):
     def _complete(self) -> None:
         if self._record is not None:
             with _lock:
-                if self._store.elements is None:
-                    self._store.elements = self._record
+                if self._store.elements is None or self._store.seed != self._seed:
+                    self._store.elements, self._store.seed = self._record, self._seed
             self._record = None
 
 

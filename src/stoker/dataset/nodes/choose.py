@@ -3,8 +3,10 @@
 from collections import deque
 from typing import Any, ClassVar
 
+import msgspec
 import numpy as np
 
+from stoker.dataset.drawn_seeds import Salt
 from stoker.dataset.random import rng
 from stoker.dataset.streams.choices import (
     Choices,
@@ -42,6 +44,7 @@ class Sample(Node, frozen=True, eq=False, kw_only=True):
     weights: tuple[float, ...]
     stop_on_empty_dataset: bool = False
     seed: int | None = None
+    salt: Salt = msgspec.field(default_factory=Salt)
     rerandomize_each_iteration: bool = False
 
     def element_spec(self) -> Spec:
@@ -85,6 +88,7 @@ class SampleByWeights(Node, frozen=True, eq=False, kw_only=True):
     parts: tuple[Node, ...]
     stop_on_empty_dataset: bool = False
     seed: int | None = None
+    salt: Salt = msgspec.field(default_factory=Salt)
     rerandomize_each_iteration: bool = False
 
     def element_spec(self) -> Spec:

@@ -44,7 +44,7 @@ class _FilterStream(BlockStream):
                             if apply(self._function, element):
                                 return [element]
                 except Exception as error:  # noqa: BLE001 - user code may raise anything
-                    raise_failure(error, self._origin._replace(index=self._index - 1))
+                    raise_failure(error, self._origin_of_last())
             return []
         return super().next_chunk(max_elements, max_bytes, lazy)
 

@@ -1,13 +1,14 @@
 """from_generator: the elements of a user's iterable."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, ClassVar
 
 from stoker.dataset.pickled import Pickled
+from stoker.dataset.random import with_globals_seeded
 from stoker.dataset.streams.failures import Origin, raise_failure
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.streams.task_calls import TaskCalls, recorded_unplaced
+from stoker.dataset.streams.task_calls import recorded_unplaced
 from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node
 from stoker.dataset.tree.splits import Unsplittable
 from stoker.elements.spec import Spec, UnknownSpec
@@ -31,9 +32,9 @@ class Generator(Node, frozen=True, eq=False, kw_only=True):
         return Unsplittable("what a generator yields is known only by running it")
 
     def open(self, context: Context) -> Stream:
-        if context.calls is None:
+        if context.calls is None and not context.seed_globals:
             return _GeneratorStream(self)
-        return _RecordedStream(self, context.calls)
+        return _TaskStream(self, context)
 
 
 class _GeneratorStream(Stream):
@@ -66,13 +67,16 @@ class _GeneratorStream(Stream):
                 close()
 
 
-class _RecordedStream(_GeneratorStream):
-    """Records that the generator runs."""
+class _TaskStream(_GeneratorStream):
+    """Records that the generator runs, and seeds the global generators for each element."""
 
-    def __init__(self, node: Generator, calls: TaskCalls) -> None:
+    def __init__(self, node: Generator, context: Context) -> None:
         super().__init__(node)
-        self._calls = calls
+        self._calls = context.calls
+        self._next_chunk: Callable[..., list[Any]] = with_globals_seeded(
+            context, node, super().next_chunk
+        )
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         with recorded_unplaced(self._calls):
-            return super().next_chunk(max_elements, max_bytes, lazy)
+            return self._next_chunk(max_elements, max_bytes, lazy)

@@ -143,7 +143,8 @@ class _GroupStream(OneInputStream):
             if size is None:
                 size = self._sizes[key] = self._size_of(key, index)
         except Exception as error:  # noqa: BLE001 - user code may raise anything
-            raise_failure(error, Origin(self._node.kind, self._node.site, index))
+            origin = Origin(self._node.kind, self._node.site, None)
+            raise_failure(error, origin.at(index, element))
         group = self._groups.setdefault(key, [])
         group.append(frozen(element))
         return key if len(group) >= size else None
@@ -166,7 +167,8 @@ class _GroupStream(OneInputStream):
             size = _as_int("window_size_func", function.value(key))
         if size < 1:
             raise InvalidArgumentError(
-                f"`window_size_func` must return at least 1; it returned {size} for key {key}"
+                f"the result of `window_size_func`, the window size, must be at least 1; got "
+                f"{size} for key {key}"
             )
         return size
 

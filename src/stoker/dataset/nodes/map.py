@@ -91,6 +91,8 @@ class Map(Node, frozen=True, eq=False, kw_only=True):
         """Return the number of concurrent calls; None for inline, as always in a pool thread."""
         if self.num_parallel_calls is None or pool.in_pool_thread():
             return None
+        if context.seed_globals:
+            return 1  # more would wait for the lock of the generators
         if self.num_parallel_calls != AUTOTUNE:
             return min(self.num_parallel_calls, context.threads or self.num_parallel_calls)
         cores = pool.available_cpus()

@@ -51,7 +51,9 @@ class NestedDatasets:
                 result = self._function(*arguments)
             return self._open(result, index)
         except Exception as error:  # noqa: BLE001 - user code may raise anything
-            raise_failure(error, Origin(self._node.kind, self._node.site, index))
+            argument = arguments[0] if len(arguments) == 1 else arguments
+            origin = Origin(self._node.kind, self._node.site, None)
+            raise_failure(error, origin.at(index, argument))
 
     def _open(self, result: Any, index: int) -> Stream:
         root = getattr(result, "node", None)

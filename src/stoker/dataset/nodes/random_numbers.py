@@ -2,8 +2,10 @@
 
 from typing import Any, ClassVar
 
+import msgspec
 import numpy as np
 
+from stoker.dataset.drawn_seeds import Salt
 from stoker.dataset.random import node_seed
 from stoker.dataset.streams.source import IndexStream
 from stoker.dataset.streams.stream import Stream
@@ -28,6 +30,7 @@ class RandomNumbers(Node, frozen=True, eq=False, kw_only=True):
 
     kind: ClassVar[str] = "random"
     seed: int | None = None
+    salt: Salt = msgspec.field(default_factory=Salt)
     rerandomize_each_iteration: bool = False
 
     def element_spec(self) -> Spec:

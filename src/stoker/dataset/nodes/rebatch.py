@@ -47,7 +47,7 @@ class Rebatch(OneInput, frozen=True, eq=False, kw_only=True):
             length = length if rows is not None and rows % length == 0 else None
 
         def of_leaf(leaf: Any) -> Any:
-            if isinstance(leaf, TensorSpec | RaggedSpec | SparseSpec):
+            if isinstance(leaf, TensorSpec | RaggedSpec | SparseSpec) and leaf.shape:
                 return with_shape(leaf, (length, *leaf.shape[1:]))
             return leaf
 
@@ -216,6 +216,8 @@ def _cut(rows: Any, start: int, stop: int) -> Any:
 
 
 def _cut_leaf(leaf: Any, start: int, stop: int) -> Any:
+    if leaf is None:
+        return None
     if isinstance(leaf, RaggedArray):
         return leaf.rows(start, stop)
     if isinstance(leaf, SparseArray):
@@ -233,7 +235,7 @@ def _owned(leaf: Any) -> Any:
         return RaggedArray(_owned(leaf.values), leaf.row_splits)
     if isinstance(leaf, SparseArray):
         return SparseArray(leaf.indices, _owned(leaf.values), leaf.dense_shape)
-    return leaf if leaf.flags.writeable else leaf.copy()
+    return leaf if leaf is None or leaf.flags.writeable else leaf.copy()
 
 
 class _Joined(Collation):
@@ -247,6 +249,8 @@ class _Joined(Collation):
                 f"{' and in another a '.join(sorted(kind.__name__ for kind in kinds))}; return one "
                 "of them from the map before"
             )
+        if kinds == {type(None)}:
+            return None
         if kinds == {RaggedArray}:
             check_ragged_ranks(values, name)
             return concatenated(values, partial(self._joined, name=name))

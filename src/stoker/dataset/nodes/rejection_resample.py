@@ -2,9 +2,11 @@
 
 from typing import Any, ClassVar
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from stoker.dataset.drawn_seeds import Salt
 from stoker.dataset.pickled import Pickled
 from stoker.dataset.random import rng
 from stoker.dataset.streams.stepwise import SKIP, Stepwise
@@ -43,6 +45,7 @@ class RejectionResample(OneInput, frozen=True, eq=False, kw_only=True):
     target_dist: tuple[float, ...]
     initial_dist: tuple[float, ...] | None = None
     seed: int | None = None
+    salt: Salt = msgspec.field(default_factory=Salt)
 
     def element_spec(self) -> Spec:
         return (UnknownSpec(), self.input.element_spec())

@@ -16,6 +16,9 @@ from stoker.dataset.tree.node import (
 )
 from stoker.elements.sizes import chunk_bytes
 
+_EMPTY_AFTER_SHUFFLE = 1000
+"""Empty repetitions in a row that an endless repeat of a shuffle passes."""
+
 
 class Repeat(OneInput, frozen=True, eq=False, kw_only=True):
     """Yields the input `count` times, without end if `count` is -1."""
@@ -49,6 +52,8 @@ class _RepeatStream(Stream):
         self._length = node.input.cardinality()
         self._can_skip_epochs = context.splits is None and self._length > 0
         self._yielded = False
+        self._has_yielded = False
+        self._empty_epochs = 0
         self._pending: Exception | None = None
         self._ended = self._length == 0
 
@@ -69,13 +74,21 @@ class _RepeatStream(Stream):
             self._input.close()
             self._input = None
         self._epoch += 1
+        self._has_yielded = self._has_yielded or self._yielded
+        self._empty_epochs = 0 if self._yielded else self._empty_epochs + 1
         # An endless repeat of an empty input ends, unless others read all its elements, as in
         # tf.data: other tasks the splits, or other clients a shared epoch of a service.
         context = self._context
         shared = context.statistics.count("epochs_shared") > self._epochs_shared
         others_read = shared or (context.splits is not None and not context.splits.draining)
         if self._node.count < 0 and not self._yielded and not others_read:
-            self._ended = True
+            self._ended = self._empty_epochs > self._passable_empty_epochs()
+
+    def _passable_empty_epochs(self) -> int:
+        # tf.data fuses shuffle and repeat, which then passes empty repetitions after another,
+        # without end: here a generator that is exhausted ends.
+        passes = self._has_yielded and self._node.input.kind == "shuffle"
+        return _EMPTY_AFTER_SHUFFLE if passes and self._context.splits is None else 0
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         if self._pending is not None:

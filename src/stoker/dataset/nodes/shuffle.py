@@ -2,8 +2,10 @@
 
 from typing import Any, ClassVar
 
+import msgspec
 from msgspec.structs import replace
 
+from stoker.dataset.drawn_seeds import Salt
 from stoker.dataset.random import rng
 from stoker.dataset.streams.draws import Draws, Replay
 from stoker.dataset.streams.failures import Failure
@@ -43,6 +45,7 @@ class Shuffle(OneInput, frozen=True, eq=False, kw_only=True):
     one_to_one: ClassVar[bool] = True
     buffer_size: int
     seed: int | None = None
+    salt: Salt = msgspec.field(default_factory=Salt)
     reshuffle_each_iteration: bool = True
 
     def open(self, context: Context) -> Stream:

@@ -16,6 +16,7 @@ from stoker.dataset.nodes.map import Map
 from stoker.dataset.nodes.nested import NestedDatasets
 from stoker.dataset.nodes.range import Range
 from stoker.dataset.pickled import Pickled
+from stoker.dataset.random import with_globals_seeded
 from stoker.dataset.streams.caching import LazyStream, read_or_write
 from stoker.dataset.streams.failures import Origin, raise_failure
 from stoker.dataset.streams.stream import Stream
@@ -67,6 +68,7 @@ class Snapshot(OneInput, frozen=True, eq=False, kw_only=True):
         file_of = None
         if self.shard_func is not None:
             shard_func = unplaced(context.calls, self.shard_func.value)
+            shard_func = with_globals_seeded(first, self, shard_func)
             file_of = file_chooser(shard_func, Origin(self.kind, self.site, None))
         return read_or_write(
             self,
@@ -124,7 +126,7 @@ def file_chooser(function: Callable[..., Any], origin: Origin) -> Callable[[Any]
             if number < 0:
                 raise InvalidArgumentError(_NOT_A_FILE.format(result))
         except Exception as error:  # noqa: BLE001 - user code may raise anything
-            raise_failure(error, origin._replace(index=calls))
+            raise_failure(error, origin.at(calls, element))
         return number
 
     return file_of

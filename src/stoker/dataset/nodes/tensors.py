@@ -106,7 +106,7 @@ def _spec_of(value: Any) -> Spec:
 def _size(leaf: Any) -> int:
     if isinstance(leaf, np.ndarray) and leaf.dtype == object:
         return leaf.size * _OBJECT_BYTES
-    return int(leaf.nbytes)
+    return 0 if leaf is None else int(leaf.nbytes)
 
 
 def as_tensors(value: Any, name: str = "") -> Any:
@@ -187,6 +187,8 @@ def count_of(value: Any) -> int:
     """
     counts: dict[str, int] = {}
     for name, leaf in zip(leaf_names(value), flatten(value), strict=True):
+        if leaf is None and name:  # in each slice, as in tf.data
+            continue
         if isinstance(leaf, _SCALARS) or (isinstance(leaf, np.ndarray) and leaf.ndim == 0):
             raise InvalidArgumentError(
                 f"{_at(name)} ({leaf!r}) has no first dimension to slice; use from_tensors, or "
@@ -194,6 +196,8 @@ def count_of(value: Any) -> int:
             )
         if isinstance(leaf, SparseArray) and not len(leaf.dense_shape):
             raise InvalidArgumentError(f"{_at(name)} is a SparseArray of rank 0: no slices")
+        if isinstance(leaf, SparseArray):
+            leaf.check_indices()
         counts[name] = len(leaf)
     if not counts:
         raise InvalidArgumentError("there is nothing to slice; give at least one array")

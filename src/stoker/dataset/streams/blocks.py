@@ -133,4 +133,8 @@ class BlockStream(OneInputStream):
 
     def _fail(self, error: Exception) -> None:
         """Let the error of the element used last be raised after the chunk."""
-        self._failure = mark_failure(error, self._origin._replace(index=self._index - 1))
+        self._failure = mark_failure(error, self._origin_of_last())
+
+    def _origin_of_last(self) -> Origin:
+        """Return the origin of an error of the element used last."""
+        return self._origin.at(self._index - 1, self._elements[-1 - length_hint(self._block)])

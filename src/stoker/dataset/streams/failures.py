@@ -1,10 +1,18 @@
 """Errors of elements: buffered at their position, and marked with where they were raised."""
 
 import inspect
+import logging
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from types import TracebackType
+from typing import Any, NamedTuple, NoReturn
+
+from stoker.dataset.streams.tensor_methods import tensor_advice
+from stoker.elements.brief import brief
+from stoker.errors import UserFunctionError
+
+logger = logging.getLogger("stoker")
 
 
 class Failure:
@@ -29,11 +37,29 @@ class Failure:
 
 
 class Origin(NamedTuple):
-    """Origin of a user function's error: the node, its line, the number of the element."""
+    """Origin of a user function's error: the node, its line, the number of the element, its input.
+
+    `argument` is a short text of the input; ``""`` if there is none.
+    """
 
     kind: str
     site: str
     index: int | None  # type: ignore[assignment]  # hides tuple.index
+    argument: str = ""
+
+    def at(self, index: int, argument: Any) -> "Origin":
+        """Return the origin for the element with this number, the input of the function."""
+        return self._replace(index=index, argument=brief(argument))
+
+    def note(self) -> str:
+        """Return the note that an error gets."""
+        where = f" ({self.site})" if self.site else ""
+        return f"raised in `{self.kind}`{where}{self.position()}"
+
+    def position(self) -> str:
+        """Return the input and the number of the element, for the end of a text."""
+        text = f", for the input {self.argument}" if self.argument else ""
+        return text if self.index is None else f"{text}, at element {self.index}"
 
 
 _ORIGIN = "__stoker_origin__"
@@ -52,9 +78,9 @@ def mark_failure(error: Exception, origin: Origin) -> Exception:
         error = RuntimeError(f"the function of `{origin.kind}` raised StopIteration")
         error.__cause__ = cause
     if failure_origin(error) is None:
-        where = f" ({origin.site})" if origin.site else ""
-        what = "" if origin.index is None else f", at element {origin.index}"
-        error.add_note(f"raised in `{origin.kind}`{where}{what}")
+        if advice := tensor_advice(error):
+            error.add_note(advice)
+        error.add_note(origin.note())
         with suppress(AttributeError, TypeError):  # a class may refuse attributes
             setattr(error, _ORIGIN, origin)
     return error
@@ -77,10 +103,35 @@ def forget_locals(error: BaseException) -> None:
     entry = error.__traceback__
     while entry is not None:
         code = entry.tb_frame.f_code
-        if code.co_filename.startswith(_PACKAGE) and not code.co_flags & inspect.CO_GENERATOR:
+        if is_own_file(code.co_filename) and not code.co_flags & inspect.CO_GENERATOR:
             with suppress(RuntimeError):  # it runs
                 entry.tb_frame.clear()
         entry = entry.tb_next
+
+
+def hide_own_frames(error: BaseException) -> None:
+    """Remove this package's functions from the traceback of a user function's error.
+
+    The error names the node and its line instead. The debug log has the whole traceback.
+    """
+    if failure_origin(error) is None and not isinstance(error, UserFunctionError):
+        return
+    logger.debug("the whole traceback of an error of a user function:", exc_info=error)
+    entries = []
+    entry = error.__traceback__
+    while entry is not None:
+        entries.append(entry)
+        entry = entry.tb_next
+    shown: TracebackType | None = None
+    for entry in reversed(entries):
+        if not is_own_file(entry.tb_frame.f_code.co_filename):
+            shown = TracebackType(shown, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    error.__traceback__ = shown
+
+
+def is_own_file(name: str) -> bool:
+    """Return whether a file name in a traceback is that of a module of this package."""
+    return name.startswith(_PACKAGE)
 
 
 def failure_origin(error: BaseException) -> Origin | None:

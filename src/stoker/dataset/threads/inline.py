@@ -46,13 +46,14 @@ class InlineCalls(BlockStream):
     ) -> None:
         super().__init__(stream, origin, keyed)
         self._function = function
+        self._calls_singly = not keyed.seeds_globals  # those seed for each element of a block
         self._size = 1
         self._result_bytes = 1 << 20
         self.work = work or Work()
         self._measure_anew()
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
-        if (lazy or max_elements == 1) and self._failure is None:
+        if (lazy or max_elements == 1) and self._calls_singly and self._failure is None:
             # A third of what a block of one takes.
             while not self._ended:
                 for element in self._block:
@@ -110,7 +111,7 @@ class InlineCalls(BlockStream):
             with self._keyed:
                 return [apply(self._function, element)]
         except Exception as error:  # noqa: BLE001 - user code may raise anything
-            raise_failure(error, self._origin._replace(index=self._index - 1))
+            raise_failure(error, self._origin.at(self._index - 1, element))
         finally:
             if recorded is not None and slot >= 0:
                 recorded.end(slot)

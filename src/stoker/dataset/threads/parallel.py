@@ -143,7 +143,7 @@ class OrderedCalls(Stream):
                 if call.finish is not None:
                     value = call.finish(value)
             except Exception as raised:  # noqa: BLE001 - raised where the consumer reads it
-                error = mark_failure(raised, self._origin._replace(index=call.index))
+                error = mark_failure(raised, self._origin.at(call.index, call.element))
             except BaseException as raised:  # noqa: BLE001 - same; of sys.exit there is no origin
                 error = raised
         now = time.perf_counter()

@@ -6,6 +6,7 @@ import sys
 import warnings
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 _PACKAGE = str(Path(__file__).resolve().parents[2]) + os.sep
 
@@ -13,12 +14,25 @@ _PACKAGE = str(Path(__file__).resolve().parents[2]) + os.sep
 def call_site() -> str:
     """Return ``"file:line"`` of the innermost frame outside stoker.
 
-    The path of a file in the working directory is relative to it.
+    The path of a file in the working directory is relative to it. In a notebook it is the cell,
+    ``"Cell In[12], line 1"``.
     """
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
-    return f"{_file_name(frame.f_code.co_filename)}:{frame.f_lineno}"
+    file = frame.f_code.co_filename
+    cell = cell_of(file)
+    return f"{cell}, line {frame.f_lineno}" if cell else f"{_file_name(file)}:{frame.f_lineno}"
+
+
+def cell_of(file: str) -> str | None:
+    """Return IPython's name of the cell that it runs by this file name, such as "Cell In[12]"."""
+    shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if shell is None:
+        return None
+    name_of = getattr(shell.compile, "format_code_name", lambda _: None)  # since IPython 7.23
+    found: tuple[str, str] | None = name_of(file)
+    return None if found is None else " ".join(found)
 
 
 def warn_at_call_site(message: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 import msgspec
 import numpy as np
 
+from stoker.dataset.drawn_seeds import Salt
 from stoker.dataset.pickled import Pickled
 from stoker.dataset.streams.meters import Meters
 from stoker.dataset.streams.statistics import Statistics
@@ -39,7 +40,8 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
     A subclass names its wire tag in `kind` and is registered when it is defined. Fields annotated
     `Node` or ``tuple[Node, ...]`` (at most one, the last) are its inputs, fields annotated
     `Pickled` (or ``Pickled | None``) are sent as blobs that only a worker unpickles, all others
-    are plain msgspec types. Nodes compare by identity.
+    are plain msgspec types. A random node has a `seed`, the user's or None, and a `salt`, which is
+    not sent. Nodes compare by identity.
 
     Attributes:
         kind: the wire tag.
@@ -232,7 +234,7 @@ def layout_of(cls: type[Node]) -> Layout:
             several = name
         elif hint is Pickled or Pickled in typing.get_args(hint):
             pickled.append(name)
-        elif name != "site":
+        elif name != "site" and hint is not Salt:
             plain[name] = hint
     return Layout(tuple(inputs), several, tuple(pickled), plain)
 
@@ -273,6 +275,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     Attributes:
         seed: replaces the seeds that the user did not give.
         seed_given: the user gave it (`Options.seed`); otherwise it was drawn.
+        seed_globals: seed the global generators of the process for each call of a user function.
+        salts: of the random nodes, by number.
         epoch: the number of the epoch, then one number per enclosing repeat or flat_map.
         explicit_epoch: the caller chose the epoch.
         numbers: the number of every node of the tree.
@@ -294,6 +298,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     seed: int = 0
     seed_given: bool = False
+    seed_globals: bool = False
+    salts: Mapping[int, int] = msgspec.field(default_factory=dict)
     epoch: tuple[int, ...] = (0,)
     explicit_epoch: bool = False
     numbers: Mapping[Node, int] = msgspec.field(default_factory=dict)
@@ -315,6 +321,17 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         stream = node.open(self)
         self.meters.watch(node, self.numbers, stream)
         return stream
+
+    def seed_of(self, node: Node, given: int | None) -> int:
+        """Return the seed of a random node.
+
+        Args:
+            node: a node of the tree that `numbers` numbers.
+            given: the user's seed of the node; ``None``: none.
+        """
+        if given is None and self.seed_given:
+            return self.seed
+        return (self.seed if given is None else given) ^ self.salts.get(self.numbers[node], 0)
 
     def allocate_for(self, node: Node) -> Allocate:
         """Return the function that allocates the batches of `node`.
@@ -348,7 +365,10 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return self.splits
 
     def nested(self, root: Node, k: int, meters: Meters) -> "Context":
-        """Return the context of a dataset built inside a function, which reads all its elements.
+        """Return the context of a dataset that a function returns, which reads all its elements.
+
+        Its draws follow from the element that the function was called with: not from the salts it
+        has if it was constructed before.
 
         Args:
             root: of the dataset.
@@ -361,6 +381,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             shard=None,
             epoch=(*self.epoch, k),
             numbers=number(root),
+            salts={},
             allocate=np.empty,
             meters=meters,
         )

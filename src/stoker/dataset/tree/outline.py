@@ -1,6 +1,6 @@
 """A tree as lines of text, made from its wire form: no function of a user is unpickled."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -34,21 +34,30 @@ def _lines(nodes: list[WireNode]) -> Iterator[str]:
 
     for position, depth, again in inputs_first(len(nodes) - 1, inputs_of):
         node = nodes[position]
-        text = f"{node.kind}, as above" if again else _call(node)
+        text = f"{node.kind}, as above"
+        if not again:
+            text = call_text(node.kind, node.fields, node.pickled)
         yield "  " * depth + text + _at(node)
 
 
-def _call(node: WireNode) -> str:
-    shown = [f"{name}={value!r}" for name, value in _fields(node).items() if _is_short(value)]
-    return f"{node.kind}({', '.join([*node.pickled, *shown])})"
+def call_text(kind: str, fields: msgspec.Raw, pickled: Iterable[str] = ()) -> str:
+    """Return a node as a call, with the values of its short fields.
+
+    Args:
+        kind: of the node.
+        fields: encoded, as in the wire form.
+        pickled: the names of its functions.
+    """
+    shown = [f"{name}={value!r}" for name, value in _decoded(fields).items() if _is_short(value)]
+    return f"{kind}({', '.join([*pickled, *shown])})"
 
 
-def _fields(node: WireNode) -> dict[str, Any]:
+def _decoded(fields: msgspec.Raw) -> dict[str, Any]:
     """Return the fields of a node, unless they are long or their kind is unknown here."""
-    if len(bytes(node.fields)) > LONGEST_FIELDS:
+    if len(bytes(fields)) > LONGEST_FIELDS:
         return {}
     try:
-        return msgspec.msgpack.decode(node.fields, type=dict[str, Any])
+        return msgspec.msgpack.decode(fields, type=dict[str, Any])
     except (msgspec.MsgspecError, ValueError):
         return {}
 

@@ -1,11 +1,17 @@
 """The parts of a tree that must agree between clients of one job and between saved states."""
 
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
 import msgspec
 
 from stoker.dataset.tree.field_codec import encode_fields
 from stoker.dataset.tree.node import Node, layout_of, number
 from stoker.dataset.tree.splits import Source, Splits
 from stoker.errors import InvalidArgumentError
+
+Part: TypeAlias = tuple[str, list[int], msgspec.Raw]
+"""The kind, the inputs and the encoded plain fields of a node."""
 
 
 class WireNode(msgspec.Struct, frozen=True, array_like=True):
@@ -38,41 +44,64 @@ def decode_wire_nodes(data: bytes) -> list[WireNode]:
     return wire_nodes
 
 
-def structure_of(tree: bytes | Node, *, tuning: bool = True) -> bytes:
+def structure_of(tree: bytes | Node) -> bytes:
     """Encode the parts of a tree that the clients of a job must agree on.
 
-    These are kinds, inputs and plain fields, neither functions nor sites. Kinds of a wire form may
-    be unknown here.
+    These are kinds, inputs and plain fields, neither functions, sites nor drawn seeds. Kinds of a
+    wire form may be unknown here.
 
     Args:
         tree: nodes, or their wire form.
-        tuning: include the fields that only affect speed; False requires a `Node`.
 
     Raises:
         InvalidArgumentError: if the bytes are not a tree.
     """
     if isinstance(tree, Node):
-        numbers = number(tree)
-        parts = [
-            (node.kind, [numbers[child] for child in node.inputs], plain_fields(node, tuning))
-            for node in numbers
-        ]
-    else:
-        parts = [(wire.kind, wire.inputs, wire.fields) for wire in decode_wire_nodes(tree)]
+        return msgspec.msgpack.encode(parts_of(tree))
+    parts: list[Part] = [(wire.kind, wire.inputs, wire.fields) for wire in decode_wire_nodes(tree)]
     return msgspec.msgpack.encode(parts)
 
 
-def kinds_of(structure: bytes) -> list[str]:
-    """Return the kinds of the nodes in what `structure_of` returned.
+def parts_of(root: Node, *, tuning: bool = True) -> list[Part]:
+    """Return what `structure_of` encodes, by the number of the node.
+
+    Args:
+        root: the tree.
+        tuning: include the fields that only affect speed.
+    """
+    numbers = number(root)
+    return [
+        (node.kind, [numbers[child] for child in node.inputs], plain_fields(node, tuning))
+        for node in numbers
+    ]
+
+
+def decode_parts(structure: bytes) -> list[Part]:
+    """Return the parts that `structure_of` encoded.
 
     Raises:
         InvalidArgumentError: if the bytes are not a structure.
     """
     try:
-        parts = msgspec.msgpack.decode(structure, type=list[tuple[str, list[int], msgspec.Raw]])
+        return msgspec.msgpack.decode(structure, type=list[Part])
     except msgspec.MsgspecError as error:
         raise InvalidArgumentError(f"these bytes are not a structure: {error}") from error
-    return [kind for kind, _, _ in parts]
+
+
+def kinds_of(structure: bytes) -> list[str]:
+    """Return the kinds of the nodes of a structure.
+
+    Raises:
+        InvalidArgumentError: if the bytes are not a structure.
+    """
+    return [kind for kind, _, _ in decode_parts(structure)]
+
+
+def first_difference(first: Sequence[Any], second: Sequence[Any]) -> int:
+    """Return the first index at which two lists of parts differ; it may be the end of one."""
+    pairs = zip(first, second, strict=False)
+    equal = next((i for i, (one, other) in enumerate(pairs) if one != other), None)
+    return min(len(first), len(second)) if equal is None else equal
 
 
 def plain_fields(node: Node, tuning: bool = True) -> msgspec.Raw:

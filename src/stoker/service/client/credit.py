@@ -56,6 +56,11 @@ class WindowedCredit:
         flow.grant(elements, nbytes)
         return elements, nbytes
 
+    def extend(self, task_id: int, elements: int) -> None:
+        """Let `grant` return credit for `elements` more than have arrived, beyond the limit too."""
+        flow = self._flows[task_id]
+        flow.granted = max(flow.granted, flow.received + elements)
+
     @property
     def window(self) -> int:
         """Elements that may be sent and not consumed, over all workers."""
@@ -176,6 +181,17 @@ class LimitedCredit(WindowedCredit):
         self._needed_first = needed_first
         self._limit = self._free = max_outstanding_requests
         self._ready: dict[int, int] = {}
+        self._exempt: set[int] = set()
+
+    def extend(self, task_id: int, elements: int) -> None:
+        flow = self._flows[task_id]
+        outstanding = flow.granted - flow.received + flow.buffered
+        super().extend(task_id, elements)
+        if task_id not in self._exempt:
+            # Elements that arrive ahead of their turns must not take the credit of other tasks.
+            self._free += outstanding
+            self._exempt.add(task_id)
+            self._ready.pop(task_id, None)
 
     @property
     def window(self) -> int:
@@ -186,9 +202,9 @@ class LimitedCredit(WindowedCredit):
 
     def ready(self, task_id: int, elements: int, returned: int) -> list[int]:
         self._flows[task_id].received += returned
-        self._free += returned
+        self._release(task_id, returned)
         self._ready.pop(task_id, None)
-        if elements:
+        if elements and task_id not in self._exempt:
             self._ready[task_id] = elements
         return self._grant_free()
 
@@ -202,16 +218,21 @@ class LimitedCredit(WindowedCredit):
         self, task_id: int, positions: int, nbytes: int, seconds: float, now: float
     ) -> list[int]:
         super().consumed(task_id, positions, nbytes, seconds, now)
-        self._free += positions
+        self._release(task_id, positions)
         return [*self._grant_free(), task_id]
 
     def disconnected(self, task_id: int) -> list[int]:
         super().disconnected(task_id)
         flow = self._flows[task_id]
         self._ready.pop(task_id, None)
-        self._free += flow.granted - flow.received
+        self._release(task_id, flow.granted - flow.received)
         flow.granted = flow.received
         return self._grant_free()
+
+    def _release(self, task_id: int, positions: int) -> None:
+        """Make credit free again, unless it does not count."""
+        if task_id not in self._exempt:
+            self._free += positions
 
     def _elements(self, task_id: int) -> int:
         return self._flows[task_id].granted

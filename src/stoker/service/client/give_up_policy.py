@@ -1,6 +1,7 @@
 """The decision when a client raises instead of waiting longer."""
 
 from stoker.errors import UnavailableError
+from stoker.wire import frames as f
 
 DISPATCHER_TIMEOUT = 10.0
 """Seconds without the dispatcher and without any worker to read from until the client gives up,
@@ -9,6 +10,15 @@ unless the dispatcher keeps a journal: then it has told how long to wait."""
 SPLITS_TIMEOUT = 60.0
 """Seconds without the dispatcher and without an element until the client gives up, if workers need
 the dispatcher for their splits."""
+
+
+def is_progress(message: f.Message) -> bool:
+    """Return whether a message of a worker shows that it has elements.
+
+    Only frames do, and the announcement of elements that wait for credit. A worker that waits for
+    splits sends the others too: statistics twice a second, the rest with every new connection.
+    """
+    return isinstance(message, f.Frame) or (isinstance(message, f.Ready) and message.elements > 0)
 
 
 class GiveUpPolicy:
@@ -36,7 +46,7 @@ class GiveUpPolicy:
         self._welcomed = False
         self._stopped = False
         self._patience = 0.0
-        self._last_worker_message = now
+        self._last_progress = now
 
     def session_lost(self, now: float, reason: str = "") -> None:
         """Record that the dispatcher cannot be reached."""
@@ -82,9 +92,10 @@ class GiveUpPolicy:
     def _why(self) -> str:
         return f" ({self.reason})" if self.reason else ""
 
-    def worker_message(self, now: float) -> None:
+    def worker_message(self, message: f.Message, now: float) -> None:
         """Record that a worker sent a message."""
-        self._last_worker_message = now
+        if is_progress(message):
+            self._last_progress = now
 
     def error(self, now: float, reading: bool, buffered: bool) -> UnavailableError | None:
         """Return the error to raise; ``None`` to wait longer.
@@ -106,7 +117,7 @@ class GiveUpPolicy:
             )
         if seconds < (self._patience or DISPATCHER_TIMEOUT) and not self._stopped:
             return None
-        silent = 0.0 if buffered else min(seconds, now - self._last_worker_message)
+        silent = 0.0 if buffered else min(seconds, now - self._last_progress)
         longest = min(SPLITS_TIMEOUT, self._patience or SPLITS_TIMEOUT)
         starved = self._needs_splits and silent >= (
             DISPATCHER_TIMEOUT if self._stopped else longest

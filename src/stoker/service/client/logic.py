@@ -20,6 +20,7 @@ from stoker.service.client.actions import (
 )
 from stoker.service.client.consumption import Consumption
 from stoker.service.client.credits import new_credit
+from stoker.service.client.final_losses import FinalLosses
 from stoker.service.client.give_up_policy import GiveUpPolicy
 from stoker.service.client.iteration_end import IterationEnd
 from stoker.service.client.losses import Losses
@@ -67,6 +68,7 @@ class Client:
         tasks: the tasks that it reads.
         shared: another client has opened the iteration too.
         losses: what workers and other clients lost.
+        final_losses: whether more may be lost.
         registration: its identity at the dispatcher.
         consumption: what has arrived, and what the user has consumed.
         wait: the time for which the user waits.
@@ -82,7 +84,8 @@ class Client:
     ) -> None:
         self.shared = False
         self.losses = Losses(raised=options.on_loss == "raise")
-        self.registration = Registration(hello)
+        self.final_losses = FinalLosses(raised=options.on_loss == "raise")
+        self.registration = Registration(hello, now)
         self.wait = ReaderWait(now)
         cache = options.cross_trainer_cache
         self._trainer = "" if cache is None else cache.trainer_id
@@ -107,10 +110,10 @@ class Client:
         self._absent = ""
 
     # ── the session ───────────────────────────────────────────────────────────────────────────────
-    def session_opened(self) -> list[Action]:
+    def session_opened(self, now: float) -> list[Action]:
         """Send the hello on a new session."""
         if self._error is None and not self._closed:  # otherwise it would be refused again
-            self._do(ToDispatcher(self.registration.brief_hello))
+            self._do(ToDispatcher(self.registration.current_hello(now, with_tree=False)))
         return self._take_actions()
 
     def session_lost(self, now: float, reason: str = "") -> list[Action]:
@@ -123,15 +126,20 @@ class Client:
         """Handle a message of the dispatcher."""
         if self._closed:
             return []
+        if message.journal_position is not None:
+            self.registration.position_received(message.journal_position)
         if isinstance(message, m.ClientWelcome):
             self._welcome(message)
         elif isinstance(message, m.DatasetUnknown):
-            self._do(ToDispatcher(self.registration.hello))
+            self._do(ToDispatcher(self.registration.current_hello(now, with_tree=True)))
         elif isinstance(message, m.DispatcherStopped):
             self._do(Warn(self._give_up.dispatcher_stopped()))
         elif isinstance(message, m.Tasks):
             self.end.answered()
+            self.final_losses.changed()
             self._change_tasks(message, now)
+        elif isinstance(message, m.EndState):
+            self._warn(self.final_losses.answered(message))
         elif isinstance(message, m.Rounds):
             self._change_rounds(message)
         elif isinstance(message, m.HeartbeatInterval):
@@ -152,6 +160,7 @@ class Client:
 
     def _welcome(self, welcome: m.ClientWelcome) -> None:
         self._give_up.welcomed(welcome.dispatcher_patience_ms)
+        self.final_losses.changed()
         self.registration.welcomed(welcome)
         self._do(SetHeartbeat(welcome.heartbeat_ms))
         if welcome.warning:
@@ -195,6 +204,8 @@ class Client:
         if discarded := self._order.take_discarded():
             self.consumption.discard(discarded, now)
             self._settle()
+        for task_id, frames in self._order.to_leave:
+            self.tasks.leave_after(task_id, frames)
         self.tasks.report_all(self._credit.order_changed())
         ready = all(cursor.open or cursor.over for cursor in self._cursors.values())
         report = self._order.report(ready and self.registration.done)
@@ -223,9 +234,9 @@ class Client:
     def worker_message(self, connection: int, message: f.Message, now: float) -> list[Action]:
         """Handle a message of a worker."""
         cursor = self._connections.get(connection)
-        if cursor is None or cursor.leaving:  # the worker gets back what the client leaves
-            return []
-        self._give_up.worker_message(now)
+        if cursor is None or self.tasks.leaves(cursor, message, now):
+            return self._take_actions()
+        self._give_up.worker_message(message, now)
         cursor.heard()
         if self.consumption.due:
             self._settle()
@@ -267,8 +278,7 @@ class Client:
             occasion = self._order.empty or cursor.ended
             if occasion and cursor.reported < cursor.consumed:
                 self.tasks.report(cursor)
-            waits = cursor.connection is None and not (cursor.lost or cursor.leaving)
-            if waits and not self._closed and now >= cursor.try_at:
+            if cursor.waits and not self._closed and now >= cursor.try_at:
                 self._connections.open(cursor, now)
             self._warn(cursor.unreachable(now))
         self._check_give_up(now)
@@ -341,7 +351,12 @@ class Client:
             waits = not self._order.in_turns and (
                 self._confirm_end() or self.end.awaits_answer(now)
             )
-            return None if waits else End(), self._take_actions()
+            if waits:
+                return None, self._take_actions()
+            if self._awaits_losses(now):
+                return self._error, self._take_actions()
+            self.drop_received()
+            return End(), self._take_actions()
         return self._error or self._order.error, self._take_actions()
 
     def _confirm_end(self) -> bool:
@@ -349,6 +364,15 @@ class Client:
         unsure = self.end.take_unsure()
         self.tasks.report_all(cursor.task.task_id for cursor in unsure)
         return bool(unsure)
+
+    def _awaits_losses(self, now: float) -> bool:
+        """Ask for the losses of other clients; return whether the end waits for the answer."""
+        if self._order.in_turns or not self.shared:
+            self.final_losses.known = True
+            return False
+        if self.final_losses.must_ask(now):
+            self._do(ToDispatcher(m.ReadToEnd()))
+        return self.final_losses.awaited(now, reachable=self._give_up.unreachable_since is None)
 
     def close(self, consumed: int) -> list[Action]:
         """Give back all after the first `consumed` elements of the current chunk."""
@@ -372,6 +396,11 @@ class Client:
         self._given_back = given_back
         self._do(ToDispatcher(m.ClientClose(given_back, self._order.position)))
         return self._take_actions()
+
+    def drop_received(self) -> None:
+        """Release the memory of all that has arrived; call it after `close`."""
+        self._current = None
+        self._order.clear()
 
     @property
     def partly_read(self) -> m.TaskInfo | None:

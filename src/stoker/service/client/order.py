@@ -50,6 +50,10 @@ class Order(ABC):
         """Remove and return the chunk to yield next; ``None`` if it has not arrived."""
 
     @abstractmethod
+    def clear(self) -> None:
+        """Drop all chunks: nobody takes one any more."""
+
+    @abstractmethod
     def needed_first(self, task_ids: Collection[int], coming: Callable[[int], int]) -> int | None:
         """Return which of these tasks gets the next free credit.
 
@@ -79,6 +83,11 @@ class Order(ABC):
 
     def task_lost(self, task_id: int) -> None:  # noqa: B027 - only in turns
         """Record that nothing more of a task arrives."""
+
+    @property
+    def to_leave(self) -> Sequence[tuple[int, int]]:
+        """The tasks that the client leaves, and the number of frames of each that it reads."""
+        return ()
 
     def change(  # noqa: B027 - only in turns
         self, changes: Sequence[RoundsChange], hold: int, ended: Sequence[int]
@@ -145,6 +154,9 @@ class ArrivalOrder(Order):
 
     def take(self) -> ReceivedChunk | None:
         return self._chunks.popleft() if self._chunks else None
+
+    def clear(self) -> None:
+        self._chunks.clear()
 
     def needed_first(self, task_ids: Collection[int], coming: Callable[[int], int]) -> int | None:
         return next(iter(task_ids))

@@ -10,6 +10,7 @@ import msgspec
 from stoker.dataset.bottleneck import Pass
 from stoker.service.client.task_cursor import TaskCursor
 from stoker.service.client.task_reading import TaskReading
+from stoker.service.host import Load
 from stoker.service.task_evidence import TaskEvidence
 
 
@@ -64,6 +65,7 @@ class Reading:
         assigns_splits: the tasks share the splits of the sources.
         read: the times of the consumer of the pipeline, if known; `waited` is the time of the
             thread that reads the service, which may be that of a ``prefetch``.
+        load: of the reader's machine.
     """
 
     seconds: float
@@ -73,6 +75,7 @@ class Reading:
     max_outstanding_requests: int | None = None
     assigns_splits: bool = False
     read: Pass | None = None
+    load: Load = field(default_factory=Load)
 
     @property
     def own_read(self) -> Pass:

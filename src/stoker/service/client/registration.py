@@ -12,14 +12,16 @@ class Registration:
 
     Args:
         hello: names the job and its dataset.
+        now: seconds, on the clock of all later calls.
 
     Attributes:
         hello: the hello of the next session.
         compression: of the frames, as the dispatcher decided.
     """
 
-    def __init__(self, hello: m.ClientHello) -> None:
+    def __init__(self, hello: m.ClientHello, now: float) -> None:
         self.hello = hello
+        self._made_at = now
         self.compression: str | None = None
 
     @property
@@ -27,17 +29,24 @@ class Registration:
         """True after the first welcome."""
         return self.hello.client_id is not None
 
-    @property
-    def brief_hello(self) -> m.ClientHello:
-        """The hello without the tree, which the dispatcher has if the dataset is known."""
-        if self.hello.registration is None:
-            return self.hello
-        known = msgspec.structs.replace(self.hello.registration, tree=b"")
-        return msgspec.structs.replace(self.hello, registration=known)
+    def current_hello(self, now: float, *, with_tree: bool) -> m.ClientHello:
+        """Return the hello to send now; the dispatcher has the tree if the dataset is known."""
+        hello = self.hello
+        if (copied := hello.copied) is not None:
+            copied = msgspec.structs.replace(copied, age=copied.age + now - self._made_at)
+            hello = msgspec.structs.replace(hello, copied=copied)
+        if with_tree or hello.registration is None:
+            return hello
+        known = msgspec.structs.replace(hello.registration, tree=b"")
+        return msgspec.structs.replace(hello, registration=known)
 
     def session_lost(self, reason: str) -> None:
         """Let the next session say why the last one was lost."""
         self.hello = msgspec.structs.replace(self.hello, reason=reason)
+
+    def position_received(self, position: m.JournalPosition) -> None:
+        """Keep the last position of the dispatcher's journal."""
+        self.hello = msgspec.structs.replace(self.hello, journal_position=position)
 
     def welcomed(self, welcome: m.ClientWelcome) -> None:
         """Keep the identity that the dispatcher assigned."""
@@ -49,6 +58,7 @@ class Registration:
             journal_id=welcome.journal_id,
             registration=None,
             key=welcome.key,
+            copied=None,
         )
 
     def data_hello(

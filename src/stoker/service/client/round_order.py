@@ -57,7 +57,8 @@ class RoundOrder(Order):
         slot: the number of slots passed.
         step: the number of them that were no fillers.
         owed: the number of elements that the consumer has yielded less than the others.
-        mixed: the number of elements yielded in place of those of a lost worker.
+        mixed: the number of steps with an element of another round than that of the others: while
+            the consumer owes elements of a lost worker.
         repeated: the number of elements yielded twice, as there were no others.
         skipped_elements: the number of elements that were not yielded.
     """
@@ -71,6 +72,8 @@ class RoundOrder(Order):
         self.mixed = 0
         self.repeated = 0
         self.skipped_elements = 0
+        self._leaving: dict[int, int] = {}
+        self._over: set[int] = set()
         self._tasks: dict[int, _TaskRuns] = {}
         self._turns: deque[int] = deque()
         self._fillers = 0
@@ -97,7 +100,7 @@ class RoundOrder(Order):
 
     def put(self, chunk: ReceivedChunk) -> None:
         task = self._task(chunk.task_id)
-        if chunk.number < task.passed or self._is_last:
+        if chunk.number < task.passed or chunk.task_id in self._over or self._is_last:
             self._discarded.append(chunk)
         else:
             task.chunks.append(chunk)
@@ -110,9 +113,15 @@ class RoundOrder(Order):
 
     def task_ended(self, task_id: int) -> None:
         self._task(task_id).ended = True
+        self._leaving.pop(task_id, None)
 
     def task_lost(self, task_id: int) -> None:
         self._task(task_id).lost = True
+        self._leaving.pop(task_id, None)
+
+    @property
+    def to_leave(self) -> list[tuple[int, int]]:
+        return list(self._leaving.items())
 
     def _task(self, task_id: int) -> _TaskRuns:
         return self._tasks.setdefault(task_id, _TaskRuns())
@@ -129,6 +138,11 @@ class RoundOrder(Order):
             while self._changes and self._changes[-1].position.slot >= change.position.slot:
                 self._changes.pop()
             self._changes.append(change)
+            self._leaving = {
+                task_id: change.position.runs.get(task_id, 0)
+                for task_id in change.left
+                if not self._task(task_id).ended
+            }
             if not self._started:
                 self._started = True
                 self.slot, self.step = change.position.slot, change.position.step
@@ -143,9 +157,9 @@ class RoundOrder(Order):
             self._fillers = change.fillers
             for task_id, runs in change.position.runs.items():
                 self._discarded += self._task(task_id).skip(runs)
+            self._over = set(change.position.runs) - set(self._turns)
             for task_id, task in self._tasks.items():
-                over = task_id in change.position.runs and task_id not in self._turns
-                if change.last or over:
+                if change.last or task_id in self._over:
                     self._discarded += task.chunks
                     task.chunks.clear()
 
@@ -154,12 +168,18 @@ class RoundOrder(Order):
         task = self._next()
         if task is None:
             return self._repeat() if self._is_last and self.owed else None
+        self.mixed += self.owed > 0
         if self._fillers:
             self.owed -= 1
-            self.mixed += 1
         chunk = self._latest = task.chunks.popleft()
         self._pass(task)
         return _with_own_list(chunk)
+
+    def clear(self) -> None:
+        for task in self._tasks.values():
+            task.chunks.clear()
+        self._discarded.clear()
+        self._latest = None
 
     def _pass_idle_slots(self) -> None:
         """Pass the slots in which nothing is yielded: they wait for no user.
@@ -181,6 +201,7 @@ class RoundOrder(Order):
         if self._latest is None:
             return None
         self.owed -= 1
+        self.mixed += 1
         self.repeated += 1
         return replace(_with_own_list(self._latest), repeated=True)
 
@@ -201,9 +222,10 @@ class RoundOrder(Order):
             if not self._has_passed_all(task, self._turns[0]):
                 if self._has_next(task) or task.passed < task.missing:
                     return task
+                if (task.lost or task.ended) and self._changes:
+                    return task  # others have passed its runs up to the next change
                 if not task.ended:
-                    # Of a lost task, others have passed the runs up to the next change.
-                    return task if task.lost and self._changes else None
+                    return None
             self._turns.popleft()
         return None
 

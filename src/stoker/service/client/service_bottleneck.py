@@ -9,6 +9,7 @@ from stoker.service.client.reading import Reading, TaskState
 from stoker.service.client.slow_worker import BUSY, slow_workers
 from stoker.service.plurals import plural
 from stoker.service.task_evidence import TaskEvidence
+from stoker.wire.addresses import is_loopback, parse_address
 
 STRAGGLING = 2.5
 """Time per element of one worker, to the median of the others, from which it is a straggler."""
@@ -64,10 +65,14 @@ def find_service_bottleneck(reading: Reading) -> Bottleneck:
             ("waited for splits", [x.split_wait for _, x in reporting]),
         )
     )
+    where = f"{plural(len(reporting), 'worker')} {parts} of that time"
+    if reading.load.is_high:
+        return _busy_machine(reading, where)
     return Bottleneck(
         "unknown",
         f"The service limits training: {waited_text(reading)}, but no part of it was busy: "
-        f"{plural(len(reporting), 'worker')} {parts} of that time.",
+        f"{where}; run `stoker doctor` with the address of the dispatcher on the trainer's "
+        "machine, which measures how fast elements arrive from each worker.",
     )
 
 
@@ -116,7 +121,11 @@ def _other_consumer(reading: Reading, running: Pairs) -> Bottleneck | None:
 
 
 def _network(reading: Reading, running: Pairs) -> Bottleneck | None:
-    """Return the network, if elements wait in most workers while the reader waits for some."""
+    """Return what delays elements that wait in most workers while the reader waits for some.
+
+    Between processes of one machine there is no network, but elements wait for its processors. Only
+    if these are free may an address on loopback be that of a tunnel.
+    """
     sending = [(task, x) for task, x in running if x.chunks]
     ready = [
         (task, x)
@@ -129,16 +138,38 @@ def _network(reading: Reading, running: Pairs) -> Bottleneck | None:
         return None
     put_wait = sum(x.put_wait for _, x in ready)
     seconds = sum(x.seconds for _, x in ready)
+    where = (
+        f"{plural(len(ready), 'worker')} of {len(running)} had elements ready (they waited for "
+        f"room for {percent(put_wait, seconds)} of that time)"
+    )
+    if reading.load.is_high and all(_is_on_this_machine(task) for task, _ in ready):
+        return _busy_machine(reading, where)
     protocol = max((task.reading for task, _ in ready), key=lambda x: x.bytes).protocol or "network"
-    subject = "Receiving in this process" if protocol in _ON_THIS_MACHINE else "The network"
+    here = protocol in _ON_THIS_MACHINE
+    subject = "Receiving in this process" if here else "The network"
     return Bottleneck(
-        "network",
-        f"{subject} limits training: {waited_text(reading)}, while {plural(len(ready), 'worker')} "
-        f"of {len(running)} had elements ready (they waited for room for "
-        f"{percent(put_wait, seconds)} of that time); {protocol} delivered "
+        "pipeline" if here else "network",
+        f"{subject} limits training: {waited_text(reading)}, while {where}; {protocol} delivered "
         f"{rate_text(reading.bytes, reading.seconds)} on average; "
         f"{_network_advice(reading, len(running), protocol)}.",
     )
+
+
+def _busy_machine(reading: Reading, where: str) -> Bottleneck:
+    """Return that the processors of the reader's machine are the limit."""
+    load = reading.load
+    return Bottleneck(
+        "machine",
+        f"The trainer's machine limits training: {waited_text(reading)}, while {where}, and "
+        f"threads there had to wait for a processor (load average of one minute: "
+        f"{load.average:.1f}, processors: {load.processors}); end other programs there, run fewer "
+        "worker processes there, or run workers on other machines.",
+    )
+
+
+def _is_on_this_machine(task: TaskState) -> bool:
+    host, _ = parse_address(task.worker)
+    return task.reading.protocol in _ON_THIS_MACHINE or is_loopback(host)
 
 
 def _network_advice(reading: Reading, workers: int, protocol: str) -> str:

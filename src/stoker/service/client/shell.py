@@ -8,6 +8,7 @@ import secrets
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from operator import length_hint
 from typing import Any, NoReturn
@@ -39,9 +40,11 @@ from stoker.service.client.local_readers import LocalIteration
 from stoker.service.client.read_meter import ReadMeter
 from stoker.service.client.reading import Reading
 from stoker.service.client.ready_elements import ready_elements
+from stoker.service.client.remote_traceback import with_source_lines
 from stoker.service.client.route import Route
 from stoker.service.client.service_bottleneck import find_bottleneck
 from stoker.service.client.trainer_wait import TrainerWait
+from stoker.service.host import load
 from stoker.service.keys import KEY_BYTES
 from stoker.service.local_tasks import deleted, frees_local_tasks
 from stoker.service.own_threads import run_apart
@@ -91,6 +94,7 @@ class ServiceStream(Stream):
         self._statistics = statistics
         self._meters = meters
         statistics.watch("shared_memory_bytes", lambda: self._connections.shared_bytes)
+        statistics.watch("losses_open", lambda: not self._logic.final_losses.known)
         self._spec: Spec | None = spec
         self._lock = threading.RLock()
         self._taking = threading.Lock()
@@ -164,6 +168,7 @@ class ServiceStream(Stream):
             self._closed = True
             self._meter.end()
             self._close_logic()
+            self._logic.drop_received()
             self.latest.update()
             self.ready = iter(())
             self._notify()
@@ -210,7 +215,7 @@ class ServiceStream(Stream):
         self._connections.flush()
         if isinstance(item, logic.ReceivedChunk):
             if item.error is not None:
-                raise from_record(item.error)
+                raise from_record(with_source_lines(item.error))
             if self._spec is not None:
                 self._check_spec(self._spec, item.elements[0])
                 self._spec = None
@@ -268,7 +273,8 @@ class ServiceStream(Stream):
         """Return where the time of this client and its tasks goes."""
         meter = self._meter
         with self._lock:
-            return self._logic.reading(meter.seconds, meter.until)
+            found = self._logic.reading(meter.seconds, meter.until)
+        return replace(found, load=load())
 
     def bottleneck(self) -> Bottleneck:
         """Return what limits the iterator of the pipeline that reads; from any thread.
@@ -350,7 +356,7 @@ class ServiceStream(Stream):
     def _session_opened(self) -> None:
         with self._lock:
             if not self._crashed:
-                self._execute(self._logic.session_opened())
+                self._execute(self._logic.session_opened(time.monotonic()))
 
     def _session_message(self, message: m.FromDispatcher) -> None:
         with self._lock:
@@ -412,7 +418,8 @@ class ServiceStream(Stream):
                 self._next_heartbeat = now + min(self._heartbeat, age)
                 self._session.send(m.Heartbeat(reading=report))
             self._execute(self._logic.tick(now))
-            if self._logic.error is not None or self._logic.end.expected:
+            ending = self._logic.end.expected or self._logic.final_losses.asked
+            if self._logic.error is not None or ending:
                 self._notify()
             quarter = min(self._heartbeat / 4, LONGEST_TICK_SECONDS)
             seconds = rpc_session.TICK_SECONDS if self._logic.tasks.reconnecting else quarter

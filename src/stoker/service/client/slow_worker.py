@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from stoker.dataset.advice import advice
+from stoker.dataset.advice import WorkerMachine, advice
 from stoker.dataset.bottleneck import Bottleneck, evidence_text
 from stoker.dataset.slow_stage import find_slow_stage, is_source
 from stoker.dataset.streams.stage_report import StageReport
@@ -12,6 +12,7 @@ from stoker.service.client.phrases import percent, waited_text
 from stoker.service.client.reading import Reading, TaskState
 from stoker.service.plurals import plural
 from stoker.service.task_evidence import TaskEvidence
+from stoker.wire.addresses import is_loopback, parse_address
 
 BUSY = 0.5
 """Fraction of its time from which a task computes, waits for room or waits for splits "mostly"."""
@@ -27,21 +28,33 @@ def slow_workers(
     if not seconds or busy < BUSY * seconds:
         return None
     where = f"{plural(len(computing), 'worker')} computed for {percent(busy, seconds)} of that time"
+    machine = _roomiest(computing)
     slow = find_slow_stage(summed(x.stages for x in evidence), seconds)
     if slow is None:
         return Bottleneck(
             "worker",
-            f"The workers limit training: {waited_text(reading)}, and {where}; add workers.",
+            f"The workers limit training: {waited_text(reading)}, and {where}; "
+            f"{machine.more_workers}.",
         )
     source = is_source(slow.report)
     subject = "The source" if source else "The pipeline on the workers"
     return Bottleneck(
         "source" if source else "worker",
         f"{subject} limits training: {waited_text(reading)}, and {where}: {evidence_text(slow)}; "
-        f"{advice(slow, worker_cores=max(x.cores for x in evidence))}.",
+        f"{advice(slow, machine)}.",
         site=slow.report.site,
         worker=computing[0][0].worker if len(computing) == 1 else "",
     )
+
+
+def _roomiest(computing: Sequence[tuple[TaskState, TaskEvidence]]) -> WorkerMachine:
+    """Return the machine with the most cores that no process of these workers uses."""
+    machines: dict[str, WorkerMachine] = {}
+    for worker, cores in {task.worker: x.cores for task, x in computing}.items():
+        host, _ = parse_address(worker)
+        others = machines[host].processes if host in machines else 0
+        machines[host] = WorkerMachine(host, others + 1, cores, is_loopback(host))
+    return max(machines.values(), key=lambda machine: machine.cores - machine.processes)
 
 
 def summed(stages: Iterable[Sequence[StageReport]]) -> list[StageReport]:

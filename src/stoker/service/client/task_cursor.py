@@ -35,6 +35,9 @@ class TaskCursor:
         lost: the worker was removed; nothing more will be received.
         leaving: the dispatcher has asked the client to leave the task; nothing more is received.
         left: all that had arrived is consumed, and the rest was given back.
+        given_back: the first frame that is given back to a worker that drains, until it confirms.
+        acknowledged: the connection on which a worker that drains was told that all frames before
+            a number have arrived, and that number.
         attempts: the number of failed attempts to connect since the last success.
         try_at: time of the next attempt.
         dialed_at: time of the first attempt since the worker sent something; ``None`` before it.
@@ -57,6 +60,8 @@ class TaskCursor:
     lost: bool = False
     leaving: bool = False
     left: bool = False
+    given_back: int | None = None
+    acknowledged: tuple[int | None, int] = (None, 0)
     attempts: int = 0
     try_at: float = 0.0
     dialed_at: float | None = None
@@ -70,6 +75,12 @@ class TaskCursor:
     def over(self) -> bool:
         """True if no more frames are expected."""
         return self.ended or self.lost or self.leaving
+
+    @property
+    def waits(self) -> bool:
+        """True if the task waits to be connected."""
+        needed = not self.leaving or self.given_back is not None
+        return self.connection is None and needed and not self.lost
 
     def dial(self, connection: int, now: float) -> None:
         """Record an attempt to connect."""
@@ -117,5 +128,7 @@ class TaskCursor:
         self.try_at = now + delay * rng.uniform(0.5, 1.0)
 
     def __str__(self) -> str:
-        state = f" ({self.reason})" if self.reason else "" if self.open else " (connecting)"
-        return f"worker {self.task.worker}{state}"
+        evidence = self.reading.evidence
+        loading = "" if evidence is None else str(evidence.loading or "")
+        state = loading if self.open else self.reason or "connecting"
+        return f"worker {self.task.worker}{f' ({state})' if state else ''}"

@@ -39,7 +39,7 @@ class ClientTasks:
     @property
     def reconnecting(self) -> bool:
         """True while a task waits to be connected again."""
-        return any(x.connection is None and not x.lost for x in self.cursors.values())
+        return any(cursor.waits for cursor in self.cursors.values())
 
     def add(self, task: m.TaskInfo, wait: ReaderWait, now: float) -> None:
         """Read a task from now on, if it is not read."""
@@ -79,6 +79,46 @@ class ClientTasks:
                     cursor.left = True
                     self._connections.give_back(cursor, cursor.next_frame, 0)
                 yield m.TaskLeft(task_id, cursor.task.reader_id, (cursor.next_frame, 0))
+
+    def leave_after(self, task_id: int, frames: int) -> None:
+        """Leave a task, whose worker drains, when its first `frames` frames have arrived.
+
+        The worker waits for that, so it may send these frames without regard to the limits, which
+        a user that does not read would keep exhausted.
+        """
+        cursor = self.cursors.get(task_id)
+        if cursor is None or not cursor.open:  # it is told when it is connected
+            return
+        if cursor.next_frame >= frames:
+            cursor.leaving, cursor.given_back = True, frames
+            self._connections.send(cursor, f.GiveBack(frames, 0))
+            self._order.task_ended(task_id)
+            self.disconnected(cursor)
+        elif cursor.acknowledged != (cursor.connection, cursor.next_frame):
+            cursor.acknowledged = cursor.connection, cursor.next_frame
+            self._credit.extend(task_id, frames - cursor.next_frame)
+            credit = f.Credit(cursor.next_frame, *self._credit.grant(task_id))
+            self._connections.send(cursor, credit)
+
+    def leaves(self, cursor: TaskCursor, message: f.Message, now: float) -> bool:
+        """Handle a message of a worker whose task the client leaves: it gets back what it sends.
+
+        A worker that drains waits for `GiveBack`, which may be lost with its connection: it is sent
+        on each connection until the worker answers with `Bye`.
+
+        Returns:
+            Whether the client leaves the task.
+        """
+        if cursor.given_back is not None and isinstance(message, f.Welcome):
+            cursor.open, cursor.attempts, cursor.reason = True, 0, ""
+            self._connections.send(cursor, f.GiveBack(cursor.given_back, 0))
+        elif cursor.given_back is not None and isinstance(message, f.Bye):
+            self._connections.close(cursor)
+            if message.error is not None and message.error.code == "UnavailableError":
+                self._connections.retry(cursor, message.error.message, now)
+            else:
+                cursor.left, cursor.given_back = True, None
+        return cursor.leaving
 
     def lose(self, lost: m.TaskLost) -> str | None:
         """Handle the loss of a task's worker; chunks that have arrived are kept.

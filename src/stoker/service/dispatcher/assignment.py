@@ -274,7 +274,9 @@ class Assignment:
         return task
 
     def _seed(self) -> int:
-        """Return a new seed, or that of a task that died of a call that is to be found."""
+        """Return the seed of the job, that of a task that died of an unknown call, or a new one."""
+        if (of_job := self._iteration.job.added.seeds.seed) is not None:
+            return of_job
         poison, repeated = self._iteration.poison, None
         if poison.seeds:
             running = {task.seed for task in self._iteration.by_worker.values()}

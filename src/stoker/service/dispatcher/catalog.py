@@ -53,6 +53,19 @@ def registered_id(ledger: Ledger, request: m.RegisterDataset, *, kept: bool) -> 
     return dataset_id
 
 
+def can_register(state: State, request: m.RegisterDataset) -> bool:
+    """Return whether the dataset is or can be registered; False if that needs its tree.
+
+    Raises:
+        InvalidArgumentError: as of `registered_id`.
+    """
+    if known_id(state, request):
+        return True
+    if request.tree:
+        new_dataset(request, kept=False)
+    return bool(request.tree)
+
+
 def known_id(state: State, request: m.RegisterDataset) -> str:
     """Return the id under which this dataset is registered; "" if it is not.
 
@@ -101,6 +114,7 @@ def new_dataset(request: m.RegisterDataset, kept: bool) -> DatasetAdded:
         functions=request.functions,
         kept=kept,
         file_sources=request.file_sources,
+        seeds=request.seeds,
     )
 
 

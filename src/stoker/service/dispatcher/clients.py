@@ -6,6 +6,7 @@ from stoker.service.config import DispatcherConfig
 from stoker.service.coordination import check_index
 from stoker.service.dispatcher import entities as e
 from stoker.service.dispatcher import records as r
+from stoker.service.dispatcher.end_state import end_state
 from stoker.service.dispatcher.iteration_opening import IterationOpening
 from stoker.service.dispatcher.iterations import Iterations
 from stoker.service.dispatcher.jobs import fingerprint, job_cancelled, requested_dataset
@@ -103,14 +104,11 @@ class Clients:
 
     def _admit(self, hello: m.ClientHello, now: float) -> tuple[e.Client, str] | None:
         """Return a new client and a warning for its user; ``None`` if its tree is needed."""
+        check_index(hello)
         opened = self._opening.open(hello, now)
         if opened is None:
             return None
         iteration, warning = opened
-        if iteration.parameters.num_consumers is not None:
-            check_index(hello)
-        if iteration.finished and hello.named and not any(hello.epoch):
-            warning += f"{'; ' if warning else ''}{_already_read(hello.job)}"
         client_id = self._ledger.new_id()
         code = fingerprint(requested_dataset(self._state, hello))
         key = hello.key if len(hello.key) == KEY_BYTES else self._ledger.new_key()
@@ -141,16 +139,20 @@ class Clients:
         """Handle a message on the session of a client.
 
         Raises:
-            InvalidArgumentError: if a number is not possible.
+            InvalidArgumentError: if a position is not possible.
         """
         if isinstance(message, m.TaskRead):
             self._iterations.task_read(self._state.clients[client_id], message.task_id)
+        elif isinstance(message, m.ReadToEnd):
+            answer = end_state(self._state.clients[client_id], self._sessions, now)
+            # After the losses that other clients are being notified of.
+            self._sessions.send_all([(client_id, answer)])
         elif isinstance(message, m.TaskLeft):
-            _check_consumed({message.task_id: message.consumed})
             self._iterations.task_left(self._state.clients[client_id], message)
         elif isinstance(message, m.RoundReached):
-            _check_position(message.position)
-            self._iterations.round_reached(self._state.clients[client_id], message)
+            client = self._state.clients[client_id]
+            _check_position(message.position, client.iteration)
+            self._iterations.round_reached(client, message)
         elif isinstance(message, m.ClientClose):
             self._close(client_id, message.consumed, message.position, now)
 
@@ -159,7 +161,7 @@ class Clients:
 
         Raises:
             PermissionDeniedError: if the key is not that of the client.
-            InvalidArgumentError: if a number is not possible.
+            InvalidArgumentError: if a position is not possible.
         """
         client = self._state.clients.get(request.client_id)
         if client is not None and request.journal_id == self._ledger.journal_id:
@@ -179,10 +181,10 @@ class Clients:
         position: m.RoundPosition | None,
         now: float,
     ) -> None:
-        _check_consumed(consumed)
+        client = self._state.clients[client_id]
         if position is not None:
-            _check_position(position)
-        self._iterations.remove_client(self._state.clients[client_id], consumed, now, position)
+            _check_position(position, client.iteration)
+        self._iterations.remove_client(client, consumed, now, position)
         self._sessions.send(client_id, m.ClientClosed())
         self._sessions.release(client_id)
 
@@ -200,21 +202,10 @@ class Clients:
         )
 
 
-def _check_consumed(consumed: dict[int, tuple[int, int]]) -> None:
-    for task_id, numbers in consumed.items():
-        if min(numbers) < 0:
-            raise InvalidArgumentError(
-                f"`consumed` of task {task_id} must not be negative, got {numbers}"
-            )
-
-
-def _check_position(position: m.RoundPosition) -> None:
-    if min([position.slot, *position.runs.values()]) < 0:
-        raise InvalidArgumentError(f"a position must not be negative, got {position}")
-
-
-def _already_read(job: str) -> str:
-    return (
-        f"all elements of the first epoch of job {job!r} were read before, so this client gets "
-        "none; use another job_name to read them again, or repeat() to go on with later epochs"
-    )
+def _check_position(position: m.RoundPosition, iteration: e.Iteration) -> None:
+    unknown = {*position.turns, *position.runs} - iteration.tasks.keys()
+    if unknown:
+        raise InvalidArgumentError(
+            f"a position names task {min(unknown)}, which iteration {iteration.iteration_id} does "
+            "not have"
+        )

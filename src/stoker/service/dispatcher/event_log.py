@@ -231,4 +231,4 @@ def _job(task: Task) -> str:
 
 
 def _why(reason: str) -> str:
-    return f": {reason}" if reason else ""
+    return f"; its connection had failed: {reason}" if reason else ""

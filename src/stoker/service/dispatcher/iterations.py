@@ -56,6 +56,7 @@ class Iterations:
         self._rounds: dict[int, Rounds] = {}
         self._idle_since: dict[int, float] = {}
         self._left_at: dict[str, float] = {}
+        self._ended_at: dict[int, float] = {}
 
     def resume(self, now: float) -> None:
         """Continue the iterations of an earlier dispatcher; idle times start anew."""
@@ -68,6 +69,7 @@ class Iterations:
                 self._rounds_of(iteration)
             if not iteration.clients:
                 self._idle_since[iteration.iteration_id] = now
+            self._note_end(iteration)  # its end was earlier, at an unknown time
         for name, job in list(self._state.jobs.items()):
             if not job.has_clients:
                 self._left_at[name] = now
@@ -86,6 +88,15 @@ class Iterations:
     def idle_seconds(self, job: e.Job, now: float) -> float:
         """Return the time since the last client of a job has left; 0 if it has clients."""
         return now - self._left_at.get(job.added.job, now)
+
+    def ended_before(self, iteration: e.Iteration, at: float) -> bool:
+        """Return whether an iteration is known to have ended by `at`, in seconds."""
+        ended_at = self._ended_at.get(iteration.iteration_id)
+        return ended_at is not None and ended_at <= at
+
+    def _note_end(self, iteration: e.Iteration) -> None:
+        if iteration.finished:
+            self._ended_at.setdefault(iteration.iteration_id, self._ledger.events.now)
 
     def client_joined(self, client: e.Client) -> None:
         """Assign tasks to a new client and notify it."""
@@ -184,6 +195,8 @@ class Iterations:
 
     def task_progressed(self, task: e.Task, progress: m.TaskProgress) -> None:
         """Record the state of a task that its worker has sent."""
+        if progress.leaving and (rounds := self._rounds_of(task.iteration)) is not None:
+            rounds.leaving(task)
         dropped = progress.dropped > task.dropped
         if dropped:
             self._ledger.commit(r.ElementsDropped(task.task_id, progress.dropped))
@@ -331,6 +344,7 @@ class Iterations:
         """Assign the splits of a task that has ended, and notify the clients."""
         if iteration.iteration_id not in self._state.iterations:
             return  # work in slices goes on after its job was cancelled
+        self._note_end(iteration)
         self._assigner.settle(iteration)
         if changed or iteration.computed:
             self._notify_all(iteration, changed)
@@ -376,6 +390,7 @@ class Iterations:
         self._sessions.send_all((worker_id, m.TaskStop(x.task_id)) for worker_id, x in tasks)
         self._assigner.forget_iteration(iteration)
         self._ledger.commit(r.TasksStopped(iteration.iteration_id))
+        self._note_end(iteration)
 
     def remove(self, iteration: e.Iteration) -> None:
         """Remove an iteration, and its job if it was the last one."""
@@ -383,6 +398,7 @@ class Iterations:
         self._assignments.pop(iteration.iteration_id, None)
         self._rounds.pop(iteration.iteration_id, None)
         self._idle_since.pop(iteration.iteration_id, None)
+        self._ended_at.pop(iteration.iteration_id, None)
         self._ledger.commit(r.IterationRemoved(iteration.iteration_id))
         if not iteration.job.iterations:
             self._left_at.pop(iteration.job.added.job, None)

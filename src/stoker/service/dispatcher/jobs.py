@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from stoker.dataset.tree.structure import kinds_of
+from stoker.dataset.tree.outline import call_text
+from stoker.dataset.tree.structure import decode_parts, first_difference, kinds_of
 from stoker.elements.spec import compatible, spec_from_wire
 from stoker.errors import (
     CancelledError,
@@ -96,7 +97,8 @@ def check_agreement(state: State, job: Job, hello: m.ClientHello) -> str:
     if first.structure != second.structure or not compatible(*specs):
         raise InvalidArgumentError(
             f"{_tried_to_create(hello)} nodes or element_spec: Existing: <{_describe(first)}>; got "
-            f"<{_describe(second)}>. Clients of one job must agree on nodes and element_spec"
+            f"<{_describe(second)}>{_first_node(first, second)}. Clients of one job must agree on "
+            "nodes and element_spec"
         )
     different = difference(first, second)
     if not different:
@@ -131,6 +133,21 @@ def _shown(value: Any) -> str:
 def _describe(dataset: m.RegisterDataset | DatasetAdded) -> str:
     nodes = " → ".join(kinds_of(dataset.structure))
     return f"{nodes} with element_spec {spec_from_wire(dataset.spec)}"
+
+
+def _first_node(
+    first: m.RegisterDataset | DatasetAdded, second: m.RegisterDataset | DatasetAdded
+) -> str:
+    """Return the first node that differs, as part of a sentence; "" if none does."""
+    has, wants = decode_parts(first.structure), decode_parts(second.structure)
+    if has == wants:
+        return ""
+    index = first_difference(has, wants)
+    texts = [
+        call_text(parts[index][0], parts[index][2]) if index < len(parts) else "none"
+        for parts in (has, wants)
+    ]
+    return f"; the first node that differs: Existing: <{texts[0]}>; got <{texts[1]}>"
 
 
 def check_runnable(state: State, dataset: DatasetAdded) -> None:

@@ -54,7 +54,9 @@ class JournalGate:
         )
         try:
             history = self._journal.read()
-            state = rebuild(history.snapshot, history.units)
+            state = rebuild(
+                history.snapshot, history.units, f"the journal in `work_dir` {work_dir}"
+            )
         except BaseException:
             self._journal.close(FAREWELL_SECONDS)
             raise

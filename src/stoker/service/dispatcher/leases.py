@@ -52,6 +52,10 @@ class Leases:
         """Return the seconds since the lease of `holder` was granted or renewed."""
         return now - (self._deadlines[holder] - self._lengths[holder])
 
+    def remaining(self, holder: int, now: float) -> float:
+        """Return the seconds until the lease of `holder` ends, unless it is renewed."""
+        return self._deadlines[holder] - now
+
     def drop(self, holder: int) -> None:
         """End the lease of `holder`."""
         self._lengths.pop(holder, None)

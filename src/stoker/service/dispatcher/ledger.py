@@ -29,6 +29,7 @@ class Ledger:
         state: read-only for others; changed by `commit`.
         commits: the number of records applied.
         events: the lines of the log.
+        boot: identifies this dispatcher among those of its journal.
     """
 
     def __init__(
@@ -45,12 +46,19 @@ class Ledger:
         first = self.state.ids_end or rng.getrandbits(40) << 20
         self._next_id = first
         journal_id = self.state.journal_id or f"{rng.getrandbits(64):016x}"
-        self.commit(Booted(journal_id, first, first + IDS_RESERVED))
+        position_key = b"" if self.state.position_key else self.new_key()
+        self.boot = rng.getrandbits(63)
+        self.commit(Booted(journal_id, first, first + IDS_RESERVED, self.boot, position_key))
 
     @property
     def journal_id(self) -> str:
         """Identifies this history among those of other dispatchers."""
         return self.state.journal_id
+
+    @property
+    def position(self) -> int:
+        """Position in the journal of the unit with the last record."""
+        return self.state.position + bool(self._unit)
 
     def commit(self, record: Record) -> None:
         """Apply a record.
@@ -76,6 +84,7 @@ class Ledger:
         if not self._unit:
             return b""
         unit, self._unit = self._unit, []
+        self.state.position += 1
         return _ENCODE(unit)
 
     def new_id(self) -> int:

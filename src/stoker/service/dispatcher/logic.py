@@ -20,6 +20,7 @@ from stoker.service.dispatcher.dataset_collector import DatasetCollector
 from stoker.service.dispatcher.event_log import LogLine
 from stoker.service.dispatcher.iteration_opening import IterationOpening
 from stoker.service.dispatcher.iterations import Iterations
+from stoker.service.dispatcher.journal_position import JournalPositions, OutdatedJournalError
 from stoker.service.dispatcher.leases import Leases
 from stoker.service.dispatcher.ledger import Ledger
 from stoker.service.dispatcher.operations import Operations
@@ -38,6 +39,10 @@ LEAST_LEASE_SECONDS = 1.0
 """Silence for which a worker with an open session is not lost, however short its lease: a process
 whose cores are busy may send nothing for as long, and one that dies closes its session."""
 
+RETURN_SECONDS = 3.0
+"""Time for which a restarted dispatcher waits for the peers that it had before it gives splits, as
+another one may know that its journal has lost records. They try at least every 2 s."""
+
 SHORTEST_STALL = 1.0
 """Shortest time between two ticks that counts as a stall, in seconds: four of the shell's ticks."""
 
@@ -52,6 +57,7 @@ class Dispatcher:
         tasks_per_client: the most tasks that a client reads at a time.
         journaled: its records are stored; the shell gets them by `take_unit`.
         places_grow: as `Places.grows`.
+        host: the host whose clock `now` is of, as `host_id` returns.
         state: rebuilt from the journal, to continue an earlier dispatcher.
 
     Attributes:
@@ -68,6 +74,7 @@ class Dispatcher:
         journaled: bool = False,
         state: s.State | None = None,
         places_grow: bool = False,
+        host: str = "",
     ) -> None:
         self._journaled = journaled
         self._ledger = Ledger(rng, state, journaled)
@@ -98,12 +105,15 @@ class Dispatcher:
             journaled=journaled,
         )
         self._supervisors = Supervisors(config, *shared, self._workers)
-        opening = IterationOpening(self._ledger, self._iterations, collector)
+        opening = IterationOpening(self._ledger, self._iterations, collector, host)
         self._clients = Clients(config, *shared, self._iterations, opening, journaled=journaled)
         self._operations = Operations(self.state, self._iterations, self._workers)
         self._status = StatusBuilder(*shared, self._reports, now, journaled=journaled)
         self._collection_interval = config.job_gc_check_interval
         self._next_collection = now + self._collection_interval
+        self._positions = JournalPositions(self._ledger, config.work_dir)
+        self._held: list[tuple[int, m.SplitRequest]] = []
+        self._return_end = now + RETURN_SECONDS
         if state is not None:
             self._resume(config, now)
 
@@ -111,6 +121,8 @@ class Dispatcher:
         """Continue an earlier dispatcher; derive from the state the rest, which is not recorded."""
         # If the host of the earlier one died, its peers notice it after `peer_timeout_ms`.
         noticed = now + config.peer_timeout_ms / 1000
+        if self._journaled:
+            self._sessions.returning |= self.state.workers.keys() | self.state.clients.keys()
         for worker_id in self.state.workers:
             self._sessions.leases.grant(worker_id, config.worker_timeout_ms / 1000, noticed)
         for client_id in self.state.clients:
@@ -135,13 +147,22 @@ class Dispatcher:
         return self._ledger.events.take()
 
     def received(self, peer: int, message: m.ToDispatcher, now: float) -> list[Action]:
-        """Handle a message on the session of `peer`."""
+        """Handle a message on the session of `peer`.
+
+        Raises:
+            OutdatedJournalError: if the dispatcher must end.
+        """
         self._begin(now)
+        self._receive_or_refuse(peer, message, now)
+        return self._take_actions()
+
+    def _receive_or_refuse(self, peer: int, message: m.ToDispatcher, now: float) -> None:
         try:
             self._receive(peer, message, now)
+        except OutdatedJournalError:
+            raise
         except StokerError as error:
             self._sessions.refuse(peer, error)
-        return self._take_actions()
 
     def refuse(self, peer: int, error: StokerError) -> list[Action]:
         """End a session with an error, after an exception of `received`."""
@@ -158,6 +179,8 @@ class Dispatcher:
     def tick(self, now: float) -> list[Action]:
         """Expire leases and collect iterations without clients."""
         self._begin(now)
+        if now >= self._return_end:
+            self._sessions.returning.clear()
         self._listing.free_pages()
         for holder in self._expired(now):
             if holder in self.state.workers:
@@ -219,9 +242,20 @@ class Dispatcher:
         self._sessions.leases.note_stall(now)
 
     def _take_actions(self) -> list[Action]:
-        """Return the actions, after the schedules of coordinated reads are changed if needed."""
+        """Return the actions, after what waited is done.
+
+        While peers of an earlier dispatcher return, no message has a position of the journal: if
+        one of them ends this dispatcher, the others must be no obstacle to its successor.
+        """
+        if self._held and not self._sessions.returning:
+            held, self._held = self._held, []
+            for peer, request in held:
+                if self._sessions.holder(peer) is not None:
+                    self._receive_or_refuse(peer, request, self._ledger.events.now)
         self._iterations.advance_rounds()
-        return self._sessions.take_actions()
+        actions = self._sessions.take_actions()
+        has_position = self._journaled and not self._sessions.returning
+        return self._positions.attach(actions) if has_position else actions
 
     def _receive(self, peer: int, message: m.ToDispatcher, now: float) -> None:
         if isinstance(message, m.WorkerHello | m.ClientHello | m.SupervisorHello):
@@ -238,7 +272,9 @@ class Dispatcher:
             if isinstance(message, m.Heartbeat):
                 self._reports.received(holder, message, now)
                 self._sessions.heartbeat(holder)
-            if holder in self.state.workers:
+            if isinstance(message, m.SplitRequest) and self._sessions.returning:
+                self._held.append((peer, message))
+            elif holder in self.state.workers:
                 self._workers.received(holder, message, now)
             else:
                 self._clients.received(holder, message, now)
@@ -249,6 +285,7 @@ class Dispatcher:
         # Before anything is recorded: a worker or client without a session would have no lease.
         if self._supervisors.connected(peer) or self._sessions.holder(peer) is not None:
             raise FailedPreconditionError("a session opens with one hello only")
+        self._positions.check(hello)
         if isinstance(hello, m.WorkerHello):
             self._workers.hello(peer, hello, now)
         elif isinstance(hello, m.ClientHello):

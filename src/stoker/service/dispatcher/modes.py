@@ -125,6 +125,7 @@ class Mode:
             num_consumers=iteration.parameters.num_consumers or 0,
             absent=iteration.absent,
             finite_coordinated=iteration.finite_coordinated,
+            salts=iteration.job.added.seeds.salts,
         )
 
     def reaches(self, client: Client, task: Task) -> bool:

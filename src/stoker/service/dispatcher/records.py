@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from stoker.dataset.drawn_seeds import DrawnSeeds
 from stoker.dataset.options import Options
 from stoker.dataset.streams.call_ranges import CallRange
 from stoker.dataset.tree.splits import ShardBy, Source
@@ -29,12 +30,15 @@ class _Record(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class Booted(_Record, frozen=True):
     """A dispatcher has started; it gives ids from `first_id` up to, but not, `ids_end`.
 
-    `journal_id` identifies this history among those of other dispatchers.
+    `journal_id` identifies this history among those of other dispatchers, and `boot` this start
+    among all. `position_key` signs positions of the journal; only the first record has one.
     """
 
     journal_id: str
     first_id: int
     ids_end: int
+    boot: int = 0
+    position_key: bytes = b""
 
 
 class IdsReserved(_Record, frozen=True):
@@ -63,6 +67,7 @@ class DatasetAdded(_Record, frozen=True):
     functions: list[Function] = []
     kept: bool = False
     file_sources: list[Source] = []
+    seeds: DrawnSeeds = DrawnSeeds()
 
 
 class DatasetKept(_Record, frozen=True):
@@ -127,12 +132,13 @@ class TaskDied(_Record, frozen=True):
 
 
 class JobAdded(_Record, frozen=True):
-    """A client asked for a job that did not exist."""
+    """A client asked for a job that did not exist; `seeds` are those of its dataset."""
 
     job: str
     named: bool
     dataset_id: str
     parameters: JobParameters
+    seeds: DrawnSeeds = DrawnSeeds()
 
 
 class JobDatasetChanged(_Record, frozen=True):

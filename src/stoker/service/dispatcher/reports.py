@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from stoker.service import messages as m
 from stoker.service.dispatcher.state import State
+from stoker.service.loading import Loading
 
 T = TypeVar("T")
 
@@ -33,12 +34,14 @@ class WorkerReports:
         version: its version of stoker, or "".
         started_at: the time at which its process was started; ``None`` if unknown.
         last_at: the time of its last heartbeat; ``None`` before the first.
+        loading: as in its last heartbeat.
         rates: the rates of the tasks that computed anything between the last two heartbeats.
     """
 
     version: str = ""
     started_at: float | None = None
     last_at: float | None = None
+    loading: Loading | None = None
     rates: dict[int, Amounts] = dataclasses.field(default_factory=dict)
 
     @property
@@ -113,7 +116,7 @@ class Reports:
         reports = self._workers.setdefault(worker_id, WorkerReports())
         # Of a worker that was there before this dispatcher, the first totals are no rate.
         seconds = 0.0 if reports.last_at is None else now - reports.last_at
-        reports.last_at = now
+        reports.last_at, reports.loading = now, heartbeat.loading
         if heartbeat.uptime is not None:
             reports.started_at = now - heartbeat.uptime
         new = self.add(worker_id, heartbeat.tasks)

@@ -3,11 +3,11 @@
 While nothing changes, consumers follow the schedule by themselves (`client/round_order.py`). A
 change is agreed on in one round trip: all consumers stop where they are and report their positions
 (*hold*); the change begins at the position of the one that is farthest, which the others reach by
-the old schedule. Workers that have registered meanwhile join together, lost ones leave, and a
-consumer that restarts begins there.
+the old schedule. Workers that have registered meanwhile join together, those that drain and those
+that were lost leave, and a consumer that restarts begins there.
 
-A worker that drains needs no change: its task ends after a whole run, which all consumers notice at
-the same slot.
+A worker that drains is read up to that position: only what one consumer has passed is promised to
+the others. A task that ends needs no change: all consumers notice its end at the same slot.
 """
 
 from collections.abc import Callable
@@ -24,8 +24,8 @@ from stoker.service.dispatcher.sessions import Sessions
 class Rounds:
     """Keep the schedule of one iteration.
 
-    Apart from the requests of consumers, which they repeat on a new session, all that is to be done
-    follows from the state.
+    Apart from the requests of consumers and of workers that drain, which they repeat on a new
+    session, all that is to be done follows from the state.
 
     Args:
         iteration: the iteration.
@@ -48,6 +48,7 @@ class Rounds:
         self._hold = 0
         self._answers: dict[int, m.RoundReached] = {}
         self._requests: dict[int, m.RoundReached] = {}
+        self._to_leave: set[int] = set()
         self._checked = -1
 
     # ── events ────────────────────────────────────────────────────────────────────────────────────
@@ -58,6 +59,11 @@ class Rounds:
             self._requests[client_id] = message
         elif message.hold == self._hold:
             self._answers[client_id] = message
+
+    def leaving(self, task: e.Task) -> None:
+        """Handle the request of a worker that drains: consumers leave its task."""
+        self._checked = -1
+        self._to_leave.add(task.task_id)
 
     def client_resumed(self, client: e.Client) -> None:
         """Send a consumer what it may have missed; it repeats its reports."""
@@ -104,18 +110,26 @@ class Rounds:
         return self._not_in(rounds[-1] if rounds else None)
 
     def _not_in(self, change: m.RoundsChange | None) -> list[e.Task]:
-        """Return the tasks that did not exist at a change."""
-        known = change.position.runs.keys() if change is not None else ()
+        """Return the tasks that did not exist at a change, and that consumers do not leave."""
+        known = {*self._left, *(change.position.runs if change is not None else ())}
         tasks = self._iteration.by_worker.values()
         return [task for task in tasks if not task.over and task.task_id not in known]
 
     @property
-    def _leaving(self) -> list[e.Task]:
-        """Lost tasks that have turns, and that not all consumers have read to the end."""
-        rounds = self._iteration.rounds
-        turns = rounds[-1].position.turns if rounds else ()
-        tasks = (self._iteration.tasks[task_id] for task_id in turns)
-        return [task for task in tasks if _is_lost(task)]
+    def _left(self) -> list[int]:
+        """Tasks of workers that drain, which consumers leave or have left."""
+        rounds, tasks = self._iteration.rounds, self._iteration.by_worker.values()
+        left = self._to_leave.union(rounds[-1].left if rounds else ())
+        return [task.task_id for task in tasks if task.task_id in left and not task.over]
+
+    @property
+    def _has_leaving(self) -> bool:
+        """True if a task has turns and must be left: its worker drains, or is lost unread."""
+        rounds, tasks = self._iteration.rounds, self._iteration.tasks
+        if not rounds:
+            return False
+        lost = any(_is_lost(tasks[task_id]) for task_id in rounds[-1].position.turns)
+        return lost or not set(self._left) <= set(rounds[-1].left)
 
     @property
     def _restarted(self) -> list[int]:
@@ -125,7 +139,7 @@ class Rounds:
 
     @property
     def _wants_change(self) -> bool:
-        if self._joining or self._leaving or self._restarted:
+        if self._joining or self._has_leaving or self._restarted:
             return True
         consumers = self._consumers
         reports = [report for x, report in self._requests.items() if x in consumers]
@@ -213,23 +227,26 @@ class Rounds:
         tasks = iteration.tasks
         starting = self._restarted
         for client_id in starting:
-            if (left := self._left_at(client_id, answers)) is not None:
-                answers = [*answers, m.RoundReached(0, left)]
+            if (closed := self._left_at(client_id, answers)) is not None:
+                answers = [*answers, m.RoundReached(0, closed)]
         farthest = max(answers, key=lambda answer: (answer.position.slot, answer.at_end))
         slowest = min((answer.position for answer in answers), key=lambda x: x.slot)
         position = farthest.position
-        runs = {x: count for x, count in position.runs.items() if x in tasks}
+        runs = position.runs
         joining = [x.task_id for x in self._not_in(self._in_effect(position.slot))]
-        turns = [x for x in position.turns if x in tasks and not tasks[x].over] + joining
+        left = self._left
+        turns = [x for x in position.turns if not (tasks[x].over or x in left)]
+        turns += joining
         last = farthest.at_end and iteration.computed and not joining
         owed = max(self._owed(answer, runs) for answer in answers)
         change = m.RoundsChange(
             number=rounds[-1].number + 1 if rounds else 0,
             position=m.RoundPosition(
-                position.slot, turns, dict.fromkeys(turns, 0) | runs, position.step
+                position.slot, turns, dict.fromkeys([*turns, *left], 0) | runs, position.step
             ),
             fillers=0 if last else owed,
             last=last,
+            left=left,
         )
         if last:  # nothing is left for those that are not ready
             starting = [x for x in iteration.clients if x not in self._consumers]

@@ -10,8 +10,6 @@ from functools import cached_property
 from types import TracebackType
 from typing import Any, Self
 
-import msgspec
-
 from stoker.errors import (
     FailedPreconditionError,
     StokerError,
@@ -24,13 +22,16 @@ from stoker.service import rpc, rpc_server
 from stoker.service.config import DispatcherConfig, config_of
 from stoker.service.control_loop import control_loop, run_on
 from stoker.service.dispatcher.journal_gate import JournalGate
+from stoker.service.dispatcher.journal_position import OutdatedJournalError
 from stoker.service.dispatcher.logic import Action, Dispatcher, Send
 from stoker.service.dispatcher.probing import probe_reply
 from stoker.service.dispatcher.state import State
+from stoker.service.host import host_id
 from stoker.service.host_addresses import loopback_of, own_host
 from stoker.service.open_files import raise_open_files_limit
 from stoker.service.own_threads import run_apart
 from stoker.wire.addresses import format_address, is_loopback, is_unspecified
+from stoker.wire.frames import UNDECODABLE
 from stoker.wire.refusal_log import RefusalLog
 
 logger = logging.getLogger("stoker.dispatcher")
@@ -58,8 +59,8 @@ class DispatchServer:
 
     It raises the limit of open files of this process: each session has a descriptor.
 
-    It stops by itself after an internal error that leaves its state in doubt: `join` returns, and
-    `failure` is the error.
+    It stops by itself after an internal error that leaves its state in doubt, and when a worker or
+    trainer knows more than its journal: `join` returns, and `failure` is the error.
 
     As `tf.data.experimental.service.DispatchServer`.
     """
@@ -73,7 +74,7 @@ class DispatchServer:
         self._lock = threading.Lock()
         self._port = 0
         self.failure: StokerError | None = None
-        """The internal error by which the dispatcher has stopped, if it has."""
+        """The error by which the dispatcher has stopped, if it has."""
         self.places_grow = False
         """Every worker that registers gets a shard under static sharding; set it before `start`,
         and only without `worker_addresses`."""
@@ -143,7 +144,7 @@ class DispatchServer:
             self._ended.set()
 
     def join(self) -> None:
-        """Block until `stop` is called, or the dispatcher has stopped by an internal error."""
+        """Block until `stop` is called, or the dispatcher has stopped by an error."""
         self._ended.wait()
 
     def num_workers(self) -> int:
@@ -211,11 +212,12 @@ class _Shell:
     ) -> None:
         self.logic = Dispatcher(
             config,
-            random.Random(),
+            random.SystemRandom(),
             time.monotonic(),
             journaled=gate.journaled,
             state=state,
             places_grow=places_grow,
+            host=host_id(),
         )
         self._gate = gate
         self.server = rpc_server.RpcServer(self, config.peer_timeout_ms / 1000)
@@ -255,7 +257,7 @@ class _Shell:
             return
         try:
             message = rpc.decode_to_dispatcher(data)
-        except msgspec.MsgspecError as error:
+        except UNDECODABLE as error:
             self.refused(f"session {peer}", f"an invalid message: {error}")
             refusal = m.Refused(to_record(WireError(f"not a control message: {error}")))
             self._sessions[peer][0](rpc.encode(refusal))
@@ -264,6 +266,8 @@ class _Shell:
         commits = self.logic.commits
         try:
             self._carry_out(self.logic.received(peer, message, time.monotonic()))
+        except OutdatedJournalError as error:
+            self._crash(error)
         except Exception as error:
             if self.logic.commits != commits:
                 self._crash(error)
@@ -288,7 +292,7 @@ class _Shell:
             return rpc.encode(m.Failed(to_record(UnavailableError("the dispatcher stops"))))
         try:
             request = rpc.decode_request(data)
-        except msgspec.MsgspecError as error:
+        except UNDECODABLE as error:
             self.refused("a caller", f"an invalid request: {error}")
             return rpc.encode(m.Failed(to_record(WireError(f"not a request: {error}"))))
         if isinstance(request, m.Probe):

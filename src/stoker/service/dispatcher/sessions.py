@@ -38,6 +38,9 @@ class Sessions:
     Args:
         leases: the deadlines of the holders.
         peer_timeout: seconds without a byte after which the shell ends a session.
+
+    Attributes:
+        returning: the holders of an earlier dispatcher that are expected to open a session here.
     """
 
     def __init__(self, leases: Leases, peer_timeout: float) -> None:
@@ -48,6 +51,7 @@ class Sessions:
         self._peers: dict[int, int] = {}
         self._heartbeats: dict[int, tuple[int, int]] = {}
         self._closed: set[int] = set()
+        self.returning: set[int] = set()
         self._actions: list[Action] = []
 
     def attach(self, peer: int, holder: int, timeout_ms: int, now: float) -> int:
@@ -66,6 +70,7 @@ class Sessions:
         self._holders[peer] = holder
         self._peers[holder] = peer
         self._closed.discard(holder)
+        self.returning.discard(holder)
         self.leases.grant(holder, timeout_ms / 1000, now)
         interval = heartbeat_ms(timeout_ms, len(self.leases))
         self._heartbeats[holder] = timeout_ms, interval
@@ -144,6 +149,7 @@ class Sessions:
         self.leases.drop(holder)
         self._heartbeats.pop(holder, None)
         self._closed.discard(holder)
+        self.returning.discard(holder)
         self._end_session(holder)
 
     def send(self, holder: int, message: m.FromDispatcher) -> None:

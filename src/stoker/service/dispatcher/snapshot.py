@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from stoker.errors import FailedPreconditionError, StokerError
+from stoker.errors import InvalidConfigError, StokerError
 from stoker.service.dispatcher import entities as e
 from stoker.service.dispatcher import snapshot_entities as s
 from stoker.service.dispatcher.epoch_set import EpochSet
@@ -38,6 +38,7 @@ def replay(state: State, unit: bytes) -> None:
     """
     for record in _decode_unit(unit):
         state.apply(record)
+    state.position += 1
 
 
 def dump(state: State) -> Iterator[bytes]:
@@ -73,11 +74,16 @@ def load(parts: Iterable[bytes]) -> State:
     return state
 
 
-def rebuild(parts: Iterable[bytes], units: Iterable[bytes]) -> State:
+def rebuild(parts: Iterable[bytes], units: Iterable[bytes], name: str = "the journal") -> State:
     """Return the state of a journal: of its snapshot, and the units after it.
 
+    Args:
+        parts: the parts of the snapshot.
+        units: the units after it.
+        name: the place of the journal, for messages.
+
     Raises:
-        FailedPreconditionError: if this version of stoker cannot read them.
+        InvalidConfigError: if this version of stoker cannot read them.
     """
     try:
         state = load(parts)
@@ -86,8 +92,8 @@ def rebuild(parts: Iterable[bytes], units: Iterable[bytes]) -> State:
     except StokerError:  # of the storage
         raise
     except Exception as error:
-        raise FailedPreconditionError(
-            "the journal does not hold the records of a dispatcher of this stoker version "
+        raise InvalidConfigError(
+            f"{name} does not hold the records of a dispatcher of this stoker version "
             f"({type(error).__name__}: {error}); start the version that wrote it, or begin with "
             "another `work_dir`"
         ) from error
@@ -98,14 +104,16 @@ def compact(parts: Iterable[bytes], units: Iterable[bytes]) -> Iterator[bytes]:
     """Return the parts of the snapshot that replaces a snapshot and the units after it.
 
     Raises:
-        FailedPreconditionError: as `rebuild`.
+        InvalidConfigError: as `rebuild`.
     """
     return dump(rebuild(parts, units))
 
 
 def _entities(state: State) -> Iterator[s.AnyEntity]:
     """Yield all entities; each after those that `_load` needs."""
-    yield s.Header(state.journal_id, state.ids_end)
+    yield s.Header(
+        state.journal_id, state.ids_end, state.position, state.position_key, dict(state.boots)
+    )
     yield from state.datasets.values()
     for digest, page in state.pages.items():
         yield PageStored(digest, page.values)
@@ -211,6 +219,8 @@ def _dump_task(state: State, task: e.Task) -> s.Task:
 def _load(state: State, entity: s.AnyEntity, lost_workers: dict[int, WorkerAdded]) -> None:
     if isinstance(entity, s.Header):
         state.journal_id, state.ids_end = entity.journal_id, entity.ids_end
+        state.position, state.position_key = entity.position, entity.position_key
+        state.boots = dict(entity.boots)
     elif isinstance(entity, DatasetAdded):
         state.datasets[entity.dataset_id] = entity
     elif isinstance(entity, PageStored):

@@ -19,10 +19,16 @@ class Entity(msgspec.Struct, frozen=True, array_like=True, tag=lambda name: f"_{
 
 
 class Header(Entity, frozen=True):
-    """The history that the snapshot belongs to, and the first id that it has not given."""
+    """The history that the snapshot belongs to, and the first id that it has not given.
+
+    `position`, `position_key` and `boots` as in `State`.
+    """
 
     journal_id: str
     ids_end: int
+    position: int = 0
+    position_key: bytes = b""
+    boots: dict[int, int] = {}
 
 
 class Worker(Entity, frozen=True):

@@ -8,8 +8,6 @@ pages are recorded, so files that appear or vanish later change nothing.
 from collections import deque
 from dataclasses import dataclass
 
-import msgspec
-
 from stoker.errors import ErrorRecord, InvalidArgumentError
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities import Iteration
@@ -25,6 +23,7 @@ from stoker.service.dispatcher.records import (
     SplitsKnown,
 )
 from stoker.service.dispatcher.sessions import Sessions
+from stoker.wire.frames import UNDECODABLE
 
 PAGES_FREED = 20
 """Pages freed in one tick, at 50 us each: an iteration of 10 million files has 1,000."""
@@ -178,6 +177,7 @@ class SplitListing:
             source,
             len(iteration.values.get(source, ())),
             in_order=iteration.shards > 0,
+            salts=iteration.job.added.seeds.salts,
         )
         self._sessions.send(listing.worker_id, message)
 
@@ -223,7 +223,7 @@ def _checked_count(page: m.SplitsPage, total: int | None) -> int:
     """
     try:
         count = len(decode_page(page.values))
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise InvalidArgumentError(f"`values` of a SplitsPage must be a list: {error}") from error
     possible = page.start + count <= page.total and (count > 0 or page.total == 0)
     if not possible or total not in (None, page.total):

@@ -21,6 +21,9 @@ from stoker.service.messages import RoundPosition
 REMEMBERED_CANCELLED = 4096
 """Latest clients of cancelled jobs that are refused with the reason when they connect again."""
 
+KEPT_BOOTS = 100
+"""Latest starts of dispatchers that are known; positions of earlier ones are accepted."""
+
 _R = TypeVar("_R")
 
 _APPLY: dict[type, Callable[["State", Any], None]] = {}
@@ -44,6 +47,10 @@ class State:
     Attributes:
         journal_id: identifies this history among those of other dispatchers; empty before `Booted`.
         ids_end: no id from here on was given.
+        position: the number of units of the journal, snapshots included; each is one decision.
+        position_key: signs positions.
+        boots: each start of a dispatcher → the position before its first unit; the last
+            `KEPT_BOOTS`.
         jobs_of: dataset → its jobs, if it has any.
         local_workers: process → the workers that only its clients may be able to read.
         cancelled: key of a client whose job was cancelled → that job.
@@ -54,6 +61,9 @@ class State:
     def __init__(self) -> None:
         self.journal_id = ""
         self.ids_end = 0
+        self.position = 0
+        self.position_key = b""
+        self.boots: dict[int, int] = {}
         self.datasets: dict[str, r.DatasetAdded] = {}
         self.jobs_of: dict[str, set[str]] = {}
         self.workers: dict[int, Worker] = {}
@@ -75,6 +85,11 @@ class State:
     @_applies(r.Booted)
     def _(self, record: r.Booted) -> None:
         self.journal_id, self.ids_end = record.journal_id, record.ids_end
+        self.position_key = record.position_key or self.position_key
+        if record.boot:  # an earlier version of stoker has none
+            self.boots[record.boot] = self.position
+        if len(self.boots) > KEPT_BOOTS:
+            del self.boots[next(iter(self.boots))]
 
     @_applies(r.IdsReserved)
     def _(self, record: r.IdsReserved) -> None:

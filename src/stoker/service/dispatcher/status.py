@@ -126,6 +126,7 @@ class StatusBuilder:
             "shm" in added.data_transfer_addresses,
             rate.elements,
             rate.bytes,
+            reports.loading if live else None,
         )
 
     def _job(
@@ -185,7 +186,7 @@ class StatusBuilder:
     def _task(self, task: e.Task, rate: Amounts) -> st.TaskStatus:
         report = self._reports.task(task.task_id)
         return st.TaskStatus(
-            task.task_id,
+            str(task.task_id),
             task.worker.address,
             _task_state(task),
             task.lost,
@@ -204,7 +205,7 @@ class StatusBuilder:
         rate = reports.rate if reports is not None and live else _NO_RATE
         last = m.ReadReport(0, 0, 0.0, 0.0) if reports is None else reports.last
         return st.ClientStatus(
-            client_id,
+            str(client_id),
             epoch_text(client.iteration.epoch),
             self._sessions.connected(client_id),
             self._silent_seconds(client_id, now),

@@ -34,8 +34,9 @@ def open_journal(
         durable: called in a thread of the journal with the position of the last durable unit.
 
     Raises:
-        FailedPreconditionError: if another dispatcher serves `work_dir`, a newer stoker or another
-            program wrote it, or it is unsuitable.
+        FailedPreconditionError: if another dispatcher serves `work_dir`.
+        InvalidConfigError: if a newer stoker or another program wrote `work_dir`, or it is
+            unsuitable or cannot be created.
         DataLossError: if it is damaged.
         PermissionDeniedError: if it cannot be written.
         UnavailableError: if it cannot be reached, or the disk is full.

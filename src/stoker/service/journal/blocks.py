@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from stoker.errors import DataLossError, FailedPreconditionError
+from stoker.errors import DataLossError, InvalidConfigError
 
 VERSION = 1
 """Version of the format of blocks, of their order and of the names under which stores keep them."""
@@ -68,7 +68,7 @@ def decode_block(data: bytes, name: str) -> Block:
 
     Raises:
         DataLossError: if it is damaged, or not a block.
-        FailedPreconditionError: if a newer version of stoker wrote it.
+        InvalidConfigError: if a newer version of stoker wrote it.
     """
     if len(data) < _BODY:
         raise damaged(name, f"it has {len(data)} bytes, fewer than its header")
@@ -97,9 +97,9 @@ def damaged(name: str, reason: str) -> DataLossError:
     )
 
 
-def newer(name: str, version: int) -> FailedPreconditionError:
+def newer(name: str, version: int) -> InvalidConfigError:
     """Return the error for a format of a later version of stoker."""
-    return FailedPreconditionError(
+    return InvalidConfigError(
         f"{name} has version {version} of the journal's format, and this stoker reads up to "
         f"{VERSION}; use a newer stoker, or name an empty `work_dir`"
     )

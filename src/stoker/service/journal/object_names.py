@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from stoker.errors import FailedPreconditionError
+from stoker.errors import InvalidConfigError
 
 _NAME = re.compile(
     r"group-(?P<group>\d{16})|snapshot-(?P<covered>\d{16})-[0-9a-f]{16}(?P<part>-\d{5,})?|probe-\w+"
@@ -55,13 +55,13 @@ def parse_names(names: Iterable[str], url: str) -> Listing:
     """Return the meaning of `names` in the folder at `url`.
 
     Raises:
-        FailedPreconditionError: if another program, or a newer stoker, has objects there.
+        InvalidConfigError: if another program, or a newer stoker, has objects there.
     """
     listing = Listing()
     for name in names:
         match = _NAME.fullmatch(name)
         if match is None:
-            raise FailedPreconditionError(
+            raise InvalidConfigError(
                 f"{url} contains {name!r}, which is no object of a journal that this stoker knows; "
                 "name another `work_dir`"
             )

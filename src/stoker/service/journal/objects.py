@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from stoker.dataset.formats.storage import system_of
 from stoker.errors import (
-    FailedPreconditionError,
+    InvalidConfigError,
     NotFoundError,
     PermissionDeniedError,
     StokerError,
@@ -104,7 +104,7 @@ class Objects:
         """Create `name` twice; the store is unsuitable unless it refuses the second one.
 
         Raises:
-            FailedPreconditionError: if objects are not created conditionally and atomically.
+            InvalidConfigError: if objects are not created conditionally and atomically.
         """
         from fsspec import AbstractFileSystem
 
@@ -121,7 +121,7 @@ class Objects:
                 raise
             atomic = False
         if not atomic:
-            raise FailedPreconditionError(
+            raise InvalidConfigError(
                 f"{self.url} cannot keep a journal: {kind.__name__} of {kind.__module__} does not "
                 "create objects conditionally, which keeps a second dispatcher out; use S3 with "
                 "s3fs 2024.12 or newer, Google Cloud Storage with gcsfs 2024.10 or newer, or a "

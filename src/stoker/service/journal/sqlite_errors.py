@@ -9,6 +9,7 @@ from pathlib import Path
 
 from stoker.errors import (
     FailedPreconditionError,
+    InvalidConfigError,
     PermissionDeniedError,
     StokerError,
     UnavailableError,
@@ -77,8 +78,8 @@ def _translate(error: sqlite3.Error, path: Path) -> StokerError:
     return _unavailable(path, str(error))
 
 
-def _not_lockable(path: Path, reason: str) -> FailedPreconditionError:
-    return FailedPreconditionError(
+def _not_lockable(path: Path, reason: str) -> InvalidConfigError:
+    return InvalidConfigError(
         f"{path} cannot be locked ({reason}), as on some network file systems; name a `work_dir` "
         "on a local disk, or a URL of an object store"
     )

@@ -1,5 +1,6 @@
 """Open, create and lock the database of a journal, and close it without a change to its files."""
 
+import errno
 import fcntl
 import os
 import random
@@ -10,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from stoker.errors import FailedPreconditionError
+from stoker.errors import InvalidConfigError
 from stoker.service.journal.blocks import VERSION, damaged, newer
 from stoker.service.journal.sqlite_errors import busy, check_writable
 from stoker.service.journal.wal import check_log
@@ -23,6 +24,9 @@ _LOCK_SECONDS = 0.5
 """Two processes that start together may both be refused by SQLite, so each tries for a while."""
 _LOCK_START, _LOCK_BYTES = 1 << 30, 512  # https://sqlite.org/fileformat2.html#the_lock_byte_page
 
+_IMPOSSIBLE = {errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP}
+"""Errors of a path that can name no new directory, however often it is tried."""
+
 _TABLES = ("units", "parts", "head")
 
 
@@ -33,16 +37,20 @@ def check_files(path: Path) -> bool:
     a log that it cannot read.
 
     Raises:
-        FailedPreconditionError: if it is of another program or of a newer stoker, or in use.
-        DataLossError: if it is damaged.
+        FailedPreconditionError: if it is of another program or of a newer stoker
+            (InvalidConfigError), or in use.
+        DataLossError: if it is damaged, or missing beside its log.
     """
+    log = path.with_name(f"{path.name}-wal")
     if not path.exists():
+        if log.exists():
+            raise damaged(str(path), f"the file is missing, and its log {log.name} is there")
         return False
     check_writable(path)
     with path.open("r+b") as file:
         _lock(file, path)
         _check_header(file.read(_HEADER_BYTES), path)
-        check_log(path.with_name(f"{path.name}-wal"))
+        check_log(log)
     return True
 
 
@@ -124,6 +132,27 @@ def open_database(path: Path) -> sqlite3.Connection:
             return connection
 
 
+def make_directory(path: Path) -> None:
+    """Create a directory, durably.
+
+    Raises:
+        InvalidConfigError: if no directory can have this path.
+    """
+    missing = [parent for parent in (path, *path.parents) if not parent.exists()]
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        if error.errno not in _IMPOSSIBLE:
+            raise
+        reason = f"{error.filename} is not a directory" if path.exists() else error.strerror
+        raise InvalidConfigError(
+            f"`work_dir` {path} cannot be created: {reason}; name a directory that exists or can "
+            "be created, or a URL of an object store"
+        ) from error
+    for created in missing:
+        sync_directory(created.parent)
+
+
 def sync_directory(path: Path) -> None:
     """Make the names in a directory durable."""
     descriptor = os.open(path, os.O_RDONLY)
@@ -142,7 +171,7 @@ def close_unchanged(connection: sqlite3.Connection) -> None:
     connection.close()
 
 
-def _foreign(path: Path) -> FailedPreconditionError:
-    return FailedPreconditionError(
+def _foreign(path: Path) -> InvalidConfigError:
+    return InvalidConfigError(
         f"{path} is not a journal of stoker; name another `work_dir`, or move the file away"
     )

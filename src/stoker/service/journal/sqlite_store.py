@@ -10,7 +10,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -22,8 +22,8 @@ from stoker.service.journal.sqlite_file import (
     check_files,
     close_unchanged,
     create,
+    make_directory,
     open_database,
-    sync_directory,
 )
 from stoker.service.journal.store import COMPACTION_BYTES, History, Rewrite, Store
 from stoker.service.journal.verifying import parts_of, units_of
@@ -88,7 +88,7 @@ class SqliteStore(Store):
         self.position = self._head.last[1]
 
     def _open(self) -> None:
-        _make_directory(self._path.parent)
+        make_directory(self._path.parent)
         if not check_files(self._path):
             create(self._path, self._encoded(_Head()))
         self._connection = open_database(self._path)
@@ -215,15 +215,19 @@ class SqliteStore(Store):
         while first <= last:
             page: list[bytes] = []
             size = 0
-            with translated(self._path), self._lock:
-                rows = self._connection.execute(select, (first, last))
+            with (
+                translated(self._path),
+                self._lock,
+                closing(self._connection.execute(select, (first, last))) as rows,
+            ):
                 for number, content in rows:
+                    if not isinstance(content, bytes):
+                        raise damaged(str(self._path), f"row {number} of {table} has no content")
                     page.append(content)
                     size += len(content)
                     first = number + 1
                     if size >= _READ_BYTES:
                         break
-                rows.close()
             if not page:
                 return
             for content in page:
@@ -258,11 +262,3 @@ class SqliteStore(Store):
 
 def _part_id(generation: int, number: int) -> int:
     return (generation << 32) + number
-
-
-def _make_directory(path: Path) -> None:
-    """Create a directory, durably."""
-    missing = [parent for parent in (path, *path.parents) if not parent.exists()]
-    path.mkdir(parents=True, exist_ok=True)
-    for created in missing:
-        sync_directory(created.parent)

@@ -2,9 +2,17 @@
 
 from typing import TypeAlias
 
+import msgspec
+
 from stoker.service.messages.datasets import RegisterDataset
 from stoker.service.messages.rounds import RoundPosition, RoundReached, Rounds
-from stoker.service.messages.session import Heartbeat, Message
+from stoker.service.messages.session import (
+    Count,
+    DispatcherMessage,
+    Heartbeat,
+    JournalPosition,
+    Message,
+)
 from stoker.service.messages.tasks import ElementsDropped, JobParameters, TaskInfo, TaskLost
 
 __all__ = [
@@ -12,14 +20,29 @@ __all__ = [
     "ClientClosed",
     "ClientHello",
     "ClientWelcome",
+    "CopyTime",
     "DatasetUnknown",
     "DispatcherStopped",
+    "EndState",
     "FromClient",
+    "ReadToEnd",
     "TaskLeft",
     "TaskRead",
     "Tasks",
     "ToClient",
 ]
+
+
+class CopyTime(msgspec.Struct, frozen=True):
+    """Time at which the reader's copy of the dataset was made, by fork or unpickling.
+
+    `age`: the seconds since then, infinite for the original. `at`: the time on the monotonic clock
+    of `host`, as `host_id` returns.
+    """
+
+    age: float
+    host: str = ""
+    at: float = 0.0
 
 
 class ClientHello(Message, frozen=True, tag=True):
@@ -29,7 +52,8 @@ class ClientHello(Message, frozen=True, tag=True):
     Without, `key` is the one that the client chooses: a hello whose answer was lost is recognized
     by it. `process` identifies workers in the same process. `registration` names the dataset in
     place of `dataset_id`, at first without its tree. `consumer_index`: of a coordinated read.
-    `reason`: why the last session ended.
+    `reason`: why the last session ended. `copied`: only for the first epoch that a
+    copy of the dataset reads, and if the user did not choose the epoch.
     """
 
     protocol_min: int
@@ -46,6 +70,8 @@ class ClientHello(Message, frozen=True, tag=True):
     key: bytes = b""
     consumer_index: int | None = None
     reason: str = ""
+    copied: CopyTime | None = None
+    journal_position: JournalPosition | None = None
 
 
 class TaskRead(Message, frozen=True, tag=True):
@@ -54,12 +80,16 @@ class TaskRead(Message, frozen=True, tag=True):
     task_id: int
 
 
+class ReadToEnd(Message, frozen=True, tag=True):
+    """The client has read all that is left for it; the dispatcher answers with `EndState`."""
+
+
 class TaskLeft(Message, frozen=True, tag=True):
     """The client has left a task as it was asked; `consumed` has the values of `GiveBack`."""
 
     task_id: int
     reader_id: int
-    consumed: tuple[int, int]
+    consumed: tuple[Count, Count]
 
 
 class ClientClose(Message, frozen=True, tag=True):
@@ -69,11 +99,11 @@ class ClientClose(Message, frozen=True, tag=True):
     `position`: of a consumer of a coordinated read.
     """
 
-    consumed: dict[int, tuple[int, int]] = {}
+    consumed: dict[int, tuple[Count, Count]] = {}
     position: RoundPosition | None = None
 
 
-class ClientWelcome(Message, frozen=True, tag=True):
+class ClientWelcome(DispatcherMessage, frozen=True, tag=True):
     """The session is open; `warning` is for the user.
 
     `compression` is that of the client's own registration, for its hello to workers; sent to a new
@@ -92,11 +122,11 @@ class ClientWelcome(Message, frozen=True, tag=True):
     dispatcher_patience_ms: int = 0
 
 
-class DatasetUnknown(Message, frozen=True, tag=True):
+class DatasetUnknown(DispatcherMessage, frozen=True, tag=True):
     """The dataset of the `ClientHello` is not registered: send the hello again with the tree."""
 
 
-class Tasks(Message, frozen=True, tag=True):
+class Tasks(DispatcherMessage, frozen=True, tag=True):
     """Changes of the client's tasks.
 
     `leave`, task → reader id: receive no more, consume what has arrived, and send `TaskLeft`.
@@ -115,15 +145,30 @@ class Tasks(Message, frozen=True, tag=True):
     absent: str = ""
 
 
-class ClientClosed(Message, frozen=True, tag=True):
+class EndState(DispatcherMessage, frozen=True, tag=True):
+    """Answer to `ReadToEnd`: who may still hold elements of the iteration.
+
+    `final`: all elements were consumed, or are counted as lost. `held`: other clients may hold
+    some. `silent_ms`: the time until the leases end of those of them that do not answer; 0 if all
+    of them answer.
+    """
+
+    final: bool
+    held: bool = False
+    silent_ms: int = 0
+
+
+class ClientClosed(DispatcherMessage, frozen=True, tag=True):
     """Answer to `ClientClose` and `CloseClient`: the client is released."""
 
 
-class DispatcherStopped(Message, frozen=True, tag=True):
+class DispatcherStopped(DispatcherMessage, frozen=True, tag=True):
     """The dispatcher ends and keeps no journal."""
 
 
-FromClient: TypeAlias = ClientHello | Heartbeat | TaskRead | TaskLeft | RoundReached | ClientClose
+FromClient: TypeAlias = (
+    ClientHello | Heartbeat | TaskRead | ReadToEnd | TaskLeft | RoundReached | ClientClose
+)
 ToClient: TypeAlias = (
-    ClientWelcome | DatasetUnknown | Tasks | Rounds | ClientClosed | DispatcherStopped
+    ClientWelcome | DatasetUnknown | Tasks | Rounds | EndState | ClientClosed | DispatcherStopped
 )

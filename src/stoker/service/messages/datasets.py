@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from stoker.dataset.drawn_seeds import DrawnSeeds
 from stoker.dataset.options import Options
 from stoker.dataset.tree.node import UNKNOWN_CARDINALITY
 from stoker.dataset.tree.splits import Source
@@ -24,7 +25,8 @@ class RegisterDataset(Message, frozen=True, tag=True):
     """Register a dataset. Without `tree`: ask whether the digest is registered.
 
     `structure` and `functions` describe the tree to a job that exists, which does not need it.
-    `file_sources` are the sources with the splits that shards of their files have.
+    `file_sources` are the sources with the splits that shards of their files have. `seeds` are no
+    part of the digest: identical datasets with other seeds are one, with those of the first.
     """
 
     digest: str
@@ -40,6 +42,7 @@ class RegisterDataset(Message, frozen=True, tag=True):
     structure: bytes = b""
     functions: list[Function] = []
     file_sources: list[Source] = []
+    seeds: DrawnSeeds = DrawnSeeds()
 
 
 class DatasetRegistered(Message, frozen=True, tag=True):

@@ -4,7 +4,7 @@ import msgspec
 
 from stoker.errors import ErrorRecord
 from stoker.service.messages.rounds import RoundPosition
-from stoker.service.messages.session import Message
+from stoker.service.messages.session import Count, Message
 from stoker.service.messages.tasks import Versions
 from stoker.service.status import Status
 
@@ -72,7 +72,7 @@ class CloseClient(Message, frozen=True, tag=True):
     client_id: int
     journal_id: str
     key: bytes
-    consumed: dict[int, tuple[int, int]] = {}
+    consumed: dict[int, tuple[Count, Count]] = {}
     position: RoundPosition | None = None
 
 

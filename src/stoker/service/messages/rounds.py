@@ -2,7 +2,7 @@
 
 import msgspec
 
-from stoker.service.messages.session import Message
+from stoker.service.messages.session import Count, DispatcherMessage, Message
 
 __all__ = ["RoundPosition", "RoundReached", "Rounds", "RoundsChange"]
 
@@ -15,23 +15,26 @@ class RoundPosition(msgspec.Struct, frozen=True):
     owes none has yielded before it.
     """
 
-    slot: int = 0
+    slot: Count = 0
     turns: list[int] = []
-    runs: dict[int, int] = {}
-    step: int = 0
+    runs: dict[int, Count] = {}
+    step: Count = 0
 
 
 class RoundsChange(msgspec.Struct, frozen=True):
     """The schedule of a coordinated read from a position on.
 
     `number` counts the changes. The first `fillers` slots are for consumers that lack elements of a
-    lost worker; the others skip them. `last`: the iteration ends at the position.
+    lost worker; the others skip them. `last`: the iteration ends at the position. `left`: tasks
+    without turns whose workers drain; a consumer leaves each as soon as it has received the runs
+    before the position.
     """
 
     number: int
     position: RoundPosition
     fillers: int = 0
     last: bool = False
+    left: list[int] = []
 
 
 class RoundReached(Message, frozen=True, tag=True):
@@ -44,13 +47,13 @@ class RoundReached(Message, frozen=True, tag=True):
 
     hold: int
     position: RoundPosition
-    received: dict[int, int] = {}
-    owed: int = 0
+    received: dict[int, Count] = {}
+    owed: Count = 0
     at_end: bool = False
     ready: bool = False
 
 
-class Rounds(Message, frozen=True, tag=True):
+class Rounds(DispatcherMessage, frozen=True, tag=True):
     """New changes of the schedule of a coordinated read.
 
     `hold`: not 0 while the next change is being agreed on: pass no more slots than have been

@@ -3,7 +3,7 @@
 from typing import TypeAlias
 
 from stoker.dataset.streams.call_ranges import NO_DIGEST, CallRange
-from stoker.service.messages.session import Message
+from stoker.service.messages.session import DispatcherMessage, JournalPosition, Message
 
 __all__ = ["FromSupervisor", "KeepAlive", "SupervisorHello", "SupervisorWelcome", "WorkerDied"]
 
@@ -13,6 +13,7 @@ class SupervisorHello(Message, frozen=True, tag=True):
 
     protocol_min: int
     protocol_max: int
+    journal_position: JournalPosition | None = None
 
 
 class KeepAlive(Message, frozen=True, tag=True):
@@ -38,7 +39,7 @@ class WorkerDied(Message, frozen=True, tag=True):
     alone: int = NO_DIGEST
 
 
-class SupervisorWelcome(Message, frozen=True, tag=True):
+class SupervisorWelcome(DispatcherMessage, frozen=True, tag=True):
     """The session is open; send `KeepAlive` every `heartbeat_ms`, for leases of `lease_ms`."""
 
     protocol: int

@@ -6,7 +6,14 @@ import msgspec
 
 from stoker.dataset.streams.call_ranges import CallRange, PoisonedCall
 from stoker.errors import ErrorRecord
-from stoker.service.messages.session import Heartbeat, Message, TaskReport
+from stoker.service.messages.session import (
+    Count,
+    DispatcherMessage,
+    Heartbeat,
+    JournalPosition,
+    Message,
+    TaskReport,
+)
 from stoker.service.messages.tasks import BufferPolicy, Shard, SplitSource, Versions
 
 __all__ = [
@@ -60,6 +67,7 @@ class WorkerHello(Message, frozen=True, tag=True):
     session: int = 0
     reason: str = ""
     version: str = ""
+    journal_position: JournalPosition | None = None
 
 
 class SplitRequest(Message, frozen=True, tag=True):
@@ -112,13 +120,15 @@ class TaskProgress(Message, frozen=True, tag=True):
     `exhausted`: the pipeline has ended. `delivered`: it computes no more, and clients have consumed
     every element or dropped it. `dropped`: elements sent to clients that were lost, in all.
     `computed`: its totals when it computes no more; the next heartbeat may come after its epoch.
+    `leaving`: its worker stops, so that the consumers of a coordinated read leave it.
     """
 
     task_id: int
     exhausted: bool = False
     delivered: bool = False
-    dropped: int = 0
+    dropped: Count = 0
     computed: TaskReport | None = None
+    leaving: bool = False
 
 
 class WorkerDraining(Message, frozen=True, tag=True):
@@ -132,11 +142,11 @@ class WorkerLeave(Message, frozen=True, tag=True):
     `computed`: the totals of the tasks that have computed anything since the last heartbeat.
     """
 
-    undelivered: dict[int, int] = {}
+    undelivered: dict[int, Count] = {}
     computed: dict[int, TaskReport] = {}
 
 
-class WorkerWelcome(Message, frozen=True, tag=True):
+class WorkerWelcome(DispatcherMessage, frozen=True, tag=True):
     """The session is open. If `worker_id` or `journal_id` differs from the hello's: drop all tasks.
 
     `journaled`: a restarted dispatcher goes on, so that it is worth waiting for.
@@ -150,7 +160,7 @@ class WorkerWelcome(Message, frozen=True, tag=True):
     journaled: bool = False
 
 
-class TaskStart(Message, frozen=True, tag=True):
+class TaskStart(DispatcherMessage, frozen=True, tag=True):
     """Run the dataset for one iteration.
 
     `split_sources` is ``None`` unless the dispatcher assigns splits; `buffer` decides which client
@@ -158,7 +168,7 @@ class TaskStart(Message, frozen=True, tag=True):
     functions, `traced` ones are recorded one by one, `suspects` run alone, and `poisoned` ones are
     replaced by an error. `shard`: what to read under static sharding. `job` is for the log. In a
     coordinated read, `absent` are the indexes of consumers that have left, and the end of the data
-    is an error unless `finite_coordinated`.
+    is an error unless `finite_coordinated`. `salts` are those of `DrawnSeeds`.
     """
 
     task_id: int
@@ -177,26 +187,27 @@ class TaskStart(Message, frozen=True, tag=True):
     num_consumers: int = 0
     absent: list[int] = []
     finite_coordinated: bool = False
+    salts: list[int] = []
 
 
-class Drain(Message, frozen=True, tag=True):
+class Drain(DispatcherMessage, frozen=True, tag=True):
     """Begin no tasks and no splits, deliver computed elements, then leave: an operator asks.
 
     Workers whose hello has no `version` do not know this message.
     """
 
 
-class TaskStop(Message, frozen=True, tag=True):
+class TaskStop(DispatcherMessage, frozen=True, tag=True):
     """Stop the task: no client reads it any more."""
 
     task_id: int
 
 
-class ListSplits(Message, frozen=True, tag=True):
+class ListSplits(DispatcherMessage, frozen=True, tag=True):
     """Send the page of a source's splits from position `start` on.
 
     The worker lists them when it is first asked, and keeps the list until `StopListing`.
-    `in_order`: in the order in which static shards divide them.
+    `in_order`: in the order in which static shards divide them. `salts` are those of `DrawnSeeds`.
     """
 
     listing_id: int
@@ -206,15 +217,16 @@ class ListSplits(Message, frozen=True, tag=True):
     source: int
     start: int = 0
     in_order: bool = False
+    salts: list[int] = []
 
 
-class StopListing(Message, frozen=True, tag=True):
+class StopListing(DispatcherMessage, frozen=True, tag=True):
     """Drop a list of splits: all pages have arrived, or nobody needs them."""
 
     listing_id: int
 
 
-class SplitGrant(Message, frozen=True, tag=True):
+class SplitGrant(DispatcherMessage, frozen=True, tag=True):
     """Answer to `SplitRequest`.
 
     `begun` splits may be read, `refused` ones may not; `splits` are assigned but not begun; `end`:
@@ -230,7 +242,7 @@ class SplitGrant(Message, frozen=True, tag=True):
     end: bool = False
 
 
-class ShardPage(Message, frozen=True, tag=True):
+class ShardPage(DispatcherMessage, frozen=True, tag=True):
     """Answer to `ShardRequest`; `end`: no more follow."""
 
     task_id: int
@@ -240,13 +252,13 @@ class ShardPage(Message, frozen=True, tag=True):
     end: bool
 
 
-class ReturnSplits(Message, frozen=True, tag=True):
+class ReturnSplits(DispatcherMessage, frozen=True, tag=True):
     """Splits that are assigned to the task, and not announced, are available to others."""
 
     task_id: int
 
 
-class ClientReleased(Message, frozen=True, tag=True):
+class ClientReleased(DispatcherMessage, frozen=True, tag=True):
     """The client was released.
 
     `consumed` has the values of `GiveBack` from a client that closed: ``(frame, elements of it)``;

@@ -42,6 +42,11 @@ class Buffer(ABC):
     def undelivered(self) -> int:
         """The number of buffered positions that wait for clients."""
 
+    @property
+    def abandoned(self) -> bool:
+        """True if all consumers of a coordinated read have left."""
+        return False
+
     @abstractmethod
     def has_room(self, max_bytes: int) -> bool:
         """Return whether the pipeline may compute more.

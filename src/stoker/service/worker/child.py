@@ -11,6 +11,7 @@ standard output and error and cannot disturb the handshake.
 """
 
 import fcntl
+import io
 import os
 import select
 import socket
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from stoker.dataset.global_generators import enter_worker_process
 from stoker.errors import ErrorRecord, InvalidArgumentError, StokerError, to_record
 from stoker.service.config import WorkerConfig
 from stoker.service.logs import LogOptions, log_to_stderr
@@ -64,6 +66,7 @@ def main(lifeline: int, page_descriptor: int) -> int:
     After SIGTERM the worker drains; after a second one it stops immediately.
     """
     tune_allocator()
+    enter_worker_process()
     sys.setswitchinterval(SWITCH_SECONDS)
     page = SharedPage(page_descriptor)
     parent = socket.socket(fileno=lifeline)  # open to the end: the thread of the lifeline polls it
@@ -75,6 +78,8 @@ def main(lifeline: int, page_descriptor: int) -> int:
     try:
         start = msgspec.json.decode(line, type=ChildStart)
         log_to_stderr(start.log)
+        if start.log.format == "json" and isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(line_buffering=True)  # it is a pipe to the parent's log
         server = WorkerServer(start.config, start=False)
         server.on_registered = page.publish
         served = threading.Event()
@@ -107,6 +112,7 @@ def main(lifeline: int, page_descriptor: int) -> int:
         return 0
     if server.refused:
         _answer(parent, Serving(error=to_record(server.failure)))
+    sys.stderr.write(f"{server.failure}\n")  # for the parent, which names it as the cause
     return 1
 
 

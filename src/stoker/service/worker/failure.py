@@ -1,14 +1,14 @@
 """Records of exceptions on a worker, for the trainer."""
 
+import logging
 import traceback
-from pathlib import Path
 
 import msgspec
 
-from stoker.dataset.streams.failures import failure_origin
+from stoker.dataset.streams.failures import Origin, failure_origin, is_own_file
 from stoker.errors import ErrorRecord, PoisonedElementError, StokerError, to_record
 
-_PACKAGE = str(Path(__file__).parents[2])
+logger = logging.getLogger("stoker.worker")
 
 LONGEST_TEXT = 1 << 20
 """Most characters of a message or traceback; a longer one keeps its beginning and its end."""
@@ -17,17 +17,16 @@ LONGEST_TEXT = 1 << 20
 def describe(error: BaseException, worker: str, element: int) -> ErrorRecord:
     """Return the record of `error`, raised at position `element` of a task's stream.
 
-    An exception of a user's function becomes a `UserFunctionError` with the traceback from the
-    user's first frame on. A `PoisonedElementError` gets its place; another error of stoker keeps
-    its class; others carry their whole traceback.
+    An exception of a user's function becomes a `UserFunctionError` whose traceback has the frames
+    outside this package; the debug log has all. A `PoisonedElementError` gets its place; another
+    error of stoker keeps its class; others carry their whole traceback.
     The record can be encoded for any exception.
     """
     origin = failure_origin(error)
     if isinstance(error, PoisonedElementError) and origin is not None:
         return ErrorRecord(
             "PoisonedElementError",
-            f"{_clean(error.message)} (`{origin.kind}`, {origin.site}, on worker {worker}, at "
-            f"element {element} of its stream)",
+            f"{_clean(error.message)} (`{origin.kind}`, {origin.site}, on worker {worker})",
             worker=worker,
             node=origin.kind,
             site=origin.site,
@@ -38,7 +37,7 @@ def describe(error: BaseException, worker: str, element: int) -> ErrorRecord:
         return msgspec.structs.replace(record, message=_clean(record.message))
     kind = type(error).__name__
     what = f"{kind}: {_message(error)}"
-    text = _clean(_traceback(error))
+    text = _clean(_traceback(error, origin))
     if origin is None:
         message = f"worker {worker} failed at element {element}: {what}"
         return ErrorRecord(
@@ -49,10 +48,11 @@ def describe(error: BaseException, worker: str, element: int) -> ErrorRecord:
             exception=kind,
             remote_traceback=text,
         )
+    position = origin.position() or f", at element {element} of its stream"
     return ErrorRecord(
         "UserFunctionError",
-        f"{what} (raised by the function of `{origin.kind}`, {origin.site}, on worker {worker}, at "
-        f"element {element} of its stream)",
+        f"{what} (raised by the function of `{origin.kind}`, {origin.site}{position}, on worker "
+        f"{worker})",
         worker=worker,
         node=origin.kind,
         site=origin.site,
@@ -77,20 +77,26 @@ def _clean(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
-def _traceback(error: BaseException) -> str:
-    """Format the traceback and its causes, without the leading frames of stoker."""
+def _traceback(error: BaseException, origin: Origin | None) -> str:
+    """Format the traceback and its causes, without frames of stoker, whose note is in the message.
+
+    An error without origin may be of stoker itself: only the leading frames are left out.
+    """
     formatted = traceback.TracebackException.from_exception(error)
+    if origin is not None:
+        logger.debug("the whole traceback of an error of a user function:", exc_info=error)
+        notes = formatted.__notes__ or []
+        formatted.__notes__ = [note for note in notes if note != origin.note()]
     waiting = [formatted]
     while waiting:
         one = waiting.pop()
-        _drop_own_head(one.stack)
+        _drop_own(one.stack, only_leading=origin is None)
         waiting += [cause for cause in (one.__cause__, one.__context__) if cause is not None]
     return "".join(formatted.format())
 
 
-def _drop_own_head(stack: traceback.StackSummary) -> None:
-    own = 0
-    while own < len(stack) and stack[own].filename.startswith(_PACKAGE):
-        own += 1
-    if own < len(stack):
-        del stack[:own]
+def _drop_own(stack: traceback.StackSummary, *, only_leading: bool) -> None:
+    """Remove the frames of stoker, unless all are."""
+    others = [i for i, frame in enumerate(stack) if not is_own_file(frame.filename)]
+    if others:
+        stack[:] = stack[others[0] :] if only_leading else [stack[i] for i in others]

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from stoker.dataset.drawn_seeds import salts_by_number
 from stoker.dataset.options import Options
 from stoker.dataset.tree.node import Context, Node, number
 from stoker.errors import FailedPreconditionError, InvalidArgumentError
@@ -73,7 +74,14 @@ class SplitLister:
         if node is None:
             raise FailedPreconditionError(f"the dataset has no source {request.source}")
         seed = request.seed if options.seed is None else options.seed
-        context = Context(seed=seed, epoch=request.epoch, explicit_epoch=True, numbers=numbers)
+        context = Context(
+            seed=seed,
+            seed_given=options.seed is not None,
+            salts=salts_by_number(numbers, request.salts),
+            epoch=request.epoch,
+            explicit_epoch=True,
+            numbers=numbers,
+        )
         return node.list_in_order(context) if request.in_order else node.list_splits(context)
 
     def _page(self, request: m.ListSplits) -> m.SplitsPage:

@@ -9,6 +9,7 @@ import msgspec
 from stoker.errors import NotFoundError
 from stoker.service import messages as m
 from stoker.service.chunk import Chunk
+from stoker.service.loading import Loading
 from stoker.service.task_evidence import TaskEvidence
 from stoker.service.worker.actions import (
     Action,
@@ -90,6 +91,7 @@ class Worker:
             self.tasks, self._outbox, hello.address, buffer_bytes, peer_timeout_ms
         )
         self._hello = hello
+        self._journal_position: m.JournalPosition | None = None
         self._buffer_bytes = buffer_bytes
         self._cache_bytes = cache_bytes
         self._journaled = False
@@ -106,7 +108,8 @@ class Worker:
         """Prepare to stop: begin no tasks and no splits, deliver the computed elements.
 
         Tasks whose splits are assigned finish those that they have begun; others compute no more,
-        since every worker yields the whole dataset.
+        since every worker yields the whole dataset. Of these, the consumers of a coordinated read
+        leave the task at a round that they agree on.
         """
         self._begin_drain(now)
         return self._outbox.take()
@@ -122,13 +125,25 @@ class Worker:
 
     @property
     def drained(self) -> bool:
-        """True once clients have consumed everything that was computed.
+        """True once clients have consumed everything that was computed, or need no more of it.
 
         A dispatcher that is restarted must hear of it, or it would count what was begun as lost.
         """
         if self.tasks and self._journaled and not self._outbox.in_session:
             return False
-        return all(task.progress.delivered for task in self.tasks.values())
+        return all(task.progress.delivered or task.left for task in self.tasks.values())
+
+    @property
+    def can_hurry(self) -> bool:
+        """True if `hurry` has an effect."""
+        return any(x.start.num_consumers and not x.leaving for x in self.tasks.values())
+
+    def hurry(self) -> list[Action]:
+        """Let consumers leave all coordinated reads: the time to deliver everything is over."""
+        for task in self.tasks.values():
+            task.leaving = bool(task.start.num_consumers)
+            self._report(task)
+        return self._outbox.take()
 
     def leave(self) -> list[Action]:
         """Leave the dispatcher, and report the elements that are lost with this worker."""
@@ -144,7 +159,7 @@ class Worker:
         if task.ended:
             return
         if task.start.split_sources is None:
-            task.cut = True
+            task.cut, task.leaving = True, bool(task.start.num_consumers)
             task.finish()
             self._outbox.do(StopPipeline(task.start.task_id))
             self._deliver(task)
@@ -158,7 +173,11 @@ class Worker:
         readers = {task_id: list(task.readers) for task_id, task in self.tasks.items()}
         self._hello = msgspec.structs.replace(self._hello, session=self._hello.session + 1)
         hello = msgspec.structs.replace(
-            self._hello, tasks=list(self.tasks), readers=readers, listings=list(self.listings)
+            self._hello,
+            tasks=list(self.tasks),
+            readers=readers,
+            listings=list(self.listings),
+            journal_position=self._journal_position,
         )
         self._outbox.do(ToDispatcher(hello))
         return self._outbox.take()
@@ -171,6 +190,7 @@ class Worker:
 
     def session_message(self, message: m.FromDispatcher, now: float) -> list[Action]:
         """Handle a message of the dispatcher."""
+        self._journal_position = message.journal_position or self._journal_position
         if isinstance(message, m.WorkerWelcome):
             self._welcome(message)
         elif isinstance(message, m.TaskStart):
@@ -251,17 +271,18 @@ class Worker:
             task.buffer.release(message.client_id, message.consumer_index)
         self._deliver(task)
 
-    def heartbeat(self, uptime: float) -> m.Heartbeat:
+    def heartbeat(self, uptime: float, loading: Loading | None = None) -> m.Heartbeat:
         """Return the heartbeat to send now, with the tasks that have computed anything since.
 
         Args:
             uptime: seconds since the worker was started.
+            loading: as in `Heartbeat`.
         """
         if not self._outbox.in_session:
-            return m.Heartbeat(uptime=uptime)
+            return m.Heartbeat(uptime=uptime, loading=loading)
         tasks = self._unreported()
         self._reported |= tasks
-        return m.Heartbeat(tasks, uptime)
+        return m.Heartbeat(tasks, uptime, loading=loading)
 
     def _unreported(self) -> dict[int, m.TaskReport]:
         """Return the totals of the tasks that have computed anything since the last heartbeat."""

@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from stoker.dataset.dataset import Dataset
+from stoker.dataset.drawn_seeds import salts_by_number
+from stoker.dataset.global_generators import is_worker_process
 from stoker.dataset.options import Options
 from stoker.dataset.sharding import with_shard
 from stoker.dataset.streams.call_recorder import CallRecorder
@@ -37,6 +39,9 @@ logger = logging.getLogger("stoker.worker")
 
 RUNS = 64
 """Runs of a coordinated read that are computed at a time: buffers hold a few times as many."""
+
+LOGGED_IMPORT_SECONDS = 5.0
+"""Time without an element after which the worker logs which module is imported."""
 
 
 class Host(Protocol):
@@ -117,6 +122,7 @@ class Pipeline:
     def __init__(self, start: m.TaskStart, host: Host) -> None:
         self.draining = False
         self.meter = TaskMeter({x.number: x.splits for x in start.split_sources or ()})
+        self._logged_import = False
         self._start = start
         self._host = host
         self._statistics = Statistics()
@@ -137,6 +143,17 @@ class Pipeline:
     def resume(self) -> None:
         """Continue: the buffer has room again."""
         self._room.set()
+
+    def measure(self) -> TaskEvidence:
+        """Return where its time goes; log once that it waits for an import for long."""
+        evidence = self.meter.evidence()
+        loading = evidence.loading
+        if loading is not None and loading.module and not self._logged_import:
+            self._logged_import = loading.seconds >= LOGGED_IMPORT_SECONDS
+            if self._logged_import:
+                fields = {"worker": self._host.address, **task_fields(self._start)}
+                logger.info("a task %s", loading, extra=fields)
+        return evidence
 
     def give_split(self, source: int, source_epoch: int, split: list[Any]) -> None:
         """Answer `Host.need_split` with ``[value]``, or ``[]`` at the end."""
@@ -220,6 +237,7 @@ class Pipeline:
 
     def _open_stream(self) -> Stream:
         root, options = self._host.load(self._start.dataset_id, self._closed)
+        salts = salts_by_number(number(root), self._start.salts)
         root, numbers, shard = self._shard(root)
         calls = self._record_calls()
         # Batches that are kept for other trainers would fill the shared memory.
@@ -227,6 +245,8 @@ class Pipeline:
         context = Context(
             seed=self._start.seed if options.seed is None else options.seed,
             seed_given=options.seed is not None,
+            seed_globals=bool(options.seed_globals) and is_worker_process(),
+            salts=salts,
             threads=options.threads,
             epoch=self._start.epoch,
             explicit_epoch=True,
@@ -288,6 +308,7 @@ class Pipeline:
             self._host.counted(self._start.task_id, counts)
 
     def _deliver(self, chunk: Chunk) -> None:
+        self.meter.has_output = True
         self._report_counts()
         if chunk.error is not None and not self._closed.is_set():
             self._host.failed(self._start, chunk.error)

@@ -2,14 +2,11 @@
 
 import contextlib
 import os
-import select
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import weakref
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -20,9 +17,10 @@ from stoker.dataset.streams.call_recorder import RecordedCall
 from stoker.errors import StokerError, UnavailableError, from_record
 from stoker.service.config import WorkerConfig
 from stoker.service.keys import WorkerIdentity
-from stoker.service.logs import LogOptions, is_log_line
+from stoker.service.logs import LogOptions
 from stoker.service.worker.activity import ChildActivity
 from stoker.service.worker.child import ChildStart, Serving
+from stoker.service.worker.output_pump import OutputPump
 from stoker.service.worker.shared_page import SharedPage
 
 CHILD_COMMAND = (sys.executable, "-P", "-X", "faulthandler", "-m", "stoker.service.worker.child")
@@ -33,9 +31,6 @@ GRACE = 5.0
 
 _REQUESTS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
 """Signals by which people and systems ask a process to end."""
-
-_BUFFERED_LINES = 20
-_REPORTED_LINES = 3
 
 _KNOWN_CAUSES = {
     signal.SIGKILL: "out of memory, or kill -9",
@@ -52,7 +47,7 @@ class Exit:
 
     Attributes:
         returncode: as in `subprocess`; negative for a signal.
-        last_lines: the last lines it wrote to stderr.
+        last_lines: what it wrote to stderr at its end (`LastWords`).
 
     Example:
         >>> str(Exit(-9))
@@ -106,7 +101,8 @@ class WorkerProcess:
 
     Args:
         config: the worker's configuration; sent to the child as JSON.
-        log: level and format of the child's log, on its standard error.
+        log: level and format of the child's log, on its standard error. Lines of JSON also carry
+            what else it writes to its standard error and output.
         command: the child's command line; the descriptors of its end of the lifeline and of the
             `SharedPage` are appended.
     """
@@ -125,6 +121,7 @@ class WorkerProcess:
                 self._process = subprocess.Popen(
                     [*command, str(theirs.fileno()), str(self._page.descriptor)],
                     stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE if log.format == "json" else None,
                     stderr=subprocess.PIPE,
                     pass_fds=[theirs.fileno(), self._page.descriptor],
                     # Ctrl-C in a terminal reaches the parent alone, which then stops its children.
@@ -137,7 +134,12 @@ class WorkerProcess:
         self._activity = ChildActivity(self._process.pid, lambda: self._page.progress)
         _open_lifelines.add(self._lifeline)
         self._received = b""
-        self._stderr = _StderrPump(self._process)
+        assert self._process.stderr is not None
+        as_json = log.format == "json"
+        self._stderr = OutputPump(self._process.stderr, 2, self.pid, as_json=as_json)
+        self._stdout = None
+        if self._process.stdout is not None:
+            self._stdout = OutputPump(self._process.stdout, 1, self.pid, as_json=as_json)
         try:
             self._lifeline.sendall(msgspec.json.encode(ChildStart(config, log)) + b"\n")
         except ConnectionError:
@@ -230,7 +232,9 @@ class WorkerProcess:
             returncode = self._process.wait(timeout)
         except subprocess.TimeoutExpired:
             raise TimeoutError(f"worker process {self.pid} runs after {timeout:g} s") from None
-        return Exit(returncode, self._stderr.finish() if returncode else ())
+        written = self._stderr.finish()
+        # A process that ends well, or is killed, does not write why.
+        return Exit(returncode, () if returncode in (0, -signal.SIGKILL) else written)
 
     def lost_calls(self) -> LostCalls:
         """Return the calls of user functions that may have ended the process.
@@ -259,69 +263,12 @@ class WorkerProcess:
             self.kill()
             ended = self.wait()
         self._stderr.finish()
+        if self._stdout is not None:
+            self._stdout.finish()
         _open_lifelines.discard(self._lifeline)
         self._lifeline.close()
         self._page.close()
         return ended
-
-
-class _StderrPump:
-    """Copies the child's stderr to this process's and buffers the last lines.
-
-    It uses descriptors, not `sys.stderr`: a daemon thread that holds the lock of `sys.stderr`
-    makes the interpreter abort at exit.
-    """
-
-    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
-        assert process.stderr is not None
-        self._source = process.stderr
-        self._wake_reader, self._wake_writer = os.pipe()
-        self._lines: deque[str] = deque(maxlen=_BUFFERED_LINES)
-        self._finished = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name="stoker-stderr", daemon=True)
-        self._thread.start()
-
-    def finish(self) -> tuple[str, ...]:
-        """Stop the thread, even if a grandchild keeps stderr open, and return the last lines."""
-        with self._finished:
-            if not self._source.closed:
-                self._thread.join(timeout=1.0)
-                os.write(self._wake_writer, b"\0")
-                self._thread.join()
-                self._source.close()
-                os.close(self._wake_reader)
-                os.close(self._wake_writer)
-        return tuple(self._lines)[-_REPORTED_LINES:]
-
-    def _run(self) -> None:
-        waiting = select.poll()
-        waiting.register(self._source, select.POLLIN)
-        waiting.register(self._wake_reader, select.POLLIN)
-        rest = b""
-        while True:
-            ready = {descriptor for descriptor, _ in waiting.poll()}
-            if self._source.fileno() not in ready:
-                break
-            data = os.read(self._source.fileno(), 65536)
-            if not data:
-                break
-            _write_to_stderr(data)
-            *lines, rest = (rest + data).split(b"\n")
-            self._buffer(lines)
-        self._buffer([rest])
-
-    def _buffer(self, lines: list[bytes]) -> None:
-        for line in lines:
-            if line.strip() and not is_log_line(line):
-                self._lines.append(line.decode(errors="replace").strip())
-
-
-def _write_to_stderr(data: bytes) -> None:
-    while data:
-        try:
-            data = data[os.write(2, data) :]
-        except OSError:  # our stderr is closed; the child must not notice
-            return
 
 
 _open_lifelines: "weakref.WeakSet[socket.socket]" = weakref.WeakSet()

@@ -101,6 +101,10 @@ class RoundRobin(Buffer):
     def undelivered(self) -> int:
         return sum(len(place.queue) for place in self._expected()) + len(self._run)
 
+    @property
+    def abandoned(self) -> bool:
+        return not self._present()
+
     def has_room(self, max_bytes: int) -> bool:
         """Return whether the pipeline may compute more.
 
@@ -198,9 +202,10 @@ class RoundRobin(Buffer):
 
     def _expected(self) -> list[_Place]:
         """Return the places whose elements count: all if no consumer is there."""
-        if not self._by_client:
-            waiting = [place for place in self._places if not place.absent]
-            return waiting or self._places
+        return self._present() or self._places
+
+    def _present(self) -> list[_Place]:
+        """Return the places of consumers that read, or have not come yet."""
         return [place for place in self._places if not place.absent]
 
     def _trim(self) -> None:

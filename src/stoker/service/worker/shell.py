@@ -43,6 +43,10 @@ logger = logging.getLogger("stoker.worker")
 DRAIN_SECONDS = 0.02
 """Interval at which a worker that drains checks whether it is done."""
 
+HURRY_SECONDS = 2.0
+"""Time after the quiet period for which the consumers of a coordinated read may agree on their last
+round of a worker, and receive what they lack until then."""
+
 LONGEST_TICK_SECONDS = 0.5
 """Interval of the timers of a worker with a lease of 10 s and more; with 0.05 an idle worker used
 0.5 % of a core."""
@@ -161,11 +165,18 @@ class Shell:
             stop_now: ends the wait.
         """
         self._run(self.logic.drain, time.monotonic())
+        if not self._wait_drained(seconds, stop_now) and self.logic.can_hurry:
+            self._run(self.logic.hurry)
+            self._wait_drained(HURRY_SECONDS, stop_now)
+
+    def _wait_drained(self, seconds: float, stop_now: threading.Event) -> bool:
+        """Return whether the worker is drained within `seconds`, or before `stop_now` is set."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and not stop_now.wait(DRAIN_SECONDS):
             with self._lock:
                 if self.logic.drained:
-                    return
+                    return True
+        return False
 
     def stop(self) -> None:
         """End everything without waiting for user functions that run."""
@@ -192,9 +203,11 @@ class Shell:
             self.segments.close()
 
     def _await_registration(self) -> None:
-        """Wait for the dispatcher's welcome; warn every 10 s."""
+        """Wait for the dispatcher's welcome; warn after 3 s, and then every 10 s."""
         deadline = time.monotonic() + self._config.dispatcher_timeout
-        while not self._registered.wait(min(10.0, max(0.0, deadline - time.monotonic()))):
+        pause = 3.0
+        while not self._registered.wait(min(pause, max(0.0, deadline - time.monotonic()))):
+            pause = 10.0
             if time.monotonic() >= deadline:
                 break
             logger.warning(
@@ -242,7 +255,7 @@ class Shell:
 
     def _heartbeat(self, now: float) -> m.Heartbeat:
         with self._lock:
-            return self.logic.heartbeat(now - self._started_at)
+            return self.logic.heartbeat(now - self._started_at, self._pipelines.loading)
 
     def _fail(self, error: Exception) -> None:
         """Stop the worker after an internal error; from any thread."""

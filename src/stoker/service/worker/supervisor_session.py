@@ -6,6 +6,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+import msgspec
+
 from stoker.service import messages as m
 from stoker.service import rpc_session
 from stoker.service.config import parse_service
@@ -45,6 +47,7 @@ class SupervisorSession:
         self._active_workers = active_workers
         self._lock = threading.Lock()
         self._deaths: deque[m.WorkerDied] = deque(maxlen=_DEATHS_TO_REPEAT)
+        self._hello = m.SupervisorHello(m.PROTOCOL_MIN, m.PROTOCOL_MAX)
         self._session: rpc_session.Session | None = None
         self._interval: float | None = None
         self._lease = 0.0
@@ -92,10 +95,12 @@ class SupervisorSession:
             session.send(message)
 
     def _opened(self) -> None:
-        self._send(m.SupervisorHello(m.PROTOCOL_MIN, m.PROTOCOL_MAX))
+        self._send(self._hello)
 
     def _received(self, message: m.FromDispatcher) -> None:
         if isinstance(message, m.SupervisorWelcome):
+            position = message.journal_position or self._hello.journal_position
+            self._hello = msgspec.structs.replace(self._hello, journal_position=position)
             with self._lock:
                 deaths = list(self._deaths)
             self._lease = message.lease_ms / 1000

@@ -49,6 +49,7 @@ class Task:
         read: the latest requests that reported the end of an epoch of a source.
         ended: the pipeline computes no more.
         cut: the worker drains, so the pipeline ended before the data.
+        leaving: the consumers of a coordinated read are asked to leave the task.
         full: the pipeline waits for room.
         dropped: the number of positions that were sent to clients that were lost.
         released: the latest clients that were released, which may not read again.
@@ -68,6 +69,7 @@ class Task:
     read: deque[m.SplitRequest] = field(default_factory=lambda: deque(maxlen=REPEATED_ENDS))
     ended: bool = False
     cut: bool = False
+    leaving: bool = False
     full: bool = False
     dropped: int = 0
     released: dict[int, None] = field(default_factory=dict)
@@ -137,9 +139,19 @@ class Task:
     def progress(self) -> m.TaskProgress:
         """The message about its state."""
         exhausted = self.ended and not self.cut
-        delivered = self.ended and not self.undelivered and (self.cut or not self.buffer.keeps_sent)
+        whole = not self.undelivered and (self.cut or not self.buffer.keeps_sent)
+        # Other workers yield what no consumer has read of a task without splits: it is not lost.
+        unread = self.cut and self.start.split_sources is None and self.left
+        delivered = self.ended and (whole or unread)
         computed = self.computed if self.ended and self.computed != NOTHING_COMPUTED else None
-        return m.TaskProgress(self.start.task_id, exhausted, delivered, self.dropped, computed)
+        return m.TaskProgress(
+            self.start.task_id, exhausted, delivered, self.dropped, computed, self.leaving
+        )
+
+    @property
+    def left(self) -> bool:
+        """True if all consumers of a coordinated read have left the task."""
+        return self.leaving and self.buffer.abandoned
 
     @property
     def undelivered(self) -> int:

@@ -8,6 +8,7 @@ from stoker.dataset.streams.meters import Meters
 from stoker.dataset.streams.section import Section
 from stoker.dataset.streams.stage_report import StageReport
 from stoker.dataset.threads.pool import available_cpus
+from stoker.service.loading import Loading, imported_module
 from stoker.service.stopwatch import Stopwatch
 from stoker.service.task_evidence import TaskEvidence
 from stoker.service.worker.computing_times import ComputingTimes
@@ -27,6 +28,7 @@ class TaskMeter:
         put_wait: runs while the pipeline waits for room.
         stages: measures the stages of the pipeline.
         section: chooses the calls in which they are measured.
+        has_output: the pipeline has delivered an element or an error.
     """
 
     def __init__(
@@ -36,10 +38,12 @@ class TaskMeter:
     ) -> None:
         self._splits = splits or {}
         self._clock = clock
+        self._created = clock()
         self._cores = available_cpus()
         self._began: float | None = None
         self._ended_at: float | None = None
         self._failed = False
+        self.has_output = False
         self.stages = Meters()
         self.section = Section()
         self.times = ComputingTimes(clock)
@@ -71,7 +75,16 @@ class TaskMeter:
             cores=self._cores,
             splits=self._splits,
             stages=self._reports(),
+            loading=self._loading(until, computing),
         )
+
+    def _loading(self, until: float, computing: float) -> Loading | None:
+        if self.has_output or self.ended:
+            return None
+        module = imported_module()
+        if self._began is None:
+            return Loading(module, until - self._created)
+        return Loading(module, self._began - self._created + computing) if module else None
 
     def _reports(self) -> list[StageReport]:
         """Return the measurements of the stages; without them the task goes on."""

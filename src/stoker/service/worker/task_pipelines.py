@@ -5,6 +5,7 @@ import threading
 from typing import TypeAlias
 
 from stoker.service import messages as m
+from stoker.service.loading import Loading
 from stoker.service.task_evidence import TaskEvidence
 from stoker.service.worker.actions import (
     CloseTask,
@@ -36,6 +37,10 @@ class TaskPipelines:
         host: the worker.
         datasets: the datasets of its tasks.
         lock: acquired by those who call `execute`.
+
+    Attributes:
+        loading: why the task that has waited longest for its first element waits, as of the latest
+            `evidence`; ``None`` if no task waits for its functions.
     """
 
     def __init__(self, host: Host, datasets: DatasetCache, lock: threading.RLock) -> None:
@@ -45,6 +50,7 @@ class TaskPipelines:
         self._pipelines: dict[int, Pipeline] = {}
         self._dataset_of: dict[int, str] = {}
         self._evidence_at = 0.0
+        self.loading: Loading | None = None
 
     def execute(self, action: PipelineAction) -> bool:
         """Execute an action, under the lock; return whether a pipeline was stopped."""
@@ -84,7 +90,10 @@ class TaskPipelines:
         with self._lock:
             pipelines = list(self._pipelines.items())
         self._evidence_at = now + max(EVIDENCE_SECONDS, len(pipelines) * EVIDENCE_SECONDS_PER_TASK)
-        return [(task_id, x.meter.evidence()) for task_id, x in pipelines if not x.meter.ended]
+        found = [(task_id, x.measure()) for task_id, x in pipelines if not x.meter.ended]
+        loading = (x.loading for _, x in found if x.loading is not None)
+        self.loading = max(loading, key=lambda x: x.seconds, default=None)
+        return found
 
     def remove_all(self) -> list[Pipeline]:
         """Return the pipelines, which the caller closes."""

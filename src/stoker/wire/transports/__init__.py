@@ -16,6 +16,9 @@ from stoker.wire.transports.poller import Poller, Ready
 PEER_TIMEOUT = 10.0
 """Seconds in which a connection notices that its peer cannot be reached, by default."""
 
+GRPC_PATH = "/stoker.Worker/Read"
+"""Service and method of gRPC by which workers serve elements."""
+
 
 class Connection(ABC):
     """Bidirectional connection of two peers.

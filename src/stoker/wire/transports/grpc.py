@@ -27,6 +27,7 @@ from stoker.wire.addresses import format_address, parse_address
 from stoker.wire.buffers import BufferPool
 from stoker.wire.frames import MAX_HEADER_BYTES, PREFIX, Message, decode, encode, parse_prefix
 from stoker.wire.transports import (
+    GRPC_PATH,
     PEER_TIMEOUT,
     Connection,
     Listener,
@@ -39,8 +40,6 @@ from stoker.wire.transports.serving import Serving
 from stoker.wire.transports.tcp import MAX_BODY_BYTES, MAX_LISTENER_BYTES, POOLED_BYTES
 
 _log = logging.getLogger(__name__)
-
-SERVICE, METHOD = "stoker.Worker", "Read"
 
 PIECE_BYTES = 1 << 20  # of 9.6 MB frames, 1 MiB pieces carried more per second than 4 MiB ones
 _QUEUED_BYTES = 1 << 20  # in each direction, before HTTP/2's window stops the sender
@@ -282,8 +281,9 @@ class GrpcListener(Listener):
         self, host: str, port: int, on_connection: OnConnection, peer_timeout: float
     ) -> None:
         self._serving = Serving(on_connection)
-        method = grpc.stream_stream_rpc_method_handler(self._serve)
-        handler = grpc.method_handlers_generic_handler(SERVICE, {METHOD: method})
+        _, service, method = GRPC_PATH.split("/")
+        serve = grpc.stream_stream_rpc_method_handler(self._serve)
+        handler = grpc.method_handlers_generic_handler(service, {method: serve})
         options = [
             *_OPTIONS,
             *_notice_within(peer_timeout),
@@ -343,7 +343,7 @@ class GrpcTransport(Transport):
         options = [*_OPTIONS, *_notice_within(PEER_TIMEOUT), _receive_at_most(-1)]
         channel = grpc.insecure_channel(address, options)
         connection = GrpcConnection(address, MAX_BODY_BYTES)
-        call = channel.stream_stream(f"/{SERVICE}/{METHOD}")(connection.outgoing())
+        call = channel.stream_stream(GRPC_PATH)(connection.outgoing())
         try:
             connection.start(call, call.cancel, channel.close)
             connection.wait_accepted(timeout)

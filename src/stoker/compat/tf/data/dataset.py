@@ -65,10 +65,13 @@ class Dataset(StokerDataset):
 
     @classmethod
     def _source(cls, node: Node) -> Self:
-        return cls(_seeded(node), StokerOptions(seed=random.op_seed(None)))
+        return cls(_salted(node), _seed=random.drawn_seed())
 
     def _derive(self, node: Node, *others: Fluent) -> Self:
-        return super()._derive(_seeded(node), *others)
+        derived = super()._derive(salted := _salted(node), *others)
+        if salted is not node and not derived._seed.from_global:
+            derived._seed = random.drawn_seed() or derived._seed
+        return derived
 
     @classmethod
     def range(cls, *args: int, output_type: npt.DTypeLike = np.int64, **_ignored: Any) -> Self:
@@ -141,7 +144,8 @@ class Dataset(StokerDataset):
                 converted.
 
         Raises:
-            InvalidTypeError: if both declarations are given.
+            InvalidTypeError: if both declarations are given, `output_shapes` without
+                `output_types`, or a declaration contains a list or is no dtype.
             InvalidArgumentError: when read, if a value has another shape or structure.
         """
         if output_signature is not None and (output_types, output_shapes) != (None, None):
@@ -149,8 +153,12 @@ class Dataset(StokerDataset):
                 "`output_types` and `output_shapes` can not be used together with "
                 "`output_signature`; give `output_signature` alone"
             )
+        if output_types is None and output_shapes is not None:
+            raise InvalidTypeError("`output_shapes` needs `output_types`; or give a signature")
         arguments = () if args is None else tuple(args)
+        generators.check_no_list("output_signature", output_signature)
         if output_types is not None:
+            generators.check_no_list("output_types", output_types)
             output_signature = generators.signature_of(output_types, output_shapes)
         if output_signature is None or not callable(generator):
             return super().from_generator(generator, args=arguments)
@@ -207,6 +215,10 @@ class Dataset(StokerDataset):
         """Group elements by key into windows; as `tf.data.Dataset.group_by_window`."""
         if callable(reduce_func):
             reduce_func = _OfDatasets(reduce_func)
+        is_int = isinstance(window_size, int | np.integer) and not isinstance(window_size, bool)
+        if window_size is not None and is_int and window_size < 1 and window_size_func is None:
+            # TensorFlow looks at the size when the dataset is read.
+            window_size, window_size_func = None, _Always(window_size)
         return super().group_by_window(
             key_func, reduce_func, window_size, window_size_func, element_spec=element_spec
         )
@@ -255,23 +267,36 @@ class Dataset(StokerDataset):
         return super().with_options(options.resolve() if isinstance(options, Options) else options)
 
     def as_numpy_iterator(self) -> NumpyIterator:  # type: ignore[override]  # it wraps one
-        """Start an epoch that yields NumPy scalars and arrays, and bytes for text."""
+        """Start an epoch that yields NumPy scalars and arrays, and bytes for text.
+
+        Raises:
+            InvalidTypeError: when read, if an element contains a dataset.
+        """
         return NumpyIterator(self.iterator())
 
 
-def _seeded(node: Node) -> Node:
-    """Return the node with a seed that depends on the global seed, if it draws random numbers."""
-    if "seed" not in node.__struct_fields__:
+def _salted(node: Node) -> Node:
+    """Return the node with a salt of its own, if it draws random numbers."""
+    if "salt" not in node.__struct_fields__:
         return node
-    own: int | None = getattr(node, "seed", None)
-    seed = random.op_seed(own)
-    return node if seed == own else msgspec.structs.replace(node, seed=seed)
+    salt = random.salt(getattr(node, "seed", None))
+    return msgspec.structs.replace(node, salt=salt) if salt.value else node
 
 
 def _call(function: Callable[..., Any], *members: Any) -> Any:
     """Call a function of `Dataset.map`; a list is meant as its separate results, as in tf.data."""
     result = function(*members)
     return tuple(result) if isinstance(result, list) else result
+
+
+class _Always:
+    """A picklable function that returns the same value for each argument."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __call__(self, *_: Any) -> Any:
+        return self._value
 
 
 class _OfDatasets:

@@ -9,39 +9,67 @@ import numpy.typing as npt
 
 from stoker.compat.tf.data.values import as_bytes
 from stoker.compat.tf.dtypes import as_dtype, string
+from stoker.compat.tf.specs import TensorShape
 from stoker.elements.spec import Spec, TensorSpec, UnknownSpec
 from stoker.elements.structure import (
     Container,
     children,
     container_of,
     map_structure,
+    members_of,
     rebuild,
 )
-from stoker.errors import InvalidArgumentError
+from stoker.errors import InvalidArgumentError, InvalidTypeError
+
+
+def check_no_list(argument: str, declared: Any) -> None:
+    """Raise InvalidTypeError if a declaration contains a list, which TensorFlow refuses."""
+    container = container_of(type(declared))
+    if container is Container.LIST:
+        raise InvalidTypeError(
+            f"`{argument}` must be nested in tuples and dicts; got the list {declared!r}: give the "
+            f"tuple {tuple(declared)!r} for elements of several components"
+        )
+    if container is not Container.LEAF:
+        for member in members_of(declared):
+            check_no_list(argument, member)
 
 
 def signature_of(output_types: Any, output_shapes: Any) -> Spec:
     """Return the spec that the two deprecated arguments of from_generator describe.
 
     Args:
-        output_types: a dtype, or a nest of them.
+        output_types: a dtype, or a nest of them without lists.
         output_shapes: the shapes in the same nest; ``None``, for all or a leaf: unknown.
+
+    Raises:
+        InvalidTypeError: if a leaf is no dtype or shape, or the nests differ.
     """
     container = container_of(type(output_types))
     if container is not Container.LEAF:
-        steps = [step for step, _ in children(output_types)]
-        shapes = [None] * len(steps) if output_shapes is None else _members(output_shapes)
-        types = [member for _, member in children(output_types)]
+        types = members_of(output_types)
+        shapes = (
+            [None] * len(types)
+            if output_shapes is None
+            else _members_like(output_types, output_shapes)
+        )
         return rebuild(
             output_types, [signature_of(t, s) for t, s in zip(types, shapes, strict=True)]
         )
     if output_shapes is None:
         return _AnyShape(as_dtype(output_types))
-    return TensorSpec(output_shapes, as_dtype(output_types))
+    return TensorSpec(TensorShape(output_shapes), as_dtype(output_types))
 
 
-def _members(shapes: Any) -> list[Any]:
-    return [member for _, member in children(shapes)]
+def _members_like(types: Any, shapes: Any) -> list[Any]:
+    if isinstance(types, dict) and isinstance(shapes, dict) and types.keys() == shapes.keys():
+        return [shapes[key] for key in types]
+    alike = container_of(type(types)) is container_of(type(shapes))
+    if not alike or isinstance(types, dict) or len(children(types)) != len(children(shapes)):
+        raise InvalidTypeError(
+            f"`output_shapes` must be nested as `output_types` {types!r}; got {shapes!r}"
+        )
+    return members_of(shapes)
 
 
 class _AnyShape:

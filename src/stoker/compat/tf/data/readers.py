@@ -10,7 +10,7 @@ from stoker.compat.tf.data.values import as_constants
 from stoker.compat.tf.dtypes import as_dtype, string
 from stoker.dataset.dataset import Dataset as StokerDataset
 from stoker.elements.spec import TensorSpec
-from stoker.errors import InvalidTypeError
+from stoker.errors import InvalidArgumentError, InvalidTypeError
 
 
 def TextLineDataset(  # noqa: N802 - classes there
@@ -114,7 +114,8 @@ def CsvDataset(  # noqa: N802
             and those of `record_defaults`.
 
     Raises:
-        InvalidArgumentError: if both `select_cols` and `exclude_cols` are given.
+        InvalidArgumentError: if both `select_cols` and `exclude_cols` are given, or a default has
+            several values or dimensions.
     """
     return Dataset.csv(
         _adopted(filenames),
@@ -163,6 +164,11 @@ def _column(default: Any) -> Any:
     default = as_constants(default)
     if not isinstance(default, np.ndarray) or default.ndim == 0:
         return default
+    if default.ndim > 1 or default.size > 1:
+        raise InvalidArgumentError(
+            f"`record_defaults` must hold a dtype or at most one value for each column; got an "
+            f"array of shape {default.shape}: {default!r}"
+        )
     if default.size:
-        return default.flat[0]
+        return default[0]
     return bytes if default.dtype == string else default.dtype

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stoker.dataset.nodes.tensors import SEQUENCES
+from stoker.dataset.tree.node import is_dataset
 from stoker.elements.structure import (
     Container,
     children,
@@ -15,6 +16,7 @@ from stoker.elements.structure import (
     map_structure,
     rebuild,
 )
+from stoker.errors import InvalidTypeError
 
 _INT32 = np.iinfo(np.int32)
 
@@ -114,12 +116,24 @@ def _numpy_leaf(leaf: Any) -> Any:
     scalar = _SCALARS.get(type(leaf))
     if scalar is not None:
         return scalar(leaf)
-    if isinstance(leaf, np.ndarray) and leaf.ndim == 0:
-        leaf = leaf[()]
+    if isinstance(leaf, np.ndarray):
+        if leaf.ndim and leaf.dtype.kind not in "USO":
+            return leaf
+        leaf = leaf if leaf.ndim else leaf[()]
     if isinstance(leaf, np.number):
         kind: Any = leaf.dtype.type
         return _plain(kind)(leaf)
+    if not isinstance(leaf, bytes):
+        _refuse_dataset(leaf.item(0) if isinstance(leaf, np.ndarray) and leaf.size else leaf)
     return as_bytes(leaf)
+
+
+def _refuse_dataset(value: Any) -> None:
+    if is_dataset(value):
+        raise InvalidTypeError(
+            "as_numpy_iterator() must not be called on a dataset of datasets; iterate over the "
+            "dataset itself, or flatten it with flat_map"
+        )
 
 
 @functools.cache

@@ -1,5 +1,6 @@
 """tf.data.experimental: functions that construct or read datasets; most are methods now."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy.typing as npt
 from stoker.compat.tf.data.dataset import Dataset
 from stoker.compat.tf.data.values import as_constants
 from stoker.dataset.dataset import Dataset as StokerDataset
+from stoker.elements.common_spec import common_spec
 from stoker.elements.spec import Spec, spec_of
 from stoker.elements.structure import same_structure
 from stoker.errors import InvalidArgumentError
@@ -117,9 +119,9 @@ def from_list(
                 f"`elements` must all have one structure; element {number} is {constant!r}, "
                 f"element 0 is {constants[0]!r}"
             )
-    spec = spec_of(constants[0])
-    alike = all(spec_of(constant) == spec for constant in constants)
+    try:
+        spec = functools.reduce(common_spec, map(spec_of, constants))
+    except InvalidArgumentError:  # of other dtypes
+        spec = None
     # Indices make it splittable and skipping cheap.
-    return Dataset.range(len(constants)).map(
-        constants.__getitem__, element_spec=spec if alike else None
-    )
+    return Dataset.range(len(constants)).map(constants.__getitem__, element_spec=spec)

@@ -77,7 +77,7 @@ def _reading(function: Callable[P, StokerDataset]) -> Callable[P, Dataset]:
         node = dataset.node
         assert isinstance(node, Distributed)
         options = Pickled.of(_timed(node.read_options.value))
-        return Dataset(msgspec.structs.replace(node, read_options=options), dataset.options())
+        return Dataset._source(msgspec.structs.replace(node, read_options=options))
 
     return from_dataset_id
 

@@ -1,0 +1,95 @@
+"""Tables that fit the terminal: cells without room in their row are written around it."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.text import Text
+
+LEAST_TEXT = 40
+"""Least width in which the text of the last column is wrapped beside the others."""
+
+GAP = "  "
+
+
+def output_console() -> Console:
+    """Return the console of standard output; without a terminal a row is one line, as for grep."""
+    console = Console()
+    wraps = console.is_terminal or "COLUMNS" in os.environ
+    return console if wraps else Console(width=10_000)
+
+
+class Rows:
+    """A table without a frame, of plain text: names of users are no markup.
+
+    If it is wider than the terminal, the last cell of each row is written below the row; if it is
+    still too wide, the first cell above the row; and if it is still too wide, the others as a list.
+
+    Args:
+        columns: the headings.
+        right: those of columns that are aligned to the right, separated by spaces.
+    """
+
+    def __init__(self, *columns: str, right: str = "") -> None:
+        self._columns = columns
+        self._right = [name in right.split() for name in columns]
+        self._rows: list[tuple[Sequence[str], str, str]] = []
+
+    def add(self, cells: Iterable[str], style: str = "", note: str = "") -> None:
+        """Add a row with a cell for each column, and a text below the row."""
+        self._rows.append((list(cells), style, note))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = options.max_width
+        rows = [self._columns, *(cells for cells, _, _ in self._rows)]
+        widths = [max(map(cell_len, cells)) for cells in zip(*rows, strict=True)]
+        beside = width - _total(widths[:-1]) - len(GAP)
+        last_beside = beside >= min(widths[-1], LEAST_TEXT)
+        first_above = not last_beside and _total(widths[:-1]) > width
+        as_list = first_above and _total(widths[1:-1]) + len(GAP) > width
+        for cells, style, note in [(self._columns, "bold", ""), *self._rows]:
+            is_heading = cells is self._columns
+            if last_beside:
+                start = self._line(cells, widths, range(len(cells) - 1)) + GAP
+                last = cells[-1].rjust(widths[-1]) if self._right[-1] else cells[-1]
+                yield from _hanging(console, width, start, last, style)
+            elif as_list and is_heading:
+                continue
+            else:
+                if first_above:
+                    start = f"{self._columns[0]} " if as_list else ""
+                    yield from _hanging(console, width, start, cells[0], style)
+                if as_list:
+                    named = zip(self._columns[1:-1], cells[1:-1], strict=True)
+                    text = ", ".join(f"{name} {cell}" for name, cell in named if cell)
+                    yield from _hanging(console, width, GAP, text, style)
+                else:
+                    middle = range(int(first_above), len(cells) - 1)
+                    line = GAP * first_above + self._line(cells, widths, middle)
+                    yield Text(line.rstrip(), style)
+                if cells[-1] and not is_heading:
+                    text = f"{self._columns[-1].lower()}: {cells[-1]}"
+                    yield from _hanging(console, width, GAP, text, style)
+            if note:
+                yield from _hanging(console, width, GAP, note, style)
+
+    def _line(self, cells: Sequence[str], widths: Sequence[int], columns: range) -> str:
+        """Return the cells of some columns, each as wide as its column."""
+        padded = []
+        for column in columns:
+            pad = " " * (widths[column] - cell_len(cells[column]))
+            padded.append(pad + cells[column] if self._right[column] else cells[column] + pad)
+        return GAP.join(padded)
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + len(GAP) * max(0, len(widths) - 1)
+
+
+def _hanging(console: Console, width: int, start: str, text: str, style: str) -> Iterator[Text]:
+    """Yield the lines of a text that is wrapped after `start`, and indented by its width."""
+    indent = " " * cell_len(start)
+    for line in Text(text).wrap(console, max(1, width - len(indent)), overflow="fold") or [Text()]:
+        yield Text((start + line.plain).rstrip(), style)
+        start = indent

@@ -1,0 +1,98 @@
+"""Seeds that the user did not give.
+
+They are carried beside the tree and are no part of its wire form. Therefore they are no part of the
+identity of a job, a state, a stored file, or a function that refers to a dataset: they come from
+the dataset, from the state that it resumes, or from the job that runs it.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+_lock = threading.Lock()
+
+
+class DrawnSeed:
+    """A seed that is drawn when first used; shared by the datasets derived from one dataset.
+
+    Therefore ``take(n)`` and ``skip(n)`` of one shuffled dataset do not overlap, as with tf.data.
+
+    Args:
+        value: the seed; ``None``: not drawn yet.
+        from_global: it follows from a global seed, so that all workers of a service use it, too.
+    """
+
+    def __init__(self, value: int | None = None, *, from_global: bool = False) -> None:
+        self.from_global = from_global
+        self._value = value
+
+    def get(self, draw: Callable[[], int] | None = None) -> int:
+        """Return the seed; draw it now, by `draw`, if it was not drawn yet."""
+        with _lock:
+            if self._value is None:
+                self._value = int.from_bytes(os.urandom(8), "little") if draw is None else draw()
+            return self._value
+
+    def adopt(self, value: int) -> None:
+        """Replace the seed by that of an epoch which is resumed."""
+        with _lock:
+            self._value = value
+
+
+class Salt:
+    """A number that is combined with the seed of a node; shared by the copies of the node.
+
+    It lets two random nodes differ that are alike otherwise. 0 changes nothing.
+    """
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: int = 0) -> None:
+        self.value = value
+
+
+class DrawnSeeds(msgspec.Struct, frozen=True):
+    """The drawn seeds of a dataset as values.
+
+    Attributes:
+        seed: of the dataset; ``None``: a dispatcher draws one for each task or iteration.
+        salts: of the nodes, as `salts_of` returns.
+    """
+
+    seed: int | None = None
+    salts: list[int] = []
+
+
+def _salts(nodes: Iterable[object]) -> list[Salt]:
+    found = (getattr(node, "salt", None) for node in nodes)
+    return [salt for salt in found if salt is not None]
+
+
+def salts_of(nodes: Iterable[object]) -> list[int]:
+    """Return the salts of the random nodes of a tree, in the order of their numbers.
+
+    Args:
+        nodes: the nodes of the tree, in that order.
+
+    Returns:
+        The values, without the zeros at the end.
+    """
+    values = [salt.value for salt in _salts(nodes)]
+    while values and not values[-1]:
+        values.pop()
+    return values
+
+
+def adopt_salts(nodes: Iterable[object], values: Sequence[int]) -> None:
+    """Give the random nodes of a tree the salts that `salts_of` returned of an equal tree."""
+    for index, salt in enumerate(_salts(nodes)):
+        salt.value = values[index] if index < len(values) else 0
+
+
+def salts_by_number(numbers: Mapping[Any, int], values: Sequence[int]) -> dict[int, int]:
+    """Return the values of `salts_of` by the numbers of their nodes."""
+    random = [number for node, number in numbers.items() if hasattr(node, "salt")]
+    return dict(zip(random, values, strict=False))
