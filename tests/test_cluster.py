@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 import stoker
-from stoker.service.control_loop import control_loop
+from stoker.service.control.control_loop import control_loop
 from tests.serving import eventually, read
 
 NUMBERS = list(range(10))

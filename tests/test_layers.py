@@ -180,14 +180,22 @@ def test_imports_go_down_except_in_distribute():
     """`Dataset.distribute` imports the service when called: the one exception."""
     found = upward(_all_imports())
     assert [(i.importer, i.function, i.imported) for i in found] == [
-        ("stoker.dataset.dataset", "Dataset.distribute", "stoker.service.distribution.distribute")
+        (
+            "stoker.dataset.dataset",
+            "Dataset.distribute",
+            "stoker.service.api.distribution.distribute",
+        )
     ], "\n".join(f"{i.importer}:{i.line} imports {i.imported}" for i in found)
 
 
 def test_no_import_circles_except_in_distribute():
     """`Dataset.distribute` closes the one circle when it is called."""
     assert circles(_all_imports(), set(_sources()) - FACADE) == [
-        {"stoker.dataset.dataset", "stoker.service.distribution", "stoker.service.registration"}
+        {
+            "stoker.dataset.dataset",
+            "stoker.service.api.distribution",
+            "stoker.service.api.registration",
+        }
     ]
 
 
@@ -202,12 +210,12 @@ def test_late_and_type_checking_circles_are_found():
 @pytest.mark.parametrize(
     ("source", "importer", "imported"),
     [
-        ("import stoker.service.rpc", "stoker.wire.frames", ["stoker.service.rpc"]),
+        ("import stoker.service.control.rpc", "stoker.wire.frames", ["stoker.service.control.rpc"]),
         ("def f():\n    from stoker.cli import main", "stoker.cluster", ["stoker.cli.main"]),
         ("from ..wire import codec", "stoker.dataset.iterator", ["stoker.wire.codec"]),
         ("import stoker.dataset.iterator", "stoker.wire.frames", ["stoker.dataset.iterator"]),
         ("from stoker.wire import frames", "stoker.dataset.iterator", ["stoker.wire.frames"]),
-        ("from stoker import Dataset", "stoker.service.distribution", ["stoker.Dataset"]),
+        ("from stoker import Dataset", "stoker.service.api.distribution", ["stoker.Dataset"]),
         ("import stoker", "stoker.errors", ["stoker"]),
         ("from stoker.errors import StokerError", "stoker.dataset.tree.node", []),
         ("from . import node", "stoker.dataset.streams.execute", []),

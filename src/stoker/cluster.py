@@ -7,15 +7,15 @@ import weakref
 from types import TracebackType
 from typing import Protocol, Self
 
-from stoker.dataset.html_table import html_table
+from stoker.dataset.reports.html_table import html_table
 from stoker.errors import FailedPreconditionError, InvalidArgumentError
 from stoker.service import DispatchServer, WorkerConfig, WorkerServer
-from stoker.service.control_loop import control_loop
+from stoker.service.control.control_loop import control_loop
 from stoker.service.keys import WorkerIdentity
-from stoker.service.own_threads import run_apart
 from stoker.service.plurals import plural
-from stoker.service.worker.process import WorkerProcess
-from stoker.service.worker.supervisor_session import SupervisorSession
+from stoker.service.process.own_threads import run_apart
+from stoker.service.worker.processes.process import WorkerProcess
+from stoker.service.worker.processes.supervisor_session import SupervisorSession
 
 logger = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from stoker.dataset.dataset import Dataset
 from stoker.elements.foreign import array_of, is_foreign_array
 from stoker.elements.structure import flatten
 from stoker.errors import InvalidArgumentError
-from stoker.service.consumers import reads_in_step
+from stoker.service.api.consumers import reads_in_step
 
 __all__ = ["DataLoader"]
 

@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch")
 
 import stoker  # noqa: E402
 from stoker import Dataset  # noqa: E402
-from stoker.dataset.pickled import Pickled  # noqa: E402
+from stoker.dataset.pickling.pickled import Pickled  # noqa: E402
 from stoker.errors import InvalidArgumentError, InvalidTypeError  # noqa: E402
 from stoker.torch import DataLoader, from_torch  # noqa: E402
 from tests.adapters.torch_datasets import Countdown, Squares  # noqa: E402

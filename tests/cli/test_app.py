@@ -91,7 +91,7 @@ def test_a_dispatcher_that_fails_ends_with_code_1(monkeypatch):
 def test_help_loads_no_server():
     code = (
         "import sys; from stoker.cli.app import app; names = ('grpclib', 'numpy', 'PIL')\n"
-        "print([name for name in (*names, 'stoker.service.rpc') if name in sys.modules])"
+        "print([name for name in (*names, 'stoker.service.control.rpc') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stoker.service import DispatchServer, WorkerServer
-from stoker.service.open_files import MOST_OPEN_FILES, raise_open_files_limit
+from stoker.service.process.open_files import MOST_OPEN_FILES, raise_open_files_limit
 from tests.cli.commands import running
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -15,9 +15,10 @@ import stoker
 from stoker.cli.app import app
 from stoker.cli.status_summary import summary
 from stoker.cli.status_view import print_status, status_tables
-from stoker.service import DispatchServer, rpc
+from stoker.service import DispatchServer
 from stoker.service import messages as m
 from stoker.service import status as st
+from stoker.service.control import rpc
 from stoker.service.loading import Loading
 from tests.cli.statuses import client, epoch, job, status, worker
 from tests.serving import Service, eventually

@@ -17,7 +17,8 @@ from stoker.errors import (
     InvalidArgumentError,
     UserFunctionError,
 )
-from stoker.service import distribute, messages, register_dataset, rpc
+from stoker.service import distribute, messages, register_dataset
+from stoker.service.control import rpc
 from tests.serving import iterator_with_deadline, outcomes, read
 
 LOCK = threading.Lock()
@@ -273,7 +274,7 @@ def _with_missing_module(monkeypatch, count: int) -> stoker.Dataset:
 
 
 def _with_blob(dataset: stoker.Dataset, blob: bytes) -> stoker.Dataset:
-    from stoker.dataset.pickled import Pickled
+    from stoker.dataset.pickling.pickled import Pickled
 
     node = msgspec.structs.replace(dataset.node, function=Pickled.from_blob(blob))
     return stoker.Dataset(node, stoker.Options())
@@ -314,7 +315,7 @@ def test_elements_of_many_structures_arrive(serve):
 
 def test_version_mismatch_names_both_versions(serve, monkeypatch):
     here = messages.Versions("3.9", "1")
-    monkeypatch.setattr(sys.modules["stoker.service.registration"], "versions", lambda: here)
+    monkeypatch.setattr(sys.modules["stoker.service.api.registration"], "versions", lambda: here)
     dataset = stoker.Dataset.range(3).map(lambda x: x).distribute(serve(2).target)
     with pytest.raises(
         FailedPreconditionError, match=r"Python 3\.9 with NumPy 1.*workers run"
@@ -325,13 +326,13 @@ def test_version_mismatch_names_both_versions(serve, monkeypatch):
 
 def test_dataset_without_functions_runs_on_any_version(serve, monkeypatch):
     here = messages.Versions("3.9", "1")
-    monkeypatch.setattr(sys.modules["stoker.service.registration"], "versions", lambda: here)
+    monkeypatch.setattr(sys.modules["stoker.service.api.registration"], "versions", lambda: here)
     assert read(stoker.Dataset.range(3).distribute(serve().target)) == [0, 1, 2]
 
 
 def test_late_worker_of_another_version_is_one_error(serve, monkeypatch):
     here = messages.Versions("3.9", "1")
-    monkeypatch.setattr(sys.modules["stoker.service.registration"], "versions", lambda: here)
+    monkeypatch.setattr(sys.modules["stoker.service.api.registration"], "versions", lambda: here)
     service = serve(0)
     dataset = stoker.Dataset.range(3).map(lambda x: x).distribute(service.target)
     with dataset.iterator() as iterator:

@@ -11,7 +11,7 @@ from stoker import Dataset
 from stoker.compat import tf
 from stoker.errors import FailedPreconditionError
 from stoker.service import WorkerConfig, WorkerServer, distribute
-from stoker.service.worker.process import WorkerProcess
+from stoker.service.worker.processes.process import WorkerProcess
 from tests.serving import Service, eventually, read, tasks_of
 
 OFF = "parallel_epochs"

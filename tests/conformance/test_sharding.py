@@ -223,8 +223,12 @@ def in_other_process(monkeypatch):
     """Make clients look as if they ran in another process."""
     import sys
 
-    monkeypatch.setattr(sys.modules["stoker.service.source"], "process_token", lambda: "elsewhere")
-    monkeypatch.setattr("stoker.service.client.route.process_token", lambda: "elsewhere")
+    monkeypatch.setattr(
+        sys.modules["stoker.service.api.source"], "process_token", lambda: "elsewhere"
+    )
+    monkeypatch.setattr(
+        "stoker.service.client.connections.route.process_token", lambda: "elsewhere"
+    )
 
 
 @pytest.mark.parametrize("tag", ["COLOCATED", "colocated"])

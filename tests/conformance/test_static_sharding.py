@@ -25,7 +25,7 @@ from stoker.service import (
     from_dataset_id,
     register_dataset,
 )
-from stoker.service.worker.process import WorkerProcess
+from stoker.service.worker.processes.process import WorkerProcess
 from tests.serving import Service, eventually, read, tasks_of
 
 FILE, DATA = ShardingPolicy.FILE, ShardingPolicy.DATA

@@ -11,7 +11,7 @@ import pytest
 
 import stoker
 from stoker import Dataset, per_worker
-from stoker.dataset.pickled import Pickled
+from stoker.dataset.pickling.pickled import Pickled
 from stoker.errors import InvalidArgumentError
 
 

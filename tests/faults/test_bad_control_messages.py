@@ -17,10 +17,10 @@ import pytest
 import stoker
 from stoker.errors import UnavailableError, WireError, from_record
 from stoker.service import messages as m
-from stoker.service import receiving, rpc, rpc_server
-from stoker.service.control_loop import control_loop, run_on
-from stoker.service.control_server import MAX_STREAMS
-from stoker.service.receiving import MAX_HELLO_BYTES, MAX_MESSAGE_BYTES, Receiver
+from stoker.service.control import receiving, rpc, rpc_server
+from stoker.service.control.control_loop import control_loop, run_on
+from stoker.service.control.control_server import MAX_STREAMS
+from stoker.service.control.receiving import MAX_HELLO_BYTES, MAX_MESSAGE_BYTES, Receiver
 from tests.serving import DEADLINE, Service, eventually, read
 
 HEADERS = [

@@ -255,7 +255,7 @@ def test_silence_ends_its_connection_without_a_warning(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("stoker.service.worker.data_connections.HELLO_SECONDS", 0.05)
+    monkeypatch.setattr("stoker.service.worker.readers.data_connections.HELLO_SECONDS", 0.05)
     whole = BYTES[transport](HELLO)
     half = whole[: int(part * len(whole))]
     if not _reaches_worker(transport, half):

@@ -13,7 +13,7 @@ import pytest
 
 import stoker
 from stoker.service import DispatchServer, WorkerConfig
-from stoker.service.worker.supervisor import Supervisor
+from stoker.service.worker.processes.supervisor import Supervisor
 from tests.serving import eventually, iterator_with_deadline
 
 pytestmark = [

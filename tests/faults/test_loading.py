@@ -6,8 +6,9 @@ import pytest
 
 import stoker
 from stoker import errors
-from stoker.service import distribute, rpc
+from stoker.service import distribute
 from stoker.service import messages as m
+from stoker.service.control import rpc
 from tests.serving import Service, eventually, iterator_with_deadline, outcomes, read
 
 
@@ -20,7 +21,9 @@ class _Network:
         self._lock = threading.Lock()
         self._call = rpc.call
         monkeypatch.setattr(rpc, "call", self._maybe_call)
-        monkeypatch.setattr("stoker.service.worker.dataset_loader.CALL_AGAIN_SECONDS", 0.001)
+        monkeypatch.setattr(
+            "stoker.service.worker.pipelines.dataset_loader.CALL_AGAIN_SECONDS", 0.001
+        )
 
     def _maybe_call(self, address: str, request: m.Request, *timeouts: float) -> m.Reply:
         if isinstance(request, m.GetDataset):

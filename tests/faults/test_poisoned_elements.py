@@ -14,8 +14,8 @@ import pytest
 import stoker
 from stoker.errors import PoisonedElementError
 from stoker.service import DispatchServer, WorkerConfig
-from stoker.service.dispatcher.poison import PoisonSearch
-from stoker.service.worker.supervisor import Supervisor
+from stoker.service.dispatcher.entities.poison import PoisonSearch
+from stoker.service.worker.processes.supervisor import Supervisor
 from tests.serving import eventually
 
 pytestmark = pytest.mark.timeout(120)

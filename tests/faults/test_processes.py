@@ -14,8 +14,8 @@ import pytest
 import stoker
 from stoker import errors
 from stoker.service import DispatchServer, WorkerConfig
-from stoker.service.worker.process import WorkerProcess
-from stoker.service.worker.supervisor import Supervisor
+from stoker.service.worker.processes.process import WorkerProcess
+from stoker.service.worker.processes.supervisor import Supervisor
 
 pytestmark = pytest.mark.timeout(120)
 

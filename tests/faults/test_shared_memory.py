@@ -20,7 +20,7 @@ if sys.platform != "linux":
 import stoker
 from stoker.errors import UnavailableError
 from stoker.service import DispatchServer, WorkerConfig
-from stoker.service.worker.process import WorkerProcess
+from stoker.service.worker.processes.process import WorkerProcess
 from stoker.wire.frames import Frame, Ready
 from stoker.wire.transports import Connection
 from stoker.wire.transports.shm import SHM, Segments, ShmTransport

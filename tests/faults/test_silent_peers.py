@@ -15,13 +15,14 @@ import pytest
 
 import stoker
 from stoker.errors import UnavailableError
-from stoker.service import DispatchServer, WorkerConfig, WorkerServer, rpc, rpc_session
+from stoker.service import DispatchServer, WorkerConfig, WorkerServer
 from stoker.service import messages as m
-from stoker.service.control_connection import ConnectError, WatchedProtocol
-from stoker.service.control_loop import run_on
-from stoker.service.worker.process import WorkerProcess
-from stoker.service.worker.supervisor import Supervisor
-from stoker.service.worker.supervisor_session import SupervisorSession
+from stoker.service.control import rpc, rpc_session
+from stoker.service.control.control_connection import ConnectError, WatchedProtocol
+from stoker.service.control.control_loop import run_on
+from stoker.service.worker.processes.process import WorkerProcess
+from stoker.service.worker.processes.supervisor import Supervisor
+from stoker.service.worker.processes.supervisor_session import SupervisorSession
 from tests.faults.proxy import Forwarder
 from tests.serving import Service, eventually, free_port, read
 

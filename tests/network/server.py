@@ -9,7 +9,7 @@ import logging
 import sys
 
 from stoker.service import DispatchServer, WorkerServer
-from stoker.service.shutdown import StopRequest
+from stoker.service.process.shutdown import StopRequest
 
 
 def main(kind: str, fields: str) -> None:

@@ -14,10 +14,10 @@ from stoker.dataset.tree.structure import WireNode, structure_of
 from stoker.elements.spec import UnknownSpec, spec_to_wire
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
-from stoker.service.dispatcher.assignment import TASKS_PER_CLIENT
+from stoker.service.dispatcher.iterations.assignment import TASKS_PER_CLIENT
 from stoker.service.dispatcher.logic import Dispatcher, Send
-from stoker.service.processing_modes import ShardingPolicy
-from stoker.service.worker.listing import PAGE_ENTRIES
+from stoker.service.rules.processing_modes import ShardingPolicy
+from stoker.service.worker.pipelines.listing import PAGE_ENTRIES
 
 LISTED = ListedSplits()
 """The splits of a dataset of files, for `Cluster`."""

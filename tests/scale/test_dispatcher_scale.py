@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from stoker.service import messages as m
-from stoker.service.dispatcher.assignment import SHARED_BY, TASKS_PER_CLIENT
-from stoker.service.dispatcher.sessions import MOST_HEARTBEATS, SLICE, heartbeat_ms
-from stoker.service.processing_modes import ShardingPolicy
+from stoker.service.dispatcher.iterations.assignment import SHARED_BY, TASKS_PER_CLIENT
+from stoker.service.dispatcher.sessions.sessions import MOST_HEARTBEATS, SLICE, heartbeat_ms
+from stoker.service.rules.processing_modes import ShardingPolicy
 from tests.scale.cluster import Cluster
 
 WORKERS, CLIENTS = 10_000, 10

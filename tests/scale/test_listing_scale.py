@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from stoker.service import messages as m
-from stoker.service.processing_modes import ShardingPolicy
+from stoker.service.rules.processing_modes import ShardingPolicy
 from tests.scale.cluster import LISTED, Cluster, FileLister
 from tests.scale.test_dispatcher_scale import LONGEST_CALL
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from stoker.service.open_files import raise_open_files_limit
+from stoker.service.process.open_files import raise_open_files_limit
 from tests.scale.raw_sessions import RawSessions
 from tests.scale.watched_dispatcher import Measurement
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import msgspec
 
-from stoker.service import DispatchServer, rpc
+from stoker.service import DispatchServer
 from stoker.service import messages as m
+from stoker.service.control import rpc
 
 
 class Measurement(msgspec.Struct):

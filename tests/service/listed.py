@@ -2,9 +2,9 @@
 
 import msgspec
 
-from stoker.service.dispatcher import records as r
-from stoker.service.dispatcher.listed_values import page_digest
-from stoker.service.dispatcher.state import State
+from stoker.service.dispatcher.entities import records as r
+from stoker.service.dispatcher.entities.listed_values import page_digest
+from stoker.service.dispatcher.state.state import State
 
 
 def record_listed(state: State, iteration_id: int, source: int, values: list[str]) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from stoker.errors import InvalidArgumentError, NotFoundError
 from stoker.service.config import DispatcherConfig, WorkerConfig, parse_service
-from stoker.service.processing_modes import ShardingPolicy, parse_processing_mode
+from stoker.service.rules.processing_modes import ShardingPolicy, parse_processing_mode
 
 
 def test_dispatcher_defaults_are_as_documented():

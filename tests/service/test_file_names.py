@@ -120,14 +120,16 @@ def test_name_that_cannot_be_sent_is_refused_at_once(name, make):
 
 
 def test_message_that_cannot_be_sent_fails_the_read(service, monkeypatch):
-    monkeypatch.setattr("stoker.service.read_options.check_text", lambda name, value: None)
+    monkeypatch.setattr("stoker.service.api.read_options.check_text", lambda name, value: None)
     dataset = stoker.Dataset.range(3).distribute(service.target, job_name="\ud800")
     with pytest.raises(InvalidArgumentError, match="ClientHello message cannot be encoded"):
         read(dataset)
 
 
 def test_listing_that_cannot_be_sent_fails_the_read(service, folder, monkeypatch):
-    monkeypatch.setattr("stoker.service.worker.listing.split_to_wire", lambda value: object())
+    monkeypatch.setattr(
+        "stoker.service.worker.pipelines.listing.split_to_wire", lambda value: object()
+    )
     with pytest.raises(InvalidArgumentError, match="the splits of source 0 cannot be sent"):
         read(stoker.Dataset.list_files(f"{folder}/*").distribute(service.target))
 

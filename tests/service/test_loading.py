@@ -13,9 +13,9 @@ import pytest
 
 import stoker
 from stoker.service.loading import Loading, imported_module
-from stoker.service.worker import pipeline as pipelines
-from stoker.service.worker import task_meter
-from tests.service.test_pipeline import _Host
+from stoker.service.worker.pipelines import pipeline as pipelines
+from stoker.service.worker.pipelines import task_meter
+from tests.service.worker.pipelines.test_pipeline import _Host
 from tests.serving import eventually
 
 NAME = "slow_package_of_test"

@@ -8,10 +8,10 @@ import pytest
 from stoker.errors import FailedPreconditionError
 from stoker.service import DispatchServer, WorkerConfig, WorkerServer
 from stoker.service import messages as m
-from stoker.service.dispatcher.supervisors import Supervisors
-from stoker.service.dispatcher.workers import Workers
-from stoker.service.worker.supervisor import Supervisor
-from stoker.service.worker.supervisor_session import SupervisorSession
+from stoker.service.dispatcher.peers.supervisors import Supervisors
+from stoker.service.dispatcher.peers.workers import Workers
+from stoker.service.worker.processes.supervisor import Supervisor
+from stoker.service.worker.processes.supervisor_session import SupervisorSession
 from tests.serving import Service, eventually
 
 REASON = "no common control protocol"
@@ -87,7 +87,7 @@ IMPATIENT_CHILD = """
 import sys
 from stoker.service.worker import server
 server.REFUSED_SECONDS = 0.5
-from stoker.service.worker.child import main
+from stoker.service.worker.processes.child import main
 sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))
 """
 

@@ -18,15 +18,8 @@ from stoker.errors import (
     StokerError,
     UnavailableError,
 )
-from stoker.service import (
-    DispatchServer,
-    ShardingPolicy,
-    WorkerServer,
-    distribute,
-    messages,
-    rpc,
-    rpc_session,
-)
+from stoker.service import DispatchServer, ShardingPolicy, WorkerServer, distribute, messages
+from stoker.service.control import rpc, rpc_session
 from stoker.service.keys import reader_key
 from stoker.wire import frames
 from stoker.wire.transports import get_transport

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from stoker.dataset.streams.stage_report import StageReport
-from stoker.service.client.task_reading import JOINED_SECONDS, TaskReading
+from stoker.dataset.streams.measure.stage_report import StageReport
+from stoker.service.client.measure.task_reading import JOINED_SECONDS, TaskReading
 from stoker.service.task_evidence import TaskEvidence, decode, encode
 from stoker.wire import frames as f
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from stoker.errors import StokerError
 from stoker.service import messages as m
+from stoker.service.api.read_options import ReadOptions
 from stoker.service.client import logic
-from stoker.service.read_options import ReadOptions
 from stoker.wire import frames as f
 from tests.simulation.network import Link, Side, World, can_connect
 from tests.simulation.pipeline import Element, elements_of

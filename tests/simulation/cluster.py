@@ -11,9 +11,9 @@ from stoker.dataset.tree.splits import IndexSplits, ListedSplits, Source
 from stoker.dataset.tree.structure import WireNode, structure_of
 from stoker.elements.spec import UnknownSpec, spec_to_wire
 from stoker.service import messages as m
+from stoker.service.api.read_options import CrossTrainerCache, ReadOptions
 from stoker.service.config import DispatcherConfig
 from stoker.service.keys import KEY_BYTES
-from stoker.service.read_options import CrossTrainerCache, ReadOptions
 from tests.simulation.client import SimClient
 from tests.simulation.disk import Disk
 from tests.simulation.dispatcher import SimDispatcher

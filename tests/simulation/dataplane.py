@@ -12,12 +12,12 @@ from functools import partial
 from typing import Any
 
 from stoker.service import messages as m
+from stoker.service.api.read_options import ReadOptions
 from stoker.service.chunk import Chunk
 from stoker.service.client import logic as client_logic
-from stoker.service.client.credit import BUFFER_BYTES
+from stoker.service.client.flow.credit import BUFFER_BYTES
 from stoker.service.keys import reader_key
-from stoker.service.processing_modes import ShardingPolicy
-from stoker.service.read_options import ReadOptions
+from stoker.service.rules.processing_modes import ShardingPolicy
 from stoker.service.worker import logic as worker_logic
 from stoker.wire import frames as f
 from tests.simulation.network import World

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from stoker.errors import UnavailableError
-from stoker.service.dispatcher.snapshot import compact, rebuild
-from stoker.service.dispatcher.state import State
+from stoker.service.dispatcher.state.snapshot import compact, rebuild
+from stoker.service.dispatcher.state.state import State
 from tests.simulation.network import World
 from tests.simulation.process import Process
 

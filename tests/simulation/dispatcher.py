@@ -8,10 +8,10 @@ from typing import Any
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher import logic
-from stoker.service.dispatcher.journal_gate import JournalGate
-from stoker.service.dispatcher.journal_position import OutdatedJournalError
-from stoker.service.dispatcher.snapshot import dump
-from stoker.service.dispatcher.state import State
+from stoker.service.dispatcher.state.journal_gate import JournalGate
+from stoker.service.dispatcher.state.journal_position import OutdatedJournalError
+from stoker.service.dispatcher.state.snapshot import dump
+from stoker.service.dispatcher.state.state import State
 from stoker.service.keys import WorkerIdentity
 from tests.simulation.disk import Disk, SimJournal
 from tests.simulation.network import Side, World, can_connect

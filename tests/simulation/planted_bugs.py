@@ -8,18 +8,19 @@ from unittest import mock
 import msgspec
 
 from stoker.service.client.task_cursor import TaskCursor
-from stoker.service.dispatcher import logic, state
+from stoker.service.dispatcher import logic
 from stoker.service.dispatcher.actions import Action
-from stoker.service.dispatcher.entities import Worker
-from stoker.service.dispatcher.journal_gate import JournalGate
-from stoker.service.dispatcher.journal_position import JournalPositions
-from stoker.service.dispatcher.ledger import Ledger
-from stoker.service.dispatcher.records import JobCancelled, Record, SplitsBegun
-from stoker.service.dispatcher.rounds import Rounds
-from stoker.service.dispatcher.split_tracker import SplitTracker
-from stoker.service.dispatcher.workers import Workers
+from stoker.service.dispatcher.entities.entities import Worker
+from stoker.service.dispatcher.entities.records import JobCancelled, Record, SplitsBegun
+from stoker.service.dispatcher.entities.split_tracker import SplitTracker
+from stoker.service.dispatcher.iterations.rounds import Rounds
+from stoker.service.dispatcher.peers.workers import Workers
+from stoker.service.dispatcher.state import state
+from stoker.service.dispatcher.state.journal_gate import JournalGate
+from stoker.service.dispatcher.state.journal_position import JournalPositions
+from stoker.service.dispatcher.state.ledger import Ledger
 from stoker.service.messages import SplitRequest, WorkerHello
-from stoker.service.worker.split_queue import SplitQueue
+from stoker.service.worker.tasks.split_queue import SplitQueue
 
 
 def _record_not_journaled() -> Any:

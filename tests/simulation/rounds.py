@@ -6,7 +6,7 @@ import traceback
 from collections import Counter
 from functools import partial
 
-from stoker.service.client.round_order import RoundOrder
+from stoker.service.client.orders.round_order import RoundOrder
 from tests.simulation import invariants
 from tests.simulation.client import SimClient
 from tests.simulation.cluster import Cluster

@@ -5,7 +5,7 @@ import random
 from collections import Counter
 from dataclasses import dataclass
 
-from stoker.service.processing_modes import ShardingPolicy
+from stoker.service.rules.processing_modes import ShardingPolicy
 from tests.simulation.faults import (
     SHORT_SECONDS,
     Breaks,

@@ -1,4 +1,4 @@
-"""Sessions with the simulated dispatcher, as `stoker.service.rpc_session` has them."""
+"""Sessions with the simulated dispatcher, as `stoker.service.control.rpc_session` has them."""
 
 import re
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from stoker.service import messages as m
-from stoker.service.rpc_session import FAREWELL_SECONDS
+from stoker.service.control.rpc_session import FAREWELL_SECONDS
 from tests.simulation.network import Link, Side, World, can_connect
 from tests.simulation.process import Process
 

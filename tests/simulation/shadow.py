@@ -1,7 +1,7 @@
 """A second state of the dispatcher, changed only by the encoded records that it writes."""
 
-from stoker.service.dispatcher.snapshot import dump, load, replay
-from stoker.service.dispatcher.state import State
+from stoker.service.dispatcher.state.snapshot import dump, load, replay
+from stoker.service.dispatcher.state.state import State
 
 
 class Shadow:

@@ -7,7 +7,7 @@ from typing import Any
 
 from stoker.dataset.tree.splits import ListedSplits, ShardBy, Source, Unsplittable
 from stoker.service import messages as m
-from stoker.service.processing_modes import ShardingPolicy
+from stoker.service.rules.processing_modes import ShardingPolicy
 from tests.simulation.faults import Crash, Drain, Fault
 from tests.simulation.pipeline import Element, Pipeline, Plan, SourcePlan
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from stoker.dataset.tree.splits import ShardBy
-from stoker.service.processing_modes import ShardingPolicy
+from stoker.service.rules.processing_modes import ShardingPolicy
 from tests.simulation.client import SimClient
 from tests.simulation.pipeline import Element
 from tests.simulation.shard_plan import shard_elements

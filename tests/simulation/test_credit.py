@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from stoker.service.client.credit import BUFFER_BYTES
-from stoker.service.client.flow_control import CONNECTION_BYTES
+from stoker.service.client.flow.credit import BUFFER_BYTES
+from stoker.service.client.flow.flow_control import CONNECTION_BYTES
 from tests.simulation.dataplane import Client, Wire, Worker, world
 
 MIB = 1 << 20

@@ -12,8 +12,8 @@ from stoker.service import messages as m
 from stoker.service.chunk import Chunk
 from stoker.service.keys import WorkerIdentity
 from stoker.service.worker import logic
+from stoker.service.worker.buffers.sliding_window import SlidingWindow
 from stoker.service.worker.shell import HURRY_SECONDS
-from stoker.service.worker.sliding_window import SlidingWindow
 from stoker.wire import frames as f
 from tests.simulation.network import Side, World
 from tests.simulation.pipeline import Element, Pipeline, Plan, elements_of

@@ -19,7 +19,7 @@ from stoker.dataset import arguments
 from stoker.dataset.dataset import Dataset
 from stoker.dataset.iterator import Iterator
 from stoker.errors import InvalidArgumentError, UnimplementedError
-from stoker.service.consumers import is_distributed, with_own_jobs
+from stoker.service.api.consumers import is_distributed, with_own_jobs
 
 
 class Progress:

@@ -13,7 +13,7 @@ from stoker.dataset import arguments
 from stoker.dataset.dataset import Dataset
 from stoker.dataset.options import Options
 from stoker.errors import InvalidArgumentError, InvalidTypeError
-from stoker.service.consumers import reads_cross_trainer_cache, reads_in_step, with_own_jobs
+from stoker.service.api.consumers import reads_cross_trainer_cache, reads_in_step, with_own_jobs
 
 NOT_THE_LIMIT = 1.05
 """Ratio below which the input is not called the limit: less than that is noise."""

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from stoker.adapters.ranks import Rank
 from stoker.dataset import arguments
 from stoker.dataset.dataset import Dataset
-from stoker.service.consumers import dispatchers_of, named_jobs_of
+from stoker.service.api.consumers import dispatchers_of, named_jobs_of
 
 _MOST_PASSES = 64
 """Passes that are remembered; copies join only the last ones."""

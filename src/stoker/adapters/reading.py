@@ -9,7 +9,7 @@ from stoker.dataset import arguments
 from stoker.dataset.dataset import Dataset
 from stoker.dataset.options import Options
 from stoker.errors import FailedPreconditionError, InvalidArgumentError, InvalidTypeError
-from stoker.service.consumers import (
+from stoker.service.api.consumers import (
     as_consumer,
     is_distributed,
     jobs_of,

@@ -5,8 +5,8 @@ import typer
 from stoker.cli.failure import fail
 from stoker.errors import StokerError, WireError
 from stoker.service import messages as m
-from stoker.service import rpc
 from stoker.service.config import parse_service
+from stoker.service.control import rpc
 from stoker.service.status import Status
 
 CALL_SECONDS = 10.0

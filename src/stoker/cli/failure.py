@@ -21,7 +21,7 @@ def refuse(message: str, *, as_json: bool = False) -> NoReturn:
 def _print(message: str, *, as_json: bool) -> None:
     line = f"stoker: {message}"
     if as_json:
-        from stoker.service.logs import json_line
+        from stoker.service.process.logs import json_line
 
         line = json_line(logging.ERROR, "stoker.cli", message)
     typer.echo(line, err=True)

@@ -18,11 +18,11 @@ from stoker.errors import (
 )
 from stoker.service import DispatcherConfig, DispatchServer, WorkerConfig
 from stoker.service.config import parse_service
-from stoker.service.logs import LogOptions, json_line, log_to_stderr
 from stoker.service.plurals import plural
-from stoker.service.shutdown import StopRequest
-from stoker.service.worker.process import GRACE
-from stoker.service.worker.supervisor import Supervisor
+from stoker.service.process.logs import LogOptions, json_line, log_to_stderr
+from stoker.service.process.shutdown import StopRequest
+from stoker.service.worker.processes.process import GRACE
+from stoker.service.worker.processes.supervisor import Supervisor
 from stoker.wire.addresses import is_unspecified
 
 logger = logging.getLogger("stoker.cli")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stoker.dataset.pickled import Pickled
+from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.tree.node import AUTOTUNE
 from stoker.elements.spec import Spec, is_spec
 from stoker.errors import InvalidArgumentError, InvalidTypeError

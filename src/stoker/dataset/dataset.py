@@ -16,7 +16,6 @@ from stoker.dataset.drawn_seeds import (
     salts_by_number,
     salts_of,
 )
-from stoker.dataset.explanation import Explanation, outline
 from stoker.dataset.fluent.batching import Batching
 from stoker.dataset.fluent.caching import Caching
 from stoker.dataset.fluent.combining import Combining
@@ -27,9 +26,10 @@ from stoker.dataset.fluent.grouping import Grouping
 from stoker.dataset.fluent.ordering import Ordering
 from stoker.dataset.fluent.sources import Sources
 from stoker.dataset.iterator import Iterator
-from stoker.dataset.measurements import Measurements
 from stoker.dataset.nodes.cache import forget_draws
 from stoker.dataset.options import Options
+from stoker.dataset.reports.explanation import Explanation, outline
+from stoker.dataset.reports.measurements import Measurements
 from stoker.dataset.state import Identity, State, check_resumable, identity_of, parse_state
 from stoker.dataset.streams.execute import open_stream
 from stoker.dataset.streams.stream import Stream
@@ -169,7 +169,7 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
             UnimplementedError: if a source cannot be split, which "distributed_epoch" requires, or
                 this version does not have an argument.
         """
-        from stoker.service.distribution import distribute
+        from stoker.service.api.distribution import distribute
 
         transformation = distribute(
             processing_mode,

@@ -13,12 +13,12 @@ from typing import Any, NoReturn, TypeAlias
 import msgspec
 
 from stoker.dataset.closing import Closing
-from stoker.dataset.measurements import Measurements
+from stoker.dataset.reports.measurements import Measurements
+from stoker.dataset.reports.stats import Stats
 from stoker.dataset.state import State
-from stoker.dataset.stats import Stats
 from stoker.dataset.streams.failures import forget_locals, hide_own_frames
-from stoker.dataset.streams.meters import Meters
-from stoker.dataset.streams.statistics import Statistics
+from stoker.dataset.streams.measure.meters import Meters
+from stoker.dataset.streams.measure.statistics import Statistics
 from stoker.dataset.streams.stream import READ_AHEAD_BYTES, READ_AHEAD_ELEMENTS, Stream
 from stoker.errors import FailedPreconditionError, UnimplementedError
 

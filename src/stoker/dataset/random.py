@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from stoker.dataset import global_generators
-from stoker.dataset.streams.task_calls import StreamCalls
+from stoker.dataset.streams.calls.task_calls import StreamCalls
 from stoker.dataset.tree.node import Context, Node
 from stoker.errors import FailedPreconditionError, InvalidTypeError
 

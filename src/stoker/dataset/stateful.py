@@ -18,8 +18,8 @@ import numpy as np
 
 from stoker.dataset.counters import counters_of
 from stoker.dataset.per_worker import per_worker
-from stoker.dataset.pickled import is_users_own
-from stoker.dataset.references import is_function, name_of, references_of
+from stoker.dataset.pickling.pickled import is_users_own
+from stoker.dataset.pickling.references import is_function, name_of, references_of
 from stoker.dataset.tree.call_site import warn_at_call_site
 from stoker.dataset.tree.node import Node, layout_of, number
 

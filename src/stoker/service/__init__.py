@@ -5,25 +5,25 @@ from typing import TYPE_CHECKING
 from stoker.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from stoker.service.api.distribution import distribute, from_dataset_id, register_dataset
+    from stoker.service.api.read_options import CrossTrainerCache
     from stoker.service.config import DispatcherConfig, WorkerConfig
     from stoker.service.dispatcher.server import DispatchServer
-    from stoker.service.distribution import distribute, from_dataset_id, register_dataset
-    from stoker.service.processing_modes import ShardingPolicy
-    from stoker.service.read_options import CrossTrainerCache
+    from stoker.service.rules.processing_modes import ShardingPolicy
     from stoker.service.worker.server import WorkerServer
 else:
     __getattr__ = lazy_names(
         "stoker.service",
         {
-            "CrossTrainerCache": "stoker.service.read_options",
+            "CrossTrainerCache": "stoker.service.api.read_options",
             "DispatchServer": "stoker.service.dispatcher.server",
             "DispatcherConfig": "stoker.service.config",
-            "ShardingPolicy": "stoker.service.processing_modes",
+            "ShardingPolicy": "stoker.service.rules.processing_modes",
             "WorkerConfig": "stoker.service.config",
             "WorkerServer": "stoker.service.worker.server",
-            "distribute": "stoker.service.distribution",
-            "from_dataset_id": "stoker.service.distribution",
-            "register_dataset": "stoker.service.distribution",
+            "distribute": "stoker.service.api.distribution",
+            "from_dataset_id": "stoker.service.api.distribution",
+            "register_dataset": "stoker.service.api.distribution",
         },
     )
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from stoker.dataset.streams.stage_report import StageReport
+from stoker.dataset.streams.measure.stage_report import StageReport
 from stoker.service.loading import Loading
 from stoker.wire.frames import UNDECODABLE
 

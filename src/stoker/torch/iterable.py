@@ -17,7 +17,7 @@ from stoker.dataset.dataset import Dataset
 from stoker.dataset.iterator import Iterator as DatasetIterator
 from stoker.dataset.state import check_resumable
 from stoker.errors import UnimplementedError
-from stoker.service.consumers import is_distributed, with_own_jobs
+from stoker.service.api.consumers import is_distributed, with_own_jobs
 from stoker.torch.distribution import NO_GROUP, current_rank, has_process_group, of_rank_0
 from stoker.torch.tensors import to_tensors
 

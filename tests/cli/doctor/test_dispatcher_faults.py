@@ -9,7 +9,7 @@ import pytest
 
 from stoker.cli.doctor.findings import Level
 from stoker.service import messages as m
-from stoker.service import rpc
+from stoker.service.control import rpc
 from tests.cli.doctor import staging
 from tests.cli.doctor.staging import findings, fix_of, troubles
 from tests.serving import Service, free_port

@@ -19,7 +19,7 @@ from stoker.dataset.collation.collate import collate
 from stoker.dataset.nodes.batch import Batch, MapAndBatch
 from stoker.dataset.nodes.map import Map
 from stoker.dataset.nodes.range import Range
-from stoker.dataset.pickled import Pickled
+from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.streams.execute import open_stream
 from stoker.dataset.streams.failures import failure_origin
 from stoker.dataset.streams.stream import Stream

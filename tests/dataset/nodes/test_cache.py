@@ -12,7 +12,7 @@ from stoker.dataset.nodes.batch import Batch
 from stoker.dataset.nodes.cache import Cache
 from stoker.dataset.nodes.map import Map
 from stoker.dataset.nodes.range import Range
-from stoker.dataset.pickled import Pickled
+from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.streams.execute import open_stream
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context

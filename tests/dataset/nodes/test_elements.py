@@ -7,7 +7,7 @@ import pytest
 
 from stoker import Dataset
 from stoker.dataset.nodes.elements import Elements
-from stoker.dataset.pickled import Pickled
+from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.tree.splits import IndexSplits
 from stoker.dataset.tree.structure import source_summary
 from stoker.elements.spec import TensorSpec, UnknownSpec

@@ -11,7 +11,7 @@ from stoker import Dataset
 from stoker.dataset.nodes.map import Map
 from stoker.dataset.nodes.prefetch import Prefetch
 from stoker.dataset.nodes.range import Range
-from stoker.dataset.pickled import Pickled
+from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.streams.execute import open_stream
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import AUTOTUNE, Context, Node

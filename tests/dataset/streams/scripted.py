@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from stoker.dataset.streams import gauge, opened_sampler, read_times, section
+from stoker.dataset.streams.calls import section
+from stoker.dataset.streams.measure import gauge, opened_sampler, read_times
 from stoker.dataset.threads import inline
 
 

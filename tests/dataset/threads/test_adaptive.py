@@ -11,7 +11,7 @@ import pytest
 from stoker import AUTOTUNE, Dataset, Options
 from stoker.dataset.nodes.map import Map
 from stoker.dataset.nodes.range import Range
-from stoker.dataset.pickled import Pickled
+from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.streams.execute import open_stream
 from stoker.dataset.tree.node import Context
 

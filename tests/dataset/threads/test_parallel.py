@@ -4,7 +4,7 @@ import threading
 
 from stoker.dataset.nodes.map import Map
 from stoker.dataset.nodes.range import Range
-from stoker.dataset.pickled import Pickled
+from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.streams.execute import open_stream
 from stoker.dataset.threads.adaptive import AdaptiveCalls
 from stoker.dataset.tree.node import Context

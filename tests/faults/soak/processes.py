@@ -17,7 +17,7 @@ from typing import Any, Self
 import msgspec
 
 from stoker.service import messages as m
-from stoker.service import rpc
+from stoker.service.control import rpc
 from tests.faults.proxy import Forwarder
 from tests.faults.soak.rules import Reading
 from tests.faults.soak.trainer import Command, Outcome

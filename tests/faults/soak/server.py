@@ -13,9 +13,9 @@ from typing import Any
 
 from stoker.service import DispatcherConfig, DispatchServer, WorkerConfig
 from stoker.service.journal import sqlite_store
-from stoker.service.shutdown import StopRequest
-from stoker.service.worker.process import GRACE
-from stoker.service.worker.supervisor import Supervisor
+from stoker.service.process.shutdown import StopRequest
+from stoker.service.worker.processes.process import GRACE
+from stoker.service.worker.processes.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
 

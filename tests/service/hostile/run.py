@@ -11,12 +11,12 @@ from stoker.dataset.tree.structure import WireNode
 from stoker.elements.spec import UnknownSpec, spec_to_wire
 from stoker.errors import StokerError
 from stoker.service import messages as m
-from stoker.service import rpc
 from stoker.service.config import DispatcherConfig
+from stoker.service.control import rpc
 from stoker.service.dispatcher.actions import EndSession, Send
 from stoker.service.dispatcher.logic import Dispatcher
-from stoker.service.dispatcher.snapshot import dump, load
-from stoker.service.processing_modes import ShardingPolicy
+from stoker.service.dispatcher.state.snapshot import dump, load
+from stoker.service.rules.processing_modes import ShardingPolicy
 from tests.service.hostile.messages import Messages, members
 from tests.simulation.shadow import Shadow
 

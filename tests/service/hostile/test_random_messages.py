@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from stoker.service import messages as m
-from stoker.service import rpc
+from stoker.service.control import rpc
 from tests.service.hostile.run import EVERYTHING, REQUESTS, HostileRun
 
 STEPS = 20_000

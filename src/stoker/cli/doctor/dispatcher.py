@@ -8,8 +8,8 @@ from stoker.cli.doctor.machine import Machine
 from stoker.cli.doctor.ports import PortError, PortTrouble, check_port
 from stoker.errors import FailedPreconditionError, StokerError, UnavailableError, WireError
 from stoker.service import messages as m
-from stoker.service import rpc
-from stoker.service.foreign_server import WorkerPortError
+from stoker.service.control import rpc
+from stoker.service.control.foreign_server import WorkerPortError
 from stoker.wire.addresses import ipv4_of_localhost, is_loopback, parse_address
 
 SUBJECT = "dispatcher"

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from stoker.dataset.collation.collate import collate
 from stoker.dataset.collation.rows import row_builder
-from stoker.dataset.streams.row_numbers import Column, as_array
+from stoker.dataset.streams.rows.row_numbers import Column, as_array
 from stoker.dataset.tree.table import Allocate, Table
 from stoker.elements.sizes import PLAIN_BYTES
 from stoker.elements.structure import flatten, packer

@@ -7,7 +7,7 @@ import numpy as np
 
 from stoker.dataset import arguments, nodes
 from stoker.dataset.fluent.fluent import Fluent
-from stoker.dataset.pickled import Pickled
+from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.tree.call_site import call_site
 from stoker.dataset.tree.node import Node
 from stoker.errors import InvalidArgumentError

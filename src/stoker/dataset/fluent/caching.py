@@ -6,9 +6,9 @@ from functools import partial
 from typing import Any, Self
 
 from stoker.dataset import arguments, nodes
-from stoker.dataset.fingerprint import Fingerprint
 from stoker.dataset.fluent.fluent import Fluent
-from stoker.dataset.pickled import Pickled
+from stoker.dataset.pickling.fingerprint import Fingerprint
+from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.streams.failures import Origin
 from stoker.dataset.tree.call_site import call_site
 from stoker.elements.observed import ObservedSpec

@@ -9,7 +9,7 @@ from stoker.dataset import arguments, nodes
 from stoker.dataset.fluent.filenames import Filenames, paths_node
 from stoker.dataset.fluent.fluent import Fluent
 from stoker.dataset.formats.opening import checked_compression
-from stoker.dataset.pickled import Pickled
+from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.tree.call_site import call_site
 from stoker.dataset.tree.node import AUTOTUNE, Node
 from stoker.errors import InvalidArgumentError, InvalidTypeError

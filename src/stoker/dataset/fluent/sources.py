@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from stoker.dataset import arguments, nodes
 from stoker.dataset.fluent.fluent import Fluent
-from stoker.dataset.pickled import Pickled
+from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.tree.call_site import call_site
 from stoker.elements.spec import Spec
 from stoker.errors import InvalidArgumentError, InvalidTypeError

@@ -11,7 +11,7 @@ from stoker.dataset.collation.collate import collate
 from stoker.dataset.collation.slots import Slots
 from stoker.dataset.nodes.map import Map
 from stoker.dataset.streams.failures import Origin, mark_failure
-from stoker.dataset.streams.gathered_batches import GatheredBatches
+from stoker.dataset.streams.rows.gathered_batches import GatheredBatches
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.threads.parallel import Finish
 from stoker.dataset.tree.node import Context, Node

@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 
-from stoker.dataset.fingerprint import uses_seed
+from stoker.dataset.pickling.fingerprint import uses_seed
 from stoker.dataset.streams.failures import Failure
 from stoker.dataset.streams.stream import OneInputStream, Stream
 from stoker.dataset.tree.node import Context, Node, OneInput

@@ -6,11 +6,11 @@ from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 
-from stoker.dataset.fingerprint import Fingerprint
 from stoker.dataset.formats.elements_stream import StoredStream
 from stoker.dataset.formats.storage import Folder, UnnamedFolder
 from stoker.dataset.formats.store import Description
-from stoker.dataset.pickled import Pickled
+from stoker.dataset.pickling.fingerprint import Fingerprint
+from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.streams.caching import LazyStream, read_or_write
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context, Node, OneInput

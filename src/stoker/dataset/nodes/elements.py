@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar, Self
 
-from stoker.dataset.pickled import Pickled
+from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.streams.source import IndexStream
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context, Node

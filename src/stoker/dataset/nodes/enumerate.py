@@ -5,7 +5,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from stoker.dataset.collation.tables import NumberTable, ZippedTable
-from stoker.dataset.streams.row_numbers import RowNumbers
+from stoker.dataset.streams.rows.row_numbers import RowNumbers
 from stoker.dataset.streams.stream import OneInputStream, Stream
 from stoker.dataset.tree.node import Context, OneInput
 from stoker.dataset.tree.table import Table

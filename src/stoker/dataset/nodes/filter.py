@@ -7,7 +7,7 @@ from itertools import chain, islice
 from operator import length_hint
 from typing import Any, ClassVar
 
-from stoker.dataset.pickled import Pickled
+from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.random import Calls
 from stoker.dataset.streams.blocks import BlockStream
 from stoker.dataset.streams.deadline import CHUNK_SECONDS, chunk_deadline

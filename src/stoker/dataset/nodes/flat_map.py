@@ -5,7 +5,7 @@ from operator import length_hint
 from typing import Any, ClassVar
 
 from stoker.dataset.nodes.nested import NestedDatasets
-from stoker.dataset.pickled import Pickled
+from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.streams.stream import (
     READ_AHEAD_BYTES,
     READ_AHEAD_ELEMENTS,

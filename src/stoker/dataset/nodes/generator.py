@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, ClassVar
 
-from stoker.dataset.pickled import Pickled
+from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.random import with_globals_seeded
+from stoker.dataset.streams.calls.task_calls import recorded_unplaced
 from stoker.dataset.streams.failures import Origin, raise_failure
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.streams.task_calls import recorded_unplaced
 from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node
 from stoker.dataset.tree.splits import Unsplittable
 from stoker.elements.spec import Spec, UnknownSpec

@@ -8,7 +8,7 @@ import numpy as np
 
 from stoker.dataset.nodes.elements import Elements
 from stoker.dataset.nodes.nested import NestedDatasets
-from stoker.dataset.pickled import Pickled
+from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.random import Calls, keyed, stream_calls
 from stoker.dataset.streams.failures import Origin, raise_failure
 from stoker.dataset.streams.stream import OneInputStream, Stream

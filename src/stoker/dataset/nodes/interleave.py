@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from stoker.dataset.nodes.nested import NestedDatasets
-from stoker.dataset.pickled import Pickled
+from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.streams.caching import LazyStream
 from stoker.dataset.streams.failures import Failure
 from stoker.dataset.streams.stream import Stream

@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 from stoker.dataset.formats.elements_stream import StoredFile, StoredStream
 from stoker.dataset.formats.storage import folder_at
-from stoker.dataset.pickled import Pickled
+from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context, Node
 from stoker.dataset.tree.splits import IndexSplits

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
-from stoker.dataset.pickled import Pickled
+from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.random import Calls
 from stoker.dataset.streams.failures import Origin
 from stoker.dataset.streams.stream import Stream

@@ -17,7 +17,7 @@ from stoker.dataset.collation.padding import (
     padding_value,
 )
 from stoker.dataset.nodes.batch import BatchStream, batched_cardinality
-from stoker.dataset.pickled import Pickled
+from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.streams.failures import Origin
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context, OneInput

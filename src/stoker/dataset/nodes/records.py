@@ -20,10 +20,10 @@ from stoker.dataset.nodes.encoded_names import EncodedNames
 from stoker.dataset.nodes.files import ListFiles
 from stoker.dataset.nodes.prefetch import Prefetch
 from stoker.dataset.nodes.shuffle import Shuffle
+from stoker.dataset.streams.calls.task_calls import TaskCalls, recorded_unplaced
 from stoker.dataset.streams.execute import open_stream
 from stoker.dataset.streams.source import ListedStream
 from stoker.dataset.streams.stream import READ_AHEAD_BYTES, READ_AHEAD_ELEMENTS, Stream
-from stoker.dataset.streams.task_calls import TaskCalls, recorded_unplaced
 from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node
 from stoker.dataset.tree.splits import IndexSplits, ListedSplits
 from stoker.elements.sizes import element_bytes

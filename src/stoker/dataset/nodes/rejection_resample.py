@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stoker.dataset.drawn_seeds import Salt
-from stoker.dataset.pickled import Pickled
+from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.random import rng
 from stoker.dataset.streams.stepwise import SKIP, Stepwise
 from stoker.dataset.streams.stream import Stream

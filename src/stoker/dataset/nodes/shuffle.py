@@ -9,8 +9,8 @@ from stoker.dataset.drawn_seeds import Salt
 from stoker.dataset.random import rng
 from stoker.dataset.streams.draws import Draws, Replay
 from stoker.dataset.streams.failures import Failure
-from stoker.dataset.streams.row_elements import RowElements
-from stoker.dataset.streams.shuffled_rows import ShuffledRows
+from stoker.dataset.streams.rows.row_elements import RowElements
+from stoker.dataset.streams.rows.shuffled_rows import ShuffledRows
 from stoker.dataset.streams.stream import OneInputStream, Stream
 from stoker.dataset.tree.node import (
     INFINITE_CARDINALITY,

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
-from stoker.dataset.fingerprint import Fingerprint
 from stoker.dataset.formats.elements_stream import StoredFile
 from stoker.dataset.formats.storage import folder_at
 from stoker.dataset.formats.store import Description
@@ -15,12 +14,13 @@ from stoker.dataset.nodes.load import Load
 from stoker.dataset.nodes.map import Map
 from stoker.dataset.nodes.nested import NestedDatasets
 from stoker.dataset.nodes.range import Range
-from stoker.dataset.pickled import Pickled
+from stoker.dataset.pickling.fingerprint import Fingerprint
+from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.random import with_globals_seeded
 from stoker.dataset.streams.caching import LazyStream, read_or_write
+from stoker.dataset.streams.calls.task_calls import unplaced
 from stoker.dataset.streams.failures import Origin, raise_failure
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.streams.task_calls import unplaced
 from stoker.dataset.tree.node import Context, Node, OneInput
 from stoker.dataset.unpacking import arguments_of
 from stoker.errors import InvalidArgumentError, InvalidTypeError

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from stoker.dataset.pickled import Pickled
+from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.streams.stepwise import END, Stepwise
 from stoker.dataset.streams.stream import OneInputStream, Stream
 from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, OneInput

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from stoker.dataset.collation.rows import row_spec, slicer
 from stoker.dataset.collation.tables import ArrayTable
-from stoker.dataset.pickled import Pickled
+from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.streams.source import IndexStream
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context, Node, is_dataset

@@ -5,7 +5,7 @@ import time
 from typing import Any, ClassVar
 
 from stoker.dataset.nodes.elements import Elements
-from stoker.dataset.pickled import Pickled
+from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.streams.deadline import chunk_deadline
 from stoker.dataset.streams.failures import Failure, Origin, raise_failure
 from stoker.dataset.streams.stream import OneInputStream, Stream

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from stoker.dataset.collation.tables import ZippedTable
-from stoker.dataset.pickled import Pickled
+from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.streams.failures import Failure
+from stoker.dataset.streams.rows.zipped_rows import ZippedRows
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.streams.zipped_rows import ZippedRows
 from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Context, Node
 from stoker.dataset.tree.splits import IndexSplits, Unsplittable
 from stoker.dataset.tree.splitting import aligned_branches, aligned_splits

@@ -6,6 +6,7 @@ from operator import length_hint
 from typing import Any, ClassVar
 
 from stoker.dataset.random import Calls
+from stoker.dataset.streams.calls.task_calls import StreamCalls
 from stoker.dataset.streams.failures import Origin, mark_failure
 from stoker.dataset.streams.stream import (
     READ_AHEAD_BYTES,
@@ -13,7 +14,6 @@ from stoker.dataset.streams.stream import (
     OneInputStream,
     Stream,
 )
-from stoker.dataset.streams.task_calls import StreamCalls
 from stoker.errors import PoisonedElementError
 
 

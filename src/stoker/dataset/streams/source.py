@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from stoker.dataset.streams.row_numbers import RowNumbers
+from stoker.dataset.streams.rows.row_numbers import RowNumbers
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context, Node
 

@@ -2,7 +2,7 @@
 
 import time
 
-from stoker.dataset.streams.durations import Durations
+from stoker.dataset.streams.measure.durations import Durations
 
 
 class Work:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from stoker.dataset.streams.calls.section import Section
 from stoker.dataset.streams.failures import Failure
-from stoker.dataset.streams.section import Section
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.streams.work import Work
 

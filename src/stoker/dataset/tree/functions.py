@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from stoker.dataset.pickled import Pickled
+from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.tree.node import Node, layout_of, number
 
 

@@ -10,11 +10,11 @@ import msgspec
 import numpy as np
 
 from stoker.dataset.drawn_seeds import Salt
-from stoker.dataset.pickled import Pickled
-from stoker.dataset.streams.meters import Meters
-from stoker.dataset.streams.statistics import Statistics
+from stoker.dataset.pickling.pickled import Pickled
+from stoker.dataset.streams.calls.task_calls import TaskCalls
+from stoker.dataset.streams.measure.meters import Meters
+from stoker.dataset.streams.measure.statistics import Statistics
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.streams.task_calls import TaskCalls
 from stoker.dataset.tree.splits import SplitReader, Splits, StaticShard
 from stoker.dataset.tree.table import Allocate, Table
 from stoker.elements.spec import Spec

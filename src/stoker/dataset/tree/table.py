@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from stoker.dataset.streams.row_numbers import Column
+from stoker.dataset.streams.rows.row_numbers import Column
 
 Allocate: TypeAlias = Callable[[tuple[int, ...], np.dtype[Any]], npt.NDArray[Any]]
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from stoker.dataset import nodes
-from stoker.dataset.pickled import Pickled
+from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.tree.field_codec import decode_fields
 from stoker.dataset.tree.node import Node, layout_of, number, registry
 from stoker.dataset.tree.structure import WireNode, decode_wire_nodes, plain_fields

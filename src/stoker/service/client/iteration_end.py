@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from stoker.service.client.order import Order
+from stoker.service.client.orders.order import Order
 from stoker.service.client.task_cursor import TaskCursor
 
 END_SECONDS = 0.25

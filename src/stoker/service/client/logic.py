@@ -9,6 +9,7 @@ import random
 
 from stoker.errors import CancelledError, ErrorRecord, StokerError, from_record
 from stoker.service import messages as m
+from stoker.service.api.read_options import ReadOptions
 from stoker.service.client.actions import (
     Action,
     Connect,
@@ -18,23 +19,22 @@ from stoker.service.client.actions import (
     ToWorker,
     Warn,
 )
-from stoker.service.client.consumption import Consumption
-from stoker.service.client.credits import new_credit
+from stoker.service.client.connections.task_connections import TaskConnections
 from stoker.service.client.final_losses import FinalLosses
+from stoker.service.client.flow.consumption import Consumption
+from stoker.service.client.flow.credits import new_credit
 from stoker.service.client.give_up_policy import GiveUpPolicy
 from stoker.service.client.iteration_end import IterationEnd
 from stoker.service.client.losses import Losses
-from stoker.service.client.order import ReceivedChunk
-from stoker.service.client.orders import new_order
-from stoker.service.client.reader_wait import ReaderWait
-from stoker.service.client.reading import Reading, state_of
+from stoker.service.client.measure.reader_wait import ReaderWait
+from stoker.service.client.measure.reading import Reading, state_of
+from stoker.service.client.orders.order import ReceivedChunk
+from stoker.service.client.orders.orders import new_order
 from stoker.service.client.registration import Registration
-from stoker.service.client.task_connections import TaskConnections
 from stoker.service.client.task_counts import TaskCounts
 from stoker.service.client.task_cursor import TaskCursor
 from stoker.service.client.tasks import ClientTasks
-from stoker.service.read_options import ReadOptions
-from stoker.service.splittable import assigns_splits
+from stoker.service.rules.splittable import assigns_splits
 from stoker.wire import frames as f
 
 __all__ = [

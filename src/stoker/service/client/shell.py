@@ -15,9 +15,9 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from stoker.dataset.bottleneck import Bottleneck
-from stoker.dataset.streams.meters import Meters
-from stoker.dataset.streams.statistics import Statistics
+from stoker.dataset.streams.measure.bottleneck import Bottleneck
+from stoker.dataset.streams.measure.meters import Meters
+from stoker.dataset.streams.measure.statistics import Statistics
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.streams.work import Work
 from stoker.elements.codec.elements import TypeResolver
@@ -32,23 +32,24 @@ from stoker.errors import (
     to_record,
 )
 from stoker.service import messages as m
-from stoker.service import rpc_session
-from stoker.service.client import local_readers, logic
-from stoker.service.client.connections import WorkerConnections
-from stoker.service.client.latest_reading import LatestReading
-from stoker.service.client.local_readers import LocalIteration
-from stoker.service.client.read_meter import ReadMeter
-from stoker.service.client.reading import Reading
-from stoker.service.client.ready_elements import ready_elements
+from stoker.service.api.read_options import ReadOptions
+from stoker.service.client import logic
+from stoker.service.client.connections import local_readers
+from stoker.service.client.connections.connections import WorkerConnections
+from stoker.service.client.connections.local_readers import LocalIteration
+from stoker.service.client.connections.route import Route
+from stoker.service.client.measure.latest_reading import LatestReading
+from stoker.service.client.measure.read_meter import ReadMeter
+from stoker.service.client.measure.reading import Reading
+from stoker.service.client.measure.service_bottleneck import find_bottleneck
+from stoker.service.client.measure.trainer_wait import TrainerWait
+from stoker.service.client.orders.ready_elements import ready_elements
 from stoker.service.client.remote_traceback import with_source_lines
-from stoker.service.client.route import Route
-from stoker.service.client.service_bottleneck import find_bottleneck
-from stoker.service.client.trainer_wait import TrainerWait
-from stoker.service.host import load
+from stoker.service.control import rpc_session
 from stoker.service.keys import KEY_BYTES
-from stoker.service.local_tasks import deleted, frees_local_tasks
-from stoker.service.own_threads import run_apart
-from stoker.service.read_options import ReadOptions
+from stoker.service.process.host import load
+from stoker.service.process.own_threads import run_apart
+from stoker.service.rules.local_tasks import deleted, frees_local_tasks
 from stoker.wire import frames as f
 
 logger = logging.getLogger("stoker.client")

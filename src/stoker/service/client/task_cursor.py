@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass, field
 
 from stoker.service import messages as m
-from stoker.service.client.task_reading import TaskReading
+from stoker.service.client.measure.task_reading import TaskReading
 from stoker.wire.addresses import is_loopback
 
 RECONNECT_FIRST, RECONNECT_LONGEST = 0.05, 2.0

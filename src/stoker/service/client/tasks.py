@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Iterator
 
 from stoker.service import messages as m
-from stoker.service.client.credit import WindowedCredit
+from stoker.service.client.connections.task_connections import TaskConnections
+from stoker.service.client.flow.credit import WindowedCredit
 from stoker.service.client.losses import Losses
-from stoker.service.client.order import Order
-from stoker.service.client.reader_wait import ReaderWait
-from stoker.service.client.task_connections import TaskConnections
+from stoker.service.client.measure.reader_wait import ReaderWait
+from stoker.service.client.measure.task_reading import TaskReading
+from stoker.service.client.orders.order import Order
 from stoker.service.client.task_cursor import TaskCursor
-from stoker.service.client.task_reading import TaskReading
 from stoker.wire import frames as f
 
 

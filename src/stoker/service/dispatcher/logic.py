@@ -11,26 +11,26 @@ import random
 from stoker.errors import FailedPreconditionError, StokerError, to_record
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
-from stoker.service.dispatcher import state as s
 from stoker.service.dispatcher.actions import Action, EndSession, Send
-from stoker.service.dispatcher.assignment import TASKS_PER_CLIENT
-from stoker.service.dispatcher.catalog import find_dataset, registered_id
-from stoker.service.dispatcher.clients import Clients
-from stoker.service.dispatcher.dataset_collector import DatasetCollector
-from stoker.service.dispatcher.event_log import LogLine
-from stoker.service.dispatcher.iteration_opening import IterationOpening
-from stoker.service.dispatcher.iterations import Iterations
-from stoker.service.dispatcher.journal_position import JournalPositions, OutdatedJournalError
-from stoker.service.dispatcher.leases import Leases
-from stoker.service.dispatcher.ledger import Ledger
-from stoker.service.dispatcher.operations import Operations
-from stoker.service.dispatcher.reports import Reports
-from stoker.service.dispatcher.sessions import Sessions
-from stoker.service.dispatcher.split_assigner import SplitAssigner
-from stoker.service.dispatcher.split_listing import SplitListing
-from stoker.service.dispatcher.status import StatusBuilder
-from stoker.service.dispatcher.supervisors import Supervisors
-from stoker.service.dispatcher.workers import Workers
+from stoker.service.dispatcher.iterations.assignment import TASKS_PER_CLIENT
+from stoker.service.dispatcher.iterations.catalog import find_dataset, registered_id
+from stoker.service.dispatcher.iterations.dataset_collector import DatasetCollector
+from stoker.service.dispatcher.iterations.iteration_opening import IterationOpening
+from stoker.service.dispatcher.iterations.iterations import Iterations
+from stoker.service.dispatcher.peers.clients import Clients
+from stoker.service.dispatcher.peers.operations import Operations
+from stoker.service.dispatcher.peers.reports import Reports
+from stoker.service.dispatcher.peers.status import StatusBuilder
+from stoker.service.dispatcher.peers.supervisors import Supervisors
+from stoker.service.dispatcher.peers.workers import Workers
+from stoker.service.dispatcher.sessions.leases import Leases
+from stoker.service.dispatcher.sessions.sessions import Sessions
+from stoker.service.dispatcher.splits.split_assigner import SplitAssigner
+from stoker.service.dispatcher.splits.split_listing import SplitListing
+from stoker.service.dispatcher.state import state as s
+from stoker.service.dispatcher.state.event_log import LogLine
+from stoker.service.dispatcher.state.journal_position import JournalPositions, OutdatedJournalError
+from stoker.service.dispatcher.state.ledger import Ledger
 
 __all__ = ["Action", "Dispatcher", "EndSession", "Send"]
 

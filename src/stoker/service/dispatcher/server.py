@@ -18,18 +18,18 @@ from stoker.errors import (
     to_record,
 )
 from stoker.service import messages as m
-from stoker.service import rpc, rpc_server
 from stoker.service.config import DispatcherConfig, config_of
-from stoker.service.control_loop import control_loop, run_on
-from stoker.service.dispatcher.journal_gate import JournalGate
-from stoker.service.dispatcher.journal_position import OutdatedJournalError
+from stoker.service.control import rpc, rpc_server
+from stoker.service.control.control_loop import control_loop, run_on
 from stoker.service.dispatcher.logic import Action, Dispatcher, Send
-from stoker.service.dispatcher.probing import probe_reply
-from stoker.service.dispatcher.state import State
-from stoker.service.host import host_id
-from stoker.service.host_addresses import loopback_of, own_host
-from stoker.service.open_files import raise_open_files_limit
-from stoker.service.own_threads import run_apart
+from stoker.service.dispatcher.peers.probing import probe_reply
+from stoker.service.dispatcher.state.journal_gate import JournalGate
+from stoker.service.dispatcher.state.journal_position import OutdatedJournalError
+from stoker.service.dispatcher.state.state import State
+from stoker.service.process.host import host_id
+from stoker.service.process.host_addresses import loopback_of, own_host
+from stoker.service.process.open_files import raise_open_files_limit
+from stoker.service.process.own_threads import run_apart
 from stoker.wire.addresses import format_address, is_loopback, is_unspecified
 from stoker.wire.frames import UNDECODABLE
 from stoker.wire.refusal_log import RefusalLog

@@ -2,7 +2,7 @@
 
 from typing import TypeAlias
 
-from stoker.dataset.streams.call_ranges import NO_DIGEST, CallRange
+from stoker.dataset.streams.calls.call_ranges import NO_DIGEST, CallRange
 from stoker.service.messages.session import DispatcherMessage, JournalPosition, Message
 
 __all__ = ["FromSupervisor", "KeepAlive", "SupervisorHello", "SupervisorWelcome", "WorkerDied"]

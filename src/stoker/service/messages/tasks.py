@@ -5,7 +5,7 @@ import enum
 import msgspec
 
 from stoker.dataset.tree.splits import ShardBy
-from stoker.service.processing_modes import ShardingPolicy
+from stoker.service.rules.processing_modes import ShardingPolicy
 
 __all__ = [
     "BufferPolicy",

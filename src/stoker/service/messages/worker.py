@@ -4,7 +4,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from stoker.dataset.streams.call_ranges import CallRange, PoisonedCall
+from stoker.dataset.streams.calls.call_ranges import CallRange, PoisonedCall
 from stoker.errors import ErrorRecord
 from stoker.service.messages.session import (
     Count,

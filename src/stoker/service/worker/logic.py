@@ -28,12 +28,12 @@ from stoker.service.worker.actions import (
     ToClient,
     ToDispatcher,
 )
-from stoker.service.worker.buffer_policies import DEFAULT_CACHE_BYTES
-from stoker.service.worker.client_connections import ClientConnections
+from stoker.service.worker.buffers.buffer_policies import DEFAULT_CACHE_BYTES
 from stoker.service.worker.outbox import Outbox
-from stoker.service.worker.round_trip import RoundTrip
-from stoker.service.worker.task import FRAME_BYTES, FRAME_ELEMENTS, NOTHING_COMPUTED, Task
-from stoker.service.worker.task_splits import TaskSplits
+from stoker.service.worker.readers.client_connections import ClientConnections
+from stoker.service.worker.tasks.round_trip import RoundTrip
+from stoker.service.worker.tasks.task import FRAME_BYTES, FRAME_ELEMENTS, NOTHING_COMPUTED, Task
+from stoker.service.worker.tasks.task_splits import TaskSplits
 from stoker.wire import frames as f
 
 __all__ = [

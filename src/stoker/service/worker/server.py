@@ -8,12 +8,12 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from stoker.dataset.streams.call_recorder import CallRecorder
+from stoker.dataset.streams.calls.call_recorder import CallRecorder
 from stoker.errors import FailedPreconditionError, StokerError
 from stoker.service.config import WorkerConfig, config_of
 from stoker.service.keys import WorkerIdentity
-from stoker.service.open_files import raise_open_files_limit
-from stoker.service.own_threads import run_apart
+from stoker.service.process.open_files import raise_open_files_limit
+from stoker.service.process.own_threads import run_apart
 from stoker.service.worker.shell import REFUSED_SECONDS, Shell
 
 logger = logging.getLogger("stoker.worker")

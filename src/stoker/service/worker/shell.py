@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stoker.dataset.streams.call_recorder import CallRecorder
+from stoker.dataset.streams.calls.call_recorder import CallRecorder
 from stoker.errors import (
     ErrorRecord,
     StokerError,
@@ -19,22 +19,22 @@ from stoker.errors import (
     from_record,
 )
 from stoker.service import messages as m
-from stoker.service import rpc_session
 from stoker.service.chunk import Chunk
 from stoker.service.config import WorkerConfig, parse_service
+from stoker.service.control import rpc_session
 from stoker.service.keys import KEY_BYTES, WorkerIdentity
+from stoker.service.process.versions import versions
 from stoker.service.task_evidence import TaskEvidence
-from stoker.service.versions import versions
 from stoker.service.worker import logic
-from stoker.service.worker.allocator import TRIM_SECONDS, trim_allocator
-from stoker.service.worker.data_connections import DataConnections
-from stoker.service.worker.dataset_loader import DatasetLoader
-from stoker.service.worker.failure_log import FailureLog
-from stoker.service.worker.listeners import WorkerListeners, shared_segments
-from stoker.service.worker.listing import Listing
-from stoker.service.worker.pipeline import task_fields
-from stoker.service.worker.probing import probe_reply
-from stoker.service.worker.task_pipelines import PipelineAction, TaskPipelines
+from stoker.service.worker.pipelines.dataset_loader import DatasetLoader
+from stoker.service.worker.pipelines.failure_log import FailureLog
+from stoker.service.worker.pipelines.listing import Listing
+from stoker.service.worker.pipelines.pipeline import task_fields
+from stoker.service.worker.pipelines.task_pipelines import PipelineAction, TaskPipelines
+from stoker.service.worker.processes.allocator import TRIM_SECONDS, trim_allocator
+from stoker.service.worker.readers.data_connections import DataConnections
+from stoker.service.worker.readers.listeners import WorkerListeners, shared_segments
+from stoker.service.worker.readers.probing import probe_reply
 from stoker.version import VERSION
 from stoker.wire import frames as f
 

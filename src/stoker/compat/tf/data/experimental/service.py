@@ -15,7 +15,7 @@ from stoker import service as _service
 from stoker.compat.tf.data.dataset import Dataset
 from stoker.compat.tf.missing import missing
 from stoker.dataset.dataset import Dataset as StokerDataset
-from stoker.dataset.pickled import Pickled
+from stoker.dataset.pickling.pickled import Pickled
 from stoker.service import (
     CrossTrainerCache,
     DispatcherConfig,
@@ -24,9 +24,9 @@ from stoker.service import (
     WorkerServer,
     register_dataset,
 )
-from stoker.service.distribution import Distribution
-from stoker.service.read_options import ReadOptions
-from stoker.service.source import Distributed
+from stoker.service.api.distribution import Distribution
+from stoker.service.api.read_options import ReadOptions
+from stoker.service.api.source import Distributed
 
 P = ParamSpec("P")
 

@@ -1,0 +1,1 @@
+"""Pickling of functions and objects, and the digests by which code is compared."""

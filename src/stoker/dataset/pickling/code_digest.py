@@ -1,0 +1,97 @@
+"""Digests of user functions, equal in every process that runs the same code; their classes."""
+
+import hashlib
+from types import CodeType, FunctionType
+from typing import Any, NamedTuple
+
+from stoker.dataset.drawn_seeds import DrawnSeeds
+from stoker.dataset.pickling.pickler import Pickler
+from stoker.dataset.pickling.record_classes import record_classes_in
+
+_DIGEST_BYTES = 16
+
+
+class Code(NamedTuple):
+    """Properties of a function with all it refers to.
+
+    Attributes:
+        digest: see `code_digest`.
+        record_classes: the namedtuple and dataclass classes it refers to.
+    """
+
+    digest: str
+    record_classes: tuple[type, ...]
+
+
+def code_digest(value: Any) -> str:
+    """Return a digest of a function with all it refers to, without its place in a file.
+
+    It changes with the code, the captured values and the functions and classes called, not with
+    line numbers, nor with the drawn seeds of captured datasets. As everything pickled, a set or an
+    object that names its memory address differs between processes.
+
+    Raises:
+        Exception: if the value cannot be pickled.
+    """
+    return inspect_code(value).digest
+
+
+def inspect_code(value: Any) -> Code:
+    """Return the digest and the record classes of a function with all it refers to.
+
+    Raises:
+        Exception: if the value cannot be pickled.
+    """
+    file = _HashFile()
+    pickler = _CodePickler(file, protocol=5, buffer_callback=file.write_buffer)
+    pickler.dump(value)
+    return Code(file.hash.hexdigest(), tuple(pickler.record_classes))
+
+
+def bytes_digest(data: bytes) -> str:
+    """Return a digest of bytes."""
+    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()
+
+
+class _HashFile:
+    """A file that hashes the bytes written to it."""
+
+    def __init__(self) -> None:
+        self.hash = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+
+    def write(self, data: bytes) -> None:
+        self.hash.update(data)
+
+    def write_buffer(self, buffer: Any) -> None:
+        self.hash.update(buffer.raw())
+
+
+class _CodePickler(Pickler):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.record_classes: dict[type, None] = {}
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, type | FunctionType):
+            self.record_classes.update(dict.fromkeys(record_classes_in(obj)))
+        if isinstance(obj, DrawnSeeds):
+            return DrawnSeeds, ()
+        if isinstance(obj, CodeType):
+            names = (obj.co_names, obj.co_varnames, obj.co_freevars, obj.co_cellvars)
+            arguments = (obj.co_argcount, obj.co_posonlyargcount, obj.co_kwonlyargcount)
+            code = (obj.co_name, obj.co_code, obj.co_exceptiontable, obj.co_consts)
+            return tuple, ([*code, *names, *arguments],)
+        reduced = super().reducer_override(obj)
+        if isinstance(obj, type | FunctionType) and isinstance(reduced, tuple):
+            return reduced[0], tuple(map(_without_place, reduced[1])), *reduced[2:]
+        return reduced
+
+
+def _without_place(argument: Any) -> Any:
+    """Return None for what differs between processes, of what a function or class is made from.
+
+    cloudpickle gives each class that it pickles by value a random id of 32 digits, and each
+    function the ``__file__`` of its module.
+    """
+    is_id = isinstance(argument, str) and len(argument) == 32
+    return None if is_id or (isinstance(argument, dict) and "__file__" in argument) else argument

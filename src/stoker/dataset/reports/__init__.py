@@ -1,0 +1,1 @@
+"""Reports about a pipeline: what is slow, advice, and `explain`."""

@@ -1,0 +1,1 @@
+"""Calls of user functions: their ranges of positions, and recordings."""

@@ -1,0 +1,1 @@
+"""Measurements of open pipelines: times, counts and memory of each stage."""

@@ -1,0 +1,1 @@
+"""Streams of rows by their numbers, gathered when a batch is built."""

@@ -1,0 +1,156 @@
+"""shuffle of row numbers: the draws of a shuffle, made for whole chunks."""
+
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from stoker.dataset.streams.draws import Draws, swap
+from stoker.dataset.streams.rows.row_numbers import EMPTY, RowNumbers, as_array
+from stoker.dataset.streams.stream import OneInputStream, Stream
+
+_NO_LIMIT = 1 << 62
+
+# The most row numbers that are read in one step where few of them are needed.
+_BLOCK = 1 << 16
+
+# Replaying sorts the buffer, which takes about as long as this number of draws for each slot.
+_REPLAYED = 4
+
+_Columns = list[npt.NDArray[np.int64]]
+
+
+class ShuffledRows(OneInputStream):
+    """Yields the row numbers of the elements that a shuffle of the elements would yield.
+
+    Reading its input calls no functions, so it fails only where splits are assigned; the next call
+    then continues.
+
+    Args:
+        stream: the input, opened with `Context.as_rows`.
+        size: elements in the buffer.
+        draws: draws slots of the buffer.
+        cardinality: cardinality of the input; None if unknown.
+    """
+
+    def __init__(self, stream: Stream, size: int, draws: Draws, cardinality: int | None) -> None:
+        super().__init__(stream)
+        self._size = size
+        self._draws = draws
+        self._cardinality = cardinality
+        self._read = 0
+        self._chunks: list[_Columns] = []
+        """The buffer while it is filled."""
+        self._buffer: _Columns | None = None
+        self._rest: RowNumbers | None = None
+        """The permuted rest, after the end of the input."""
+
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
+        if self._buffer is None and self._rest is None:
+            self._fill()
+        buffer = self._buffer  # `close` may come from another thread
+        if buffer is not None:
+            chunk = self._read_columns(min(max_elements, self._draws.ready()))
+            if chunk is not None:
+                drawn = swap(buffer, self._draws.take(len(chunk[0])), chunk)
+                return cast("list[Any]", RowNumbers(tuple(drawn)))
+            self._permute_rest(buffer)
+        rest = self._rest or EMPTY
+        self._rest = rest[max_elements:]
+        return cast("list[Any]", rest[:max_elements])
+
+    def advance(self, n: int) -> int:
+        skipped = 0
+        if self._rest is None and self._cardinality is not None and n > _REPLAYED * self._size:
+            skipped = self._replay(n)
+        while skipped < n:
+            chunk = self.next_chunk(n - skipped, _NO_LIMIT)
+            if not chunk:
+                break
+            skipped += len(chunk)
+        return skipped
+
+    def close(self) -> None:
+        self._chunks, self._buffer, self._rest = [], None, EMPTY
+        self._input.close()
+
+    def _read_columns(self, most: int) -> _Columns | None:
+        """Read row numbers; None at the end."""
+        chunk = cast("RowNumbers", self._input.next_chunk(most, _NO_LIMIT))
+        if not chunk:
+            return None
+        self._read += len(chunk)
+        return [as_array(column) for column in chunk.columns]
+
+    def _fill(self) -> None:
+        while (left := self._size - _length(self._chunks)) > 0:
+            chunk = self._read_columns(left)
+            if chunk is None:
+                self._permute_rest(_joined(self._chunks))
+                return
+            self._chunks.append(chunk)
+        self._buffer, self._chunks = _joined(self._chunks), []
+
+    def _permute_rest(self, columns: _Columns) -> None:
+        count = len(columns[0]) if columns else 0
+        self._keep(columns, self._draws.permutation(count))
+
+    def _keep(self, columns: _Columns, order: npt.NDArray[np.int64]) -> None:
+        """Keep the buffered rows in this order as the rest."""
+        rest = tuple([column[order] for column in columns])
+        self._rest = RowNumbers(rest) if rest else EMPTY
+        self._chunks, self._buffer = [], None
+
+    def _replay(self, n: int) -> int:
+        """Skip up to `n` positions by replaying the draws; read rows that stay buffered."""
+        assert self._cardinality is not None
+        before = _joined(self._chunks) if self._buffer is None else self._buffer
+        buffered = len(before[0]) if before else 0
+        replay = self._draws.replay(buffered, self._read, self._cardinality, n)
+        slots, positions = replay.needed()
+        read = self._read_needed(positions, replay.inputs)
+        columns = []
+        for i in range(len(read) or len(before)):
+            column = np.empty(len(replay.origins), np.int64)
+            if before:
+                column[:buffered] = before[i]
+            if read:
+                column[slots] = read[i]
+            columns.append(column)
+        if replay.order is None:
+            self._buffer, self._chunks = columns, []
+            return n
+        rest = n - replay.swapped
+        self._keep(columns, replay.order[rest:])
+        return replay.swapped + min(rest, len(replay.order))
+
+    def _read_needed(self, positions: npt.NDArray[np.int64], count: int) -> _Columns:
+        """Read `count` inputs; return the rows at these positions, which are in order."""
+        found: list[_Columns] = []
+        stop = self._read + count
+        at = done = 0
+        while done < len(positions):
+            at += self._skip(int(positions[done]) - at)
+            chunk = self._read_columns(min(_BLOCK, count - at))
+            if chunk is None:  # closed by another thread
+                break
+            end = int(np.searchsorted(positions, at + len(chunk[0])))
+            found.append([column[positions[done:end] - at] for column in chunk])
+            at += len(chunk[0])
+            done = end
+        self._skip(stop - self._read)
+        return _joined(found)
+
+    def _skip(self, count: int) -> int:
+        skipped = self._input.advance(count) if count else 0
+        self._read += skipped
+        return skipped
+
+
+def _joined(chunks: list[_Columns]) -> _Columns:
+    """Return the columns of several chunks as new arrays; none if there is no chunk."""
+    return [np.concatenate(parts) for parts in zip(*chunks, strict=True)]
+
+
+def _length(chunks: list[_Columns]) -> int:
+    return sum(len(chunk[0]) for chunk in chunks)

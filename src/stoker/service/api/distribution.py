@@ -1,0 +1,335 @@
+"""Reading datasets from a service: `distribute`, `register_dataset`, `from_dataset_id`."""
+
+import dataclasses
+import enum
+import uuid
+from typing import Any
+
+import msgspec
+
+from stoker.dataset.dataset import Dataset
+from stoker.dataset.pickling.pickled import Pickled
+from stoker.dataset.pickling.record_classes import RecordClasses
+from stoker.dataset.tree.call_site import call_site
+from stoker.dataset.tree.functions import functions_of
+from stoker.dataset.tree.node import UNKNOWN_CARDINALITY
+from stoker.dataset.tree.splitting import split_cardinality
+from stoker.dataset.tree.structure import structure_of
+from stoker.elements.codec.records import describe, record_classes_of
+from stoker.elements.spec import Spec, spec_from_wire
+from stoker.errors import InvalidTypeError
+from stoker.service import messages as m
+from stoker.service.api.read_options import (
+    CONNECT_TIMEOUT,
+    CrossTrainerCache,
+    ReadOptions,
+    check_compression,
+    parse_read_options,
+)
+from stoker.service.api.registration import register, registration_of
+from stoker.service.api.source import Distributed
+from stoker.service.client.flow.credit import BUFFER_BYTES
+from stoker.service.config import check_text, parse_service
+from stoker.service.control import rpc
+from stoker.service.rules.cacheable import check_cacheable
+from stoker.service.rules.coordination import check_not_local
+from stoker.service.rules.splittable import assigns_splits, check_splittable
+
+
+def distribute(
+    processing_mode: enum.IntEnum | str,
+    service: Any,
+    job_name: str | None = None,
+    consumer_index: int | None = None,
+    num_consumers: int | None = None,
+    max_outstanding_requests: int | None = None,
+    data_transfer_protocol: str | None = None,
+    compression: str | None = "AUTO",
+    cross_trainer_cache: CrossTrainerCache | None = None,
+    target_workers: str = "AUTO",
+    *,
+    connect_timeout: float = CONNECT_TIMEOUT,
+    buffer_bytes: int = BUFFER_BYTES,
+    on_loss: str = "warn",
+) -> "Distribution":
+    """Return a transformation that runs the dataset on the workers of a service.
+
+    Args:
+        processing_mode: a `ShardingPolicy`, or "parallel_epochs" (every worker yields the whole
+            dataset) or "distributed_epoch" (each element is yielded by one worker). Under FILE,
+            DATA, FILE_OR_DATA and HINT each worker of `DispatcherConfig.worker_addresses` yields
+            its own shard.
+        service: "grpc://host:port" or "host" (port 5050) of the dispatcher, (protocol, address), or
+            a `LocalCluster`.
+        job_name: clients with the same name share one job, first come, first served. ``None``: a
+            job of this dataset only and of its copies in forked or unpickled processes.
+        consumer_index: index of this consumer of a coordinated read, in [0, `num_consumers`).
+        num_consumers: number of consumers of a coordinated read: in each step all of them get
+            elements of one worker, which are consecutive. It needs `job_name`, and infinite data
+            unless the dataset has `Options(finite_coordinated=True)`.
+        max_outstanding_requests: most elements that workers have sent and this client has not
+            yielded; ``None``: bounded by `buffer_bytes` and the speed of the reader.
+        data_transfer_protocol: "local" (within this process), "shm" (shared memory, on this host),
+            "tcp" or "grpc" (only workers that are configured for it; needs ``stoker[grpc]``).
+            ``None``: the first of "local", "shm" and "tcp" that reaches the worker. A named one
+            that does not reach it is replaced by these, with a warning.
+        compression: codec of the elements sent to this trainer. "AUTO": compress if the network is
+            the bottleneck and measurements show that compression makes reading faster. "LZ4",
+            "SNAPPY", "ZSTD": always compress, with that codec. ``None``: never. Elements in shared
+            memory and within a process are not compressed. Clients of one job may differ in it.
+        cross_trainer_cache: a `CrossTrainerCache`: clients of one job with different trainer ids
+            get the same elements, which workers compute once. The dataset must be infinite.
+        target_workers: "AUTO", "ANY" or "LOCAL" (only workers of this process).
+        connect_timeout: seconds to wait for the dispatcher.
+        buffer_bytes: about the most bytes that all workers together have sent and this client has
+            not yielded; each worker may exceed its part by one element.
+        on_loss: what a read does when elements are lost with a worker, or with another client of
+            the job: "warn" logs a warning, "raise" raises a `DataLossError`, once for each loss;
+            reading may continue after it.
+
+    Returns:
+        A function for `Dataset.apply`.
+
+    Raises:
+        InvalidArgumentError: if `processing_mode`, `service`, `compression`, `target_workers` or
+            `on_loss` is none of the above, `job_name` is empty, `max_outstanding_requests` or
+            `buffer_bytes` is not a positive int, `consumer_index` is not in [0, `num_consumers`),
+            or one of the two is given without the other or without `job_name`; with
+            `cross_trainer_cache`, if the dataset is finite, there is no `job_name`, or
+            `num_consumers` is given.
+        NotFoundError: if the protocol of `service` or `data_transfer_protocol` does not exist.
+        UnimplementedError: if this version does not have `processing_mode` or `num_consumers`, or
+            if a source of the dataset cannot be split ("distributed_epoch").
+
+    Example:
+        >>> import stoker
+        >>> with stoker.LocalCluster(1, threads=True) as cluster:
+        ...     dataset = stoker.Dataset.range(4).map(lambda x: x * x)
+        ...     list(dataset.apply(distribute("parallel_epochs", cluster.target)))
+        [0, 1, 4, 9]
+
+    As `tf.data.experimental.service.distribute`.
+    """
+    check_compression(compression)
+    options = parse_read_options(
+        processing_mode,
+        service,
+        target_workers,
+        job_name=job_name,
+        consumer_index=consumer_index,
+        num_consumers=num_consumers,
+        max_outstanding_requests=max_outstanding_requests,
+        data_transfer_protocol=data_transfer_protocol,
+        cross_trainer_cache=cross_trainer_cache,
+        connect_timeout=connect_timeout,
+        buffer_bytes=buffer_bytes,
+        on_loss=on_loss,
+    )
+    return Distribution(options, compression, call_site())
+
+
+@dataclasses.dataclass(frozen=True)
+class Distribution:
+    """The transformation that `distribute` returns.
+
+    Attributes:
+        options: the options of the reader.
+        compression: as of `distribute`.
+        site: file and line of the call of `distribute`.
+    """
+
+    options: ReadOptions
+    compression: str | None
+    site: str
+
+    def __call__(self, dataset: Dataset) -> Dataset:
+        """Return a dataset that reads `dataset` from the service."""
+        options, job_name = self.options, self.options.job_name
+        registration = registration_of(dataset, self.compression)
+        if not options.tensorflow_timing:
+            check_splittable(options.processing_mode, registration.sources)
+            check_not_local(options.job_parameters)
+            if options.cross_trainer_cache is not None:
+                check_cacheable(registration.size)
+        hello = m.ClientHello(
+            m.PROTOCOL_MIN,
+            m.PROTOCOL_MAX,
+            "",
+            job_name or _anonymous_job(),
+            options.job_parameters,
+            named=job_name is not None,
+            registration=registration,
+            consumer_index=options.consumer_index,
+        )
+        finite = dataset.options().finite_coordinated
+        spec = dataset.element_spec
+        size = options.cardinality(registration.size, finite_coordinated=finite)
+        classes = _record_classes(spec, dataset)
+        length = UNKNOWN_CARDINALITY
+        if job_name is None and assigns_splits(options.processing_mode):
+            length = split_cardinality(dataset.node)
+        elif job_name is None and options.divides_elements:
+            length = registration.size
+        node = _reader(options, hello, spec, classes, size, self.site, length)
+        return dataset._with_node(node)
+
+
+def register_dataset(
+    service: Any,
+    dataset: Dataset,
+    compression: str | None = "AUTO",
+    dataset_id: str | None = None,
+) -> str:
+    """Register a dataset with a service, for `from_dataset_id`.
+
+    Args:
+        service: "grpc://host:port" or "host" (port 5050) of the dispatcher, (protocol, address), or
+            a `LocalCluster`.
+        dataset: the dataset that workers run.
+        compression: as for `distribute`, for all readers of the id. If an id is registered twice,
+            the first value is used.
+        dataset_id: the id to register; ``None``: identical datasets get the same id.
+
+    Returns:
+        The id.
+
+    Raises:
+        InvalidArgumentError: if `service` or `compression` is not valid, or `dataset_id` belongs
+            to a dataset with another element_spec.
+        UnavailableError: if no dispatcher answers at `service` within 5 minutes.
+
+    As `tf.data.experimental.service.register_dataset`.
+    """
+    check_compression(compression)
+    if dataset_id is not None:
+        _check_dataset_id(dataset_id)
+    address = parse_service(service)[1]
+    registration = msgspec.structs.replace(
+        registration_of(dataset, compression), dataset_id=dataset_id or ""
+    )
+    return register(address, registration, CONNECT_TIMEOUT)
+
+
+def from_dataset_id(
+    processing_mode: enum.IntEnum | str,
+    service: Any,
+    dataset_id: str,
+    element_spec: Spec | None = None,
+    job_name: str | None = None,
+    consumer_index: int | None = None,
+    num_consumers: int | None = None,
+    max_outstanding_requests: int | None = None,
+    data_transfer_protocol: str | None = None,
+    cross_trainer_cache: CrossTrainerCache | None = None,
+    target_workers: str = "AUTO",
+    *,
+    connect_timeout: float = CONNECT_TIMEOUT,
+    buffer_bytes: int = BUFFER_BYTES,
+    on_loss: str = "warn",
+) -> Dataset:
+    """Return a dataset that reads the dataset registered under an id.
+
+    Args:
+        processing_mode: as for `distribute`.
+        service: as for `distribute`.
+        dataset_id: from `register_dataset`.
+        element_spec: spec of the elements; ``None`` gets it from the dispatcher. With it, nothing
+            is asked until the cardinality or an element is needed.
+        job_name: as for `distribute`; jobs of different datasets may have the same name.
+        consumer_index: as for `distribute`.
+        num_consumers: as for `distribute`.
+        max_outstanding_requests: as for `distribute`.
+        data_transfer_protocol: as for `distribute`.
+        cross_trainer_cache: as for `distribute`.
+        target_workers: as for `distribute`.
+        connect_timeout: as for `distribute`.
+        buffer_bytes: as for `distribute`.
+        on_loss: as for `distribute`.
+
+    Raises:
+        InvalidArgumentError: if an argument is not valid, as for `distribute`.
+        NotFoundError: if `dataset_id` is not registered and `element_spec` is not given.
+        UnavailableError: if no dispatcher answers within `connect_timeout` seconds and
+            `element_spec` is not given.
+        UnimplementedError: as for `distribute`.
+
+    As `tf.data.experimental.service.from_dataset_id`.
+    """
+    _check_dataset_id(dataset_id)
+    options = parse_read_options(
+        processing_mode,
+        service,
+        target_workers,
+        job_name=job_name,
+        consumer_index=consumer_index,
+        num_consumers=num_consumers,
+        max_outstanding_requests=max_outstanding_requests,
+        data_transfer_protocol=data_transfer_protocol,
+        cross_trainer_cache=cross_trainer_cache,
+        connect_timeout=connect_timeout,
+        buffer_bytes=buffer_bytes,
+        on_loss=on_loss,
+    )
+    size = None
+    if element_spec is None:
+        question = m.GetDataset(dataset_id, with_tree=False)
+        reply = rpc.call_patiently(options.dispatcher_address, question, connect_timeout)
+        assert isinstance(reply, m.DatasetReply)
+        finite = reply.options.finite_coordinated
+        element_spec = spec_from_wire(reply.spec)
+        size = options.cardinality(reply.size, finite_coordinated=finite)
+    hello = m.ClientHello(
+        m.PROTOCOL_MIN,
+        m.PROTOCOL_MAX,
+        dataset_id,
+        f"{dataset_id}/{job_name}" if job_name is not None else _anonymous_job(),
+        options.job_parameters,
+        named=job_name is not None,
+        consumer_index=consumer_index,
+    )
+    classes = _record_classes(element_spec)
+    return Dataset(_reader(options, hello, element_spec, classes, size, call_site()))
+
+
+# ── parts ────────────────────────────────────────────────────────────────────────────────────────
+def _anonymous_job() -> str:
+    return f"anonymous:{uuid.uuid4().hex}"
+
+
+def _check_dataset_id(dataset_id: str) -> None:
+    if not isinstance(dataset_id, str):
+        raise InvalidTypeError(f"`dataset_id` must be a str, got {dataset_id!r}")
+    check_text("dataset_id", dataset_id)
+
+
+def _record_classes(spec: Spec, dataset: Dataset | None = None) -> RecordClasses:
+    """Return the record classes of an element_spec, and others that functions refer to."""
+    known = [cls for cls in record_classes_of(spec) if describe(cls) is not None]
+    declared = {describe(cls): cls for cls in reversed(known)}  # the outermost counts
+    functions = [] if dataset is None else functions_of(dataset.node)
+    used = [cls for _, pickled in functions for cls in pickled.record_classes()]
+    return RecordClasses([*declared.values(), *(c for c in used if describe(c) not in declared)])
+
+
+def _reader(
+    read_options: ReadOptions,
+    hello: m.ClientHello,
+    spec: Spec,
+    classes: RecordClasses,
+    size: int | None,
+    site: str,
+    length: int = UNKNOWN_CARDINALITY,
+) -> Distributed:
+    registration = hello.registration
+    return Distributed(
+        read_options=Pickled.of(read_options),
+        hello=Pickled.of(hello),
+        spec=Pickled.of(spec),
+        classes=Pickled.of(classes),
+        structure=b"" if registration is None else structure_of(registration.tree),
+        processing_mode=read_options.processing_mode.name,
+        length=length,
+        size=UNKNOWN_CARDINALITY if size is None else size,
+        asks_size=size is None,
+        site=site,
+    )

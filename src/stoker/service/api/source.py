@@ -1,0 +1,183 @@
+"""The node that reads a job of a service."""
+
+import itertools
+import math
+import os
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+
+import msgspec
+
+from stoker.dataset.copies import copied_at
+from stoker.dataset.pickling.pickled import Pickled
+from stoker.dataset.streams.measure.recording import Recording
+from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node
+from stoker.dataset.tree.splits import Splits, Unsplittable
+from stoker.elements.spec import Spec
+from stoker.errors import StokerError
+from stoker.service import messages as m
+from stoker.service.client.connections.route import BEST_FIRST
+from stoker.service.client.measure.latest_reading import LatestReading
+from stoker.service.client.shell import ServiceStream
+from stoker.service.control import rpc
+from stoker.service.process.host import host_id
+from stoker.service.rules.cacheable import check_repetition
+from stoker.wire.transports import get_transport
+from stoker.wire.transports.local import process_token
+
+for _name in BEST_FIRST[:-1]:  # imported now, not during the first read
+    get_transport(_name)
+
+
+class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
+    """A source node that reads a job of a service.
+
+    Attributes:
+        read_options: a `ReadOptions`.
+        hello: a `ClientHello` that names the job and its dataset; the epoch is added by `open`.
+        spec: the element_spec.
+        classes: the `RecordClasses` of the program, which elements are rebuilt with.
+        structure: of the dataset the service runs, as job agreement compares it.
+        size: the cardinality, which holds whatever happens to workers, if it is not `asks_size`.
+        length: the cardinality of an epoch without losses, if no other client shares it.
+        asks_size: ask the dispatcher for the cardinality when it is needed.
+    """
+
+    kind = "distribute"
+    unrepeatable = (
+        "what it yields depends on what other machines do; take the state of a dataset that is "
+        "read locally"
+    )
+
+    read_options: Pickled
+    hello: Pickled
+    spec: Pickled
+    classes: Pickled
+    structure: bytes
+    processing_mode: str
+    size: int
+    length: int = UNKNOWN_CARDINALITY
+    asks_size: bool = False
+
+    def element_spec(self) -> Spec:
+        return self.spec.value
+
+    def cardinality(self) -> int:
+        return _learned_size(self) if self.asks_size else self.size
+
+    def counted(self) -> Node:
+        if self.size != UNKNOWN_CARDINALITY or self.asks_size:
+            return self
+        return msgspec.structs.replace(self, size=self.length)
+
+    def remote_tree(self) -> bytes:
+        registration = self.hello.value.registration
+        return b"" if registration is None else registration.tree
+
+    def splits(self) -> Splits:
+        return Unsplittable(
+            "it reads from another service (tf.data: Cannot create split providers for dataset of "
+            "type DataServiceDataset)"
+        )
+
+    def open(self, context: Context) -> Stream:
+        first, explicit = _is_first(self), context.explicit_epoch
+        epoch = context.epoch if explicit else (next(_epochs_of(self)),)
+        hello = msgspec.structs.replace(
+            self.hello.value,
+            epoch=epoch,
+            process=process_token(),
+            copied=_copy_time(self, context) if first and not explicit else None,
+        )
+        if hello.parameters.use_cross_trainer_cache:
+            check_repetition(epoch)
+        stream = ServiceStream(
+            hello,
+            self.read_options.value,
+            self.spec.value,
+            self.classes.value.classes,
+            context.statistics,
+            context.meters,
+        )
+        latest = stream.latest
+        _follow_latest(context.meters.recording, self, latest)
+        context.meters.add_service(
+            self, context.numbers, latest.bottleneck, latest.stages, latest.tasks
+        )
+        return stream
+
+
+_SIZE_TIMEOUT = 1.0
+"""Seconds to wait for a cardinality; without an answer it is unknown."""
+
+_sizes: "weakref.WeakKeyDictionary[Node, int]" = weakref.WeakKeyDictionary()
+
+
+def _learned_size(node: Distributed) -> int:
+    """Return the cardinality that the dispatcher knows; unknown if it does not answer."""
+    size = _sizes.get(node)
+    if size is None:
+        question = m.GetDataset(node.hello.value.dataset_id, with_tree=False)
+        try:
+            reply = rpc.call(node.read_options.value.dispatcher_address, question, _SIZE_TIMEOUT)
+        except StokerError:  # reading raises it, if it lasts
+            return UNKNOWN_CARDINALITY
+        assert isinstance(reply, m.DatasetReply)
+        finite = reply.options.finite_coordinated
+        options = node.read_options.value
+        size = _sizes[node] = options.cardinality(reply.size, finite_coordinated=finite)
+    return size
+
+
+_readings: "weakref.WeakKeyDictionary[Recording, weakref.WeakKeyDictionary[Node, LatestReading]]"
+_readings = weakref.WeakKeyDictionary()
+
+
+def _follow_latest(recording: Recording, node: Node, latest: LatestReading) -> None:
+    """Let a reading follow that of the epoch before in the same pipeline."""
+    with _lock:
+        readings = _readings.setdefault(recording, weakref.WeakKeyDictionary())
+        if (before := readings.get(node)) is not None:
+            latest.follow(before)
+        readings[node] = latest
+
+
+def _copy_time(node: Distributed, context: Context) -> m.CopyTime:
+    """Return when the copy was made that opens its first epoch.
+
+    A pass of `repeat` is as late as any original: later epochs follow it.
+    """
+    at = copied_at(node) if len(context.epoch) == 1 else -math.inf
+    return m.CopyTime(time.monotonic() - at, host_id(), at)
+
+
+_epochs: "weakref.WeakKeyDictionary[Node, Iterator[int]]" = weakref.WeakKeyDictionary()
+_opened: "weakref.WeakSet[Node]" = weakref.WeakSet()
+_lock = threading.Lock()
+
+
+def _is_first(node: Node) -> bool:
+    """Return whether this copy of a distributed dataset opens its first epoch."""
+    with _lock:
+        if node in _opened:
+            return False
+        _opened.add(node)
+        return True
+
+
+def _epochs_of(node: Node) -> Iterator[int]:
+    """Return the epoch counter of a distributed dataset: each `open` starts another epoch."""
+    with _lock:
+        return _epochs.setdefault(node, itertools.count())
+
+
+def _begin_in_child() -> None:
+    global _lock, _opened
+    _lock = threading.Lock()  # another thread of the parent may have had it
+    _opened = weakref.WeakSet()
+
+
+os.register_at_fork(after_in_child=_begin_in_child)

@@ -1,0 +1,1 @@
+"""Connections of a client to the workers of its tasks."""

@@ -1,0 +1,1 @@
+"""Flow control of a client: credit and pace."""

@@ -1,0 +1,1 @@
+"""Measurements of a client: what it waits for, and which part is slow."""

@@ -1,0 +1,1 @@
+"""The order in which a client returns the chunks of its tasks."""

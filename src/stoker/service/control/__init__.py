@@ -1,0 +1,1 @@
+"""The control plane: messages between trainers, workers and the dispatcher, over grpclib."""

@@ -1,0 +1,362 @@
+"""The parts of the dispatcher's state: workers, jobs, iterations, tasks and clients."""
+
+import dataclasses
+from collections import Counter
+
+from stoker.dataset.tree.splits import ShardBy
+from stoker.errors import ErrorRecord
+from stoker.service.dispatcher.entities.epoch_set import EpochSet
+from stoker.service.dispatcher.entities.listed_values import ListedValues
+from stoker.service.dispatcher.entities.places import Places
+from stoker.service.dispatcher.entities.poison import PoisonSearch
+from stoker.service.dispatcher.entities.records import JobAdded, WorkerAdded
+from stoker.service.dispatcher.entities.split_tracker import SplitTracker
+from stoker.service.messages import JobParameters, RoundPosition, RoundsChange, SplitSource
+
+REMEMBERED_CODES = 1024
+"""Most fingerprints of datasets that a job remembers: its ranks may all differ."""
+
+REMEMBERED_CLIENTS = 1024
+"""Most clients that have closed whose consumed positions an iteration remembers. They are for
+workers that were disconnected at that time; of older clients, such a worker drops the rest."""
+
+
+@dataclasses.dataclass
+class Page:
+    """A page of listed splits; `uses` is the number of its places in the lists of iterations."""
+
+    values: bytes
+    uses: int = 0
+
+
+@dataclasses.dataclass
+class Worker:
+    """A worker process.
+
+    Attributes:
+        draining: it will stop, and gets no more tasks and splits.
+        tasks: those that it keeps.
+    """
+
+    added: WorkerAdded
+    draining: bool = False
+    tasks: dict[int, "Task"] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Task:
+    """One iteration's work on one worker.
+
+    Attributes:
+        key: the key of its readers is derived from it.
+        exhausted: its pipeline has ended.
+        read: a client has received its end.
+        delivered: it computes no more, and all that it computed was consumed or dropped.
+        dropped: the number of elements that were sent to clients that were lost.
+        lost: the reason that it can be read no more; empty while it can.
+        splits_lost: the splits it had begun when it was lost, if `elements_lost` is unknown.
+        elements_lost: the elements that were lost with it; ``None`` if unknown.
+        poisoned_known: the number of poisoned calls that were known when it was started.
+        readers: client that reads it → its reader id, until the task is over.
+        leaving: client that was asked to leave it, to be able to read others → its reader id.
+    """
+
+    task_id: int
+    worker: WorkerAdded
+    iteration: "Iteration"
+    seed: int
+    key: bytes = b""
+    exhausted: bool = False
+    read: bool = False
+    delivered: bool = False
+    dropped: int = 0
+    lost: str = ""
+    splits_lost: int = 0
+    elements_lost: int | None = None
+    poisoned_known: int = 0
+    readers: dict[int, int] = dataclasses.field(default_factory=dict)
+    leaving: dict[int, int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def shard(self) -> int | None:
+        """The shard that it reads; ``None`` unless sharding is static."""
+        return self.worker.place if self.iteration.shards else None
+
+    @property
+    def running(self) -> bool:
+        """True while it may compute another element."""
+        return not (self.exhausted or self.over)
+
+    @property
+    def over(self) -> bool:
+        """True once no client will get another element of it."""
+        return self.delivered or bool(self.lost)
+
+    @property
+    def whole(self) -> bool:
+        """True if clients can read all of it, or have."""
+        return self.exhausted and (self.read or self.delivered or not self.lost)
+
+
+@dataclasses.dataclass
+class TaskCounts:
+    """The numbers of tasks in each state.
+
+    Attributes:
+        running: they may compute another element.
+        open: clients may get another element of them.
+        exhausted: their pipelines have ended.
+        whole: clients can read all of them, or have.
+        delivered: all that they computed was consumed or dropped.
+        workers_wait: workers get a task when clients can read more.
+        missing: the shards of which no task is whole.
+    """
+
+    running: int = 0
+    open: int = 0
+    exhausted: int = 0
+    whole: int = 0
+    delivered: int = 0
+    workers_wait: bool = False
+    missing: set[int] = dataclasses.field(default_factory=set)
+    _whole_shards: Counter[int] = dataclasses.field(default_factory=Counter)
+
+    def add(self, task: Task, sign: int = 1) -> None:
+        """Count `task` in its present state; with `sign` -1, undo that before a change."""
+        self.running += sign * task.running
+        self.open += sign * (not task.over)
+        self.exhausted += sign * task.exhausted
+        self.whole += sign * task.whole
+        self.delivered += sign * task.delivered
+        if task.shard is not None and task.whole:
+            self._count_shard(task.shard, sign)
+
+    def _count_shard(self, shard: int, sign: int) -> None:
+        self._whole_shards[shard] += sign
+        if self._whole_shards[shard]:
+            self.missing.discard(shard)
+        else:
+            self.missing.add(shard)
+
+
+@dataclasses.dataclass
+class Client:
+    """One iterator of one trainer process.
+
+    Attributes:
+        tasks: those that it reads, also those that it was asked to leave until it has left.
+        left_tasks: those that it has left. To read one again, it needs another reader id.
+        consumer_index: its index in a coordinated read.
+        starts_at: the number of the `RoundsChange` with which it begins; ``None`` until that is
+            agreed on.
+        start: its first position, if it is after that change.
+    """
+
+    client_id: int
+    iteration: "Iteration"
+    process: str
+    key: bytes = b""
+    tasks: dict[int, Task] = dataclasses.field(default_factory=dict)
+    left_tasks: set[int] = dataclasses.field(default_factory=set)
+    consumer_index: int | None = None
+    starts_at: int | None = None
+    start: RoundPosition | None = None
+
+
+@dataclasses.dataclass
+class Job:
+    """A dataset with a processing mode and a name.
+
+    Attributes:
+        dataset_id: the dataset that its tasks run.
+        iterations: by epoch.
+        codes: the `jobs.fingerprint` of the datasets of its clients, the latest last.
+    """
+
+    added: JobAdded
+    dataset_id: str
+    iterations: dict[tuple[int, ...], "Iteration"] = dataclasses.field(default_factory=dict)
+    codes: dict[str, None] = dataclasses.field(default_factory=dict)
+
+    @property
+    def has_clients(self) -> bool:
+        """True if a client reads one of its epochs."""
+        return any(iteration.clients for iteration in self.iterations.values())
+
+    @property
+    def needs_tree(self) -> bool:
+        """True if a worker may ask for the tree of its dataset."""
+        return any(x.clients or x.has_running_tasks for x in self.iterations.values())
+
+    def add_code(self, code: str) -> None:
+        """Add the fingerprint of a client's dataset; drop the oldest of many."""
+        self.codes.pop(code, None)
+        self.codes[code] = None
+        if len(self.codes) > REMEMBERED_CODES:
+            del self.codes[next(iter(self.codes))]
+
+
+@dataclasses.dataclass
+class Iteration:
+    """One epoch of a job.
+
+    Attributes:
+        shards: the number of shards under static sharding, or 0.
+        shard_by: what they divide.
+        places: the workers that read them.
+        sources: the sources whose splits are assigned to tasks; ``None`` until they are known.
+        values: the values of the splits of listed sources.
+        trackers: (source, its epoch) → its begun splits, until all are read.
+        by_worker: worker → its task, unless that is lost.
+        read_epochs: source → its epochs whose splits are all read.
+        splits_read: task → the number of splits that it has begun of those epochs.
+        counts: the numbers of its tasks in each state.
+        readings: the number of pairs of an open task and a client that reads it.
+        unread: open tasks without a reader, those that have waited longest first.
+        damaged: tasks that were lost, or whose elements were.
+        left: reader id of a client that has left or closed → what it had consumed of each task.
+        clients_opened: the number of clients that have opened it.
+        poison: elements that end the processes of workers.
+        computed: no task computes, and none will be added unless one is lost before its end.
+        finished: no client will get another element.
+        stopped: its tasks have been stopped on their workers.
+        finite_coordinated: a coordinated read of it ends with its data.
+        rounds: the schedule of a coordinated read, as far as consumers may need it.
+        indexes: the indexes of consumers that have opened it.
+        left_at: index of a consumer that has closed → its position, for its successor.
+    """
+
+    iteration_id: int
+    job: Job
+    epoch: tuple[int, ...]
+    seed: int
+    shards: int = 0
+    shard_by: ShardBy | None = None
+    places: Places = dataclasses.field(default_factory=Places)
+    tasks: dict[int, Task] = dataclasses.field(default_factory=dict)
+    clients: dict[int, Client] = dataclasses.field(default_factory=dict)
+    sources: dict[int, SplitSource] | None = None
+    values: dict[int, ListedValues] = dataclasses.field(default_factory=dict)
+    trackers: dict[tuple[int, int], SplitTracker] = dataclasses.field(default_factory=dict)
+    read_epochs: dict[int, EpochSet] = dataclasses.field(default_factory=dict)
+    splits_read: Counter[int] = dataclasses.field(default_factory=Counter)
+    error: ErrorRecord | None = None
+    by_worker: dict[int, Task] = dataclasses.field(default_factory=dict)
+    counts: TaskCounts = dataclasses.field(default_factory=TaskCounts)
+    readings: int = 0
+    unread: dict[int, Task] = dataclasses.field(default_factory=dict)
+    damaged: dict[int, Task] = dataclasses.field(default_factory=dict)
+    left: dict[int, dict[int, tuple[int, int]]] = dataclasses.field(default_factory=dict)
+    clients_opened: int = 0
+    poison: PoisonSearch = dataclasses.field(default_factory=PoisonSearch)
+    computed: bool = False
+    finished: bool = False
+    stopped: bool = False
+    finite_coordinated: bool = False
+    rounds: list[RoundsChange] = dataclasses.field(default_factory=list)
+    indexes: set[int] = dataclasses.field(default_factory=set)
+    left_at: dict[int, RoundPosition] = dataclasses.field(default_factory=dict)
+
+    @property
+    def absent(self) -> list[int]:
+        """The indexes of consumers that have left."""
+        present = {client.consumer_index for client in self.clients.values()}
+        return sorted(self.indexes - present)
+
+    @property
+    def rounds_ended(self) -> bool:
+        """True once the last round of a coordinated read is known."""
+        return bool(self.rounds) and self.rounds[-1].last
+
+    def __post_init__(self) -> None:
+        self.counts.missing.update(range(self.shards))
+
+    @property
+    def parameters(self) -> JobParameters:
+        """The parameters of its job."""
+        return self.job.added.parameters
+
+    @property
+    def has_running_tasks(self) -> bool:
+        """True if a task may compute another element."""
+        return self.counts.running > 0 and not self.stopped
+
+    @property
+    def shared(self) -> bool:
+        """True if more than one client has opened it."""
+        return self.clients_opened > 1
+
+    def tracker(self, source: int, source_epoch: int) -> SplitTracker:
+        """Return the begun splits of one epoch of one source; change them by `begin_splits`."""
+        tracker = self.trackers.get((source, source_epoch))
+        if tracker is not None:
+            return tracker
+        if source_epoch in self.read_epochs.get(source, ()):
+            return SplitTracker(0)  # a task that comes late gets the end
+        assert self.sources is not None
+        return SplitTracker(self.sources[source].splits)
+
+    def begin_splits(
+        self, source: int, source_epoch: int, ranges: list[tuple[int, int]], task_id: int
+    ) -> None:
+        """Mark splits as begun by a task."""
+        tracker = self.trackers.get((source, source_epoch))
+        if tracker is None:
+            tracker = self.tracker(source, source_epoch)
+            self.trackers[source, source_epoch] = tracker
+        tracker.begin(ranges, task_id)
+
+    def leave_tracker(self, source: int, source_epoch: int, task_id: int) -> None:
+        """Remove a task from an epoch of a source, and the epoch if it was the last to read it.
+
+        An endless `repeat` has an epoch for each repetition.
+        """
+        tracker = self.tracker(source, source_epoch)
+        tracker.leave(task_id)
+        if tracker.is_read and self.trackers.pop((source, source_epoch), None) is not None:
+            self.splits_read.update(tracker.begun_counts)
+            self.read_epochs.setdefault(source, EpochSet()).add(source_epoch)
+
+    def leave_trackers(self, task_id: int) -> None:
+        """Remove a task that computes no more from all epochs of all sources."""
+        for key in list(self.trackers):
+            self.leave_tracker(*key, task_id)
+
+    def splits_begun_by(self, task_id: int) -> int:
+        """Return the number of splits that the task has begun, over all sources."""
+        kept = sum(tracker.begun_counts[task_id] for tracker in self.trackers.values())
+        return kept + self.splits_read[task_id]
+
+    def add_reader(self, task: Task, client: Client, reader_id: int) -> None:
+        """Let a client read a task."""
+        task.readers[client.client_id] = reader_id
+        client.tasks[task.task_id] = task
+        self.unread.pop(task.task_id, None)
+        self.readings += 1
+
+    def revoke_reader(self, task: Task, client_id: int) -> None:
+        """Ask a client to leave a task."""
+        task.leaving[client_id] = task.readers.pop(client_id)
+        self.readings -= 1
+        if not task.readers:
+            self.unread[task.task_id] = task
+
+    def remove_reader(self, task: Task, client: Client, consumed: tuple[int, int] | None) -> None:
+        """Remove a client from a task that is not over, and keep what it had consumed."""
+        del client.tasks[task.task_id]
+        if client.client_id in task.readers:
+            self.revoke_reader(task, client.client_id)
+        reader_id = task.leaving.pop(client.client_id)
+        if consumed is not None and not self.stopped:
+            self.left.setdefault(reader_id, {})[task.task_id] = consumed
+            if len(self.left) > REMEMBERED_CLIENTS:
+                del self.left[next(iter(self.left))]
+
+    def remove_readers(self, task: Task) -> None:
+        """Remove all clients from a task that is over."""
+        for client_id in task.readers | task.leaving:
+            self.clients[client_id].tasks.pop(task.task_id)
+        self.unread.pop(task.task_id, None)
+        self.readings -= len(task.readers)
+        task.readers.clear()
+        task.leaving.clear()

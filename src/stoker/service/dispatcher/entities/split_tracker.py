@@ -1,0 +1,83 @@
+"""Begun splits in one epoch of one source: no other task ever reads them."""
+
+from collections import Counter, deque
+
+from stoker.dataset.tree.splits import ENDLESS
+from stoker.service.dispatcher.entities.split_ranges import SplitRanges
+
+MAX_INDEX_SPLITS = 4096
+"""Most splits of an index source, for clusters of up to 512 workers."""
+
+SPLITS_PER_WORKER = 8
+"""Splits of an index source for each worker of a larger cluster."""
+
+ENDLESS_SPLIT = 1024
+"""Elements in a split of an infinite index source: workers stay close together."""
+
+REMEMBERED = 8192
+"""Begun splits remembered for each task. A task announces fewer before it is answered, so it never
+asks about older ones; an infinite source has no room for all."""
+
+
+class SplitTracker:
+    """The begun splits of one epoch of one source.
+
+    Attributes:
+        total: the number of splits.
+        begun: all that are begun.
+        begun_counts: the number of splits that each task has begun.
+        recent: task → the ranges of at least its last `REMEMBERED` splits, the latest last.
+        readers: tasks that have begun some and may begin more.
+    """
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.begun = SplitRanges()
+        self.begun_counts: Counter[int] = Counter()
+        self.recent: dict[int, deque[tuple[int, int]]] = {}
+        self.readers: set[int] = set()
+
+    def begin(self, ranges: list[tuple[int, int]], task_id: int) -> None:
+        """Mark splits, none of which is begun, as begun by a task."""
+        self.readers.add(task_id)
+        recent = self.recent.get(task_id)
+        if recent is None:
+            recent = self.recent[task_id] = deque()
+        for start, stop in ranges:
+            self.begun.add(start, stop)
+            self.begun_counts[task_id] += stop - start
+            if recent and recent[-1][1] == start and stop - recent[-1][0] <= REMEMBERED:
+                recent[-1] = recent[-1][0], stop
+            else:
+                recent.append((start, stop))
+        # Each range takes the room of one split, so that the deque has a length of at most that.
+        while len(recent) > REMEMBERED:
+            recent.popleft()
+
+    def has_begun(self, task_id: int, split: int) -> bool:
+        """Return whether the task has begun `split`, if that is one of its last `REMEMBERED`."""
+        if split not in self.begun:
+            return False
+        return any(start <= split < stop for start, stop in self.recent.get(task_id, ()))
+
+    def leave(self, task_id: int) -> None:
+        """Remove a task that will not ask for splits of this epoch again."""
+        self.readers.discard(task_id)
+        self.recent.pop(task_id, None)
+
+    @property
+    def is_read(self) -> bool:
+        """True if all splits are begun and every task that had some has left."""
+        return len(self.begun) == self.total and not self.readers
+
+
+def split_total(count: int, workers: int) -> int:
+    """Return the number of splits of an index source of `count` elements."""
+    if count >= ENDLESS:
+        return count // ENDLESS_SPLIT
+    return min(count, max(MAX_INDEX_SPLITS, SPLITS_PER_WORKER * workers))
+
+
+def split_range(split: int, total: int, count: int) -> tuple[int, int]:
+    """Return the range ``[start, stop)`` of a split; sizes differ by at most one."""
+    return split * count // total, (split + 1) * count // total

@@ -1,0 +1,1 @@
+"""Jobs and their iterations: opening, tasks, assignment of tasks, rounds, ends."""

@@ -1,0 +1,482 @@
+"""Tasks of one iteration: started on workers, and assigned to the clients that read them.
+
+A client reads at most `TASKS_PER_CLIENT` tasks at a time: each costs it a connection. Up to that
+number, every client reads all tasks. Where there are more workers, tasks are started as clients can
+read them; every task has a reader, and several where clients have room. A client without room is
+asked to leave a task that others read too, if another task has no reader or a worker waits.
+
+A *private* worker is read by the clients of its own process only. They read all its tasks.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice, takewhile
+from typing import NamedTuple
+
+from stoker.service import messages as m
+from stoker.service.dispatcher.entities import entities as e
+from stoker.service.dispatcher.entities import records as r
+from stoker.service.dispatcher.iterations.task_updates import task_update, waiting_warning
+from stoker.service.dispatcher.iterations.waiting_workers import WaitingWorkers
+from stoker.service.dispatcher.modes.modes import mode_of
+from stoker.service.dispatcher.modes.placement import NO_LOCAL_CLIENT, process_of
+from stoker.service.dispatcher.sessions.sessions import SLICE, Sessions
+from stoker.service.dispatcher.splits.split_assigner import SplitAssigner
+from stoker.service.dispatcher.state.ledger import Ledger
+
+TASKS_PER_CLIENT = 128
+"""Tasks that a client reads at a time. Flow control keeps bytes free for as many workers."""
+
+SHARED_BY = 4
+"""Readers that a task keeps, at most, when clients are asked to leave it: a slow one of them does
+not stop the worker, and each costs the worker a connection."""
+
+
+class Readers(NamedTuple):
+    """The clients of a task before it was over, and their reader ids."""
+
+    reading: dict[int, int]
+    leaving: dict[int, int]
+
+
+class Assignment:
+    """Start the tasks of an iteration and assign them.
+
+    Apart from `_considered` and what depends on it, all attributes follow from the state: see
+    `resume`.
+
+    Args:
+        iteration: the iteration.
+        ledger: the state.
+        sessions: the sessions of workers and clients.
+        splits: drops the requests of tasks that are stopped.
+        changed: called after a change of the iteration that clients must know, with the tasks that
+            were lost by it.
+        tasks_per_client: the most tasks that a client reads at a time.
+    """
+
+    def __init__(
+        self,
+        iteration: e.Iteration,
+        ledger: Ledger,
+        sessions: Sessions,
+        splits: SplitAssigner,
+        changed: Callable[[e.Iteration, list[e.Task]], None],
+        tasks_per_client: int,
+    ) -> None:
+        self._iteration = iteration
+        self._mode = mode_of(iteration.parameters)
+        self._ledger = ledger
+        self._state = ledger.state
+        self._sessions = sessions
+        self._splits = splits
+        self._changed = changed
+        self._most = tasks_per_client
+        # Every worker has a task, waits, or never needs one.
+        self._considered = False
+        self._searches = 0
+        self._searching = False
+        self._waiting = WaitingWorkers()
+        # Open tasks that any client can read, the next to be shared first. Some may be over.
+        self._open: deque[int] = deque()
+        # Clients that can read more tasks, the next to get one first.
+        self._roomy: dict[int, None] = {}
+        self._processes: dict[str, dict[int, None]] = {}
+        # Requests to leave a task that have no answer.
+        self._leaving = 0
+        self._unread_known = False
+
+    # ── events ────────────────────────────────────────────────────────────────────────────────────
+    def resume(self) -> None:
+        """Continue the iteration of an earlier dispatcher. Workers that wait are found by `start`.
+
+        Its last slices of work may be undone.
+        """
+        for task in self._iteration.tasks.values():
+            self._leaving += len(task.leaving)
+            if not task.over and not self._is_private(task.worker):
+                self._open.appendleft(task.task_id)
+        for client in self._iteration.clients.values():
+            self._processes.setdefault(client.process, {})[client.client_id] = None
+            self._note_room(client)
+        self._sessions.in_slices(self._refill(list(self._roomy)))
+
+    def client_joined(self, client: e.Client) -> None:
+        """Assign tasks to a new client.
+
+        The caller notifies it, and calls `note_waiting` afterwards.
+        """
+        if self._iteration.stopped:
+            return
+        self._processes.setdefault(client.process, {})[client.client_id] = None
+        if len(self._iteration.clients) == 1:
+            self._drop_unreachable(self._iteration.unread.values())
+        for worker in self._state.local_workers.get(client.process, {}).values():
+            if self._is_private(worker.added):
+                self._read_private(client, worker)
+        self._fill(client)
+
+    def start(self) -> None:
+        """Start tasks on all workers that need one and that clients can read."""
+        if not self._considered:
+            self._considered = self._searching = True
+            self._searches += 1
+            self._waiting.clear()
+            self._sessions.in_slices(self._search(list(self._state.workers.values())))
+
+    def offer(self, worker: e.Worker) -> None:
+        """Start a task on a worker that has registered, if the iteration needs it."""
+        if self._is_idle:
+            self._considered = False
+            return
+        task = self._offer(worker)
+        if task is not None:
+            self._notify_readers([task])
+        elif self._waiting:
+            self._make_room()
+
+    @staticmethod
+    def readers_of(task: e.Task) -> Readers:
+        """Return the clients of a task; call it before the task is over."""
+        return Readers(dict(task.readers), dict(task.leaving))
+
+    def task_over(self, task: e.Task, readers: Readers) -> None:
+        """Assign other tasks to the clients of a task that is over."""
+        iteration = self._iteration
+        if iteration.stopped:
+            return
+        if self._is_limited and not task.lost:
+            self._sessions.send_all(
+                (client_id, m.Tasks(leave={task.task_id: reader_id}, shared=iteration.shared))
+                for client_id, reader_id in readers.reading.items()
+            )
+        self._leaving -= len(readers.leaving)
+        if len(self._open) > 2 * (iteration.counts.open + SLICE):
+            self._open = deque(x for x in self._open if not self._state.tasks[x].over)
+        self._sessions.in_slices(self._refill([*readers.reading, *readers.leaving]))
+
+    def task_left(self, client: e.Client, message: m.TaskLeft) -> None:
+        """Handle a client that has left a task as it was asked."""
+        task = client.tasks.get(message.task_id)
+        if task is None or task.leaving.get(client.client_id) != message.reader_id:
+            return  # the task is over, or the message was sent again
+        self._ledger.commit(r.TaskLeft(message.task_id, client.client_id, message.consumed))
+        # The client sends `GiveBack` too, but its data connection may be broken.
+        released = m.ClientReleased(message.task_id, message.reader_id, message.consumed)
+        self._sessions.send(task.worker.worker_id, released)
+        self._leaving -= 1
+        self._sessions.in_slices(self._refill([client.client_id]))
+
+    def remove_client(
+        self,
+        client: e.Client,
+        consumed: dict[int, tuple[int, int]],
+        position: m.RoundPosition | None,
+    ) -> None:
+        """Remove a client; assign its tasks to others.
+
+        Args:
+            client: the client.
+            consumed: as in `ClientClose`.
+            position: as in `ClientClose`.
+        """
+        iteration, tasks = self._iteration, list(client.tasks.values())
+        self._leaving -= sum(client.client_id in task.leaving for task in tasks)
+        self._roomy.pop(client.client_id, None)
+        own = self._processes.get(client.process, {})
+        own.pop(client.client_id, None)
+        if not own:
+            self._processes.pop(client.process, None)
+        self._ledger.commit(r.ClientRemoved(client.client_id, consumed, position))
+        for task in tasks:
+            if task.task_id in iteration.unread and iteration.sources:
+                # It may get no reader before the others have ended, for which all must be begun.
+                self._splits.give_back(task)
+                self._sessions.send(task.worker.worker_id, m.ReturnSplits(task.task_id))
+        if iteration.clients or self._mode.frees_local_tasks(iteration.parameters):
+            self._drop_unreachable(tasks)
+        if iteration.unread or self._waiting:
+            self._splits.settle(iteration)
+            roomy = takewhile(lambda _: iteration.unread or self._waiting, list(self._roomy))
+            self._sessions.in_slices(self._refill(roomy))
+
+    def drop(self, task: e.Task, reason: str) -> None:
+        """Stop a task; what it has computed is lost, splits that it has not begun are kept."""
+        self._considered = False  # its worker may get another task
+        self._sessions.send(task.worker.worker_id, m.TaskStop(task.task_id))
+        self._ledger.commit(r.TaskDropped(task.task_id, reason))
+        self._splits.forget([task])
+
+    def warn(self, now: float) -> None:
+        """Warn of workers that have waited for long, unless their turn comes when others end."""
+        if not self._waiting.warning_due(now, waits=not self._is_idle):
+            return
+        dataset = self._state.datasets[self._iteration.job.dataset_id]
+        self._waiting.drop_lost(self._state.workers)
+        if self._waiting and self._mode.may_never_start(dataset):
+            clients = list(self._iteration.clients.values())
+            waiting, most = len(self._waiting), self._most
+            self._sessions.send_all(
+                (client.client_id, waiting_warning(client, waiting, most)) for client in clients
+            )
+
+    # ── workers ───────────────────────────────────────────────────────────────────────────────────
+    def _search(self, workers: list[e.Worker]) -> Iterator[int]:
+        """Start tasks on workers, or let them wait; one step for each worker and reader."""
+        search = self._searches
+        for first in range(0, len(workers), SLICE):
+            added = []
+            for worker in workers[first : first + SLICE]:
+                if self._searches != search:
+                    return
+                if self._is_idle:
+                    self._considered = self._searching = False
+                    return
+                if worker.added.worker_id in self._state.workers:
+                    task = self._offer(worker)
+                    if task is not None:
+                        added.append(task)
+                        yield len(task.readers)
+                yield 1
+            self._notify_readers(added)
+        self._searching = False
+        self.note_waiting()
+        yield from self._refill(list(self._roomy))
+
+    def _offer(self, worker: e.Worker) -> e.Task | None:
+        """Start a task on a worker if it needs one and a client can read it, else let it wait."""
+        if not self._needs_task(worker):
+            return None
+        if self._is_private(worker.added):
+            own = list(self._processes.get(process_of(worker.added), ()))
+            return self._add(worker, own) if own else None
+        workers = self._state.workers
+        limited = len(workers) > self._most and not self._mode.coordinated
+        readers = list(islice(self._roomy, self._share if limited else None))
+        if not readers or not self._may_add:
+            self._waiting.put(worker.added.worker_id, workers, 2 * len(workers))
+            self.note_waiting()
+            return None
+        task = self._add(worker, readers)
+        self._open.appendleft(task.task_id)
+        for client_id in readers:
+            del self._roomy[client_id]
+            self._note_room(self._iteration.clients[client_id])
+        return task
+
+    def _add(self, worker: e.Worker, readers: list[int]) -> e.Task:
+        worker_id = worker.added.worker_id
+        task_id, seed, key = self._ledger.new_id(), self._seed(), self._ledger.new_key()
+        added = r.TaskAdded(task_id, self._iteration.iteration_id, worker_id, seed, key, readers)
+        self._ledger.commit(added)
+        task = self._state.tasks[task_id]
+        self._sessions.send(worker_id, self._mode.task_start(task))
+        return task
+
+    def _seed(self) -> int:
+        """Return the seed of the job, that of a task that died of an unknown call, or a new one."""
+        if (of_job := self._iteration.job.added.seeds.seed) is not None:
+            return of_job
+        poison, repeated = self._iteration.poison, None
+        if poison.seeds:
+            running = {task.seed for task in self._iteration.by_worker.values()}
+            repeated = poison.seed_to_repeat(running)
+        if repeated is not None:
+            return repeated
+        return self._mode.task_seed(self._iteration, self._ledger.new_seed())
+
+    def note_waiting(self) -> None:
+        """Record whether workers wait.
+
+        Clients may be notified that all is computed, so they must know their tasks before.
+        """
+        if self._iteration.stopped:
+            return
+        waiting = bool(self._waiting)
+        if waiting != self._iteration.counts.workers_wait:
+            self._ledger.commit(r.WorkersWait(self._iteration.iteration_id, waiting))
+            if self._iteration.computed:
+                self._changed(self._iteration, [])
+
+    def _drop_unreachable(self, tasks: Iterable[e.Task]) -> None:
+        """Drop tasks of which clients would wait for elements that none of them can read."""
+        for task in list(tasks):
+            private = task.task_id in self._iteration.unread and self._is_private(task.worker)
+            if private and process_of(task.worker) not in self._processes:
+                self.drop(task, NO_LOCAL_CLIENT)
+                self._changed(self._iteration, [task])
+
+    # ── clients ───────────────────────────────────────────────────────────────────────────────────
+    def _refill(self, client_ids: Iterable[int]) -> Iterator[int]:
+        """Assign tasks to clients that have room, and notify them; one step for each client."""
+        iteration = self._iteration
+        for client_id in client_ids:
+            client = iteration.clients.get(client_id)
+            if client is None:
+                continue
+            # In one step: an update in between would tell the client that it has read all.
+            added = self._fill(client)
+            if added:
+                self._sessions.send(client_id, task_update(client, added))
+            self.note_waiting()
+            yield 1 + len(added)
+        self._make_room()
+        if iteration.computed and bool(iteration.unread) != self._unread_known:
+            self._unread_known = bool(iteration.unread)
+            self._changed(iteration, [])
+
+    def _fill(self, client: e.Client) -> list[e.Task]:
+        """Assign tasks to a client until it has no room; return them."""
+        added = []
+        while len(client.tasks) < self._most and not self._iteration.stopped:
+            task = (
+                self._next_unread(client) or self._next_waiting(client) or self._next_shared(client)
+            )
+            if task is None:
+                break
+            added.append(task)
+        self._note_room(client)
+        return added
+
+    def _next_unread(self, client: e.Client) -> e.Task | None:
+        """Assign the next task without a reader; one that the client leaves is for others."""
+        for task in self._iteration.unread.values():
+            if client.client_id not in task.leaving and not self._is_private(task.worker):
+                return self._assign(task, client)
+        return None
+
+    def _next_waiting(self, client: e.Client) -> e.Task | None:
+        """Start a task on the next worker that waits, and assign it."""
+        task = None
+        accepts = self._mode.accepts_tasks(self._iteration) and self._may_add
+        while self._waiting and task is None and accepts:
+            worker = self._state.workers.get(self._waiting.take())
+            if worker is not None and self._needs_task(worker):
+                readers = list(self._iteration.clients) if self._mode.coordinated else []
+                task = self._add(worker, readers or [client.client_id])
+                self._open.appendleft(task.task_id)
+                others = [x for x in task.readers if x != client.client_id]
+                self._notify(others, [task])
+        return task
+
+    @property
+    def _may_add(self) -> bool:
+        """True unless another task could not be read by all consumers of a coordinated read."""
+        return not self._mode.coordinated or self._iteration.counts.open < self._most
+
+    def _next_shared(self, client: e.Client) -> e.Task | None:
+        """Assign the next open task that the client does not read."""
+        # While workers are searched, most of them may still need a reader.
+        many = self._searching and len(self._state.workers) > self._most
+        if many or len(client.tasks) >= self._iteration.counts.open:
+            return None
+        for _ in range(len(self._open)):
+            task = self._state.tasks[self._open[0]]
+            if task.over:
+                self._open.popleft()
+                continue
+            self._open.rotate(-1)
+            if task.task_id not in client.tasks:
+                return self._assign(task, client)
+        return None
+
+    def _assign(self, task: e.Task, client: e.Client) -> e.Task:
+        left = task.task_id in client.left_tasks
+        reader_id = self._ledger.new_id() if left else client.client_id
+        was_unread = task.task_id in self._iteration.unread
+        self._ledger.commit(r.TaskAssigned(task.task_id, client.client_id, reader_id))
+        if was_unread:
+            self._splits.settle(self._iteration)  # it got no splits
+        return task
+
+    def _read_private(self, client: e.Client, worker: e.Worker) -> None:
+        """Let a new client read a worker of its process."""
+        task = self._iteration.by_worker.get(worker.added.worker_id)
+        if task is not None and not task.over:
+            self._assign(task, client)
+        elif self._iteration.sources is not None and self._needs_task(worker):
+            self._add(worker, [client.client_id])
+
+    def _note_room(self, client: e.Client) -> None:
+        if len(client.tasks) < self._most:
+            self._roomy[client.client_id] = None
+        else:
+            self._roomy.pop(client.client_id, None)
+
+    # ── room ──────────────────────────────────────────────────────────────────────────────────────
+    def _make_room(self) -> None:
+        """Ask clients to leave tasks that others read too, for tasks and workers that need one."""
+        if self._wanted > 0:
+            self._sessions.in_slices(self._revoke())
+
+    def _revoke(self) -> Iterator[int]:
+        """Ask clients to leave tasks with the most readers; one step for each request."""
+        for task_id in list(self._open):
+            task = self._state.tasks.get(task_id)
+            while task is not None and len(task.readers) > self._share:
+                if self._wanted <= 0:
+                    return
+                client = self._state.clients[next(iter(task.readers))]
+                self._ledger.commit(r.TaskRevoked(task_id, client.client_id))
+                self._leaving += 1
+                leave = {task_id: task.leaving[client.client_id]}
+                self._sessions.send(client.client_id, task_update(client, [], leave))
+                yield 1
+
+    @property
+    def _wanted(self) -> int:
+        """The number of places that clients are to be asked for."""
+        iteration = self._iteration
+        if self._mode.coordinated:
+            return 0
+        spare = iteration.readings > iteration.counts.open - len(iteration.unread)
+        if self._roomy or iteration.stopped or not spare:
+            return 0
+        waiting = len(self._waiting) if self._mode.accepts_tasks(iteration) else 0
+        return len(iteration.unread) + self._share * waiting - self._leaving
+
+    @property
+    def _share(self) -> int:
+        """The number of readers that each task can have if all workers have one."""
+        if self._searching:
+            tasks = len(self._state.workers)
+        else:
+            tasks = len(self._open) + len(self._waiting)
+        return max(1, min(SHARED_BY, self._most * len(self._iteration.clients) // max(1, tasks)))
+
+    @property
+    def _is_limited(self) -> bool:
+        """True if there are, or will be, more tasks than a client reads."""
+        if self._mode.coordinated:
+            return False
+        return len(self._iteration.tasks) > self._most or self._iteration.counts.workers_wait
+
+    @property
+    def _is_idle(self) -> bool:
+        """True if no tasks are started now."""
+        iteration = self._iteration
+        return iteration.stopped or not iteration.clients or not self._mode.accepts_tasks(iteration)
+
+    def _needs_task(self, worker: e.Worker) -> bool:
+        dataset = self._state.datasets[self._iteration.job.dataset_id]
+        return self._mode.needs_task(self._iteration, dataset, worker)
+
+    def _is_private(self, worker: r.WorkerAdded) -> bool:
+        return self._mode.is_private(self._iteration.parameters, worker)
+
+    def _notify_readers(self, tasks: Iterable[e.Task]) -> None:
+        by_client: dict[int, list[e.Task]] = {}
+        for task in tasks:
+            for client_id in task.readers:
+                by_client.setdefault(client_id, []).append(task)
+        clients = self._iteration.clients
+        self._sessions.send_all(
+            (client_id, task_update(clients[client_id], mine))
+            for client_id, mine in by_client.items()
+            if client_id in clients
+        )
+
+    def _notify(self, client_ids: Iterable[int], tasks: list[e.Task]) -> None:
+        for client_id in client_ids:
+            client = self._iteration.clients[client_id]
+            self._sessions.send(client_id, task_update(client, tasks))

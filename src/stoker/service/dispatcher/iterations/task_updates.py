@@ -1,0 +1,85 @@
+"""Messages that tell a client about the tasks it reads."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from stoker.service import messages as m
+from stoker.service.dispatcher.entities.entities import Client, Task
+from stoker.service.dispatcher.modes.modes import mode_of
+from stoker.service.keys import reader_key
+from stoker.service.plurals import plural
+
+
+def task_update(
+    client: Client, changed: Iterable[Task], leave: dict[int, int] | None = None
+) -> m.Tasks:
+    """Return what `client` must know about tasks.
+
+    Args:
+        client: the client.
+        changed: tasks that are new to it, or damaged.
+        leave: task that it must leave → its reader id.
+    """
+    iteration = client.iteration
+    mode = mode_of(iteration.parameters)
+    mine = [task for task in changed if mode.reaches(client, task)]
+    return m.Tasks(
+        [_info(client, task) for task in mine if client.client_id in task.readers],
+        leave or {},
+        [mode.loss(task) for task in mine if task.lost],
+        [
+            m.ElementsDropped(task.task_id, task.worker.address, task.dropped)
+            for task in mine
+            if task.dropped
+        ],
+        mode.is_computed_for(client),
+        iteration.shared,
+        absent=mode.absent(client),
+    )
+
+
+def whole_update(client: Client) -> m.Tasks | None:
+    """Return the state of all tasks of a client, for a new session; ``None`` if there are none."""
+    client_id = client.client_id
+    leave = {
+        task.task_id: task.leaving[client_id]
+        for task in client.tasks.values()
+        if client_id in task.leaving
+    }
+    changed = {**client.tasks, **client.iteration.damaged}
+    update = task_update(client, changed.values(), leave)
+    return None if update == m.Tasks(shared=update.shared) else update
+
+
+def waiting_warning(client: Client, waiting: int, most: int) -> m.Tasks:
+    """Return the warning that workers have nothing to do.
+
+    Args:
+        client: the client to warn.
+        waiting: the number of workers without a task.
+        most: the number of tasks that a client reads at a time.
+    """
+    iteration = client.iteration
+    remedy = "read it with more clients, or use fewer workers"
+    if mode_of(iteration.parameters).coordinated:
+        remedy = "all consumers read the same, so use fewer workers"
+    clients = len(iteration.clients)
+    readers = f"each of its {clients} clients reads" if clients > 1 else "its client reads"
+    text = (
+        f"{plural(waiting, 'worker has', 'workers have')} no task of job "
+        f"{iteration.job.added.job!r}: {readers} at most {most} workers at a time; {remedy}"
+    )
+    return msgspec.structs.replace(task_update(client, []), warning=text)
+
+
+def _info(client: Client, task: Task) -> m.TaskInfo:
+    worker, reader_id = task.worker, task.readers[client.client_id]
+    return m.TaskInfo(
+        task.task_id,
+        worker.address,
+        worker.data_transfer_addresses,
+        worker.tags,
+        reader_id,
+        reader_key(task.key, reader_id),
+    )

@@ -1,0 +1,1 @@
+"""Processing modes, as the dispatcher applies them."""

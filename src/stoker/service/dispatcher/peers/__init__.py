@@ -1,0 +1,1 @@
+"""What the dispatcher knows of workers, clients, supervisors and operators."""

@@ -1,0 +1,211 @@
+"""Clients: admitted to an iteration, resumed after a broken session, and released."""
+
+from stoker.errors import InvalidArgumentError, NotFoundError, UnavailableError, to_record
+from stoker.service import messages as m
+from stoker.service.config import DispatcherConfig
+from stoker.service.dispatcher.entities import entities as e
+from stoker.service.dispatcher.entities import records as r
+from stoker.service.dispatcher.iterations.end_state import end_state
+from stoker.service.dispatcher.iterations.iteration_opening import IterationOpening
+from stoker.service.dispatcher.iterations.iterations import Iterations
+from stoker.service.dispatcher.iterations.jobs import fingerprint, job_cancelled, requested_dataset
+from stoker.service.dispatcher.sessions.sessions import Sessions, check_key, negotiate
+from stoker.service.dispatcher.state.ledger import Ledger
+from stoker.service.keys import KEY_BYTES
+from stoker.service.rules.coordination import check_index
+
+_NO_JOURNAL = (
+    "the dispatcher was restarted without a journal and has forgotten this job; begin it again. "
+    "With `fault_tolerant_mode` and `work_dir` a restarted dispatcher knows its jobs"
+)
+_OTHER_JOURNAL = (
+    "the dispatcher was restarted with another journal, which does not have this job; restart it "
+    "with the `work_dir` that it had, if it had one, or begin the job again"
+)
+
+
+class Clients:
+    """Handle the messages and the leases of clients."""
+
+    def __init__(
+        self,
+        config: DispatcherConfig,
+        ledger: Ledger,
+        sessions: Sessions,
+        iterations: Iterations,
+        opening: IterationOpening,
+        *,
+        journaled: bool,
+    ) -> None:
+        self._timeout_ms = config.client_timeout_ms
+        self._journaled = journaled
+        self._patience_ms = config.dispatcher_patience_ms if journaled else 0
+        self._ledger = ledger
+        self._state = ledger.state
+        self._sessions = sessions
+        self._iterations = iterations
+        self._opening = opening
+
+    def hello(self, peer: int, hello: m.ClientHello, now: float) -> None:
+        """Admit a new client, or resume one that lost its session.
+
+        Raises:
+            StokerError: if the client cannot read what it asks for.
+        """
+        protocol = negotiate(hello.protocol_min, hello.protocol_max)
+        warning, compression = "", None
+        if hello.key in self._state.cancelled:
+            raise job_cancelled(self._state.cancelled[hello.key])
+        if hello.client_id is not None:
+            client, is_new = self._find(hello.client_id, hello.journal_id), False
+            check_key(hello.key, client.key, f"client {hello.client_id}")
+        elif (known := self._of_key(hello)) is not None:
+            client, is_new = known, False
+            compression = requested_dataset(self._state, hello).compression
+        else:
+            admitted = self._admit(hello, now)
+            if admitted is None:  # the client sends its hello again, with the tree
+                self._sessions.reply(peer, m.DatasetUnknown())
+                return
+            (client, warning), is_new = admitted, True
+            compression = requested_dataset(self._state, hello).compression
+        client_id, iteration = client.client_id, client.iteration
+        heartbeat_ms = self._sessions.attach(peer, client_id, self._timeout_ms, now)
+        self._sessions.send(
+            client_id,
+            m.ClientWelcome(
+                protocol,
+                client_id,
+                iteration.iteration_id,
+                self._ledger.journal_id,
+                heartbeat_ms,
+                warning,
+                compression,
+                client.key,
+                self._patience_ms,
+            ),
+        )
+        if iteration.error is not None:
+            self._sessions.send(client_id, m.Refused(iteration.error))
+        if is_new:
+            self._iterations.client_joined(client)
+        else:
+            self._ledger.events.client_resumed(client, hello.reason)
+            self._iterations.client_resumed(client)
+
+    def _of_key(self, hello: m.ClientHello) -> e.Client | None:
+        """Return the client that was registered by an earlier hello whose answer was lost."""
+        client = self._state.clients_by_key.get(hello.key)
+        if client is None or not hello.key:
+            return None
+        iteration = client.iteration
+        same = (iteration.job.added.job, iteration.epoch) == (hello.job, hello.epoch)
+        return client if same else None
+
+    def _admit(self, hello: m.ClientHello, now: float) -> tuple[e.Client, str] | None:
+        """Return a new client and a warning for its user; ``None`` if its tree is needed."""
+        check_index(hello)
+        opened = self._opening.open(hello, now)
+        if opened is None:
+            return None
+        iteration, warning = opened
+        client_id = self._ledger.new_id()
+        code = fingerprint(requested_dataset(self._state, hello))
+        key = hello.key if len(hello.key) == KEY_BYTES else self._ledger.new_key()
+        self._ledger.commit(
+            r.ClientAdded(
+                client_id, iteration.iteration_id, hello.process, code, key, hello.consumer_index
+            )
+        )
+        client = self._state.clients[client_id]
+        self._replace_predecessor(client, hello, now)
+        return client, warning
+
+    def _replace_predecessor(self, client: e.Client, hello: m.ClientHello, now: float) -> None:
+        """Release the client that has the index of a new consumer, which has restarted."""
+        if hello.consumer_index is None:
+            return
+        for other in list(client.iteration.clients.values()):
+            if other.consumer_index == hello.consumer_index and other is not client:
+                error = UnavailableError(
+                    f"another consumer with consumer_index {hello.consumer_index} of job "
+                    f"{hello.job!r} took the place of this one; each consumer needs its own index"
+                )
+                self._iterations.remove_client(other, {}, now)
+                self._sessions.send(other.client_id, m.Refused(to_record(error)))
+                self._sessions.release(other.client_id)
+
+    def received(self, client_id: int, message: m.ToDispatcher, now: float) -> None:
+        """Handle a message on the session of a client.
+
+        Raises:
+            InvalidArgumentError: if a position is not possible.
+        """
+        if isinstance(message, m.TaskRead):
+            self._iterations.task_read(self._state.clients[client_id], message.task_id)
+        elif isinstance(message, m.ReadToEnd):
+            answer = end_state(self._state.clients[client_id], self._sessions, now)
+            # After the losses that other clients are being notified of.
+            self._sessions.send_all([(client_id, answer)])
+        elif isinstance(message, m.TaskLeft):
+            self._iterations.task_left(self._state.clients[client_id], message)
+        elif isinstance(message, m.RoundReached):
+            client = self._state.clients[client_id]
+            _check_position(message.position, client.iteration)
+            self._iterations.round_reached(client, message)
+        elif isinstance(message, m.ClientClose):
+            self._close(client_id, message.consumed, message.position, now)
+
+    def close(self, request: m.CloseClient, now: float) -> None:
+        """Release a client whose session is broken, unless it was released before.
+
+        Raises:
+            PermissionDeniedError: if the key is not that of the client.
+            InvalidArgumentError: if a position is not possible.
+        """
+        client = self._state.clients.get(request.client_id)
+        if client is not None and request.journal_id == self._ledger.journal_id:
+            check_key(request.key, client.key, f"client {request.client_id}")
+            self._close(client.client_id, request.consumed, request.position, now)
+
+    def expired(self, client_id: int, now: float) -> None:
+        """Release a client whose lease has expired."""
+        self._iterations.remove_client(self._state.clients[client_id], {}, now)
+        self._sessions.send(client_id, m.Refused(to_record(self._unknown(client_id))))
+        self._sessions.release(client_id)
+
+    def _close(
+        self,
+        client_id: int,
+        consumed: dict[int, tuple[int, int]],
+        position: m.RoundPosition | None,
+        now: float,
+    ) -> None:
+        client = self._state.clients[client_id]
+        if position is not None:
+            _check_position(position, client.iteration)
+        self._iterations.remove_client(client, consumed, now, position)
+        self._sessions.send(client_id, m.ClientClosed())
+        self._sessions.release(client_id)
+
+    def _find(self, client_id: int, journal_id: str) -> e.Client:
+        if journal_id != self._ledger.journal_id:
+            raise UnavailableError(_OTHER_JOURNAL if self._journaled else _NO_JOURNAL)
+        if client_id not in self._state.clients:
+            raise self._unknown(client_id)
+        return self._state.clients[client_id]
+
+    def _unknown(self, client_id: int) -> NotFoundError:
+        return NotFoundError(
+            f"Unknown iteration client id {client_id}. It was released after "
+            f"{self._timeout_ms / 1000:g} s without a heartbeat"
+        )
+
+
+def _check_position(position: m.RoundPosition, iteration: e.Iteration) -> None:
+    unknown = {*position.turns, *position.runs} - iteration.tasks.keys()
+    if unknown:
+        raise InvalidArgumentError(
+            f"a position names task {min(unknown)}, which iteration {iteration.iteration_id} does "
+            "not have"
+        )

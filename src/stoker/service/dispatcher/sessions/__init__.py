@@ -1,0 +1,1 @@
+"""Sessions of peers, and their leases."""

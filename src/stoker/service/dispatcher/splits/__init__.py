@@ -1,0 +1,1 @@
+"""Splits: listing, free splits, and their assignment to tasks."""

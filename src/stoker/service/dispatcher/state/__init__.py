@@ -1,0 +1,1 @@
+"""The journaled state: records are checked, applied, logged and kept in snapshots."""

@@ -1,0 +1,1 @@
+"""Facts of one process and its host: addresses, logs, threads, descriptors, versions."""

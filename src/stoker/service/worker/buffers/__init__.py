@@ -1,0 +1,1 @@
+"""Buffers of produced chunks, one kind per way of reading."""

@@ -1,0 +1,1 @@
+"""Running pipelines of tasks: loading datasets, executing, failures, listing of splits."""

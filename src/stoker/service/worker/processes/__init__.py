@@ -1,0 +1,1 @@
+"""Processes of a worker: supervisor, children, their output, memory and activity."""

@@ -1,0 +1,1 @@
+"""Connections of clients that read from a worker."""

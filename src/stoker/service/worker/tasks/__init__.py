@@ -1,0 +1,1 @@
+"""Tasks of a worker: their splits, and what their readers have been sent."""

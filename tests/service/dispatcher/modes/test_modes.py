@@ -1,0 +1,198 @@
+"""The rules of each processing mode, on states made by records."""
+
+import pytest
+
+from stoker.dataset.options import Options
+from stoker.dataset.tree.splits import IndexSplits, ListedSplits, Source
+from stoker.errors import UnimplementedError
+from stoker.service import messages as m
+from stoker.service.config import DispatcherConfig
+from stoker.service.dispatcher.entities import records as r
+from stoker.service.dispatcher.entities.entities import Worker
+from stoker.service.dispatcher.modes.modes import Dynamic, Mode, Off, mode_of
+from stoker.service.dispatcher.state.state import State
+from stoker.service.rules.processing_modes import ShardingPolicy
+from tests.service.listed import record_listed
+
+VERSIONS = m.Versions("3.11", "2")
+DATASET = r.DatasetAdded(
+    "data",
+    "digest",
+    b"",
+    b"",
+    None,
+    Options(),
+    -2,
+    [Source(0, "range", "", IndexSplits(10)), Source(1, "list_files", "", ListedSplits())],
+    True,
+    VERSIONS,
+    None,
+)
+LISTED = {1: ["a", "b", "c"]}
+COUNTS = {1: 3}
+JOB, ITERATION, CLIENT, WORKER, TASK = "job", 1, 2, 10, 20
+
+
+def _state(policy: ShardingPolicy, *, named: bool = False, workers: int = 2) -> State:
+    """A job read by one client, with a task on each worker that the mode chooses."""
+    state = State()
+    parameters = m.JobParameters(policy)
+    mode = mode_of(parameters)
+    state.apply(DATASET)
+    state.apply(r.JobAdded(JOB, named, "data", parameters))
+    state.apply(r.IterationAdded(ITERATION, JOB, (0,), 7))
+    state.apply(r.ClientAdded(CLIENT, ITERATION, ""))
+    for k in range(workers):
+        state.apply(r.WorkerAdded(WORKER + k, f"host:{k}", {}, [], VERSIONS))
+    for source, values in LISTED.items():
+        record_listed(state, ITERATION, source, values)
+    state.apply(r.SplitsKnown(ITERATION, mode.split_sources(DATASET, COUNTS, 2)))
+    for worker in _workers_to_start(mode, state):
+        k = worker.added.worker_id - WORKER
+        state.apply(r.TaskAdded(TASK + k, ITERATION, WORKER + k, 70 + k))
+    return state
+
+
+def _workers_to_start(mode: Mode, state: State) -> list[Worker]:
+    iteration = state.iterations[ITERATION]
+    return [x for x in state.workers.values() if mode.needs_task(iteration, DATASET, x)]
+
+
+@pytest.mark.parametrize(
+    ("policy", "mode"), [(ShardingPolicy.OFF, Off), (ShardingPolicy.DYNAMIC, Dynamic)]
+)
+def test_each_policy_has_its_mode(policy: ShardingPolicy, mode: type[Mode]):
+    assert type(mode_of(m.JobParameters(policy))) is mode
+
+
+def test_a_policy_without_a_mode_is_refused():
+    with pytest.raises(UnimplementedError, match="DETERMINISTIC"):
+        mode_of(m.JobParameters(ShardingPolicy.DETERMINISTIC))
+
+
+def test_off_lists_and_assigns_no_splits():
+    mode, state = Off(), _state(ShardingPolicy.OFF)
+    assert mode.sources_to_list(DATASET) == []
+    start = mode.task_start(state.tasks[TASK])
+    assert start == m.TaskStart(TASK, ITERATION, "data", 70, (0,), job="job")
+
+
+def test_dynamic_lists_files_and_assigns_all_sources():
+    mode, state = Dynamic(), _state(ShardingPolicy.DYNAMIC)
+    assert mode.sources_to_list(DATASET) == [1]
+    assert mode.task_start(state.tasks[TASK]).split_sources == [
+        m.SplitSource(0, 10, 10),
+        m.SplitSource(1, 3),
+    ]
+
+
+def test_each_worker_runs_one_task_if_its_versions_match():
+    state = _state(ShardingPolicy.OFF)
+    state.apply(r.WorkerAdded(12, "host:2", {}, [], m.Versions("3.99", "2")))
+    state.apply(r.WorkerAdded(14, "host:4", {}, [], VERSIONS))
+    new = _workers_to_start(Off(), state)
+    assert [worker.added.worker_id for worker in new] == [14]
+
+
+@pytest.mark.parametrize("policy", [ShardingPolicy.OFF, ShardingPolicy.DYNAMIC])
+def test_an_iteration_is_finished_once_delivered(policy: ShardingPolicy):
+    state = _state(policy)
+    iteration = state.iterations[ITERATION]
+    state.apply(r.TaskEnded(TASK))
+    assert not iteration.computed
+    state.apply(r.WorkerLost(WORKER + 1, "it died"))
+    assert iteration.computed
+    assert not iteration.finished
+    state.apply(r.TaskDelivered(TASK))
+    assert iteration.finished
+
+
+@pytest.mark.parametrize(
+    ("policy", "accepted"), [(ShardingPolicy.OFF, True), (ShardingPolicy.DYNAMIC, False)]
+)
+def test_only_off_starts_tasks_while_computed_ones_are_read(policy: ShardingPolicy, accepted: bool):
+    state = _state(policy, workers=1)
+    mode, iteration = mode_of(m.JobParameters(policy)), state.iterations[ITERATION]
+    state.apply(r.TaskEnded(TASK))
+    assert iteration.computed
+    assert mode.accepts_tasks(iteration) is accepted
+    state.apply(r.TaskDelivered(TASK))
+    assert not mode.accepts_tasks(iteration)
+
+
+def test_off_starts_anew_after_the_loss_of_a_computed_task():
+    state = _state(ShardingPolicy.OFF, workers=1)
+    iteration = state.iterations[ITERATION]
+    state.apply(r.TaskEnded(TASK))
+    assert iteration.computed
+    state.apply(r.WorkerLost(WORKER, "it died"))
+    assert not iteration.computed
+    assert not iteration.finished
+
+
+@pytest.mark.parametrize("record", [r.TaskRead(TASK), r.TaskDelivered(TASK)])
+def test_off_ends_after_the_loss_of_a_task_that_was_read(record: r.Record):
+    state = _state(ShardingPolicy.OFF, workers=1)
+    state.apply(r.TaskEnded(TASK))
+    state.apply(record)
+    state.apply(r.WorkerLost(WORKER, "it died"))
+    assert state.iterations[ITERATION].finished
+
+
+def test_dynamic_ends_after_the_loss_of_a_computed_task():
+    state = _state(ShardingPolicy.DYNAMIC, workers=1)
+    state.apply(r.TaskEnded(TASK))
+    state.apply(r.WorkerLost(WORKER, "it died"))
+    assert state.iterations[ITERATION].finished
+
+
+def test_a_task_that_computes_no_more_is_no_end_by_itself():
+    """A worker that drains ends its task before the data ends."""
+    state = _state(ShardingPolicy.OFF, workers=1)
+    state.apply(r.TaskDelivered(TASK))
+    assert not state.iterations[ITERATION].computed
+
+
+def test_dropped_tasks_leave_their_splits_to_the_next_client():
+    state = _state(ShardingPolicy.DYNAMIC, workers=1)
+    state.apply(r.SplitsBegun(TASK, 0, 0, [(0, 1)]))
+    state.apply(r.TaskDropped(TASK, "nobody has read it"))
+    iteration = state.iterations[ITERATION]
+    assert state.tasks[TASK].splits_lost == 1
+    assert len(iteration.tracker(0, 0).begun) == 1
+    new = _workers_to_start(Dynamic(), state)
+    assert [worker.added.worker_id for worker in new] == [WORKER]
+
+
+@pytest.mark.parametrize("policy", [ShardingPolicy.OFF, ShardingPolicy.DYNAMIC])
+def test_an_iteration_whose_tasks_are_all_lost_goes_on(policy: ShardingPolicy):
+    state = _state(policy, workers=1)
+    state.apply(r.WorkerLost(WORKER, "it died"))
+    assert not state.iterations[ITERATION].finished
+
+
+def test_a_lost_dynamic_task_returns_splits_it_had_not_begun():
+    state = _state(ShardingPolicy.DYNAMIC)
+    state.apply(r.SplitsBegun(TASK, 0, 0, [(0, 1)]))
+    state.apply(r.WorkerLost(WORKER, "it died"))
+    iteration = state.iterations[ITERATION]
+    assert len(iteration.tracker(0, 0).begun) == 1
+    loss = mode_of(iteration.parameters).loss(state.tasks[TASK])
+    assert loss == m.TaskLost(TASK, "host:0", "it died", splits_begun=1)
+
+
+@pytest.mark.parametrize(
+    ("policy", "named", "collect_named", "collected"),
+    [
+        (ShardingPolicy.OFF, True, False, True),
+        (ShardingPolicy.DYNAMIC, False, False, True),
+        (ShardingPolicy.DYNAMIC, True, False, False),
+        (ShardingPolicy.DYNAMIC, True, True, True),
+    ],
+)
+def test_named_dynamic_jobs_are_kept_unless_configured(
+    policy: ShardingPolicy, named: bool, collect_named: bool, collected: bool
+):
+    job = _state(policy, named=named).jobs[JOB]
+    config = DispatcherConfig(gc_dynamic_sharding_jobs=collect_named)
+    assert mode_of(job.added.parameters).is_collected(job, config) is collected
