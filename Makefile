@@ -6,8 +6,11 @@ PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11 py
 BIN := .venv/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --no-compile
 
+# Child processes import stoker too: it is compiled once, whatever the environment says.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-s3 test-adapters lint format bench clean
+.PHONY: help demo test test-slow test-s3 test-adapters lint format bench clean
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -15,15 +18,19 @@ help: ## List the targets.
 demo: .venv/.demo ## Train with and without stoker, in about a minute.
 	@$(BIN)/stoker demo
 
-test: lint ## Run all checks: lint, format, types, tests, documentation.
-	@$(BIN)/python -m pytest
+test: lint ## Run all checks but the slow ones: lint, format, types, tests, documentation.
+	@$(PYTEST) -n auto --dist worksteal -m "not slow and not alone"
+	@$(PYTEST) -m "not slow and alone"
+
+test-slow: .venv/.test ## Run the slow tests: soak, restarts, network, many sessions, more seeds.
+	@$(PYTEST) -n auto --dist worksteal -m "slow and not alone"
+	@$(PYTEST) -m "slow and alone"
 
 test-s3: .venv/.test .venv/.test-s3 ## Run the tests of a journal in S3, on a server on loopback.
-	@$(BIN)/python -m pytest tests/service/journal/test_s3.py
+	@$(PYTEST) tests/service/journal/test_s3.py
 
 test-adapters: .venv/.test .venv/.test-adapters ## Run the tests of the adapters: PyTorch, JAX, Keras and others.
-	@# Many processes import PyTorch: it is compiled once, whatever the environment says.
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest tests/adapters
+	@$(PYTEST) tests/adapters
 
 lint: .venv/.test ## Check lint, format and types.
 	@$(BIN)/ruff check

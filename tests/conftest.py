@@ -14,13 +14,23 @@ from hypothesis import settings
 from tests.leaks import DEADLINE, RUN_VARIABLE, leaks_since, open_resources
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Return the number of test processes for `-n auto`: tests wait half of their time.
+
+    Each process collects all tests, so that a large machine gains nothing from more than eight.
+    """
+    return min(8, 2 * (os.cpu_count() or 1))
+
+
 def pytest_configure() -> None:
     """Handle SIGINT, which a shell lets background jobs ignore, and configure Hypothesis."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # An example takes long where many processes share the cores; tests measure no time.
     settings.register_profile("stoker", deadline=None)
     settings.load_profile("stoker")
-    # What another run, or a stoker of the machine, leaves in the common folder is no leak of this.
+    # Each process of pytest-xdist is a run of its own: its folder lies in that of the process which
+    # started it, and its mark replaces the inherited one. What another run, or a stoker of the
+    # machine, leaves in the common folder is no leak of this.
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
     os.environ[RUN_VARIABLE] = uuid.uuid4().hex
     os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="stoker-tests-")

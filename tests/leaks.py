@@ -4,7 +4,9 @@ Compared before and after every test by the `no_leaks` fixture of `conftest.py`.
 of exceptions for libraries: gRPC, measured, releases its threads and descriptors when its last
 channel and server are closed. Only multiprocessing's resource tracker, one process for a whole
 session, is ignored. Only what this run made counts: its temporary files are in a folder of its own,
-and a file in /dev/shm that only processes outside of this run use is another program's.
+and a file in /dev/shm that only processes outside of this run use is another program's. Each test
+process of pytest-xdist is a run of its own. A file in /dev/shm that no process uses any more counts
+in all of them, as nothing tells who made it.
 """
 
 import gc

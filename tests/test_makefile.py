@@ -1,5 +1,6 @@
-"""`make` names a missing prerequisite in one line before it installs anything."""
+"""`make` names a missing prerequisite in one line before it installs anything; the lanes of CI."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -51,6 +52,24 @@ def test_missing_python_is_one_line(project):
     assert done.returncode != 0
 
 
-@pytest.mark.parametrize("target", ["demo", "test", "lint", "bench", "clean"])
+@pytest.mark.parametrize(
+    "target", ["demo", "test", "test-slow", "test-adapters", "lint", "bench", "clean"]
+)
 def test_every_target_is_explained(project, target):
     assert f"make {target} " in make(project, "help").stdout
+
+
+@pytest.mark.parametrize(
+    ("failing", "code", "lanes"),
+    [
+        ("none", 0, ["test", "test-slow", "test-adapters"]),
+        ("test-slow", 2, ["test", "test-slow", "the lane test-slow failed"]),
+    ],
+)
+def test_lanes_run_in_order_until_one_fails(tmp_path, failing, code, lanes):
+    fake = tmp_path / "make"
+    fake.write_text(f'#!/bin/sh\necho "$1"\ntest "$1" != {failing} || exit 2\n')
+    fake.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run([ROOT / ".ci" / "run"], capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stdout.splitlines()) == (code, lanes)

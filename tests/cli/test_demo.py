@@ -249,6 +249,8 @@ def test_all_events_happen_even_if_few_images_arrive(monkeypatch):
     assert happened == ["2 workers", "killed 0", "joined", "stopped"]
 
 
+@pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.timeout(120)
 def test_whole_demo_in_small(tmp_path, monkeypatch):
     monkeypatch.setattr(scenario, "IMAGES", 30)

@@ -4,6 +4,8 @@ import resource
 import subprocess
 import sys
 
+import pytest
+
 import stoker
 
 HEAVY = ("grpclib", "h2", "fsspec", "typer", "rich", "cloudpickle", "numpy.random")
@@ -27,6 +29,7 @@ def seconds_to_run(code: str) -> float:
     return children_cpu_seconds() - before
 
 
+@pytest.mark.alone
 def test_import_takes_at_most_twice_as_long_as_numpy() -> None:
     # The minimum of seven rounds; the programs alternate so that noise affects all alike.
     best = {"": 9.0, "import numpy": 9.0, "import stoker": 9.0}

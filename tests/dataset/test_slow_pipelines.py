@@ -15,6 +15,8 @@ import pytest
 from stoker import Dataset
 from tests.serving import eventually
 
+pytestmark = pytest.mark.alone
+
 SECONDS = 0.005
 """Each slow step sleeps for so long; everything else takes a small part of it."""
 

@@ -15,6 +15,7 @@ from tests.serving import eventually
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
+    pytest.mark.slow,
     pytest.mark.timeout(600),
 ]
 

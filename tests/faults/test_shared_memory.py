@@ -26,11 +26,7 @@ from stoker.wire.transports import Connection
 from stoker.wire.transports.shm import SHM, Segments, ShmTransport
 from tests.wire.pairs import meets, shared_mappings
 
-pytestmark = [
-    pytest.mark.timeout(120),
-    # Python 3.12 warns of a fork with threads running; these children only read, write and exit.
-    pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning"),
-]
+pytestmark = pytest.mark.timeout(120)
 
 MIB = 1 << 20
 

@@ -18,6 +18,7 @@ PACE = 0.3
 
 
 @linux
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_epochs_obey_the_rules_under_every_fault(tmp_path: Path) -> None:
     story: list[str] = []

@@ -7,7 +7,7 @@ import pytest
 from tests.network.namespaces import Host, Network
 from tests.network.processes import PORT, Service, result_of
 
-pytestmark = pytest.mark.network
+pytestmark = [pytest.mark.network, pytest.mark.slow]
 
 
 def _reads_all(service: Service, trainer: Host, dispatcher: str, **options: object) -> None:

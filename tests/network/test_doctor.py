@@ -8,7 +8,7 @@ import pytest
 from tests.network.namespaces import Host, Network
 from tests.network.processes import PORT, Service
 
-pytestmark = pytest.mark.network
+pytestmark = [pytest.mark.network, pytest.mark.slow]
 
 IGNORED = {"shared-memory-unused", "slow-link", "long-round-trip"}
 """Warnings: the hosts are namespaces of one kernel, and the machine of the tests may be busy."""

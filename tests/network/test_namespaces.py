@@ -10,7 +10,7 @@ from tests.network.namespaces import Network
 from tests.network.processes import ROOT
 from tests.serving import eventually
 
-pytestmark = pytest.mark.network
+pytestmark = [pytest.mark.network, pytest.mark.slow]
 
 KILLED = """
 import os, pathlib, signal, sys

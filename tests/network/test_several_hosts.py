@@ -10,7 +10,7 @@ from tests.network.processes import PORT, Service, result_of
 FAR = "10.99.0.1"
 """The worker's address on the distant link."""
 
-pytestmark = pytest.mark.network
+pytestmark = [pytest.mark.network, pytest.mark.slow]
 
 
 def test_epoch_over_hosts_is_read_exactly_once_by_tcp(network: Network, service: Service) -> None:

@@ -60,6 +60,7 @@ def _run_epoch(mode: ShardingPolicy) -> Cluster:
     return cluster
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("mode", [ShardingPolicy.OFF, ShardingPolicy.DYNAMIC])
 def test_no_call_takes_long(mode: ShardingPolicy) -> None:
     """The better of two runs counts: another process may disturb one."""
@@ -79,6 +80,7 @@ def test_a_call_sends_at_most_a_slice() -> None:
     assert cluster.sent - before >= 10 * TASKS_PER_CLIENT
 
 
+@pytest.mark.alone
 def test_a_thousand_clients_share_one_job() -> None:
     cluster = Cluster(10**9)
     cluster.add_workers(100)
@@ -90,6 +92,7 @@ def test_a_thousand_clients_share_one_job() -> None:
     assert max(cluster.longest.values()) < LONGEST_CALL, cluster.longest
 
 
+@pytest.mark.alone
 def test_a_thousand_clients_share_a_thousand_workers() -> None:
     cluster = Cluster(10**9)
     cluster.add_workers(1_000)

@@ -42,6 +42,7 @@ def _read_files() -> dict[str, float]:
     return cluster.longest
 
 
+@pytest.mark.alone
 def test_no_call_takes_long_with_a_million_files() -> None:
     runs = [_read_files() for _ in range(2)]
     longest = {name: min(run[name] for run in runs) for name in runs[0]}

@@ -60,6 +60,8 @@ def watched_dispatcher() -> Iterator[WatchedDispatcher]:
             process.kill()
 
 
+@pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.timeout(90)
 def test_heartbeats_of_5_000_sessions_are_handled_in_time() -> None:
     if raise_open_files_limit() < SESSIONS + 100:

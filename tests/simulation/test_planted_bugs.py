@@ -9,6 +9,7 @@ SEEDS = 1000
 """Seeds within which each bug must be found. Most are found by one of the first hundred."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_planted_bug_is_found(name: str) -> None:
     check = rounds.check if name in OF_ROUNDS else __main__.check

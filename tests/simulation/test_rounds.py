@@ -9,10 +9,19 @@ from tests.simulation.__main__ import SHOWN, story
 from tests.simulation.rounds import check
 
 SEEDS = 480
+FAST = 120
+"""Seeds of `make test`; the others run with `make test-slow`."""
+
 BLOCK = 40
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
+@pytest.mark.parametrize(
+    "first",
+    [
+        *range(0, FAST, BLOCK),
+        *(pytest.param(first, marks=pytest.mark.slow) for first in range(FAST, SEEDS, BLOCK)),
+    ],
+)
 def test_rounds_are_whole_for_every_seed(first: int) -> None:
     for seed in range(first, first + BLOCK):
         found, _ = check(seed)

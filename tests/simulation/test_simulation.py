@@ -11,10 +11,19 @@ from tests.simulation.__main__ import SHOWN, check, story
 from tests.simulation.simulation import run
 
 SEEDS = 2400
+FAST = 480
+"""Seeds of `make test`; the others run with `make test-slow`."""
+
 BLOCK = 40
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
+@pytest.mark.parametrize(
+    "first",
+    [
+        *range(0, FAST, BLOCK),
+        *(pytest.param(first, marks=pytest.mark.slow) for first in range(FAST, SEEDS, BLOCK)),
+    ],
+)
 def test_invariants_hold_for_every_seed(first: int) -> None:
     for seed in range(first, first + BLOCK):
         found, _ = check(seed)

@@ -229,7 +229,6 @@ def test_a_thread_that_cannot_start_is_one_error(monkeypatch):
 
 
 @linux
-@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 def test_a_forked_child_has_no_part_in_the_parents_poller(poller, pair):
     near, far = pair
     handled: queue.Queue[int] = queue.Queue()

@@ -15,9 +15,6 @@ from stoker.wire.transports.shm.segments import PAGE, Loans, Segments
 from stoker.wire.transports.shm.spans import Spans
 from tests.wire.pairs import shared_mappings
 
-# What Python 3.12 says of a fork with threads about; these children only look, write and leave.
-pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
-
 MIB = 1 << 20
 
 

@@ -35,6 +35,8 @@ from tests.serving import (
     worker_fields_for,
 )
 
+pytestmark = pytest.mark.alone
+
 MEASURED = 1.0
 """Seconds of a task that are enough for a judgement."""
 
