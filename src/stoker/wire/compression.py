@@ -1,7 +1,8 @@
 """Codecs for the bodies of frames: from one buffer into another, without the GIL.
 
 All come from cramjam, which was measured against lz4, zstandard, python-snappy and blosc2
-(docs/architecture.md): it alone has all three codecs and decompresses into a given buffer.
+(docs/decisions/034-compression-of-frames.md): only cramjam has all three codecs and decompresses
+into a given buffer.
 """
 
 import functools

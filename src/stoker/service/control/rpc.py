@@ -5,7 +5,7 @@
 It uses grpclib, gRPC in pure Python on asyncio, not grpcio: trainers fork, as PyTorch's DataLoader
 does, and in a forked child of a process with a busy grpcio stream a new channel hung or aborted in
 4 of 27 forks with grpcio's fork support, in 16 of 30 without it, and in 0 of 60 with grpclib
-(measured as described in docs/architecture.md).
+(docs/decisions/001-grpclib-not-grpcio.md).
 """
 
 import asyncio

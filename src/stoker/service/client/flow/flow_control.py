@@ -6,7 +6,7 @@ CONNECTION_BYTES = 64 << 20
 """Bytes in flight from one worker, at most, apart from one element.
 
 With 64 MiB shared memory carried 288 batches of 9.6 MB a second to a busy trainer, with 32 MiB 196
-(docs/architecture.md).
+(docs/decisions/024-frames-of-4-mib.md).
 """
 
 
