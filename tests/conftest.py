@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import socket
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -43,6 +44,14 @@ def pytest_sessionstart() -> None:
     for name in ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR"):
         os.environ.pop(name, None)
     os.environ["TERM"] = "dumb"
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """Port of loopback that refuses connections: the socket bound to it does not listen."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,6 @@
 """Dispatchers and workers in this process, and functions that read from them with a deadline."""
 
 import contextlib
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -167,9 +166,3 @@ def tasks_of(iterator: stoker.Iterator) -> int:
     """Return the number of tasks of which an iterator over a job has been notified."""
     stream: Any = iterator._stream
     return len(stream._logic.tasks.cursors)
-
-
-def free_port() -> int:
-    """Return a port on which no process listens now."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])

@@ -14,7 +14,6 @@ import stoker
 from stoker.errors import FailedPreconditionError
 from stoker.service import ShardingPolicy
 from tests.cli.commands import Command, running, running_dispatcher
-from tests.serving import free_port
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -171,8 +170,8 @@ def test_an_epoch_is_seen_in_the_logs_of_both_servers():
     assert failure["job"] == "train"
 
 
-def test_worker_names_its_dispatcher_before_it_is_reached():
-    address = f"localhost:{free_port()}"
+def test_worker_names_its_dispatcher_before_it_is_reached(closed_port):
+    address = f"localhost:{closed_port}"
     with running("worker", "--dispatcher", address, "--processes", "2") as worker:
         worker.wait_for(f"INFO    starting 2 worker processes of the dispatcher at {address}\n")
         worker.wait_for(rf"waiting for the dispatcher at {address} \(Connection refused\)")

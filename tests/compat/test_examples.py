@@ -15,7 +15,7 @@ from tests.compat.session import (
     run_doctest,
     running,
 )
-from tests.serving import Service, free_port, read
+from tests.serving import Service, read
 
 ALL = examples()
 DOCTESTS = [example for example in ALL if example.kind == "pycon"]
@@ -72,13 +72,17 @@ def server_pairs() -> list[tuple[Example, Example]]:
 
 @pytest.mark.parametrize(("dispatcher", "worker"), server_pairs(), ids=str)
 def test_standalone_servers_serve_a_dataset(dispatcher, worker):
-    ports = {5050: free_port(), 5051: 0}
-    with running(dispatcher.at(ports).program, worker.at(ports).program):
-        address = f"grpc://localhost:{ports[5050]}"
-        dataset = tf.data.Dataset.range(10).apply(
-            tf.data.experimental.service.distribute("parallel_epochs", address)
-        )
-        assert read(dataset, deadline=DEADLINE) == list(range(10))
+    serving = "print(dispatcher.target, flush=True)\ndispatcher.join()"
+    program = dispatcher.at({5050: 0}).program.replace("dispatcher.join()", serving)
+    with running(program) as [process]:
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        ports = {5050: int(address.rpartition(":")[2]), 5051: 0}
+        with running(worker.at(ports).program):
+            dataset = tf.data.Dataset.range(10).apply(
+                tf.data.experimental.service.distribute("parallel_epochs", address)
+            )
+            assert read(dataset, deadline=DEADLINE) == list(range(10))
 
 
 @pytest.mark.parametrize("example", with_title(SHARED), ids=str)

@@ -11,7 +11,7 @@ import pytest
 
 import stoker
 from stoker.service import ShardingPolicy, distribute
-from tests.serving import DEADLINE, Service, eventually, free_port, read
+from tests.serving import DEADLINE, Service, eventually, read
 
 
 def test_one_worker_yields_a_range_as_ordered_ints(serve, transport):
@@ -215,7 +215,9 @@ def test_large_captured_array_is_within_message_limits(serve):
 
 
 def test_client_waits_for_servers_started_later(serve):
-    port = free_port()
+    earlier = serve(0)
+    port = earlier.address[1]
+    earlier.close()
     dataset = stoker.Dataset.range(10).distribute(f"grpc://localhost:{port}")
     found: list[list[int]] = []
     reader = threading.Thread(target=lambda: found.append(read(dataset)))
@@ -228,9 +230,9 @@ def test_client_waits_for_servers_started_later(serve):
     assert found == [list(range(10))]
 
 
-def test_client_warns_that_it_waits_for_the_dispatcher(serve, caplog, monkeypatch):
+def test_client_warns_that_it_waits_for_the_dispatcher(serve, caplog, monkeypatch, closed_port):
     monkeypatch.setattr("stoker.service.client.shell.STALL_SECONDS", 0.01)
-    target = f"localhost:{free_port()}"
+    target = f"localhost:{closed_port}"
     dataset = stoker.Dataset.range(10).distribute(target, connect_timeout=0.5)
     with (
         caplog.at_level(logging.WARNING, "stoker"),

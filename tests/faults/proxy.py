@@ -13,12 +13,13 @@ class CuttingProxy:
     """Passes bytes between its own port and `target`; each connection breaks after some bytes.
 
     Args:
-        target: port on localhost.
+        target: port on localhost; 0 until `target` is set.
         cut_after: for each connection in turn, the bytes from the target after which it is cut.
 
     Attributes:
         cuts: the number of connections cut.
         connections: the number of connections passed on.
+        target: the port to which new connections lead.
     """
 
     def __init__(self, target: int, cut_after: Iterator[int]) -> None:
@@ -26,7 +27,7 @@ class CuttingProxy:
         self._flowing = threading.Event()
         self._flowing.set()
         self._swallowing = False
-        self._target = target
+        self.target = target
         self._cut_after = cut_after
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._sockets: set[socket.socket] = set()
@@ -77,7 +78,7 @@ class CuttingProxy:
             except OSError:
                 return
             try:
-                server = socket.create_connection(("127.0.0.1", self._target))
+                server = socket.create_connection(("127.0.0.1", self.target))
             except OSError:
                 client.close()
                 continue

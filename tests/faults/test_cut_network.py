@@ -13,7 +13,7 @@ import pytest
 import stoker
 from stoker.wire.transports.tcp import TcpConnection
 from tests.faults.proxy import CuttingProxy
-from tests.serving import Service, eventually, free_port, iterator_with_deadline
+from tests.serving import Service, eventually, iterator_with_deadline
 from tests.wire.cutting import cut
 
 pytestmark = pytest.mark.skipif(
@@ -62,16 +62,15 @@ def test_trainer_that_stops_to_read_is_disconnected_and_misses_nothing() -> None
 
     Then it announces a window of zero bytes, which is no sign that it will ever read again.
     """
-    port = free_port()
     with ExitStack() as stack:
-        proxy = stack.enter_context(CuttingProxy(port, repeat(1 << 60)))
+        proxy = stack.enter_context(CuttingProxy(0, repeat(1 << 60)))
         fields = {
-            "port": port,
             "data_transfer_address": f"localhost:{proxy.port}",
             "peer_timeout_ms": 1_000,
             "buffer_bytes": 256 << 20,
         }
         service = stack.enter_context(Service(1, worker=fields))
+        proxy.target = int(service.workers[0].address.rpartition(":")[2])
         numbers = stoker.Dataset.range(30).map(lambda x: np.full(1 << 22, x))
         distributed = numbers.distribute(
             service.target, processing_mode="parallel_epochs", data_transfer_protocol="tcp"

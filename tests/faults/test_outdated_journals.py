@@ -13,7 +13,7 @@ import pytest
 import stoker
 from stoker.errors import UnavailableError
 from tests.cli.commands import running
-from tests.serving import eventually, free_port, iterator_with_deadline
+from tests.serving import eventually, iterator_with_deadline
 
 pytestmark = pytest.mark.timeout(200)
 
@@ -41,7 +41,7 @@ class Service:
 
     def __init__(self, directory: Path, stack: ExitStack) -> None:
         self.journal, self._whole = directory / "journal", directory / "whole"
-        self.address = f"localhost:{free_port()}"
+        self.address = "localhost:0"
         self._stack = stack
         self.start()
         workers = ("--processes", "2", "--buffer-bytes", "64KiB")
@@ -51,7 +51,8 @@ class Service:
         port = self.address.rpartition(":")[2]
         words = ("dispatcher", "--port", port, "--work-dir", str(self.journal))
         self.dispatcher = self._stack.enter_context(running(*words))
-        self.dispatcher.wait_for("dispatcher serves at")
+        serving = self.dispatcher.wait_for(r"dispatcher serves at grpc://(localhost:\d+)\n")
+        self.address = serving[1]
 
     def kill(self) -> None:
         """Kill the dispatcher when its peers know all its records; keep a copy of its files."""

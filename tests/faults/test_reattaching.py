@@ -12,7 +12,7 @@ import pytest
 import stoker
 from stoker.errors import AlreadyExistsError
 from stoker.service import DispatchServer, WorkerServer
-from tests.serving import Service, eventually, free_port, iterator_with_deadline, read
+from tests.serving import Service, eventually, iterator_with_deadline, read
 
 COUNT = 2_000
 
@@ -21,15 +21,16 @@ class Cluster:
     """A dispatcher with a journal, which can be replaced, and workers."""
 
     def __init__(self, work_dir: Path, stack: ExitStack) -> None:
-        self.port = free_port()
-        self.target = f"localhost:{self.port}"
+        self.target = "localhost:0"
         self._work_dir, self._stack = work_dir, stack
         self.start()
 
     def start(self) -> None:
+        port = int(self.target.rpartition(":")[2])
         self.dispatcher = self._stack.enter_context(
-            DispatchServer(port=self.port, work_dir=str(self._work_dir), fault_tolerant_mode=True)
+            DispatchServer(port=port, work_dir=str(self._work_dir), fault_tolerant_mode=True)
         )
+        self.target = self.dispatcher.target.removeprefix("grpc://")
 
     def stop(self) -> None:
         self.dispatcher.stop()
@@ -89,11 +90,10 @@ def test_dataset_can_be_registered_during_an_outage(cluster: Cluster) -> None:
 
 
 def test_new_worker_waits_for_the_address_of_its_predecessor(cluster: Cluster) -> None:
-    address = f"localhost:{free_port()}"
-    predecessor = cluster.add_worker(worker_address=address)
+    predecessor = cluster.add_worker()
     stopped = threading.Timer(0.3, predecessor.stop)
     stopped.start()
-    cluster.add_worker(worker_address=address)
+    cluster.add_worker(worker_address=predecessor.address)
     stopped.join()
     assert eventually(lambda: cluster.dispatcher.num_workers() == 1)
 

@@ -24,17 +24,16 @@ from stoker.service.worker.processes.process import WorkerProcess
 from stoker.service.worker.processes.supervisor import Supervisor
 from stoker.service.worker.processes.supervisor_session import SupervisorSession
 from tests.faults.proxy import Forwarder
-from tests.serving import Service, eventually, free_port, read
+from tests.serving import Service, eventually, read
 
 pytestmark = pytest.mark.timeout(120)
 
 NOTICED_SECONDS = 8.0
 
 _DISPATCHER = """
-import sys
 from stoker.service import DispatchServer
-server = DispatchServer(port=int(sys.argv[1]))
-print("serving", flush=True)
+server = DispatchServer()
+print(server.target, flush=True)
 server.join()
 """
 
@@ -42,14 +41,12 @@ server.join()
 @contextmanager
 def dispatcher_process() -> Iterator[tuple[str, int]]:
     """Yield the address and process id of a dispatcher in another process."""
-    port = free_port()
     with subprocess.Popen(
-        [sys.executable, "-c", _DISPATCHER, str(port)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", _DISPATCHER], stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         try:
-            assert process.stdout.readline() == "serving\n"
-            yield f"localhost:{port}", process.pid
+            yield process.stdout.readline().strip().removeprefix("grpc://"), process.pid
         finally:
             process.kill()
 

@@ -23,7 +23,7 @@ from stoker.service import (
     WorkerServer,
     distribute,
 )
-from tests.serving import Service, free_port
+from tests.serving import Service
 
 Dispatcher: Any = DispatcherConfig
 Worker: Any = WorkerConfig
@@ -96,11 +96,12 @@ def test_wrong_configuration_is_a_type_error(call, message):
 
 
 def test_target_is_known_before_start_if_the_port_is_given():
-    port = free_port()
-    dispatcher = DispatchServer(port=port, start=False)
-    assert dispatcher.target == f"grpc://localhost:{port}"
+    with DispatchServer() as first:
+        target = first.target
+    dispatcher = DispatchServer(port=int(target.rpartition(":")[2]), start=False)
+    assert dispatcher.target == target
     with dispatcher:
-        assert dispatcher.target == f"grpc://localhost:{port}"
+        assert dispatcher.target == target
     with pytest.raises(FailedPreconditionError, match="give a port"):
         _ = DispatchServer(start=False).target
 

@@ -23,7 +23,7 @@ from stoker.service.control import rpc, rpc_session
 from stoker.service.keys import reader_key
 from stoker.wire import frames
 from stoker.wire.transports import get_transport
-from tests.serving import Service, eventually, free_port, read
+from tests.serving import Service, eventually, read
 
 # ── lifecycle ────────────────────────────────────────────────────────────────────────────────────
 
@@ -84,7 +84,8 @@ def test_worker_is_registered_when_start_returns():
 
 
 def test_target_contains_protocol_and_port():
-    port = free_port()
+    with Service(0) as first:
+        port = first.address[1]
     with DispatchServer(port=port, protocol="grpc") as dispatcher:
         assert dispatcher.target == f"grpc://localhost:{port}"
 
@@ -106,8 +107,8 @@ def test_unknown_config_field_is_named(server):
         server(colour=1, dispatcher_address="localhost:1")
 
 
-def test_worker_without_a_dispatcher_gives_up_in_time():
-    address = f"localhost:{free_port()}"
+def test_worker_without_a_dispatcher_gives_up_in_time(closed_port):
+    address = f"localhost:{closed_port}"
     with pytest.raises(UnavailableError, match=f"no dispatcher answers at {address}"):
         WorkerServer(dispatcher_address=address, dispatcher_timeout_ms=200)
 

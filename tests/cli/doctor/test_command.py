@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from stoker.cli.app import app
-from tests.serving import Service, free_port
+from tests.serving import Service
 
 
 def doctor(*words, limits="", **environment):
@@ -35,8 +35,8 @@ def test_a_healthy_service_exits_with_0():
     assert "\x1b" not in done.stdout
 
 
-def test_a_fault_exits_with_1_and_says_what_to_do():
-    address = f"localhost:{free_port()}"
+def test_a_fault_exits_with_1_and_says_what_to_do(closed_port):
+    address = f"localhost:{closed_port}"
     done = doctor(STOKER_DISPATCHER_ADDRESS=address)
     assert (done.returncode, done.stderr) == (1, "")
     lines = done.stdout.splitlines()

@@ -12,7 +12,7 @@ from stoker.service import messages as m
 from stoker.service.control import rpc
 from tests.cli.doctor import staging
 from tests.cli.doctor.staging import findings, fix_of, troubles
-from tests.serving import Service, free_port
+from tests.serving import Service
 
 NOT_CHECKED = (Level.NOT_CHECKED, "not-checked")
 
@@ -30,15 +30,15 @@ def test_a_healthy_service_has_no_trouble():
         assert "2 of 2 can be read from here" in found[1].seen
 
 
-def test_a_port_where_nothing_listens():
-    found = findings(f"localhost:{free_port()}")
+def test_a_port_where_nothing_listens(closed_port):
+    found = findings(f"localhost:{closed_port}")
     assert troubles(found) == only("port-refused")
     assert "start `stoker dispatcher`" in fix_of(found, "port-refused")
 
 
-def test_a_remote_port_where_nothing_listens_may_be_bound_to_loopback(monkeypatch):
+def test_a_remote_port_where_nothing_listens_may_be_bound_to_loopback(monkeypatch, closed_port):
     staging.resolve_host(monkeypatch)
-    found = findings(f"{staging.HOST}:{free_port()}")
+    found = findings(f"{staging.HOST}:{closed_port}")
     assert "--host 0.0.0.0 --insecure" in fix_of(found, "port-refused")
 
 

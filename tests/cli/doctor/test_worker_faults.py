@@ -20,7 +20,7 @@ from stoker.wire.transports.shm import SHM, borrowing
 from tests.cli.doctor import staging
 from tests.cli.doctor.staging import HOST, findings, fix_of, seen_of, troubles
 from tests.faults.proxy import Forwarder
-from tests.serving import Service, eventually, free_port
+from tests.serving import Service, eventually
 
 FAULT, WARNING = Level.FAULT, Level.WARNING
 
@@ -44,8 +44,8 @@ def test_an_advertised_name_that_does_not_resolve_here():
     assert "`worker_address`" in fix_of(found, "name-unresolved")
 
 
-def test_an_advertised_port_that_refuses():
-    with over_tcp(worker_address=f"{HOST}:{free_port()}") as service:
+def test_an_advertised_port_that_refuses(closed_port):
+    with over_tcp(worker_address=f"{HOST}:{closed_port}") as service:
         found = findings(service)
     assert troubles(found) == [(FAULT, "port-refused")]
 
@@ -66,9 +66,9 @@ def test_an_advertised_address_that_is_none():
 
 
 @pytest.mark.parametrize("host", ["localhost", "0.0.0.0"])
-def test_a_worker_on_another_machine_advertises_loopback(host):
+def test_a_worker_on_another_machine_advertises_loopback(host, closed_port):
     with over_tcp() as service:
-        staging.advertise(service, tcp=f"{host}:{free_port()}")
+        staging.advertise(service, tcp=f"{host}:{closed_port}")
         found = findings(service)
     assert troubles(found) == [(FAULT, "loopback-advertised")]
     assert "--host 0.0.0.0 --insecure" in fix_of(found, "loopback-advertised")
@@ -95,9 +95,9 @@ def test_another_program_answers_at_the_address(answer):
         assert troubles(findings(service)) == [(FAULT, "not-stoker")]
 
 
-def test_one_bad_worker_of_two_is_named():
+def test_one_bad_worker_of_two_is_named(closed_port):
     with over_tcp() as service:
-        bad = service.add_worker(worker_address=f"{HOST}:{free_port()}")
+        bad = service.add_worker(worker_address=f"{HOST}:{closed_port}")
         found = findings(service)
     assert troubles(found) == [(FAULT, "port-refused")]
     [finding] = [each for each in found if each.level is FAULT]
@@ -136,8 +136,8 @@ def test_a_check_that_fails_does_not_end_the_others(monkeypatch):
 
 
 @linux
-def test_shared_memory_softens_an_address_that_cannot_be_reached():
-    with Service(1, worker={"worker_address": f"{HOST}:{free_port()}"}) as service:
+def test_shared_memory_softens_an_address_that_cannot_be_reached(closed_port):
+    with Service(1, worker={"worker_address": f"{HOST}:{closed_port}"}) as service:
         found = findings(service)
     assert troubles(found) == [(WARNING, "port-refused")]
 
@@ -170,8 +170,8 @@ def test_no_common_data_protocol_version():
 
 @linux
 @pytest.mark.parametrize("refused", [False, True])
-def test_shared_memory_needs_a_common_version_too(refused):
-    address = f"{HOST}:{free_port()}" if refused else ""
+def test_shared_memory_needs_a_common_version_too(refused, closed_port):
+    address = f"{HOST}:{closed_port}" if refused else ""
     others = [(FAULT, "port-refused")] if refused else []
     with Service(1, worker={"worker_address": address}) as service:
         found = findings(service, data_protocol=(f.PROTOCOL_MAX + 1, f.PROTOCOL_MAX + 1))

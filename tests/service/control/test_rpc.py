@@ -26,7 +26,7 @@ from stoker.service.control import rpc, rpc_session
 from stoker.service.control.control_connection import BACKLOG, ConnectError, ControlChannel
 from stoker.service.control.control_loop import control_loop, run_on
 from stoker.service.rules.processing_modes import ShardingPolicy
-from tests.serving import Service, eventually, free_port, read
+from tests.serving import Service, eventually, read
 
 EVERY_MESSAGE = [
     m.WorkerHello(1, 2, "h:1", {"tcp": "h:2"}, m.Versions("3.11", "2"), ["t"], 5, "j", [1]),
@@ -123,8 +123,8 @@ def test_call_returns_the_reply_or_raises_the_error():
             rpc.call(address, m.GetDataset("X"), 5)
 
 
-def test_call_without_a_dispatcher_is_unavailable():
-    address = f"localhost:{free_port()}"
+def test_call_without_a_dispatcher_is_unavailable(closed_port):
+    address = f"localhost:{closed_port}"
     with pytest.raises(UnavailableError, match=f"{address} cannot be reached"):
         rpc.call(address, m.GetCluster(), 5)
 
@@ -155,10 +155,10 @@ def test_concurrent_calls_are_all_answered():
 
 
 def test_session_reconnects_to_a_restarted_dispatcher():
-    port = free_port()
     opened: list[int] = []
     lost = threading.Event()
-    with Service(0, port=port):
+    with Service(0) as first:
+        port = first.address[1]
         session = rpc_session.Session(
             f"localhost:{port}", lambda: opened.append(1), lambda _: None, lost.set, lambda: None
         )
@@ -175,9 +175,9 @@ def test_session_reconnects_to_a_restarted_dispatcher():
         session.close()
 
 
-def test_session_without_a_dispatcher_closes_immediately():
+def test_session_without_a_dispatcher_closes_immediately(closed_port):
     session = rpc_session.Session(
-        f"localhost:{free_port()}", lambda: None, lambda _: None, lambda: None, lambda: None
+        f"localhost:{closed_port}", lambda: None, lambda _: None, lambda: None, lambda: None
     )
     session.close()
     session.close()
@@ -202,7 +202,8 @@ FAREWELL = m.CloseClient(1, "journal", b"")
 
 
 def test_broken_session_says_farewell_by_a_call(monkeypatch):
-    port = free_port()
+    with Service(0) as first:
+        port = first.address[1]
     calls = _counted_calls(monkeypatch, failures=2)
     session = rpc_session.Session(
         f"localhost:{port}", lambda: None, lambda _: None, lambda: None, lambda: None
@@ -228,10 +229,10 @@ def test_client_whose_last_message_arrives_makes_no_call(monkeypatch):
     assert calls == []
 
 
-def test_farewell_without_a_dispatcher_ends_in_time(monkeypatch):
+def test_farewell_without_a_dispatcher_ends_in_time(monkeypatch, closed_port):
     calls = _counted_calls(monkeypatch, failures=1 << 30)
     session = rpc_session.Session(
-        f"localhost:{free_port()}", lambda: None, lambda _: None, lambda: None, lambda: None
+        f"localhost:{closed_port}", lambda: None, lambda _: None, lambda: None, lambda: None
     )
     began = time.monotonic()
     session.close(0.3, FAREWELL)
@@ -401,18 +402,18 @@ def test_grpc_server_of_another_service_is_named():
 
     async def start() -> GrpcServer:
         server = GrpcServer([_OtherService()])
-        await server.start("127.0.0.1", port)
+        await server.start(sock=listener)
         return server
 
     async def stop() -> None:
         server.close()
         await server.wait_closed()
 
-    port = free_port()
+    listener = socket.create_server(("127.0.0.1", 0))
     server = run_on(loop, start(), 5)
     try:
         with pytest.raises(FailedPreconditionError, match="does not speak stoker's protocol"):
-            rpc.call(f"localhost:{port}", m.GetCluster(), 5)
+            rpc.call(f"localhost:{listener.getsockname()[1]}", m.GetCluster(), 5)
     finally:
         run_on(loop, stop(), 5)
         control.release()
@@ -436,17 +437,17 @@ def test_unresolvable_host_is_named():
         )
 
 
-def test_refused_connection_is_the_reason_of_a_failed_wait():
-    address = f"localhost:{free_port()}"
+def test_refused_connection_is_the_reason_of_a_failed_wait(closed_port):
+    address = f"localhost:{closed_port}"
     with pytest.raises(
         UnavailableError, match=f"no dispatcher answered at {address} within .* s .Connection refus"
     ):
         rpc.call_patiently(address, m.GetCluster(), 0.3)
 
 
-def test_warnings_name_the_reason(monkeypatch, caplog):
+def test_warnings_name_the_reason(monkeypatch, caplog, closed_port):
     monkeypatch.setattr("stoker.service.client.shell.STALL_SECONDS", 0.3)
-    address = f"localhost:{free_port()}"
+    address = f"localhost:{closed_port}"
     dataset = stoker.Dataset.range(3).distribute(address, connect_timeout=1)
     with pytest.raises(UnavailableError, match="Connection refused"):
         read(dataset)

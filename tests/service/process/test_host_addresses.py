@@ -6,7 +6,6 @@ from stoker.errors import InvalidArgumentError, UnavailableError
 from stoker.service import DispatchServer
 from stoker.service.process.host_addresses import host_for_peers, loopback_of, own_host
 from stoker.wire.addresses import is_loopback, parse_address
-from tests.serving import free_port
 
 MODULE = "stoker.service.process.host_addresses"
 DISPATCHER = ("head.example", 5050)
@@ -148,8 +147,7 @@ def test_target_remains_when_the_network_changes(monkeypatch):
 
 def test_dispatcher_on_a_name_that_is_loopback_here_warns(monkeypatch, caplog):
     monkeypatch.setattr("stoker.service.dispatcher.server.loopback_of", lambda host: "127.0.1.1")
-    port = free_port()
-    with DispatchServer(host="127.0.0.1", port=port):
+    with DispatchServer(host="127.0.0.1"):
         assert caplog.text == ""
     with pytest.raises(UnavailableError):
         DispatchServer(host="no-such-host.invalid", insecure=True)

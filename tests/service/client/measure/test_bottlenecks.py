@@ -29,7 +29,6 @@ from tests.serving import (
     DEADLINE,
     Service,
     eventually,
-    free_port,
     iterator_with_deadline,
     reading,
     worker_fields_for,
@@ -218,16 +217,15 @@ def test_a_slow_source_is_named():
 
 def test_a_slow_network_is_named(monkeypatch):
     monkeypatch.setattr(shell, "load", Load)  # of a machine with free cores
-    port = free_port()
-    with Forwarder(port) as proxy:
+    with Forwarder() as proxy:
         proxy.rate = 2_000_000
         worker = {
-            "port": port,
             "data_transfer_address": proxy.address,
             "data_transfer_protocol": "tcp",
             "buffer_bytes": 1 << 20,
         }
         with Service(1, worker=worker) as service:
+            proxy.target = int(service.workers[0].address.rpartition(":")[2])
             arrays = stoker.Dataset.range(1 << 30).map(lambda _: np.zeros(50_000, np.uint8))
             distributed = arrays.distribute(
                 service.target, data_transfer_protocol="tcp", compression=None
