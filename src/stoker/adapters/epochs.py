@@ -22,7 +22,7 @@ from stoker.errors import InvalidArgumentError, UnimplementedError
 from stoker.service.api.consumers import is_distributed, with_own_jobs
 
 
-class Progress:
+class EpochProgress:
     """Position of the reader in one epoch.
 
     Args:
@@ -125,7 +125,7 @@ class Epochs:
         self._jobs: dict[str, str] | None = None
         self._part: tuple[Rank, Dataset] | None = None
         self._resumed: dict[str, Any] | None = None
-        self._progress: Progress | None = None
+        self._progress: EpochProgress | None = None
         self._has_warned = False
 
     @property
@@ -145,7 +145,7 @@ class Epochs:
             "world_size": None if self._rank is None else self._rank.world_size,
         }
 
-    def start(self, least: int = 1) -> tuple[Iterator, Progress]:
+    def start(self, least: int = 1) -> tuple[Iterator, EpochProgress]:
         """Start the next epoch, or continue that of a state.
 
         Args:
@@ -167,7 +167,7 @@ class Epochs:
             self._resumed = None
         length = _length_of(dataset)
         last = None if length is None else length - least + 1
-        self._progress = Progress(epoch, iterator, last)
+        self._progress = EpochProgress(epoch, iterator, last)
         return iterator, self._progress
 
     def __len__(self) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from stoker.adapters.epochs import Progress
+from stoker.adapters.epochs import EpochProgress
 from stoker.adapters.step_queue import StepQueue
 from stoker.adapters.steps import Steps
 from stoker.dataset.closing import Closing
@@ -28,7 +28,7 @@ class LoaderIterator(Closing, Iterator[Any]):
     def __init__(
         self,
         iterator: DatasetIterator,
-        progress: Progress,
+        progress: EpochProgress,
         steps: Steps,
         receive: Callable[[Any], Any] | None = None,
         prefetch: int = 0,

@@ -80,9 +80,9 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
 
     def __iter__(self) -> "ElementIterator":
         worker = torch.utils.data.get_worker_info()
-        process, copy = _Process(0, 1), None
+        process, copy = _LoaderProcess(0, 1), None
         if worker is not None:
-            process = _Process(worker.id, worker.num_workers)
+            process = _LoaderProcess(worker.id, worker.num_workers)
             copy = Copy(worker.id, self._passes_here)
             self._passes_here += 1
         epoch = self._passes.begin(copy)
@@ -139,7 +139,7 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
             self._has_agreed = can_agree
         return rank
 
-    def _read(self, process: "_Process") -> Dataset:
+    def _read(self, process: "_LoaderProcess") -> Dataset:
         rank = self._prepare()
         if self._part is None or self._part[0] != (rank, process):
             part = read_as(
@@ -158,7 +158,7 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
         return self.__dict__ | {"_part": None}
 
 
-class _Process(NamedTuple):
+class _LoaderProcess(NamedTuple):
     """A worker process of PyTorch's loader, or the process that trains.
 
     Attributes:

@@ -8,7 +8,7 @@ import weakref
 import pytest
 
 from stoker import Dataset
-from stoker.adapters.epochs import Progress
+from stoker.adapters.epochs import EpochProgress
 from stoker.adapters.iteration import LoaderIterator
 from stoker.adapters.step_queue import StepQueue
 from stoker.adapters.steps import Step, Steps
@@ -21,7 +21,7 @@ def begun(dataset, group_size=None, prefetch=0):
     iterator = dataset.iterator()
     return LoaderIterator(
         iterator,
-        Progress(0, iterator, None),
+        EpochProgress(0, iterator, None),
         Steps(iterator, list.pop, group_size),
         prefetch=prefetch,
     )

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import stoker
 from stoker import Dataset
 from stoker.dataset.formats import opening, parts, tfrecord
-from stoker.dataset.formats.parts import Part, even_cuts
+from stoker.dataset.formats.parts import FilePart, even_cuts
 from stoker.dataset.nodes import Records
 from stoker.dataset.tree.node import Context, number
 from stoker.dataset.tree.splits import ListedSplits
@@ -157,7 +157,7 @@ def test_a_header_that_is_corrupt_ends_the_cuts(tmp_path: Path) -> None:
     path.write_bytes(data)
     dataset = Dataset.tfrecords(path)
     found = _check_parts(dataset, 40)
-    assert found[:2] == [Part(str(path), 0, 40, 180), Part(str(path), 40, 80, 180)]
+    assert found[:2] == [FilePart(str(path), 0, 40, 180), FilePart(str(path), 40, 80, 180)]
     assert found[-1].stop == 180
     [*_, (_, kind, message)] = tape(dataset, splits=_Assigned(found[-1:]))
     assert kind == "DataLossError"
@@ -218,7 +218,7 @@ def test_urls_are_cut_in_large_parts(monkeypatch) -> None:
     monkeypatch.setattr(parts, "MAX_PART_BYTES", 50)
     url = "memory://bucket/text"
     found = _check_parts(Dataset.text_lines(url), 1)
-    assert found == [Part(url, start, start + 50, 200) for start in range(0, 200, 50)]
+    assert found == [FilePart(url, start, start + 50, 200) for start in range(0, 200, 50)]
     bad = ["memory://bucket/none", "nonsense://bucket/text"]
     records = Dataset.fixed_length_records([*bad, url], 5)
     assert _check_parts(records, 1) == [*bad, *found]
@@ -261,7 +261,7 @@ def test_tfrecord_files_are_cut_if_few_are_large(tmp_path: Path) -> None:
                 writer.write(bytes(4))
     found = _check_parts(Dataset.tfrecords(paths), 20)
     assert [x for x in found if isinstance(x, str)] == [str(x) for x in paths if x != paths[3]]
-    assert {x.path for x in found if isinstance(x, Part)} == {str(paths[3])}
+    assert {x.path for x in found if isinstance(x, FilePart)} == {str(paths[3])}
 
 
 def test_a_tfrecord_file_is_walked_once(tmp_path: Path, monkeypatch) -> None:

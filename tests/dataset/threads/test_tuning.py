@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from stoker.dataset.threads.tuning import Report, Tuning, default_bytes, least_ahead
+from stoker.dataset.threads.tuning import CallReport, Tuning, default_bytes, least_ahead
 
 MIB = 1 << 20
 
@@ -51,7 +51,7 @@ class Calls:
             wanted = self.tuning.wants_runnable()
             self.examined += wanted
             runnable = seconds * (1 - waiting) if wanted else None
-            report = Report(self.now, seconds, runnable, nbytes, supplied, awaited)
+            report = CallReport(self.now, seconds, runnable, nbytes, supplied, awaited)
             if self.tuning.finished(report):
                 self.limits.append(self.tuning.limit)
         return self.tuning.limit
@@ -150,7 +150,7 @@ def test_calls_are_examined_only_where_a_step_may_follow() -> None:
 def test_nothing_is_tried_before_calls_were_examined() -> None:
     tuning = tuned()
     for call in range(2_000):
-        assert not tuning.finished(Report(call * 1e-3, 2e-3, None, 64, True, True))
+        assert not tuning.finished(CallReport(call * 1e-3, 2e-3, None, 64, True, True))
     assert tuning.limit == 2
 
 

@@ -31,7 +31,7 @@ _THREADS = 16
 """Requests in flight for the sizes of files in an object store."""
 
 
-class Part(NamedTuple):
+class FilePart(NamedTuple):
     """Bytes `start` to `stop` of the file at `path`, which had `size` bytes when it was listed.
 
     What they contain depends on the format: a text line belongs to the part in which it begins.
@@ -89,7 +89,7 @@ def part_bytes_of(total: int) -> int:
     return max(small, min(total // MOST_PARTS, MAX_PART_BYTES))
 
 
-def list_parts(paths: list[str], layout: PartedFormat) -> list[str | Part]:
+def list_parts(paths: list[str], layout: PartedFormat) -> list[str | FilePart]:
     """Return the parts of uncompressed files in order; for a file that is not cut, its path."""
     if len(paths) > MOST_FILES:
         return list(paths)
@@ -97,14 +97,14 @@ def list_parts(paths: list[str], layout: PartedFormat) -> list[str | Part]:
     total = sum(sizes)
     part_bytes = part_bytes_of(total)
     uncut = total // WALKED_SHARE if layout.walked else 0
-    parts: list[str | Part] = []
+    parts: list[str | FilePart] = []
     for path, size in zip(paths, sizes, strict=True):
         most = MAX_PART_BYTES if is_url(path) else part_bytes
         parts += _cut(path, size, most, layout) if size > max(most, uncut) else [path]
     return parts
 
 
-def open_part(part: Part, layout: PartedFormat) -> RecordReader:
+def open_part(part: FilePart, layout: PartedFormat) -> RecordReader:
     """Open a file and return a reader of a part.
 
     Raises:
@@ -125,11 +125,11 @@ def open_part(part: Part, layout: PartedFormat) -> RecordReader:
         raise
 
 
-def _cut(path: str, size: int, part_bytes: int, layout: PartedFormat) -> Sequence[str | Part]:
+def _cut(path: str, size: int, part_bytes: int, layout: PartedFormat) -> Sequence[str | FilePart]:
     cuts = layout.cut(path, size, part_bytes)
     if len(cuts) == 2:
         return [path]
-    return [Part(path, start, stop, size) for start, stop in pairwise(cuts)]
+    return [FilePart(path, start, stop, size) for start, stop in pairwise(cuts)]
 
 
 def _sizes_of(paths: Sequence[str], walked: bool) -> list[int]:

@@ -12,7 +12,7 @@ from stoker.dataset.formats.checksum import load_crc32c
 from stoker.dataset.formats.csv import Csv
 from stoker.dataset.formats.fixed_length import FixedLength
 from stoker.dataset.formats.opening import open_buffer
-from stoker.dataset.formats.parts import MOST_FILES, Part, list_parts, open_part
+from stoker.dataset.formats.parts import MOST_FILES, FilePart, list_parts, open_part
 from stoker.dataset.formats.reader import RecordReader
 from stoker.dataset.formats.text import Text
 from stoker.dataset.formats.tfrecord import TFRecord
@@ -195,16 +195,16 @@ class _RecordsStream(Stream):
             self._end_file()
         return skipped
 
-    def _next_file(self) -> tuple[str | Part, counts.Version | None]:
+    def _next_file(self) -> tuple[str | FilePart, counts.Version | None]:
         """Return the next file or part, and the version of a whole file."""
         self._check_open()
         found = self._files.next()
         if self._yields_parts and not isinstance(found, str):
-            return Part(*found), None
+            return FilePart(*found), None
         path = _path_of(found)
         return path, counts.version_of(path)
 
-    def _open(self, file: str | Part, version: counts.Version | None) -> None:
+    def _open(self, file: str | FilePart, version: counts.Version | None) -> None:
         self._reader = _reader_of(file, self._node)
         self._version = version
         self._file_positions = 0
@@ -244,9 +244,9 @@ class _RecordsStream(Stream):
             self._lock.release()
 
 
-def _reader_of(file: str | Part, node: Records) -> RecordReader:
+def _reader_of(file: str | FilePart, node: Records) -> RecordReader:
     """Open a file, or a part of it."""
-    if isinstance(file, Part):
+    if isinstance(file, FilePart):
         assert not isinstance(node.format, Csv)
         return open_part(file, node.format)
     buffer = open_buffer(file, node.compression)

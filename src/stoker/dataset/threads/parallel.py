@@ -15,7 +15,7 @@ from stoker.dataset.streams.work import Work
 from stoker.dataset.threads import pool
 from stoker.dataset.threads.readahead import ReadAhead
 from stoker.dataset.threads.runnable import CoreTime, runnable_seconds
-from stoker.dataset.threads.tuning import Report, Tuning, least_ahead
+from stoker.dataset.threads.tuning import CallReport, Tuning, least_ahead
 from stoker.dataset.unpacking import apply
 from stoker.elements.sizes import element_bytes
 from stoker.errors import FailedPreconditionError
@@ -163,7 +163,7 @@ class OrderedCalls(Stream):
                 self._pending -= 1
                 self._bytes += nbytes
             if tuning is not None:
-                report = Report(
+                report = CallReport(
                     now,
                     now - start,
                     runnable,
@@ -257,7 +257,7 @@ class OrderedCalls(Stream):
             self._busy_before, self._calls_before = self.work.busy, self.work.calls
             return seconds / calls
 
-    def _tune(self, tuning: Tuning, report: Report) -> None:
+    def _tune(self, tuning: Tuning, report: CallReport) -> None:
         if tuning.finished(report):
             self._follow(tuning)
         elif not report.supplied and self._calls and not self._calls[0].done and self._is_wide():

@@ -10,7 +10,7 @@ from stoker.dataset.streams.stream import Stream
 from stoker.dataset.streams.work import Work
 from stoker.dataset.threads import pool
 from stoker.dataset.threads.readahead import ReadAhead
-from stoker.dataset.threads.source import Source
+from stoker.dataset.threads.source import BufferedSource
 from stoker.errors import FailedPreconditionError
 
 # A call on the pool reads streams for this long, since other streams and pipelines may wait for a
@@ -59,17 +59,17 @@ class ReadMany:
         self._max_elements = max_elements
         self._max_bytes = max_bytes
         self._index = 0
-        self._live: dict[Source, None] = {}
-        self._new: deque[Source] = deque()
-        self._waiting: deque[Source] = deque()
+        self._live: dict[BufferedSource, None] = {}
+        self._new: deque[BufferedSource] = deque()
+        self._waiting: deque[BufferedSource] = deque()
         """Sources with room in their buffer and no thread."""
-        self._full: set[Source] = set()
+        self._full: set[BufferedSource] = set()
         """Sources that wait for room in their buffer."""
         self._reading = 0
         self._submitted = 0
         """Calls submitted to the pool that have not started."""
         self._consumer_waits = False
-        self._awaited: Source | None = None
+        self._awaited: BufferedSource | None = None
         self.work = Work(threads=limit, includes_inputs=True)
         self._lease = pool.lease(limit)
         # The thread that reads the elements waits for the end of a stream, not for room.
@@ -116,7 +116,7 @@ class ReadMany:
             if claimed is not None:
                 self._read(claimed)
 
-    def take(self, source: Source, max_elements: int, max_bytes: int) -> list[Any]:
+    def take(self, source: BufferedSource, max_elements: int, max_bytes: int) -> list[Any]:
         """Return elements of `source` up to the next failure, at least one; [] at its end.
 
         Raises:
@@ -135,7 +135,7 @@ class ReadMany:
             if claimed is not None:
                 self._read(claimed)
 
-    def advance(self, source: Source, n: int) -> int:
+    def advance(self, source: BufferedSource, n: int) -> int:
         """Skip `n` positions of `source`; return how many there were."""
         with self._lock:
             source.excluded = True
@@ -153,7 +153,7 @@ class ReadMany:
                 self._want(source)
         return skipped
 
-    def drop(self, source: Source) -> None:
+    def drop(self, source: BufferedSource) -> None:
         """Read no more of `source`, and close its stream, unless a thread does after reading it."""
         with self._lock:
             if source.closed:
@@ -191,7 +191,7 @@ class ReadMany:
     def _accept(self, elements: list[Any]) -> None:
         for element in elements:
             stream = self._make_stream(self._index, element)
-            source = Source(self._index, stream, self._max_elements, self._max_bytes)
+            source = BufferedSource(self._index, stream, self._max_elements, self._max_bytes)
             self._index += 1
             self._live[source] = None
             self._new.append(source)
@@ -208,7 +208,7 @@ class ReadMany:
         finally:
             self._consumer_waits = False
 
-    def _want(self, source: Source) -> None:
+    def _want(self, source: BufferedSource) -> None:
         """Request a thread for `source` if it has room."""
         if source.wants_thread():
             source.waiting = True
@@ -216,7 +216,7 @@ class ReadMany:
             self._submit()
         self._note_room(source)
 
-    def _note_room(self, source: Source) -> None:
+    def _note_room(self, source: BufferedSource) -> None:
         """Note whether `source` waits for room, and how many threads therefore have no work."""
         if source.awaits_room():
             self._full.add(source)
@@ -225,7 +225,7 @@ class ReadMany:
         idle = self._limit - self._reading - len(self._waiting)
         self.work.await_room(max(0, min(idle, len(self._full))))
 
-    def _stop_waiting(self, source: Source) -> None:
+    def _stop_waiting(self, source: BufferedSource) -> None:
         if source.waiting:
             source.waiting = False
             self._waiting.remove(source)
@@ -250,26 +250,26 @@ class ReadMany:
                 break
             self._read(claimed, until)
 
-    def _begin_new(self) -> Source:
+    def _begin_new(self) -> BufferedSource:
         source = self._new.popleft()
         source.begun = True
         self._submit()  # another source may be read now
         return source
 
-    def _most_wanted(self) -> Source | None:
+    def _most_wanted(self) -> BufferedSource | None:
         """Return the source that the next thread must read."""
         if self._awaited is not None and self._awaited.waiting:
             return self._awaited
         if not self._waiting:
             return None
-        source = min(self._waiting, key=Source.rank)
+        source = min(self._waiting, key=BufferedSource.rank)
         if not source.begun and self._limit > 1:
             early = sum(other.reading and not other.begun for other in self._live)
             if early >= self._limit - 1:
                 return None
         return source
 
-    def _claim(self, source: Source | None) -> Source | None:
+    def _claim(self, source: BufferedSource | None) -> BufferedSource | None:
         """Reserve `source` for `_read`; return None if enough threads are reading."""
         if source is None or self._reading >= self._limit or self._reader.closed:
             return None
@@ -278,7 +278,7 @@ class ReadMany:
         self._stop_waiting(source)
         return source
 
-    def _read(self, source: Source, until: float = 0.0) -> None:
+    def _read(self, source: BufferedSource, until: float = 0.0) -> None:
         """Read `source` once, and on while it has room and time is left; never raise."""
         more, abandoned = True, False
         while more:
@@ -303,7 +303,7 @@ class ReadMany:
         if abandoned:
             source.close_abandoned()
 
-    def _take(self, source: Source, max_elements: int, max_bytes: int) -> list[Any]:
+    def _take(self, source: BufferedSource, max_elements: int, max_bytes: int) -> list[Any]:
         try:
             return source.buffer.take(max_elements, max_bytes)
         finally:
@@ -334,7 +334,7 @@ class ReadMany:
 class _AheadStream(Stream):
     """One of the streams, for its consumer."""
 
-    def __init__(self, owner: ReadMany, source: Source) -> None:
+    def __init__(self, owner: ReadMany, source: BufferedSource) -> None:
         self._owner = owner
         self.source = source
 

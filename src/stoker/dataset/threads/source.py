@@ -10,7 +10,7 @@ from stoker.dataset.threads.chunkbuffer import ChunkBuffer
 from stoker.dataset.threads.readahead import CHUNK_BYTES
 
 
-class Source:
+class BufferedSource:
     """A stream, a bounded buffer of what was read from it, and who reads it.
 
     Guarded by the lock of its `ReadMany`, except for `read`, which the one thread that has claimed

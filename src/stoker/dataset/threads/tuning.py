@@ -71,7 +71,7 @@ def least_ahead(limit: int, group: int) -> int:
     return max(2 * limit, limit + 4) if group == 1 else group + max(2 * limit, group)
 
 
-class Report(NamedTuple):
+class CallReport(NamedTuple):
     """One call that finished.
 
     Attributes:
@@ -132,10 +132,10 @@ class Tuning:
         self._measure(now)
 
     def wants_runnable(self) -> bool:
-        """Return True if `Report.runnable` should be measured for the call that begins now."""
+        """Return True if `CallReport.runnable` should be measured for the call that begins now."""
         return not self._rest and self._calls < _SAMPLES and self.limit < self._most
 
-    def finished(self, call: Report) -> bool:
+    def finished(self, call: CallReport) -> bool:
         """Count a call that finished.
 
         Returns:

@@ -22,7 +22,7 @@ class Streams(Protocol):
     def close(self) -> None: ...
 
 
-class _Slot:
+class _Turn:
     """A place of the cycle and the stream that is read there.
 
     Attributes:
@@ -92,7 +92,7 @@ class TurnsStream(Stream):
 
     def __init__(self, streams: Streams, cycle_length: int, block_length: int) -> None:
         self._streams = streams
-        self._slots: list[_Slot | None] = [None] * cycle_length
+        self._slots: list[_Turn | None] = [None] * cycle_length
         self._open = 0
         self._all_opened = False
         self._at = 0
@@ -150,7 +150,7 @@ class TurnsStream(Stream):
                 if slot is not None:
                     closing.callback(slot.stream.close)
 
-    def _current(self) -> _Slot | None:
+    def _current(self) -> _Turn | None:
         """Return the slot whose turn it is, with a stream; None at the end."""
         while True:
             slot = self._slots[self._at]
@@ -165,7 +165,7 @@ class TurnsStream(Stream):
             if stream is None:
                 self._all_opened = True
                 continue
-            slot = self._slots[self._at] = _Slot(stream)
+            slot = self._slots[self._at] = _Turn(stream)
             self._open += 1
             return slot
 
@@ -178,7 +178,7 @@ class TurnsStream(Stream):
         if not self._left:
             self._next_turn()
 
-    def _end_stream(self, slot: _Slot) -> None:
+    def _end_stream(self, slot: _Turn) -> None:
         if self._slots[self._at] is slot:  # else another thread has closed it meanwhile
             self._slots[self._at] = None
             self._open -= 1
@@ -228,7 +228,7 @@ class TurnsStream(Stream):
         chunk += chain.from_iterable(zip(*(slot.take(rounds) for slot in slots), strict=True))
         return rounds * round_bytes
 
-    def _turns(self) -> list[_Slot]:
+    def _turns(self) -> list[_Turn]:
         """Return the slots in the order of their turns; none if a stream opens in between."""
         order = self._slots[self._at :] + self._slots[: self._at]
         slots = [slot for slot in order if slot is not None]

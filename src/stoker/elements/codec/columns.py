@@ -117,7 +117,7 @@ class Dicts(msgspec.Struct, frozen=True, array_like=True, tag="dict"):
     values: list["Column"]
 
 
-class Records(msgspec.Struct, frozen=True, array_like=True, tag="record"):
+class NamedRecords(msgspec.Struct, frozen=True, array_like=True, tag="record"):
     """Namedtuples or dataclasses with the same name and fields: a column for each field."""
 
     kind: Literal["namedtuple", "dataclass"]
@@ -163,7 +163,7 @@ Column: TypeAlias = (
     | Items
     | Sequences
     | Dicts
-    | Records
+    | NamedRecords
     | Raggeds
     | Sparses
     | Mixed

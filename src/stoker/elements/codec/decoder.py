@@ -182,7 +182,7 @@ class ElementDecoder:
         rows = self._rows(column.values, count, depth)
         return [dict(zip(keys, row, strict=True)) for row in rows]
 
-    def _records(self, column: c.Records, count: int, depth: int) -> list[Any]:
+    def _records(self, column: c.NamedRecords, count: int, depth: int) -> list[Any]:
         fields = tuple(column.fields)
         if len(fields) != len(column.values):
             raise WireError(f"a {column.kind} of {len(fields)} fields, {len(column.values)} values")
@@ -251,7 +251,7 @@ _METHODS: dict[type, Callable[[ElementDecoder, Any, int, int], list[Any]]] = {
     c.Items: ElementDecoder._items,
     c.Sequences: ElementDecoder._sequences,
     c.Dicts: ElementDecoder._dicts,
-    c.Records: ElementDecoder._records,
+    c.NamedRecords: ElementDecoder._records,
     c.Raggeds: ElementDecoder._raggeds,
     c.Sparses: ElementDecoder._sparses,
     c.Mixed: ElementDecoder._mixed,

@@ -266,7 +266,7 @@ class ElementEncoder:
             raise InvalidArgumentError(
                 f"{path} is a {name} with a field that was never set: {error}; set it"
             ) from error
-        return c.Records(
+        return c.NamedRecords(
             kind,
             name,
             list(names),

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 from stoker.errors import UnavailableError
 from stoker.wire.addresses import format_address
 from stoker.wire.transports import Connection, Listener, OnConnection, forking
+from stoker.wire.transports.accepted import AcceptedConnections
 from stoker.wire.transports.poller import Poller
-from stoker.wire.transports.serving import Serving
 
 _log = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ class SocketListener(Listener):
         self.address = address
         self._sockets = sockets
         self._make = make
-        self._serving = Serving(on_connection)
+        self._serving = AcceptedConnections(on_connection)
         self._lock = threading.Lock()
         self._closed = False
         self._owned = Poller(f"stoker-accept-{address}") if poller is None else None

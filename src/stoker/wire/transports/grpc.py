@@ -34,9 +34,9 @@ from stoker.wire.transports import (
     OnConnection,
     Transport,
 )
+from stoker.wire.transports.accepted import AcceptedConnections
 from stoker.wire.transports.poller import Poller
 from stoker.wire.transports.queues import Mailbox, QueueConnection
-from stoker.wire.transports.serving import Serving
 from stoker.wire.transports.tcp import MAX_BODY_BYTES, MAX_LISTENER_BYTES, POOLED_BYTES
 
 _log = logging.getLogger(__name__)
@@ -280,7 +280,7 @@ class GrpcListener(Listener):
     def __init__(
         self, host: str, port: int, on_connection: OnConnection, peer_timeout: float
     ) -> None:
-        self._serving = Serving(on_connection)
+        self._serving = AcceptedConnections(on_connection)
         _, service, method = GRPC_PATH.split("/")
         serve = grpc.stream_stream_rpc_method_handler(self._serve)
         handler = grpc.method_handlers_generic_handler(service, {method: serve})

@@ -17,8 +17,8 @@ from stoker.wire.transports import (
     OnConnection,
     Transport,
 )
+from stoker.wire.transports.accepted import AcceptedConnections
 from stoker.wire.transports.poller import Poller, Ready
-from stoker.wire.transports.serving import Serving
 
 
 class Mailbox:
@@ -188,7 +188,9 @@ class QueueConnection(Connection):
 class QueueListener(Listener):
     """Entry in the transport's table of listeners."""
 
-    def __init__(self, transport: "QueueTransport", address: str, serving: Serving) -> None:
+    def __init__(
+        self, transport: "QueueTransport", address: str, serving: AcceptedConnections
+    ) -> None:
         self.address = address
         self.serving = serving
         self._transport = transport
@@ -225,7 +227,7 @@ class QueueTransport(Transport):
                 raise UnavailableError(
                     f"cannot listen on {address}: it is taken; choose another port, or 0 for any"
                 )
-            listener = QueueListener(self, address, Serving(on_connection))
+            listener = QueueListener(self, address, AcceptedConnections(on_connection))
             self._listeners[address] = listener
         return listener
 

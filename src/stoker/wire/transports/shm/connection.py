@@ -20,7 +20,7 @@ from stoker.wire.transports.tcp import MAX_BODY_BYTES, POOLED_BYTES
 
 
 @dataclass(slots=True)
-class _Arriving:
+class _ArrivingEnvelope:
     """A message whose envelope was received, but not yet all its inline parts."""
 
     header: bytes
@@ -58,7 +58,7 @@ class ShmConnection(Connection):
         self._stream = StreamSocket(sock, peer, self._release)
         self._reader = SocketReader(self._stream, wait=segments is None)
         self._pool = BufferPool(POOLED_BYTES)
-        self._arriving: _Arriving | None = None
+        self._arriving: _ArrivingEnvelope | None = None
 
     @property
     def closed(self) -> bool:
@@ -128,7 +128,7 @@ class ShmConnection(Connection):
         reader.consume(sizes.total)
         return envelope
 
-    def _begin(self, envelope: e.Envelope) -> _Arriving | None:
+    def _begin(self, envelope: e.Envelope) -> _ArrivingEnvelope | None:
         """Return the message that an envelope begins; ``None`` if it carries none."""
         if envelope.returns:
             if self._lender is None:
@@ -142,13 +142,13 @@ class ShmConnection(Connection):
             self._update_segments(envelope)
         return None
 
-    def _begin_message(self, envelope: e.Envelope) -> _Arriving:
+    def _begin_message(self, envelope: e.Envelope) -> _ArrivingEnvelope:
         size = sum(part.size for part in envelope.parts)
         if size > self._max_body_bytes:
             raise WireError(
                 f"a body of {size} bytes is longer than the {self._max_body_bytes} bytes allowed"
             )
-        arriving = _Arriving(envelope.header, [])
+        arriving = _ArrivingEnvelope(envelope.header, [])
         position = 0
         for part in envelope.parts:
             if part.segment == e.INLINE:

@@ -11,7 +11,7 @@ _log = logging.getLogger(__name__)
 _FORGET_AT = 64
 
 
-class Serving:
+class AcceptedConnections:
     """Calls `on_connection` for each accepted connection, and closes them with the listener."""
 
     def __init__(self, on_connection: OnConnection) -> None:
