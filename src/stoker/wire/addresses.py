@@ -22,8 +22,8 @@ def parse_address(
 
     Args:
         address: "host:port", with an IPv6 address in brackets.
-        name: the argument that it is, for errors.
-        default_port: the port of an address without one; ``None`` refuses such an address.
+        name: the argument's name, for errors.
+        default_port: the port of an address without a port; ``None`` refuses such an address.
 
     Raises:
         InvalidArgumentError: if `address` is not a host with a port of 1 to 65535.

@@ -1,9 +1,9 @@
 """Choice of the codec under `compression="AUTO"`. No clock and no I/O.
 
 A link that is the bottleneck blocks the sender, so a stream that rarely waits for the link or a
-codec is left as it is. Otherwise the alternatives, sending uncompressed among them, are tried on
-the stream itself in turn, and the one that sends most bytes of elements per second is used until
-the next trials.
+codec is left unchanged. Otherwise the alternatives, sending uncompressed included, are tried on
+the stream itself in turn, and the alternative that sends most bytes of elements per second is used
+until the next trials.
 
 Only trials show what helps: a slow receiver blocks the sender as a slow link does, and once bodies
 are compressed a slow link looks fast. Compression ratios, which no busy machine distorts, only tell
@@ -26,11 +26,11 @@ FAST_LINK = 0.87e9
 """Bytes per second from which on a link is never compressed for."""
 
 MIN_GAIN = 1.07
-"""Speed, relative to the best one measured, that link and codec must allow for a codec to be tried,
+"""Speed, relative to the best measured, that link and codec must allow for a codec to be tried,
 and relative to sending uncompressed for it to be used."""
 
 FIRST_TRIAL_COST, LAST_TRIAL_COST = 0.03, 0.01
-"""Share of the time that trials may cost after a change; halved as often as they confirm it."""
+"""Share of the time that trials may cost after a change; halved whenever trials confirm it."""
 
 MIN_TRIAL_GAP = 1.0
 """Seconds between the end of trials and the next ones, at least."""
@@ -101,10 +101,10 @@ class AutoCompression:
 
         Args:
             size: bytes before compression.
-            wire: bytes after it.
-            compressing: seconds it took, just before `began`.
+            wire: bytes after compression.
+            compressing: seconds of the compression, which ended just before `began`.
             began: time before the call that sent the body.
-            ended: time after it.
+            ended: time after this call.
         """
         pause = 0.0 if self._last_sent is None else began - compressing - self._last_sent
         self._last_sent = ended
@@ -154,7 +154,7 @@ class AutoCompression:
         self._trials.append(trial)
         if self._to_try[0] is None or self._limit(trial) >= MIN_GAIN * max(self._speeds.values()):
             if not buffers_full:
-                self._buffers_full = True  # this trial has filled them; the next one measures
+                self._buffers_full = True  # this trial has filled them; the next trial measures
                 return
             self._speeds[self._to_try[0]] = trial.speed
         del self._to_try[0]

@@ -36,9 +36,9 @@ def lend(memory: Memory, on_freed: Callable[[], Any]) -> memoryview:
     """Return a view of `memory` and call `on_freed` when all views derived from it are freed.
 
     Args:
-        memory: one-dimensional; the caller or `on_freed` keeps a reference to it.
+        memory: one-dimensional; the caller or `on_freed` keeps a reference to the memory.
         on_freed: called once, on the thread that frees the last view, maybe inside the garbage
-            collector: it must do no more than append to a deque.
+            collector: the function must do no more than append to a deque.
 
     Example:
         >>> import numpy as np
@@ -72,11 +72,11 @@ def _on_collected(on_freed: Callable[[], Any], reference: "weakref.ref[Memory]")
 class BufferPool:
     """Pool of private memory for received data, reused when the last view is freed.
 
-    Fresh memory costs more than writing to it: a page fault every 4 KiB.
+    Fresh memory costs more than a copy into the memory: a page fault every 4 KiB.
 
     Args:
-        max_bytes: maximum total size of its buffers, lent and idle together. Beyond it, and for
-            small buffers, `take` returns ordinary memory.
+        max_bytes: maximum total size of the pool's buffers, lent and idle together. Beyond this
+            size, and for small buffers, `take` returns ordinary memory.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -133,7 +133,7 @@ class BufferPool:
         return self._idle.pop(last)[2]
 
     def _make_room(self, size: int) -> bool:
-        """Free idle buffers until `size` bytes fit; if they do, reserve them and return True."""
+        """Free idle buffers until `size` bytes fit; if so, reserve room and return True."""
         while self._bytes + size > self._max_bytes and self._idle:
             self._bytes -= self._idle.pop(0)[0]
         if self._bytes + size > self._max_bytes:

@@ -31,7 +31,7 @@ WORTHWHILE = 0.95
 
 _ZSTD_LEVEL = 1  # level 3 is a sixth slower, and its output hardly smaller
 
-# A compressed body is sent before the next one is compressed: few buffers serve all connections.
+# A compressed body is sent before the next body is compressed: few buffers serve all connections.
 _POOL = BufferPool(64 << 20)
 
 Allocate = Callable[[int], memoryview]
@@ -44,8 +44,8 @@ class Codec:
     Attributes:
         bound: returns the maximum compressed size of a given number of bytes.
         compress: compresses the first buffer into the second; returns the number of bytes written.
-        decompress: decompresses the first buffer into the second, never writing beyond it; returns
-            the number of bytes written.
+        decompress: decompresses the first buffer into the second, and never writes beyond its end;
+            returns the number of bytes written.
     """
 
     bound: Callable[[int], int]
@@ -87,7 +87,7 @@ def get_codec(name: str) -> Codec:
 
 
 def compress(name: str, body: Sequence[Buffer], size: int) -> memoryview | None:
-    """Compress the buffers of a `body` of `size` bytes; ``None`` if they hardly shrink."""
+    """Compress the buffers of a `body` of `size` bytes; ``None`` if the body hardly shrinks."""
     codec = get_codec(name)
     data = body[0] if len(body) == 1 else _joined(body, size)
     out = _POOL.take(codec.bound(size))
@@ -101,7 +101,7 @@ def decompress(name: str, body: Body, size: int, allocate: Allocate = empty_body
     Args:
         name: of the codec.
         body: compressed bytes; untrusted.
-        size: claimed uncompressed size; nothing is written beyond it.
+        size: claimed uncompressed size; nothing is written beyond `size` bytes.
         allocate: called once, with `size`.
 
     Raises:

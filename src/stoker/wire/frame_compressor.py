@@ -11,7 +11,7 @@ from stoker.wire.auto_compression import AutoCompression
 class FrameCompressor:
     """Compresses the bodies of one connection's frames; used by one thread at a time.
 
-    Encode with `compress`, send the result, then call `sent`: "AUTO" decides by the time it took.
+    Encode with `compress`, send the result, then call `sent`: "AUTO" uses the time of sending.
 
     Args:
         name: "AUTO" or the name of a codec.
@@ -26,13 +26,13 @@ class FrameCompressor:
         self._compressing = self._began = 0.0
 
     def compress(self, body: list[Buffer], size: int) -> tuple[str, Buffer] | None:
-        """Return the codec's name and the compressed body, as `frames.encode` expects it."""
+        """Return the codec's name and the compressed body, as `frames.encode` expects both."""
         if not compression.MIN_BYTES <= size <= compression.MAX_BYTES:
             return None
         codec = self._auto.choose() if self._auto else self._codec
         compressed = None
         if codec is not None:
-            compression.get_codec(codec)  # loading it must not count as compressing
+            compression.get_codec(codec)  # loading the codec must not count as compressing
         began = self._clock()
         if codec is not None:
             compressed = compression.compress(codec, body, size)
@@ -42,7 +42,7 @@ class FrameCompressor:
         return None if codec is None or compressed is None else (codec, compressed)
 
     def sent(self) -> None:
-        """Record that the kernel has accepted the frame compressed last, if there is a new one."""
+        """Record that the kernel has accepted the last compressed frame, if not yet recorded."""
         if self._auto and self._size:
             self._auto.sent(self._size, self._wire, self._compressing, self._began, self._clock())
         self._size = 0

@@ -30,14 +30,14 @@ Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Hello(msgspec.Struct, frozen=True, tag=True):
-    """Client to worker, first: the client, its task, and the first frame it has not received.
+    """Client to worker, first: the client, its task, and the first frame not received.
 
     `attempt` grows with each connection of the client to the task, so that the worker can recognize
-    one that arrives after a newer one. A `metered` client is sent `Ready`. `compression` is "AUTO",
-    the name of a codec or ``None``: a request, which the worker follows per frame if it can. `key`
-    is the one of this client for this task, from the dispatcher. `trainer`: its id for the
-    cross-trainer cache; `consumer_index`: its index in a coordinated read. Only a client with
-    `reports` knows `Report`.
+    a connection that arrives after a newer connection. A `metered` client is sent `Ready`.
+    `compression` is "AUTO", the name of a codec or ``None``: a request, which the worker follows
+    per frame where possible. `key` is the key of this client for this task, from the dispatcher.
+    `trainer`: its id for the cross-trainer cache; `consumer_index`: its index in a coordinated
+    read. Only a client with `reports` knows `Report`.
     """
 
     protocol_min: int
@@ -62,8 +62,8 @@ MAX_PROBE_BYTES = 1 << 20
 class Probe(msgspec.Struct, frozen=True, tag=True):
     """Client to worker in place of `Hello`, any number of times: send a `ProbeReply`.
 
-    The worker sends `elements` frames after it, each with one array of `element_bytes` bytes. It
-    needs no task: `stoker doctor` measures the connection with it.
+    The worker answers with `elements` frames, each with an array of `element_bytes` bytes. A probe
+    needs no task: `stoker doctor` measures the connection with probes.
     """
 
     elements: Annotated[int, msgspec.Meta(ge=0, le=MAX_PROBE_ELEMENTS)] = 0
@@ -73,9 +73,9 @@ class Probe(msgspec.Struct, frozen=True, tag=True):
 class ProbeReply(msgspec.Struct, frozen=True, tag=True):
     """Worker to client, in answer to `Probe`: its identity, its versions and its clock.
 
-    `worker_id` is the one that the dispatcher at address `dispatcher` assigned, 0 before that.
-    `clock` is in seconds since 1970. `host` identifies the kernel that the worker runs on; "" if it
-    is unknown.
+    `worker_id` is the id that the dispatcher at address `dispatcher` assigned, 0 before that.
+    `clock` is in seconds since 1970. `host` identifies the kernel that the worker runs on; "" if
+    unknown.
     """
 
     protocol_min: int
@@ -92,7 +92,7 @@ class Welcome(msgspec.Struct, frozen=True, tag=True):
     """Worker to client, in answer to `Hello`: the protocol version of the connection.
 
     Regardless of credit, the worker keeps at most about `buffer_bytes` sent and not consumed. Both
-    sides notice within `peer_timeout_ms` that the other cannot be reached. Frames before
+    sides notice within `peer_timeout_ms` that the peer cannot be reached. Frames before
     `first_frame` are not sent.
     """
 
@@ -106,9 +106,9 @@ class Welcome(msgspec.Struct, frozen=True, tag=True):
 class Credit(msgspec.Struct, frozen=True, tag=True):
     """Client to worker: frames before `consumed` may be dropped, and more may be sent.
 
-    If `consumed` is more than the next frame, a coordinated reader skips to it. The worker sends at
-    most `elements` positions in total on this connection, and only while less
-    than about `bytes` bytes are sent and not consumed (one frame may exceed them).
+    If `consumed` is more than the next frame, a coordinated reader skips to this position. The
+    worker sends at most `elements` positions in total on this connection, and only while less than
+    about `bytes` bytes are sent and not consumed (a single frame may have more).
     """
 
     consumed: Count
@@ -129,8 +129,8 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
 class Frame(msgspec.Struct, frozen=True, eq=False):
     """Worker to client: consecutive elements of one task, or the error at one position.
 
-    `nbytes` counts against the bytes of `Credit`. A `shared` frame's elements are sent to other
-    clients too, so the receiver must not get their memory; the flag is not encoded.
+    `nbytes` counts against the bytes of `Credit`. A `shared` frame's elements are sent to several
+    clients, so a receiver must not get their memory; the flag is not encoded.
     """
 
     number: int
@@ -168,10 +168,10 @@ class End(msgspec.Struct, frozen=True, tag=True):
 
 
 class GiveBack(msgspec.Struct, frozen=True, tag=True):
-    """Client to worker, before it closes: the position up to which it has consumed elements.
+    """Client to worker, before the client closes: the position up to which elements are consumed.
 
-    It has consumed the frames before `frame` and the first `consumed` elements of `frame`; the rest
-    returns to the task.
+    The client has consumed the frames before `frame` and the first `consumed` elements of `frame`;
+    the rest returns to the task.
     """
 
     frame: Count
@@ -234,7 +234,7 @@ _DECODER: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(
 _DEFAULT_TYPES = TypeResolver()
 
 Pack: TypeAlias = Callable[[list[Buffer], int], tuple[str, Buffer] | None]
-"""Compresses the buffers of a body of a given size; returns ``None`` to send it uncompressed."""
+"""Compresses the buffers of a body of a given size; returns ``None`` for an uncompressed body."""
 
 
 def negotiate(theirs_min: int, theirs_max: int) -> int:
@@ -255,8 +255,8 @@ def negotiate(theirs_min: int, theirs_max: int) -> int:
 def encode(message: Message, pack: Pack | None = None) -> list[Buffer]:
     """Return the bytes of `message`: prefix and header first, then the buffers of the body.
 
-    Large arrays are not copied: the result refers to their memory until it is sent. `pack` may
-    compress the body.
+    Large arrays are not copied: the result refers to their memory until the frame is sent. `pack`
+    may compress the body.
 
     Raises:
         InvalidArgumentError: if an element contains a value that cannot be encoded; the error names
@@ -288,7 +288,7 @@ def parse_prefix(data: Buffer, max_body_bytes: int, start: int = 0) -> tuple[int
     """Return the lengths of the header and the body that follow the prefix at `start`.
 
     Raises:
-        WireError: if it is not a prefix, or announces more bytes than allowed.
+        WireError: if the bytes are not a prefix, or announce more bytes than allowed.
     """
     magic, header, body = PREFIX.unpack_from(data, start)
     if magic != _MAGIC:
@@ -312,7 +312,7 @@ def decode(
 ) -> Message:
     """Return the message of a header (without prefix) and its body.
 
-    Large arrays are views into the body if it is writable.
+    Large arrays are views into the body if the body is writable.
 
     Args:
         header: as received.

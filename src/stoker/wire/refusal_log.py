@@ -9,7 +9,7 @@ WARN_SECONDS = 60.0
 
 
 class RefusalLog:
-    """Log each closed connection at DEBUG, and one warning a minute that counts them. Thread-safe.
+    """Log each closed connection at DEBUG, and a warning a minute with their number. Thread-safe.
 
     Foreign ones are not counted: port scans and health probes are no reason for a warning.
 

@@ -23,14 +23,14 @@ GRPC_PATH = "/stoker.Worker/Read"
 class Connection(ABC):
     """Bidirectional connection of two peers.
 
-    A `Channel` runs it with a `Poller`, so that few threads serve many connections, and one thread
-    at a time uses its socket: `send_now`, `flush` and `receive_now` do not wait for the peer.
-    Without one, `send` and `receive` wait: one thread may receive while any others send.
+    A `Channel` runs a connection with a `Poller`, so that few threads serve many connections, and
+    one thread at a time uses the socket: `send_now`, `flush` and `receive_now` do not wait for the
+    peer. Without a channel, `send` and `receive` wait: a thread may receive while threads send.
 
     Attributes:
-        peer: the other side, for error messages.
-        protocol: the name of the transport, where the client set it.
-        types: rebuilds namedtuples and dataclasses in what is received; set it from the reader's
+        peer: the peer's address, for error messages.
+        protocol: the name of the transport, where the client has set this attribute.
+        types: rebuilds namedtuples and dataclasses in what is received; set from the reader's
             element_spec before the first frame arrives.
         compressor: compresses the frames that are sent, as the peer requests; ``None``: none is. Of
             no effect where nothing is gained: in shared memory and within a process.
@@ -60,7 +60,7 @@ class Connection(ABC):
 
     @abstractmethod
     def send_now(self, message: Message) -> bool:
-        """Begin to send `message`; return whether all of it was sent.
+        """Begin to send `message`; return whether the whole message was sent.
 
         If not, `flush` must return True before the next message.
 
@@ -72,7 +72,7 @@ class Connection(ABC):
 
     @abstractmethod
     def flush(self) -> bool:
-        """Send more of the last message; return whether all of it was sent.
+        """Send more of the last message; return whether the whole message was sent.
 
         Raises:
             UnavailableError: see `send_now`.
@@ -80,7 +80,7 @@ class Connection(ABC):
 
     @abstractmethod
     def receive_now(self) -> Message | None:
-        """Return the next message; ``None`` if not all of it has arrived.
+        """Return the next message; ``None`` if the message has not arrived completely.
 
         Messages that arrived before a disconnect are still delivered. A client waits for the rest
         of a large frame for some milliseconds.
@@ -94,7 +94,7 @@ class Connection(ABC):
     def watch(self, poller: Poller, ready: Ready, *, writable: bool) -> None:
         """Make `poller` call `ready` once, when `receive_now` may return a message.
 
-        With `writable` also when `flush` may send more. A later call replaces this one.
+        With `writable` also when `flush` may send more. A later call replaces this call.
 
         Raises:
             UnavailableError: if this side was closed.
@@ -134,7 +134,7 @@ class Connection(ABC):
             timeout: seconds to wait for the whole message; None waits forever.
 
         Raises:
-            TimeoutError: if no whole message arrived in time; the next call continues it.
+            TimeoutError: if no whole message arrived in time; the next call continues the message.
             UnavailableError, WireError: see `receive_now`.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -196,8 +196,8 @@ class Transport(ABC):
         """Accept connections; port 0 selects any free port.
 
         `on_connection` is called for each connection, on a thread of `poller` or of the transport,
-        and must not wait. When it returns, the connection stays open until it or the listener is
-        closed; when it raises, the connection is closed.
+        and must not wait. When `on_connection` returns, the connection stays open until the
+        connection or the listener is closed; when `on_connection` raises, the connection is closed.
 
         Args:
             host: name or address to bind.

@@ -22,7 +22,7 @@ class AcceptedConnections:
         self._forget_at = _FORGET_AT
 
     def start(self, connection: Connection) -> None:
-        """Serve `connection`; it is closed if `on_connection` raises.
+        """Serve `connection`; close the connection if `on_connection` raises.
 
         Raises:
             UnavailableError: if the listener was closed; so is the connection.

@@ -132,7 +132,7 @@ class SocketListener(Listener):
             except BlockingIOError:
                 break
             except ConnectionAbortedError:
-                continue  # The client disconnected before it was accepted.
+                continue  # The client disconnected before `accept`.
             except OSError as error:
                 self._accept_later(listening, error)
                 return
@@ -140,7 +140,7 @@ class SocketListener(Listener):
         self._watch(listening)
 
     def _accept_later(self, listening: socket.socket, error: OSError) -> None:
-        """Pause: it is most likely out of descriptors, and trying again would only use CPU."""
+        """Pause: most likely no descriptor is left, and trying again would only use CPU."""
         _log.warning("%s cannot accept a connection: %s", self.address, error)
         timer = threading.Timer(_PAUSE_SECONDS, self._watch, (listening,))
         timer.name, timer.daemon = "stoker-accept-later", True

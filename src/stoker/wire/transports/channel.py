@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 
 
 class Channel:
-    """A connection that no thread waits for; one thread at a time uses it.
+    """A connection that no thread waits for, used by one thread at a time.
 
     Messages are received by the thread whose poller reports them. They are sent by the thread that
     calls `flush`, while that does not block: it computed a frame's elements and has them in its
@@ -24,8 +24,8 @@ class Channel:
     Args:
         connection: owned by this object.
         poller: reports when the connection can be used.
-        received: called with each message, by one thread at a time, without a lock held here. If it
-            raises, the connection ends with that error.
+        received: called with each message, by one thread at a time, without a lock held here. An
+            exception ends the connection with this error.
         ended: called at most once: with the error that ended the connection, or ``None`` after the
             message ``None`` was sent. Not called after `close`.
     """
@@ -56,7 +56,7 @@ class Channel:
         self._watch()
 
     def put(self, message: Message | None) -> None:
-        """Append a message; ``None`` closes the connection after those before it.
+        """Append a message; ``None`` closes the connection after the messages already appended.
 
         Call `flush` afterwards, without a lock that `received` or `ended` acquires.
         """
@@ -108,7 +108,7 @@ class Channel:
 
     def _release(self) -> None:
         self._using.release()
-        if self._closed:  # by a thread that left the rest to this one
+        if self._closed:  # by a thread that left the rest to this thread
             self._close_connection()
 
     def _end(self, error: BaseException | None) -> None:
@@ -194,7 +194,7 @@ class Channel:
                 self._close_connection()
                 return
             if self._messages:
-                self.flush()  # another thread left them to this one
+                self.flush()  # another thread left the messages to this thread
             if message is None:
                 return
             count += 1

@@ -1,8 +1,8 @@
 """Fork handling of shared memory, sockets and pollers.
 
 The child has a copy of every view of its parent, but takes no part in any protocol: its writes must
-not reach other processes, the memory it frees is not returned, and its copies of sockets are
-closed, so that a peer sees the connection end when the parent ends.
+not reach any process, the memory that the child frees is not returned, and its copies of sockets
+are closed, so that a peer sees the connection end when the parent ends.
 """
 
 import os
@@ -15,7 +15,7 @@ class Forked(Protocol):
     """An object that is notified when this process forks."""
 
     def before_fork(self) -> None:
-        """Block until one of the other two methods is called; acquire no lock but a private one."""
+        """Block until an `after_fork` method is called; acquire no lock but a private lock."""
 
     def after_fork_in_parent(self) -> None:
         """Resume; memory visible at the fork is now visible in the child too."""
@@ -41,7 +41,7 @@ _blocked: list[Forked] = []
 
 
 def watch(thing: Forked) -> None:
-    """Notify `thing` of forks until it is collected."""
+    """Notify `thing` of forks until `thing` is collected."""
     key = id(thing)
     _watched[key] = weakref.ref(thing, lambda _: _watched.pop(key, None))
 

@@ -1,7 +1,7 @@
 """Messages in gRPC calls, on grpcio (the extra ``stoker[grpc]``): for networks that need HTTP/2.
 
 A forked child of a process with an open grpcio call may hang or abort (docs/transfer.md). So no
-transport is "grpc" unless the user names it, and only then this module is imported.
+transport is "grpc" unless the user names "grpc", and only then this module is imported.
 
 A connection is one bidirectional call on its own TCP connection. The server accepts it with an
 empty gRPC message. Each other gRPC message is a piece of one stoker message: the first piece has
@@ -84,11 +84,11 @@ def _receive_at_most(size: int) -> tuple[str, int]:
 
 
 class GrpcConnection(QueueConnection):
-    """Messages both ways in one call: `outgoing` is what it sends, `start` begins to read it.
+    """Messages both ways in one call: `outgoing` is what the call sends, `start` begins to read.
 
     Args:
         peer: for error messages.
-        max_body_bytes: longer bodies are refused before memory is allocated for them.
+        max_body_bytes: longer bodies are refused before memory is allocated.
         max_header_bytes: the same for headers.
     """
 
@@ -149,7 +149,7 @@ class GrpcConnection(QueueConnection):
             self._inbox.end(f"{self.peer} disconnected: {reason}", drop=False)
             self._outbox.end(f"{self.peer} disconnected: {reason}", drop=True)
             self._ended.set()
-            # gRPC's core closes its descriptors with the last object that refers to it.
+            # gRPC's core closes its descriptors with the last object that refers to the core.
             self._cancel = None
             if release is not None:
                 release()
@@ -158,7 +158,7 @@ class GrpcConnection(QueueConnection):
         if self._closed:
             return
         super().close()
-        # The call ends by itself once the peer has read what was sent, unless it does not read.
+        # The call ends by itself once the peer has read what was sent, unless the peer never reads.
         thread = threading.Thread(target=self._cancel_late, name="stoker-grpc-close", daemon=True)
         try:
             thread.start()
@@ -268,7 +268,7 @@ class _ThreadPerCall(futures.Executor):
 
         try:
             threading.Thread(target=run, name="stoker-grpc-call", daemon=True).start()
-        except RuntimeError as error:  # raised from here, it would end the whole server
+        except RuntimeError as error:  # raised from here, the error would end the whole server
             _log.warning("a gRPC call is not answered, its client will time out: %s", error)
             future.set_result(None)
         return future

@@ -16,8 +16,8 @@ from stoker.wire.transports import Connection
 from stoker.wire.transports.queues import QueueConnection, QueueTransport
 
 PLAIN = frozenset({int, float, bool, str, bytes, complex, type(None)})
-"""Types of elements without parts that could be changed: a list of them is passed without a copy,
-so that it remains the sender's."""
+"""Types of elements without parts that could be changed: a list of such elements is passed without
+a copy, and the list remains the sender's."""
 
 _token = ""
 _token_pid = 0
@@ -26,7 +26,7 @@ _token_pid = 0
 def process_token() -> str:
     """Return a random token of this process; a forked child has another.
 
-    Addresses of this transport start with it, so a client can recognize a worker of its own
+    Addresses of this transport start with the token, so a client can recognize a worker of its own
     process.
     """
     global _token, _token_pid

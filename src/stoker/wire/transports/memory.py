@@ -13,7 +13,7 @@ from stoker.wire.transports.tcp import MAX_BODY_BYTES
 
 
 class MemoryConnection(QueueConnection):
-    """Encodes what it sends and decodes what it receives."""
+    """Connection that encodes each message when sending and decodes each when receiving."""
 
     def pack(self, message: Message) -> Any:
         first, *buffers = encode(

@@ -16,7 +16,7 @@ from stoker.wire.transports import forking
 _log = logging.getLogger(__name__)
 
 MESSAGES = 16
-"""Messages that a background thread receives from one connection before it serves the others."""
+"""Messages that a background thread receives from a connection before serving the next."""
 
 _JOIN_SECONDS = 5.0
 _HAND_OVER_SECONDS = 0.0005
@@ -79,7 +79,7 @@ class Poller:
     def watch(self, descriptor: int, ready: Ready, *, writable: bool = False) -> None:
         """Call `ready` once, when `descriptor` is readable, or `writable` if that is requested.
 
-        A later call replaces this one. Of no effect once closed.
+        A later call replaces this call. Of no effect once closed.
         """
         known = descriptor in self._ready
         self._ready[descriptor] = ready
@@ -98,7 +98,7 @@ class Poller:
         self._send_wake()
 
     def poll(self, timeout: float) -> None:
-        """Wait for one event, at most `timeout` seconds, and handle it; also return after `wake`.
+        """Handle the next event, waiting at most `timeout` seconds; also return after `wake`.
 
         An exception of the handler is raised. If a signal handler raises, no event is lost.
         """
@@ -125,7 +125,7 @@ class Poller:
             self._polled.popleft()
 
     def wake(self) -> None:
-        """Make the `poll` that waits now, or else the next one, return."""
+        """Make the `poll` that waits now, or else the next `poll`, return."""
         with self._lock:
             if self._woken:
                 return
@@ -133,8 +133,8 @@ class Poller:
             if not self._waiting:
                 return
             if threading.get_ident() in self._background:
-                # Sent when this thread is about to wait: the woken one then waits after it, and
-                # gets the next event.
+                # Sent when this thread is about to wait: the woken thread then waits after this
+                # thread, and gets the next event.
                 self._owes_wake = True
                 return
         self._send_wake()
@@ -181,7 +181,7 @@ class Poller:
         if self._closed:
             self._send_wake()  # for the next thread
         if self._woken and self._waiting and limit > 1:
-            # The kernel woke this background thread instead of the one in `poll`.
+            # The kernel woke this background thread instead of the thread in `poll`.
             self._send_wake()
             time.sleep(_HAND_OVER_SECONDS)
         try:

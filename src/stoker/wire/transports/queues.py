@@ -25,8 +25,8 @@ class Mailbox:
     """Queue of the items sent in one direction and not yet received.
 
     Args:
-        max_bytes: it is full while the items have at least `max_bytes` bytes; ``None`` for no
-            bound.
+        max_bytes: the mailbox is full while the items have at least `max_bytes` bytes; ``None`` for
+            no bound.
     """
 
     def __init__(self, max_bytes: int | None = None) -> None:
@@ -39,7 +39,7 @@ class Mailbox:
         self._when_room: Callable[[], None] = _nothing
 
     def offer(self, item: Any) -> bool:
-        """Append `item` unless full; return whether it was. Raises UnavailableError after `end`."""
+        """Append `item` and return True, False if full. Raises UnavailableError after `end`."""
         with self._condition:
             if self._ended:
                 raise UnavailableError(self._ended)
@@ -85,7 +85,7 @@ class Mailbox:
                 self._condition.wait(left)
 
     def notify(self, function: Callable[[], None], *, room: bool) -> None:
-        """Call `function` once when `wait` would return; replaces the one of an earlier call."""
+        """Call `function` once when `wait` would return; replaces an earlier function."""
         with self._condition:
             ready = self._ended or (not self._is_full if room else self._items)
             if room:
@@ -232,7 +232,7 @@ class QueueTransport(Transport):
         return listener
 
     def forget(self, listener: QueueListener) -> None:
-        """Remove `listener`: new clients cannot connect to it."""
+        """Remove `listener`: new clients cannot connect any more."""
         with self._lock:
             if self._listeners.get(listener.address) is listener:
                 del self._listeners[listener.address]
@@ -250,4 +250,4 @@ class QueueTransport(Transport):
         return near
 
     def connected(self, near: QueueConnection, far: QueueConnection) -> None:
-        """Observe a new pair before it is used; a hook for subclasses."""
+        """Observe a new pair before its first use; a hook for subclasses."""

@@ -15,7 +15,7 @@ class ReceiveBuffer:
 
     Attributes:
         data: the buffer; received, unconsumed bytes begin at `start`.
-        drained: the last call got less than it had room for: nothing is left until the next wait.
+        drained: the last call did not fill the buffer: nothing is left until the next wait.
     """
 
     def __init__(self, stream: StreamSocket, size: int, *, wait: bool) -> None:

@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 _MAX_BUFFERS = 1024  # of one sendmsg: Linux's UIO_MAXIOV, macOS's IOV_MAX
 
 BODY_SECONDS = 0.01
-"""Most seconds that receiving waits for the rest of a body: a slow peer holds others up no longer.
+"""Most seconds that receiving waits for the rest of a body: a slow peer delays peers no longer.
 
 Waiting in the kernel copies the bytes as they arrive, while they are in the processor's cache, and
 enters the interpreter once.
@@ -47,7 +47,7 @@ Ancillary: TypeAlias = list[tuple[int, int, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class WithDescriptor:
-    """Bytes to send, and a descriptor with the first of them. `owner` keeps it open until then."""
+    """Bytes, sent with a descriptor, which `owner` keeps open until the first byte is sent."""
 
     data: bytes
     descriptor: int
@@ -55,12 +55,12 @@ class WithDescriptor:
 
 
 class StreamSocket:
-    """Owner of a connected socket; closes its descriptor once no thread is using it.
+    """Owner of a connected socket; closes the descriptor once no thread is using the socket.
 
     Args:
         sock: connected; set to blocking, but only `wait` waits, and `receive_into` if requested.
         peer: for error messages.
-        on_release: called once, when the socket is closed and no thread is using it.
+        on_release: called once, when the socket is closed and no longer in use.
         peer_timeout: see `set_peer_timeout`.
     """
 
@@ -74,8 +74,8 @@ class StreamSocket:
         self._socket = sock
         self._peer = peer
         self._on_release = on_release
-        # The last thread to leave a call on the descriptor closes it: earlier, another socket could
-        # get its number during that call.
+        # The last thread to leave a call on the descriptor closes the descriptor: earlier, another
+        # socket could get its number during that call.
         self._lock = threading.Lock()
         self._inside = 0
         self._closed = False
@@ -156,7 +156,7 @@ class StreamSocket:
         """End both directions and wake blocked threads. Idempotent, from any thread.
 
         Args:
-            final_message: its result is sent first if no message is half sent and it does not
+            final_message: the result is sent first if no message is half sent and sending does not
                 block.
         """
         with self._lock:
@@ -183,7 +183,7 @@ class StreamSocket:
     # Sending.
 
     def send(self, buffers: list[Buffer | WithDescriptor]) -> bool:
-        """Begin to send `buffers`, which are one message; return whether all of them were sent.
+        """Begin to send `buffers`, which are one message; return whether the message was sent.
 
         The list is modified. If not all were sent, `flush` continues.
 
@@ -225,7 +225,7 @@ class StreamSocket:
         return True
 
     def _plain(self) -> list[Buffer]:
-        """Return the first unsent buffers, up to one with a descriptor."""
+        """Return the first unsent buffers, up to a buffer with a descriptor."""
         found: list[Buffer] = []
         for buffer in self._unsent[:_MAX_BUFFERS]:
             if isinstance(buffer, WithDescriptor):
@@ -241,7 +241,7 @@ class StreamSocket:
         """Return what `receive` returns, called between `enter` and `leave`.
 
         Args:
-            receive: receives one message, or a part of it.
+            receive: receives a message, or a part.
             close: closes the connection after an invalid message.
 
         Raises:
@@ -260,8 +260,8 @@ class StreamSocket:
     def receive_into(self, target: memoryview, flags: int = socket.MSG_DONTWAIT) -> int:
         """Receive into `target`; return the number of bytes, 0 if none has arrived.
 
-        With MSG_WAITALL as `flags` wait for all of them, at most `BODY_SECONDS`. Call it between
-        `enter` and `leave`.
+        With MSG_WAITALL as `flags` wait for all bytes, at most `BODY_SECONDS`. Call this method
+        between `enter` and `leave`.
 
         Raises:
             UnavailableError: if the peer or this side ended the connection.
@@ -295,7 +295,7 @@ class StreamSocket:
     def expect(self, size: int) -> None:
         """Let a poller wait until `size` bytes have arrived, or a part that is worth a call.
 
-        Call it between `enter` and `leave`.
+        Call this method between `enter` and `leave`.
         """
         least = max(1, min(size, _MOST_AT_ONCE))
         if least != self._least:
@@ -330,10 +330,10 @@ def set_peer_timeout(sock: socket.socket, seconds: float) -> None:
     """Make the kernel end a TCP connection within `seconds` after its peer became unreachable.
 
     Two timers, since keep-alive does not run while data is unacknowledged: each gets half of the
-    time, because one may start just before the other ends. The kernel counts a peer that accepts
-    no data (its receive window is zero) as unreachable, too. Keep-alive counts whole seconds, so
-    an idle connection takes 2 s at least. Other sockets are left as they are: their peers are on
-    this host, where the kernel ends the connection with the process.
+    time, because the second may start just before the first ends. The kernel counts a peer that
+    accepts no data (its receive window is zero) as unreachable, too. Keep-alive counts whole
+    seconds, so an idle connection takes 2 s at least. Sockets of other families are left unchanged:
+    their peers are on this host, where the kernel ends the connection with the process.
     """
     if not _is_tcp(sock):
         return
@@ -379,7 +379,7 @@ def dial(address: str, timeout: float) -> socket.socket:
     except OSError as error:
         raise UnavailableError(f"cannot connect to {address}: {error}") from error
     if itself:
-        # The kernel gave this socket the target port and connected it to itself.
+        # The kernel gave this socket the target port and connected the socket to itself.
         sock.close()
         raise UnavailableError(f"cannot connect to {address}: no server listens there")
     return sock

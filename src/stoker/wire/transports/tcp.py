@@ -27,7 +27,7 @@ from stoker.wire.transports.receive_buffer import ReceiveBuffer
 from stoker.wire.transports.stream_socket import StreamSocket, dial
 
 MAX_BODY_BYTES = 64 << 30
-"""Maximum body that a client accepts: it chose the worker it reads from."""
+"""Maximum body that a client accepts: the client chose the worker."""
 
 MAX_LISTENER_BYTES = 64 << 10
 """Maximum header, and body, that a listener accepts from any client: clients send no frames."""
@@ -48,12 +48,12 @@ class _Arriving:
 
 
 class TcpConnection(Connection):
-    """Connection over a connected socket, which it owns.
+    """Connection over a connected socket, closed with the connection.
 
     Args:
         sock: connected.
         peer: for error messages.
-        max_body_bytes: longer bodies are refused before memory is allocated for them.
+        max_body_bytes: longer bodies are refused before memory is allocated.
         max_header_bytes: longer headers are refused.
         peer_timeout: see `Connection.set_peer_timeout`.
         wait: receiving may wait a little for the rest of a body.
