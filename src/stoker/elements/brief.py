@@ -15,7 +15,7 @@ _MEMBERS = 4
 def brief(value: Any, depth: int = 2) -> str:
     """Return a text of a value for a message: numbers, text and paths themselves, arrays by shape.
 
-    It calls no code of other classes, which might fail or take long.
+    No code of the value's class is called, which might fail or take long.
 
     Args:
         value: any value.

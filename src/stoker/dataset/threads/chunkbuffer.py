@@ -8,10 +8,10 @@ from stoker.elements.sizes import element_bytes
 
 
 class ChunkBuffer:
-    """Elements and failures in order; its owner must let only one thread use it at a time.
+    """Elements and failures in order; only one thread at a time may use the buffer.
 
     Args:
-        max_elements: the most elements; a chunk that is added may exceed it.
+        max_elements: the most elements; the last added chunk may exceed this number.
         max_bytes: about the most bytes, by the size of the first element of each chunk.
 
     Attributes:
@@ -30,7 +30,7 @@ class ChunkBuffer:
         return bool(self._chunks)
 
     def room(self) -> int:
-        """Return the number of elements that fit, 0 if it is full."""
+        """Return the number of elements that fit, 0 if the buffer is full."""
         if self._held * self.unit >= self._max_bytes:
             return 0
         return max(0, self._max_elements - self._held)
@@ -50,7 +50,7 @@ class ChunkBuffer:
         return bool(self._chunks) and isinstance(self._chunks[0], Failure)
 
     def put(self, items: list[Any]) -> None:
-        """Add elements, or one failure."""
+        """Add elements, or a failure."""
         if not items:
             return
         first = items[0]
@@ -62,7 +62,7 @@ class ChunkBuffer:
         self._held += len(items)
 
     def take(self, max_elements: int, max_bytes: int) -> list[Any]:
-        """Remove and return elements up to the next failure, perhaps not all; [] if it is empty.
+        """Remove and return elements up to the next failure, perhaps not all; [] if empty.
 
         Raises:
             BaseException: if the first item is a failure.

@@ -31,7 +31,7 @@ class InlineCalls(BlockStream):
         function: the user's.
         origin: kind and site of the map node, for its errors.
         keyed: keys the randomness of the calls.
-        work: the time in the function is added to it.
+        work: counts the calls and the time in the function.
     """
 
     work: Work
@@ -46,7 +46,7 @@ class InlineCalls(BlockStream):
     ) -> None:
         super().__init__(stream, origin, keyed)
         self._function = function
-        self._calls_singly = not keyed.seeds_globals  # those seed for each element of a block
+        self._calls_singly = not keyed.seeds_globals  # else each element of a block is seeded
         self._size = 1
         self._result_bytes = 1 << 20
         self.work = work or Work()
@@ -54,7 +54,7 @@ class InlineCalls(BlockStream):
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         if (lazy or max_elements == 1) and self._calls_singly and self._failure is None:
-            # A third of what a block of one takes.
+            # A third of the time of a block of one element.
             while not self._ended:
                 for element in self._block:
                     return self._call_one(element)
@@ -154,7 +154,7 @@ class InlineCalls(BlockStream):
             error = raised
         done = len(chunk) - before
         if error is None and done < size:
-            error = StopIteration()  # the function's own: it ended `extend` early
+            error = StopIteration()  # the function's own, which ended `extend` early
         if error is not None:
             self._fail(error)
         self.work.calls += done + (error is not None)

@@ -20,17 +20,17 @@ from stoker.dataset.unpacking import apply
 from stoker.elements.sizes import element_bytes
 from stoker.errors import FailedPreconditionError
 
-# Interval at which a waiting consumer checks if it could run a call itself (see `_wait`).
+# Interval at which a waiting consumer checks whether to run a call itself (see `_wait`).
 _HELP_SECONDS = 0.05
 
-# One in this number of slow calls measures its time on a core.
+# Each slow call of this number measures its time on a core.
 _SAMPLED = 8
 
 Finish = Callable[[Any], Any]
 
 
 class _Call:
-    """One element's call, which the pool runs, and its result; guarded by its owner's lock."""
+    """An element's call, which the pool runs, and its result; guarded by its owner's lock."""
 
     __slots__ = (
         "done",
@@ -67,14 +67,14 @@ class OrderedCalls(Stream):
     Args:
         stream: read on a dedicated thread, so that a slow input delays no finished result.
         function: the user's.
-        limit: the most concurrent calls; a `Tuning` adapts it while they run.
+        limit: the most concurrent calls; a `Tuning` adapts the limit while calls run.
         origin: kind and site of the map node, for its errors.
         keyed: makes what keys the randomness of a call.
         finish_with: makes, from an element's number, the function that the computing thread
             applies to the result; called in order.
-        group: consecutive elements that the consumer needs together; it is woken once for all of
-            them. Groups begin at multiples of this number.
-        work: the time in the function is added to it until this is closed.
+        group: consecutive elements that the consumer needs together; the consumer is woken once for
+            a whole group. Groups begin at multiples of this number.
+        work: counts the calls and the time in the function, until this stream is closed.
     """
 
     work: Work
@@ -126,7 +126,7 @@ class OrderedCalls(Stream):
         self._reader.start()
 
     def run(self, call: _Call) -> None:
-        """Compute one element; runs in any thread and never raises."""
+        """Compute an element; runs in any thread and never raises."""
         error: BaseException | None = None
         value: Any = None
         tuning = self._tuning
@@ -283,7 +283,7 @@ class OrderedCalls(Stream):
         free = self._read_ahead - len(self._calls)
         if self._tuning is not None:
             free = min(free, self._tuning.affordable(self._pending, self._bytes))
-        # One element of any size must fit.
+        # A single element of any size must fit.
         return free if self._calls else max(free, 1)
 
     def _accept(self, elements: list[Any]) -> None:

@@ -4,8 +4,8 @@ A stream that computes on threads acquires a `Lease` for at most `limit` concurr
 has as many threads as its largest lease allows, starts them when calls wait, and ends with its last
 lease.
 
-Nested pipelines cannot deadlock: a thread that waits for a call that no thread has started runs it
-itself (`Lease.help`), so every waiting thread waits for code that is running.
+Nested pipelines cannot deadlock: a thread that waits for a call that no thread has started runs the
+call itself (`Lease.help`), so every waiting thread waits for code that is running.
 """
 
 import itertools
@@ -40,7 +40,7 @@ class Lease:
     """Permission to run at most `limit` concurrent calls, started in the order of submission.
 
     All state is guarded by the pool's lock. `release` drops the calls that have not started and
-    never waits for a running one.
+    never waits for a running call.
     """
 
     def __init__(self, pool: "_Pool", limit: int) -> None:
@@ -57,7 +57,7 @@ class Lease:
         self.pool.submit(self, calls)
 
     def help(self, wanted: Callable[[Call], bool]) -> bool:
-        """Run the oldest waiting call in this thread, if it is `wanted` and the limit allows it.
+        """Run the oldest waiting call in this thread, if `wanted` and allowed by the limit.
 
         Returns:
             True if a call was run.
@@ -137,7 +137,7 @@ class _Pool:
                 self._work.notify_all()  # idle threads beyond the size end
 
     def release(self, lease: Lease) -> list[threading.Thread]:
-        """Remove the lease; return the idle threads to join if it was the last."""
+        """Remove the lease; return the idle threads to join if no lease is left."""
         with self.lock:
             lease.released = True
             lease.waiting.clear()
@@ -188,7 +188,7 @@ class _Pool:
                 finally:
                     self._idle.discard(this)
             self._threads.discard(this)
-            if self._tickets:  # the notification was meant for them
+            if self._tickets:  # the notification was meant for these tickets
                 self._work.notify()
             return None
 
@@ -221,7 +221,7 @@ _guard = threading.RLock()
 
 
 def lease(limit: int) -> Lease:
-    """Return a lease on the pool for at most `limit` concurrent calls; it must be released."""
+    """Return a lease on the pool for at most `limit` concurrent calls; the caller releases it."""
     global _pool
     with _guard:
         while True:

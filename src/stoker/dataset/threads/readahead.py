@@ -24,15 +24,15 @@ _numbers = itertools.count()
 class ReadAhead:
     """Reads `stream` on a daemon thread while its owner has room.
 
-    One lock guards the owner's buffer and this reader. The owner's `room` (the number of elements
-    it accepts now) and `accept` (add these items; a failed position is a `Failure`) are called with
-    the lock held.
+    A common lock guards the owner's buffer and this reader. The owner's `room` (the number of
+    elements that fit now) and `accept` (add these items; a failed position is a `Failure`) are
+    called with the lock held.
 
     Args:
         stream: read on the thread.
         room: of the owner.
         accept: of the owner.
-        work: the time in which the thread waits for room is added to it.
+        work: counts the time in which the thread waits for room.
 
     Attributes:
         lock: the lock; re-entrant, since a collected iterator may be closed anywhere.
@@ -79,7 +79,7 @@ class ReadAhead:
     def paused(self) -> Iterator[None]:
         """Return a context manager that pauses the reader; the caller may read the stream.
 
-        It waits for the read in progress and accepts its elements.
+        The read in progress ends first, and its elements are accepted.
         """
         with self.lock:
             self._paused = True
@@ -134,7 +134,7 @@ class ReadAhead:
                     self.ended = True
                     self._accept([])
                 self.arrived.notify_all()
-                del items  # the thread must keep nothing alive while it waits
+                del items  # the thread must keep nothing alive while waiting
         else:
             return
         if self._close_stream:

@@ -13,31 +13,31 @@ from stoker.dataset.threads.readahead import ReadAhead
 from stoker.dataset.threads.source import BufferedSource
 from stoker.errors import FailedPreconditionError
 
-# A call on the pool reads streams for this long, since other streams and pipelines may wait for a
-# thread. Submitting one costs about 20 us.
+# A call on the pool reads streams for this long, since more streams and pipelines may wait for a
+# thread. Submitting a call costs about 20 us.
 _QUANTUM_SECONDS = 1e-3
 
-# Interval in which a consumer of any stream checks whether it should read one itself.
+# Interval in which a consumer of any stream checks whether to read a stream itself.
 _HELP_SECONDS = 0.05
 
 
 class ReadMany:
-    """Makes a stream of each element of `stream` and reads up to `most_open` of them ahead.
+    """Makes a stream of each element of `stream` and reads up to `most_open` streams ahead.
 
     Streams are read in the order of their elements by at most `limit` threads of the pool; each has
-    its own bounded buffer, so that a slow stream delays no other while a thread is free. Streams
-    that the consumer has started have priority, and one of two or more threads is reserved for
-    them. A consumer that waits for a stream that no thread reads, reads it itself, so that every
-    waiting thread waits for code that is running.
+    its own bounded buffer, so that a slow stream delays no second stream while a thread is free.
+    Streams that the consumer has started have priority, and a thread of two or more is reserved for
+    these streams. A consumer that waits for a stream that no thread reads, reads the stream itself,
+    so that every waiting thread waits for code that is running.
 
     Args:
         stream: the elements; read on a dedicated thread.
         make_stream: makes the stream of an element, or `Failure`, and its number; user functions
-            are to run when it is first read, on a thread of the pool.
+            run when the stream is first read, on a thread of the pool.
         limit: the most streams read concurrently.
         most_open: the most streams being read or waiting for that.
-        max_elements: the most buffered elements of one stream.
-        max_bytes: about the most buffered bytes of one stream; one element always fits.
+        max_elements: the most buffered elements of a stream.
+        max_bytes: about the most buffered bytes of a stream; a single element always fits.
 
     Attributes:
         work: the time in which threads read the streams, and waited for room in all buffers.
@@ -120,7 +120,7 @@ class ReadMany:
         """Return elements of `source` up to the next failure, at least one; [] at its end.
 
         Raises:
-            BaseException: the failure, if it is the next item.
+            BaseException: the failure, if the next item is a failure.
         """
         while True:
             with self._lock:
@@ -154,7 +154,7 @@ class ReadMany:
         return skipped
 
     def drop(self, source: BufferedSource) -> None:
-        """Read no more of `source`, and close its stream, unless a thread does after reading it."""
+        """Read no more of `source` and close its stream; a thread that reads it closes it later."""
         with self._lock:
             if source.closed:
                 return
@@ -181,7 +181,7 @@ class ReadMany:
         self._reader.close()
         with self._lock:
             sources = list(self._live)
-        with ExitStack() as closing:  # a failure leaves no other open
+        with ExitStack() as closing:  # a failure leaves no stream open
             for source in sources:
                 closing.callback(self.drop, source)
 
@@ -209,7 +209,7 @@ class ReadMany:
             self._consumer_waits = False
 
     def _want(self, source: BufferedSource) -> None:
-        """Request a thread for `source` if it has room."""
+        """Request a thread for `source` if its buffer has room."""
         if source.wants_thread():
             source.waiting = True
             self._waiting.append(source)
@@ -279,7 +279,7 @@ class ReadMany:
         return source
 
     def _read(self, source: BufferedSource, until: float = 0.0) -> None:
-        """Read `source` once, and on while it has room and time is left; never raise."""
+        """Read `source` once, and on while there is room and time; never raise."""
         more, abandoned = True, False
         while more:
             start = time.perf_counter()
@@ -299,7 +299,7 @@ class ReadMany:
                 abandoned = source.closed
                 if self._consumer_waits:
                     self._reader.arrived.notify_all()
-            del items  # the thread must keep nothing alive while it reads
+            del items  # the thread must keep nothing alive while reading
         if abandoned:
             source.close_abandoned()
 
@@ -332,7 +332,7 @@ class ReadMany:
 
 
 class _AheadStream(Stream):
-    """One of the streams, for its consumer."""
+    """A stream that is read ahead, for its consumer."""
 
     def __init__(self, owner: ReadMany, source: BufferedSource) -> None:
         self._owner = owner

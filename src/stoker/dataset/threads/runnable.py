@@ -1,4 +1,4 @@
-"""Time in which a thread had a core or waited for one."""
+"""Time in which a thread had a core or waited for a core."""
 
 import os
 import time
@@ -8,7 +8,7 @@ _SCHEDSTAT = "/proc/thread-self/schedstat"
 
 
 def runnable_seconds() -> float:
-    """Return how long this thread has had a core, or waited for one where the system reports it.
+    """Return how long this thread has had a core, or waited for a core where the system tells.
 
     Only Linux reports the wait. Costs 30 us.
     """
@@ -23,7 +23,7 @@ def runnable_seconds() -> float:
 
 
 class CoreTime:
-    """Time of this thread from now on, in which it had a core, and in which it waited for one."""
+    """Time of this thread from now on: on a core, and waiting for a core."""
 
     __slots__ = ("_on_core", "_runnable")
 
@@ -32,6 +32,6 @@ class CoreTime:
         self._on_core = time.thread_time()
 
     def elapsed(self) -> tuple[float, float]:
-        """Return the seconds on a core and the seconds in which it waited for one."""
+        """Return the seconds on a core and the seconds of waiting for a core."""
         on_core = time.thread_time() - self._on_core
         return on_core, max(0.0, runnable_seconds() - self._runnable - on_core)

@@ -1,4 +1,4 @@
-"""One of several streams that threads of the pool read ahead."""
+"""A stream that threads of the pool read ahead."""
 
 import logging
 from typing import Any
@@ -11,9 +11,9 @@ from stoker.dataset.threads.readahead import CHUNK_BYTES
 
 
 class BufferedSource:
-    """A stream, a bounded buffer of what was read from it, and who reads it.
+    """A stream, a bounded buffer of elements that were read, and the state of reading.
 
-    Guarded by the lock of its `ReadMany`, except for `read`, which the one thread that has claimed
+    Guarded by the lock of its `ReadMany`, except for `read`, which the thread that has claimed
     the source calls.
 
     Attributes:
@@ -21,9 +21,9 @@ class BufferedSource:
         stream: the stream.
         buffer: items read and not consumed.
         ended: the stream has no more items.
-        waiting: it waits for a thread.
-        reading: a thread reads it.
-        excluded: threads must not read it, since the consumer does.
+        waiting: the source waits for a thread.
+        reading: a thread reads the stream.
+        excluded: threads must not read the stream, since the consumer does.
         begun: the consumer has started to read it.
         closed: no more items are needed.
     """
@@ -46,7 +46,7 @@ class BufferedSource:
         return not (self.closed or self.ended or self.excluded) and self.buffer.room() > 0
 
     def awaits_room(self) -> bool:
-        """Return True if a thread would read it if there was enough room in its buffer."""
+        """Return True if a thread would read the stream if the buffer had enough room."""
         return not (self.waiting or self.reading or self.closed or self.ended or self.excluded)
 
     def wants_thread(self) -> bool:
@@ -55,11 +55,11 @@ class BufferedSource:
 
     def rank(self) -> tuple[bool, int]:
         """Return the key by which sources get a thread, the least first."""
-        # Those that the consumer has started take turns; of the others, the first is needed first.
+        # Sources that the consumer has started take turns; of the rest, the first is needed first.
         return not self.begun, 0 if self.begun else self.index
 
     def read(self) -> tuple[list[Any], bool]:
-        """Return elements or one failure, and whether the stream has ended."""
+        """Return elements or a failure, and whether the stream has ended."""
         ended = False
         try:
             room = max(1, self.buffer.room())

@@ -10,8 +10,8 @@ from typing import NamedTuple
 # threads, 5,400 with 64, 10,100 with 128; 256 reached 14,300 at best, but 8,400 in the median.
 MOST_THREADS = 128
 
-# The initial number of concurrent calls. Calls that use cores get one thread per core after one
-# measurement.
+# The initial number of concurrent calls. Calls that use cores get a thread per core after the
+# first measurement.
 _FIRST_LIMIT = 2
 
 # A step up multiplies the limit by this, and is undone unless the throughput rises by at least this
@@ -20,7 +20,7 @@ _FIRST_LIMIT = 2
 _STEP = 4
 _GAIN = 0.1
 
-# Calls of a measurement whose use of the cores is examined, at 60 us each: 4, 16 and all of them
+# Calls of a measurement whose use of the cores is examined, at 60 us each: 4, 16 and all calls
 # found the same.
 _SAMPLES = 16
 
@@ -37,7 +37,7 @@ _BOTTLENECK = 0.2
 # 8 MB, which wait for memory a third of their time, were tried with 3 threads, and 5 % slower.
 _USABLE = 0.8
 
-# After a step that did not help, this many measurements pass at most before the next one: a step
+# After a step that did not help, this many measurements pass at most before the next step: a step
 # that halves the throughput then costs 1 %. With 4, decoding was not measurably slower.
 _LONGEST_REST = 64
 
@@ -45,13 +45,13 @@ _LONGEST_REST = 64
 # 4,400/s with 256, 13,500 with 1,024, 15,400 with 4,096, 17,100 with 16,384.
 _MOST_AHEAD = 4096
 
-# The weight of one new size in the mean of sizes, which bounds the bytes of calls in flight: the
+# The weight of a new size in the mean of sizes, which bounds the bytes of calls in flight: the
 # mean follows a change of size within some 16 calls.
 _SIZE_WEIGHT = 1 / 16
 
 
 def default_bytes(cores: int) -> int:
-    """Return the most bytes one step buffers by default: 256 MiB; more with many cores.
+    """Return the most bytes that a step buffers by default: 256 MiB; more with many cores.
 
     With fewer than 32 MiB a core, results of several MB would leave cores idle.
     """
@@ -62,7 +62,7 @@ def least_ahead(limit: int, group: int) -> int:
     """Return how many elements must be read ahead to keep `limit` threads busy.
 
     Two per thread: one runs, one waits, so that no thread waits for the reader to wake up. For
-    batches the next one begins while one is waited for.
+    batches the next batch begins while the consumer waits.
 
     Args:
         limit: concurrent calls.
@@ -72,14 +72,14 @@ def least_ahead(limit: int, group: int) -> int:
 
 
 class CallReport(NamedTuple):
-    """One call that finished.
+    """A call that finished.
 
     Attributes:
         now: the time, in seconds.
         seconds: its duration.
-        runnable: how long its thread had a core or waited for one; None if not measured.
-        nbytes: of its input and result; None if it failed.
-        supplied: another call was waiting for this one's thread.
+        runnable: how long its thread had a core or waited for a core; None if not measured.
+        nbytes: of its input and result; None if the call failed.
+        supplied: another call was waiting for this call's thread.
         awaited: the consumer was waiting for results.
     """
 
@@ -94,10 +94,10 @@ class CallReport(NamedTuple):
 class Tuning:
     """Finds `limit` and `read_ahead`: hill climbing on the throughput.
 
-    `limit` rises while it holds up the pipeline: to the number of cores for calls that use them;
-    further for calls that wait, until they keep the cores busy, as long as each step pays. A step
-    that does not is undone, and tried again after 1, 2, 4 ... measurements. `read_ahead` doubles
-    when threads are idle because one slow call holds up the results after it.
+    `limit` rises while it holds up the pipeline: to the number of cores for calls that use cores;
+    further for calls that wait, until the cores are busy, as long as each step pays. A step that
+    does not pay is undone, and tried again after 1, 2, 4 ... measurements. `read_ahead` doubles
+    when threads are idle because a slow call holds up the later results.
 
     Args:
         cores: the cores that this process may use.
@@ -139,12 +139,12 @@ class Tuning:
         """Count a call that finished.
 
         Returns:
-            True if `limit` changed, and perhaps `read_ahead` with it.
+            True if `limit` changed, and perhaps `read_ahead` too.
         """
         if call.nbytes is not None:
             weight = _SIZE_WEIGHT if self._mean_bytes else 1.0
             self._mean_bytes += weight * (call.nbytes - self._mean_bytes)
-        if self._outdated > 0:  # it began under another limit
+        if self._outdated > 0:  # the call began under another limit
             self._outdated -= 1
             self._measure(call.now)
             return False
@@ -166,7 +166,7 @@ class Tuning:
         return True
 
     def ran_dry(self) -> None:
-        """Read further ahead: a thread is idle, since all elements after one slow call are done."""
+        """Read further ahead: a thread is idle, since all elements after a slow call are done."""
         self.read_ahead = max(self.read_ahead, min(2 * self.read_ahead, _MOST_AHEAD))
 
     def affordable(self, pending: int, buffered_bytes: int) -> int:

@@ -9,14 +9,14 @@ from stoker.elements.sizes import element_bytes
 
 
 class Streams(Protocol):
-    """The streams that are read in turn, one after the other."""
+    """The streams that are read in turn."""
 
     def next(self) -> Stream | None:
         """Return the next stream, None at the end; for an error, a stream of that error."""
         ...
 
     def ready(self, stream: Any, max_elements: int, max_bytes: int) -> list[Any]:
-        """Return elements of one of the streams that are ready to be taken; perhaps none."""
+        """Return elements of `stream` that are ready to be taken; perhaps none."""
         ...
 
     def close(self) -> None: ...
@@ -27,9 +27,9 @@ class _Turn:
 
     Attributes:
         stream: the stream.
-        buffered: elements read and not yielded, the next one last.
-        unit: about the bytes of one of them.
-        skipped: positions after the buffered ones that the stream has skipped already.
+        buffered: elements read and not yielded, the next element last.
+        unit: about the bytes of a buffered element.
+        skipped: positions after the buffered elements that the stream has skipped already.
         ended: the stream has no more positions after these.
     """
 
@@ -129,7 +129,7 @@ class TurnsStream(Stream):
         while left and (slot := self._current()) is not None:
             left -= self._drop_rounds(left)
             turn = min(self._left, left)
-            # This many rounds are certainly skipped: a round has at most one block of each slot.
+            # This many rounds are certainly skipped: a round has at most a block of each slot.
             rounds = left // (len(self._slots) * self._block) if self._left == self._block else 0
             slot.look_ahead(max(turn, rounds * self._block))
             dropped = slot.drop(turn)
@@ -144,14 +144,14 @@ class TurnsStream(Stream):
         self._all_opened = True
         self._open = 0
         slots, self._slots = self._slots, [None] * len(self._slots)
-        with ExitStack() as closing:  # one that fails keeps no other open
+        with ExitStack() as closing:  # a stream that fails keeps no second stream open
             closing.callback(self._streams.close)
             for slot in slots:
                 if slot is not None:
                     closing.callback(slot.stream.close)
 
     def _current(self) -> _Turn | None:
-        """Return the slot whose turn it is, with a stream; None at the end."""
+        """Return the slot whose turn has come, with a stream; None at the end."""
         while True:
             slot = self._slots[self._at]
             if slot is not None:
@@ -179,7 +179,7 @@ class TurnsStream(Stream):
             self._next_turn()
 
     def _end_stream(self, slot: _Turn) -> None:
-        if self._slots[self._at] is slot:  # else another thread has closed it meanwhile
+        if self._slots[self._at] is slot:  # else another thread has closed the slot meanwhile
             self._slots[self._at] = None
             self._open -= 1
         self._next_turn()
@@ -212,7 +212,7 @@ class TurnsStream(Stream):
         return chunk
 
     def _collect_rounds(self, chunk: list[Any], max_elements: int, max_bytes: int) -> int:
-        """Add whole rounds of one element each; a loop over turns takes three times as long.
+        """Add whole rounds of an element each; a loop over turns takes three times as long.
 
         Returns:
             About the bytes added.

@@ -18,7 +18,7 @@ MAX_DEPTH = 64
 """Maximum nesting depth of an element."""
 
 LARGE_BYTES = 64 << 10
-"""Size from which buffers are sent from, and decoded as views of, the memory they are in."""
+"""Size from which buffers are sent from their memory, and decoded as views, without a copy."""
 
 TEXT = "utf-8", "surrogateescape"
 """Encoding and error handler of text: UTF-8, or the bytes of a file name that is not UTF-8."""
@@ -31,7 +31,7 @@ class Nones(msgspec.Struct, frozen=True, array_like=True, tag="none"):
 
 
 class Bools(msgspec.Struct, frozen=True, array_like=True, tag="bool"):
-    """Python bools. Body: one byte each."""
+    """Python bools. Body: a byte each."""
 
 
 class Ints(msgspec.Struct, frozen=True, array_like=True, tag="int"):
@@ -63,13 +63,13 @@ class Blobs(msgspec.Struct, frozen=True, array_like=True, tag="bytes"):
 
 
 class Scalars(msgspec.Struct, frozen=True, array_like=True, tag="scalar"):
-    """NumPy scalars of one dtype. Body: their bytes."""
+    """NumPy scalars of a common dtype. Body: their bytes."""
 
     dtype: WireDtype
 
 
 class Arrays(msgspec.Struct, frozen=True, array_like=True, tag="array"):
-    """Arrays of one dtype and shape. Body: concatenated, or a buffer for each if large."""
+    """Arrays of a common dtype and shape. Body: concatenated, or a buffer for each if large."""
 
     dtype: WireDtype
     shape: list[Size]
@@ -77,7 +77,7 @@ class Arrays(msgspec.Struct, frozen=True, array_like=True, tag="array"):
 
 
 class VariedArrays(msgspec.Struct, frozen=True, array_like=True, tag="arrays"):
-    """Arrays of one dtype and rank, of different shapes, all large or all small.
+    """Arrays of a common dtype and rank, of different shapes, all large or all small.
 
     Body: shapes, then as `Arrays`.
     """
@@ -89,7 +89,7 @@ class VariedArrays(msgspec.Struct, frozen=True, array_like=True, tag="arrays"):
 
 
 class ObjectArrays(msgspec.Struct, frozen=True, array_like=True, tag="object"):
-    """Object arrays of one rank; `items` has the str, bytes and None of all. Body: shapes."""
+    """Object arrays of a common rank; `items` has the str, bytes and None of all. Body: shapes."""
 
     rank: Annotated[int, msgspec.Meta(ge=0, le=64)]
     items: "Column"
@@ -97,7 +97,7 @@ class ObjectArrays(msgspec.Struct, frozen=True, array_like=True, tag="object"):
 
 
 class Items(msgspec.Struct, frozen=True, array_like=True, tag="items"):
-    """Tuples or lists of one length: a column for each index."""
+    """Tuples or lists of a common length: a column for each index."""
 
     sequence: Literal["tuple", "list"]
     places: list["Column"]

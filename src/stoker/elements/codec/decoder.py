@@ -28,8 +28,8 @@ _TAG = np.dtype("<u4")
 class ElementDecoder:
     """Decodes the values in `body` by their description.
 
-    Each value consumes at least one byte of the body before it is made, so an invalid description
-    cannot make more values than the body has bytes.
+    Each value consumes at least a byte of the body before the value is made, so an invalid
+    description cannot make more values than the body has bytes.
     """
 
     def __init__(self, body: BodyReader, types: TypeResolver) -> None:
@@ -97,7 +97,7 @@ class ElementDecoder:
         if not dtype.itemsize:
             self.body.filler(count)
             return [np.void(b"")] * count
-        # Copied, because structured scalars are views of the array they are taken from.
+        # Copied, because structured scalars are views of their array.
         return list(self.body.array(dtype, count).copy())
 
     def _arrays(self, column: c.Arrays, count: int, depth: int) -> list[Any]:

@@ -1,8 +1,8 @@
 """Encoding of NumPy dtypes; only known forms are decoded, and never object dtypes.
 
-A simple dtype is its `dtype.str` ("<f4", "<M8[25s]"), one of ml_dtypes its name
-("ml_dtypes.bfloat16"), a structured one its fields with their offsets. Sizes and byte order are
-exact; metadata is dropped, since NumPy's comparison ignores it.
+A simple dtype is its `dtype.str` ("<f4", "<M8[25s]"), a dtype of ml_dtypes its name
+("ml_dtypes.bfloat16"), a structured dtype its fields with their offsets. Sizes and byte order are
+exact; metadata is dropped, since NumPy's comparison ignores metadata.
 """
 
 import importlib
@@ -26,7 +26,7 @@ _MAX_ITEM_BYTES = 1 << 31
 
 
 class Field(msgspec.Struct, frozen=True, array_like=True):
-    """One field of a structured dtype; `shape` is empty unless the field is a subarray."""
+    """A field of a structured dtype; `shape` is empty unless the field is a subarray."""
 
     name: str
     dtype: "WireDtype"
@@ -58,7 +58,7 @@ def to_wire(dtype: Dtype) -> WireDtype:
     return _simple_to_wire(dtype)
 
 
-# Structured dtypes are not cached: those that differ only in alignment compare equal.
+# Structured dtypes are not cached: dtypes that differ only in alignment compare equal.
 @lru_cache(maxsize=1024)
 def _simple_to_wire(dtype: Dtype) -> WireDtype:
     if dtype.type.__module__ == "ml_dtypes":
@@ -86,7 +86,7 @@ def from_wire(dtype: WireDtype) -> Dtype:
     """Return the dtype of an encoded form, which is untrusted.
 
     Raises:
-        WireError: if it is not the encoded form of a dtype.
+        WireError: if the text is not the encoded form of a dtype.
         FailedPreconditionError: if ml_dtypes is missing, or too old.
     """
     try:

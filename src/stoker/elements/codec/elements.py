@@ -3,7 +3,7 @@
 Exact for everything that an element can have: int of any size, float, bool, complex, str, bytes,
 None; NumPy scalars and arrays of every dtype, ml_dtypes' too; object arrays of str, bytes and None;
 tuples, lists, dicts, namedtuples, dataclasses; `RaggedArray`, `SparseArray`. Decoded arrays are
-writable and in the memory order of the original. C's longlong becomes the int64 it equals.
+writable and in the memory order of the original. C's longlong becomes the equal int64.
 There is no pickle, and the peer names no class to import.
 """
 
@@ -35,7 +35,7 @@ def encode_elements(elements: list[Any]) -> tuple[Column, list[Buffer], int]:
 def decode_elements(column: Column, count: int, body: Body, types: TypeResolver) -> list[Any]:
     """Return the `count` elements that `column` describes.
 
-    Arrays of 64 KiB and more are views into `body` if it is writable; all else is copied.
+    Arrays of 64 KiB and more are views into a writable `body`; all else is copied.
 
     Raises:
         WireError: if description and body do not match. Memory is allocated in proportion to

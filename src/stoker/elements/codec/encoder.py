@@ -23,7 +23,7 @@ from stoker.errors import InvalidArgumentError
 _Array: TypeAlias = npt.NDArray[Any]
 
 MAX_PLACES = 16
-"""Tuples and lists up to this length get a column for each index; longer ones one for all items."""
+"""Tuples and lists up to this length get a column for each index; longer: one for all items."""
 
 OBJECT_ITEMS = frozenset({str, bytes, NoneType, np.str_, np.bytes_})
 """Types of the items that an object array may have."""
@@ -34,9 +34,9 @@ _is_only_fortran = attrgetter("flags.fnc")
 
 
 class ElementEncoder:
-    """Writes the values of elements to `body` while it builds their description.
+    """Writes the values of elements to `body` while building their description.
 
-    It works on whole columns: where possible, one C call processes all values.
+    The encoder works on whole columns: where possible, a single C call processes all values.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class ElementEncoder:
         """Return the description of `values`, which are at `path` in their elements.
 
         Raises:
-            InvalidArgumentError: if one of them cannot be serialized.
+            InvalidArgumentError: if an element cannot be serialized.
         """
         if depth > c.MAX_DEPTH:
             raise InvalidArgumentError(
@@ -187,7 +187,7 @@ class ElementEncoder:
             return
         try:
             data = b"".join(values)
-        except TypeError:  # one is not contiguous
+        except TypeError:  # an array is not contiguous
             data = b"".join([a.tobytes() for a in values])
         self.body.write(data, len(data))
 

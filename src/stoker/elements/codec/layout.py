@@ -15,10 +15,10 @@ ALIGNMENT = 64
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 Body: TypeAlias = Buffer | Sequence[Buffer]
-"""A whole body, or its parts in order if it is not contiguous.
+"""A whole body, or the parts of a body that is not contiguous, in order.
 
-No buffer of a column crosses from one part to the next; a part starts with a buffer, or with the
-padding before it.
+No buffer of a column crosses the end of a part; a part starts with a buffer, or with the padding
+before a buffer.
 """
 
 _PADDING = bytes(ALIGNMENT)
@@ -46,7 +46,7 @@ def body_size(body: Body) -> int:
 
 
 def parts_of(body: Body) -> Sequence[Buffer]:
-    """Return the parts of `body`; a contiguous one is its only part."""
+    """Return the parts of `body`; a contiguous body is its only part."""
     return [body] if isinstance(body, bytes | bytearray | memoryview) else body
 
 
@@ -55,7 +55,7 @@ def _size_of(buffer: Buffer) -> int:
 
 
 class BodyWriter:
-    """Collects the buffers of a body, with the padding between them."""
+    """Collector of the buffers of a body, with the padding between buffers."""
 
     def __init__(self) -> None:
         self.buffers: list[Buffer] = []
@@ -76,7 +76,7 @@ class BodyWriter:
             self.size += size
 
     def write_joined(self, pieces: Iterable[bytes], sizes: Iterable[int], large: int) -> None:
-        """Append `pieces` as one buffer; not copied if one of them has `large` bytes."""
+        """Append `pieces` as one buffer; not copied if a piece has `large` bytes."""
         self.align()
         pieces, sizes = list(pieces), list(sizes)
         if len(pieces) > 1 and max(sizes) < large:
@@ -93,7 +93,7 @@ class BodyWriter:
             self.align()
 
     def write_int64(self, values: Any) -> None:
-        """Append numbers as int64; OverflowError if one does not fit."""
+        """Append numbers as int64; OverflowError if a number does not fit."""
         self.write_array(np.array(values, dtype=_INT64))
 
     def filler(self, count: int) -> None:

@@ -3,7 +3,7 @@
 A worker process has a pool of segments (`segments`): sealed memfds that each client maps once. The
 elements of a frame are computed in a block of the pool, or copied there once, and the client gets
 views of the same memory. When the last view is freed (`stoker.wire.buffers`), the client returns
-the block: the next message it sends carries the number of the loan. The worker never waits for
+the block: the client's next message carries the number of the loan. The worker never waits for
 returns: while all blocks are in use, bodies travel through the socket.
 
 `transport` listens and connects, `connection` exchanges messages in `envelope`s; `lending` is the

@@ -11,13 +11,13 @@ from stoker.wire.transports.shm.envelope import Part, Return
 from stoker.wire.transports.shm.mapping import Mapping, received_mapping
 
 MAX_SEGMENTS = 1024
-"""Maximum number of segments of one worker that a client maps."""
+"""Maximum number of segments of a worker that a client maps."""
 
 
 class Borrower:
-    """Loans of one connection.
+    """Loans of a connection.
 
-    Views may outlive it; the memory stays mapped until the last view is freed.
+    Views may outlive the connection; the memory stays mapped until the last view is freed.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Borrower:
         Raises:
             WireError: if `descriptor` is not a sealed memfd of at least `size` bytes, or `number`
                 is zero, known already or beyond `MAX_SEGMENTS` segments.
-            OSError: if it cannot be mapped in this process.
+            OSError: if the segment cannot be mapped in this process.
         """
         mapping = received_mapping(descriptor, size)
         if not number or number in self._mappings or len(self._mappings) >= MAX_SEGMENTS:
@@ -53,7 +53,7 @@ class Borrower:
         self._mappings[number] = mapping
 
     def forget(self, number: int) -> None:
-        """Drop a segment the worker retired; memory with views stays mapped until they are freed.
+        """Drop a segment that the worker retired; memory stays mapped until its views are freed.
 
         Raises:
             WireError: if the worker never announced segment `number`.
@@ -78,7 +78,7 @@ class Borrower:
             if part.loan in self._sizes:
                 raise WireError(f"the worker used loan number {part.loan} twice")
             self._sizes[part.loan] = part.size
-        # The mapping must live as long as the view: a forked child remaps it.
+        # The mapping must live as long as the view: a forked child maps the memory again.
         on_freed = partial(_append_freed, self._freed, part.loan, mapping)
         return lend(mapping.memory[part.offset : part.offset + part.size], on_freed)
 
@@ -105,7 +105,7 @@ class Borrower:
         self._visible_at_fork = set(self._sizes).difference(self._freed.copy())
 
     def after_fork_in_parent(self) -> None:
-        """Mark the loans visible at the fork as leaked: the child sees them too."""
+        """Mark the loans visible at the fork as leaked: the child sees their memory too."""
         self._leaked |= self._visible_at_fork
         self._lock.release()
 

@@ -29,13 +29,13 @@ class _ArrivingEnvelope:
 
 
 class ShmConnection(Connection):
-    """One end of a connected Unix socket, which it owns.
+    """One end of a connected Unix socket, closed with the connection.
 
     Args:
         sock: connected.
         peer: for error messages.
         segments: the worker's pool, at the worker's end; None at the client's end.
-        max_body_bytes: longer bodies are refused before memory is allocated for them.
+        max_body_bytes: longer bodies are refused before memory is allocated.
         max_header_bytes: longer headers are refused.
         on_map_error: called with the reason when this process cannot map a received segment.
     """
@@ -129,7 +129,7 @@ class ShmConnection(Connection):
         return envelope
 
     def _begin(self, envelope: e.Envelope) -> _ArrivingEnvelope | None:
-        """Return the message that an envelope begins; ``None`` if it carries none."""
+        """Return the message that an envelope begins; ``None`` for no message."""
         if envelope.returns:
             if self._lender is None:
                 raise WireError(
@@ -169,7 +169,7 @@ class ShmConnection(Connection):
         """Return memory for a part that follows on the socket."""
         if position == 0 and size <= self._reader.ahead:  # most are small; the rest is copied
             return memoryview(bytearray(size))
-        # Keep the alignment inside the body: the arrays rely on it.
+        # Keep the alignment inside the body: the arrays rely on the alignment.
         shift = position % ALIGNMENT
         return self._pool.take(shift + size)[shift:]
 

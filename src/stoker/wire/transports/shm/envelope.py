@@ -18,10 +18,10 @@ _RETURN = struct.Struct("<Q")
 _PART = struct.Struct("<IQQQ")
 
 MAX_RETURNS = 4096
-"""Maximum number of returned loans in one envelope; the next one carries the rest."""
+"""Maximum number of returned loans in an envelope; the next envelope carries the rest."""
 
 MAX_PARTS = 4096
-"""Maximum number of parts of one body; larger numbers of arrays are gathered into fewer parts."""
+"""Maximum number of parts of a body; larger numbers of arrays are gathered into fewer parts."""
 
 INLINE = 0
 """Segment number of a part that follows the envelope on the socket."""
@@ -67,7 +67,7 @@ class Return(msgspec.Struct, frozen=True):
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """Unit of sending; the bytes of inline parts follow it."""
+    """Unit of sending, followed by the bytes of inline parts."""
 
     kind: Kind
     header: bytes = b""
@@ -123,7 +123,7 @@ def parse_prefix(data: Buffer, offset: int, max_header_bytes: int) -> Sizes:
 
 
 def parse(data: Buffer, offset: int, sizes: Sizes) -> Envelope:
-    """Return the envelope at `offset`; `data` must contain all of it."""
+    """Return the envelope at `offset`; `data` must contain the whole envelope."""
     view = memoryview(data)[offset + PREFIX.size : offset + sizes.total]
     if not sizes.returns and not sizes.parts:
         return Envelope(sizes.kind, bytes(view))

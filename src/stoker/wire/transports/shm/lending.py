@@ -17,12 +17,12 @@ _COPY_HOLDING_GIL_BYTES = 1 << 20
 """Copies up to this size keep the GIL: with a busy Python thread in the process, releasing it costs
 5 ms, and copying 1 MiB 0.1 ms."""
 
-_MAX_IN_PLACE = MAX_PARTS // 2 - 1  # one part of copied buffers may precede and follow each
+_MAX_IN_PLACE = MAX_PARTS // 2 - 1  # a part of copied buffers may precede and follow each
 
 
 @dataclass(slots=True)
 class Plan:
-    """Placement of one body.
+    """Placement of a body.
 
     Attributes:
         parts: locations of its parts, in order.
@@ -38,7 +38,7 @@ class Plan:
 
 
 class Lender:
-    """Loans of a pool to one client.
+    """Loans of a pool to a client.
 
     Args:
         segments: the pool.
@@ -53,9 +53,9 @@ class Lender:
     def place(self, buffers: list[Buffer], *, in_place: bool = True) -> Plan:
         """Return the placement of the `buffers` of a body; not thread-safe.
 
-        Arrays of the pool are lent in place if they are writable and were never lent; the others
-        are copied into the pool, or sent inline if it is full. Without `in_place` all are copied,
-        because other clients are sent the same elements.
+        Writable arrays of the pool that were never lent are lent in place; all remaining arrays
+        are copied into the pool, or sent inline if the pool is full. Without `in_place` all arrays
+        are copied, because several clients are sent the same elements.
         """
         plan = Plan()
         run: list[memoryview] = []
@@ -94,11 +94,11 @@ class Lender:
         self._segments.remove_client(self._loans)
 
     def _place_copy(self, plan: Plan, run: list[memoryview], start: int) -> None:
-        """Place consecutive buffers, which begin at `start` of the body, as one part."""
+        """Place consecutive buffers, which begin at `start` of the body, as a single part."""
         size = sum(view.nbytes for view in run)
         if not size:
             return
-        # Keep the alignment inside the body: the arrays rely on it.
+        # Keep the alignment inside the body: the arrays rely on the alignment.
         shift = start % ALIGNMENT
         loan = None
         if size >= SHARED_FROM_BYTES:

@@ -34,9 +34,9 @@ _mmap.argtypes = [
 
 
 class Mapping:
-    """A memfd mapped for reading and writing until this object and all views of it are freed.
+    """A memfd mapped for reading and writing until this object and all its views are freed.
 
-    In a forked child it becomes a private copy-on-write mapping.
+    In a forked child the mapping becomes a private copy-on-write mapping.
 
     Args:
         descriptor: of the memfd; owned by this object, also when this raises.
@@ -48,7 +48,7 @@ class Mapping:
         address: of the first byte.
 
     Raises:
-        OSError: if it cannot be mapped.
+        OSError: if the memfd cannot be mapped.
     """
 
     def __init__(self, descriptor: int, size: int) -> None:
@@ -67,7 +67,7 @@ class Mapping:
         """Do nothing: the parent keeps the shared mapping."""
 
     def after_fork_in_child(self) -> None:
-        """Replace the shared mapping with a private one, at the same address for existing views."""
+        """Replace the shared by a private mapping, at the same address for existing views."""
         protection, flags = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | _MAP_FIXED
         size = self.memory.nbytes
         if _mmap(self.address, size, protection, flags, self.descriptor, 0) == _FAILED:
@@ -94,8 +94,9 @@ def received_mapping(descriptor: int, size: int) -> Mapping:
     """Map a segment of `size` bytes that a peer sent; own `descriptor`.
 
     Raises:
-        WireError: if it is not sealed or shorter than `size`: reading it could kill this process.
-        OSError: if it cannot be mapped in this process.
+        WireError: if the segment is not sealed or shorter than `size`: reading could kill this
+            process.
+        OSError: if the segment cannot be mapped in this process.
     """
     try:
         _check(descriptor, size)

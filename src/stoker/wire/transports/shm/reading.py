@@ -15,7 +15,7 @@ _ANCILLARY = socket.CMSG_SPACE(_MAX_DESCRIPTORS * 4)
 
 
 class SocketReader(ReceiveBuffer):
-    """Receive buffer that also queues the descriptors it receives.
+    """Receive buffer that also queues received descriptors.
 
     `need` raises WireError when more than 16 descriptors are queued.
     """
@@ -26,7 +26,7 @@ class SocketReader(ReceiveBuffer):
         self._lost_descriptors = False
 
     def descriptor(self) -> int:
-        """Return the next descriptor; the caller owns it.
+        """Return the next descriptor, which the caller must close.
 
         Raises:
             WireError: if none was sent.

@@ -1,8 +1,8 @@
 """The shared memory of a worker process: a pool of segments, divided into blocks.
 
-A block is free again when neither the worker nor a client has a view of it. Blocks that a client
-never returned, because it disconnected or forked, are retired: a process may still see them.
-Segments full of retired blocks are replaced when the pool has no other room.
+A block is free again when neither the worker nor a client has a view of the block. Blocks that a
+client never returned, because the client disconnected or forked, are retired: a process may still
+see their memory. Segments full of retired blocks are replaced when the pool has no room left.
 """
 
 import logging
@@ -31,12 +31,12 @@ PAGE = 4096
 
 
 class Segment:
-    """One mapped memfd of the pool.
+    """A mapped memfd of the pool.
 
     Attributes:
-        number: identifies it on the wire.
-        retired: bytes of it that are never reused.
-        closing: no blocks are allocated from it any more, so that it can be dropped.
+        number: identifies the segment on the wire.
+        retired: bytes of the segment that are never reused.
+        closing: no blocks are allocated from the segment any more, so that it can be dropped.
     """
 
     def __init__(self, number: int, mapping: Mapping) -> None:
@@ -53,10 +53,10 @@ class Block:
     """An allocated range of a segment.
 
     Attributes:
-        has_local_views: the worker itself has views of it.
-        borrower: the loans of the client it is lent to.
-        was_lent: it was lent at least once, so a client may have written to it.
-        leaked: an unknown process may still see it after all loans ended.
+        has_local_views: the worker itself has views of the block.
+        borrower: the loans of the client to which the block is lent.
+        was_lent: the block was lent at least once, so a client may have written to its memory.
+        leaked: an unknown process may still see the block after all loans ended.
     """
 
     __slots__ = ("borrower", "has_local_views", "leaked", "segment", "size", "start", "was_lent")
@@ -77,7 +77,7 @@ class Block:
 
 
 class Loans:
-    """Blocks lent to one client, by loan number; numbers are never reused."""
+    """Blocks lent to a client, by loan number; numbers are never reused."""
 
     def __init__(self) -> None:
         self.blocks: dict[int, Block] = {}
@@ -116,8 +116,9 @@ class Segments:
     def allocate(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """Return an uninitialized array that is sent without being copied.
 
-        It is in ordinary memory if it is small, contains objects, or the pool is full: at most half
-        of the pool is allocated here, since the other half carries elements computed elsewhere.
+        The array is in ordinary memory if small, if its items are objects, or if the pool is full:
+        at most half of the pool is allocated here; the second half carries elements computed
+        elsewhere.
         """
         dtype = np.dtype(dtype)
         size = math.prod(shape) * dtype.itemsize
@@ -134,7 +135,7 @@ class Segments:
         if block is None:
             return np.empty(shape, dtype)
         segment = block.segment
-        # The mapping must live as long as the view: a forked child remaps it.
+        # The mapping must live as long as the view: a forked child maps the memory again.
         on_freed = partial(
             _append_freed, self._freed, (segment.number, block.start), segment.mapping
         )
@@ -162,7 +163,7 @@ class Segments:
             }
 
     def close(self) -> None:
-        """Release all memory; memory with views stays mapped until they are freed. Idempotent.
+        """Release all memory; memory stays mapped until its views are freed. Idempotent.
 
         Afterwards `allocate` returns arrays in ordinary memory.
         """
@@ -204,8 +205,8 @@ class Segments:
     def lend_in_place(self, loans: Loans, address: int, size: int) -> tuple[int, Block] | None:
         """Lend the block that contains the `size` bytes at `address` of this process.
 
-        None if no block contains them, the client may borrow no more, or the block was lent before:
-        only its first borrower may write to it in place.
+        None if no block contains these bytes, the client may borrow no more, or the block was lent
+        before: only the first borrower may write in place.
         """
         with self._lock:
             block = self._find(address, size)
@@ -236,12 +237,12 @@ class Segments:
                 self._end_loan(loans, block, leaked=True)
 
     def add_client(self) -> None:
-        """Count one more client."""
+        """Count a new client."""
         with self._lock:
             self.clients += 1
 
     def _may_lend(self, loans: Loans, size: int) -> bool:
-        # A client that keeps all its elements leaves half of the pool to the others.
+        # A client that keeps all its elements leaves half of the pool to the remaining clients.
         return not loans.ended and loans.bytes + size <= self._max_bytes // 2
 
     def _lend(self, loans: Loans, block: Block) -> int:
@@ -307,7 +308,7 @@ class Segments:
         return block
 
     def _drop_unused(self, size: int) -> None:
-        """Drop unused segments until there is room for one of `size` bytes."""
+        """Drop unused segments until there is room for a segment of `size` bytes."""
         for segment in list(self._segments.values()):
             if self._room() >= size:
                 return
@@ -365,7 +366,7 @@ class Segments:
         self._collect()
 
     def after_fork_in_parent(self) -> None:
-        """Mark the blocks that have views as leaked: the child may see them."""
+        """Mark the blocks that have views as leaked: the child may see their memory."""
         for segment in self._segments.values():
             for block in segment.blocks.values():
                 block.leaked = block.leaked or block.has_local_views

@@ -34,7 +34,8 @@ class ShmTransport(Transport):
     and end with the process. A client that can connect is therefore on the same host.
 
     Args:
-        segments: pool shared by all listeners; None makes a pool per listener, closed with it.
+        segments: pool shared by all listeners; None makes a pool per listener, closed with the
+            listener.
     """
 
     name = "shm"
@@ -55,7 +56,7 @@ class ShmTransport(Transport):
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         address = _NAME + secrets.token_hex(16)
         try:
-            # Fail now if memory cannot be shared: other transports can still be chosen.
+            # Fail now if memory cannot be shared: the client can still choose another transport.
             new_mapping(PAGE)
             sock.bind(_abstract(address))
             sock.listen(_BACKLOG)
@@ -87,12 +88,12 @@ class ShmTransport(Transport):
             ) from error
 
     def _give_up(self, reason: str) -> None:
-        # Descriptors or address space ran out, and may again; other transports need neither.
+        # Descriptors or address space ran out, and may again; TCP needs neither.
         self._unusable = reason
 
 
 class ShmListener(SocketListener):
-    """Accepts processes of this user; closes the pool it owns, if any."""
+    """Listener for processes of this user; closes its own pool, if any."""
 
     def __init__(
         self,
