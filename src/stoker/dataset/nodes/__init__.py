@@ -1,4 +1,4 @@
-"""One file per family of nodes, imported when first used so that `import stoker` is fast."""
+"""A file per family of nodes, imported when first used so that `import stoker` is fast."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

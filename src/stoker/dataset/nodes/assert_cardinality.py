@@ -8,7 +8,7 @@ from stoker.errors import FailedPreconditionError
 
 
 class AssertCardinality(OneInput, frozen=True, eq=False, kw_only=True):
-    """Yields the input and checks that it has `expected` elements or INFINITE_CARDINALITY.
+    """Yields the input and checks for `expected` elements or INFINITE_CARDINALITY.
 
     If splits are assigned, each reader has a part of the elements, and nothing is checked.
     """
@@ -26,7 +26,7 @@ class AssertCardinality(OneInput, frozen=True, eq=False, kw_only=True):
 
 
 class _CountedStream(OneInputStream):
-    """Reads the input until it ends or exceeds `expected`; then raises the error."""
+    """Reads the input to its end or beyond `expected` elements; then raises the error."""
 
     def __init__(self, stream: Stream, expected: int) -> None:
         super().__init__(stream)

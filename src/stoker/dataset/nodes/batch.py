@@ -1,4 +1,4 @@
-"""batch: stacks consecutive elements; fused with a map before it."""
+"""batch: stacks consecutive elements; fused with a preceding map."""
 
 import weakref
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from stoker.elements.sizes import element_bytes
 from stoker.elements.spec import RaggedSpec, SparseSpec, Spec, TensorSpec, with_shape
 from stoker.elements.structure import map_structure
 
-# A batch needs all its elements, so all that are ready are read in one call.
+# A batch needs all its elements, so all that are ready are read in a single call.
 _NO_LIMIT = 1 << 62
 
 
@@ -28,7 +28,7 @@ class Batch(Node, frozen=True, eq=False, kw_only=True):
     """Stacks `batch_size` consecutive elements, leaf by leaf.
 
     Attributes:
-        input: what it reads.
+        input: the node below.
         batch_size: elements in a batch; the last may have fewer.
         drop_remainder: drop a last batch that has fewer.
     """
@@ -48,7 +48,7 @@ class Batch(Node, frozen=True, eq=False, kw_only=True):
         return self.batch_size
 
     def fused(self) -> Node:
-        # On one thread there is nothing to gain.
+        # On a single thread there is nothing to gain.
         if not isinstance(self.input, Map) or self.input.num_parallel_calls is None:
             return self
         return MapAndBatch(
@@ -81,9 +81,9 @@ class Batch(Node, frozen=True, eq=False, kw_only=True):
 
 
 class MapAndBatch(Node, frozen=True, eq=False, kw_only=True):
-    """``map`` and ``batch`` in one step: the thread that computes element k writes it into row k.
+    """``map`` and ``batch`` in one step: the thread that computes element k writes to row k.
 
-    It is created by `Node.fused` and has the meaning of the two nodes.
+    `Node.fused` creates this node, which has the meaning of both nodes.
 
     Attributes:
         input: the map, whose stream is not used.
@@ -125,7 +125,7 @@ class MapAndBatch(Node, frozen=True, eq=False, kw_only=True):
 
 
 def batched_spec(spec: Spec, batch_size: int, drop_remainder: bool) -> Spec:
-    """Return the spec of batches of elements of `spec`; those of RaggedArrays are ragged, too."""
+    """Return the spec of batches of elements of `spec`; batches of RaggedArrays are ragged, too."""
     length = batch_size if drop_remainder else None
 
     def of_leaf(leaf: Any) -> Any:
@@ -146,13 +146,13 @@ def batched_cardinality(cardinality: int, batch_size: int, drop_remainder: bool)
 class BatchStream(Stream):
     """Collects elements and stacks them on the thread that reads.
 
-    A batch fails if one of its elements does: it occupies one position and all its inputs.
+    A batch fails if an element fails: the error occupies one position and all inputs of the batch.
 
     Args:
         stream: the elements.
         batch_size: of the node.
         drop_remainder: of the node.
-        stack: builds one batch of its elements.
+        stack: builds a batch of its elements.
         origin: of the node, for errors of `stack`.
     """
 
@@ -188,11 +188,11 @@ class BatchStream(Stream):
         batches = [self._stack_first()]
         self._batch_bytes = element_bytes(batches[0])
         most = min(max_elements, max_bytes // self._batch_bytes) - 1
-        used = 0  # removed together: removing each batch would move all elements after it
+        used = 0  # removed together: removing each batch would move all later elements
         for stop in range(self._size, min(most * self._size, len(self._held)) + 1, self._size):
             try:
                 batches.append(self._stack(self._held[used:stop]))
-            except Exception:  # noqa: BLE001 - its elements stay, so the next call raises it
+            except Exception:  # noqa: BLE001 - the elements stay, so the next call raises
                 break
             used = stop
             self._index += 1
@@ -216,11 +216,11 @@ class BatchStream(Stream):
         self._stream.close()
 
     def _gather(self, most: int) -> None:
-        """Buffer at least the elements of one batch, and up to `most` if they are ready.
+        """Buffer at least the elements of a batch, and up to `most` elements that are ready.
 
         Raises:
             StopIteration: no batch is left.
-            Exception: an element's error; the other elements of the batch are skipped.
+            Exception: an element's error; the remaining elements of the batch are skipped.
         """
         held = self._held
         while len(held) < self._size:
@@ -246,7 +246,7 @@ class BatchStream(Stream):
         self._index += 1
 
     def _stack_first(self) -> Any:
-        """Remove and return the first batch; remove its elements even if they cannot be stacked."""
+        """Remove and return the first batch; its elements are removed even if stacking fails."""
         try:
             return self._stack(self._held[: self._size])
         finally:
@@ -272,7 +272,7 @@ class _Written(NamedTuple):
 
 
 class _SlotsOfBatches:
-    """Slots of the batches in flight: threads write into them, `collate` reads them.
+    """Slots of the batches in flight: threads write into the slots, `collate` reads batches.
 
     Args:
         batch_size: elements in a batch.
@@ -283,7 +283,7 @@ class _SlotsOfBatches:
         self._size = batch_size
         self._allocate = allocate
         self._number = -1
-        # Weak: the memory of a yielded batch must not be kept until the next one starts.
+        # Weak: the memory of a yielded batch must not be kept until the next batch starts.
         self._last: weakref.ref[Slots] | None = None
 
     def writer(self, index: int) -> Finish:
@@ -296,7 +296,7 @@ class _SlotsOfBatches:
         return partial(_write, slots, slot)
 
     def collate(self, values: list[Any]) -> Any:
-        """Return the batch of `values`, of which those computed inline are not in slots yet."""
+        """Return the batch of `values`; values computed inline are not in slots yet."""
         if self._last is None or _Written not in set(map(type, values)):
             return collate(values, self._allocate)
         slots = next(value.slots for value in values if type(value) is _Written)

@@ -19,9 +19,10 @@ from stoker.elements.sizes import element_bytes
 class Cache(OneInput, frozen=True, eq=False, kw_only=True):
     """Stores the elements of the first epoch that was read, not skipped, to its end.
 
-    Later epochs of the same node in the same process read them again; their arrays are read-only.
-    If a service assigns splits, the stored elements belong to that `SplitReader`: another one reads
-    other elements. If nodes below draw by `Options.seed`, only the elements of that seed are read.
+    Later epochs of the same node in the same process read the stored elements, whose arrays are
+    read-only. If a service assigns splits, the stored elements belong to that `SplitReader`:
+    another reader has different elements. If nodes below draw by `Options.seed`, only the elements
+    of that seed are read.
     """
 
     kind: ClassVar[str] = "cache"
@@ -51,11 +52,11 @@ def forget_draws(nodes: Iterable[Node]) -> None:
 
 
 class _Store:
-    """The elements of one complete epoch; None until there was one.
+    """The elements of a complete epoch; None until an epoch is complete.
 
     Attributes:
         elements: the elements.
-        seed: the `Options.seed` by which they were drawn; ``None``: they do not depend on it.
+        seed: the `Options.seed` of the draws below; ``None``: the elements do not depend on a seed.
     """
 
     def __init__(self) -> None:
@@ -78,7 +79,7 @@ def _store_of(node: Node, splits: SplitReader | None) -> _Store:
 
 
 class _CachingStream(OneInputStream):
-    """Yields the input and stores it; the epoch that ends first fills the cache."""
+    """Yields and stores the input; the epoch that ends first fills the cache."""
 
     def __init__(self, stream: Stream, store: _Store, seed: int | None) -> None:
         super().__init__(stream)
@@ -131,7 +132,7 @@ class _CachedStream(Stream):
         first = self._elements[self._at]
         if isinstance(first, Failure):
             self._at += 1
-            raise first.error.with_traceback(first.traceback)  # it is raised in each epoch
+            raise first.error.with_traceback(first.traceback)  # the same error in each epoch
         count = min(max_elements, max(1, max_bytes // element_bytes(first)))
         chunk = self._elements[self._at : self._at + count]
         if Failure in set(map(type, chunk)):

@@ -20,8 +20,8 @@ from stoker.dataset.tree.splits import SplitReader
 class CacheFile(OneInput, frozen=True, eq=False, kw_only=True):
     """Keeps the elements of the first epoch that was read, not skipped, to its end without errors.
 
-    The store is the folder ``<filename>.stoker``. A stream that finds another writing it only
-    reads its input. Under a service that divides
+    The store is the folder ``<filename>.stoker``. While another stream writes the store, a stream
+    only reads its input. Under a service that divides
     its input, each reader of a part has its own unnamed store.
 
     Attributes:

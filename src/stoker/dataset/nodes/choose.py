@@ -1,4 +1,4 @@
-"""sample_from_datasets and choose_from_datasets: the next element of one of several inputs."""
+"""sample_from_datasets and choose_from_datasets: the next element of a drawn or chosen input."""
 
 from collections import deque
 from typing import Any, ClassVar
@@ -23,7 +23,7 @@ from stoker.elements.spec import Spec
 # Number of draws per call if the number needed is unknown.
 _DRAWS = 1024
 
-# Draws that `advance` counts in one step: 8 MB of them.
+# Draws that `advance` counts in one step: 8 MB.
 _MAX_COUNTED = 1 << 20
 
 
@@ -32,7 +32,7 @@ class Sample(Node, frozen=True, eq=False, kw_only=True):
 
     Attributes:
         parts: the inputs.
-        weights: one for each, none 0.
+        weights: a weight above 0 for each input.
         stop_on_empty_dataset: end when an input that has ended is drawn; otherwise draw again.
         seed: the user's; None for that of the context.
         rerandomize_each_iteration: False to draw the same in every epoch.
@@ -72,7 +72,7 @@ class Sample(Node, frozen=True, eq=False, kw_only=True):
 
 
 class SampleByWeights(Node, frozen=True, eq=False, kw_only=True):
-    """A `Sample` with the weights of each draw from a dataset; it ends when that ends.
+    """A `Sample` with the weights of each draw from a dataset, whose end is the end.
 
     Attributes:
         weights: a dataset whose elements are a weight for each input.
@@ -109,10 +109,10 @@ class SampleByWeights(Node, frozen=True, eq=False, kw_only=True):
 
 
 class Choose(Node, frozen=True, eq=False, kw_only=True):
-    """The next element of the input that a dataset of indices selects; it ends when that ends.
+    """The next element of the input that a dataset of indices selects, up to the end of indices.
 
     Attributes:
-        choices: the dataset of indices; every task of a service reads all of it, as in tf.data.
+        choices: the dataset of indices; every task of a service reads all indices, as in tf.data.
         parts: the inputs.
         stop_on_empty_dataset: as of `Sample`.
     """
@@ -147,7 +147,7 @@ def _spec_of(parts: tuple[Node, ...]) -> Spec:
 
 
 def _directed_cardinality(parts: tuple[Node, ...], director: Node) -> int:
-    """Return the cardinality, with one element per element of `director`."""
+    """Return the cardinality, with an element per element of `director`."""
     directions = director.cardinality()
     counts = {part.cardinality() for part in parts}
     if directions == 0 or counts == {0}:
@@ -218,7 +218,7 @@ class _ChosenStream(Stream):
         return None
 
     def _read(self, drawn: int, most: int, max_bytes: int, lazy: bool) -> bool:
-        """Read the elements of one input for the next `most` choices; return False at its end."""
+        """Read the elements of an input for the next `most` choices; return False at its end."""
         wanted = self._draws[self._at : self._at + most].count(drawn)
         try:
             share = max(1, max_bytes // len(self._streams))

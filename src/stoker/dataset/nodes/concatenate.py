@@ -1,4 +1,4 @@
-"""concatenate: the elements of one dataset after those of another."""
+"""concatenate: the elements of several datasets, dataset after dataset."""
 
 from typing import Any, ClassVar
 
@@ -10,7 +10,7 @@ from stoker.elements.spec import Spec
 
 
 class Concatenate(Node, frozen=True, eq=False, kw_only=True):
-    """Yields the elements of the inputs in order; an input is opened when it is reached."""
+    """Yields the elements of the inputs in order; an input is opened when reading reaches it."""
 
     kind: ClassVar[str] = "concatenate"
     sums_inputs: ClassVar[bool] = True
@@ -74,7 +74,7 @@ class _ConcatenateStream(Stream):
         return n - left
 
     def _skip_whole_parts(self, n: int) -> int:
-        """Skip parts of known length without opening them; return the number of positions."""
+        """Skip parts of known length without opening; return the number of positions."""
         skipped = 0
         if self._input is not None or self._context.splits is not None:
             return 0

@@ -1,4 +1,4 @@
-"""Names of files as bytes, for programs that expect them as TensorFlow yields them."""
+"""Names of files as bytes, for programs that expect names as TensorFlow yields names."""
 
 import os
 from typing import Any, ClassVar
@@ -13,7 +13,7 @@ from stoker.elements.spec import Spec, TensorSpec
 class EncodedNames(OneInput, frozen=True, eq=False, kw_only=True):
     """The names of files that the input yields as str, as bytes.
 
-    It is no `map` with a function, so that the names can be listed on any worker.
+    The node is no `map` with a function, so that the names can be listed on any worker.
     """
 
     kind: ClassVar[str] = "encoded_names"

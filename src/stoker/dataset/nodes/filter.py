@@ -36,7 +36,7 @@ class _FilterStream(BlockStream):
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         if (lazy or max_elements == 1) and self._failure is None and self._recorded is None:
-            # Half of what a block of one takes.
+            # Half of the time of a block of one element.
             while not self._ended and (length_hint(self._block) or self._read(1, max_bytes, lazy)):
                 try:
                     with self._keyed as elements:
@@ -50,7 +50,7 @@ class _FilterStream(BlockStream):
 
     def _compute(self, chunk: list[Any], max_elements: int, max_bytes: int) -> None:
         deadline = chunk_deadline()
-        # Calling without a wrapper is four times as fast; only tuples need it.
+        # Calling without a wrapper is four times as fast; only tuples need the wrapper.
         unpacks = tuple in self._block_types()
         predicate = partial(apply, self._function) if unpacks else self._function
         while length_hint(self._block):

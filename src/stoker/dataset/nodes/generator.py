@@ -38,7 +38,7 @@ class Generator(Node, frozen=True, eq=False, kw_only=True):
 
 
 class _GeneratorStream(Stream):
-    """Runs the generator; its error occupies one position and ends it."""
+    """Runs the generator; an error occupies one position and ends the stream."""
 
     def __init__(self, node: Generator) -> None:
         self._node = node

@@ -25,7 +25,7 @@ class GroupByWindow(OneInput, frozen=True, eq=False, kw_only=True):
     Attributes:
         key_function: returns the key of an element, an int.
         reduce_function: called with a key and the group, a dataset; returns a dataset.
-        window_size: elements of a full group; None if there is a function for it.
+        window_size: elements of a full group; None if `window_size_function` is given.
         window_size_function: called once for each key.
         spec: the element_spec the user declared.
     """

@@ -16,7 +16,7 @@ class IgnoreErrors(OneInput, frozen=True, eq=False, kw_only=True):
 
     Attributes:
         log_warning: log each error.
-        max_errors: the most errors dropped in an epoch; the next one is raised.
+        max_errors: the most errors dropped in an epoch; the next error is raised.
     """
 
     kind: ClassVar[str] = "ignore_errors"
@@ -56,7 +56,7 @@ class _IgnoreErrorsStream(OneInputStream):
         self._input.close()
 
     def _ignore(self, error: Exception) -> None:
-        """Count the error, or raise it if it must not be ignored."""
+        """Count the error, or raise an error that must not be ignored."""
         last, self._last = self._last, error
         if not _is_of_a_position(error, last):
             raise error
@@ -65,7 +65,7 @@ class _IgnoreErrorsStream(OneInputStream):
             raise error
         self._ignored += 1
         self._statistics.add("errors_ignored", 1)
-        # It would grow without limit if a function raises the same object each time.
+        # The traceback would grow without limit if a function raises the same object each time.
         error.__traceback__ = None
         if self._node.log_warning:
             origin = failure_origin(error)
@@ -86,7 +86,7 @@ class _IgnoreErrorsStream(OneInputStream):
 
 def _is_of_a_position(error: Exception, last: Exception | None) -> bool:
     """Return whether the next read continues after the error."""
-    if failure_origin(error) is not None:  # a user function raised it
+    if failure_origin(error) is not None:  # raised by a user function
         return True
     # A stream that has failed permanently raises the same object again.
     permanent = CancelledError | FailedPreconditionError | UnimplementedError

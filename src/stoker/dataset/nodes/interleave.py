@@ -30,12 +30,12 @@ class Interleave(Node, frozen=True, eq=False, kw_only=True):
     """Reads `cycle_length` datasets in turn, `block_length` elements from each.
 
     Attributes:
-        input: what it reads.
+        input: the node below.
         function: returns a dataset for each element.
         cycle_length: number of datasets read in turn.
-        block_length: elements of one dataset before the turn of the next.
+        block_length: elements of a dataset before the turn of the next.
         num_parallel_calls: None to read in the consumer's thread, else the most datasets read
-            concurrently on the pool; AUTOTUNE for all of them.
+            concurrently on the pool; AUTOTUNE for all.
         deterministic: False to yield, with `num_parallel_calls`, the elements that are ready
             first.
         spec: the element_spec the user declared.

@@ -12,7 +12,7 @@ from stoker.elements.spec import Spec, spec_from_wire
 
 
 class Load(Node, frozen=True, eq=False, kw_only=True):
-    """The elements of a store's files, one file after the other.
+    """The elements of a store's files, file after file.
 
     Attributes:
         path: the store's folder, local or a URL.

@@ -21,7 +21,7 @@ class Map(Node, frozen=True, eq=False, kw_only=True):
     """Applies a function to every element; plain tuples are unpacked into its arguments.
 
     Attributes:
-        input: what it reads.
+        input: the node below.
         function: the user's; called on threads where `num_parallel_calls` is given.
         num_parallel_calls: None for the consumer's thread, AUTOTUNE for what `Tuning` finds.
         spec: the element_spec the user declared.
@@ -57,11 +57,11 @@ class Map(Node, frozen=True, eq=False, kw_only=True):
         finish_with: Callable[[int], Finish] | None = None,
         group: int = 1,
     ) -> Stream:
-        """Open this node for one that follows it.
+        """Open this node for a node above.
 
         Args:
             context: of the pass.
-            finish_with: see `OrderedCalls`; results computed inline are yielded as they are.
+            finish_with: see `OrderedCalls`; results computed inline are yielded unchanged.
             group: elements that are needed together.
         """
         function = self.called(context)

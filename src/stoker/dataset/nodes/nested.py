@@ -15,10 +15,10 @@ from stoker.errors import InvalidTypeError
 
 
 class NestedDatasets:
-    """Opens the datasets that the function of one node returns; from any thread.
+    """Opens the datasets that the function of a node returns; from any thread.
 
-    They read all their elements, and each draws independently: a shuffle in the second dataset has
-    another order than in the first.
+    Each dataset yields all its elements, and draws independently: a shuffle in the second dataset
+    has another order than in the first.
 
     Args:
         context: the context of the node.
@@ -36,7 +36,7 @@ class NestedDatasets:
         self._meters = OpenedSampler(context.meters.nested(node, context.numbers))
 
     def open(self, index: int, arguments: tuple[Any, ...]) -> Stream:
-        """Call the function and open the dataset that it returns.
+        """Call the function and open the dataset that the function returns.
 
         Args:
             index: the position in the node's input, or the number of the dataset.

@@ -1,4 +1,4 @@
-"""padded_batch: pads consecutive elements to one shape and stacks them."""
+"""padded_batch: pads consecutive elements to a common shape and stacks the padded elements."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -29,11 +29,11 @@ from stoker.errors import InvalidArgumentError
 
 
 class PaddedBatch(OneInput, frozen=True, eq=False, kw_only=True):
-    """Pads the leaves of `batch_size` consecutive elements to one shape and stacks them.
+    """Pads the leaves of `batch_size` consecutive elements to a common shape, and stacks.
 
     Attributes:
         batch_size: elements in a batch; the last may have fewer.
-        drop_remainder: drop a last batch that has fewer.
+        drop_remainder: drop a last batch with fewer elements.
         padding: ``(padded_shapes, padding_values)`` as the user gave them.
     """
 
@@ -64,17 +64,17 @@ class PaddedBatch(OneInput, frozen=True, eq=False, kw_only=True):
 
 
 def pad(elements: Sequence[Any], shapes: Any, values: Any, allocate: Allocate) -> Any:
-    """Return one padded batch of `elements`; lists of numbers or text in them are vectors.
+    """Return a padded batch of `elements`, in which lists of numbers or text are vectors.
 
     Args:
-        elements: at least one.
+        elements: at least one element.
         shapes: ``padded_shapes`` as the user gave them.
         values: ``padding_values`` as the user gave them.
         allocate: allocates the arrays.
 
     Raises:
         InvalidArgumentError: if the elements differ in structure, or a leaf in dtype or rank, or
-            one is larger than its padded shape.
+            an element is larger than its padded shape.
     """
     given = Paddings(shapes, values, elements[0])
     return _Padded(allocate, given).column(elements, "")

@@ -24,7 +24,7 @@ class Prefetch(Node, frozen=True, eq=False, kw_only=True):
     """Reads up to `buffer_size` elements ahead on a dedicated thread.
 
     Attributes:
-        input: what it reads.
+        input: the node below.
         buffer_size: elements; 0 reads nothing ahead. AUTOTUNE starts with 4 and doubles each time
             the consumer has emptied a full buffer, within `Options.autotune_bytes`.
     """

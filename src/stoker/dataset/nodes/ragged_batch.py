@@ -66,12 +66,12 @@ class RaggedBatch(OneInput, frozen=True, eq=False, kw_only=True):
 
 
 def _is_dense(spec: Any) -> bool:
-    """Return True for leaves of one shape, which tf.data would stack, too."""
+    """Return True for leaves of a fixed shape, which tf.data would stack, too."""
     return isinstance(spec, TensorSpec) and None not in spec.shape
 
 
 def _ragged_rank(spec: TensorSpec) -> int:
-    """Return the number of dimensions up to the last one whose length varies, as in tf.data."""
+    """Return the number of dimensions up to the last of varying length, as in tf.data."""
     return max((1 + i for i, length in enumerate(spec.shape) if length is None), default=0)
 
 
@@ -116,7 +116,7 @@ class _Laid(Collation):
 
 
 def _varying(arrays: Sequence[Any]) -> int:
-    """Return the number of dimensions up to the last in which arrays of one rank differ."""
+    """Return the number of dimensions up to the last in which arrays of equal rank differ."""
     shapes = np.array([array.shape for array in arrays])
     return max(1, 1 + int(np.max(np.flatnonzero(np.any(shapes != shapes[0], axis=0)), initial=0)))
 

@@ -42,7 +42,7 @@ class Rebatch(OneInput, frozen=True, eq=False, kw_only=True):
         row_spec(spec)  # raises where there are no rows
         length = self.sizes[0] if len(set(self.sizes)) == 1 else None
         if length is not None and not self.drop_remainder:
-            # No batch is short if those of the input all have a multiple of its rows.
+            # No batch is short if all batches of the input have a multiple of its rows.
             rows = rows_in_spec(spec)
             length = length if rows is not None and rows % length == 0 else None
 
@@ -75,9 +75,9 @@ def _batches_of(rows: int, first: int, sizes: Sequence[int]) -> tuple[int, int]:
 
 
 class _RebatchStream(Stream):
-    """Reads the same positions as unbatch and batch: a batch that fails takes one row's place.
+    """Reads the same positions as unbatch and batch: a batch that fails counts as a single row.
 
-    The batch that such a row is in fails; it occupies one position and all its rows.
+    The output batch with such a row fails; the error occupies one position and all its rows.
     """
 
     def __init__(self, node: Rebatch, stream: Stream, allocate: Allocate) -> None:
@@ -89,7 +89,7 @@ class _RebatchStream(Stream):
         self._index = 0
         self._empty = _empty_batch(node.input.element_spec())
         self._pending: Exception | None = None
-        """The error of a batch that was read only to find the structure of an empty one."""
+        """The error of a batch that was read only to find the structure of an empty batch."""
         self._ended = False
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
@@ -203,7 +203,7 @@ class _RebatchStream(Stream):
 
 
 def _empty_batch(spec: Spec) -> Any:
-    """Return a batch of no rows of the batches of `spec`; None if the spec does not tell it."""
+    """Return a batch without rows of the batches of `spec`; None if the spec is incomplete."""
     leaves = flatten(spec)
     if not all(isinstance(leaf, TensorSpec) and None not in leaf.shape[1:] for leaf in leaves):
         return None
@@ -230,7 +230,7 @@ def _cut_leaf(leaf: Any, start: int, stop: int) -> Any:
 
 
 def _owned(leaf: Any) -> Any:
-    """Return the leaf, or a copy if it is read-only, as the leaves of sources are."""
+    """Return the leaf, or a copy of a read-only leaf, such as the leaves of sources."""
     if isinstance(leaf, RaggedArray):
         return RaggedArray(_owned(leaf.values), leaf.row_splits)
     if isinstance(leaf, SparseArray):

@@ -1,4 +1,4 @@
-"""records: the records of files of any format, one file after the other."""
+"""records: the records of files of any format, file after file."""
 
 import os
 import threading
@@ -34,11 +34,11 @@ from stoker.errors import FailedPreconditionError, InvalidArgumentError
 class Records(Node, frozen=True, eq=False, kw_only=True):
     """The records of each file that the input names, in order.
 
-    An error occupies the position of its record. After one that makes the rest of the file
+    An error occupies the position of its record. After an error that makes the rest of the file
     unreadable (a missing file, a corrupt length) reading continues with the next file.
 
-    The splits of uncompressed files are parts of them, if their names are those of a source, in any
-    order, and their format can be read from the middle of a file.
+    The splits of uncompressed files are parts of the files, if the names come from a source, in any
+    order, and the format can be read from the middle of a file.
 
     Attributes:
         input: paths, or URLs for fsspec.
@@ -79,7 +79,7 @@ class Records(Node, frozen=True, eq=False, kw_only=True):
 
     def open(self, context: Context) -> Stream:
         if isinstance(self.format, TFRecord):
-            load_crc32c()  # one error instead of one for each file
+            load_crc32c()  # one error instead of an error for each file
         if context.splits is None or self.splits() is None:
             return _RecordsStream(self, context.open(self.input), context.calls)
         splits = ListedStream(context, self, lambda: self.list_splits(context))
@@ -87,12 +87,12 @@ class Records(Node, frozen=True, eq=False, kw_only=True):
 
 
 def _is_list(names: Node) -> bool:
-    """Return whether a worker can list the names, each of which it then reads once."""
+    """Return whether a worker can list the names, and then read each name once."""
     while isinstance(names, Shuffle | Prefetch | EncodedNames):
         names = names.input
     if isinstance(names, ListFiles):
         return True
-    # Ranges of more names than are cut are assigned with less effort than each of them.
+    # Ranges of more names than are cut are assigned with less effort than single names.
     indexed = not names.inputs and isinstance(names.splits(), IndexSplits)
     return indexed and 0 <= names.cardinality() <= MOST_FILES
 
@@ -103,7 +103,7 @@ def _elements(stream: Stream) -> Iterator[Any]:
 
 
 class _RecordsStream(Stream):
-    """Reads one file after the other; any thread may call `close`, even during a read.
+    """Reads file after file; any thread may call `close`, even during a read.
 
     Args:
         node: the node.
@@ -174,13 +174,13 @@ class _RecordsStream(Stream):
                     raise
             if records:
                 self._file_positions += len(records)
-                # Records of a file are of similar size: measure only the middle one.
+                # Records of a file are of similar size: measure only the middle record.
                 self._record_bytes = element_bytes(records[len(records) // 2])
                 return records
             self._end_file()
 
     def _skip(self, n: int) -> int:
-        """Skip at most `n` positions of one file; raise StopIteration after the last file."""
+        """Skip at most `n` positions of a file; raise StopIteration after the last file."""
         if self._reader is None:
             file, version = self._next_file()
             if version is not None:
@@ -222,7 +222,7 @@ class _RecordsStream(Stream):
         try:
             with self._lock:
                 self._check_open()
-                assert self._reader is not None  # only `close` removes it
+                assert self._reader is not None  # only `close` removes the reader
                 yield self._reader
         finally:
             if self._closed:

@@ -28,12 +28,12 @@ from stoker.errors import FailedPreconditionError
 class Zip(Node, frozen=True, eq=False, kw_only=True):
     """Combines the k-th elements of all inputs; ends with the shortest.
 
-    An error of an input occupies the position, and the others skip theirs.
+    An error of an input occupies the position, and all inputs skip their element.
 
     Attributes:
         parts: the inputs, in the order of the leaves of `nesting`.
         nesting: the structure of an element, as builtin values.
-        template: the same with the user's classes, if it has any.
+        template: the same with the user's classes, if any.
     """
 
     kind: ClassVar[str] = "zip"
@@ -93,11 +93,11 @@ def _names_classes(template: Any) -> bool:
 
 
 class _ZipStream(Stream):
-    """Buffers the elements of one input until the others have theirs.
+    """Buffers the elements of an input until all inputs have an element.
 
     Args:
         streams: the inputs.
-        cardinalities: of the inputs; those that may be long are skipped last.
+        cardinalities: of the inputs; inputs that may be long are skipped last.
         template: the structure of an element.
     """
 
@@ -109,7 +109,7 @@ class _ZipStream(Stream):
             is_leaf(member) for _, member in children(template)
         )
         self._buffers: list[list[Any]] = [[] for _ in streams]
-        """The elements of each input that another has not matched yet, the next one last."""
+        """The elements of each input that have no match yet, the next element last."""
         self._ended = False
         self._interrupted = False
 
@@ -130,14 +130,14 @@ class _ZipStream(Stream):
         return _pack(self._template, iter(columns), count)
 
     def _fill(self, count: int, max_bytes: int) -> int:
-        """Buffer elements of every input; return how many rows they make, at most `count`."""
+        """Buffer elements of every input; return the number of whole rows, at most `count`."""
         for i, buffer in enumerate(self._buffers):
             left = len(buffer)
             if not left:
                 try:
-                    # No more than the inputs before it have.
+                    # No more than the preceding inputs have.
                     read = self._streams[i].next_chunk(count, max_bytes)
-                except Exception as error:  # noqa: BLE001 - it occupies its position
+                except Exception as error:  # noqa: BLE001 - the error occupies its position
                     read = [Failure(error)]
                 except BaseException:
                     self._interrupted = True
@@ -151,7 +151,7 @@ class _ZipStream(Stream):
         return count
 
     def _next_row(self, max_elements: int, max_bytes: int) -> list[Any]:
-        """Return the next row; where an input has nothing buffered, read it lazily."""
+        """Return the next row; an input with nothing buffered is read lazily."""
         row = []
         failure: BaseException | None = None
         for i, buffer in enumerate(self._buffers):
@@ -163,7 +163,7 @@ class _ZipStream(Stream):
                 continue
             try:
                 read = self._streams[i].next_chunk(max_elements, max_bytes, True)
-            except Exception as error:  # noqa: BLE001 - the others skip the position too
+            except Exception as error:  # noqa: BLE001 - all inputs skip the position
                 failure = failure or error
                 continue
             except BaseException:
@@ -189,7 +189,7 @@ class _ZipStream(Stream):
             )
 
     def _end(self, ended: int) -> None:
-        """Read the others once more, so that caches that end here are completed, as in tf.data."""
+        """Read each input once more, so that caches that end here are completed, as in tf.data."""
         self._ended = True
         for i in range(ended + 1, len(self._streams)):
             if not self._buffers[i] and self._cardinalities[i] != INFINITE_CARDINALITY:

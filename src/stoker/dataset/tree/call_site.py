@@ -14,7 +14,7 @@ _PACKAGE = str(Path(__file__).resolve().parents[2]) + os.sep
 def call_site() -> str:
     """Return ``"file:line"`` of the innermost frame outside stoker.
 
-    The path of a file in the working directory is relative to it. In a notebook it is the cell,
+    A file in the working directory has its relative path. A line of a notebook has its cell,
     ``"Cell In[12], line 1"``.
     """
     frame = sys._getframe(1)
@@ -26,7 +26,7 @@ def call_site() -> str:
 
 
 def cell_of(file: str) -> str | None:
-    """Return IPython's name of the cell that it runs by this file name, such as "Cell In[12]"."""
+    """Return IPython's name of the cell that has this file name, such as "Cell In[12]"."""
     shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if shell is None:
         return None

@@ -16,7 +16,7 @@ def encode_fields(fields: Mapping[str, Any]) -> bytes:
     """Encode fields as msgpack.
 
     Raises:
-        UnicodeEncodeError: if one is text that is neither Unicode nor a file name.
+        UnicodeEncodeError: if a field is text that is neither Unicode nor a file name.
     """
     try:
         return msgspec.msgpack.encode(fields)

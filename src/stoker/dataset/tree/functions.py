@@ -1,4 +1,4 @@
-"""The user functions of a tree, and the classes that they refer to."""
+"""The user functions of a tree, and the classes that these functions refer to."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ def classes_of_functions(root: Node) -> Iterator[type]:
     """Yield the namedtuple and dataclass classes that the functions refer to."""
     for _, pickled in functions_of(root):
         try:
-            _ = pickled.value  # on a worker it may not be unpickled yet
+            _ = pickled.value  # on a worker the function may not be unpickled yet
             classes = pickled.record_classes()
         except Exception:  # noqa: BLE001 - a function that is not called in this epoch
             continue

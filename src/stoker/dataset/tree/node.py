@@ -1,4 +1,4 @@
-"""`Node`, the immutable element of a pipeline tree, and `Context`, which opens it for one epoch."""
+"""`Node`, the immutable element of a pipeline tree, and `Context`, which opens a node."""
 
 import functools
 import operator
@@ -35,22 +35,23 @@ SHARD_HINT = -1
 
 
 class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
-    """One step of a pipeline.
+    """A step of a pipeline.
 
-    A subclass names its wire tag in `kind` and is registered when it is defined. Fields annotated
+    A subclass names its wire tag in `kind`; its definition registers the class. Fields annotated
     `Node` or ``tuple[Node, ...]`` (at most one, the last) are its inputs, fields annotated
-    `Pickled` (or ``Pickled | None``) are sent as blobs that only a worker unpickles, all others
-    are plain msgspec types. A random node has a `seed`, the user's or None, and a `salt`, which is
-    not sent. Nodes compare by identity.
+    `Pickled` (or ``Pickled | None``) are sent as blobs that only a worker unpickles, all remaining
+    fields are plain msgspec types. A random node has a `seed`, the user's or None, and a `salt`,
+    which is not sent. Nodes compare by identity.
 
     Attributes:
         kind: the wire tag.
         tuning: fields that affect its speed and never its elements.
         unrepeatable: the reason that an epoch cannot be repeated and resumed from a state;
-            completes "... has no state: ". Empty if it can.
-        forwards_elements: it yields each element of its inputs once and keeps no reference.
-        sums_inputs: its cardinality is a sum of those of its inputs, however they are split.
-        site: the user's line that built it, such as ``"train.py:12"``; not part of the structure.
+            completes "... has no state: ". Empty if an epoch can be repeated and resumed.
+        forwards_elements: the node yields each element of its inputs once and keeps no reference.
+        sums_inputs: the cardinality is the sum of the inputs' cardinalities, however split.
+        site: the user's line that built the node, such as ``"train.py:12"``; not part of the
+            structure.
     """
 
     kind: ClassVar[str]
@@ -62,8 +63,8 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
 
     @property
     def stage_kind(self) -> str:
-        """The kind under which users know it; differs for nodes that `fused` makes."""
-        return getattr(self, "kind", "")  # a node that is never sent needs none
+        """The kind under which users know the node; differs for nodes that `fused` makes."""
+        return getattr(self, "kind", "")  # a node that is never sent needs no kind
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -73,13 +74,13 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
 
     @property
     def inputs(self) -> "tuple[Node, ...]":
-        """The nodes that this one reads, in the order of its fields."""
+        """The nodes that this node reads, in the order of its fields."""
         layout = layout_of(type(self))
         several = getattr(self, layout.several) if layout.several else ()
         return (*(getattr(self, name) for name in layout.inputs), *several)
 
     def with_inputs(self, inputs: "Sequence[Node]") -> Self:
-        """Return this node with other `inputs`; itself if they are the same objects."""
+        """Return this node with new `inputs`; this node itself for the same input objects."""
         if all(map(operator.is_, inputs, self.inputs)):
             return self
         layout = layout_of(type(self))
@@ -90,7 +91,7 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
         return msgspec.structs.replace(self, **changes)
 
     def element_spec(self) -> Spec:
-        """Return the known spec of the elements; user code is never run to infer it."""
+        """Return the known spec of the elements; user code is never run to infer a spec."""
         raise NotImplementedError
 
     def cardinality(self) -> int:
@@ -98,7 +99,7 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
         raise NotImplementedError
 
     def function_name(self) -> str:
-        """Return the name of the user's function that it calls; "" if none is unpickled."""
+        """Return the name of the user's function that the node calls; "" if none is unpickled."""
         for name in layout_of(type(self)).pickled:
             function = getattr(self, name)
             if name.endswith("function") and function is not None and function.is_unpickled:
@@ -106,26 +107,26 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
         return ""
 
     def remote_tree(self) -> bytes:
-        """Return the wire form of the tree that other processes run for this node; b"" for none."""
+        """Return the wire form of the tree that workers run for this node; b"" for none."""
         return b""
 
     def counted(self) -> "Node":
         """Return the node with the cardinality of an epoch that nothing disturbs; for ``len``.
 
-        By default itself. It differs for a job of a service, whose cardinality is unknown because
-        workers may be lost.
+        By default the node itself. Differs for a job of a service, whose cardinality is unknown
+        because workers may be lost.
         """
         return self
 
     def division(self) -> tuple[int, int] | None:
-        """Return (count, index) if it yields what one of `count` processes reads of its input.
+        """Return (count, index) if the node yields the part of process `index` of `count`.
 
-        Functions above it draw the random numbers that they would draw without it.
+        Functions above draw the random numbers that they would draw without this node.
         """
         return None
 
     def inputs_per_element(self) -> int | None:
-        """Return the number of input elements per element, if it is constant.
+        """Return the number of input elements per element, if constant.
 
         The last element may need fewer. ``None`` if the number depends on the elements, or the
         node does not have exactly one input. A `zip` of nodes with a number can be split
@@ -134,15 +135,15 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
         return None
 
     def fused(self) -> "Node":
-        """Return the node to run in place of this one and its inputs; itself by default."""
+        """Return the node to run in place of this node and its inputs; by default this node."""
         return self
 
     def open(self, context: "Context") -> Stream:
-        """Open the node and its inputs for one epoch."""
+        """Open the node and its inputs for an epoch."""
         raise NotImplementedError
 
     def table(self) -> Table | None:
-        """Return the table whose rows the elements are; ``None`` if they must be computed.
+        """Return the table whose rows the elements are; ``None`` if elements must be computed.
 
         A node with a table can be opened with `Context.as_rows`.
         """
@@ -151,12 +152,12 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
     def splits(self) -> Splits | None:
         """Return how the source can be split; ``None`` for a node that is not a source.
 
-        A node with inputs and splits replaces all sources below it.
+        A node with inputs and splits replaces all sources below.
         """
         return None
 
     def split_inputs(self) -> "tuple[Node, ...]":
-        """Return the inputs whose splits are assigned; each task reads the others completely."""
+        """Return the inputs whose splits are assigned; each task reads all remaining inputs."""
         return self.inputs
 
     def list_splits(self, context: "Context") -> list[Any]:
@@ -172,13 +173,13 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
 
 
 class OneInput(Node, frozen=True, eq=False, kw_only=True):
-    """A node with one input; by default it yields some of the elements of its input.
+    """A node with a single input; by default the node yields some of the input's elements.
 
     Attributes:
-        input: the node it reads.
-        one_to_one: it yields one element per input element.
-        selects_rows: it only selects and orders elements, and its stream passes on `RowNumbers`,
-            too.
+        input: the node below.
+        one_to_one: the node yields an element per input element.
+        selects_rows: the node only selects and orders elements, and its stream passes on
+            `RowNumbers`, too.
     """
 
     one_to_one: ClassVar[bool] = False
@@ -206,7 +207,7 @@ def _name_of(function: Any) -> str:
 
 
 registry: dict[str, type[Node]] = {}
-"""Node classes by kind; defining a class registers it."""
+"""Node classes by kind; the definition of a class registers the class."""
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -270,30 +271,30 @@ def _no_dataset(root: Node) -> Any:
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The arguments of opening a tree for one epoch.
+    """The arguments of opening a tree for an epoch.
 
     Attributes:
         seed: replaces the seeds that the user did not give.
-        seed_given: the user gave it (`Options.seed`); otherwise it was drawn.
+        seed_given: the user gave the seed (`Options.seed`); otherwise the seed was drawn.
         seed_globals: seed the global generators of the process for each call of a user function.
         salts: of the random nodes, by number.
-        epoch: the number of the epoch, then one number per enclosing repeat or flat_map.
+        epoch: the number of the epoch, then a number per enclosing repeat or flat_map.
         explicit_epoch: the caller chose the epoch.
         numbers: the number of every node of the tree.
-        splits: assigns splits to sources; ``None``: they read all elements.
-        shard: what is read of the tree, if it is not all of the data; ``None`` with `splits`.
+        splits: assigns splits to sources; ``None``: sources read all elements.
+        shard: the part of the tree that is read, if not all data; ``None`` with `splits`.
         make_dataset: wraps a tree in the `Dataset` that user functions receive.
         allocate: allocates the arrays of batches that leave the pipeline; see `allocate_for`.
         output_nodes: the nodes whose batches leave the pipeline.
-        threads: the most pool threads of one stream; ``None``: only the limit of the pool.
-        autotune_bytes: the most bytes that one step with AUTOTUNE may buffer; ``None``: depends on
+        threads: the most pool threads of a stream; ``None``: only the limit of the pool.
+        autotune_bytes: the most bytes that a step with AUTOTUNE may buffer; ``None``: depends on
             the number of cores.
         statistics: counters of the streams that the reader may ask for.
         meters: measurements of the stages of the tree.
         record_classes: returns the namedtuple and dataclass classes that the functions of the tree
-            refer to; stored elements are rebuilt with them.
+            refer to; stored elements are rebuilt with these classes.
         as_rows: chunks are the `RowNumbers` of the elements in `Node.table`, which is not None.
-        calls: records the calls of user functions in flight; ``None``: they are not recorded.
+        calls: records the calls of user functions in flight; ``None``: calls are not recorded.
     """
 
     seed: int = 0
@@ -336,9 +337,9 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def allocate_for(self, node: Node) -> Allocate:
         """Return the function that allocates the batches of `node`.
 
-        The memory of `allocate` may be lent to another process that writes to it. Therefore only
-        batches that no later node can hold are allocated by it: only nodes that forward elements
-        follow. All other batches are allocated by `numpy.empty`.
+        The memory of `allocate` may be lent to another process that writes to this memory.
+        Therefore only batches that no later node can hold are allocated there: only nodes that
+        forward elements follow. All remaining batches are allocated by `numpy.empty`.
         """
         return self.allocate if node in self.output_nodes else np.empty
 
@@ -347,7 +348,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
         Args:
             k: counts the openings.
-            meters: of this opening; None for those of the context.
+            meters: of this opening; None for the meters of the context.
         """
         return msgspec.structs.replace(self, epoch=(*self.epoch, k), meters=meters or self.meters)
 
@@ -356,9 +357,9 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return msgspec.structs.replace(self, splits=None, shard=None)
 
     def part_reader(self, node: Node) -> SplitReader | None:
-        """Return the supplier of the part of the data that `node` reads; ``None`` if it reads all.
+        """Return the supplier of the part of the data that `node` reads; ``None`` for all data.
 
-        What a node stores of its input is for the epochs of one reader only.
+        Elements that a node stores are for the epochs of a single reader.
         """
         if self.shard is not None and self.numbers[node] in self.shard.nodes:
             return self.shard.reader
@@ -367,8 +368,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def nested(self, root: Node, k: int, meters: Meters) -> "Context":
         """Return the context of a dataset that a function returns, which reads all its elements.
 
-        Its draws follow from the element that the function was called with: not from the salts it
-        has if it was constructed before.
+        Its draws follow from the element that was the function's argument, not from the salts that
+        the dataset has if constructed before.
 
         Args:
             root: of the dataset.

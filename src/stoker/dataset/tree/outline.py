@@ -16,7 +16,7 @@ LONGEST_VALUE = 60
 
 
 def outline(tree: bytes) -> list[str]:
-    """Return one line for each node of a tree in wire form, each after its inputs.
+    """Return a line for each node of a tree in wire form, each after its inputs.
 
     The inputs of a node that has several are indented.
 
@@ -53,7 +53,7 @@ def call_text(kind: str, fields: msgspec.Raw, pickled: Iterable[str] = ()) -> st
 
 
 def _decoded(fields: msgspec.Raw) -> dict[str, Any]:
-    """Return the fields of a node, unless they are long or their kind is unknown here."""
+    """Return the fields of a node, unless the fields are long or of an unknown kind."""
     if len(bytes(fields)) > LONGEST_FIELDS:
         return {}
     try:

@@ -1,11 +1,11 @@
-"""Rewriting of the user's tree: into the tree to run, and into one whose length is known."""
+"""Rewriting of the user's tree: into the tree to run, and into a tree of known length."""
 
 from collections.abc import Mapping
 from weakref import WeakKeyDictionary
 
 from stoker.dataset.tree.node import Node, number
 
-# A node is rewritten once, so that a cache below or above it is the same node object in every
+# A node is rewritten once, so that a cache below or above is the same node object in every
 # epoch. None: unchanged (the node itself as a value would keep its own key alive).
 _rewritten: WeakKeyDictionary[Node, Node | None] = WeakKeyDictionary()
 

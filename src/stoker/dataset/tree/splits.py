@@ -12,7 +12,7 @@ ENDLESS = 2**62
 
 
 class IndexSplits(msgspec.Struct, frozen=True, tag="index"):
-    """The source has `count` elements and can be cut anywhere; `ENDLESS`: it has no end."""
+    """The source has `count` elements and can be cut anywhere; `ENDLESS`: no end."""
 
     count: int
 

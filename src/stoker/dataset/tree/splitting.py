@@ -1,7 +1,7 @@
 """Splits of the inputs of a zip: cut in elements of the zip, read in step by each branch.
 
-For the dispatcher a zip is one index source with the length of its shortest branch. In each branch,
-a range of it corresponds to a range of elements of the source.
+For the dispatcher a zip is an index source with the length of its shortest branch. In each branch,
+a range of the zip corresponds to a range of elements of the source.
 """
 
 import threading
@@ -18,7 +18,7 @@ from stoker.dataset.tree.splits import ENDLESS, IndexSplits, SplitReader, Unspli
 
 @dataclass(frozen=True)
 class _Branch:
-    """One input of a zip with its source.
+    """An input of a zip with its source.
 
     Attributes:
         ratio: elements of the source per element of the branch.
@@ -32,11 +32,11 @@ class _Branch:
 
 
 def split_cardinality(root: Node) -> int:
-    """Return how many elements all tasks yield together, if their splits do not matter for it.
+    """Return how many elements all tasks yield together, if this number is the same for all splits.
 
     Returns:
-        The cardinality of `root` if every source is an index source, and every other node yields an
-        element for each one of its inputs, repeats them or concatenates them. Otherwise, as after
+        The cardinality of `root` if every source is an index source, and every further node yields
+        an element for each input element, repeats its input or concatenates. Otherwise, as after
         `batch` and `take`, which each task applies to its own splits, UNKNOWN_CARDINALITY.
     """
     stack = [root]
@@ -87,7 +87,7 @@ def _branch_of(root: Node) -> _Branch | Unsplittable:
 
 
 def aligned_branches(node: Node, parts: Sequence[Node], context: Context) -> list[Context]:
-    """Return a context for each input of a zip, so that they read the same splits in step.
+    """Return a context for each input of a zip, so that all inputs read the same splits.
 
     Args:
         node: the zip; its splits are assigned under its number.
@@ -108,7 +108,7 @@ class _SharedRanges:
     """The ranges assigned to a zip; each branch reads them at its own speed, from any thread.
 
     The range with the last, shorter batch of a branch comes last, independent of when it was
-    assigned: after it, batches would no longer start where splits start.
+    assigned: later batches would no longer start where splits start.
     """
 
     def __init__(self, ranges: Iterator[Any], branches: list[_Branch]) -> None:
@@ -128,7 +128,7 @@ class _SharedRanges:
 
     def _next(self, branch: int) -> tuple[int, int] | None:
         waiting = self._read[branch]
-        # Without the lock: another branch may hold it while it waits for the next range.
+        # Without the lock: another branch may hold the lock while waiting for the next range.
         if not waiting:
             with self._lock:
                 if not waiting:
@@ -140,7 +140,7 @@ class _SharedRanges:
         return waiting.popleft()
 
     def _receive(self) -> tuple[int, int] | None:
-        if self._failure is not None:  # not an end: the other branch raised it too
+        if self._failure is not None:  # not an end: another branch raised the failure too
             raise self._failure
         try:
             for start, stop in self._ranges:
@@ -156,7 +156,7 @@ class _SharedRanges:
 
 
 class _BranchReader(SplitReader):
-    """Supplies the source below one input of a zip with its ranges."""
+    """Supplies the source below an input of a zip with its ranges."""
 
     def __init__(self, ranges: _SharedRanges, branch: int) -> None:
         self._ranges = ranges

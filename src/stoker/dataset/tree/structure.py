@@ -1,4 +1,4 @@
-"""The parts of a tree that must agree between clients of one job and between saved states."""
+"""The parts of a tree that must agree between clients of a job and between saved states."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -98,7 +98,7 @@ def kinds_of(structure: bytes) -> list[str]:
 
 
 def first_difference(first: Sequence[Any], second: Sequence[Any]) -> int:
-    """Return the first index at which two lists of parts differ; it may be the end of one."""
+    """Return the first index at which two lists of parts differ; maybe the end of a list."""
     pairs = zip(first, second, strict=False)
     equal = next((i for i, (one, other) in enumerate(pairs) if one != other), None)
     return min(len(first), len(second)) if equal is None else equal
@@ -108,7 +108,7 @@ def plain_fields(node: Node, tuning: bool = True) -> msgspec.Raw:
     """Return the encoded fields that are neither inputs nor pickled.
 
     Raises:
-        InvalidArgumentError: if one is text that is neither Unicode nor a file name.
+        InvalidArgumentError: if a part is text that is neither Unicode nor a file name.
     """
     fields = {
         name: getattr(node, name)

@@ -13,11 +13,11 @@ Allocate: TypeAlias = Callable[[tuple[int, ...], np.dtype[Any]], npt.NDArray[Any
 
 
 class Table(ABC):
-    """Elements in memory, or computed from their numbers: `Node.table` describes them.
+    """Elements in memory, or computed from their numbers, as `Node.table` describes.
 
     Attributes:
-        width: number of columns in its `RowNumbers`; a zip has those of all its inputs.
-        element_bytes: approximate size of one element.
+        width: number of columns in its `RowNumbers`; a zip has the columns of all its inputs.
+        element_bytes: approximate size of an element.
     """
 
     width: int = 1
@@ -34,4 +34,4 @@ class Table(ABC):
 
     @abstractmethod
     def elements(self, columns: Sequence[Column]) -> list[Any]:
-        """Return the elements of some rows; their arrays are read-only views where they can be."""
+        """Return the elements of some rows; arrays are read-only views where possible."""

@@ -16,7 +16,7 @@ def inputs_first(
         inputs_of: returns the inputs of a node, each with its depth below that node.
 
     Yields:
-        A node, its depth, and True if it was yielded before: then its inputs are not repeated.
+        A node, its depth, and True if yielded before: then its inputs are not repeated.
     """
     entered: set[_Node] = set()
     pending = [(root, 0, False)]

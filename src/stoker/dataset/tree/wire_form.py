@@ -1,4 +1,4 @@
-"""The wire form of trees: encode any tree, decode one whose nodes are known here."""
+"""The wire form of trees: encode any tree, decode a tree whose nodes are known here."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -36,7 +36,7 @@ def _wire_node(node: Node, numbers: Mapping[Node, int]) -> WireNode:
 
 
 def decode_tree(data: bytes) -> Node:
-    """Decode a tree; functions are unpickled when they are used.
+    """Decode a tree; functions are unpickled when first used.
 
     Raises:
         NotFoundError: if the kind of a node is unknown here.
